@@ -1,1 +1,12 @@
-//! To be opened.
+//! Where bytes live: one trait for real files, modelled disks and flash, and faulty ones.
+//!
+//! The code above cannot tell them apart. Modules in reading order:
+//!
+//! - `device`: the `Device` trait, requests, and the blocking helpers `read` and `write`.
+//! - `completion`: how a device reports the end of a batch to the task that waits.
+
+mod completion;
+mod device;
+
+pub use completion::{Completion, Drain, Ticket};
+pub use device::{Counters, Device, IoBuf, IoFailure, Op, Request, SECTOR_SIZE, read, write};

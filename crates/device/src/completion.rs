@@ -1,0 +1,140 @@
+//! How a device reports the end of a batch to the task that waits.
+//!
+//! A device makes a `Completion` for a batch, keeps it with the requests, and hands out its
+//! `Ticket`. It calls `finish` once for each request; the last one wakes the waiting task.
+//!
+//! ```text
+//!            Completion::new          finish (last)            Ticket::wait
+//! (submit) ----------------> pending ---------------> done  ----------------> consumed
+//!                               |
+//!                               | Ticket::drop in a dead or panicking task
+//!                               v
+//!                           abandoned   the device must not touch the buffers any more
+//! ```
+//!
+//! - C1: the word counts unfinished requests; it only falls, and is zero when the batch is done.
+//! - C2: an abandoned batch belongs to a device that copies bytes itself (a model), which asks
+//!   `is_abandoned` before it touches a buffer. A device whose buffers the kernel holds gives a
+//!   `Drain` instead, and dropping its ticket waits without switching tasks.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use crate::IoFailure;
+
+/// Finishes batches without the help of the scheduler, for tickets that are dropped.
+pub trait Drain: Send + Sync {
+    /// Returns once `completion.is_done()`. Must not switch tasks: the caller may be unwinding.
+    fn drain(&self, completion: &Completion);
+}
+
+/// The state of a batch, shared between the device and the ticket.
+pub struct Completion {
+    unfinished: AtomicU64,
+    abandoned: AtomicBool,
+    failure: Mutex<Option<IoFailure>>,
+    drain: Option<Arc<dyn Drain>>,
+}
+
+impl Completion {
+    /// A batch of `requests` requests on a device that copies bytes itself and asks
+    /// `is_abandoned` first.
+    #[must_use]
+    pub fn new(requests: usize) -> Arc<Completion> {
+        Completion::build(requests, None)
+    }
+
+    /// A batch of `requests` requests whose buffers are in use until they are finished.
+    #[must_use]
+    pub fn with_drain(requests: usize, drain: Arc<dyn Drain>) -> Arc<Completion> {
+        Completion::build(requests, Some(drain))
+    }
+
+    fn build(requests: usize, drain: Option<Arc<dyn Drain>>) -> Arc<Completion> {
+        assert!(requests > 0, "an empty batch");
+        Arc::new(Completion {
+            unfinished: AtomicU64::new(requests as u64),
+            abandoned: AtomicBool::new(false),
+            failure: Mutex::new(None),
+            drain,
+        })
+    }
+
+    /// The submitter's half. Call it once for each completion.
+    pub fn ticket(self: &Arc<Completion>) -> Ticket {
+        Ticket { completion: Arc::clone(self) }
+    }
+
+    /// Reports request `index` of the batch; the last report wakes the waiting task.
+    ///
+    /// # Panics
+    ///
+    /// If more requests are reported than the batch had.
+    pub fn finish(&self, index: usize, result: io::Result<()>) {
+        if let Err(source) = result {
+            let mut failure = self.failure.lock().expect("no panic under this mutex");
+            if failure.as_ref().is_none_or(|first| index < first.index) {
+                *failure = Some(IoFailure { index, source });
+            }
+        }
+        let before = self.unfinished.fetch_sub(1, Ordering::AcqRel);
+        assert!(before > 0, "a batch finished twice");
+    }
+
+    /// Whether every request is finished.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.unfinished.load(Ordering::Acquire) == 0
+    }
+
+    /// Whether the submitter has gone: its buffers must not be touched.
+    #[must_use]
+    pub fn is_abandoned(&self) -> bool {
+        self.abandoned.load(Ordering::Acquire)
+    }
+}
+
+/// A submitted batch. Wait for it; a dropped ticket waits too, unless its world is dead.
+#[must_use = "buffers are in use until the ticket has been waited for"]
+pub struct Ticket {
+    completion: Arc<Completion>,
+}
+
+impl Ticket {
+    /// Blocks the task until the whole batch is complete.
+    ///
+    /// # Errors
+    ///
+    /// The first request of the batch that failed.
+    pub fn wait(self) -> Result<(), IoFailure> {
+        self.block();
+        let mut failure = self.completion.failure.lock().expect("no panic under this mutex");
+        failure.take().map_or(Ok(()), Err)
+    }
+
+    /// Whether `wait` would return at once.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.completion.is_done()
+    }
+
+    fn block(&self) {
+        if !self.is_done() {
+            unimplemented!("parks the task; lands with the scheduler")
+        }
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        if self.is_done() {
+            return;
+        }
+        match &self.completion.drain {
+            Some(drain) => drain.drain(&self.completion),
+            None => self.completion.abandoned.store(true, Ordering::Release),
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! The one trait of all devices: submit a batch, wait for its ticket, make it durable.
+//!
+//! - D1: a request is one I/O: one contiguous range of the device, scattered over or gathered from
+//!   any number of buffers. Offsets and lengths are multiples of `SECTOR_SIZE`.
+//! - D2: requests in flight have no order among themselves, in one batch or across batches. Who
+//!   needs an order waits in between. Overlapping requests in flight, one of them a write, leave
+//!   or return either version, sector by sector.
+//! - D3: a completed write is read back by every later request. It is durable when a `sync` that
+//!   began after its completion has returned; a device may lose or tear it before.
+//! - D4: after `submit` the buffers belong to the device until the ticket has been waited for.
+
+use std::fmt;
+use std::io;
+use std::ops::Sub;
+
+use crate::Ticket;
+
+/// The unit of atomicity and alignment of every device, in bytes.
+pub const SECTOR_SIZE: usize = 512;
+
+/// What a request does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// Device to buffers.
+    Read,
+    /// Buffers to device.
+    Write,
+}
+
+/// A piece of memory that takes part in an I/O: an address and a length, without a lifetime.
+///
+/// Who submits it promises that it stays valid, see `Device::submit`.
+#[derive(Clone, Copy, Debug)]
+pub struct IoBuf {
+    ptr: *mut u8,
+    len: usize,
+}
+
+// SAFETY: an `IoBuf` is an address. Only `Device::submit`, which is unsafe, leads to an access, and
+// its contract covers the thread that makes it.
+unsafe impl Send for IoBuf {}
+// SAFETY: as above.
+unsafe impl Sync for IoBuf {}
+
+impl IoBuf {
+    /// Memory to read into, or to write from.
+    #[must_use]
+    pub fn from_mut(bytes: &mut [u8]) -> IoBuf {
+        IoBuf { ptr: bytes.as_mut_ptr(), len: bytes.len() }
+    }
+
+    /// Memory to write from. Using it in an `Op::Read` breaks the contract of `Device::submit`.
+    #[must_use]
+    pub fn from_ref(bytes: &[u8]) -> IoBuf {
+        IoBuf { ptr: bytes.as_ptr().cast_mut(), len: bytes.len() }
+    }
+
+    /// Memory by address, `len` bytes.
+    #[must_use]
+    pub fn from_raw(ptr: *mut u8, len: usize) -> IoBuf {
+        IoBuf { ptr, len }
+    }
+
+    /// The first byte.
+    #[must_use]
+    pub fn ptr(self) -> *mut u8 {
+        self.ptr
+    }
+
+    /// Length in bytes.
+    #[must_use]
+    pub fn len(self) -> usize {
+        self.len
+    }
+
+    /// Whether it holds no byte.
+    #[must_use]
+    pub fn is_empty(self) -> bool {
+        self.len == 0
+    }
+}
+
+/// One I/O on the range `offset..offset + len()` of a device, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// Direction.
+    pub op: Op,
+    /// First byte on the device, a multiple of `SECTOR_SIZE`.
+    pub offset: u64,
+    /// Memory in order; the sum of lengths is a multiple of `SECTOR_SIZE`, and not zero.
+    pub bufs: &'a [IoBuf],
+}
+
+impl Request<'_> {
+    /// Bytes that the request moves.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.bufs.iter().map(|buf| buf.len as u64).sum()
+    }
+
+    /// Whether the request moves no byte, which no device accepts.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Checks invariant D1 and that the range lies on a device of `device_len` bytes.
+    ///
+    /// # Panics
+    ///
+    /// On a misaligned or empty request, or one past the end: all are bugs of the caller.
+    pub fn validate(&self, device_len: u64) {
+        let len = self.len();
+        let sector = SECTOR_SIZE as u64;
+        assert!(len > 0, "an empty request");
+        assert!(len.is_multiple_of(sector), "length {len} is not whole sectors");
+        assert!(self.offset.is_multiple_of(sector), "offset {} is not aligned", self.offset);
+        assert!(len <= device_len, "a request of {len} bytes is longer than the device");
+        assert!(
+            self.offset <= device_len - len,
+            "request {}+{len} ends past the device's {device_len} bytes",
+            self.offset,
+        );
+    }
+}
+
+/// Why a batch failed: its first failing request. Others of the batch may have failed or not.
+#[derive(Debug)]
+pub struct IoFailure {
+    /// Position of the request in the batch.
+    pub index: usize,
+    /// What the device said.
+    pub source: io::Error,
+}
+
+impl fmt::Display for IoFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "request {} of the batch: {}", self.index, self.source)
+    }
+}
+
+impl std::error::Error for IoFailure {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.source)
+    }
+}
+
+/// What a device has done since it was opened. Counts completed requests only.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Read requests.
+    pub reads: u64,
+    /// Write requests.
+    pub writes: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Bytes written.
+    pub written_bytes: u64,
+    /// Durability barriers.
+    pub syncs: u64,
+    /// Time with at least one request in service, in ns; for an array the mean over its members.
+    /// Utilisation is this over the elapsed time.
+    pub busy_ns: u64,
+}
+
+impl Sub for Counters {
+    type Output = Counters;
+
+    /// What happened between two observations, the later one on the left.
+    fn sub(self, earlier: Counters) -> Counters {
+        Counters {
+            reads: self.reads - earlier.reads,
+            writes: self.writes - earlier.writes,
+            read_bytes: self.read_bytes - earlier.read_bytes,
+            written_bytes: self.written_bytes - earlier.written_bytes,
+            syncs: self.syncs - earlier.syncs,
+            busy_ns: self.busy_ns - earlier.busy_ns,
+        }
+    }
+}
+
+/// A place for bytes. See the module for the invariants D1 to D4.
+///
+/// `submit` and `wait` together are the papers' psync I/O: many requests in, one wait.
+#[expect(clippy::len_without_is_empty, reason = "no device is empty")]
+pub trait Device: Send + Sync {
+    /// Capacity in bytes, a multiple of `SECTOR_SIZE`. It does not change.
+    fn len(&self) -> u64;
+
+    /// Starts a batch and returns at once. It may block for room in a bounded queue.
+    ///
+    /// Failures, a full or dead device among them, are reported by `wait`.
+    ///
+    /// # Panics
+    ///
+    /// If `Request::validate` does: misaligned, empty, or past the end. The batch must not be empty.
+    ///
+    /// # Safety
+    ///
+    /// Until the ticket has been waited for (or dropped), every buffer stays allocated; nobody
+    /// touches the buffers of a read, and nobody changes those of a write. `bufs` arrays and the
+    /// requests themselves are free to go when `submit` returns.
+    unsafe fn submit(&self, requests: &[Request<'_>]) -> Ticket;
+
+    /// Blocks the task until the whole batch is complete.
+    ///
+    /// # Errors
+    ///
+    /// The first request of the batch that failed.
+    fn wait(&self, ticket: Ticket) -> Result<(), IoFailure> {
+        ticket.wait()
+    }
+
+    /// Whether `wait` would return at once.
+    fn is_done(&self, ticket: &Ticket) -> bool {
+        ticket.is_done()
+    }
+
+    /// Blocks the task until every write that had completed before the call is durable.
+    ///
+    /// # Errors
+    ///
+    /// If the device could not. Whether the writes are durable is then unknown, and a second call
+    /// that succeeds does not make it known: give up writing.
+    fn sync(&self) -> io::Result<()>;
+
+    /// Requests submitted and not yet complete.
+    fn queued(&self) -> usize;
+
+    /// What the device has done so far.
+    fn counters(&self) -> Counters;
+}
+
+/// Reads `bytes.len()` bytes at `offset`; blocks the task.
+///
+/// # Errors
+///
+/// What the device said; `bytes` is then undefined, though initialised.
+///
+/// # Panics
+///
+/// As `Device::submit`.
+pub fn read(device: &dyn Device, offset: u64, bytes: &mut [u8]) -> io::Result<()> {
+    let bufs = [IoBuf::from_mut(bytes)];
+    let request = Request { op: Op::Read, offset, bufs: &bufs };
+    // SAFETY: `bytes` is borrowed exclusively until this function returns, and the ticket is waited
+    // for, or dropped by unwinding, before that.
+    let ticket = unsafe { device.submit(&[request]) };
+    device.wait(ticket).map_err(|failure| failure.source)
+}
+
+/// Writes `bytes` at `offset`; blocks the task. Durable only after a `sync`.
+///
+/// # Errors
+///
+/// What the device said; the range then holds any mixture of old and new sectors.
+///
+/// # Panics
+///
+/// As `Device::submit`.
+pub fn write(device: &dyn Device, offset: u64, bytes: &[u8]) -> io::Result<()> {
+    let bufs = [IoBuf::from_ref(bytes)];
+    let request = Request { op: Op::Write, offset, bufs: &bufs };
+    // SAFETY: `bytes` is borrowed until this function returns, so nobody changes it, and the ticket
+    // is waited for, or dropped by unwinding, before that.
+    let ticket = unsafe { device.submit(&[request]) };
+    device.wait(ticket).map_err(|failure| failure.source)
+}
