@@ -1,0 +1,111 @@
+//! Why the pool could not do what it was asked: one variant for each thing a caller can do.
+
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+
+use terrace_page::{Damage, PageId};
+
+/// A place where pages live.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tier {
+    /// Frames in memory.
+    Memory,
+    /// Slots on the flash device.
+    Flash,
+    /// The permanent place of every page.
+    Home,
+}
+
+impl fmt::Display for Tier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Tier::Memory => "memory",
+            Tier::Flash => "flash",
+            Tier::Home => "home",
+        })
+    }
+}
+
+/// Why an operation of the pool failed.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum PoolError {
+    /// No frame could be freed: too many pages are latched at once. Drop a guard, or give more memory.
+    AllPinned,
+    /// The stored bytes are not the page. Recover it from the log, or restore it from a backup.
+    Damaged {
+        /// Where the bytes came from.
+        tier: Tier,
+        /// The page that was asked for.
+        page: PageId,
+        /// How the bytes differ from a page.
+        damage: Damage,
+    },
+    /// A device failed to read. Try again, or replace it.
+    Read {
+        /// Which device.
+        tier: Tier,
+        /// The page that was asked for.
+        page: PageId,
+        /// What the device said.
+        source: Arc<io::Error>,
+    },
+    /// The home device failed a write or a sync, and may have lost writes: the pool takes no more
+    /// changes. Reopen the database, to recover.
+    Stopped {
+        /// What the device said first.
+        source: Arc<io::Error>,
+    },
+    /// The log could not be written. Reopen the database, to recover.
+    Journal {
+        /// What the log said.
+        source: Arc<dyn Error + Send + Sync>,
+    },
+    /// The page lies beyond the end of home, or of what a page number can be. Grow the home device.
+    OutOfRange {
+        /// The page that was asked for.
+        page: PageId,
+    },
+    /// The configuration cannot work. Change the value named.
+    Config {
+        /// Which value, and what it must be.
+        what: &'static str,
+    },
+}
+
+impl fmt::Display for PoolError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PoolError::AllPinned => f.write_str("every frame of the memory pool is in use"),
+            PoolError::Damaged { tier, page, damage } => {
+                write!(f, "{page} read from {tier} is damaged: ")?;
+                match damage {
+                    Damage::Blank => f.write_str("never written"),
+                    Damage::Checksum => f.write_str("wrong checksum"),
+                    Damage::WrongPage { found } => write!(f, "it is {found}"),
+                }
+            }
+            PoolError::Read { tier, page, source } => {
+                write!(f, "{page} cannot be read from {tier}: {source}")
+            }
+            PoolError::Stopped { source } => {
+                write!(f, "writes are stopped, since the home device failed: {source}")
+            }
+            PoolError::Journal { source } => write!(f, "the log cannot be written: {source}"),
+            PoolError::OutOfRange { page } => write!(f, "{page} lies beyond the end of home"),
+            PoolError::Config { what } => write!(f, "bad pool configuration: {what}"),
+        }
+    }
+}
+
+impl Error for PoolError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            PoolError::Read { source, .. } | PoolError::Stopped { source } => Some(&**source),
+            PoolError::Journal { source } => Some(&**source),
+            _ => None,
+        }
+    }
+}

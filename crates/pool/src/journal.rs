@@ -1,0 +1,29 @@
+//! What the pool asks of the log. The engine implements it.
+
+use terrace_page::{Lsn, PageId};
+
+use crate::PoolError;
+
+/// The log, as the pool sees it [S3 II-A].
+///
+/// The pool calls `last_lsn` and `log_buf_write` under its own leaf locks: neither may block or
+/// switch tasks. `make_durable` is called without any.
+pub trait Journal: Send + Sync {
+    /// The LSN of the last record appended. Never decreases.
+    fn last_lsn(&self) -> Lsn;
+
+    /// Every record up to this LSN is durable. Never decreases.
+    fn durable_lsn(&self) -> Lsn;
+
+    /// Returns when every record up to `upto` is durable: the pool calls it before a page goes to
+    /// home or to flash (write-ahead logging) [S0 2.4].
+    ///
+    /// # Errors
+    ///
+    /// [`PoolError::Journal`] if the log cannot be written; the page stays where it is.
+    fn make_durable(&self, upto: Lsn) -> Result<(), PoolError>;
+
+    /// Appends a BUF_WRITE record, not forced: the home copy of each of `pages` is durable and holds
+    /// every update with an LSN up to `eol` [S3 II-A].
+    fn log_buf_write(&self, pages: &[PageId], eol: Lsn);
+}

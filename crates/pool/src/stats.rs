@@ -1,0 +1,72 @@
+//! What the pool counts.
+
+/// Counters since the pool was opened, and gauges (named so). Counts of hits are approximate when
+/// several threads hit one frame at once; all else is exact.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PoolStats {
+    /// Page requests served by a frame.
+    pub hits: u64,
+    /// Page requests that found no frame.
+    pub misses: u64,
+    /// Misses served by the flash.
+    pub flash_hits: u64,
+    /// Of `flash_hits`, those on a page newer than home.
+    pub flash_hits_dirty: u64,
+    /// Pages read from flash for any purpose but cleaning.
+    pub flash_reads: u64,
+    /// Pages written to flash.
+    pub flash_writes: u64,
+    /// Reads or writes of flash that failed or returned damaged bytes, and were survived.
+    pub flash_faults: u64,
+    /// Gauge: slots of the flash tier.
+    pub slots: u64,
+    /// Gauge: slots that hold a page, valid or not.
+    pub slots_used: u64,
+    /// Gauge: slots whose page is newer than home.
+    pub slots_dirty: u64,
+    /// Gauge: slots that are kept for a page although their bytes are stale (TAC).
+    pub slots_invalid: u64,
+    /// Pages admitted to flash.
+    pub admissions: u64,
+    /// Pages not admitted because of their class or temperature.
+    pub bypassed_by_policy: u64,
+    /// Pages not admitted because more than mu requests were queued at the flash.
+    pub bypassed_by_throttle: u64,
+    /// Pages not admitted because no slot was free or clean.
+    pub bypassed_for_room: u64,
+    /// Reads of clean flash pages sent to home because more than mu requests were queued.
+    pub throttled_reads: u64,
+    /// Flash copies that became stale because their page was modified.
+    pub invalidations: u64,
+    /// TAC: copies abandoned because the page was dirtied, or left, before its write began.
+    pub tac_abandoned: u64,
+    /// Writes that the lazy cleaner sent to home.
+    pub cleaner_ios: u64,
+    /// Pages in those writes.
+    pub cleaner_pages: u64,
+    /// Read requests sent to home.
+    pub home_reads: u64,
+    /// Pages in those requests.
+    pub home_read_pages: u64,
+    /// Write requests sent to home.
+    pub home_writes: u64,
+    /// Pages in those requests.
+    pub home_write_pages: u64,
+    /// Pages read ahead or along with a neighbour.
+    pub pages_read_ahead: u64,
+    /// Times that a page's latch was not free when it was asked for.
+    pub latch_waits: u64,
+    /// Gauge: frames of memory.
+    pub frames: u64,
+    /// Gauge: frames that hold a page.
+    pub frames_used: u64,
+    /// Gauge: frames whose page is newer than home and flash.
+    pub frames_dirty: u64,
+    /// Frames freed by eviction.
+    pub evictions: u64,
+    /// Of `evictions`, those whose page had to be written first.
+    pub evictions_dirty: u64,
+    /// Memory that the flash tier costs, per slot, in bytes: all that is allocated for it, rounded up.
+    pub metadata_bytes_per_slot: u64,
+}
