@@ -1,1 +1,45 @@
-//! To be opened.
+//! Pure decisions: which page leaves memory, which slot of the flash is reused, which page is worth
+//! a write to it, and the table of designs that puts the answers together.
+//!
+//! A policy remembers and answers; the tier acts. Nothing here knows a device, a latch, a clock or
+//! a log: time is a [`Tick`] that the caller counts, and the caller's lock protects each policy.
+//! The same files serve the buffer pool and a replay of a trace.
+//!
+//! ```
+//! use terrace_policy::{DirtyLeave, designs};
+//!
+//! let lc = designs::find("lc").unwrap();
+//! assert_eq!(lc.dirty_leave, DirtyLeave::Flash);
+//! let error = designs::find("lru").unwrap_err();
+//! assert_eq!(error.to_string(), "unknown design `lru`; known: no-ssd, cw, dw, lc, tac");
+//! ```
+
+#![forbid(unsafe_code)]
+
+pub mod designs;
+mod touch;
+
+mod clock;
+mod coldest;
+mod frames;
+mod lru;
+mod lru_2;
+
+mod heaps;
+mod slot_lru_2;
+mod tac;
+
+mod admission;
+
+pub use admission::{AccessClass, Classifier, Filling, NEAR_PAGES, Refusal, admit};
+pub use designs::{
+    AdmissionRule, CleanLeave, DESIGNS, Design, DirtyLeave, Invalidation, Layout, MemoryRule,
+    Replacement, UnknownName,
+};
+pub use frames::{FramePolicy, Frames, MEMORY_POLICIES, MemoryPolicy};
+pub use slot_lru_2::{CleanerOrder, SlotLru2, SlotState};
+pub use tac::{
+    EXTENT_PAGES, REFRESHES_MAX, SEQUENTIAL_REQUESTS_MIN, SavedCosts, SlotHeat, TacRule,
+    Temperatures, WINDOW_REQUESTS,
+};
+pub use touch::{History, Tick, Touch};

@@ -1,0 +1,244 @@
+//! The table of designs: one row each, read by the pool, the command, the tests and the docs.
+//!
+//! A design says what happens to a page that leaves memory, what is admitted to flash, which slot
+//! is reused, and how a copy that is no longer current is dealt with. Adding one is one line here,
+//! and a new variant only where it gives a new answer.
+//!
+//! - D1: names are unique, lower case, and stay: they are part of the command and of its output.
+//! - D2: every design is safe to discard: redo for each page not at home is in the log, so the
+//!   flash device may vanish at any instant.
+
+use std::fmt;
+
+/// What happens to an unchanged page that leaves memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CleanLeave {
+    /// Nothing.
+    Dropped,
+    /// It is written to flash if it is not there and is admitted.
+    Flash,
+    /// Nothing: it was written to flash when it was read from home, if it was admitted then.
+    WrittenWhenRead,
+}
+
+/// What happens to a changed page that leaves memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DirtyLeave {
+    /// It is written home.
+    Home,
+    /// It is written home and, if admitted, to flash, at the same time.
+    FlashAndHome,
+    /// It is written to flash alone if admitted, else home; a cleaner brings it home later.
+    Flash,
+    /// It is written home, and to its slot on flash if it still owns one.
+    HomeAndOwnSlot,
+}
+
+/// What is admitted to flash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AdmissionRule {
+    /// Nothing.
+    Nothing,
+    /// Pages of the random class, and all while filling.
+    RandomClass,
+    /// Pages of extents warmer than that of the coldest cached page.
+    Temperature,
+}
+
+/// Which slot is reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Replacement {
+    /// There are no slots.
+    Nothing,
+    /// The clean slot whose use before the last is oldest.
+    Lru2,
+    /// The slot whose extent is coldest.
+    Temperature,
+}
+
+/// Where on the flash device a page is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layout {
+    /// Nowhere.
+    Nothing,
+    /// In the slot that was chosen for it.
+    InPlace,
+}
+
+/// What becomes of the flash copy when its page is changed in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Invalidation {
+    /// There is none.
+    Nothing,
+    /// Its slot is free at once.
+    Physical,
+    /// It keeps its slot, invalid, until its page is written there again.
+    Logical,
+}
+
+/// Which memory policies go with the design.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemoryRule {
+    /// Any.
+    Any,
+}
+
+/// A row of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Design {
+    /// The name in the command, its output and the docs.
+    pub name: &'static str,
+    /// What it is and whose, in a few words.
+    pub title: &'static str,
+    /// What happens to an unchanged page that leaves memory.
+    pub clean_leave: CleanLeave,
+    /// What happens to a changed page that leaves memory.
+    pub dirty_leave: DirtyLeave,
+    /// What is admitted to flash.
+    pub admission: AdmissionRule,
+    /// Which slot is reused.
+    pub replacement: Replacement,
+    /// Where on the flash device a page is written.
+    pub layout: Layout,
+    /// What becomes of the flash copy when its page is changed.
+    pub invalidation: Invalidation,
+    /// Which memory policies go with it.
+    pub memory: MemoryRule,
+    /// Whether the flash device may vanish without loss while the log is whole (D2).
+    pub safe_to_discard: bool,
+}
+
+impl Design {
+    /// Whether the design uses a flash device at all.
+    #[must_use]
+    pub fn uses_flash(&self) -> bool {
+        self.layout != Layout::Nothing
+    }
+
+    /// Whether a page on flash may be newer than at home, so that the cleaner is needed.
+    #[must_use]
+    pub fn keeps_dirty_on_flash(&self) -> bool {
+        self.dirty_leave == DirtyLeave::Flash
+    }
+}
+
+use {
+    AdmissionRule as Admit, CleanLeave as Clean, DirtyLeave as Dirty, Invalidation as Invalid,
+    Replacement as Reuse,
+};
+
+/// The designs, in the order in which they are listed and run. A row is: name, title; what becomes
+/// of a clean and of a dirty page that leaves; admission, replacement, layout, invalidation.
+#[rustfmt::skip]
+pub const DESIGNS: [Design; 5] = [
+    row("no-ssd", "no flash tier", (Clean::Dropped, Dirty::Home),
+        Admit::Nothing, Reuse::Nothing, Layout::Nothing, Invalid::Nothing),
+    row("cw", "clean write, SIGMOD 2011", (Clean::Flash, Dirty::Home),
+        Admit::RandomClass, Reuse::Lru2, Layout::InPlace, Invalid::Physical),
+    row("dw", "dual write, SIGMOD 2011", (Clean::Flash, Dirty::FlashAndHome),
+        Admit::RandomClass, Reuse::Lru2, Layout::InPlace, Invalid::Physical),
+    row("lc", "lazy cleaning, SIGMOD 2011", (Clean::Flash, Dirty::Flash),
+        Admit::RandomClass, Reuse::Lru2, Layout::InPlace, Invalid::Physical),
+    row("tac", "temperature-aware, VLDB 2010", (Clean::WrittenWhenRead, Dirty::HomeAndOwnSlot),
+        Admit::Temperature, Reuse::Temperature, Layout::InPlace, Invalid::Logical),
+];
+
+const fn row(
+    name: &'static str,
+    title: &'static str,
+    (clean_leave, dirty_leave): (CleanLeave, DirtyLeave),
+    admission: AdmissionRule,
+    replacement: Replacement,
+    layout: Layout,
+    invalidation: Invalidation,
+) -> Design {
+    Design {
+        name,
+        title,
+        clean_leave,
+        dirty_leave,
+        admission,
+        replacement,
+        layout,
+        invalidation,
+        memory: MemoryRule::Any,
+        safe_to_discard: true,
+    }
+}
+
+/// A name that no row of a list has. The message lists the known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownName {
+    /// What was looked for: "design", "memory policy".
+    pub what: &'static str,
+    /// The name.
+    pub name: Box<str>,
+    /// The names that there are.
+    pub known: Vec<&'static str>,
+}
+
+impl fmt::Display for UnknownName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "unknown {} `{}`; known: {}", self.what, self.name, self.known.join(", "))
+    }
+}
+
+impl std::error::Error for UnknownName {}
+
+/// The design called `name`.
+///
+/// # Errors
+///
+/// An unknown name; the message lists the known.
+pub fn find(name: &str) -> Result<Design, UnknownName> {
+    find_in("design", &DESIGNS, |design| design.name, name)
+}
+
+/// The row of `rows` called `name`.
+///
+/// # Errors
+///
+/// An unknown name; the message lists the known.
+pub fn find_in<Row: Copy>(
+    what: &'static str,
+    rows: &[Row],
+    name_of: impl Fn(&Row) -> &'static str,
+    name: &str,
+) -> Result<Row, UnknownName> {
+    rows.iter().find(|row| name_of(row) == name).copied().ok_or_else(|| UnknownName {
+        what,
+        name: name.into(),
+        known: rows.iter().map(name_of).collect(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_lead_to_their_rows() {
+        for design in DESIGNS {
+            assert_eq!(find(design.name), Ok(design));
+            assert_eq!(DESIGNS.iter().filter(|other| other.name == design.name).count(), 1);
+            assert_eq!(design.name, design.name.to_lowercase());
+        }
+    }
+
+    #[test]
+    fn only_a_design_with_slots_replaces_and_admits() {
+        for design in DESIGNS {
+            let uses = design.uses_flash();
+            assert_eq!(design.replacement != Replacement::Nothing, uses, "{}", design.name);
+            assert_eq!(design.admission != AdmissionRule::Nothing, uses, "{}", design.name);
+            assert_eq!(design.invalidation != Invalidation::Nothing, uses, "{}", design.name);
+            assert!(design.safe_to_discard, "{}", design.name);
+        }
+    }
+
+    #[test]
+    fn an_unknown_design_is_answered_with_the_known() {
+        let error = find("LC").unwrap_err().to_string();
+        assert_eq!(error, "unknown design `LC`; known: no-ssd, cw, dw, lc, tac");
+    }
+}

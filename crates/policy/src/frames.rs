@@ -1,0 +1,249 @@
+//! The memory policies: one enum, made from one list, dispatched statically.
+//!
+//! The pool keeps a [`Touch`] for each frame and stores a new one on a hit. Victims are asked for
+//! in batches, under the lock of the caller.
+//!
+//! - F1: a victim is evictable when it is named, and is not named twice unless it is touched or the
+//!   frames are looked through again.
+//! - F2: fewer victims than wanted means that no other frame is evictable.
+
+use crate::clock::Clock;
+use crate::coldest::Coldest;
+use crate::designs::{self, UnknownName};
+use crate::{Tick, Touch, lru, lru_2};
+use terrace_page::FrameId;
+
+/// How memory chooses what leaves it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemoryPolicy {
+    /// LRU-2: the oldest use before the last.
+    Lru2,
+    /// CLOCK: first in, first out, with a second chance.
+    Clock,
+    /// LRU: the oldest last use.
+    Lru,
+}
+
+/// The memory policies by name: the list that command, tests and docs read.
+pub const MEMORY_POLICIES: [(&str, MemoryPolicy); 3] =
+    [("lru-2", MemoryPolicy::Lru2), ("clock", MemoryPolicy::Clock), ("lru", MemoryPolicy::Lru)];
+
+impl MemoryPolicy {
+    /// The policy called `name`.
+    ///
+    /// # Errors
+    ///
+    /// An unknown name; the message lists the known.
+    pub fn find(name: &str) -> Result<MemoryPolicy, UnknownName> {
+        designs::find_in("memory policy", &MEMORY_POLICIES, |row| row.0, name).map(|row| row.1)
+    }
+
+    /// The policy's name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        let row = MEMORY_POLICIES.iter().find(|row| row.1 == self);
+        row.expect("every policy has a row").0
+    }
+}
+
+/// The frames, as a policy sees them. The pool owns words, pins and latches.
+pub trait Frames {
+    /// How many frames there are; they are numbered from zero.
+    fn count(&self) -> u32;
+    /// The touch word of `frame`.
+    fn touch(&self, frame: FrameId) -> Touch;
+    /// Stores the touch word of `frame` (CLOCK takes marks away).
+    fn set_touch(&self, frame: FrameId, touch: Touch);
+    /// Whether the page in `frame` may leave now: there is one, unpinned, and no I/O on it.
+    fn evictable(&self, frame: FrameId) -> bool;
+}
+
+/// The state of a memory policy. A hit is `Touch::hit`, the same for all.
+pub enum FramePolicy {
+    /// LRU-2.
+    Lru2(Coldest),
+    /// CLOCK.
+    Clock(Clock),
+    /// LRU.
+    Lru(Coldest),
+}
+
+impl FramePolicy {
+    /// The policy `memory` for `frames_count` frames.
+    ///
+    /// # Panics
+    ///
+    /// If there are no frames.
+    #[must_use]
+    pub fn new(memory: MemoryPolicy, frames_count: u32) -> FramePolicy {
+        assert!(frames_count > 0, "a pool has frames");
+        match memory {
+            MemoryPolicy::Lru2 => FramePolicy::Lru2(Coldest::new(frames_count)),
+            MemoryPolicy::Clock => FramePolicy::Clock(Clock::default()),
+            MemoryPolicy::Lru => FramePolicy::Lru(Coldest::new(frames_count)),
+        }
+    }
+
+    /// Appends up to `wanted` victims to `out`, coldest first, as of `now`.
+    pub fn victims(
+        &mut self,
+        frames: &impl Frames,
+        now: Tick,
+        wanted: usize,
+        out: &mut Vec<FrameId>,
+    ) {
+        match self {
+            FramePolicy::Lru2(coldest) => coldest.victims(frames, now, lru_2::cold, wanted, out),
+            FramePolicy::Clock(clock) => clock.victims(frames, wanted, out),
+            FramePolicy::Lru(coldest) => coldest.victims(frames, now, lru::cold, wanted, out),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+    use std::collections::BTreeSet;
+
+    struct Pool {
+        words: Vec<Cell<Touch>>,
+        pinned: BTreeSet<u32>,
+    }
+
+    impl Frames for Pool {
+        fn count(&self) -> u32 {
+            self.words.len() as u32
+        }
+        fn touch(&self, frame: FrameId) -> Touch {
+            self.words[frame.0 as usize].get()
+        }
+        fn set_touch(&self, frame: FrameId, touch: Touch) {
+            self.words[frame.0 as usize].set(touch);
+        }
+        fn evictable(&self, frame: FrameId) -> bool {
+            !self.pinned.contains(&frame.0)
+        }
+    }
+
+    /// Names one victim the slow way: histories in full, a scan for each.
+    struct Model {
+        histories: Vec<(Option<u64>, u64)>,
+        marks: Vec<bool>,
+        hand: usize,
+    }
+
+    impl Model {
+        fn victim(&mut self, policy: MemoryPolicy, pinned: &BTreeSet<u32>) -> Option<u32> {
+            let free = |frame: &u32| !pinned.contains(frame);
+            let frames = 0..self.histories.len() as u32;
+            match policy {
+                MemoryPolicy::Lru2 => {
+                    frames.filter(free).min_by_key(|&frame| self.histories[frame as usize])
+                }
+                MemoryPolicy::Lru => {
+                    frames.filter(free).min_by_key(|&frame| self.histories[frame as usize].1)
+                }
+                MemoryPolicy::Clock => {
+                    for _ in 0..2 * self.marks.len() {
+                        let frame = self.hand;
+                        self.hand = (self.hand + 1) % self.marks.len();
+                        if free(&(frame as u32)) && !std::mem::take(&mut self.marks[frame]) {
+                            return Some(frame as u32);
+                        }
+                    }
+                    None
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn memory_policies_agree_with_their_models() {
+        for (name, memory) in MEMORY_POLICIES {
+            for seed in 0..200 {
+                against_the_model(name, memory, seed);
+            }
+        }
+    }
+
+    /// Frames are few, so that a batch is one victim and the order exact.
+    fn against_the_model(name: &str, memory: MemoryPolicy, seed: u64) {
+        const FRAMES: u32 = 12;
+        let mut prng = fastrand::Rng::with_seed(seed);
+        let mut policy = FramePolicy::new(memory, FRAMES);
+        let mut now = Tick(1);
+        let mut pool =
+            Pool { words: vec![Cell::default(); FRAMES as usize], pinned: BTreeSet::new() };
+        let mut model =
+            Model { histories: Vec::new(), marks: vec![true; FRAMES as usize], hand: 0 };
+        for frame in 0..FRAMES {
+            pool.set_touch(FrameId(frame), Touch::first(now));
+            model.histories.push((None, now.0));
+            now.0 += 1;
+        }
+        for step in 0..300 {
+            let frame = prng.u32(..FRAMES);
+            match prng.u8(..8) {
+                0..=3 => {
+                    let touch = pool.touch(FrameId(frame)).hit(now);
+                    pool.set_touch(FrameId(frame), touch);
+                    model.histories[frame as usize] =
+                        (Some(model.histories[frame as usize].1), now.0);
+                    model.marks[frame as usize] = true;
+                }
+                4 => _ = pool.pinned.insert(frame),
+                5 => _ = pool.pinned.remove(&frame),
+                _ => {
+                    let mut out = Vec::new();
+                    policy.victims(&pool, now, 1, &mut out);
+                    let expected = model.victim(memory, &pool.pinned);
+                    let got = out.first().map(|frame| frame.0);
+                    assert_eq!(got, expected, "{name} seed {seed} step {step}");
+                    if let Some(frame) = got {
+                        pool.set_touch(FrameId(frame), Touch::first(now));
+                        model.histories[frame as usize] = (None, now.0);
+                        model.marks[frame as usize] = true;
+                    }
+                }
+            }
+            now.0 += 1;
+        }
+    }
+
+    #[test]
+    fn a_batch_has_no_frame_twice_and_none_that_is_pinned() {
+        for (name, memory) in MEMORY_POLICIES {
+            let mut policy = FramePolicy::new(memory, 1_000);
+            let words = (0..1_000).map(|at| Cell::new(Touch::first(Tick(1 + at)))).collect();
+            let pool = Pool { words, pinned: (0..1_000).step_by(3).collect() };
+            let mut out = Vec::new();
+            policy.victims(&pool, Tick(2_000), 500, &mut out);
+            assert_eq!(out.len(), 500, "{name}");
+            assert_eq!(out.iter().collect::<BTreeSet<_>>().len(), 500, "{name}");
+            assert!(out.iter().all(|&frame| pool.evictable(frame)), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_pool_of_pinned_frames_has_no_victim() {
+        for (name, memory) in MEMORY_POLICIES {
+            let mut policy = FramePolicy::new(memory, 3);
+            let words = vec![Cell::new(Touch::first(Tick(1))); 3];
+            let pool = Pool { words, pinned: (0..3).collect() };
+            let mut out = Vec::new();
+            policy.victims(&pool, Tick(2), 1, &mut out);
+            assert!(out.is_empty(), "{name}");
+        }
+    }
+
+    #[test]
+    fn names_lead_back_to_their_policies() {
+        for (name, memory) in MEMORY_POLICIES {
+            assert_eq!(MemoryPolicy::find(name), Ok(memory));
+            assert_eq!(memory.name(), name);
+        }
+        let error = MemoryPolicy::find("mru").unwrap_err().to_string();
+        assert_eq!(error, "unknown memory policy `mru`; known: lru-2, clock, lru");
+    }
+}

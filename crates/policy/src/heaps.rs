@@ -1,0 +1,295 @@
+//! Two indexed binary heaps that share one array [S0 3.1]: one grows from the left end, the other
+//! from the right. A slot is in at most one of them, so an array as long as there are slots is
+//! enough.
+//!
+//! ```text
+//! entries: | left heap > |      gap      | < right heap |
+//!          0        left_count      len - right_count    len
+//! places:  where each slot stands in `entries`
+//! ```
+//!
+//! - P1: the root of a heap is its least slot, by the order that the caller passes to each call.
+//! - P2: `entries[places[slot]] == slot` for each slot in a heap.
+//! - P3: a slot in neither heap has any place: it is told by P2 failing or the gap.
+//! - Cost: 8 bytes per slot; a change is O(log n).
+
+/// Which of the two heaps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// Grows from the left end of the array.
+    Left,
+    /// Grows from the right end.
+    Right,
+}
+
+/// Slots that a search below the root looks at, when the root is not eligible.
+const SEARCH_MAX: usize = 64;
+
+pub struct Heaps {
+    entries: Vec<u32>,
+    places: Vec<u32>,
+    left_count: u32,
+    right_count: u32,
+}
+
+impl Heaps {
+    pub fn new(slots_count: u32) -> Heaps {
+        Heaps {
+            entries: vec![0; slots_count as usize],
+            places: vec![0; slots_count as usize],
+            left_count: 0,
+            right_count: 0,
+        }
+    }
+
+    /// Bytes allocated.
+    pub fn bytes(&self) -> usize {
+        (self.entries.capacity() + self.places.capacity()) * size_of::<u32>()
+    }
+
+    pub fn count(&self, side: Side) -> u32 {
+        match side {
+            Side::Left => self.left_count,
+            Side::Right => self.right_count,
+        }
+    }
+
+    /// The heap that `slot` is in.
+    pub fn side(&self, slot: u32) -> Option<Side> {
+        let place = self.places[slot as usize];
+        if self.entries[place as usize] != slot {
+            return None;
+        }
+        if place < self.left_count {
+            Some(Side::Left)
+        } else if place >= self.entries.len() as u32 - self.right_count {
+            Some(Side::Right)
+        } else {
+            None
+        }
+    }
+
+    pub fn insert(&mut self, side: Side, slot: u32, less: impl Fn(u32, u32) -> bool) {
+        assert!(self.side(slot).is_none(), "slot {slot} is in a heap already");
+        let index = self.count(side);
+        match side {
+            Side::Left => self.left_count += 1,
+            Side::Right => self.right_count += 1,
+        }
+        self.put(side, index, slot);
+        self.sift_up(side, index, &less);
+    }
+
+    /// Takes `slot` out of its heap, and says which it was.
+    pub fn remove(&mut self, slot: u32, less: impl Fn(u32, u32) -> bool) -> Side {
+        let side = self.side(slot).expect("the slot is in a heap");
+        let index = self.index_of(side, slot);
+        let last = self.count(side) - 1;
+        let moved = self.at(side, last);
+        match side {
+            Side::Left => self.left_count -= 1,
+            Side::Right => self.right_count -= 1,
+        }
+        if index != last {
+            self.put(side, index, moved);
+            self.restore(side, index, &less);
+        }
+        side
+    }
+
+    /// Restores the order after the key of `slot` has changed.
+    pub fn changed(&mut self, slot: u32, less: impl Fn(u32, u32) -> bool) {
+        let side = self.side(slot).expect("the slot is in a heap");
+        let index = self.index_of(side, slot);
+        self.restore(side, index, &less);
+    }
+
+    /// Restores the order after keys of many slots have changed.
+    pub fn rebuild(&mut self, side: Side, less: impl Fn(u32, u32) -> bool) {
+        for index in (0..self.count(side)).rev() {
+            self.sift_down(side, index, &less);
+        }
+    }
+
+    /// The least slot.
+    pub fn root(&self, side: Side) -> Option<u32> {
+        (self.count(side) > 0).then(|| self.at(side, 0))
+    }
+
+    /// The least slot that is `eligible`, or `None` if it is not among the least `SEARCH_MAX`.
+    pub fn least(
+        &self,
+        side: Side,
+        eligible: impl Fn(u32) -> bool,
+        less: impl Fn(u32, u32) -> bool,
+    ) -> Option<u32> {
+        let root = self.root(side)?;
+        if eligible(root) {
+            return Some(root);
+        }
+        let mut frontier: Vec<u32> = self.children(side, 0).collect();
+        for _ in 1..SEARCH_MAX {
+            let mut best = 0;
+            for at in 1..frontier.len() {
+                if less(self.at(side, frontier[at]), self.at(side, frontier[best])) {
+                    best = at;
+                }
+            }
+            if frontier.is_empty() {
+                return None;
+            }
+            let index = frontier.swap_remove(best);
+            if eligible(self.at(side, index)) {
+                return Some(self.at(side, index));
+            }
+            frontier.extend(self.children(side, index));
+        }
+        None
+    }
+
+    /// The slots of a heap, in no useful order.
+    pub fn slots(&self, side: Side) -> impl Iterator<Item = u32> + '_ {
+        (0..self.count(side)).map(move |index| self.at(side, index))
+    }
+
+    /// Asserts P1 and P2.
+    pub fn check(&self, side: Side, less: impl Fn(u32, u32) -> bool) {
+        for index in 0..self.count(side) {
+            let slot = self.at(side, index);
+            assert_eq!(self.side(slot), Some(side), "P2: slot {slot}");
+            assert_eq!(self.index_of(side, slot), index, "P2: slot {slot}");
+            let parent = self.at(side, index.saturating_sub(1) / 2);
+            assert!(index == 0 || !less(slot, parent), "P1: slot {slot} below {parent}");
+        }
+    }
+
+    fn children(&self, side: Side, index: u32) -> impl Iterator<Item = u32> {
+        let count = self.count(side);
+        [2 * index + 1, 2 * index + 2].into_iter().filter(move |&child| child < count)
+    }
+
+    fn restore(&mut self, side: Side, index: u32, less: &impl Fn(u32, u32) -> bool) {
+        let index = self.sift_up(side, index, less);
+        self.sift_down(side, index, less);
+    }
+
+    fn sift_up(&mut self, side: Side, mut index: u32, less: &impl Fn(u32, u32) -> bool) -> u32 {
+        let slot = self.at(side, index);
+        while index > 0 {
+            let parent = (index - 1) / 2;
+            let above = self.at(side, parent);
+            if !less(slot, above) {
+                break;
+            }
+            self.put(side, index, above);
+            index = parent;
+        }
+        self.put(side, index, slot);
+        index
+    }
+
+    fn sift_down(&mut self, side: Side, mut index: u32, less: &impl Fn(u32, u32) -> bool) {
+        let slot = self.at(side, index);
+        let count = self.count(side);
+        loop {
+            let mut child = 2 * index + 1;
+            if child >= count {
+                break;
+            }
+            if child + 1 < count && less(self.at(side, child + 1), self.at(side, child)) {
+                child += 1;
+            }
+            let below = self.at(side, child);
+            if !less(below, slot) {
+                break;
+            }
+            self.put(side, index, below);
+            index = child;
+        }
+        self.put(side, index, slot);
+    }
+
+    fn place(&self, side: Side, index: u32) -> usize {
+        match side {
+            Side::Left => index as usize,
+            Side::Right => self.entries.len() - 1 - index as usize,
+        }
+    }
+
+    fn index_of(&self, side: Side, slot: u32) -> u32 {
+        let place = self.places[slot as usize];
+        match side {
+            Side::Left => place,
+            Side::Right => self.entries.len() as u32 - 1 - place,
+        }
+    }
+
+    fn at(&self, side: Side, index: u32) -> u32 {
+        self.entries[self.place(side, index)]
+    }
+
+    fn put(&mut self, side: Side, index: u32, slot: u32) {
+        let place = self.place(side, index);
+        self.entries[place] = slot;
+        self.places[slot as usize] = place as u32;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    const SLOTS: u32 = 40;
+
+    #[test]
+    fn two_heaps_in_one_array_agree_with_sorted_lists() {
+        for seed in 0..300 {
+            let mut prng = fastrand::Rng::with_seed(seed);
+            let mut heaps = Heaps::new(SLOTS);
+            let mut keys = vec![0u32; SLOTS as usize];
+            let mut model: BTreeMap<u32, Side> = BTreeMap::new();
+            for step in 0..400 {
+                let slot = prng.u32(..SLOTS);
+                let key = prng.u32(..30);
+                match (prng.u8(..4), model.get(&slot).copied()) {
+                    (0 | 1, None) => {
+                        let side = if prng.bool() { Side::Left } else { Side::Right };
+                        keys[slot as usize] = key;
+                        heaps.insert(side, slot, |a, b| by(&keys, a) < by(&keys, b));
+                        model.insert(slot, side);
+                    }
+                    (0, Some(side)) => {
+                        let from = heaps.remove(slot, |a, b| by(&keys, a) < by(&keys, b));
+                        assert_eq!(from, side, "seed {seed} step {step}");
+                        model.remove(&slot);
+                    }
+                    (1, Some(_)) => {
+                        keys[slot as usize] = key;
+                        heaps.changed(slot, |a, b| by(&keys, a) < by(&keys, b));
+                    }
+                    _ => {}
+                }
+                let banned = prng.u32(..SLOTS);
+                for side in [Side::Left, Side::Right] {
+                    heaps.check(side, |a, b| by(&keys, a) < by(&keys, b));
+                    let least = |eligible: &dyn Fn(u32) -> bool| {
+                        let of_side = model.iter().filter(|row| *row.1 == side).map(|row| *row.0);
+                        of_side.filter(|&slot| eligible(slot)).min_by_key(|&slot| by(&keys, slot))
+                    };
+                    let found = heaps.least(
+                        side,
+                        |slot| slot != banned,
+                        |a, b| by(&keys, a) < by(&keys, b),
+                    );
+                    assert_eq!(heaps.root(side), least(&|_| true), "seed {seed} step {step}");
+                    assert_eq!(found, least(&|slot| slot != banned), "seed {seed} step {step}");
+                }
+            }
+        }
+    }
+
+    fn by(keys: &[u32], slot: u32) -> (u32, u32) {
+        (keys[slot as usize], slot)
+    }
+}
