@@ -1,1 +1,5 @@
+//! The `terrace` command.
+
+#![forbid(unsafe_code)]
+
 fn main() {}

@@ -1,1 +1,3 @@
 //! To be opened.
+
+#![forbid(unsafe_code)]

@@ -10,8 +10,8 @@
 //!     24    8 owner      owned by the page's kind
 //! ```
 //!
-//! - H1: the checksum is right only on a device: `seal` sets it just before a write, and nothing else
-//!   keeps it. A page in memory may carry any value there.
+//! - H1: the checksum is right only on a device: `seal` sets it just before a write, and nothing
+//!   else keeps it. A page in memory may carry any value there.
 //! - H2: a page of zeroes verifies as `Damage::Blank`, never as a page.
 //!
 //! Fields are little-endian. The checksum is CRC-32C (Castagnoli), as in SPEC.md 1.1.

@@ -1,5 +1,7 @@
 //! The unit of everything: an 8 KiB page, its header, and the identifiers that the tiers share.
 
+#![forbid(unsafe_code)]
+
 mod header;
 mod id;
 
