@@ -1,0 +1,245 @@
+//! A shared or exclusive latch in one word, with a version for optimistic readers.
+//!
+//! ```text
+//! 63          24 23        3    2        1         0
+//! +--------------+----------+--------+--------+-----------+
+//! |   version    |  shared  | WRITER | PARKED | EXCLUSIVE |
+//! +--------------+----------+--------+--------+-----------+
+//! ```
+//!
+//! - A1: EXCLUSIVE excludes a shared count above zero.
+//! - A2: while a task is parked on the word, PARKED is set, or a task that was woken has not run yet.
+//!   Whoever was parked takes the latch with PARKED set, or parks again: both keep A2.
+//! - A3: WRITER is set when a writer parks; new readers queue behind it. The release that wakes
+//!   clears it.
+//! - A4: the version grows at each release of the exclusive mode, and only there.
+//! - A release touches the word once; after it the latch may be freed by another owner.
+//! - Not for: critical sections of a few instructions (`LeafMutex`).
+//!
+//! The wake-up protocol is that of the three-state futex mutex (Drepper, "Futexes are tricky", 2011);
+//! the version is that of optimistic lock coupling (Leis et al., DaMoN 2016).
+
+use crate::word::{self, AtomicU64, Ordering};
+
+const EXCLUSIVE: u64 = 1;
+const PARKED: u64 = 1 << 1;
+const WRITER: u64 = 1 << 2;
+const SHARED_ONE: u64 = 1 << 3;
+const SHARED_BITS: u32 = 21;
+const SHARED_MASK: u64 = ((1 << SHARED_BITS) - 1) * SHARED_ONE;
+const VERSION_ONE: u64 = SHARED_ONE << SHARED_BITS;
+const VERSION_MASK: u64 = !(VERSION_ONE - 1);
+
+const _: () = assert!(VERSION_ONE == 1 << 24);
+
+/// A latch: many readers, or one writer. See the module for the word.
+#[derive(Debug, Default)]
+pub struct Latch {
+    word: AtomicU64,
+}
+
+impl Latch {
+    /// A free latch.
+    #[cfg(not(loom))]
+    pub const fn new() -> Latch {
+        Latch { word: AtomicU64::new(0) }
+    }
+
+    /// A free latch.
+    #[cfg(loom)]
+    pub fn new() -> Latch {
+        Latch { word: AtomicU64::new(0) }
+    }
+
+    /// Takes the shared mode; waits while a writer holds the latch or waits for it.
+    #[inline]
+    pub fn lock_shared(&self) {
+        word::maybe_switch();
+        if !self.take_shared() {
+            self.lock_shared_slow();
+        }
+    }
+
+    /// Takes the shared mode if that needs no waiting.
+    #[inline]
+    pub fn try_lock_shared(&self) -> bool {
+        word::maybe_switch();
+        self.take_shared()
+    }
+
+    /// Gives the shared mode back.
+    #[inline]
+    pub fn unlock_shared(&self) {
+        let mut seen = self.word.load(Ordering::Relaxed);
+        loop {
+            debug_assert!(seen & SHARED_MASK != 0, "unlock_shared of a latch nobody shares");
+            let last = seen & SHARED_MASK == SHARED_ONE;
+            let next = (seen - SHARED_ONE) & if last { !(PARKED | WRITER) } else { !0 };
+            match self.swap(seen, next, Ordering::Release) {
+                Ok(_) if last && seen & PARKED != 0 => return word::wake_one(&self.word),
+                Ok(_) => return,
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    /// Takes the exclusive mode; waits until nobody holds the latch.
+    #[inline]
+    pub fn lock_exclusive(&self) {
+        word::maybe_switch();
+        if !self.take_exclusive() {
+            self.lock_exclusive_slow();
+        }
+    }
+
+    /// Takes the exclusive mode if that needs no waiting.
+    #[inline]
+    pub fn try_lock_exclusive(&self) -> bool {
+        word::maybe_switch();
+        self.take_exclusive()
+    }
+
+    /// Gives the exclusive mode back; the version grows.
+    #[inline]
+    pub fn unlock_exclusive(&self) {
+        self.release_exclusive(VERSION_ONE, 0);
+    }
+
+    /// Turns the exclusive mode into the shared one; the version grows. Nobody gets in between.
+    #[inline]
+    pub fn downgrade(&self) {
+        self.release_exclusive(VERSION_ONE, SHARED_ONE);
+    }
+
+    /// Turns the shared mode into the exclusive one if the caller is the only reader. On false the
+    /// caller still holds the shared mode.
+    #[inline]
+    pub fn try_upgrade(&self) -> bool {
+        let mut seen = self.word.load(Ordering::Relaxed);
+        loop {
+            debug_assert!(seen & SHARED_MASK != 0, "try_upgrade of a latch nobody shares");
+            if seen & SHARED_MASK != SHARED_ONE {
+                return false;
+            }
+            match self.swap(seen, seen - SHARED_ONE + EXCLUSIVE, Ordering::Acquire) {
+                Ok(_) => return true,
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    /// Whether somebody holds the exclusive mode now.
+    #[inline]
+    pub fn is_exclusive(&self) -> bool {
+        self.word.load(Ordering::Relaxed) & EXCLUSIVE != 0
+    }
+
+    /// Whether somebody holds the latch, in either mode, now.
+    #[inline]
+    pub fn is_held(&self) -> bool {
+        self.word.load(Ordering::Relaxed) & (EXCLUSIVE | SHARED_MASK) != 0
+    }
+
+    /// A version to [`Latch::validate`] later, or none while a writer holds the latch.
+    #[inline]
+    pub fn optimistic(&self) -> Option<u64> {
+        let seen = self.word.load(Ordering::Acquire);
+        (seen & EXCLUSIVE == 0).then_some(seen & VERSION_MASK)
+    }
+
+    /// Whether nobody has held the exclusive mode since [`Latch::optimistic`] gave `version`.
+    /// What was read in between must have been read as atomics.
+    #[inline]
+    pub fn validate(&self, version: u64) -> bool {
+        word::fence(Ordering::Acquire);
+        self.word.load(Ordering::Relaxed) & (VERSION_MASK | EXCLUSIVE) == version
+    }
+
+    #[inline]
+    fn swap(&self, seen: u64, next: u64, success: Ordering) -> Result<u64, u64> {
+        self.word.compare_exchange_weak(seen, next, success, Ordering::Relaxed)
+    }
+
+    #[inline]
+    fn take_shared(&self) -> bool {
+        let mut seen = self.word.load(Ordering::Relaxed);
+        while seen & (EXCLUSIVE | WRITER) == 0 {
+            assert!(seen & SHARED_MASK != SHARED_MASK, "a latch has too many readers");
+            match self.swap(seen, seen + SHARED_ONE, Ordering::Acquire) {
+                Ok(_) => return true,
+                Err(now) => seen = now,
+            }
+        }
+        false
+    }
+
+    #[inline]
+    fn take_exclusive(&self) -> bool {
+        let mut seen = self.word.load(Ordering::Relaxed);
+        while seen & (EXCLUSIVE | SHARED_MASK) == 0 {
+            match self.swap(seen, seen | EXCLUSIVE, Ordering::Acquire) {
+                Ok(_) => return true,
+                Err(now) => seen = now,
+            }
+        }
+        false
+    }
+
+    #[inline]
+    fn release_exclusive(&self, version: u64, shared: u64) {
+        let mut seen = self.word.load(Ordering::Relaxed);
+        loop {
+            debug_assert!(seen & EXCLUSIVE != 0, "release of a latch nobody holds exclusively");
+            let next = (seen & !(EXCLUSIVE | PARKED | WRITER)).wrapping_add(version) | shared;
+            match self.swap(seen, next, Ordering::Release) {
+                Ok(_) if seen & PARKED != 0 => return word::wake_one(&self.word),
+                Ok(_) => return,
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    #[cold]
+    fn lock_shared_slow(&self) {
+        let mut parked = 0;
+        loop {
+            let seen = self.word.load(Ordering::Relaxed);
+            if seen & (EXCLUSIVE | WRITER) == 0 {
+                if self.swap(seen, (seen + SHARED_ONE) | parked, Ordering::Acquire).is_ok() {
+                    if parked != 0 {
+                        // The next in the queue may be a reader too, and may enter beside this one.
+                        word::wake_one(&self.word);
+                    }
+                    return;
+                }
+            } else if self.park(seen, PARKED) {
+                parked = PARKED;
+            }
+        }
+    }
+
+    #[cold]
+    fn lock_exclusive_slow(&self) {
+        let mut parked = 0;
+        loop {
+            let seen = self.word.load(Ordering::Relaxed);
+            if seen & (EXCLUSIVE | SHARED_MASK) == 0 {
+                if self.swap(seen, seen | EXCLUSIVE | parked, Ordering::Acquire).is_ok() {
+                    return;
+                }
+            } else if self.park(seen, PARKED | WRITER) {
+                parked = PARKED;
+            }
+        }
+    }
+
+    /// Waits while the word is `seen` with `marks`; false if the marks could not be made.
+    fn park(&self, seen: u64, marks: u64) -> bool {
+        let marked = seen | marks;
+        if marked != seen && self.swap(seen, marked, Ordering::Relaxed).is_err() {
+            return false;
+        }
+        word::wait_for_latch(&self.word, marked);
+        true
+    }
+}

@@ -1,0 +1,507 @@
+//! The inside of a virtual world: its tasks, clock and cores, and how it dies.
+//!
+//! ```text
+//!            run                    finish, or the power is cut, or a task panics
+//!   Alive ---------> Alive   Alive -----------------------------------------------> Dead
+//!                            (a destructor must not wait: `stop_here`)
+//! ```
+//!
+//! - V1: one thread owns the world; every entry asserts it.
+//! - V2: no borrow of the state is alive at a switch, at a timer's call, or while a task is unwound.
+//! - V3: in a dead world nothing suspends: `stop_here` returns (in a destructor) or ends the task.
+//! - V4: events are counted where they happen; the power is cut between tasks, never inside one.
+
+use std::any::Any;
+use std::cell::{Cell, RefCell};
+use std::panic::{self, AssertUnwindSafe};
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::thread;
+
+use corosensei::stack::DefaultStack;
+use corosensei::{Coroutine, CoroutineResult, Yielder};
+
+use crate::leaf;
+use crate::prng::Prng;
+use crate::schedule::{NO_TASK, Schedule, TaskIndex, What};
+use crate::stack::Stacks;
+use crate::time::Nanos;
+use crate::virtual_world::{Stopped, VirtualConfig};
+use crate::world::{Done, Timer, Waited};
+
+/// Virtual worlds that switch at random; zero keeps latches off the slow path.
+static SWITCHING_WORLDS: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    /// Its address names the thread.
+    static TOKEN: u8 = const { 0 };
+
+    /// The virtual world made or run last on this thread.
+    static HERE: Cell<*const Core> = const { Cell::new(ptr::null()) };
+}
+
+/// The payload that ends a task in a dead world.
+struct TaskStopped;
+
+type Suspender = Yielder<(), ()>;
+
+struct TaskSlot {
+    coroutine: Option<Coroutine<(), (), (), DefaultStack>>,
+    suspender: *const Suspender,
+    /// What the task is to do, until it starts; kept off its stack, so that it can be dropped here.
+    body: Option<Box<dyn FnOnce()>>,
+    name: &'static str,
+    done: Arc<Done>,
+    timed_out: bool,
+}
+
+struct Tasks {
+    slots: Vec<TaskSlot>,
+    free: Vec<TaskIndex>,
+    stacks: Stacks,
+}
+
+/// The state of a virtual world; only its own thread touches it.
+pub(crate) struct Core {
+    thread: usize,
+    switch_one_in: u32,
+    now: Cell<Nanos>,
+    events: Cell<u64>,
+    cut_event: Cell<u64>,
+    cut_at: Cell<Nanos>,
+    dead: Cell<bool>,
+    killing: Cell<bool>,
+    running: Cell<bool>,
+    current: Cell<TaskIndex>,
+    suspender: Cell<*const Suspender>,
+    prng: RefCell<Prng>,
+    cores_free_at: RefCell<Vec<Nanos>>,
+    schedule: RefCell<Schedule>,
+    tasks: RefCell<Tasks>,
+    panic: RefCell<Option<Box<dyn Any + Send>>>,
+}
+
+// SAFETY: V1: all methods that touch the state assert that they run on the owning thread; what is
+// left for other threads is to hold and drop the `Arc`, and the last drop finds no tasks, since
+// `Virtual` is not `Send` and ends them when it is dropped.
+unsafe impl Send for Core {}
+// SAFETY: as above.
+unsafe impl Sync for Core {}
+
+/// Runs `f` with the virtual world of this thread, if there is one.
+#[inline]
+pub(crate) fn here<R>(f: impl FnOnce(Option<&Core>) -> R) -> R {
+    // SAFETY: the pointer is null, or a core kept alive by the `Virtual` of this thread that set
+    // it and that clears it when dropped.
+    f(unsafe { HERE.get().as_ref() })
+}
+
+/// The virtual world of this thread as an owner.
+pub(crate) fn here_owned() -> Option<Arc<Core>> {
+    let core = HERE.get();
+    if core.is_null() {
+        return None;
+    }
+    // SAFETY: as in `here`; the pointer came from `Arc::as_ptr`.
+    unsafe {
+        Arc::increment_strong_count(core);
+        Some(Arc::from_raw(core))
+    }
+}
+
+fn thread_token() -> usize {
+    TOKEN.with(|token| ptr::from_ref(token) as usize)
+}
+
+/// Whether any world of the process switches at random.
+#[inline]
+pub(crate) fn any_switching() -> bool {
+    SWITCHING_WORLDS.load(Ordering::Relaxed) != 0
+}
+
+impl Core {
+    pub(crate) fn new(config: VirtualConfig) -> Core {
+        assert!(config.cores > 0, "a world without cores");
+        if config.switch_one_in > 0 {
+            SWITCHING_WORLDS.fetch_add(1, Ordering::Relaxed);
+        }
+        let stacks = Stacks::new(config.stack_bytes);
+        Core {
+            thread: thread_token(),
+            switch_one_in: config.switch_one_in,
+            now: Cell::new(Nanos::ZERO),
+            events: Cell::new(0),
+            cut_event: Cell::new(u64::MAX),
+            cut_at: Cell::new(Nanos::MAX),
+            dead: Cell::new(false),
+            killing: Cell::new(false),
+            running: Cell::new(false),
+            current: Cell::new(NO_TASK),
+            suspender: Cell::new(ptr::null()),
+            prng: RefCell::new(Prng::from_seed(config.seed)),
+            cores_free_at: RefCell::new(vec![Nanos::ZERO; config.cores as usize]),
+            schedule: RefCell::default(),
+            tasks: RefCell::new(Tasks { slots: Vec::new(), free: Vec::new(), stacks }),
+            panic: RefCell::new(None),
+        }
+    }
+
+    /// Makes this the world that free functions find on this thread.
+    pub(crate) fn enter(&self) {
+        self.assert_owner();
+        HERE.set(self);
+    }
+
+    /// The opposite of [`Core::enter`], if no other world has been entered since.
+    pub(crate) fn leave(&self) {
+        if ptr::eq(HERE.get(), self) {
+            HERE.set(ptr::null());
+        }
+    }
+
+    pub(crate) fn assert_owner(&self) {
+        assert!(thread_token() == self.thread, "a virtual world belongs to one thread");
+    }
+
+    pub(crate) fn now(&self) -> Nanos {
+        self.now.get()
+    }
+
+    pub(crate) fn events(&self) -> u64 {
+        self.events.get()
+    }
+
+    pub(crate) fn is_dead(&self) -> bool {
+        self.dead.get()
+    }
+
+    pub(crate) fn is_running(&self) -> bool {
+        self.running.get()
+    }
+
+    pub(crate) fn cut_at_event(&self, event: u64) {
+        self.cut_event.set(event);
+    }
+
+    pub(crate) fn cut_at(&self, at: Nanos) {
+        self.cut_at.set(at);
+    }
+
+    /// Adds a task. The caller has made `body` live as long as the task.
+    pub(crate) fn spawn(
+        &self,
+        name: &'static str,
+        done: Arc<Done>,
+        body: Box<dyn FnOnce()>,
+    ) -> TaskIndex {
+        debug_assert!(!self.dead.get());
+        let mut tasks = self.tasks.borrow_mut();
+        let stack = tasks.stacks.take().expect("no memory for the stack of a task");
+        let core: *const Core = self;
+        let coroutine = Coroutine::with_stack(stack, move |suspender: &Suspender, ()| {
+            // SAFETY: the core outlives its tasks: `Virtual` ends them before it lets go of it.
+            let core = unsafe { &*core };
+            core.suspender.set(suspender);
+            let task = core.current.get() as usize;
+            let body = core.tasks.borrow_mut().slots[task].body.take();
+            let body = body.expect("a task starts once");
+            if let Err(payload) = panic::catch_unwind(AssertUnwindSafe(body)) {
+                core.note_panic(payload);
+            }
+        });
+        let slot = TaskSlot {
+            coroutine: Some(coroutine),
+            suspender: ptr::null(),
+            body: Some(body),
+            name,
+            done,
+            timed_out: false,
+        };
+        let index = match tasks.free.pop() {
+            Some(index) => {
+                tasks.slots[index as usize] = slot;
+                index
+            }
+            None => {
+                tasks.slots.push(slot);
+                TaskIndex::try_from(tasks.slots.len() - 1).expect("too many tasks")
+            }
+        };
+        let mut schedule = self.schedule.borrow_mut();
+        schedule.admit(index);
+        schedule.make_ready(index);
+        self.count(1);
+        index
+    }
+
+    /// Waits on `word` while it is `seen`.
+    pub(crate) fn wait(&self, word: &AtomicU64, seen: u64, deadline: Option<Nanos>) -> Waited {
+        if word.load(Ordering::Acquire) != seen {
+            return Waited::Woken;
+        }
+        if !self.may_suspend() {
+            return Waited::TimedOut;
+        }
+        let task = self.current.get();
+        let address = ptr::from_ref(word) as usize;
+        self.schedule.borrow_mut().park(task, address, deadline);
+        self.suspend();
+        if deadline.is_none() {
+            return Waited::Woken;
+        }
+        match std::mem::take(&mut self.tasks.borrow_mut().slots[task as usize].timed_out) {
+            true => Waited::TimedOut,
+            false => Waited::Woken,
+        }
+    }
+
+    pub(crate) fn wake(&self, word: &AtomicU64, all: bool) {
+        if self.dead.get() {
+            return;
+        }
+        let woken = self.schedule.borrow_mut().wake(ptr::from_ref(word) as usize, all);
+        self.count(woken);
+    }
+
+    pub(crate) fn sleep_until(&self, at: Nanos) {
+        if self.may_suspend() {
+            self.schedule.borrow_mut().sleep(self.current.get(), at);
+            self.suspend();
+        }
+    }
+
+    pub(crate) fn yield_now(&self) {
+        if self.may_suspend() {
+            self.schedule.borrow_mut().make_ready(self.current.get());
+            self.suspend();
+        }
+    }
+
+    /// Lets another task run, if the dice say so.
+    #[cold]
+    pub(crate) fn maybe_switch(&self) {
+        let in_task = self.current.get() != NO_TASK;
+        if self.switch_one_in == 0 || !in_task || self.dead.get() || thread::panicking() {
+            return;
+        }
+        if self.prng.borrow_mut().chance(u64::from(self.switch_one_in)) {
+            self.yield_now();
+        }
+    }
+
+    /// Occupies the core that is free first for `span`, and waits until the work is done.
+    pub(crate) fn charge(&self, span: Nanos) {
+        if span == Nanos::ZERO || !self.may_suspend() {
+            return;
+        }
+        let done_at = {
+            let mut cores = self.cores_free_at.borrow_mut();
+            let core = cores.iter_mut().min().expect("a world has cores");
+            *core = (*core).max(self.now.get()) + span;
+            *core
+        };
+        self.schedule.borrow_mut().sleep(self.current.get(), done_at);
+        self.suspend();
+    }
+
+    pub(crate) fn call_at(&self, at: Nanos, timer: Arc<dyn Timer>, token: u64) {
+        self.assert_owner();
+        if self.dead.get() {
+            return;
+        }
+        let at = at.max(self.now.get());
+        self.schedule.borrow_mut().call_at(at, timer, token);
+        self.count(1);
+    }
+
+    /// Runs until `done` is set. On an error, and when it unwinds, all tasks are gone.
+    pub(crate) fn run_until(&self, done: &Done) -> Result<(), Stopped> {
+        assert!(!self.running.replace(true), "run() inside run()");
+        let stop = StopOnUnwind(self);
+        let result = loop {
+            if done.word.load(Ordering::Relaxed) != 0 {
+                break Ok(());
+            }
+            if self.events.get() >= self.cut_event.get() {
+                break Err(Stopped::PowerCut { event: self.events.get(), at: self.now.get() });
+            }
+            match self.step() {
+                Step::Done => (),
+                Step::PowerCut => {
+                    self.now.set(self.cut_at.get().max(self.now.get()));
+                    break Err(Stopped::PowerCut { event: self.events.get(), at: self.now.get() });
+                }
+                Step::Deadlock => break Err(Stopped::Deadlock { tasks: self.parked_names() }),
+            }
+        };
+        if result.is_err() {
+            self.kill();
+        }
+        std::mem::forget(stop);
+        self.running.set(false);
+        result
+    }
+
+    /// Ends the world: unwinds all tasks, drops all timers.
+    pub(crate) fn kill(&self) {
+        self.dead.set(true);
+        self.killing.set(true);
+        let count = self.tasks.borrow().slots.len();
+        for index in 0..count {
+            let (coroutine, body) = {
+                let slot = &mut self.tasks.borrow_mut().slots[index];
+                (slot.coroutine.take(), slot.body.take())
+            };
+            let Some(mut coroutine) = coroutine else { continue };
+            // Destructors may panic on both ways; the world ends all the same.
+            let ended = match body {
+                Some(body) => panic::catch_unwind(AssertUnwindSafe(|| drop(body))),
+                None => {
+                    self.current.set(index as TaskIndex);
+                    panic::catch_unwind(AssertUnwindSafe(|| coroutine.force_unwind()))
+                }
+            };
+            self.current.set(NO_TASK);
+            drop(ended);
+            // Without a body it is done, or was never more than a few pointers.
+            coroutine.force_unwind();
+            self.tasks.borrow_mut().stacks.give(coroutine.into_stack());
+        }
+        let timers = self.schedule.borrow_mut().clear();
+        drop(timers);
+    }
+
+    fn step(&self) -> Step {
+        let ready = self.schedule.borrow_mut().next_ready();
+        if let Some(task) = ready {
+            self.count(1);
+            self.resume(task);
+            return Step::Done;
+        }
+        let due = self.schedule.borrow_mut().next_due(self.cut_at.get());
+        let Some(due) = due else {
+            let is_cut = self.schedule.borrow().has_events();
+            return if is_cut { Step::PowerCut } else { Step::Deadlock };
+        };
+        debug_assert!(due.at >= self.now.get());
+        self.now.set(due.at);
+        self.count(1);
+        match due.what {
+            What::Fire { timer, token } => timer.fire(token),
+            What::Resume { task, .. } => {
+                let mut schedule = self.schedule.borrow_mut();
+                let timed_out = schedule.is_parked(task);
+                schedule.time_out(task);
+                self.tasks.borrow_mut().slots[task as usize].timed_out = timed_out;
+            }
+        }
+        Step::Done
+    }
+
+    fn resume(&self, task: TaskIndex) {
+        let mut coroutine = {
+            let slot = &mut self.tasks.borrow_mut().slots[task as usize];
+            self.suspender.set(slot.suspender);
+            slot.coroutine.take().expect("a ready task has a stack")
+        };
+        self.current.set(task);
+        let result = coroutine.resume(());
+        self.current.set(NO_TASK);
+        let mut tasks = self.tasks.borrow_mut();
+        let slot = &mut tasks.slots[task as usize];
+        match result {
+            CoroutineResult::Yield(()) => {
+                slot.suspender = self.suspender.get();
+                slot.coroutine = Some(coroutine);
+            }
+            CoroutineResult::Return(()) => {
+                let done = Arc::clone(&slot.done);
+                tasks.stacks.give(coroutine.into_stack());
+                tasks.free.push(task);
+                drop(tasks);
+                if let Some(payload) = self.panic.borrow_mut().take() {
+                    panic::resume_unwind(payload);
+                }
+                done.word.store(1, Ordering::Release);
+                self.wake(&done.word, true);
+            }
+        }
+    }
+
+    fn suspend(&self) {
+        assert!(!leaf::any_held(), "a task switches while it holds a leaf mutex");
+        // SAFETY: `may_suspend` has seen a current task, whose suspender this is.
+        unsafe { (*self.suspender.get()).suspend(()) }
+    }
+
+    /// Whether the current task may suspend. If not, the world is dead, and this returns only in a
+    /// destructor (V3).
+    #[inline]
+    fn may_suspend(&self) -> bool {
+        if !self.dead.get() && !thread::panicking() {
+            assert!(self.current.get() != NO_TASK, "only a task waits: call this inside run()");
+            return true;
+        }
+        self.stop_here();
+        false
+    }
+
+    #[cold]
+    fn stop_here(&self) {
+        if thread::panicking() {
+            // The task panics, and a destructor wants to wait: the panic will end the world.
+            self.dead.set(true);
+        } else if self.current.get() != NO_TASK {
+            panic::resume_unwind(Box::new(TaskStopped));
+        }
+    }
+
+    /// Keeps the first panic of a living world for `resume` to pass on; swallows what the end of
+    /// the world threw.
+    fn note_panic(&self, payload: Box<dyn Any + Send>) {
+        if !self.killing.get() {
+            let stopped = payload.is::<TaskStopped>();
+            let said = "a destructor waited while its task panicked, which ends the world";
+            *self.panic.borrow_mut() = Some(if stopped { Box::new(said) } else { payload });
+        }
+    }
+
+    fn parked_names(&self) -> Vec<&'static str> {
+        let (tasks, schedule) = (self.tasks.borrow(), self.schedule.borrow());
+        let alive = tasks.slots.iter().enumerate().filter(|(_, slot)| slot.coroutine.is_some());
+        alive
+            .filter(|&(index, _)| schedule.is_parked(index as TaskIndex))
+            .map(|(_, slot)| slot.name)
+            .collect()
+    }
+
+    #[inline]
+    fn count(&self, events: u64) {
+        self.events.set(self.events.get() + events);
+    }
+}
+
+impl Drop for Core {
+    fn drop(&mut self) {
+        if self.switch_one_in > 0 {
+            SWITCHING_WORLDS.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+enum Step {
+    Done,
+    PowerCut,
+    Deadlock,
+}
+
+/// Ends the world if `run_until` unwinds: a task or a timer has panicked.
+struct StopOnUnwind<'a>(&'a Core);
+
+impl Drop for StopOnUnwind<'_> {
+    fn drop(&mut self) {
+        self.0.kill();
+        self.0.running.set(false);
+    }
+}
