@@ -19,8 +19,10 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use terrace_rt as rt;
+use terrace_rt::LeafMutex;
 
 use crate::IoFailure;
 
@@ -34,7 +36,7 @@ pub trait Drain: Send + Sync {
 pub struct Completion {
     unfinished: AtomicU64,
     abandoned: AtomicBool,
-    failure: Mutex<Option<IoFailure>>,
+    failure: LeafMutex<Option<IoFailure>>,
     drain: Option<Arc<dyn Drain>>,
 }
 
@@ -57,7 +59,7 @@ impl Completion {
         Arc::new(Completion {
             unfinished: AtomicU64::new(requests as u64),
             abandoned: AtomicBool::new(false),
-            failure: Mutex::new(None),
+            failure: LeafMutex::new(None),
             drain,
         })
     }
@@ -74,13 +76,16 @@ impl Completion {
     /// If more requests are reported than the batch had.
     pub fn finish(&self, index: usize, result: io::Result<()>) {
         if let Err(source) = result {
-            let mut failure = self.failure.lock().expect("no panic under this mutex");
+            let mut failure = self.failure.lock();
             if failure.as_ref().is_none_or(|first| index < first.index) {
                 *failure = Some(IoFailure { index, source });
             }
         }
         let before = self.unfinished.fetch_sub(1, Ordering::AcqRel);
         assert!(before > 0, "a batch finished twice");
+        if before == 1 {
+            rt::wake_all(&self.unfinished);
+        }
     }
 
     /// Whether every request is finished.
@@ -110,7 +115,12 @@ impl Ticket {
     /// The first request of the batch that failed.
     pub fn wait(self) -> Result<(), IoFailure> {
         self.block();
-        let mut failure = self.completion.failure.lock().expect("no panic under this mutex");
+        if !self.is_done() {
+            // Only a destructor in a dead world gets here; its ticket is abandoned by `drop`.
+            let source = io::Error::other("the world has lost its power");
+            return Err(IoFailure { index: 0, source });
+        }
+        let mut failure = self.completion.failure.lock();
         failure.take().map_or(Ok(()), Err)
     }
 
@@ -120,9 +130,14 @@ impl Ticket {
         self.completion.is_done()
     }
 
+    /// Waits for the last request; in a dead world returns at once.
     fn block(&self) {
-        if !self.is_done() {
-            unimplemented!("parks the task; lands with the scheduler")
+        loop {
+            let unfinished = self.completion.unfinished.load(Ordering::Acquire);
+            if unfinished == 0 || rt::dead() {
+                return;
+            }
+            rt::wait(&self.completion.unfinished, unfinished);
         }
     }
 }
@@ -134,7 +149,10 @@ impl Drop for Ticket {
         }
         match &self.completion.drain {
             Some(drain) => drain.drain(&self.completion),
-            None => self.completion.abandoned.store(true, Ordering::Release),
+            None if rt::dead() || std::thread::panicking() => {
+                self.completion.abandoned.store(true, Ordering::Release);
+            }
+            None => self.block(),
         }
     }
 }

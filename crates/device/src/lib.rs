@@ -7,6 +7,7 @@
 
 mod completion;
 mod device;
+pub mod disk;
 
 pub use completion::{Completion, Drain, Ticket};
 pub use device::{Counters, Device, IoBuf, IoFailure, Op, Request, SECTOR_SIZE, read, write};
