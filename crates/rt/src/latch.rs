@@ -9,7 +9,8 @@
 //!
 //! - A1: EXCLUSIVE excludes a shared count above zero.
 //! - A2: while a task is parked on the word, PARKED is set, or a task that was woken has not run yet.
-//!   Whoever was parked takes the latch with PARKED set, or parks again: both keep A2.
+//!   Whoever was parked takes the latch with PARKED set, or parks again, or wakes the next and
+//!   gives up: all keep A2.
 //! - A3: WRITER is set when a writer parks; new readers queue behind it. The release that wakes
 //!   clears it.
 //! - A4: the version grows at each release of the exclusive mode, and only there.
@@ -54,16 +55,22 @@ impl Latch {
     /// Takes the shared mode; waits while a writer holds the latch or waits for it.
     #[inline]
     pub fn lock_shared(&self) {
-        word::maybe_switch();
-        if !self.take_shared() {
-            self.lock_shared_slow();
-        }
+        self.lock_shared_while(|| true);
     }
 
-    /// Takes the shared mode if that needs no waiting.
+    /// As [`Latch::lock_shared`], but only while `still` holds: it is asked before each wait, and
+    /// false means that the latch was not taken. What `still` reads must change under the exclusive
+    /// mode only; then nobody waits for a latch whose meaning has changed.
+    #[inline]
+    pub fn lock_shared_while(&self, still: impl Fn() -> bool) -> bool {
+        word::maybe_switch();
+        self.take_shared() || self.lock_shared_slow(still)
+    }
+
+    /// Takes the shared mode if that needs no waiting. Never switches tasks, so that it may be
+    /// called under a `LeafMutex`.
     #[inline]
     pub fn try_lock_shared(&self) -> bool {
-        word::maybe_switch();
         self.take_shared()
     }
 
@@ -86,16 +93,21 @@ impl Latch {
     /// Takes the exclusive mode; waits until nobody holds the latch.
     #[inline]
     pub fn lock_exclusive(&self) {
-        word::maybe_switch();
-        if !self.take_exclusive() {
-            self.lock_exclusive_slow();
-        }
+        self.lock_exclusive_while(|| true);
     }
 
-    /// Takes the exclusive mode if that needs no waiting.
+    /// As [`Latch::lock_exclusive`], but only while `still` holds, see
+    /// [`Latch::lock_shared_while`].
+    #[inline]
+    pub fn lock_exclusive_while(&self, still: impl Fn() -> bool) -> bool {
+        word::maybe_switch();
+        self.take_exclusive() || self.lock_exclusive_slow(still)
+    }
+
+    /// Takes the exclusive mode if that needs no waiting. Never switches tasks, so that it may be
+    /// called under a `LeafMutex`.
     #[inline]
     pub fn try_lock_exclusive(&self) -> bool {
-        word::maybe_switch();
         self.take_exclusive()
     }
 
@@ -200,18 +212,21 @@ impl Latch {
     }
 
     #[cold]
-    fn lock_shared_slow(&self) {
+    fn lock_shared_slow(&self, still: impl Fn() -> bool) -> bool {
         let mut parked = 0;
         loop {
-            let seen = self.word.load(Ordering::Relaxed);
+            // Acquire: `still` must not see less than the release that made the word.
+            let seen = self.word.load(Ordering::Acquire);
             if seen & (EXCLUSIVE | WRITER) == 0 {
                 if self.swap(seen, (seen + SHARED_ONE) | parked, Ordering::Acquire).is_ok() {
                     if parked != 0 {
                         // The next in the queue may be a reader too, and may enter beside this one.
                         word::wake_one(&self.word);
                     }
-                    return;
+                    return true;
                 }
+            } else if !still() {
+                return self.give_up(parked);
             } else if self.park(seen, PARKED) {
                 parked = PARKED;
             }
@@ -219,18 +234,28 @@ impl Latch {
     }
 
     #[cold]
-    fn lock_exclusive_slow(&self) {
+    fn lock_exclusive_slow(&self, still: impl Fn() -> bool) -> bool {
         let mut parked = 0;
         loop {
-            let seen = self.word.load(Ordering::Relaxed);
+            let seen = self.word.load(Ordering::Acquire);
             if seen & (EXCLUSIVE | SHARED_MASK) == 0 {
                 if self.swap(seen, seen | EXCLUSIVE | parked, Ordering::Acquire).is_ok() {
-                    return;
+                    return true;
                 }
+            } else if !still() {
+                return self.give_up(parked);
             } else if self.park(seen, PARKED | WRITER) {
                 parked = PARKED;
             }
         }
+    }
+
+    /// Leaves the queue without the latch. Whoever was woken hands the wake-up on (A2).
+    fn give_up(&self, parked: u64) -> bool {
+        if parked != 0 {
+            word::wake_one(&self.word);
+        }
+        false
     }
 
     /// Waits while the word is `seen` with `marks`; false if the marks could not be made.

@@ -1,0 +1,68 @@
+//! What an open database counts.
+
+use terrace_device::Counters;
+use terrace_pool::PoolStats;
+
+/// Transactions since the database was opened, and gauges (named so).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TransactionStats {
+    /// Committed, read-only ones included.
+    pub commits: u64,
+    /// Rolled back, conflicts included.
+    pub rollbacks: u64,
+    /// Refused because of a deadlock.
+    pub conflicts: u64,
+    /// Lock requests that had to wait.
+    pub lock_waits: u64,
+    /// Row locks replaced by one on the table.
+    pub lock_escalations: u64,
+    /// Gauge: locks held or waited for.
+    pub locks: u64,
+    /// Gauge: transactions open.
+    pub active: u64,
+}
+
+/// The log since the database was opened, and gauges.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LogStats {
+    /// Records appended.
+    pub records: u64,
+    /// Bytes of those records.
+    pub bytes: u64,
+    /// Bytes of those that are full page images.
+    pub image_bytes: u64,
+    /// Writes to the log device.
+    pub writes: u64,
+    /// Durability barriers.
+    pub forces: u64,
+    /// Commits that waited for a barrier: over `forces`, the size of a commit group.
+    pub durable_commits: u64,
+    /// Checkpoints completed.
+    pub checkpoints: u64,
+    /// Gauge: bytes that recovery would need.
+    pub used_bytes: u64,
+    /// Gauge: bytes of the ring.
+    pub capacity_bytes: u64,
+}
+
+/// Counters and gauges of an open database.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Memory and flash.
+    pub pool: PoolStats,
+    /// The log.
+    pub log: LogStats,
+    /// Transactions and locks.
+    pub transactions: TransactionStats,
+    /// The home device.
+    pub home_device: Counters,
+    /// The flash device, if there is one.
+    pub flash_device: Option<Counters>,
+    /// The log device.
+    pub log_device: Counters,
+    /// Bytes of the home that belong to tables or maps.
+    pub home_used_bytes: u64,
+}

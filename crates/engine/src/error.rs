@@ -1,0 +1,228 @@
+//! What can go wrong, one variant for each thing a caller can do about it.
+//!
+//! Variants carry ids, sizes and sources, never a `String`; `Display` says what happened and what
+//! to do. A variant that dooms a transaction says so: the transaction is rolled back when dropped.
+
+use std::fmt;
+use std::io;
+
+use terrace_page::{Lsn, PageId};
+
+use crate::TreeId;
+
+/// A part of a database that lives on a device of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// The permanent home of all pages.
+    Home,
+    /// The flash tier.
+    Flash,
+    /// The log.
+    Log,
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Part::Home => "home",
+            Part::Flash => "flash",
+            Part::Log => "log",
+        })
+    }
+}
+
+/// Why an operation failed: one variant for each thing a caller can do.
+///
+/// # Examples
+///
+/// ```
+/// let error = terrace::Error::Conflict;
+/// assert!(error.is_transient());
+/// assert!(error.to_string().contains("run it again"));
+/// ```
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// Another transaction stands in the way and one of the two had to go: run this one again.
+    Conflict,
+    /// The lock table is full. Use smaller transactions, or allow it more memory.
+    TooManyLocks,
+    /// The log has no room for this transaction. Use smaller transactions, or a larger log.
+    LogFull,
+    /// The home device has no room for another page. Delete, or enlarge it.
+    HomeFull,
+    /// The key is longer than a page allows. Shorten it.
+    KeyTooLong {
+        /// Bytes of the encoded key.
+        len: usize,
+        /// The most that a key may have.
+        max: usize,
+    },
+    /// The value is longer than a value may be. Split it.
+    ValueTooLong {
+        /// Bytes of the encoded value.
+        len: u64,
+        /// The most that a value may have.
+        max: u64,
+    },
+    /// Bulk loading wants keys in strictly ascending order, into an empty table.
+    NotAscending,
+    /// The table exists with other key or value types. Open it with those.
+    TableTypes {
+        /// The table's tree.
+        tree: TreeId,
+    },
+    /// There is no such table. A write transaction creates it by opening it.
+    NoSuchTable,
+    /// The transaction failed before, and can only be rolled back.
+    Doomed,
+    /// An option of the builder makes no sense; nothing was touched.
+    InvalidOption {
+        /// Which option, and what it must be.
+        what: &'static str,
+    },
+    /// There is already something at the path; nothing was touched. Open it, or choose another.
+    Exists,
+    /// There is no database at the path.
+    Missing {
+        /// The part that is not there.
+        part: Part,
+    },
+    /// Another process, or another `Database`, has it open.
+    AlreadyOpen,
+    /// What is stored there is not this database's; nothing was touched.
+    NotADatabase {
+        /// Which part.
+        part: Part,
+        /// How it was seen.
+        what: &'static str,
+    },
+    /// The database was written by a newer version. Use that one.
+    NewerFormat {
+        /// The format version found.
+        found: u32,
+        /// The newest that this version reads.
+        supported: u32,
+    },
+    /// Stored bytes break their format. Restore from a backup.
+    Corrupt {
+        /// Which part.
+        part: Part,
+        /// The page, where there is one.
+        page: PageId,
+        /// What is wrong with it.
+        what: &'static str,
+    },
+    /// The log breaks its format before its end. Restore from a backup.
+    CorruptLog {
+        /// Where.
+        lsn: Lsn,
+        /// What is wrong there.
+        what: &'static str,
+    },
+    /// Redo met a version of a page that the log does not lead on from (SPEC 1.3). The engine
+    /// refuses to open: the page or the log is not the one that was written last.
+    RedoGap {
+        /// The page.
+        page: PageId,
+        /// The record to be redone.
+        record: Lsn,
+        /// The page LSN that the record was written on.
+        expected: Lsn,
+        /// The page LSN found.
+        found: Lsn,
+    },
+    /// Every frame of memory is in use. Use fewer tasks, or give more memory.
+    AllPinned,
+    /// A device failed.
+    Device {
+        /// The part on that device.
+        part: Part,
+        /// What it said.
+        source: io::Error,
+    },
+    /// An earlier write failed and may be lost, so nothing more is written. Reopen, to recover.
+    Failed,
+    /// The database is closed, or its world lost power.
+    Closed,
+}
+
+impl Error {
+    /// Whether running the same transaction again may well succeed.
+    pub fn is_transient(&self) -> bool {
+        matches!(self, Error::Conflict)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Conflict => f.write_str("another transaction stands in the way: run it again"),
+            Error::TooManyLocks => f.write_str(
+                "the lock table is full: use smaller transactions, or allow it more memory",
+            ),
+            Error::LogFull => f.write_str(
+                "the log has no room for this transaction: use smaller ones, or a larger log",
+            ),
+            Error::HomeFull => {
+                f.write_str("the home device is full: delete something, or enlarge it")
+            }
+            Error::KeyTooLong { len, max } => {
+                write!(f, "a key of {len} bytes is too long: at most {max}")
+            }
+            Error::ValueTooLong { len, max } => {
+                write!(f, "a value of {len} bytes is too long: at most {max}")
+            }
+            Error::NotAscending => f.write_str(
+                "bulk loading wants strictly ascending keys and an empty table: use insert",
+            ),
+            Error::TableTypes { tree } => {
+                write!(f, "the table ({tree}) has other key or value types: open it with those")
+            }
+            Error::NoSuchTable => {
+                f.write_str("no such table: a write transaction creates it when it opens it")
+            }
+            Error::Doomed => {
+                f.write_str("the transaction failed before: roll it back and run it again")
+            }
+            Error::InvalidOption { what } => write!(f, "invalid option: {what}"),
+            Error::Exists => f.write_str("the path already holds something: open it instead"),
+            Error::Missing { part } => write!(f, "no database here: its {part} is missing"),
+            Error::AlreadyOpen => f.write_str("the database is already open: close it there first"),
+            Error::NotADatabase { part, what } => {
+                write!(f, "the {part} is not of this database: {what}; nothing was changed")
+            }
+            Error::NewerFormat { found, supported } => write!(
+                f,
+                "the database has format {found}, this version reads up to {supported}: \
+                 use a newer one",
+            ),
+            Error::Corrupt { part, page, what } => {
+                write!(f, "{page} is corrupt at {part}: {what}; restore it from a backup")
+            }
+            Error::CorruptLog { lsn, what } => {
+                write!(f, "the log is corrupt at {lsn}: {what}; restore it from a backup")
+            }
+            Error::RedoGap { page, record, expected, found } => write!(
+                f,
+                "{page} has {found} where the record at {record} was written on {expected}: \
+                 home and log do not belong together; restore both from a backup",
+            ),
+            Error::AllPinned => f.write_str("every frame of memory is in use: give it more memory"),
+            Error::Device { part, source } => write!(f, "the {part} device failed: {source}"),
+            Error::Failed => {
+                f.write_str("an earlier write failed, nothing more is written: reopen to recover")
+            }
+            Error::Closed => f.write_str("the database is closed"),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Error::Device { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! How trees read, lock and change pages: the seam between the structures and the log.
+//!
+//! Trees are written once against [`Reader`] and [`Writer`]; who stands behind them is a
+//! transaction going forward, one rolling back, or recovery's undo. Rules for whoever calls:
+//!
+//! - W1: locks are asked for under page latches and never waited for there. On
+//!   [`LockOutcome::Busy`] the tree drops every latch and returns [`Step::Wait`]; the transaction
+//!   waits and calls the operation again from its start.
+//! - W2: a change that a rollback must undo passes its logical `Undo`; a rollback calls
+//!   `btree::undo`, whose changes come back through the same trait, and are then logged as
+//!   compensation records, whatever `Undo` they pass.
+//! - W3: structure changes stand between `begin_nested` and `end_nested`, pass `Undo::None`, and
+//!   keep every page that they change latched until `end_nested` has returned: a crash within
+//!   is undone byte by byte, which is right only if nobody changed those pages since.
+//! - W4: what can fail (locks, allocation, reading pages) comes before the first change of an
+//!   operation or nested action: an error with a nested action open stops the engine, and only
+//!   recovery can put the pages right.
+//! - W5: nested actions nest. An inner one that has ended survives the outer one's undo.
+
+use terrace_page::Lsn;
+use terrace_pool::{BufferPool, PageMut};
+
+use crate::change::Change;
+use crate::{Error, LockOutcome, LockRequest, TreeId};
+
+/// How far an operation on a tree got.
+#[derive(Debug)]
+#[must_use]
+pub(crate) enum Step<T> {
+    /// To its end.
+    Done(T),
+    /// To a lock that another transaction holds. All latches are dropped, nothing was changed but
+    /// by ended nested actions: wait for this lock, then call the operation again.
+    Wait(LockRequest),
+}
+
+/// What reading a tree needs.
+pub(crate) trait Reader {
+    /// Where the pages are.
+    fn pool(&self) -> &BufferPool;
+
+    /// Tries to lock without waiting, see W1.
+    ///
+    /// # Errors
+    ///
+    /// `TooManyLocks`.
+    fn try_lock(&mut self, request: LockRequest) -> Result<LockOutcome, Error>;
+
+    /// A new key splits the gap before `next`: what this transaction holds on that gap, it shall
+    /// hold on the gap before `key` too. Called under the latches of the insertion.
+    ///
+    /// # Errors
+    ///
+    /// `TooManyLocks`.
+    fn inherit_gap(
+        &mut self,
+        tree: TreeId,
+        key: crate::KeyHash,
+        next: crate::KeyHash,
+    ) -> Result<(), Error>;
+}
+
+/// What changing a tree needs.
+pub(crate) trait Writer: Reader {
+    /// Logs `change` (on the page's LSN, and after a full image of the page if it was clean), applies
+    /// it and sets the page's LSN. A page that `BufferPool::create` returned takes a change that
+    /// [`Change::formats`] first.
+    ///
+    /// # Errors
+    ///
+    /// `Failed`, `Closed`. The page is then unchanged.
+    fn change(
+        &mut self,
+        page: &mut PageMut<'_>,
+        change: &Change<'_>,
+        undo: Undo<'_>,
+    ) -> Result<(), Error>;
+
+    /// Begins a nested top action: what follows survives a rollback, once it has ended.
+    fn begin_nested(&mut self) -> Nested;
+
+    /// Ends it.
+    ///
+    /// # Errors
+    ///
+    /// `Failed`, `Closed`.
+    fn end_nested(&mut self, nested: Nested) -> Result<(), Error>;
+
+    /// The key vanishes from its tree by an undo: the gap before it merges with the gap before
+    /// `next`, and so do the locks of all transactions on them. Called under the latches of the
+    /// removal; forward deletions need not, since they lock both gaps.
+    fn merge_gap(&mut self, tree: TreeId, key: crate::KeyHash, next: crate::KeyHash);
+}
+
+/// An open nested top action. Dropping it without `end_nested` stops the engine, see W4.
+#[derive(Debug)]
+#[must_use]
+pub(crate) struct Nested {
+    /// The transaction's last record before it: where its undo goes on once it has ended.
+    pub(crate) undo_next: Lsn,
+    /// How many nested actions were open before it.
+    pub(crate) depth: u32,
+}
+
+/// How a change is undone: by key, through the tree, wherever the key is by then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Undo<'a> {
+    /// Not at all: a structure change, redone only.
+    None,
+    /// The key was inserted: delete it.
+    Insert {
+        /// Tree of the key.
+        tree: TreeId,
+        /// The key.
+        key: &'a [u8],
+    },
+    /// The key was deleted: insert it.
+    Delete {
+        /// Tree of the key.
+        tree: TreeId,
+        /// The key.
+        key: &'a [u8],
+        /// The record that it had: as the tree stores it, flags included, opaque to the log.
+        record: &'a [u8],
+    },
+    /// The key's record was replaced: put the old one back.
+    Update {
+        /// Tree of the key.
+        tree: TreeId,
+        /// The key.
+        key: &'a [u8],
+        /// The record that it had, as in `Delete`.
+        old: &'a [u8],
+    },
+}
