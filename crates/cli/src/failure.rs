@@ -1,0 +1,41 @@
+//! Why the command stops: one clear line on standard error, and an exit status that scripts can use.
+
+use std::fmt;
+use std::process::ExitCode;
+
+/// Why the command stops.
+#[derive(Debug)]
+pub enum Failure {
+    /// What was asked for makes no sense. Exit status 2.
+    Usage(String),
+    /// It made sense, and did not work. Exit status 1.
+    Failed(String),
+}
+
+impl Failure {
+    /// A failure with its cause behind it.
+    pub fn failed(what: impl fmt::Display, cause: impl fmt::Display) -> Failure {
+        Failure::Failed(format!("{what}: {cause}"))
+    }
+
+    /// Usage error.
+    pub fn usage(what: impl fmt::Display) -> Failure {
+        Failure::Usage(what.to_string())
+    }
+
+    /// The exit status.
+    pub fn status(&self) -> ExitCode {
+        match self {
+            Failure::Usage(_) => ExitCode::from(2),
+            Failure::Failed(_) => ExitCode::FAILURE,
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Failure::Usage(line) | Failure::Failed(line)) = self;
+        // One line: a cause may come from anywhere.
+        f.write_str(&line.replace('\n', " "))
+    }
+}

@@ -1,0 +1,393 @@
+//! One self-contained HTML page for a bench: what was found, over time, and what was assumed.
+//!
+//! It loads nothing: style, script and pictures are in the page, which may be mailed or archived. It
+//! holds nothing that depends on the machine, so that the same seed gives the same page.
+
+mod plot;
+
+use crate::results::{Bench, Run, Traffic, Window};
+use crate::table::{percent, thousands};
+use plot::{Chart, Series};
+use serde_json::Value;
+use std::fmt::Write;
+
+const STYLE: &str = include_str!("style.css");
+const SCRIPT: &str = include_str!("hover.js");
+
+/// Designs with a colour of their own; others share one.
+const COLOURED: [&str; 5] = ["no-ssd", "cw", "dw", "lc", "tac"];
+
+/// The page for `bench`. `repeat` is the command that gives the same numbers again.
+pub fn page(bench: &Bench, repeat: &str) -> String {
+    let mut out = String::with_capacity(1 << 18);
+    let title = format!("terrace {}", bench.command);
+    let _ = write!(
+        out,
+        "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
+         <title>{title}</title><style>{STYLE}</style></head><body><main>\
+         <h1>{}</h1><p class=\"soft\">{}</p><pre><code>{}</code></pre>",
+        headline(bench),
+        subtitle(bench),
+        escaped(repeat),
+    );
+    out.push_str(&bars(bench));
+    out.push_str(&throughput(bench));
+    out.push_str(&figures(bench));
+    out.push_str(&pairs(bench));
+    out.push_str(&traffic(bench));
+    out.push_str(&parameters(bench));
+    let _ = write!(out, "</main><script>{SCRIPT}</script></body></html>");
+    out
+}
+
+/// `text` with the letters that HTML means something by replaced.
+pub fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+fn headline(bench: &Bench) -> String {
+    let best = bench
+        .runs
+        .iter()
+        .filter_map(|run| Some((run, run.figure("speedup")?)))
+        .max_by(|a, b| a.1.total_cmp(&b.1));
+    match best {
+        Some((run, speedup)) if speedup > 1.0 => {
+            format!("TPC-C runs {speedup:.1} times as fast with {}", run.design)
+        }
+        _ => "TPC-C over memory, flash and home".into(),
+    }
+}
+
+fn subtitle(bench: &Bench) -> String {
+    let text = |name: &str| parameter_text(bench.parameters.get(name).unwrap_or(&Value::Null));
+    let seeds = bench.runs.first().and_then(|run| run.seeds);
+    let seeds = seeds.map_or(format!("seed {}", bench.seed), |count| {
+        format!("{count} seeds from {}", bench.seed)
+    });
+    format!(
+        "{} warehouses, {} clients, {} world, {seeds}. Terrace {}.",
+        text("warehouses"),
+        text("clients"),
+        text("world"),
+        bench.version,
+    )
+}
+
+fn colour(design: &str) -> String {
+    let known = COLOURED.contains(&design);
+    format!("s-{}", if known { design } else { "other" })
+}
+
+fn bars(bench: &Bench) -> String {
+    let of = |run: &Run| run.figure("tpmc").unwrap_or_default();
+    let most = bench.runs.iter().map(of).fold(1e-9, f64::max);
+    let mut out = String::from("<div class=\"panel bars\">");
+    for run in &bench.runs {
+        let title = terrace_policy::designs::find(run.design).map_or("", |design| design.title);
+        let speedup = run.figure("speedup").map_or(String::new(), |s| format!(" · {s:.2}×"));
+        let ends = run.ends("tpmc").map_or(String::new(), |(low, high)| {
+            let ends = [low, high].map(thousands);
+            format!(" <span class=\"soft\">95%: {} to {}</span>", ends[0], ends[1])
+        });
+        let _ = write!(
+            out,
+            "<div class=\"name\">{}<small>{title}</small></div><div class=\"track\">\
+             <div class=\"bar fill {}\" style=\"width:{:.1}%\"></div>\
+             <div class=\"value\"><b>{}</b> tpmC{speedup}{ends}</div></div>",
+            run.design,
+            colour(run.design),
+            of(run) / most * 62.0,
+            thousands(of(run)),
+        );
+    }
+    out.push_str("</div>");
+    out
+}
+
+fn throughput(bench: &Bench) -> String {
+    let series = bench.runs.iter().map(|run| Series {
+        label: run.design,
+        class: colour(run.design),
+        points: over_time(run, |window| window.tpmc),
+    });
+    let chart = Chart {
+        title: "Throughput over time for each design".into(),
+        y_label: "tpmC: New-Orders per minute",
+        x_label: "time since the start",
+        x_unit: " s",
+        series: series.collect(),
+        y_max: 0.0,
+        shaded: averaged(bench),
+        level: None,
+        size: (1040.0, 380.0),
+        label_room: 76.0,
+    };
+    let several = bench.runs.iter().any(|run| run.seeds.is_some());
+    let which = if several { " The curves are of the first seed." } else { "" };
+    format!(
+        "<h2>Throughput over time</h2><p class=\"soft\">Every run starts cold: memory and flash are \
+         empty.{which}</p><div class=\"panel\">{}</div>",
+        chart.svg(),
+    )
+}
+
+fn averaged(bench: &Bench) -> Option<(f64, f64, &'static str)> {
+    let run = bench.runs.first()?;
+    let end = run.windows.last()?.t_s;
+    Some(((end - run.figures.averaged_s).max(0.0), end, "averaged"))
+}
+
+fn over_time(run: &Run, value: impl Fn(&Window) -> f64) -> Vec<(f64, f64)> {
+    run.windows.iter().map(|window| (window.t_s, value(window))).collect()
+}
+
+/// The columns of the table: heading, and the cell of a run.
+type Column = (&'static str, fn(&Run) -> String);
+
+const COLUMNS: [Column; 12] = [
+    ("tpmC", |run| number(run, "tpmc", thousands)),
+    ("speedup", |run| number(run, "speedup", |s| format!("{s:.2}×"))),
+    ("memory<br>hits", |run| number(run, "memory.hit_ratio", percent)),
+    ("flash<br>hits", |run| number(run, "flash.hit_ratio", percent)),
+    ("dirty share<br>of flash hits", |run| number(run, "flash.dirty_hit_share", percent)),
+    ("flash<br>used", |run| number(run, "flash.used_share", percent)),
+    ("flash<br>dirty", |run| number(run, "flash.dirty_share", percent)),
+    ("flash<br>invalid", |run| number(run, "flash.invalid_share", percent)),
+    ("home<br>busy", |run| number(run, "devices.home.utilisation", percent)),
+    ("flash<br>busy", |run| number(run, "devices.flash.utilisation", percent)),
+    ("log<br>busy", |run| number(run, "devices.log.utilisation", percent)),
+    ("bytes<br>per slot", |run| number(run, "flash.metadata_bytes_per_slot", thousands)),
+];
+
+fn number(run: &Run, path: &str, format: fn(f64) -> String) -> String {
+    let without_flash = run.figures.flash.slots == 0 && path.contains("flash");
+    match run.figure(path) {
+        Some(value) if !without_flash => format(value),
+        _ => "–".into(),
+    }
+}
+
+fn figures(bench: &Bench) -> String {
+    let mut out = String::from(
+        "<h2>Figures</h2><p class=\"soft\">Rates and hit ratios are over the averaged part, shares \
+         of the flash as of the end.</p><div class=\"panel\"><table><tr><th>design</th>",
+    );
+    for (heading, _) in COLUMNS {
+        let _ = write!(out, "<th>{heading}</th>");
+    }
+    out.push_str("<th>consistency</th></tr>");
+    for run in &bench.runs {
+        let _ = write!(out, "<tr><td class=\"{}\"><b>{}</b></td>", colour(run.design), run.design);
+        for (_, cell) in COLUMNS {
+            let _ = write!(out, "<td>{}</td>", cell(run));
+        }
+        let class = if run.checks.is_broken() { " class=\"bad\"" } else { "" };
+        let _ = write!(out, "<td{class}>{}</td></tr>", escaped(&run.checks.consistency));
+    }
+    out.push_str("</table></div>");
+    out
+}
+
+fn pairs(bench: &Bench) -> String {
+    if bench.pairs.is_empty() {
+        return String::new();
+    }
+    let mut out = String::from(
+        "<h2>Pairs</h2><p class=\"soft\">Ratios of tpmC, formed for each seed, with their 95% \
+         intervals.</p><div class=\"panel\"><table><tr><th>pair</th><th>mean</th><th>low</th>\
+         <th>high</th></tr>",
+    );
+    for pair in &bench.pairs {
+        let _ = write!(
+            out,
+            "<tr><td>{} / {}</td><td><b>{:.2}</b></td><td>{:.2}</td><td>{:.2}</td></tr>",
+            pair.design, pair.over, pair.mean, pair.low, pair.high,
+        );
+    }
+    out.push_str("</table></div>");
+    out
+}
+
+fn traffic(bench: &Bench) -> String {
+    let mut out = String::from(
+        "<h2>Device traffic over time</h2><div class=\"panel\"><div class=\"legend\">\
+         <span class=\"s-read\">read; slots used</span>\
+         <span class=\"s-write\">written; slots newer than home</span>\
+         </div><div class=\"rows\"><div></div><div class=\"head\">home device</div>\
+         <div class=\"head\">flash device</div><div class=\"head\">what the flash holds</div>",
+    );
+    let most = |of: fn(&Window) -> &Traffic| {
+        let windows = bench.runs.iter().flat_map(|run| pairwise(&run.windows));
+        let rates = windows.map(|(span, window)| {
+            of(window).read_bytes.max(of(window).written_bytes) as f64 / span / 1e6
+        });
+        rates.fold(0.0, f64::max)
+    };
+    let tops = (most(|window| &window.home), most(|window| &window.flash));
+    for run in &bench.runs {
+        let flash =
+            run.figures.flash.slots > 0 || run.windows.iter().any(|w| w.flash.written_bytes > 0);
+        let _ = write!(out, "<h3 class=\"{}\">{}</h3>", colour(run.design), run.design);
+        out.push_str(&device(run, "home", tops.0, |window| &window.home));
+        if flash {
+            out.push_str(&device(run, "flash", tops.1, |window| &window.flash));
+            out.push_str(&shares(bench, run));
+        } else {
+            out.push_str("<p class=\"soft\">no flash</p><div></div>");
+        }
+    }
+    out.push_str("</div></div>");
+    out
+}
+
+/// Each window with its length in seconds.
+fn pairwise(windows: &[Window]) -> impl Iterator<Item = (f64, &Window)> {
+    let starts = std::iter::once(0.0).chain(windows.iter().map(|window| window.t_s));
+    starts.zip(windows).map(|(start, window)| ((window.t_s - start).max(1e-9), window))
+}
+
+fn device(run: &Run, name: &str, top: f64, of: fn(&Window) -> &Traffic) -> String {
+    let rate = |bytes: fn(&Traffic) -> u64| {
+        let rates = pairwise(&run.windows);
+        rates.map(|(span, w)| (w.t_s, bytes(of(w)) as f64 / span / 1e6)).collect::<Vec<_>>()
+    };
+    small(Chart {
+        title: format!("{name} traffic of {}", run.design),
+        y_label: "MB/s",
+        series: vec![
+            Series { label: "read", class: "s-read".into(), points: rate(|t| t.read_bytes) },
+            Series { label: "written", class: "s-write".into(), points: rate(|t| t.written_bytes) },
+        ],
+        y_max: top,
+        ..empty()
+    })
+}
+
+fn shares(bench: &Bench, run: &Run) -> String {
+    let design = terrace_policy::designs::find(run.design);
+    let dirty = design.is_ok_and(|design| design.keeps_dirty_on_flash());
+    let lambda = bench.parameters.get("lambda").and_then(Value::as_f64);
+    let share = |of: fn(&Window) -> f64| over_time(run, |window| of(window) * 100.0);
+    let mut series =
+        vec![Series { label: "used", class: "s-read".into(), points: share(|w| w.used_share) }];
+    if dirty {
+        let points = share(|w| w.dirty_share);
+        series.push(Series { label: "newer than home", class: "s-write".into(), points });
+    }
+    small(Chart {
+        title: format!("what the flash of {} holds", run.design),
+        y_label: "% of slots",
+        series,
+        y_max: 100.0,
+        level: lambda.filter(|_| dirty).map(|lambda| (lambda * 100.0, "lambda")),
+        ..empty()
+    })
+}
+
+fn empty() -> Chart<'static> {
+    Chart {
+        title: String::new(),
+        y_label: "",
+        x_label: "",
+        x_unit: " s",
+        series: Vec::new(),
+        y_max: 0.0,
+        shaded: None,
+        level: None,
+        size: (320.0, 170.0),
+        label_room: 8.0,
+    }
+}
+
+fn small(chart: Chart) -> String {
+    // The names of lines are in the legend; they stay in the chart for its pointer only.
+    let svg = chart.svg();
+    let labels = svg.find("<text class=\"label").unwrap_or(svg.len() - "</svg>".len());
+    format!("{}</svg>", &svg[..labels])
+}
+
+fn parameters(bench: &Bench) -> String {
+    let mut out = String::from(
+        "<h2>Parameters</h2><p class=\"soft\">All of them, defaults included.</p>\
+         <div class=\"panel\"><dl class=\"parameters\">",
+    );
+    let seed = (&"seed".to_string(), &Value::from(bench.seed));
+    for (name, value) in std::iter::once(seed).chain(&bench.parameters) {
+        let name = escaped(&name.replace('_', " "));
+        let value = escaped(&parameter_text(value));
+        let _ = write!(out, "<div><dt>{name}</dt><dd>{value}</dd></div>");
+    }
+    out.push_str("</dl></div>");
+    out
+}
+
+fn parameter_text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(items) => items.iter().map(parameter_text).collect::<Vec<_>>().join(", "),
+        Value::Null => "–".into(),
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::{Host, combine, tests::synthetic};
+    use serde_json::json;
+
+    fn bench(seeds: u64) -> Bench {
+        let levels = [
+            ("no-ssd", 1_050.0),
+            ("cw", 1_700.0),
+            ("dw", 2_020.0),
+            ("lc", 9_900.0),
+            ("tac", 1_500.0),
+        ];
+        let runs = |seed| levels.map(|(name, level)| synthetic(name, level, seed)).to_vec();
+        let (mut runs, pairs) = combine((1..=seeds).map(runs).collect());
+        for run in &mut runs {
+            run.figures.flash.slots = if run.design == "no-ssd" { 0 } else { 183_501 };
+        }
+        let Value::Object(parameters) = json!({
+            "warehouses": 20, "clients": 50, "world": "virtual", "lambda": 0.5, "dram": "200MiB",
+            "flash": "183501p", "home": "hdd-array-2011", "design": ["no-ssd", "lc"],
+        }) else {
+            unreachable!("an object")
+        };
+        let command = "bench tpcc";
+        Bench { command, version: "0.1.0", seed: 1, parameters, host: Host::default(), runs, pairs }
+    }
+
+    #[test]
+    fn the_page_is_self_contained_and_whole() {
+        let page = page(&bench(1), "terrace bench tpcc --seed 1");
+        if let Ok(path) = std::env::var("TERRACE_REPORT_SAMPLE") {
+            std::fs::write(path, &page).unwrap();
+        }
+        assert!(
+            !page.contains("http://") || page.matches("http://").count() == 1,
+            "only SVG's name"
+        );
+        assert!(!page.contains("https://") && !page.contains("src="));
+        assert!(page.contains("times as fast with lc"));
+        assert_eq!(page.matches("<svg").count(), page.matches("</svg>").count());
+        assert_eq!(page.matches("<svg").count(), 1 + 1 + 4 * 3);
+        assert!(!page.contains("NaN"));
+    }
+
+    #[test]
+    fn several_seeds_show_intervals_and_pairs() {
+        let page = page(&bench(8), "terrace bench tpcc --seed 1 --seeds 8");
+        assert!(page.contains("lc / dw"));
+        assert!(page.contains("8 seeds from 1"));
+        assert!(page.contains("95%:"));
+    }
+
+    #[test]
+    fn text_is_escaped() {
+        assert_eq!(escaped("a<b>&\"c\""), "a&lt;b&gt;&amp;&quot;c&quot;");
+    }
+}
