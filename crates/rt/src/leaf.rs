@@ -18,9 +18,10 @@ thread_local! {
     static HELD: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Whether this thread holds a leaf mutex now; always false in release builds.
-pub(crate) fn any_held() -> bool {
-    cfg!(debug_assertions) && HELD.get() > 0
+/// Asserts, in debug builds, that this thread holds no leaf mutex.
+#[inline]
+pub(crate) fn assert_none_held() {
+    debug_assert!(HELD.get() == 0, "a task switches while it holds a leaf mutex");
 }
 
 /// A mutual exclusion that never blocks inside.

@@ -29,15 +29,11 @@ mod time;
 mod word;
 
 #[cfg(not(loom))]
-mod parking;
-#[cfg(not(loom))]
-mod real;
-#[cfg(not(loom))]
-mod schedule;
+mod real_world;
 #[cfg(not(loom))]
 mod stack;
 #[cfg(not(loom))]
-mod virtual_core;
+mod task;
 #[cfg(not(loom))]
 mod virtual_world;
 #[cfg(not(loom))]
@@ -53,7 +49,7 @@ pub use signal::{Event, Signal};
 pub use time::Nanos;
 
 #[cfg(not(loom))]
-pub use real::Real;
+pub use real_world::{Reactor, Real, drive_reactor, reactor};
 #[cfg(not(loom))]
 pub use virtual_world::{Stopped, Virtual, VirtualConfig};
 #[cfg(not(loom))]

@@ -1,14 +1,13 @@
 //! The world a piece of code runs in, found by itself or held as a handle.
 
-use std::any::Any;
 use std::panic;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::leaf::LeafMutex;
-use crate::real::{self, RealCore};
+use crate::real_world::{self as real, RealCore};
+use crate::task::Done;
 use crate::time::Nanos;
-use crate::virtual_core::{self, Core, here};
+use crate::virtual_world::{self, Core, here};
 
 /// How a wait with a deadline ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,19 +22,6 @@ pub enum Waited {
 pub trait Timer: Send + Sync {
     /// The instant has come. Called from the event loop: must not block.
     fn fire(self: Arc<Self>, token: u64);
-}
-
-/// The end of a task.
-pub(crate) struct Done {
-    /// 0 while it runs, 1 afterwards.
-    pub(crate) word: AtomicU64,
-    pub(crate) panic: LeafMutex<Option<Box<dyn Any + Send>>>,
-}
-
-impl Done {
-    pub(crate) fn new() -> Done {
-        Done { word: AtomicU64::new(0), panic: LeafMutex::new(None) }
-    }
 }
 
 /// A spawned task; dropping it lets the task run on alone.
@@ -88,7 +74,7 @@ impl World {
     /// The world of the calling task; outside of tasks, the virtual world made or run last on this
     /// thread, or else the real world of the process, which is made when first asked for.
     pub fn current() -> World {
-        match virtual_core::here_owned() {
+        match virtual_world::here_owned() {
             Some(core) => World(Inner::Virtual(core)),
             None => World(Inner::Real(real::current())),
         }
@@ -106,9 +92,34 @@ impl World {
                     core.spawn(name, Arc::clone(&done), Box::new(run));
                 }
             }
-            Inner::Real(core) => core.spawn(name, Arc::clone(&done), Box::new(run)),
+            Inner::Real(core) => core.spawn(None, name, Arc::clone(&done), Box::new(run)),
         }
         Task(done)
+    }
+
+    /// As [`World::spawn`], on the executor numbered `executor` modulo [`World::executors`].
+    pub fn spawn_on<F: FnOnce() + Send + 'static>(
+        &self,
+        executor: usize,
+        name: &'static str,
+        run: F,
+    ) -> Task {
+        match &self.0 {
+            Inner::Virtual(_) => self.spawn(name, run),
+            Inner::Real(core) => {
+                let done = Arc::new(Done::new());
+                core.spawn(Some(executor), name, Arc::clone(&done), Box::new(run));
+                Task(done)
+            }
+        }
+    }
+
+    /// Executors that run tasks side by side; one if virtual.
+    pub fn executors(&self) -> usize {
+        match &self.0 {
+            Inner::Virtual(_) => 1,
+            Inner::Real(core) => core.executors(),
+        }
     }
 
     /// Whether time is a number here.
@@ -149,7 +160,7 @@ impl World {
     pub fn is_dead(&self) -> bool {
         match &self.0 {
             Inner::Virtual(core) => core.is_dead(),
-            Inner::Real(_) => false,
+            Inner::Real(_) => real::dead(),
         }
     }
 }
@@ -235,7 +246,7 @@ fn wake(word: &AtomicU64, all: bool) {
 /// when it is taken. One relaxed load while no world of the process switches at random.
 #[inline]
 pub fn maybe_switch() {
-    if virtual_core::any_switching() {
+    if virtual_world::any_switching() {
         here(|core| core.map_or((), Core::maybe_switch));
     }
 }
@@ -243,5 +254,5 @@ pub fn maybe_switch() {
 /// Whether the world has lost its power: destructors must do nothing but release memory.
 #[inline]
 pub fn dead() -> bool {
-    here(|core| core.is_some_and(Core::is_dead))
+    here(|core| core.map_or_else(real::dead, Core::is_dead))
 }

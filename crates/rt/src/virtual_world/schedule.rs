@@ -12,14 +12,9 @@ use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
+use crate::task::{NO_TASK, TaskIndex};
 use crate::time::Nanos;
 use crate::world::Timer;
-
-/// A place in the list of tasks.
-pub(crate) type TaskIndex = u32;
-
-/// No task.
-pub(crate) const NO_TASK: TaskIndex = TaskIndex::MAX;
 
 /// Stale entries are swept once there are this many, and more than half of the heap.
 const STALE_MIN: usize = 1024;

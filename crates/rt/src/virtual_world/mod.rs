@@ -14,15 +14,20 @@
 //! assert_eq!(woke.unwrap(), Nanos::from_secs(36_000));
 //! ```
 
+mod core;
+mod schedule;
+
 use std::fmt;
 use std::marker::PhantomData;
 use std::mem;
 use std::sync::Arc;
 
+pub(crate) use self::core::{Core, any_switching, here, here_owned};
+
 use crate::stack::STACK_BYTES;
+use crate::task::Done;
 use crate::time::Nanos;
-use crate::virtual_core::Core;
-use crate::world::{Done, World};
+use crate::world::World;
 
 /// What a virtual world is made of.
 #[derive(Clone, Debug)]

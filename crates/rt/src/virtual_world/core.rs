@@ -11,24 +11,20 @@
 //! - V3: in a dead world nothing suspends: `stop_here` returns (in a destructor) or ends the task.
 //! - V4: events are counted where they happen; the power is cut between tasks, never inside one.
 
-use std::any::Any;
 use std::cell::{Cell, RefCell};
-use std::panic::{self, AssertUnwindSafe};
+use std::panic;
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 
-use corosensei::stack::DefaultStack;
-use corosensei::{Coroutine, CoroutineResult, Yielder};
-
+use super::schedule::{Schedule, What};
+use super::{Stopped, VirtualConfig};
 use crate::leaf;
 use crate::prng::Prng;
-use crate::schedule::{NO_TASK, Schedule, TaskIndex, What};
-use crate::stack::Stacks;
+use crate::task::{Body, Done, NO_TASK, Resumed, TaskIndex, TaskTable};
 use crate::time::Nanos;
-use crate::virtual_world::{Stopped, VirtualConfig};
-use crate::world::{Done, Timer, Waited};
+use crate::world::{Timer, Waited};
 
 /// Virtual worlds that switch at random; zero keeps latches off the slow path.
 static SWITCHING_WORLDS: AtomicUsize = AtomicUsize::new(0);
@@ -41,27 +37,6 @@ thread_local! {
     static HERE: Cell<*const Core> = const { Cell::new(ptr::null()) };
 }
 
-/// The payload that ends a task in a dead world.
-struct TaskStopped;
-
-type Suspender = Yielder<(), ()>;
-
-struct TaskSlot {
-    coroutine: Option<Coroutine<(), (), (), DefaultStack>>,
-    suspender: *const Suspender,
-    /// What the task is to do, until it starts; kept off its stack, so that it can be dropped here.
-    body: Option<Box<dyn FnOnce()>>,
-    name: &'static str,
-    done: Arc<Done>,
-    timed_out: bool,
-}
-
-struct Tasks {
-    slots: Vec<TaskSlot>,
-    free: Vec<TaskIndex>,
-    stacks: Stacks,
-}
-
 /// The state of a virtual world; only its own thread touches it.
 pub(crate) struct Core {
     thread: usize,
@@ -71,15 +46,11 @@ pub(crate) struct Core {
     cut_event: Cell<u64>,
     cut_at: Cell<Nanos>,
     dead: Cell<bool>,
-    killing: Cell<bool>,
     running: Cell<bool>,
-    current: Cell<TaskIndex>,
-    suspender: Cell<*const Suspender>,
     prng: RefCell<Prng>,
     cores_free_at: RefCell<Vec<Nanos>>,
     schedule: RefCell<Schedule>,
-    tasks: RefCell<Tasks>,
-    panic: RefCell<Option<Box<dyn Any + Send>>>,
+    tasks: TaskTable,
 }
 
 // SAFETY: V1: all methods that touch the state assert that they run on the owning thread; what is
@@ -126,7 +97,6 @@ impl Core {
         if config.switch_one_in > 0 {
             SWITCHING_WORLDS.fetch_add(1, Ordering::Relaxed);
         }
-        let stacks = Stacks::new(config.stack_bytes);
         Core {
             thread: thread_token(),
             switch_one_in: config.switch_one_in,
@@ -135,15 +105,11 @@ impl Core {
             cut_event: Cell::new(u64::MAX),
             cut_at: Cell::new(Nanos::MAX),
             dead: Cell::new(false),
-            killing: Cell::new(false),
             running: Cell::new(false),
-            current: Cell::new(NO_TASK),
-            suspender: Cell::new(ptr::null()),
             prng: RefCell::new(Prng::from_seed(config.seed)),
             cores_free_at: RefCell::new(vec![Nanos::ZERO; config.cores as usize]),
             schedule: RefCell::default(),
-            tasks: RefCell::new(Tasks { slots: Vec::new(), free: Vec::new(), stacks }),
-            panic: RefCell::new(None),
+            tasks: TaskTable::new(config.stack_bytes),
         }
     }
 
@@ -189,50 +155,14 @@ impl Core {
     }
 
     /// Adds a task. The caller has made `body` live as long as the task.
-    pub(crate) fn spawn(
-        &self,
-        name: &'static str,
-        done: Arc<Done>,
-        body: Box<dyn FnOnce()>,
-    ) -> TaskIndex {
+    pub(crate) fn spawn(&self, name: &'static str, done: Arc<Done>, body: Body) -> TaskIndex {
         debug_assert!(!self.dead.get());
-        let mut tasks = self.tasks.borrow_mut();
-        let stack = tasks.stacks.take().expect("no memory for the stack of a task");
-        let core: *const Core = self;
-        let coroutine = Coroutine::with_stack(stack, move |suspender: &Suspender, ()| {
-            // SAFETY: the core outlives its tasks: `Virtual` ends them before it lets go of it.
-            let core = unsafe { &*core };
-            core.suspender.set(suspender);
-            let task = core.current.get() as usize;
-            let body = core.tasks.borrow_mut().slots[task].body.take();
-            let body = body.expect("a task starts once");
-            if let Err(payload) = panic::catch_unwind(AssertUnwindSafe(body)) {
-                core.note_panic(payload);
-            }
-        });
-        let slot = TaskSlot {
-            coroutine: Some(coroutine),
-            suspender: ptr::null(),
-            body: Some(body),
-            name,
-            done,
-            timed_out: false,
-        };
-        let index = match tasks.free.pop() {
-            Some(index) => {
-                tasks.slots[index as usize] = slot;
-                index
-            }
-            None => {
-                tasks.slots.push(slot);
-                TaskIndex::try_from(tasks.slots.len() - 1).expect("too many tasks")
-            }
-        };
+        let task = self.tasks.add(name, done, body);
         let mut schedule = self.schedule.borrow_mut();
-        schedule.admit(index);
-        schedule.make_ready(index);
+        schedule.admit(task);
+        schedule.make_ready(task);
         self.count(1);
-        index
+        task
     }
 
     /// Waits on `word` while it is `seen`.
@@ -243,14 +173,14 @@ impl Core {
         if !self.may_suspend() {
             return Waited::TimedOut;
         }
-        let task = self.current.get();
+        let task = self.tasks.current();
         let address = ptr::from_ref(word) as usize;
         self.schedule.borrow_mut().park(task, address, deadline);
-        self.suspend();
+        self.tasks.suspend();
         if deadline.is_none() {
             return Waited::Woken;
         }
-        match std::mem::take(&mut self.tasks.borrow_mut().slots[task as usize].timed_out) {
+        match self.tasks.take_timed_out(task) {
             true => Waited::TimedOut,
             false => Waited::Woken,
         }
@@ -266,22 +196,22 @@ impl Core {
 
     pub(crate) fn sleep_until(&self, at: Nanos) {
         if self.may_suspend() {
-            self.schedule.borrow_mut().sleep(self.current.get(), at);
-            self.suspend();
+            self.schedule.borrow_mut().sleep(self.tasks.current(), at);
+            self.tasks.suspend();
         }
     }
 
     pub(crate) fn yield_now(&self) {
         if self.may_suspend() {
-            self.schedule.borrow_mut().make_ready(self.current.get());
-            self.suspend();
+            self.schedule.borrow_mut().make_ready(self.tasks.current());
+            self.tasks.suspend();
         }
     }
 
     /// Lets another task run, if the dice say so.
     #[cold]
     pub(crate) fn maybe_switch(&self) {
-        let in_task = self.current.get() != NO_TASK;
+        let in_task = self.tasks.current() != NO_TASK;
         if self.switch_one_in == 0 || !in_task || self.dead.get() || thread::panicking() {
             return;
         }
@@ -301,8 +231,8 @@ impl Core {
             *core = (*core).max(self.now.get()) + span;
             *core
         };
-        self.schedule.borrow_mut().sleep(self.current.get(), done_at);
-        self.suspend();
+        self.schedule.borrow_mut().sleep(self.tasks.current(), done_at);
+        self.tasks.suspend();
     }
 
     pub(crate) fn call_at(&self, at: Nanos, timer: Arc<dyn Timer>, token: u64) {
@@ -346,28 +276,7 @@ impl Core {
     /// Ends the world: unwinds all tasks, drops all timers.
     pub(crate) fn kill(&self) {
         self.dead.set(true);
-        self.killing.set(true);
-        let count = self.tasks.borrow().slots.len();
-        for index in 0..count {
-            let (coroutine, body) = {
-                let slot = &mut self.tasks.borrow_mut().slots[index];
-                (slot.coroutine.take(), slot.body.take())
-            };
-            let Some(mut coroutine) = coroutine else { continue };
-            // Destructors may panic on both ways; the world ends all the same.
-            let ended = match body {
-                Some(body) => panic::catch_unwind(AssertUnwindSafe(|| drop(body))),
-                None => {
-                    self.current.set(index as TaskIndex);
-                    panic::catch_unwind(AssertUnwindSafe(|| coroutine.force_unwind()))
-                }
-            };
-            self.current.set(NO_TASK);
-            drop(ended);
-            // Without a body it is done, or was never more than a few pointers.
-            coroutine.force_unwind();
-            self.tasks.borrow_mut().stacks.give(coroutine.into_stack());
-        }
+        self.tasks.kill(|_| ());
         let timers = self.schedule.borrow_mut().clear();
         drop(timers);
     }
@@ -393,46 +302,19 @@ impl Core {
                 let mut schedule = self.schedule.borrow_mut();
                 let timed_out = schedule.is_parked(task);
                 schedule.time_out(task);
-                self.tasks.borrow_mut().slots[task as usize].timed_out = timed_out;
+                self.tasks.set_timed_out(task, timed_out);
             }
         }
         Step::Done
     }
 
     fn resume(&self, task: TaskIndex) {
-        let mut coroutine = {
-            let slot = &mut self.tasks.borrow_mut().slots[task as usize];
-            self.suspender.set(slot.suspender);
-            slot.coroutine.take().expect("a ready task has a stack")
-        };
-        self.current.set(task);
-        let result = coroutine.resume(());
-        self.current.set(NO_TASK);
-        let mut tasks = self.tasks.borrow_mut();
-        let slot = &mut tasks.slots[task as usize];
-        match result {
-            CoroutineResult::Yield(()) => {
-                slot.suspender = self.suspender.get();
-                slot.coroutine = Some(coroutine);
-            }
-            CoroutineResult::Return(()) => {
-                let done = Arc::clone(&slot.done);
-                tasks.stacks.give(coroutine.into_stack());
-                tasks.free.push(task);
-                drop(tasks);
-                if let Some(payload) = self.panic.borrow_mut().take() {
-                    panic::resume_unwind(payload);
-                }
-                done.word.store(1, Ordering::Release);
-                self.wake(&done.word, true);
-            }
+        let Resumed::Finished { done, panic } = self.tasks.resume(task) else { return };
+        if let Some(payload) = panic {
+            panic::resume_unwind(payload);
         }
-    }
-
-    fn suspend(&self) {
-        assert!(!leaf::any_held(), "a task switches while it holds a leaf mutex");
-        // SAFETY: `may_suspend` has seen a current task, whose suspender this is.
-        unsafe { (*self.suspender.get()).suspend(()) }
+        done.word.store(1, Ordering::Release);
+        self.wake(&done.word, true);
     }
 
     /// Whether the current task may suspend. If not, the world is dead, and this returns only in a
@@ -440,7 +322,8 @@ impl Core {
     #[inline]
     fn may_suspend(&self) -> bool {
         if !self.dead.get() && !thread::panicking() {
-            assert!(self.current.get() != NO_TASK, "only a task waits: call this inside run()");
+            assert!(self.tasks.current() != NO_TASK, "only a task waits: call this inside run()");
+            leaf::assert_none_held();
             return true;
         }
         self.stop_here();
@@ -452,28 +335,13 @@ impl Core {
         if thread::panicking() {
             // The task panics, and a destructor wants to wait: the panic will end the world.
             self.dead.set(true);
-        } else if self.current.get() != NO_TASK {
-            panic::resume_unwind(Box::new(TaskStopped));
         }
-    }
-
-    /// Keeps the first panic of a living world for `resume` to pass on; swallows what the end of
-    /// the world threw.
-    fn note_panic(&self, payload: Box<dyn Any + Send>) {
-        if !self.killing.get() {
-            let stopped = payload.is::<TaskStopped>();
-            let said = "a destructor waited while its task panicked, which ends the world";
-            *self.panic.borrow_mut() = Some(if stopped { Box::new(said) } else { payload });
-        }
+        self.tasks.stop_here();
     }
 
     fn parked_names(&self) -> Vec<&'static str> {
-        let (tasks, schedule) = (self.tasks.borrow(), self.schedule.borrow());
-        let alive = tasks.slots.iter().enumerate().filter(|(_, slot)| slot.coroutine.is_some());
-        alive
-            .filter(|&(index, _)| schedule.is_parked(index as TaskIndex))
-            .map(|(_, slot)| slot.name)
-            .collect()
+        let schedule = self.schedule.borrow();
+        self.tasks.names(|task| schedule.is_parked(task))
     }
 
     #[inline]

@@ -1,0 +1,205 @@
+//! The real world: the clock of the machine, and executors that run tasks side by side.
+//!
+//! An executor is a thread with its own tasks, timers and reactor. A thread that is no executor may
+//! call everything as well, and blocks where a task would be parked.
+
+mod executor;
+mod mailbox;
+mod parking;
+
+use std::mem;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+pub use executor::Reactor;
+
+use self::mailbox::{Mailbox, NewTask};
+use crate::task::{Done, Payload};
+use crate::time::Nanos;
+use crate::world::{Waited, World};
+
+static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+
+/// The world of those who have none; it sleeps when it has nothing to do, and never ends.
+static DEFAULT: LazyLock<Real> = LazyLock::new(|| Real::new(1));
+
+/// What the handles of a real world share.
+pub(crate) struct RealCore {
+    mailboxes: Vec<Arc<Mailbox>>,
+    next: AtomicUsize,
+    /// The first panic of a task that nobody could join any more.
+    lost_panic: Mutex<Option<Payload>>,
+}
+
+impl RealCore {
+    /// Starts a task on executor `at`, or on the next in turn.
+    pub(crate) fn spawn(
+        &self,
+        at: Option<usize>,
+        name: &'static str,
+        done: Arc<Done>,
+        body: Box<dyn FnOnce() + Send>,
+    ) {
+        let at = at.unwrap_or_else(|| self.next.fetch_add(1, Ordering::Relaxed));
+        let mailbox = &self.mailboxes[at % self.mailboxes.len()];
+        if let Err(task) = mailbox.spawn(NewTask { name, done, body }) {
+            finish(&task.done);
+        }
+    }
+
+    pub(crate) fn executors(&self) -> usize {
+        self.mailboxes.len()
+    }
+
+    /// Keeps a panic for whoever joins the task, or else for `Real::run`.
+    fn note_panic(&self, done: &Arc<Done>, payload: Payload) {
+        if Arc::strong_count(done) > 2 {
+            *done.panic.lock() = Some(payload);
+        } else {
+            let mut lost = self.lost_panic.lock().unwrap_or_else(PoisonError::into_inner);
+            lost.get_or_insert(payload);
+        }
+    }
+}
+
+/// Says that a task has ended.
+fn finish(done: &Done) {
+    done.word.store(1, Ordering::Release);
+    parking::wake(&done.word, true);
+}
+
+/// The real world of the calling thread.
+pub(crate) fn current() -> Arc<RealCore> {
+    executor::here(|here| match here {
+        Some(executor) => Arc::clone(executor.core()),
+        None => Arc::clone(&DEFAULT.core),
+    })
+}
+
+pub(crate) fn now() -> Nanos {
+    Nanos(START.elapsed().as_nanos() as u64)
+}
+
+pub(crate) fn sleep(span: Nanos) {
+    executor::here(|here| match here {
+        Some(executor) => executor.sleep_until(now().saturating_add(span)),
+        None => thread::sleep(Duration::from_nanos(span.0)),
+    });
+}
+
+pub(crate) fn yield_now() {
+    executor::here(|here| match here {
+        Some(executor) => executor.yield_now(),
+        None => thread::yield_now(),
+    });
+}
+
+pub(crate) fn wait(word: &AtomicU64, seen: u64, deadline: Option<Nanos>) -> Waited {
+    executor::here(|here| match here {
+        Some(executor) => executor.wait(word, seen, deadline),
+        None => {
+            let span = deadline.map(|at| at.saturating_sub(now()));
+            parking::wait_thread(word, seen, span)
+        }
+    })
+}
+
+pub(crate) fn wake(word: &AtomicU64, all: bool) {
+    parking::wake(word, all);
+}
+
+pub(crate) fn dead() -> bool {
+    executor::here(|here| here.is_some_and(executor::Executor::is_dead))
+}
+
+/// Uses the reactor of the executor that the caller runs on, made by `make` if it has none yet.
+/// `operate` must not wait. None if the caller is no task of a real world, or `make` gives none.
+pub fn reactor<R: Reactor, T>(
+    make: impl FnOnce() -> Option<R>,
+    operate: impl FnOnce(&mut R) -> T,
+) -> Option<T> {
+    executor::here(|here| here.and_then(|executor| executor.reactor(make, operate)))
+}
+
+/// Blocks the thread for at most `span`, without switching tasks, while the reactor of the calling
+/// executor, if any, goes on. For destructors that must see a request completed.
+pub fn drive_reactor(span: Nanos) {
+    executor::here(|here| match here {
+        Some(executor) => executor.drive(span),
+        None => thread::sleep(Duration::from_nanos(span.0)),
+    });
+}
+
+/// A world of executors. Dropping it unwinds the tasks that are left, and stops the executors.
+pub struct Real {
+    core: Arc<RealCore>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Real {
+    /// Starts `executors` executors, at least one.
+    ///
+    /// # Panics
+    ///
+    /// If the operating system has no thread or event descriptor left.
+    pub fn new(executors: usize) -> Real {
+        assert!(executors > 0, "a world without executors");
+        let mailboxes = (0..executors).map(|_| Arc::new(Mailbox::new())).collect();
+        let next = AtomicUsize::new(0);
+        let core = Arc::new(RealCore { mailboxes, next, lost_panic: Mutex::new(None) });
+        let start = |mailbox: &Arc<Mailbox>| {
+            let (core, mailbox) = (Arc::clone(&core), Arc::clone(mailbox));
+            let name = "terrace-executor".to_owned();
+            let started =
+                thread::Builder::new().name(name).spawn(move || executor::run(core, mailbox));
+            started.expect("a thread for an executor")
+        };
+        let threads = core.mailboxes.iter().map(start).collect();
+        Real { core, threads }
+    }
+
+    /// A handle to give to others.
+    pub fn world(&self) -> World {
+        World::of_real(Arc::clone(&self.core))
+    }
+
+    /// Runs `main` as a task on the first executor, and blocks the calling thread until it is done.
+    ///
+    /// # Panics
+    ///
+    /// With the panic of `main`, or of a task that panicked and was not joined; and if called by an
+    /// executor.
+    pub fn run<T: Send>(&self, main: impl FnOnce() -> T + Send) -> T {
+        executor::here(|here| assert!(here.is_none(), "run() on an executor"));
+        let mut result = None;
+        let slot = &mut result;
+        let body: Box<dyn FnOnce() + Send + '_> = Box::new(move || *slot = Some(main()));
+        // SAFETY: this function returns, or panics, only after the task has ended, and a task that
+        // has ended has no body any more. Nothing in between unwinds.
+        let body: Box<dyn FnOnce() + Send + 'static> = unsafe { mem::transmute(body) };
+        let done = Arc::new(Done::new());
+        self.core.spawn(Some(0), "main", Arc::clone(&done), body);
+        while done.word.load(Ordering::Acquire) == 0 {
+            parking::wait_thread(&done.word, 0, None);
+        }
+        let own = done.panic.lock().take();
+        let lost = &self.core.lost_panic;
+        let lost = || lost.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(payload) = own.or_else(lost) {
+            std::panic::resume_unwind(payload);
+        }
+        result.expect("main is done")
+    }
+}
+
+impl Drop for Real {
+    fn drop(&mut self) {
+        self.core.mailboxes.iter().for_each(|mailbox| mailbox.stop());
+        for thread in self.threads.drain(..) {
+            // An executor that panicked has said so on standard error.
+            let _ended = thread.join();
+        }
+    }
+}
