@@ -1,4 +1,5 @@
-//! Why the command stops: one clear line on standard error, and an exit status that scripts can use.
+//! Why the command stops: one clear line on standard error, and an exit status that scripts can
+//! use.
 
 use std::fmt;
 use std::process::ExitCode;

@@ -41,8 +41,8 @@ impl Interval {
     }
 }
 
-/// The mean, low and high of every number in objects of the same shape. What is no number, or is not
-/// in all of them, is left out.
+/// The mean, low and high of every number in objects of the same shape. What is no number, or is
+/// not in all of them, is left out.
 pub fn of_objects(samples: &[Value]) -> [Value; 3] {
     let mut ends = [Map::new(), Map::new(), Map::new()];
     let Some(Value::Object(first)) = samples.first() else { return ends.map(Value::Object) };

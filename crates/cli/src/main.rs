@@ -1,12 +1,82 @@
-//! The `terrace` command.
+//! The `terrace` command: measures the engine, tortures it, checks and shows databases.
+//!
+//! Modules in reading order:
+//!
+//! - `command`: what can be asked for. `quantity`: sizes, shares and times as they are written.
+//! - `bench`: TPC-C on every design, and the engine's own speed. `torture`: power cuts.
+//! - `database`: check and show a database.
+//! - `results`, `interval`: what a bench found. `table`, `report`, `output`: how it is shown.
+//! - `progress`, `side_by_side`: while it runs. `failure`: when it does not.
+//!
+//! Exit status: 0, or 1 if something went wrong, or 2 if what was asked for makes no sense; then
+//! there is one line on standard error.
 
 #![forbid(unsafe_code)]
 
-mod failure;
-mod interval;
+mod command;
 mod quantity;
+
+mod bench;
+mod database;
+mod torture;
+
+mod interval;
+mod output;
 mod report;
 mod results;
 mod table;
 
-fn main() {}
+mod failure;
+mod progress;
+mod side_by_side;
+
+use clap::Parser;
+use clap::error::ErrorKind;
+use command::{Bench, Command, Terrace};
+use failure::Failure;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let result = match Terrace::try_parse() {
+        Ok(terrace) => run(terrace.command),
+        Err(error) if shows_help(error.kind()) => {
+            // Help goes to standard output, and a closed pipe there is nobody's failure.
+            let _ = error.print();
+            return ExitCode::SUCCESS;
+        }
+        Err(error) if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            let _ = error.print();
+            return ExitCode::from(2);
+        }
+        Err(error) => Err(Failure::Usage(first_paragraph(&error.to_string()))),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("terrace: {failure}");
+            failure.status()
+        }
+    }
+}
+
+fn run(command: Command) -> Result<(), Failure> {
+    match command {
+        Command::Bench(Bench::Tpcc(options)) => bench::tpcc(&options),
+        Command::Bench(Bench::Reads(options)) => bench::points("reads", &options),
+        Command::Bench(Bench::Updates(options)) => bench::points("updates", &options),
+        Command::Bench(Bench::Scan(options)) => bench::points("scan", &options),
+        Command::Torture(options) => torture::torture(&options),
+        Command::Check(options) => database::check(&options),
+        Command::Stat(options) => database::stat(&options),
+    }
+}
+
+fn shows_help(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::DisplayHelp | ErrorKind::DisplayVersion)
+}
+
+/// What the parser says, without the usage that follows it.
+fn first_paragraph(message: &str) -> String {
+    let lines = message.trim_start_matches("error: ").lines().map(str::trim);
+    lines.take_while(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
+}

@@ -91,7 +91,8 @@ impl FromStr for Share {
 
 impl fmt::Display for Share {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Rounded as far as a share is ever written, so that 0.07 does not become 7.000000000000001.
+        // Rounded as far as a share is ever written, so that 0.07 does not become
+        // 7.000000000000001.
         write!(f, "{}%", (self.0 * 1e8).round() / 1e6)
     }
 }

@@ -1,7 +1,7 @@
 //! One self-contained HTML page for a bench: what was found, over time, and what was assumed.
 //!
-//! It loads nothing: style, script and pictures are in the page, which may be mailed or archived. It
-//! holds nothing that depends on the machine, so that the same seed gives the same page.
+//! It loads nothing: style, script and pictures are in the page, which may be mailed or archived.
+//! It holds nothing that depends on the machine, so that the same seed gives the same page.
 
 mod plot;
 
@@ -127,8 +127,8 @@ fn throughput(bench: &Bench) -> String {
     let several = bench.runs.iter().any(|run| run.seeds.is_some());
     let which = if several { " The curves are of the first seed." } else { "" };
     format!(
-        "<h2>Throughput over time</h2><p class=\"soft\">Every run starts cold: memory and flash are \
-         empty.{which}</p><div class=\"panel\">{}</div>",
+        "<h2>Throughput over time</h2><p class=\"soft\">Every run starts cold: memory and flash \
+         are empty.{which}</p><div class=\"panel\">{}</div>",
         chart.svg(),
     )
 }

@@ -117,7 +117,8 @@ impl Chart<'_> {
             let unit = if at == 0 { "" } else { self.x_unit };
             let _ = write!(
                 out,
-                "<text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}{unit}</text>",
+                "<text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}{unit}\
+                 </text>",
                 frame.x(value),
                 frame.bottom + 17.0,
                 short(value, x_step),

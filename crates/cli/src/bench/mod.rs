@@ -1,0 +1,9 @@
+//! `terrace bench`: measures.
+
+mod points;
+mod run_of;
+mod settings;
+mod tpcc;
+
+pub use points::points;
+pub use tpcc::tpcc;

@@ -1,0 +1,137 @@
+//! `terrace bench reads | updates | scan`: the engine's own speed, in real time.
+
+use crate::command::Points;
+use crate::failure::Failure;
+use crate::output::{Sinks, Stopwatch, cores, peak_memory_bytes};
+use crate::quantity::Size;
+use crate::results::Host;
+use crate::table::{percent, thousands};
+use serde_json::json;
+use std::path::PathBuf;
+use terrace_rt::Nanos;
+use terrace_workload::points::{self, Config, Operation};
+
+/// Bytes that a row takes in a page beside its value: key, header, its share of free room.
+const ROW_OVERHEAD_BYTES: u64 = 24;
+/// Room in memory for all rows: pages are not full, and trees have inner nodes.
+const ROOM_FOR_ALL: f64 = 1.7;
+const PAGE_BYTES: u64 = 8192;
+/// Least memory, in pages.
+const FRAMES_MIN: u64 = 64;
+
+/// Runs `name`.
+///
+/// # Errors
+///
+/// Options that make no sense; whatever stops the engine.
+pub fn points(name: &str, options: &Points) -> Result<(), Failure> {
+    let watch = Stopwatch::start();
+    let sinks = Sinks::open(options.shown.json.as_deref())?;
+    let (path, temporary) = match &options.path {
+        Some(path) => (path.clone(), None),
+        None => {
+            let folder = temporary_folder()?;
+            (folder.0.join("rows.terrace"), Some(folder))
+        }
+    };
+    let config = config(name, options, path)?;
+    let result =
+        points::run(&config).map_err(|error| Failure::failed(format!("bench {name}"), error))?;
+    drop(temporary);
+
+    let us = |quantile: f64| result.latency_ns.value_at_quantile(quantile) as f64 / 1e3;
+    sinks.show(&format!(
+        "{name}: {} operations/s on {} thread{}, {} task{}; {} rows of {} bytes, memory hits {}\n\
+         latency {:.1} us median, {:.1} us at 99%; {} conflicts\n",
+        thousands(result.operations_per_s),
+        config.threads,
+        if config.threads == 1 { "" } else { "s" },
+        config.tasks,
+        if config.tasks == 1 { "" } else { "s" },
+        thousands(config.rows as f64),
+        config.value_bytes,
+        percent(result.memory_hit_ratio),
+        us(0.5),
+        us(0.99),
+        result.conflicts,
+    ));
+    let host = Host {
+        wall_s: watch.seconds(),
+        load_wall_s: 0.0,
+        peak_memory_bytes: peak_memory_bytes(),
+        cores: cores(),
+    };
+    sinks.write(&json!({
+        "command": format!("bench {name}"),
+        "version": env!("CARGO_PKG_VERSION"),
+        "seed": config.seed,
+        "parameters": {
+            "rows": config.rows,
+            "value_bytes": config.value_bytes,
+            "dram_pages": config.memory_pages,
+            "scan_rows": config.scan_rows,
+            "threads": config.threads,
+            "tasks": config.tasks,
+            "duration_s": config.duration.as_secs_f64(),
+            "world": "real",
+        },
+        "host": host,
+        "runs": [{
+            "operation": name,
+            "operations": result.operations,
+            "operations_per_s": result.operations_per_s,
+            "conflicts": result.conflicts,
+            "p50_us": us(0.5),
+            "p99_us": us(0.99),
+            "memory": { "hit_ratio": result.memory_hit_ratio },
+            "devices": { "home": { "reads_per_s": result.home_reads_per_s } },
+        }],
+    }))
+}
+
+fn config(name: &str, options: &Points, path: PathBuf) -> Result<Config, Failure> {
+    if options.duration.0 <= 0.0 {
+        return Err(Failure::usage("--duration must be above zero"));
+    }
+    let rows_pages = options.rows * (options.value_bytes + ROW_OVERHEAD_BYTES) / PAGE_BYTES + 1;
+    let frames = match options.dram {
+        Some(size @ (Size::Pages(_) | Size::OfDatabase(_))) => size.pages(rows_pages),
+        None => (rows_pages as f64 * ROOM_FOR_ALL) as u64 + FRAMES_MIN,
+    };
+    if frames < FRAMES_MIN {
+        return Err(Failure::usage(format!("memory needs at least {FRAMES_MIN} pages")));
+    }
+    let threads = options.threads as usize;
+    Ok(Config {
+        seed: options.seed,
+        operation: match name {
+            "reads" => Operation::Read,
+            "updates" => Operation::Update,
+            _ => Operation::Scan,
+        },
+        rows: options.rows,
+        value_bytes: options.value_bytes as usize,
+        scan_rows: options.scan_rows,
+        memory_pages: frames.try_into().map_err(|_| Failure::usage("--dram is too large"))?,
+        path,
+        threads,
+        tasks: options.tasks.map_or(threads, |tasks| tasks as usize),
+        duration: Nanos::from_secs_f64(options.duration.0),
+    })
+}
+
+/// A folder that goes when this does.
+struct Temporary(PathBuf);
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn temporary_folder() -> Result<Temporary, Failure> {
+    let path = std::env::temp_dir().join(format!("terrace-bench-{}", std::process::id()));
+    std::fs::create_dir(&path)
+        .map_err(|error| Failure::failed(format!("cannot make {}", path.display()), error))?;
+    Ok(Temporary(path))
+}

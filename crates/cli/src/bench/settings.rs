@@ -1,0 +1,229 @@
+//! From the options of `bench tpcc` to what the driver takes, and to the parameters that are
+//! printed.
+
+use crate::command::{DurabilityName, Rows, Tpcc, WorldName};
+use crate::failure::Failure;
+use crate::quantity::{Share, Size};
+use serde_json::{Map, Value, json};
+use terrace_rt::Nanos;
+use terrace_workload::tpcc::{Checks, Config, Durability, Pacing, Place, Scale, WarehouseChoice};
+
+/// Windows of a run, unless their length is given.
+const WINDOWS: f64 = 100.0;
+/// Fewer frames than this cannot hold what a transaction pins.
+const FRAMES_MIN: u64 = 64;
+/// Fewer slots than this leave partitions empty.
+const SLOTS_PER_PARTITION_MIN: u64 = 2;
+
+/// What the driver takes, but for sizes that are relative to the database.
+///
+/// # Errors
+///
+/// Options that contradict each other.
+pub fn config(options: &Tpcc) -> Result<Config, Failure> {
+    let (database, tier, clients) = (&options.database, &options.tier, &options.clients);
+    let window = clients.window.map_or(clients.duration.0 / WINDOWS, |window| window.0);
+    positive("--duration", clients.duration.0)?;
+    positive("--window", window)?;
+    positive("--averaged", clients.averaged.0)?;
+    positive("--fill", database.fill.0)?;
+    if window > clients.duration.0 {
+        return Err(Failure::usage("--window is longer than --duration"));
+    }
+    Ok(Config {
+        seed: options.seed,
+        scale: match database.rows {
+            Rows::Full => Scale::full(database.warehouses),
+            Rows::Tiny => Scale::tiny(database.warehouses),
+        },
+        fill: database.fill.0,
+        place: place(options)?,
+        memory_policy: tier.memory_policy.name().into(),
+        tau: tier.tau.0,
+        mu: tier.mu,
+        partitions: tier.partitions,
+        alpha: tier.alpha,
+        lambda: tier.lambda.0,
+        clients: clients.clients,
+        warehouse_choice: if clients.own_warehouse {
+            WarehouseChoice::PerTerminal
+        } else {
+            WarehouseChoice::PerTransaction
+        },
+        pacing: match clients.think {
+            0 => Pacing::None,
+            speedup => Pacing::Specification { speedup },
+        },
+        cores: options.devices.cores,
+        durability: match clients.durability {
+            DurabilityName::Buffered => Durability::Buffered,
+            DurabilityName::Durable => Durability::Durable,
+        },
+        checkpoint_every: (tier.checkpoint.0 > 0.0)
+            .then(|| Nanos::from_secs_f64(tier.checkpoint.0)),
+        duration: Nanos::from_secs_f64(clients.duration.0),
+        window: Nanos::from_secs_f64(window),
+        averaged_share: clients.averaged.0,
+        checks: if database.no_check { Checks::Off } else { Checks::On },
+        ..Config::default()
+    })
+}
+
+fn positive(option: &str, value: f64) -> Result<(), Failure> {
+    if value > 0.0 { Ok(()) } else { Err(Failure::usage(format!("{option} must be above zero"))) }
+}
+
+fn place(options: &Tpcc) -> Result<Place, Failure> {
+    let devices = &options.devices;
+    let named = [
+        ("--home", &devices.home),
+        ("--flash-device", &devices.flash_device),
+        ("--log-device", &devices.log_device),
+    ];
+    match devices.world {
+        WorldName::Virtual => {
+            let Place::Virtual { home, flash, log } = Config::default().place else {
+                unreachable!("the default is virtual")
+            };
+            Ok(Place::Virtual {
+                home: devices.home.clone().unwrap_or(home),
+                flash: devices.flash_device.clone().unwrap_or(flash),
+                log: devices.log_device.clone().unwrap_or(log),
+            })
+        }
+        WorldName::Real => {
+            let uses_flash = options.design.0.iter().any(terrace_policy::Design::uses_flash);
+            let path = |at: usize| match named[at] {
+                (_, Some(path)) => Ok(path.into()),
+                // A design without flash gets along without a flash device.
+                ("--flash-device", None) if !uses_flash => Ok("".into()),
+                (option, None) => Err(Failure::usage(format!("--world real needs {option} PATH"))),
+            };
+            Ok(Place::Real {
+                home: path(0)?,
+                flash: path(1)?,
+                log: path(2)?,
+                threads: options.devices.threads as usize,
+            })
+        }
+    }
+}
+
+/// Sets the sizes of memory and flash, which may be relative to `database_pages`.
+///
+/// # Errors
+///
+/// Tiers that are too small.
+pub fn set_sizes(config: &mut Config, options: &Tpcc, database_pages: u64) -> Result<(), Failure> {
+    let frames = options.tier.dram.pages(database_pages);
+    let slots = options.tier.flash.pages(database_pages);
+    if frames < FRAMES_MIN {
+        return Err(Failure::usage(format!(
+            "--dram {} is {frames} pages: memory needs at least {FRAMES_MIN}",
+            options.tier.dram,
+        )));
+    }
+    let slots_min = SLOTS_PER_PARTITION_MIN * u64::from(config.partitions);
+    let uses_flash = options.design.0.iter().any(terrace_policy::Design::uses_flash);
+    if uses_flash && slots < slots_min {
+        return Err(Failure::usage(format!(
+            "--flash {} is {slots} pages: {} partitions need at least {slots_min}",
+            options.tier.flash, config.partitions,
+        )));
+    }
+    config.memory_pages = frames.try_into().map_err(|_| Failure::usage("--dram is too large"))?;
+    config.flash_pages = slots.try_into().map_err(|_| Failure::usage("--flash is too large"))?;
+    Ok(())
+}
+
+/// Checks the sizes that are not relative, before anything is loaded.
+///
+/// # Errors
+///
+/// Tiers that are too small.
+pub fn check_sizes(config: &Config, options: &Tpcc) -> Result<(), Failure> {
+    let mut absolute = config.clone();
+    let relative = [options.tier.dram, options.tier.flash]
+        .iter()
+        .any(|size| matches!(size, Size::OfDatabase(share) if *share > 0.0));
+    if relative { Ok(()) } else { set_sizes(&mut absolute, options, 0) }
+}
+
+/// Every parameter by name, in the order in which they are explained.
+pub fn parameters(config: &Config, options: &Tpcc) -> Map<String, Value> {
+    let (world, [home, flash_device, log_device], threads) = match &config.place {
+        Place::Virtual { home, flash, log } => {
+            ("virtual", [home.clone(), flash.clone(), log.clone()], None)
+        }
+        Place::Real { home, flash, log, threads } => {
+            let shown = |path: &std::path::Path| path.display().to_string();
+            ("real", [shown(home), shown(flash), shown(log)], Some(*threads))
+        }
+    };
+    let names: Vec<&str> = options.design.0.iter().map(|design| design.name).collect();
+    let value = json!({
+        "design": names,
+        "seeds": options.seeds,
+        "warehouses": config.scale.warehouses,
+        "rows": if options.database.rows == Rows::Full { "full" } else { "tiny" },
+        "fill": config.fill,
+        "dram": options.tier.dram.to_string(),
+        "dram_pages": config.memory_pages,
+        "flash": options.tier.flash.to_string(),
+        "flash_pages": config.flash_pages,
+        "memory_policy": config.memory_policy,
+        "world": world,
+        "home": home,
+        "flash_device": flash_device,
+        "log_device": log_device,
+        "threads": threads,
+        "cores": config.cores,
+        "duration_s": config.duration.as_secs_f64(),
+        "window_s": config.window.as_secs_f64(),
+        "averaged": config.averaged_share,
+        "clients": config.clients,
+        "delivery_tasks": config.delivery_tasks,
+        "mix_percent": config.mix.0,
+        "warehouse": match config.warehouse_choice {
+            WarehouseChoice::PerTransaction => "per transaction",
+            WarehouseChoice::PerTerminal => "per client",
+        },
+        "think": options.clients.think,
+        "durability": match config.durability {
+            Durability::Buffered => "buffered",
+            Durability::Durable => "durable",
+        },
+        "tau": config.tau,
+        "mu": config.mu,
+        "partitions": config.partitions,
+        "alpha": config.alpha,
+        "lambda": config.lambda,
+        "checkpoint_s": config.checkpoint_every.map(Nanos::as_secs_f64),
+        "start": "cold",
+        "checks": config.checks == Checks::On,
+    });
+    let Value::Object(parameters) = value else { unreachable!("an object") };
+    parameters
+}
+
+/// The options, as they are written, that differ from the defaults: what repeats a run.
+pub fn repeat(options: &Tpcc) -> String {
+    let mut text = String::from("terrace bench tpcc");
+    for argument in std::env::args().skip(3) {
+        text.push(' ');
+        text.push_str(&argument);
+    }
+    if !text.contains("--seed ") && !text.contains("--seed=") {
+        text.push_str(&format!(" --seed {}", options.seed));
+    }
+    text
+}
+
+/// A line that says what lambda was and what was reached.
+pub fn lambda_line(lambda: f64, dirty_share: f64) -> String {
+    format!(
+        "lc: dirty share of flash {:.1}% at the end, lambda {}\n",
+        dirty_share * 100.0,
+        Share(lambda)
+    )
+}

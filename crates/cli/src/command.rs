@@ -1,0 +1,329 @@
+//! What can be asked for: the command line, with its defaults.
+
+use crate::quantity::{Share, Size, Span};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+use terrace_policy::designs;
+use terrace_policy::{DESIGNS, Design, MEMORY_POLICIES, MemoryPolicy};
+
+/// A transactional storage engine over memory, local flash and a slow home: measure it, break it,
+/// look into it.
+#[derive(Parser)]
+#[command(name = "terrace", version, max_term_width = 100)]
+pub struct Terrace {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Subcommand)]
+pub enum Command {
+    /// Measure: designs of the flash tier on TPC-C, or the engine's own speed
+    #[command(subcommand)]
+    Bench(Bench),
+    /// Cut the power at random moments in the virtual world, and check what survives
+    Torture(Torture),
+    /// Verify a database: every tree, every page
+    Check(Stored),
+    /// Show what is in a database
+    Stat(Stored),
+}
+
+#[derive(Subcommand)]
+pub enum Bench {
+    /// Run TPC-C on each design of the flash tier
+    Tpcc(Box<Tpcc>),
+    /// Read random rows, in real time
+    Reads(Points),
+    /// Replace random rows, in real time
+    #[command(visible_alias = "writes")]
+    Updates(Points),
+    /// Read ranges of rows, in real time
+    Scan(Points),
+}
+
+/// Where numbers go.
+#[derive(Args)]
+pub struct Shown {
+    /// Print the numbers as JSON to FILE, or to standard output: `-`
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
+/// In which world the engine runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum WorldName {
+    /// Modelled devices, virtual time: the same numbers on any machine
+    Virtual,
+    /// Files or block devices, direct I/O, real time
+    Real,
+}
+
+#[derive(Args)]
+pub struct Tpcc {
+    #[command(flatten)]
+    pub shown: Shown,
+
+    /// Where to write the report, one self-contained page [default: report.html]
+    #[arg(long, value_name = "FILE.html")]
+    pub report: Option<PathBuf>,
+    /// Write no report
+    #[arg(long, conflicts_with = "report")]
+    pub no_report: bool,
+
+    /// Designs to run, by name, or `all`
+    #[arg(long, value_name = "NAMES", default_value = "all", value_parser = design_list)]
+    pub design: DesignList,
+    /// Decides the database, the transactions and the order of events
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Run each design with so many seeds, and give 95% intervals
+    #[arg(long, value_name = "N", default_value_t = 1,
+          value_parser = clap::value_parser!(u64).range(1..=1000))]
+    pub seeds: u64,
+    /// Runs side by side, each on a thread of its own [default: the cores, at most 4]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=256))]
+    pub jobs: Option<u64>,
+
+    #[command(flatten)]
+    pub database: TpccDatabase,
+    #[command(flatten)]
+    pub devices: TpccDevices,
+    #[command(flatten)]
+    pub tier: TpccTier,
+    #[command(flatten)]
+    pub clients: TpccClients,
+}
+
+#[derive(Args)]
+#[command(next_help_heading = "Database")]
+pub struct TpccDatabase {
+    /// Warehouses, about 105 MiB each
+    #[arg(long, value_name = "N", default_value_t = 20,
+          value_parser = clap::value_parser!(u32).range(1..=20_000))]
+    pub warehouses: u32,
+    /// Share of each page that the load fills
+    #[arg(long, value_name = "SHARE", default_value = "70%")]
+    pub fill: Share,
+    /// Rows of a warehouse: as specified, or few, for a quick look
+    #[arg(long, value_name = "ROWS", value_enum, default_value_t = Rows::Full)]
+    pub rows: Rows,
+    /// Skip the twelve consistency conditions after load and runs
+    #[arg(long)]
+    pub no_check: bool,
+}
+
+/// How many rows a warehouse has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Rows {
+    /// As specified
+    Full,
+    /// About 300 KiB a warehouse
+    Tiny,
+}
+
+#[derive(Args)]
+#[command(next_help_heading = "World and devices")]
+pub struct TpccDevices {
+    /// Modelled devices in virtual time, or real ones in real time
+    #[arg(long, value_enum, default_value_t = WorldName::Virtual)]
+    pub world: WorldName,
+    /// The permanent home: a preset, or in the real world a path [default: hdd-array-2011]
+    #[arg(long, value_name = "PRESET|PATH")]
+    pub home: Option<String>,
+    /// The flash device: a preset, or in the real world a path [default: iodrive-2011]
+    #[arg(long, value_name = "PRESET|PATH")]
+    pub flash_device: Option<String>,
+    /// The log device: a preset, or in the real world a path [default: hdd-7200]
+    #[arg(long, value_name = "PRESET|PATH")]
+    pub log_device: Option<String>,
+    /// Threads of the real world
+    #[arg(long, value_name = "N", default_value_t = 1,
+          value_parser = clap::value_parser!(u64).range(1..=256))]
+    pub threads: u64,
+    /// Cores that charged CPU time queues for, in the virtual world
+    #[arg(long, value_name = "N", default_value_t = 8,
+          value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub cores: u32,
+}
+
+#[derive(Args)]
+#[command(next_help_heading = "Memory and flash tier")]
+pub struct TpccTier {
+    /// Memory for pages: 64MiB, 25600p (pages) or 10% of the loaded database
+    #[arg(long, value_name = "SIZE", default_value = "25600p")]
+    pub dram: Size,
+    /// The flash tier: as `--dram`
+    #[arg(long, value_name = "SIZE", default_value = "183501p")]
+    pub flash: Size,
+    /// How memory chooses what leaves it: lru-2, clock, lru
+    #[arg(long, value_name = "NAME", default_value = "lru-2", value_parser = memory_policy)]
+    pub memory_policy: MemoryPolicy,
+    /// lambda: share of the flash that may be newer than home before the cleaner starts
+    #[arg(long, value_name = "SHARE", default_value = "50%")]
+    pub lambda: Share,
+    /// tau: share of the flash that is filled with whatever leaves memory
+    #[arg(long, value_name = "SHARE", default_value = "95%")]
+    pub tau: Share,
+    /// mu: requests queued at the flash above which it is spared
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    pub mu: u32,
+    /// N: partitions of the flash tier's structures
+    #[arg(long, value_name = "N", default_value_t = 16,
+          value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub partitions: u32,
+    /// alpha: most pages that one cleaning write gathers
+    #[arg(long, value_name = "N", default_value_t = 32,
+          value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub alpha: u32,
+    /// Time between checkpoints; `0s` is never
+    #[arg(long, value_name = "TIME", default_value = "0s")]
+    pub checkpoint: Span,
+}
+
+#[derive(Args)]
+#[command(next_help_heading = "Clients and time")]
+pub struct TpccClients {
+    /// Clients at once
+    #[arg(long, value_name = "N", default_value_t = 50,
+          value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub clients: u32,
+    /// Measured time
+    #[arg(long, value_name = "TIME", default_value = "360s")]
+    pub duration: Span,
+    /// Throughput is shown for windows of this length [default: a hundredth of the duration]
+    #[arg(long, value_name = "TIME")]
+    pub window: Option<Span>,
+    /// Last share of the duration that is averaged
+    #[arg(long, value_name = "SHARE", default_value = "10%")]
+    pub averaged: Share,
+    /// Each client keeps to one warehouse, instead of drawing one per transaction
+    #[arg(long)]
+    pub own_warehouse: bool,
+    /// Keying and think times of the specification, divided by N; 0 for none
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub think: u32,
+    /// When a commit returns
+    #[arg(long, value_enum, default_value_t = DurabilityName::Durable)]
+    pub durability: DurabilityName,
+}
+
+/// When a commit returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum DurabilityName {
+    /// When the log is handed to its device, without a barrier
+    Buffered,
+    /// When it survives a power cut
+    Durable,
+}
+
+#[derive(Args)]
+pub struct Points {
+    #[command(flatten)]
+    pub shown: Shown,
+    /// Decides the rows that are drawn
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// The database; it is loaded if it is not there [default: a temporary one]
+    #[arg(long, value_name = "PATH")]
+    pub path: Option<PathBuf>,
+    /// Rows, with keys of 8 bytes
+    #[arg(long, value_name = "N", default_value_t = 5_000_000,
+          value_parser = clap::value_parser!(u64).range(1..=10_000_000_000))]
+    pub rows: u64,
+    /// Bytes of a value
+    #[arg(long, value_name = "N", default_value_t = 100,
+          value_parser = clap::value_parser!(u64).range(1..=65_536))]
+    pub value_bytes: u64,
+    /// Memory for pages; a share is of the rows' bytes [default: room for all]
+    #[arg(long, value_name = "SIZE")]
+    pub dram: Option<Size>,
+    /// Rows of a scan
+    #[arg(long, value_name = "N", default_value_t = 100,
+          value_parser = clap::value_parser!(u64).range(1..))]
+    pub scan_rows: u64,
+    /// Threads
+    #[arg(long, value_name = "N", default_value_t = 1,
+          value_parser = clap::value_parser!(u64).range(1..=256))]
+    pub threads: u64,
+    /// Tasks, spread over the threads; more than one each keep a queue at the device
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=65_536))]
+    pub tasks: Option<u64>,
+    /// Measured time
+    #[arg(long, value_name = "TIME", default_value = "10s")]
+    pub duration: Span,
+}
+
+#[derive(Args)]
+pub struct Torture {
+    #[command(flatten)]
+    pub shown: Shown,
+    /// The seed to repeat; with --seeds, the first
+    #[arg(long, value_name = "S")]
+    pub seed: Option<u64>,
+    /// Seeds to try [default: 100, or 1 with --seed]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub seeds: Option<u64>,
+    /// Seeds tried side by side [default: the cores, at most 4]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=256))]
+    pub jobs: Option<u64>,
+}
+
+#[derive(Args)]
+pub struct Stored {
+    #[command(flatten)]
+    pub shown: Shown,
+    /// The database
+    #[arg(value_name = "PATH")]
+    pub path: PathBuf,
+    /// Its log, if it is not at PATH.log
+    #[arg(long, value_name = "PATH")]
+    pub log: Option<PathBuf>,
+    /// Memory for pages
+    #[arg(long, value_name = "SIZE", default_value = "64MiB")]
+    pub dram: Size,
+}
+
+/// Designs by name.
+#[derive(Clone)]
+pub struct DesignList(pub Vec<Design>);
+
+fn design_list(text: &str) -> Result<DesignList, String> {
+    if text == "all" {
+        return Ok(DesignList(DESIGNS.to_vec()));
+    }
+    let mut list: Vec<Design> = Vec::new();
+    for name in text.split(',') {
+        let design = designs::find(name.trim()).map_err(|unknown| format!("{unknown}, all"))?;
+        if !list.contains(&design) {
+            list.push(design);
+        }
+    }
+    Ok(DesignList(list))
+}
+
+fn memory_policy(text: &str) -> Result<MemoryPolicy, String> {
+    debug_assert!(!MEMORY_POLICIES.is_empty());
+    MemoryPolicy::find(text).map_err(|unknown| unknown.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Terrace::command().debug_assert();
+    }
+
+    #[test]
+    fn lists_of_designs_are_read() {
+        let names = |text: &str| {
+            design_list(text).map(|list| list.0.iter().map(|d| d.name).collect::<Vec<_>>())
+        };
+        assert_eq!(names("all").unwrap().len(), DESIGNS.len());
+        assert_eq!(names("lc, no-ssd,lc"), Ok(vec!["lc", "no-ssd"]));
+        let unknown = names("lc,fastest").unwrap_err();
+        assert_eq!(unknown, "unknown design `fastest`; known: no-ssd, cw, dw, lc, tac, all");
+    }
+}

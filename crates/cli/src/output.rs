@@ -1,0 +1,132 @@
+//! Files that the command writes, and what it knows of the machine.
+//!
+//! Places are tried before the work, so that a typing error does not cost the run.
+
+use crate::failure::Failure;
+use serde::Serialize;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+/// Where a text goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Sink {
+    /// To standard output.
+    Standard,
+    /// To a file, which is replaced.
+    File(PathBuf),
+}
+
+impl Sink {
+    /// The sink called `path`: `-` is standard output.
+    ///
+    /// # Errors
+    ///
+    /// A file that cannot be written.
+    pub fn open(path: &Path) -> Result<Sink, Failure> {
+        if path.as_os_str() == "-" {
+            return Ok(Sink::Standard);
+        }
+        let made = !path.exists();
+        OpenOptions::new()
+            .append(true)
+            .create(true)
+            .open(path)
+            .map_err(|error| Failure::failed(format!("cannot write {}", path.display()), error))?;
+        if made {
+            // Nothing is left behind should the work fail.
+            let _ = fs::remove_file(path);
+        }
+        Ok(Sink::File(path.to_path_buf()))
+    }
+
+    /// Writes `text`.
+    ///
+    /// # Errors
+    ///
+    /// A file that could not be written.
+    pub fn write(&self, text: &str) -> Result<(), Failure> {
+        match self {
+            Sink::Standard => {
+                standard_output(text);
+                Ok(())
+            }
+            Sink::File(path) => fs::write(path, text).map_err(|error| {
+                Failure::failed(format!("cannot write {}", path.display()), error)
+            }),
+        }
+    }
+}
+
+/// The sinks of one command.
+pub struct Sinks {
+    /// For JSON.
+    pub json: Option<Sink>,
+}
+
+impl Sinks {
+    /// Tries the places.
+    ///
+    /// # Errors
+    ///
+    /// A place that cannot be written.
+    pub fn open(json: Option<&Path>) -> Result<Sinks, Failure> {
+        Ok(Sinks { json: json.map(Sink::open).transpose()? })
+    }
+
+    /// Shows `text` to people: on standard output, or on standard error if JSON goes there.
+    pub fn show(&self, text: &str) {
+        if self.json == Some(Sink::Standard) {
+            eprint!("{text}");
+        } else {
+            standard_output(text);
+        }
+    }
+
+    /// Writes `object` if JSON is asked for.
+    ///
+    /// # Errors
+    ///
+    /// A file that could not be written.
+    pub fn write(&self, object: &impl Serialize) -> Result<(), Failure> {
+        let Some(sink) = &self.json else { return Ok(()) };
+        let mut text = serde_json::to_string_pretty(object).expect("results are numbers and names");
+        text.push('\n');
+        sink.write(&text)
+    }
+}
+
+/// A reader that has seen enough and closed the pipe is nobody's failure.
+fn standard_output(text: &str) {
+    let mut out = io::stdout().lock();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+/// Measures what depends on the machine.
+pub struct Stopwatch(Instant);
+
+impl Stopwatch {
+    /// Starts now.
+    pub fn start() -> Stopwatch {
+        Stopwatch(Instant::now())
+    }
+
+    /// Seconds since the start, by the millisecond.
+    pub fn seconds(&self) -> f64 {
+        (self.0.elapsed().as_secs_f64() * 1e3).round() / 1e3
+    }
+}
+
+/// Most memory that this process had at once; zero where the system does not say.
+pub fn peak_memory_bytes() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib = line.and_then(|rest| rest.trim().trim_end_matches("kB").trim().parse::<u64>().ok());
+    kib.unwrap_or_default() * 1024
+}
+
+/// Cores of the machine that this process may use.
+pub fn cores() -> u64 {
+    std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64)
+}
