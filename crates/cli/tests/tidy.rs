@@ -422,23 +422,6 @@ fn no_file_knows_a_machine() {
 }
 
 #[test]
-fn links_between_documents_lead_somewhere() {
-    let root = root();
-    let mut findings = Vec::new();
-    for source in sources().iter().filter(|source| source.path.ends_with(".md")) {
-        let folder = root.join(&source.path).parent().expect("a folder").to_path_buf();
-        for link in source.text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
-            let path = link.split('#').next().unwrap_or_default();
-            let outside = path.is_empty() || path.contains("://");
-            if !outside && !folder.join(path).exists() {
-                findings.push(format!("{}: {link}", source.path));
-            }
-        }
-    }
-    report("links lead somewhere", &findings);
-}
-
-#[test]
 fn unsafe_stays_where_it_is_needed() {
     let mut findings = Vec::new();
     let sources = sources();

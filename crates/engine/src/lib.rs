@@ -17,10 +17,7 @@ mod value;
 #[expect(dead_code, reason = "the trees that use it follow")]
 mod lock;
 
-#[allow(dead_code, reason = "the operations follow")]
-mod btree;
-
-#[allow(dead_code, reason = "the log that carries it follows")]
+#[expect(dead_code, reason = "the trees that use it follow")]
 mod change;
 #[expect(dead_code, reason = "the trees that use it follow")]
 mod writer;

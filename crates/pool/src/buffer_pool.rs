@@ -1,30 +1,194 @@
-//! The buffer pool: reading, changing and creating pages.
+//! The buffer pool: reading, changing and creating pages that live in memory over flash over home.
+//!
+//! ```text
+//!           read, write                fetch                    fetch
+//! caller <--------------- memory <--------------- flash      <--------- home
+//!                           |    evict (design)     |   cleaner (LC)     ^
+//!                           +---------------------->+------------------->|
+//!                           +--------------- evict, flush -------------->+
+//! ```
+//!
+//! - A page request is a lookup without locks, its latch, a check that the frame still holds the page,
+//!   and a store or two. Only a miss takes the lock of the page's partition.
+//! - Frames, slots and the directory belong to partitions by the hash of the page [S0 3.3.4].
+//! - After a failed write or sync of home the pool takes no more changes; reads go on.
+//! - The flash starts cold at each open: nothing on it is trusted (restart design `forget`).
+//!
+//! Orders that the rest relies on are told where they are made: `dirty` (modify), `write_out`
+//! (eviction and checkpoint), `cleaner`.
 
-use terrace_page::{Damage, Lsn, PageId};
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
-use crate::{PageMut, PageRef, PoolError, PoolStats};
+use terrace_device::Device;
+use terrace_page::{Damage, FrameId, PAGE_SIZE, PageId};
+use terrace_policy::{AccessClass, Filling, FramePolicy, Temperatures, Tick};
+use terrace_rt::{LeafMutex, Mutex, Queue, Signal, Task, World};
+
+use crate::directory::{Directory, PageHash};
+use crate::dirty::BufWrites;
+use crate::fetch::Fetched;
+use crate::frames::{Exclusive, FrameTable};
+use crate::partition::{Books, Partition};
+use crate::slots::{Gauges, PAGES_MAX, SlotRules, SlotTable};
+use crate::{Journal, PageMut, PageRef, PoolConfig, PoolError, PoolStats};
+
+/// How often a page is looked up anew because it left before it was latched.
+pub(crate) const LOOKUPS_MAX: u32 = 1_000_000;
+/// Copies that wait for a TAC writer, at most; more are abandoned.
+const TAC_QUEUE_MAX: usize = 4096;
 
 /// Pages in memory over flash over home.
-pub struct BufferPool {}
+pub struct BufferPool {
+    pub(crate) config: PoolConfig,
+    pub(crate) world: World,
+    pub(crate) home: Arc<dyn Device>,
+    pub(crate) flash: Option<Arc<dyn Device>>,
+    pub(crate) journal: Arc<dyn Journal>,
+    pub(crate) frames: FrameTable,
+    pub(crate) partitions: Box<[Partition]>,
+    home_pages: u64,
+    /// The clock of the policies: one tick for each miss.
+    pub(crate) tick: AtomicU64,
+    pub(crate) gauges: Arc<Gauges>,
+    pub(crate) temperatures: Arc<LeafMutex<Temperatures>>,
+    /// The retired hits that temperatures have aged by.
+    pub(crate) aged_hits: AtomicU64,
+    pub(crate) filling: LeafMutex<Filling>,
+    /// Memory was full once: ramp-up is over [S0 4.3.2].
+    pub(crate) memory_full: AtomicBool,
+    /// The last page fetched by a read of its own, for the 64-page rule.
+    pub(crate) last_fetched: AtomicU64,
+    /// Sharp checkpoints under way: no new dirty page goes to flash meanwhile [S0 3.2].
+    pub(crate) sharp: AtomicU32,
+    pub(crate) buf_writes: LeafMutex<BufWrites>,
+    /// Held by whoever syncs home.
+    pub(crate) sync: Mutex<()>,
+    pub(crate) is_stopped: AtomicBool,
+    pub(crate) stopped: LeafMutex<Option<Arc<io::Error>>>,
+    /// Writes to flash that failed since the last that did not.
+    pub(crate) flash_failures: AtomicU32,
+    pub(crate) tac_queue: Queue<PageId>,
+    /// Given when a partition runs low on free frames.
+    pub(crate) frames_wanted: Signal,
+    /// Given when the cleaner may have work.
+    pub(crate) cleaner_news: Signal,
+    /// Given when a run of pages was cleaned.
+    pub(crate) run_cleaned: Signal,
+    /// Runs of pages being cleaned.
+    pub(crate) cleaner_runs: AtomicU32,
+    pub(crate) read_aheads: AtomicU32,
+    pub(crate) is_closing: AtomicBool,
+    pub(crate) tasks: LeafMutex<Vec<Task>>,
+    pub(crate) stats: LeafMutex<PoolStats>,
+    pub(crate) itself: Weak<BufferPool>,
+}
 
 /// A page as recovery found it.
 pub enum Recovered<'p> {
     /// A whole page.
     Whole(PageMut<'p>),
-    /// Home holds no such page, whole: the guard shows zeroes with the page's id and LSN zero. If the
-    /// guard is dropped without a change, nothing of it stays in the pool.
+    /// No such page, whole, where it should be: the guard shows zeroes with the page's id and LSN
+    /// zero. If it is dropped without a change, nothing of it stays in the pool.
     Damaged(PageMut<'p>, Damage),
 }
 
 impl BufferPool {
+    /// A pool over `home`, with `flash` if the design uses one, and its background tasks in `world`.
+    /// Close it with [`BufferPool::shutdown`].
+    ///
+    /// # Errors
+    ///
+    /// `Config` for a value that cannot work, or a flash device that is missing or too small.
+    pub fn open(
+        config: PoolConfig,
+        world: World,
+        home: Arc<dyn Device>,
+        flash: Option<Arc<dyn Device>>,
+        journal: Arc<dyn Journal>,
+    ) -> Result<Arc<BufferPool>, PoolError> {
+        config.validate(flash.as_ref().map(|device| device.len()))?;
+        let slots = if config.design.uses_flash() { config.flash_slots } else { 0 };
+        let flash = flash.filter(|_| slots > 0);
+        let frames = FrameTable::new(config.frames);
+        let frames = frames.ok_or(PoolError::Config { what: "frames are more than memory" })?;
+        let gauges = Arc::new(Gauges::default());
+        let aging = match config.tac.aging_requests {
+            0 => u64::from(slots.max(1)),
+            requests => requests,
+        };
+        let temperatures = Temperatures::new(config.tac.costs, aging);
+        let temperatures = Arc::new(LeafMutex::new(temperatures));
+        let partitions = build_partitions(&config, slots, &temperatures, &gauges);
+        let pool = Arc::new_cyclic(|itself| BufferPool {
+            home_pages: (home.len() / PAGE_SIZE as u64).min(PAGES_MAX),
+            filling: LeafMutex::new(Filling::new(slots, config.tau)),
+            config,
+            world,
+            home,
+            flash,
+            journal,
+            frames,
+            partitions,
+            tick: AtomicU64::new(1),
+            gauges,
+            temperatures,
+            aged_hits: AtomicU64::new(0),
+            memory_full: AtomicBool::new(false),
+            last_fetched: AtomicU64::new(u64::MAX),
+            sharp: AtomicU32::new(0),
+            buf_writes: LeafMutex::default(),
+            sync: Mutex::new(()),
+            is_stopped: AtomicBool::new(false),
+            stopped: LeafMutex::new(None),
+            flash_failures: AtomicU32::new(0),
+            tac_queue: Queue::new(TAC_QUEUE_MAX),
+            frames_wanted: Signal::new(),
+            cleaner_news: Signal::new(),
+            run_cleaned: Signal::new(),
+            cleaner_runs: AtomicU32::new(0),
+            read_aheads: AtomicU32::new(0),
+            is_closing: AtomicBool::new(false),
+            tasks: LeafMutex::new(Vec::new()),
+            stats: LeafMutex::new(PoolStats::default()),
+            itself: Weak::clone(itself),
+        });
+        pool.start_tasks();
+        Ok(pool)
+    }
+
     /// The page, latched shared. Waits while another task holds it exclusively, or reads it in.
     ///
     /// # Errors
     ///
     /// `Damaged`, `Read`, `AllPinned`, `OutOfRange`; `Stopped` or `Journal` if no frame is free and
     /// none can be written out.
-    pub fn read(&self, _page: PageId) -> Result<PageRef<'_>, PoolError> {
-        unimplemented!()
+    #[inline]
+    pub fn read(&self, page: PageId) -> Result<PageRef<'_>, PoolError> {
+        if let Some(id) = self.lookup(page)
+            && let Some(guard) = self.frames.shared_if(id, page)
+        {
+            guard.frame().hit(self.now());
+            return Ok(PageRef::new(page, guard));
+        }
+        self.read_slow(page)
+    }
+
+    #[cold]
+    fn read_slow(&self, page: PageId) -> Result<PageRef<'_>, PoolError> {
+        for _ in 0..LOOKUPS_MAX {
+            match self.fetch(page)? {
+                Fetched::New(guard) => return Ok(PageRef::new(page, guard.downgrade())),
+                Fetched::Memory(id) => {
+                    if let Some(guard) = self.frames.shared_if(id, page) {
+                        guard.frame().hit(self.now());
+                        return Ok(PageRef::new(page, guard));
+                    }
+                }
+            }
+        }
+        Err(PoolError::AllPinned)
     }
 
     /// The page, latched exclusively.
@@ -32,86 +196,224 @@ impl BufferPool {
     /// # Errors
     ///
     /// As [`BufferPool::read`], and `Stopped` after a failed write.
-    pub fn write(&self, _page: PageId) -> Result<PageMut<'_>, PoolError> {
-        unimplemented!()
+    #[inline]
+    pub fn write(&self, page: PageId) -> Result<PageMut<'_>, PoolError> {
+        self.check_writable()?;
+        if let Some(id) = self.lookup(page)
+            && let Some(guard) = self.frames.exclusive_if(id, page)
+        {
+            guard.frame().hit(self.now());
+            return Ok(PageMut::new(self, page, guard));
+        }
+        self.write_slow(page)
+    }
+
+    #[cold]
+    fn write_slow(&self, page: PageId) -> Result<PageMut<'_>, PoolError> {
+        for _ in 0..LOOKUPS_MAX {
+            match self.fetch(page)? {
+                Fetched::New(guard) => return Ok(PageMut::new(self, page, guard)),
+                Fetched::Memory(id) => {
+                    if let Some(guard) = self.in_memory(id, page) {
+                        return Ok(guard);
+                    }
+                }
+            }
+        }
+        Err(PoolError::AllPinned)
+    }
+
+    fn in_memory(&self, id: FrameId, page: PageId) -> Option<PageMut<'_>> {
+        let guard = self.frames.exclusive_if(id, page)?;
+        guard.frame().hit(self.now());
+        Some(PageMut::new(self, page, guard))
     }
 
     /// The page, latched exclusively, without reading it: zeroes, with its id in the header. Its LSN
-    /// is zero, or that of the page's earlier life if that is not at home yet. The bytes stay in the
-    /// pool only if the guard changes them.
+    /// is that of the page's earlier life if memory or a newer flash copy tells it, else zero. The
+    /// zeroes stay only if the guard changes them.
     ///
     /// # Errors
     ///
     /// As [`BufferPool::write`].
-    pub fn create(&self, _page: PageId) -> Result<PageMut<'_>, PoolError> {
-        unimplemented!()
+    pub fn create(&self, page: PageId) -> Result<PageMut<'_>, PoolError> {
+        self.check_writable()?;
+        for _ in 0..LOOKUPS_MAX {
+            match self.fetch_blank(page)? {
+                Fetched::New(guard) => return Ok(PageMut::blank(self, page, guard)),
+                Fetched::Memory(id) => {
+                    if let Some(guard) = self.in_memory(id, page) {
+                        return Ok(guard.recreated());
+                    }
+                }
+            }
+        }
+        Err(PoolError::AllPinned)
     }
 
-    /// As [`BufferPool::write`], for recovery: a torn or blank home page is no error, so that the
-    /// image in the log can repair it.
+    /// As [`BufferPool::write`], for recovery: a torn or blank page is no error, so that the image in
+    /// the log can repair it.
     ///
     /// # Errors
     ///
-    /// As [`BufferPool::write`], but no `Damaged { tier: Home, .. }`.
-    pub fn read_damaged_ok(&self, _page: PageId) -> Result<Recovered<'_>, PoolError> {
-        unimplemented!()
-    }
-
-    /// Reads those of `pages` that are not in memory, all at once, and returns when they are there:
-    /// best effort, since they may leave again, or find no frame.
-    pub fn prefetch(&self, _pages: &[PageId]) {
-        unimplemented!()
-    }
-
-    /// Starts to read `count` pages from `first` on, as few large requests, for a scan that will soon
-    /// want them; marks them sequential. Returns at once.
-    pub fn read_ahead(&self, _first: PageId, _count: u32) {
-        unimplemented!()
-    }
-
-    /// The least LSN that the log must keep for redo: a lower bound of every change that is not
-    /// durable at home, over memory and flash, as one consistent view [S3 Fig.3]; `None` if home has
-    /// them all. Syncs home, so that pages written before the call no longer count.
-    pub fn oldest_dirty_lsn(&self) -> Option<Lsn> {
-        unimplemented!()
-    }
-
-    /// Writes home every page in memory whose dirty entry is older than `lsn`, in that order.
-    ///
-    /// # Errors
-    ///
-    /// `Stopped` or `Journal`.
-    pub fn flush_below(&self, _lsn: Lsn) -> Result<(), PoolError> {
-        unimplemented!()
-    }
-
-    /// Writes home every page that is dirty at the call, in memory and on flash, and syncs it: the
-    /// sharp checkpoint [S0 3.2].
-    ///
-    /// # Errors
-    ///
-    /// `Stopped` or `Journal`.
-    pub fn flush_all(&self) -> Result<(), PoolError> {
-        unimplemented!()
+    /// As [`BufferPool::write`], but not `Damaged`.
+    pub fn read_damaged_ok(&self, page: PageId) -> Result<Recovered<'_>, PoolError> {
+        self.check_writable()?;
+        for _ in 0..LOOKUPS_MAX {
+            let (fetched, damage) = self.fetch_any(page)?;
+            match (fetched, damage) {
+                (Fetched::New(guard), None) => {
+                    return Ok(Recovered::Whole(PageMut::new(self, page, guard)));
+                }
+                (Fetched::New(guard), Some(damage)) => {
+                    let blank = PageMut::blank(self, page, guard);
+                    return Ok(Recovered::Damaged(blank, damage));
+                }
+                (Fetched::Memory(id), _) => {
+                    if let Some(guard) = self.in_memory(id, page) {
+                        return Ok(Recovered::Whole(guard));
+                    }
+                }
+            }
+        }
+        Err(PoolError::AllPinned)
     }
 
     /// Counters and gauges.
     #[must_use]
     pub fn stats(&self) -> PoolStats {
-        unimplemented!()
+        let mut stats = *self.stats.lock();
+        let (mut slots_count, mut slot_bytes) = (0, 0);
+        for partition in &self.partitions {
+            let books = partition.books.lock();
+            stats.add(&books.stats);
+            stats.frames_used += u64::from(partition.frames_count) - books.free.len() as u64;
+            stats.frames_dirty += u64::from(books.dirty_count);
+            if let Some(slots) = &books.slots {
+                slots_count += u64::from(slots.count());
+                let entries = Directory::entries_for(partition.frames_count + slots.count())
+                    - Directory::entries_for(partition.frames_count);
+                slot_bytes += (slots.bytes() + entries * size_of::<u32>()) as u64;
+            }
+        }
+        slot_bytes += self.temperatures.lock().bytes() as u64;
+        stats.hits =
+            self.retired_hits() + self.frames.iter().map(|frame| frame.hits()).sum::<u64>();
+        stats.slots = slots_count;
+        stats.slots_used = u64::from(self.gauges.used.load(Ordering::Relaxed));
+        stats.slots_dirty = u64::from(self.gauges.dirty.load(Ordering::Relaxed));
+        stats.slots_invalid = u64::from(self.gauges.invalid.load(Ordering::Relaxed));
+        stats.frames = u64::from(self.config.frames);
+        stats.latch_waits = self.frames.waits.count.load(Ordering::Relaxed);
+        stats.latch_wait_ns = self.frames.waits.ns.load(Ordering::Relaxed);
+        if slots_count > 0 {
+            stats.metadata_bytes_per_slot = slot_bytes.div_ceil(slots_count);
+        }
+        stats
     }
 
-    /// Asserts the relations between the copies of every page [S0 Fig.3] and the pool's own books.
-    ///
-    /// # Panics
-    ///
-    /// If a relation is broken: a bug.
-    pub fn check(&self) {
-        unimplemented!()
+    #[inline]
+    fn lookup(&self, page: PageId) -> Option<FrameId> {
+        let hash = PageHash::of(page);
+        let partition = &self.partitions[hash.partition(self.partitions.len())];
+        partition.find_frame(&self.frames, hash, page)
     }
 
-    /// Stops the background tasks and waits for them. Dirty pages stay dirty: call `flush_all` first.
-    pub fn shutdown(&self) {
-        unimplemented!()
+    /// Hits on pages that have left memory since.
+    pub(crate) fn retired_hits(&self) -> u64 {
+        self.partitions.iter().map(|part| part.retired_hits.load(Ordering::Relaxed)).sum()
     }
+
+    /// The partition of `page`.
+    #[inline]
+    pub(crate) fn partition(&self, page: PageId) -> &Partition {
+        &self.partitions[PageHash::of(page).partition(self.partitions.len())]
+    }
+
+    #[inline]
+    pub(crate) fn now(&self) -> Tick {
+        Tick(self.tick.load(Ordering::Relaxed))
+    }
+
+    /// Whether `page` lies at home.
+    pub(crate) fn is_at_home(&self, page: PageId) -> bool {
+        page.0 < self.home_pages
+    }
+
+    #[inline]
+    pub(crate) fn check_writable(&self) -> Result<(), PoolError> {
+        if self.is_stopped.load(Ordering::Acquire) { self.writable() } else { Ok(()) }
+    }
+
+    #[cold]
+    fn writable(&self) -> Result<(), PoolError> {
+        match &*self.stopped.lock() {
+            Some(source) => Err(PoolError::Stopped { source: Arc::clone(source) }),
+            None => Ok(()),
+        }
+    }
+
+    /// A write or sync of home failed: no more changes. Returns the error for the caller.
+    pub(crate) fn stop(&self, source: io::Error) -> PoolError {
+        let mut stopped = self.stopped.lock();
+        let source = stopped.get_or_insert_with(|| Arc::new(source));
+        self.is_stopped.store(true, Ordering::Release);
+        PoolError::Stopped { source: Arc::clone(source) }
+    }
+
+    /// The frame's page leaves memory again without having been read or changed.
+    pub(crate) fn discard(&self, page: PageId, guard: Exclusive<'_>) {
+        let partition = self.partition(page);
+        partition.uninstall(&mut partition.books.lock(), &self.frames, guard);
+        partition.room.notify_all();
+    }
+}
+
+/// Divides frames and slots: the first partitions get one more if the count is not a multiple.
+fn build_partitions(
+    config: &PoolConfig,
+    slots: u32,
+    temperatures: &Arc<LeafMutex<Temperatures>>,
+    gauges: &Arc<Gauges>,
+) -> Box<[Partition]> {
+    let count = config.partitions_count();
+    let rules = SlotRules {
+        replacement: config.design.replacement,
+        order: config.cleaner_order,
+        keeps_dirty: config.design.keeps_dirty_on_flash(),
+        tac_rule: config.tac.rule,
+    };
+    let share = |total: u32, at: u32| total / count + u32::from(at < total % count);
+    let (mut first_frame, mut first_slot) = (0, 0);
+    let partitions = (0..count).map(|at| {
+        let (frames_count, slots_count) = (share(config.frames, at), share(slots, at));
+        // The lowest frame is on top of the stack.
+        let free = (first_frame..first_frame + frames_count).rev().map(FrameId).collect();
+        let policy = FramePolicy::new(config.memory_policy, frames_count);
+        let table =
+            (slots_count > 0).then(|| SlotTable::new(slots_count, &rules, temperatures, gauges));
+        let partition = Partition {
+            directory: Directory::new(frames_count + slots_count),
+            first_frame,
+            frames_count,
+            first_slot,
+            books: LeafMutex::new(Books::new(free, policy, table)),
+            room: Signal::new(),
+            home_write_ended: Signal::new(),
+            retired_hits: AtomicU64::new(0),
+        };
+        first_frame += frames_count;
+        first_slot += slots_count;
+        partition
+    });
+    partitions.collect()
+}
+
+/// What a fetch is for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Intent {
+    /// How the page is fetched.
+    pub class: AccessClass,
+    /// Whether it enters at the cold end, as a neighbour read along.
+    pub cold: bool,
 }

@@ -1,4 +1,165 @@
-//! How a pool is set up.
+//! How a pool is set up, with the papers' values as defaults.
+
+use terrace_policy::{
+    Classifier, CleanerOrder, Design, MemoryPolicy, SavedCosts, TacRule, designs,
+};
+
+use crate::PoolError;
+
+/// The largest number of frames and slots in one partition: an index and a tag share 32 bits.
+pub(crate) const PARTITION_PLACES_MAX: u32 = (1 << 24) - 1;
+/// Fewer frames than this in a partition are too few for the latches that tasks hold at once.
+const PARTITION_FRAMES_MIN: u32 = 64;
+
+/// Everything that a pool can be told. `PoolConfig::default()` is a small pool without flash.
+#[derive(Clone, Debug)]
+pub struct PoolConfig {
+    /// Frames of memory, in pages.
+    pub frames: u32,
+    /// Which page leaves memory.
+    pub memory_policy: MemoryPolicy,
+    /// The flash design, a row of `terrace_policy::DESIGNS`.
+    pub design: Design,
+    /// Slots on the flash device, in pages; zero if the design uses no flash.
+    pub flash_slots: u32,
+    /// Aggressive filling: share of the slots up to which every page is admitted [S0 3.3.1].
+    pub tau: f64,
+    /// Throttle: with more requests than this queued at the flash it gets no more [S0 3.3.2].
+    pub mu: usize,
+    /// Partitions of directory, frames and slots [S0 3.3.4]; fewer if frames are few.
+    pub partitions: u32,
+    /// Pages in one write of the lazy cleaner, at most [S0 3.3.5].
+    pub alpha: u32,
+    /// Share of the slots that may be dirty before the lazy cleaner starts [S0 2.3.3].
+    pub lambda: f64,
+    /// Which dirty slots the lazy cleaner takes first.
+    pub cleaner_order: CleanerOrder,
+    /// Writes that the lazy cleaner keeps outstanding, at most.
+    pub cleaner_ios: u32,
+    /// Which reads fetch neighbours too.
+    pub fills: Fills,
+    /// How a page is told to be sequential [S0 2.2].
+    pub classifier: Classifier,
+    /// The choices of temperature-aware caching.
+    pub tac: TacConfig,
+    /// Pages in a BUF_WRITE record [S3 II-A].
+    pub buf_write_pages: u32,
+    /// Dirty victims that the background evictor writes at once, at most.
+    pub evict_batch: u32,
+    /// Safety rules; for tests.
+    #[doc(hidden)]
+    pub rules: Rules,
+}
+
+/// Two of the three things called filling; the third is `tau` [SPEC 2.4].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fills {
+    /// Single reads from home become reads of 8 pages until memory is full [S0 4.3.2].
+    pub ramp_up: bool,
+    /// Single reads from home become reads of 8 pages until the flash is full [S3 IV-A1].
+    pub aggressive: bool,
+}
+
+/// When TAC writes a page that it admits to flash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TacWrite {
+    /// Before the read returns [S4].
+    Sync,
+    /// By a task of its own, soon after; abandoned if the page is dirtied first [S0 2.5].
+    Async,
+}
+
+/// The choices of temperature-aware caching [S4 3; S0 2.5].
+#[derive(Clone, Copy, Debug)]
+pub struct TacConfig {
+    /// When an admitted page is written.
+    pub write: TacWrite,
+    /// How much warmer than the coldest a page must be.
+    pub rule: TacRule,
+    /// What a hit on flash saves.
+    pub costs: SavedCosts,
+    /// Page requests after which temperatures are halved; zero for as many as there are slots.
+    pub aging_requests: u64,
+    /// Tasks that write admitted pages.
+    pub writers: u32,
+}
+
+impl Default for TacConfig {
+    /// As in the port of the 2011 paper, on its devices.
+    fn default() -> TacConfig {
+        TacConfig {
+            write: TacWrite::Async,
+            rule: TacRule::HotterThanColdest,
+            costs: SavedCosts { random_ms: 7.8, sequential_ms: 0.24 },
+            aging_requests: 0,
+            writers: 8,
+        }
+    }
+}
+
+impl Default for PoolConfig {
+    fn default() -> PoolConfig {
+        PoolConfig {
+            frames: 1024,
+            memory_policy: MemoryPolicy::Lru2,
+            design: designs::find("no-ssd").expect("the row of no flash"),
+            flash_slots: 0,
+            tau: 0.95,
+            mu: 100,
+            partitions: 16,
+            alpha: 32,
+            lambda: 0.5,
+            cleaner_order: CleanerOrder::Lru2Age,
+            cleaner_ios: 256,
+            fills: Fills { ramp_up: true, aggressive: false },
+            classifier: Classifier::ReadAhead,
+            tac: TacConfig::default(),
+            buf_write_pages: 2048,
+            evict_batch: 16,
+            rules: Rules::default(),
+        }
+    }
+}
+
+impl PoolConfig {
+    /// Checks every value, and the devices' sizes against them.
+    pub(crate) fn validate(&self, flash_bytes: Option<u64>) -> Result<(), PoolError> {
+        let bad = |what| Err(PoolError::Config { what });
+        let share = 0.0..=1.0;
+        let uses_flash = self.design.uses_flash();
+        let flash_bytes_min = u64::from(self.flash_slots) * terrace_page::PAGE_SIZE as u64;
+        match () {
+            () if self.frames == 0 => bad("frames must not be zero"),
+            () if !share.contains(&self.tau) => bad("tau must be a share"),
+            () if !share.contains(&self.lambda) => bad("lambda must be a share"),
+            () if self.partitions == 0 => bad("partitions must not be zero"),
+            () if self.alpha == 0 => bad("alpha must not be zero"),
+            () if self.cleaner_ios == 0 => bad("cleaner_ios must not be zero"),
+            () if self.buf_write_pages == 0 => bad("buf_write_pages must not be zero"),
+            () if self.evict_batch == 0 => bad("evict_batch must not be zero"),
+            () if self.tac.writers == 0 => bad("tac.writers must not be zero"),
+            () if uses_flash && flash_bytes.is_none() => bad("the design needs a flash device"),
+            () if uses_flash && self.flash_slots < self.partitions_count() => {
+                bad("flash_slots must be at least the number of partitions")
+            }
+            () if uses_flash && flash_bytes.is_some_and(|bytes| bytes < flash_bytes_min) => {
+                bad("the flash device is smaller than its slots")
+            }
+            () if self.frames.div_ceil(self.partitions_count())
+                + self.flash_slots.div_ceil(self.partitions_count())
+                >= PARTITION_PLACES_MAX =>
+            {
+                bad("more partitions are needed for so many frames and slots")
+            }
+            () => Ok(()),
+        }
+    }
+
+    /// Partitions in use: as asked for, but none with too few frames.
+    pub(crate) fn partitions_count(&self) -> u32 {
+        self.partitions.min(self.frames / PARTITION_FRAMES_MIN).max(1)
+    }
+}
 
 /// Switches that turn off one safety rule each, so that tests can show that they find it. All on
 /// by default; nothing but a test turns one off.

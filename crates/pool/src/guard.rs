@@ -2,9 +2,10 @@
 
 use std::ops::Deref;
 
-use terrace_page::{Lsn, PageBuf, PageId};
+use terrace_page::{Lsn, PAGE_SIZE, PageBuf, PageId, lsn, page_id, set_lsn, set_page_id};
 
 use crate::BufferPool;
+use crate::frames::{Exclusive, Shared};
 
 /// What `PageMut::dirty` found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,66 +19,165 @@ pub enum Dirtied {
 
 /// A page, latched shared.
 pub struct PageRef<'p> {
-    #[expect(dead_code)]
-    pool: &'p BufferPool,
+    page: PageId,
+    guard: Shared<'p>,
 }
 
 /// A page, latched exclusively.
 pub struct PageMut<'p> {
-    #[expect(dead_code)]
     pool: &'p BufferPool,
+    page: PageId,
+    /// `None` only while the guard is being taken apart.
+    guard: Option<Exclusive<'p>>,
+    /// What the first call of `dirty` found.
+    dirtied: Option<Dirtied>,
+    backing: Backing,
 }
 
-impl PageRef<'_> {
+/// What to do with the bytes if the guard is dropped without a change.
+enum Backing {
+    /// Nothing: they are the page.
+    Page,
+    /// Take them out of the pool: they are no page.
+    Blank,
+    /// Put these back.
+    Former(Box<PageBuf>),
+}
+
+impl<'p> PageRef<'p> {
+    pub(crate) fn new(page: PageId, guard: Shared<'p>) -> PageRef<'p> {
+        PageRef { page, guard }
+    }
+
     /// Which page this is.
     #[must_use]
+    #[inline]
     pub fn id(&self) -> PageId {
-        unimplemented!()
+        self.page
     }
 }
 
 impl Deref for PageRef<'_> {
     type Target = PageBuf;
 
+    #[inline]
     fn deref(&self) -> &PageBuf {
-        unimplemented!()
+        &self.guard
     }
 }
 
 impl<'p> PageMut<'p> {
+    pub(crate) fn new(pool: &'p BufferPool, page: PageId, guard: Exclusive<'p>) -> PageMut<'p> {
+        let (guard, backing) = (Some(guard), Backing::Page);
+        PageMut { pool, page, guard, dirtied: None, backing }
+    }
+
+    /// Zeroes with the page's id, in a frame whose bytes mean nothing.
+    pub(crate) fn blank(pool: &'p BufferPool, page: PageId, guard: Exclusive<'p>) -> PageMut<'p> {
+        let mut blank = PageMut::new(pool, page, guard);
+        blank.backing = Backing::Blank;
+        blank.format(Lsn::ZERO);
+        blank
+    }
+
+    /// Zeroes with the page's id and LSN, over a page that is in memory already.
+    pub(crate) fn recreated(mut self) -> PageMut<'p> {
+        self.backing = Backing::Former(Box::new(*self));
+        self.format(lsn(&self));
+        self
+    }
+
+    fn format(&mut self, page_lsn: Lsn) {
+        let id = self.page;
+        let bytes = self.bytes();
+        *bytes = [0; PAGE_SIZE];
+        set_page_id(bytes, id);
+        set_lsn(bytes, page_lsn);
+    }
+
+    fn bytes(&mut self) -> &mut PageBuf {
+        self.guard.as_mut().expect("a whole guard")
+    }
+
+    fn exclusive(&self) -> &Exclusive<'p> {
+        self.guard.as_ref().expect("a whole guard")
+    }
+
     /// Which page this is.
     #[must_use]
+    #[inline]
     pub fn id(&self) -> PageId {
-        unimplemented!()
+        self.page
     }
 
     /// Announces a change: makes the page's dirty entry, then invalidates its flash copy; the caller
     /// then appends the record, then calls `apply` [S0 2.3, order by SPEC 2.3]. Cheap from the second
     /// call on.
     pub fn dirty(&mut self) -> Dirtied {
-        unimplemented!()
+        if self.dirtied.is_some() {
+            return Dirtied::Already;
+        }
+        let found = if self.exclusive().frame().rec_lsn().is_some() {
+            Dirtied::Already
+        } else {
+            self.pool.make_dirty(self.page, self.exclusive())
+        };
+        self.dirtied = Some(found);
+        found
     }
 
     /// Changes the bytes, for a record that was appended with `lsn`, and sets the page's LSN.
     ///
     /// # Panics
     ///
-    /// If `dirty` was not called on this guard, or `lsn` is older than the page's LSN.
-    pub fn apply(&mut self, _lsn: Lsn, _change: impl FnOnce(&mut PageBuf)) {
-        unimplemented!()
+    /// If `dirty` was not called on this guard, if `lsn` is not newer than the page's LSN, or if the
+    /// change gives the page another id.
+    pub fn apply(&mut self, lsn: Lsn, change: impl FnOnce(&mut PageBuf)) {
+        assert!(self.dirtied.is_some(), "{} changes without an entry", self.page);
+        assert!(lsn > terrace_page::lsn(self), "{} gets {lsn} after a newer one", self.page);
+        self.backing = Backing::Page;
+        let id = self.page;
+        let bytes = self.bytes();
+        change(bytes);
+        assert_eq!(page_id(bytes), id, "a change keeps the page's id");
+        set_lsn(bytes, lsn);
     }
 
     /// Lets other readers in.
+    ///
+    /// # Panics
+    ///
+    /// If the page was created, or found damaged, and not changed since.
     #[must_use]
-    pub fn downgrade(self) -> PageRef<'p> {
-        unimplemented!()
+    pub fn downgrade(mut self) -> PageRef<'p> {
+        assert!(matches!(self.backing, Backing::Page), "{} has no content yet", self.page);
+        let guard = self.guard.take().expect("a whole guard");
+        PageRef::new(self.page, guard.downgrade())
     }
 }
 
 impl Deref for PageMut<'_> {
     type Target = PageBuf;
 
+    #[inline]
     fn deref(&self) -> &PageBuf {
-        unimplemented!()
+        self.guard.as_ref().expect("a whole guard")
+    }
+}
+
+impl Drop for PageMut<'_> {
+    fn drop(&mut self) {
+        let Some(mut guard) = self.guard.take() else { return };
+        match std::mem::replace(&mut self.backing, Backing::Page) {
+            Backing::Page => {}
+            Backing::Former(bytes) => *guard = *bytes,
+            Backing::Blank if terrace_rt::dead() => {}
+            Backing::Blank => {
+                if let Some(found) = self.dirtied {
+                    self.pool.unmake_dirty(self.page, &guard, found);
+                }
+                self.pool.discard(self.page, guard);
+            }
+        }
     }
 }

@@ -3,6 +3,11 @@
 //! A page is read and changed through a guard that holds its latch; where its bytes are, and where
 //! they go when it leaves memory, is decided here. The log is the engine's: the pool reaches it
 //! through [`Journal`].
+//!
+//! Modules in reading order: the seam to the log, what can be told and what can go wrong; then the
+//! pool and its guards; then a page's way (`fetch`, `multi_read`, `dirty`, `evict`, `write_out`,
+//! `flash`, `cleaner`, `flush`) and the tasks that push it along; then what the books are kept in
+//! (`partition`, `directory`, `slots`, `frames`, `io`); and `check`, which asserts it all.
 
 mod journal;
 
@@ -13,8 +18,33 @@ mod stats;
 mod buffer_pool;
 mod guard;
 
+mod fetch;
+mod multi_read;
+
+mod dirty;
+mod evict;
+mod write_out;
+
+mod flash;
+
+mod cleaner;
+
+mod flush;
+
+mod background;
+
+mod partition;
+
+mod directory;
+mod slots;
+
+mod frames;
+mod io;
+
+mod check;
+
 pub use buffer_pool::{BufferPool, Recovered};
-pub use config::Rules;
+pub use config::{Fills, PoolConfig, Rules, TacConfig, TacWrite};
 pub use error::{PoolError, Tier};
 pub use guard::{Dirtied, PageMut, PageRef};
 pub use journal::Journal;

@@ -57,6 +57,8 @@ pub struct PoolStats {
     pub pages_read_ahead: u64,
     /// Times that a page's latch was not free when it was asked for.
     pub latch_waits: u64,
+    /// Time spent in them, in ns.
+    pub latch_wait_ns: u64,
     /// Gauge: frames of memory.
     pub frames: u64,
     /// Gauge: frames that hold a page.
@@ -69,4 +71,33 @@ pub struct PoolStats {
     pub evictions_dirty: u64,
     /// Memory that the flash tier costs, per slot, in bytes: all that is allocated for it, rounded up.
     pub metadata_bytes_per_slot: u64,
+}
+
+impl PoolStats {
+    /// Adds counters; gauges are set where they are known.
+    pub(crate) fn add(&mut self, other: &PoolStats) {
+        self.hits += other.hits;
+        self.misses += other.misses;
+        self.flash_hits += other.flash_hits;
+        self.flash_hits_dirty += other.flash_hits_dirty;
+        self.flash_reads += other.flash_reads;
+        self.flash_writes += other.flash_writes;
+        self.flash_faults += other.flash_faults;
+        self.admissions += other.admissions;
+        self.bypassed_by_policy += other.bypassed_by_policy;
+        self.bypassed_by_throttle += other.bypassed_by_throttle;
+        self.bypassed_for_room += other.bypassed_for_room;
+        self.throttled_reads += other.throttled_reads;
+        self.invalidations += other.invalidations;
+        self.tac_abandoned += other.tac_abandoned;
+        self.cleaner_ios += other.cleaner_ios;
+        self.cleaner_pages += other.cleaner_pages;
+        self.home_reads += other.home_reads;
+        self.home_read_pages += other.home_read_pages;
+        self.home_writes += other.home_writes;
+        self.home_write_pages += other.home_write_pages;
+        self.pages_read_ahead += other.pages_read_ahead;
+        self.evictions += other.evictions;
+        self.evictions_dirty += other.evictions_dirty;
+    }
 }

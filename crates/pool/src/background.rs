@@ -1,0 +1,62 @@
+//! The pool's own tasks. All sleep until there is work; none spins, and none keeps a world awake.
+//!
+//! | task | woken by | does |
+//! |---|---|---|
+//! | evictor | a partition low on free frames | `run_evictor` |
+//! | cleaner | too many dirty pages on flash, a run that ended | `run_cleaner` |
+//! | TAC writers | a page read from home | `run_tac_writer` |
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use terrace_policy::CleanLeave;
+use terrace_rt::{Nanos, sleep};
+
+use crate::BufferPool;
+use crate::config::TacWrite;
+
+/// How often a closing pool looks whether its last runs have ended.
+const CLOSING_NAP: Nanos = Nanos(1_000_000);
+
+impl BufferPool {
+    pub(crate) fn is_closing(&self) -> bool {
+        self.is_closing.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn start_tasks(self: &Arc<BufferPool>) {
+        self.start("evictor", BufferPool::run_evictor);
+        let design = self.config.design;
+        if design.keeps_dirty_on_flash() {
+            self.start("cleaner", BufferPool::run_cleaner);
+        }
+        let copies_reads = design.clean_leave == CleanLeave::WrittenWhenRead;
+        if copies_reads && self.config.tac.write == TacWrite::Async {
+            for _ in 0..self.config.tac.writers {
+                self.start("tac writer", BufferPool::run_tac_writer);
+            }
+        }
+    }
+
+    fn start(self: &Arc<BufferPool>, name: &'static str, life: fn(&BufferPool)) {
+        let pool = Arc::clone(self);
+        let task = self.world.spawn(name, move || life(&pool));
+        self.tasks.lock().push(task);
+    }
+
+    /// Stops the background tasks and waits for them. Dirty pages stay dirty: call `flush_all` first.
+    pub fn shutdown(&self) {
+        self.is_closing.store(true, Ordering::Release);
+        self.tac_queue.close();
+        self.frames_wanted.notify_all();
+        self.cleaner_news.notify_all();
+        let tasks = std::mem::take(&mut *self.tasks.lock());
+        for task in tasks {
+            task.join();
+        }
+        while self.cleaner_runs.load(Ordering::Acquire) > 0
+            || self.read_aheads.load(Ordering::Acquire) > 0
+        {
+            sleep(CLOSING_NAP);
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! The lazy cleaner: brings pages that are newer on flash home, in runs of neighbours [S0 2.3.3,
+//! 3.3.5; S3 II-B].
+//!
+//! ```text
+//! wake when dirty > lambda * S, until dirty <= (lambda - 0.0001) * S:
+//!   claim:  the first slot of all partitions' dirty orders, and up to alpha dirty neighbours at home
+//!   clean:  read the slots into staging, one write home, then each slot CLEAN, or FREE if its page was
+//!           modified meanwhile
+//! ```
+//!
+//! - L1: one task claims; each run is cleaned by a task of its own, up to `cleaner_ios` at a time: the
+//!   whole excess is on its way at once, as deep a queue as the disks can use.
+//! - L2: a claimed page has a registered home write, so nobody else writes it home before this write
+//!   has ended, even if its slot is invalidated [D in SPEC 1.5].
+//! - L3: a page joins a BUF_WRITE batch under the partition's lock, and only if its slot is still
+//!   valid: modifying a page invalidates its slot before the record is appended [D in SPEC 1.1].
+//! - A slot whose bytes are damaged keeps its entry: the log has to keep what only it can tell.
+
+use std::sync::atomic::Ordering;
+
+use terrace_page::{Lsn, PageId, verify};
+
+use crate::dirty::Logged;
+use crate::frames::Staging;
+use crate::io::{self, PageIo};
+use crate::partition::{Books, Partition, Place};
+use crate::slots::Cleaned;
+use crate::write_out::end_home_write;
+use crate::{BufferPool, PoolError};
+
+/// How far below lambda the cleaner goes, as a share of the slots [S0 2.3.3].
+const BELOW_LAMBDA: f64 = 0.0001;
+
+/// A dirty page in LAZYCLEANING.
+#[derive(Clone, Copy, Debug)]
+struct Claim {
+    page: PageId,
+    slot: u32,
+    rec_lsn: Lsn,
+}
+
+impl BufferPool {
+    fn dirty_share(&self, share: f64) -> u32 {
+        (f64::from(self.config.flash_slots) * share.max(0.0)) as u32
+    }
+
+    fn is_sharp(&self) -> bool {
+        self.sharp.load(Ordering::Relaxed) > 0
+    }
+
+    /// Tells the cleaner if there are too many dirty pages on flash.
+    pub(crate) fn wake_cleaner(&self) {
+        if self.is_sharp() || self.flash_dirty() > self.dirty_share(self.config.lambda) {
+            self.cleaner_news.notify_all();
+        }
+    }
+
+    /// Claims runs and has them cleaned: the life of the cleaner.
+    pub(crate) fn run_cleaner(&self) {
+        let mut is_cleaning = false;
+        while !self.is_closing() {
+            let seen = self.cleaner_news.seen();
+            let dirty = self.flash_dirty();
+            let low = match self.is_sharp() {
+                true => 0,
+                false => self.dirty_share(self.config.lambda - BELOW_LAMBDA),
+            };
+            is_cleaning |= self.is_sharp() || dirty > self.dirty_share(self.config.lambda);
+            is_cleaning &= dirty > low && self.check_writable().is_ok();
+            if is_cleaning && self.start_run(low) {
+                continue;
+            }
+            self.cleaner_news.wait(seen);
+        }
+    }
+
+    /// Starts to clean one run if more than `low` pages would stay dirty. Whether it did.
+    fn start_run(&self, low: u32) -> bool {
+        let unavailable = self.gauges.unavailable.load(Ordering::Relaxed);
+        if self.flash_dirty().saturating_sub(unavailable) <= low
+            || self.cleaner_runs.load(Ordering::Relaxed) >= self.config.cleaner_ios
+        {
+            return false;
+        }
+        let run = self.claim_run();
+        if run.is_empty() {
+            return false;
+        }
+        let Some(pool) = self.itself.upgrade() else { return false };
+        self.cleaner_runs.fetch_add(1, Ordering::Relaxed);
+        let task = move || {
+            pool.clean(&run);
+            pool.cleaner_runs.fetch_sub(1, Ordering::Relaxed);
+            pool.cleaner_news.notify_all();
+            pool.run_cleaned.notify_all();
+        };
+        drop(self.world.spawn("cleaner run", task));
+        true
+    }
+
+    /// Claims the dirty page that is first in order, and its dirty neighbours at home.
+    fn claim_run(&self) -> Vec<Claim> {
+        let Some(root) = self.claim_root() else { return Vec::new() };
+        let alpha = self.config.alpha as usize;
+        let mut after = Vec::new();
+        while after.len() + 1 < alpha {
+            match self.claim(root.page.plus(after.len() as u64 + 1)) {
+                Some(claim) => after.push(claim),
+                None => break,
+            }
+        }
+        let mut before = Vec::new();
+        while before.len() + 1 + after.len() < alpha {
+            let page = root.page.0.checked_sub(before.len() as u64 + 1);
+            match page.and_then(|page| self.claim(PageId(page))) {
+                Some(claim) => before.push(claim),
+                None => break,
+            }
+        }
+        before.reverse();
+        before.push(root);
+        before.append(&mut after);
+        before
+    }
+
+    /// The first of the partitions' first dirty slots, lambda being global [R in S0 2.6].
+    fn claim_root(&self) -> Option<Claim> {
+        let mut best: Option<(&Partition, terrace_rt::LeafGuard<'_, Books>, u32)> = None;
+        // Locks are taken in order of partitions; the best one's is kept.
+        for partition in &self.partitions {
+            let books = partition.books.lock();
+            let Some(slots) = &books.slots else { continue };
+            let is_free = |page| !books.home_writes.contains(&page);
+            let Some(slot) = slots.next_dirty(is_free) else { continue };
+            let is_better = best.as_ref().is_none_or(|(_, other, other_slot)| {
+                let others = other.slots.as_ref().expect("it has a dirty slot");
+                slots.cleans_before(slot, others, *other_slot)
+            });
+            if is_better {
+                best = Some((partition, books, slot));
+            }
+        }
+        let (_, mut books, slot) = best?;
+        let page = books.slots_mut().page(slot).expect("a dirty slot has a page");
+        Some(take_claim(&mut books, page, slot))
+    }
+
+    /// Claims `page` if it is dirty on flash and nobody uses the slot.
+    fn claim(&self, page: PageId) -> Option<Claim> {
+        let partition = self.partition(page);
+        let mut books = partition.books.lock();
+        let slot = match partition.find(&books, &self.frames, page) {
+            Place::Memory(id) => self.frames.frame(id).slot()?,
+            Place::Flash(slot) => slot,
+            Place::Nowhere => return None,
+        };
+        let is_free = !books.home_writes.contains(&page);
+        let may = is_free && books.slots_mut().is_cleanable(slot);
+        may.then(|| take_claim(&mut books, page, slot))
+    }
+
+    /// Cleans a run of consecutive pages.
+    fn clean(&self, run: &[Claim]) {
+        let mut staging = Staging::new(run.len());
+        let whole = self.stage(run, &mut staging);
+        let written = self.write_staged(run, &whole, &staging);
+        let at_home = match written {
+            Ok(()) => true,
+            Err(source) => {
+                self.stop(source);
+                false
+            }
+        };
+        for (claim, whole) in run.iter().zip(whole) {
+            self.end_claim(
+                claim,
+                match (whole, at_home) {
+                    (Staged::Whole, true) => Cleaned::AtHome,
+                    (Staged::Damaged, _) => Cleaned::Damaged,
+                    (Staged::Whole, false) => Cleaned::NotYet,
+                },
+            );
+        }
+        // A failed sync stops the pool, and the next writer reports it.
+        let _failed: Result<(), PoolError> = self.log_buf_writes(Logged::Full);
+    }
+
+    /// Reads the run from flash; says which pages are whole.
+    fn stage(&self, run: &[Claim], staging: &mut Staging) -> Vec<Staged> {
+        let flash = self.flash.as_deref().expect("dirty slots are on flash");
+        let ios = run.iter().zip(staging.pages_mut()).map(|(claim, bytes)| {
+            let first = self.partition(claim.page).first_slot;
+            PageIo::read(u64::from(first + claim.slot), [bytes])
+        });
+        if io::run(flash, ios.collect()).is_err() {
+            self.stats.lock().flash_faults += 1;
+            // One bad sector must not keep the others from home: one by one, then.
+            return run
+                .iter()
+                .zip(staging.pages_mut())
+                .map(|row| self.stage_one(*row.0, row.1))
+                .collect();
+        }
+        let judge = |(claim, bytes): (&Claim, &terrace_page::PageBuf)| {
+            let is_whole = !self.config.rules.verify_reads || verify(bytes, claim.page).is_ok();
+            if is_whole { Staged::Whole } else { Staged::Damaged }
+        };
+        run.iter().zip(staging.pages()).map(judge).collect()
+    }
+
+    fn stage_one(&self, claim: Claim, bytes: &mut terrace_page::PageBuf) -> Staged {
+        let flash = self.flash.as_deref().expect("dirty slots are on flash");
+        let number = u64::from(self.partition(claim.page).first_slot + claim.slot);
+        match io::run(flash, vec![PageIo::read(number, [&mut *bytes])]) {
+            Err(_) => Staged::Damaged,
+            Ok(()) if verify(bytes, claim.page).is_err() => Staged::Damaged,
+            Ok(()) => Staged::Whole,
+        }
+    }
+
+    /// Writes the whole pages home, one write for each unbroken run of them.
+    fn write_staged(
+        &self,
+        run: &[Claim],
+        staged: &[Staged],
+        staging: &Staging,
+    ) -> std::io::Result<()> {
+        let at: Vec<usize> = (0..run.len()).filter(|&at| staged[at] == Staged::Whole).collect();
+        let ios: Vec<PageIo<'_>> = at
+            .chunk_by(|a, b| a + 1 == *b)
+            .map(|part| {
+                PageIo::write(run[part[0]].page.0, part.iter().map(|&at| &staging.pages()[at]))
+            })
+            .collect();
+        {
+            let mut stats = self.stats.lock();
+            stats.cleaner_ios += ios.len() as u64;
+            stats.cleaner_pages += at.len() as u64;
+            stats.home_writes += ios.len() as u64;
+            stats.home_write_pages += at.len() as u64;
+        }
+        io::run(&*self.home, ios)
+    }
+
+    fn end_claim(&self, claim: &Claim, cleaned: Cleaned) {
+        let partition = self.partition(claim.page);
+        let mut books = partition.books.lock();
+        let was_valid = books.slots_mut().clean_ends(claim.slot, cleaned);
+        if cleaned == Cleaned::AtHome && was_valid {
+            self.written_home(&mut books, claim.page, claim.rec_lsn);
+        } else if cleaned == Cleaned::AtHome && !self.config.rules.buf_write_join_rule {
+            self.join_buf_write(claim.page);
+        }
+        end_home_write(&mut books, claim.page);
+        drop(books);
+        partition.home_write_ended.notify_all();
+    }
+}
+
+/// What staging a page came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Staged {
+    Whole,
+    Damaged,
+}
+
+fn take_claim(books: &mut Books, page: PageId, slot: u32) -> Claim {
+    let slots = books.slots_mut();
+    let rec_lsn = slots.newer(slot).expect("a cleanable slot is newer");
+    slots.clean_begins(slot);
+    books.home_writes.push(page);
+    Claim { page, slot, rec_lsn }
+}

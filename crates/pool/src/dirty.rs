@@ -1,0 +1,226 @@
+//! The dirty table: which changes are not at home, and what the log may forget.
+//!
+//! One entry per page [R in S3 Fig.3]. It is made by `make_dirty`, moves to flash and back with the
+//! page's newest version, and ends when home has that version durably:
+//!
+//! ```text
+//!           make_dirty           wrote_dirty (LC eviction)
+//! (none) ------------> in frame -------------------------> in slot (NEWER)
+//!    ^                  |   ^            make_dirty          |
+//!    |       home write |   +--------------------------------+
+//!    |                  v                                    | home write (cleaner)
+//!    |               unsynced <------------------------------+
+//!    |  sync_home       |
+//!    +----- syncing <---+
+//! ```
+//!
+//! - E1: entry first, then the flash copy is invalidated, then the record is appended: otherwise a
+//!   checkpoint or the cleaner could believe, in between, that no record is owed [D in S0 2.3].
+//! - E2: every arrow is one section under the lock of the page's partition, which a page never
+//!   changes. So a walk over the partitions, one lock at a time, meets every entry that existed when
+//!   the walk began and still exists; an entry made meanwhile has a recLSN above every LSN appended
+//!   before the walk, and a checkpoint keeps the log from its own beginning anyway.
+//! - E3: a written page counts until home was synced after the write: a power cut may take back what
+//!   a device has only completed.
+//! - E4: a BUF_WRITE record lists pages whose home copy is durable and holds every update up to its
+//!   EOL. EOL is the last LSN when the batch is opened, before any page joins; a page joins under its
+//!   latch (or the partition's lock, for the cleaner) if it was not modified since its image was
+//!   written; home is synced before the record is appended [S3 II-A; D in SPEC 1.1].
+
+use std::sync::atomic::Ordering;
+
+use terrace_page::{Lsn, PageId};
+use terrace_policy::Invalidation;
+
+use crate::frames::Exclusive;
+use crate::partition::{Books, Partition};
+use crate::{BufferPool, Dirtied, PoolError};
+
+/// Batches of pages for BUF_WRITE records.
+#[derive(Default)]
+pub(crate) struct BufWrites {
+    open: Option<Batch>,
+    full: Vec<Batch>,
+}
+
+struct Batch {
+    eol: Lsn,
+    pages: Vec<PageId>,
+}
+
+impl BufferPool {
+    /// Makes the dirty entry of a page that is about to change, then invalidates its flash copy.
+    pub(crate) fn make_dirty(&self, page: PageId, guard: &Exclusive<'_>) -> Dirtied {
+        let partition = self.partition(page);
+        let lower = Lsn(self.journal.last_lsn().0 + 1);
+        if !self.config.rules.entry_before_invalidation {
+            return self.make_dirty_too_late(partition, guard, lower);
+        }
+        let mut books = partition.books.lock();
+        let newer = newer_on_flash(&books, guard);
+        books.set_dirty(guard.id(), guard.frame(), newer.unwrap_or(lower).min(lower));
+        books.trim_dirty(&self.frames);
+        if self.config.rules.invalidate_on_modify {
+            self.invalidate(&mut books, guard);
+        }
+        found(newer)
+    }
+
+    /// The order that is wrong, for tests.
+    fn make_dirty_too_late(
+        &self,
+        partition: &Partition,
+        guard: &Exclusive<'_>,
+        lower: Lsn,
+    ) -> Dirtied {
+        let mut books = partition.books.lock();
+        let newer = newer_on_flash(&books, guard);
+        self.invalidate(&mut books, guard);
+        drop(books);
+        terrace_rt::yield_now();
+        let mut books = partition.books.lock();
+        books.set_dirty(guard.id(), guard.frame(), newer.unwrap_or(lower).min(lower));
+        found(newer)
+    }
+
+    fn invalidate(&self, books: &mut Books, guard: &Exclusive<'_>) {
+        let Some(slot) = guard.frame().slot() else { return };
+        let logical = self.config.design.invalidation == Invalidation::Logical;
+        if !books.slots_mut().is_valid(slot) {
+            return;
+        }
+        books.slots_mut().invalidate(slot, logical);
+        books.stats.invalidations += 1;
+        if !logical {
+            guard.frame().set_slot(None);
+        }
+    }
+
+    /// The change that was announced does not come, and the frame's bytes are no page.
+    pub(crate) fn unmake_dirty(&self, page: PageId, guard: &Exclusive<'_>, found: Dirtied) {
+        let mut books = self.partition(page).books.lock();
+        let rec_lsn = guard.frame().rec_lsn().expect("an entry to take back");
+        books.clear_dirty(guard.frame());
+        if found == Dirtied::Already {
+            books.lost = books.lost.min(rec_lsn);
+        }
+    }
+
+    /// The least LSN that the log must keep for redo: a lower bound of every change that is not
+    /// durable at home, over memory and flash, as one consistent view [S3 Fig.3]; `None` if home has
+    /// them all. Syncs home first, so that pages written before the call no longer count.
+    pub fn oldest_dirty_lsn(&self) -> Option<Lsn> {
+        // After a failure the entries stay, and so does the log: nothing to report.
+        let _failed = self.log_buf_writes(Logged::Open);
+        let oldest = self.partitions.iter().map(|partition| {
+            let mut books = partition.books.lock();
+            let in_frame = books.oldest_dirty(&self.frames).map_or(Lsn::MAX, |(lsn, _)| lsn);
+            let in_slot = match &books.slots {
+                Some(slots) if self.config.rules.oldest_covers_flash => slots.oldest_newer(),
+                _ => None,
+            };
+            let written = books.unsynced.min(books.syncing).min(books.lost);
+            in_frame.min(in_slot.unwrap_or(Lsn::MAX)).min(written)
+        });
+        oldest.min().filter(|&lsn| lsn != Lsn::MAX)
+    }
+
+    /// The entry of a page that was written home, at `rec_lsn`, and not modified since, becomes one
+    /// that waits for a sync; the page joins a BUF_WRITE batch. Under the lock of the partition.
+    pub(crate) fn written_home(&self, books: &mut Books, page: PageId, rec_lsn: Lsn) {
+        if self.config.rules.entry_until_sync {
+            books.written_home(rec_lsn);
+        }
+        self.join_buf_write(page);
+    }
+
+    /// `page` joins the open batch (E4).
+    pub(crate) fn join_buf_write(&self, page: PageId) {
+        let mut writes = self.buf_writes.lock();
+        let batch = writes
+            .open
+            .get_or_insert_with(|| Batch { eol: self.journal.last_lsn(), pages: Vec::new() });
+        batch.pages.push(page);
+        if batch.pages.len() >= self.config.buf_write_pages as usize {
+            let batch = writes.open.take();
+            writes.full.extend(batch);
+        }
+    }
+
+    /// Logs the batches that are full, or the open one too. Call it without latches.
+    pub(crate) fn log_buf_writes(&self, which: Logged) -> Result<(), PoolError> {
+        let batches = {
+            let mut writes = self.buf_writes.lock();
+            let mut batches = std::mem::take(&mut writes.full);
+            if which == Logged::Open {
+                batches.extend(writes.open.take());
+            }
+            batches
+        };
+        if batches.is_empty() && (which == Logged::Full || !self.has_unsynced()) {
+            return Ok(());
+        }
+        if self.config.rules.sync_before_buf_write {
+            self.sync_home()?;
+        }
+        for batch in &batches {
+            let eol = match self.config.rules.buf_write_eol_rule {
+                true => batch.eol,
+                false => self.journal.last_lsn(),
+            };
+            self.journal.log_buf_write(&batch.pages, eol);
+        }
+        Ok(())
+    }
+
+    fn has_unsynced(&self) -> bool {
+        let unsynced = |partition: &Partition| partition.books.lock().unsynced != Lsn::MAX;
+        self.partitions.iter().any(unsynced)
+    }
+
+    /// Makes the home writes that have completed durable, and lets go of their entries.
+    pub(crate) fn sync_home(&self) -> Result<(), PoolError> {
+        let _one_at_a_time = self.sync.lock();
+        self.check_writable()?;
+        for partition in &self.partitions {
+            let mut books = partition.books.lock();
+            assert_eq!(books.syncing, Lsn::MAX, "one sync at a time");
+            books.syncing = std::mem::replace(&mut books.unsynced, Lsn::MAX);
+        }
+        let synced = self.home.sync();
+        if let Err(source) = synced {
+            for partition in &self.partitions {
+                let mut books = partition.books.lock();
+                books.unsynced = books.unsynced.min(books.syncing);
+                books.syncing = Lsn::MAX;
+            }
+            return Err(self.stop(source));
+        }
+        for partition in &self.partitions {
+            partition.books.lock().syncing = Lsn::MAX;
+        }
+        Ok(())
+    }
+
+    /// Slots whose page is newer than home.
+    pub(crate) fn flash_dirty(&self) -> u32 {
+        self.gauges.dirty.load(Ordering::Relaxed)
+    }
+}
+
+/// Which batches to log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Logged {
+    /// Those with as many pages as a record takes.
+    Full,
+    /// These and the one that still grows.
+    Open,
+}
+
+fn newer_on_flash(books: &Books, guard: &Exclusive<'_>) -> Option<Lsn> {
+    books.slots.as_ref()?.newer(guard.frame().slot()?)
+}
+
+fn found(newer: Option<Lsn>) -> Dirtied {
+    if newer.is_some() { Dirtied::Already } else { Dirtied::Fresh }
+}

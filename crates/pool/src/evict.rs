@@ -1,0 +1,132 @@
+//! Making room in memory: victims in batches, by tasks that need a frame and by a background task.
+//!
+//! - V1: what becomes free at once (clean, and not admitted to flash) costs one lock section for the
+//!   whole batch. What must be written is written together, in one batch per device.
+//! - V2: a task that needs a frame stops gathering as soon as it has one; it writes one victim at
+//!   most. The background task gathers `evict_batch` of them, and sleeps while every partition has a
+//!   few free frames.
+//! - V3: who finds no victim waits for a frame to be freed, and gives up after `PATIENCE`.
+
+use std::sync::atomic::Ordering;
+
+use terrace_page::FrameId;
+use terrace_rt::{Nanos, now};
+
+use crate::partition::{Partition, PolicyFrames};
+use crate::write_out::{Job, Plan, Purpose};
+use crate::{BufferPool, PoolError};
+
+/// Victims that one lock section looks at, at most.
+const VICTIMS_MAX: usize = 16;
+/// How long a task waits for a frame before it reports that all are pinned.
+const PATIENCE: Nanos = Nanos(20_000_000_000);
+/// How long a task waits before it looks for victims again.
+const NAP: Nanos = Nanos(1_000_000);
+/// One of so many frames is kept free by the background task.
+const FRAMES_PER_FREE: u32 = 128;
+
+/// How many victims to gather.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Quota {
+    /// Stop when so many frames are free.
+    free: usize,
+    /// Stop when so many are to be written.
+    writes: usize,
+}
+
+impl BufferPool {
+    /// Free frames below which the background task is called.
+    pub(crate) fn free_frames_low(&self, partition: &Partition) -> usize {
+        (partition.frames_count / FRAMES_PER_FREE) as usize
+    }
+
+    /// Returns when the partition had a free frame.
+    ///
+    /// # Errors
+    ///
+    /// `AllPinned`, or why no victim could be written.
+    pub(crate) fn make_room(&self, partition: &Partition) -> Result<(), PoolError> {
+        let deadline = now() + PATIENCE;
+        loop {
+            let seen = partition.room.seen();
+            let freed = self.evict(partition, Quota { free: 1, writes: 1 })?;
+            if freed > 0 || !partition.books.lock().free.is_empty() {
+                return Ok(());
+            }
+            if now() >= deadline {
+                return Err(PoolError::AllPinned);
+            }
+            let nap = now() + NAP;
+            partition.room.wait_until(seen, if nap < deadline { nap } else { deadline });
+        }
+    }
+
+    /// Frees frames of one partition; returns how many.
+    fn evict(&self, partition: &Partition, quota: Quota) -> Result<usize, PoolError> {
+        let (freed, jobs) = self.gather(partition, quota);
+        if freed > 0 {
+            partition.room.notify_all();
+        }
+        if jobs.is_empty() {
+            return Ok(freed);
+        }
+        // What is free already is worth more than an error that others will report too.
+        match self.check_writable().and_then(|()| self.write_out(jobs, Purpose::Evict)) {
+            Ok(written) => Ok(freed + written),
+            Err(_) if freed > 0 => Ok(freed),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Chooses victims: frees those that need no write, and returns the others.
+    fn gather<'p>(&'p self, partition: &'p Partition, quota: Quota) -> (usize, Vec<Job<'p>>) {
+        let (mut freed, mut jobs, mut victims) = (0, Vec::new(), Vec::new());
+        let mut books = partition.books.lock();
+        let frames = PolicyFrames { partition, frames: &self.frames };
+        let is_stopped = self.is_stopped.load(Ordering::Relaxed);
+        for _ in 0..VICTIMS_MAX {
+            if freed >= quota.free || jobs.len() >= quota.writes {
+                break;
+            }
+            victims.clear();
+            books.policy.victims(&frames, self.now(), 1, &mut victims);
+            let Some(&FrameId(at)) = victims.first() else { break };
+            let Some(guard) = self.frames.try_exclusive(partition.frame_at(at)) else { continue };
+            let frame = guard.frame();
+            let Some(page) = frame.page() else { continue };
+            if is_stopped && frame.rec_lsn().is_some() {
+                continue;
+            }
+            match self.plan(partition, &mut books, &guard, Purpose::Evict) {
+                Plan::Busy => {}
+                Plan::Nothing => {
+                    books.stats.evictions += 1;
+                    partition.uninstall(&mut books, &self.frames, guard);
+                    freed += 1;
+                }
+                Plan::Write(targets) => jobs.push(Job { partition, page, guard, targets }),
+            }
+        }
+        (freed, jobs)
+    }
+
+    /// Keeps a few frames free in every partition: the life of the background evictor.
+    pub(crate) fn run_evictor(&self) {
+        while !self.is_closing() {
+            let seen = self.frames_wanted.seen();
+            let mut freed = 0;
+            for partition in &self.partitions {
+                let wanted = 2 * self.free_frames_low(partition);
+                let missing = wanted.saturating_sub(partition.books.lock().free.len());
+                if missing > 0 && !self.is_closing() {
+                    let writes = missing.min(self.config.evict_batch as usize);
+                    // Whoever needs a frame meets the same error, and reports it.
+                    freed += self.evict(partition, Quota { free: missing, writes }).unwrap_or(0);
+                }
+            }
+            if freed == 0 {
+                self.frames_wanted.wait(seen);
+            }
+        }
+    }
+}

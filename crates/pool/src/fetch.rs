@@ -1,0 +1,340 @@
+//! Misses: a page gets a frame, and its bytes from flash or home.
+//!
+//! ```text
+//!   install                    load                       serve
+//! (no frame) ---> in flight ---------> verified ---------------------> page
+//!                 exclusive latch        |  unload
+//!                                        +--------> (no frame)  damaged, or the device failed
+//! ```
+//!
+//! - F1: the frame is in the directory, latched exclusively, before the read begins: whoever wants
+//!   the page meanwhile waits for the latch, and nobody reads it twice.
+//! - F2: flash serves a page if its copy is valid, and if it is newer than home, or if no more than mu
+//!   requests are queued there [S0 3.3.2].
+//! - F3: what a device returns is verified. A bad copy of what home has too is dropped and home is
+//!   read; a bad copy of what only flash has is the caller's error.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use terrace_page::{Damage, PageBuf, PageId, verify};
+use terrace_policy::{AccessClass, Invalidation, Tick, Touch};
+
+use crate::buffer_pool::Intent;
+use crate::frames::Exclusive;
+use crate::io::{self, PageIo};
+use crate::partition::{Books, Partition, Place};
+use crate::{BufferPool, PoolError, Tier};
+
+/// What a lookup that may read came to.
+pub(crate) enum Fetched<'p> {
+    /// The page is, or was a moment ago, in this frame.
+    Memory(terrace_page::FrameId),
+    /// The page was not in memory; now it is.
+    New(Exclusive<'p>),
+}
+
+/// Where a page's bytes come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    Home,
+    Flash { slot: u32, newer: bool },
+}
+
+/// Which sources a fetch takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Want {
+    /// The best one.
+    Best,
+    /// The best one, ahead of need.
+    BestAhead,
+    /// Home, unless flash is newer: the page lies in the middle of a long read [S0 3.3.3].
+    HomeUnlessNewer,
+    /// Home, and only if flash does not know the page: a neighbour that comes along.
+    OnlyHome,
+    /// None: the page will be created.
+    Nothing,
+}
+
+/// A page in flight.
+pub(crate) struct Loading<'p> {
+    pub guard: Exclusive<'p>,
+    pub partition: &'p Partition,
+    pub page: PageId,
+    pub source: Source,
+}
+
+/// What `install` did.
+pub(crate) enum Installed<'p> {
+    /// Nothing: the page is in memory, or on its way there.
+    Memory(terrace_page::FrameId),
+    /// Nothing: no frame is free.
+    NoFrame,
+    /// Nothing: the source is not one that was wanted.
+    Unwanted,
+    /// The page has a frame.
+    New(Loading<'p>),
+}
+
+const RANDOM: Intent = Intent { class: AccessClass::Random, cold: false };
+
+impl BufferPool {
+    /// The page's frame; reads the page if it has none.
+    pub(crate) fn fetch(&self, page: PageId) -> Result<Fetched<'_>, PoolError> {
+        let mut loading = match self.install_with_room(page, Want::Best)? {
+            Installed::New(loading) => loading,
+            Installed::Memory(id) => return Ok(Fetched::Memory(id)),
+            Installed::NoFrame | Installed::Unwanted => unreachable!("any source is wanted"),
+        };
+        let loaded = if loading.source == Source::Home && self.reads_neighbours() {
+            self.load_with_neighbours(&mut loading)
+        } else {
+            self.load(&mut loading)
+        };
+        match loaded {
+            Ok(()) => Ok(Fetched::New(self.serve(loading))),
+            Err(error) => {
+                self.unload(loading);
+                Err(error)
+            }
+        }
+    }
+
+    /// As `fetch`, but a damaged page is given out with its damage.
+    pub(crate) fn fetch_any(
+        &self,
+        page: PageId,
+    ) -> Result<(Fetched<'_>, Option<Damage>), PoolError> {
+        let mut loading = match self.install_with_room(page, Want::Best)? {
+            Installed::New(loading) => loading,
+            Installed::Memory(id) => return Ok((Fetched::Memory(id), None)),
+            Installed::NoFrame | Installed::Unwanted => unreachable!("any source is wanted"),
+        };
+        match self.load(&mut loading) {
+            Ok(()) => Ok((Fetched::New(self.serve(loading)), None)),
+            Err(PoolError::Damaged { damage, .. }) => {
+                Ok((Fetched::New(loading.guard), Some(damage)))
+            }
+            Err(error) => {
+                self.unload(loading);
+                Err(error)
+            }
+        }
+    }
+
+    /// A frame for a page that will be created; reads it only if flash is newer than home, since its
+    /// LSN is needed then.
+    pub(crate) fn fetch_blank(&self, page: PageId) -> Result<Fetched<'_>, PoolError> {
+        match self.install_with_room(page, Want::Nothing)? {
+            Installed::New(loading) => match loading.source {
+                Source::Home => Ok(Fetched::New(loading.guard)),
+                Source::Flash { .. } => {
+                    self.read_flash_to_recreate(loading);
+                    self.fetch(page)
+                }
+            },
+            Installed::Memory(id) => Ok(Fetched::Memory(id)),
+            Installed::NoFrame | Installed::Unwanted => unreachable!("any source is wanted"),
+        }
+    }
+
+    /// Brings a page into memory that is newer on flash; the next lookup finds it there.
+    fn read_flash_to_recreate(&self, mut loading: Loading<'_>) {
+        match self.load(&mut loading) {
+            Ok(()) => drop(self.serve(loading)),
+            // The next lookup meets the same error, and reports it.
+            Err(_) => self.unload(loading),
+        }
+    }
+
+    fn install_with_room(&self, page: PageId, want: Want) -> Result<Installed<'_>, PoolError> {
+        if !self.is_at_home(page) {
+            return Err(PoolError::OutOfRange { page });
+        }
+        for _ in 0..crate::buffer_pool::LOOKUPS_MAX {
+            match self.install(page, RANDOM, want) {
+                Installed::NoFrame => self.make_room(self.partition(page))?,
+                installed => return Ok(installed),
+            }
+        }
+        Err(PoolError::AllPinned)
+    }
+
+    /// Gives `page` a frame if one is free: puts it into the directory, latched, to be loaded.
+    pub(crate) fn install(&self, page: PageId, intent: Intent, want: Want) -> Installed<'_> {
+        let partition = self.partition(page);
+        let mut books = partition.books.lock();
+        let place = partition.find(&books, &self.frames, page);
+        match place {
+            Place::Memory(id) => return Installed::Memory(id),
+            Place::Flash(_) if want == Want::OnlyHome => return Installed::Unwanted,
+            Place::Flash(_) | Place::Nowhere => {}
+        }
+        let Some(guard) = self.pop_free(&mut books) else {
+            self.memory_full.store(true, Ordering::Relaxed);
+            return Installed::NoFrame;
+        };
+        let now = Tick(self.tick.fetch_add(1, Ordering::Relaxed) + 1);
+        partition.install(&guard, page, place);
+        let source = match place {
+            Place::Flash(slot) => self.choose_source(&mut books, slot, want, now),
+            _ => Source::Home,
+        };
+        let history = match source {
+            Source::Flash { slot, .. } => books.slots_mut().history(slot),
+            Source::Home => None,
+        };
+        guard.frame().set_touch(match history {
+            _ if intent.cold => Touch::cold(now),
+            Some(history) => Touch::with_history(history),
+            None => Touch::first(now),
+        });
+        guard.frame().set_class(intent.class);
+        match want {
+            Want::Best => books.stats.misses += 1,
+            Want::BestAhead | Want::HomeUnlessNewer | Want::OnlyHome => {
+                books.stats.pages_read_ahead += 1
+            }
+            Want::Nothing => {}
+        }
+        let is_low = books.free.len() < self.free_frames_low(partition);
+        drop(books);
+        if is_low {
+            self.frames_wanted.notify_all();
+        }
+        if want != Want::Nothing {
+            self.classify(page, intent, guard.frame());
+            if !intent.cold {
+                self.warm(page);
+            }
+        }
+        Installed::New(Loading { guard, partition, page, source })
+    }
+
+    /// Marks the page's class by the rule that is configured [S0 2.2].
+    fn classify(&self, page: PageId, intent: Intent, frame: &crate::frames::Frame) {
+        if intent.cold {
+            return;
+        }
+        let previous = self.last_fetched.swap(page.0, Ordering::Relaxed);
+        let previous = (previous != u64::MAX).then_some(PageId(previous));
+        frame.set_class(self.config.classifier.class(intent.class, previous, page));
+    }
+
+    /// Takes a free frame that no late reader holds.
+    fn pop_free(&self, books: &mut Books) -> Option<Exclusive<'_>> {
+        for at in (0..books.free.len()).rev() {
+            if let Some(guard) = self.frames.try_exclusive(books.free[at]) {
+                books.free.remove(at);
+                return Some(guard);
+            }
+        }
+        None
+    }
+
+    /// F2. Marks the slot as being read if flash it is.
+    fn choose_source(&self, books: &mut Books, slot: u32, want: Want, now: Tick) -> Source {
+        let slots = books.slots_mut();
+        let newer = slots.newer(slot).is_some();
+        let takes_copies = matches!(want, Want::Best | Want::BestAhead);
+        if !slots.is_valid(slot) || (!takes_copies && !newer) {
+            return Source::Home;
+        }
+        if !newer && self.flash_is_throttled() {
+            books.stats.throttled_reads += 1;
+            return Source::Home;
+        }
+        slots.read_begins(slot, Some(now));
+        if want == Want::Best {
+            books.stats.flash_hits += 1;
+            books.stats.flash_hits_dirty += u64::from(newer);
+        }
+        books.stats.flash_reads += 1;
+        Source::Flash { slot, newer }
+    }
+
+    /// Reads one page in flight, and verifies it. On an error the page is still in flight.
+    pub(crate) fn load(&self, loading: &mut Loading<'_>) -> Result<(), PoolError> {
+        if let Source::Flash { slot, newer } = loading.source {
+            let number = u64::from(loading.partition.first_slot + slot);
+            let flash = self.flash.as_deref().expect("a slot is on flash");
+            let read = io::run(flash, vec![PageIo::read(number, [&mut *loading.guard])]);
+            let read = self.judge(loading.page, Tier::Flash, read, &loading.guard);
+            match self.flash_was_read(loading, slot, newer, read) {
+                Ok(true) => return Ok(()),
+                Ok(false) => loading.source = Source::Home,
+                Err(error) => return Err(error),
+            }
+        }
+        let io = PageIo::read(loading.page.0, [&mut *loading.guard]);
+        self.count_home_read(1);
+        let read = io::run(&*self.home, vec![io]);
+        self.judge(loading.page, Tier::Home, read, &loading.guard)
+    }
+
+    /// Takes the mark of reading from the slot. Whether flash served; if not, home will.
+    pub(crate) fn flash_was_read(
+        &self,
+        loading: &Loading<'_>,
+        slot: u32,
+        newer: bool,
+        read: Result<(), PoolError>,
+    ) -> Result<bool, PoolError> {
+        let mut books = loading.partition.books.lock();
+        books.slots_mut().read_ends(slot);
+        match read {
+            Ok(()) => Ok(true),
+            Err(error) if newer && books.slots_mut().newer(slot).is_some() => Err(error),
+            Err(_) => {
+                books.stats.flash_faults += 1;
+                let logical = self.config.design.invalidation == Invalidation::Logical;
+                books.slots_mut().invalidate(slot, logical);
+                if !logical {
+                    loading.guard.frame().set_slot(None);
+                }
+                Ok(false)
+            }
+        }
+    }
+
+    /// Whether what a device returned is `page` (F3).
+    pub(crate) fn judge(
+        &self,
+        page: PageId,
+        tier: Tier,
+        read: std::io::Result<()>,
+        bytes: &PageBuf,
+    ) -> Result<(), PoolError> {
+        read.map_err(|source| PoolError::Read { tier, page, source: Arc::new(source) })?;
+        if !self.config.rules.verify_reads {
+            return Ok(());
+        }
+        verify(bytes, page).map_err(|damage| PoolError::Damaged { tier, page, damage })
+    }
+
+    /// A loaded page is a page like any other.
+    pub(crate) fn serve<'p>(&self, loading: Loading<'p>) -> Exclusive<'p> {
+        if loading.source == Source::Home {
+            self.offer_read_page(&loading);
+        }
+        loading.guard
+    }
+
+    /// A page in flight that could not be loaded leaves memory.
+    pub(crate) fn unload(&self, loading: Loading<'_>) {
+        self.discard(loading.page, loading.guard);
+    }
+
+    pub(crate) fn count_home_read(&self, pages: usize) {
+        let mut stats = self.stats.lock();
+        stats.home_reads += 1;
+        stats.home_read_pages += pages as u64;
+    }
+
+    /// Whether single reads from home fetch neighbours now [S0 4.3.2; S3 IV-A1].
+    fn reads_neighbours(&self) -> bool {
+        let fills = self.config.fills;
+        (fills.ramp_up && !self.memory_full.load(Ordering::Relaxed))
+            || (fills.aggressive && self.flash.is_some() && self.is_filling())
+    }
+}

@@ -1,0 +1,199 @@
+//! Admission to flash: which page gets a slot, and TAC's writes of pages that were just read.
+//!
+//! - A1: a page is admitted if no more than mu requests are queued at the flash, if it is random or
+//!   the tier is filling, and if a slot is free or clean [S0 2.2, 3.3].
+//! - A2: TAC asks temperatures instead of classes, and writes after the read from home: before the
+//!   read returns [S4], or by a task of its own [S0 2.5]. The page's latch is held during the write.
+//! - A3: a TAC copy is abandoned if the page was dirtied, or left memory, before its write began: the
+//!   flash would be newer than home [S0 4.2].
+//! - A4: a page that owns an invalid slot gets that one again, never a second [R in S4 3].
+
+use std::sync::atomic::Ordering;
+
+use terrace_device::Device;
+use terrace_page::PageId;
+use terrace_policy::{AccessClass, AdmissionRule, CleanLeave, Refusal, Replacement, admit};
+
+use crate::BufferPool;
+use crate::config::TacWrite;
+use crate::fetch::Loading;
+use crate::frames::Exclusive;
+use crate::io::{self, PageIo};
+use crate::partition::{Books, Partition, Place};
+use crate::slots::{NoVictim, SlotState};
+
+/// After so many writes in a row failed, the flash is left alone.
+const FLASH_FAILURES_MAX: u32 = 8;
+
+impl BufferPool {
+    /// Whether the flash is too busy for what can do without it [S0 3.3.2].
+    pub(crate) fn flash_is_throttled(&self) -> bool {
+        self.flash.as_ref().is_some_and(|flash| flash.queued() > self.config.mu)
+    }
+
+    /// Whether the tier is being filled with every page [S0 3.3.1].
+    pub(crate) fn is_filling(&self) -> bool {
+        self.filling.lock().is_on(self.gauges.used.load(Ordering::Relaxed))
+    }
+
+    fn flash_is_usable(&self) -> bool {
+        self.flash.is_some() && self.flash_failures.load(Ordering::Relaxed) < FLASH_FAILURES_MAX
+    }
+
+    /// A write to flash ended.
+    pub(crate) fn flash_was_written(&self, written: bool) {
+        if written {
+            self.flash_failures.store(0, Ordering::Relaxed);
+        } else {
+            self.flash_failures.fetch_add(1, Ordering::Relaxed);
+            self.stats.lock().flash_faults += 1;
+        }
+    }
+
+    /// A slot for `page`, which has no valid copy on flash, in READY; or none, and why is counted.
+    pub(crate) fn admit(
+        &self,
+        partition: &Partition,
+        books: &mut Books,
+        page: PageId,
+        class: AccessClass,
+    ) -> Option<u32> {
+        if !self.flash_is_usable() {
+            return None;
+        }
+        let queued = self.flash.as_ref().map_or(0, |flash| flash.queued());
+        let class = match self.config.design.admission {
+            AdmissionRule::Temperature => AccessClass::Random,
+            AdmissionRule::Nothing | AdmissionRule::RandomClass => class,
+        };
+        let filling = class == AccessClass::Sequential && self.is_filling();
+        let slot = match admit(class, filling, queued, self.config.mu, 1) {
+            Ok(()) => self.take_slot(partition, books, page),
+            Err(refusal) => Err(refusal),
+        };
+        match slot {
+            Ok(slot) => {
+                books.stats.admissions += 1;
+                return Some(slot);
+            }
+            Err(Refusal::Throttled) => books.stats.bypassed_by_throttle += 1,
+            Err(Refusal::Sequential) => books.stats.bypassed_by_policy += 1,
+            Err(Refusal::NoRoom) => books.stats.bypassed_for_room += 1,
+        }
+        None
+    }
+
+    /// A free slot, or that of the victim [S0 2.3: alloc].
+    fn take_slot(
+        &self,
+        partition: &Partition,
+        books: &mut Books,
+        page: PageId,
+    ) -> Result<u32, Refusal> {
+        let now = self.now();
+        let slots = books.slots_mut();
+        if let Some(slot) = slots.alloc(page, now) {
+            return Ok(slot);
+        }
+        let victim = match slots.victim(page) {
+            Ok(victim) => victim,
+            Err(NoVictim::Busy) => return Err(Refusal::NoRoom),
+            // Colder than all that is there: by the policy, as a sequential page is.
+            Err(NoVictim::Colder) => return Err(Refusal::Sequential),
+        };
+        let former = slots.page(victim).expect("a clean slot has a page");
+        partition.detach_slot(books, &self.frames, former, victim);
+        books.slots_mut().reuse(victim, page);
+        Ok(victim)
+    }
+
+    /// The slot that `page` still owns, taken to be rewritten (A4).
+    pub(crate) fn take_own_slot(&self, books: &mut Books, slot: Option<u32>) -> Option<u32> {
+        let slot = slot.filter(|&slot| books.slots_mut().state(slot) == SlotState::Invalid)?;
+        if !self.flash_is_usable() {
+            return None;
+        }
+        if self.flash_is_throttled() {
+            books.stats.bypassed_by_throttle += 1;
+            return None;
+        }
+        books.slots_mut().refresh(slot);
+        Some(slot)
+    }
+
+    /// A miss warms the page's extent [S4 3].
+    pub(crate) fn warm(&self, page: PageId) {
+        if self.config.design.replacement != Replacement::Temperature {
+            return;
+        }
+        let hits = self.retired_hits();
+        let before = self.aged_hits.fetch_max(hits, Ordering::Relaxed);
+        self.temperatures.lock().on_miss(page, hits.saturating_sub(before) + 1);
+    }
+
+    /// A page was read from home: TAC writes it to flash, now or soon (A2).
+    pub(crate) fn offer_read_page(&self, loading: &Loading<'_>) {
+        if self.config.design.clean_leave != CleanLeave::WrittenWhenRead {
+            return;
+        }
+        match self.config.tac.write {
+            TacWrite::Sync => self.write_read_page(loading.page, &loading.guard),
+            TacWrite::Async => {
+                if self.tac_queue.try_push(loading.page).is_err() {
+                    self.stats.lock().tac_abandoned += 1;
+                }
+            }
+        }
+    }
+
+    /// Writes the pages that were read, one by one: the life of a TAC writer.
+    pub(crate) fn run_tac_writer(&self) {
+        while let Some(page) = self.tac_queue.pop() {
+            let partition = self.partition(page);
+            let place = partition.find(&partition.books.lock(), &self.frames, page);
+            let guard = match place {
+                Place::Memory(id) => self.frames.exclusive_if(id, page),
+                _ => None,
+            };
+            match guard {
+                Some(guard) if guard.frame().rec_lsn().is_none() => {
+                    self.write_read_page(page, &guard);
+                }
+                _ => self.stats.lock().tac_abandoned += 1,
+            }
+        }
+    }
+
+    /// Writes a clean page to flash under its exclusive latch, if it is admitted.
+    fn write_read_page(&self, page: PageId, guard: &Exclusive<'_>) {
+        let partition = self.partition(page);
+        let frame = guard.frame();
+        let slot = {
+            let mut books = partition.books.lock();
+            let own = frame.slot();
+            if own.is_some_and(|slot| books.slots_mut().is_valid(slot)) {
+                return;
+            }
+            let slot = match own {
+                Some(_) => self.take_own_slot(&mut books, own),
+                None => self.admit(partition, &mut books, page, frame.class()),
+            };
+            let Some(slot) = slot else { return };
+            books.slots_mut().issue(slot);
+            frame.set_slot(Some(slot));
+            slot
+        };
+        let flash: &dyn Device = self.flash.as_deref().expect("an admitted page goes to flash");
+        let number = u64::from(partition.first_slot + slot);
+        let written = io::run(flash, vec![PageIo::write(number, [&**guard])]).is_ok();
+        self.flash_was_written(written);
+        let mut books = partition.books.lock();
+        books.stats.flash_writes += 1;
+        if written {
+            let history = frame.touch().history(self.now());
+            books.slots_mut().wrote_clean(slot, history);
+        } else {
+            books.slots_mut().give_back(slot, true);
+        }
+    }
+}

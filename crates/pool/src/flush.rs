@@ -1,0 +1,167 @@
+//! Bringing home up to date for a checkpoint: in ascending order of recLSN, or all of it.
+//!
+//! - C1: `flush_below` writes the oldest changes first, so that each round moves the oldest dirty LSN
+//!   [S3 II-A2; the list of dirty pages is a heap, S3 II-B, since pages come back from flash old].
+//! - C2: latches are tried, so that a batch never waits for one while it holds others; who is
+//!   busy is waited for alone, holding nothing.
+//! - C3: the sharp checkpoint stops LC from caching new dirty pages, then empties memory, then flash
+//!   [S0 2.3.3, 3.2].
+
+use std::sync::atomic::Ordering;
+
+use terrace_page::{Damage, FrameId, Lsn, PageId};
+use terrace_rt::{Nanos, now};
+
+use crate::dirty::Logged;
+use crate::frames::Exclusive;
+use crate::partition::Partition;
+use crate::slots::SlotTable;
+use crate::write_out::{Job, Plan, Purpose};
+use crate::{BufferPool, PoolError, Tier};
+
+/// Pages written together.
+const BATCH_PAGES: usize = 64;
+/// How long a sharp checkpoint waits for news of the cleaner.
+const CLEANER_NAP: Nanos = Nanos(10_000_000);
+
+impl BufferPool {
+    /// Writes home every page in memory whose dirty entry is older than `lsn`, oldest first.
+    ///
+    /// # Errors
+    ///
+    /// `Stopped` or `Journal`.
+    pub fn flush_below(&self, lsn: Lsn) -> Result<(), PoolError> {
+        // Entries made after the call are at least this new, unless they come back from flash.
+        let mut oldest_first = Vec::new();
+        for partition in &self.partitions {
+            let mut books = partition.books.lock();
+            let all = partition.frames_count as usize;
+            books.dirty_below(&self.frames, lsn, all, &mut oldest_first);
+        }
+        oldest_first.sort_unstable();
+        for batch in oldest_first.chunks(BATCH_PAGES) {
+            self.flush_batch(batch, lsn)?;
+        }
+        Ok(())
+    }
+
+    fn flush_batch(&self, batch: &[(Lsn, FrameId)], below: Lsn) -> Result<(), PoolError> {
+        self.check_writable()?;
+        let (mut jobs, mut busy) = (Vec::new(), Vec::new());
+        for &(_, id) in batch {
+            let Some(page) = self.frames.frame(id).page() else { continue };
+            let partition = self.partition(page);
+            match self.frames.try_exclusive(id) {
+                Some(guard) => match self.flush_job(partition, page, guard, below) {
+                    Flush::Job(job) => jobs.push(job),
+                    Flush::Busy => busy.push((id, page)),
+                    Flush::Done => {}
+                },
+                None => busy.push((id, page)),
+            }
+        }
+        if !jobs.is_empty() {
+            self.write_out(jobs, Purpose::Checkpoint)?;
+        }
+        for (id, page) in busy {
+            self.flush_busy(id, page, below)?;
+        }
+        Ok(())
+    }
+
+    /// Writes one page that was latched, or being written home, when it was tried.
+    fn flush_busy(&self, id: FrameId, page: PageId, below: Lsn) -> Result<(), PoolError> {
+        let partition = self.partition(page);
+        loop {
+            self.check_writable()?;
+            let seen = partition.home_write_ended.seen();
+            // A page that has left its frame was written, or has moved to flash.
+            let Some(guard) = self.frames.exclusive_if(id, page) else { return Ok(()) };
+            match self.flush_job(partition, page, guard, below) {
+                Flush::Job(job) => {
+                    self.write_out(vec![job], Purpose::Checkpoint)?;
+                    return Ok(());
+                }
+                Flush::Done => return Ok(()),
+                Flush::Busy => partition.home_write_ended.wait(seen),
+            }
+        }
+    }
+
+    fn flush_job<'p>(
+        &'p self,
+        partition: &'p Partition,
+        page: PageId,
+        guard: Exclusive<'p>,
+        below: Lsn,
+    ) -> Flush<'p> {
+        let is_old = guard.frame().rec_lsn().is_some_and(|rec_lsn| rec_lsn < below);
+        if !guard.frame().holds(page) || !is_old {
+            return Flush::Done;
+        }
+        let mut books = partition.books.lock();
+        let plan = self.plan(partition, &mut books, &guard, Purpose::Checkpoint);
+        drop(books);
+        match plan {
+            Plan::Nothing => Flush::Done,
+            Plan::Busy => Flush::Busy,
+            Plan::Write(targets) => Flush::Job(Job { partition, page, guard, targets }),
+        }
+    }
+
+    /// Writes home every page that is dirty at the call, in memory and on flash, and syncs it: the
+    /// sharp checkpoint [S0 3.2].
+    ///
+    /// # Errors
+    ///
+    /// `Stopped` or `Journal`; `Damaged` if flash lost a page that only the log has now.
+    pub fn flush_all(&self) -> Result<(), PoolError> {
+        let end = Lsn(self.journal.last_lsn().0 + 1);
+        self.sharp.fetch_add(1, Ordering::Relaxed);
+        let flushed = self
+            .flush_below(Lsn::MAX)
+            .and_then(|()| self.flush_flash())
+            // A page that was modified meanwhile has taken its old entry from flash to memory.
+            .and_then(|()| self.flush_below(end));
+        self.sharp.fetch_sub(1, Ordering::Relaxed);
+        flushed?;
+        self.log_buf_writes(Logged::Open)
+    }
+
+    /// Waits until no dirty page is on flash; the cleaner brings them home.
+    fn flush_flash(&self) -> Result<(), PoolError> {
+        while self.flash_dirty() > 0 {
+            self.check_writable()?;
+            self.check_flash_damage()?;
+            let seen = self.run_cleaned.seen();
+            self.cleaner_news.notify_all();
+            // Pages stop being dirty on flash by being modified, too: look again after a while.
+            self.run_cleaned.wait_until(seen, now() + CLEANER_NAP);
+        }
+        Ok(())
+    }
+
+    fn check_flash_damage(&self) -> Result<(), PoolError> {
+        for partition in &self.partitions {
+            let books = partition.books.lock();
+            if let Some(page) = books.slots.as_ref().and_then(SlotTable::damaged) {
+                return Err(PoolError::Damaged {
+                    tier: Tier::Flash,
+                    page,
+                    damage: Damage::Checksum,
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What flushing a page needs.
+enum Flush<'p> {
+    /// To be written.
+    Job(Job<'p>),
+    /// Its home write is outstanding already, maybe of an older version.
+    Busy,
+    /// Nothing.
+    Done,
+}

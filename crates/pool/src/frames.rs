@@ -1,0 +1,377 @@
+//! Frames: memory for pages, and 64 bytes about each. All access to page bytes is here.
+//!
+//! - M1: bytes are read only under the frame's latch, and changed only under its exclusive mode.
+//!   [`Shared`] and [`Exclusive`] are that latch: whoever has one has the right.
+//! - M2: `page` changes only under the exclusive latch and the lock of the page's partition; so it
+//!   can be trusted under either.
+//! - M3: `rec_lsn` and `slot` change only under the lock of the page's partition, by a task that also
+//!   holds the frame's latch, in either mode; the slot also when another page takes it over.
+//! - Holding the latch is the pin: there is no count beside it.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::cell::Cell;
+use std::mem::ManuallyDrop;
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use terrace_page::{FrameId, Lsn, PAGE_SIZE, PageBuf, PageId};
+use terrace_policy::{AccessClass, Tick, Touch};
+use terrace_rt::{Latch, Nanos};
+
+/// Alignment that direct I/O asks for, in bytes.
+const MEMORY_ALIGN: usize = 4096;
+/// `Frame::page` of a frame without a page.
+const NO_PAGE: u64 = u64::MAX;
+/// `Frame::slot` of a page without a flash copy.
+const NO_SLOT: u32 = u32::MAX;
+
+/// What is known about one frame: a cache line.
+#[repr(align(64))]
+pub(crate) struct Frame {
+    latch: Latch,
+    page: AtomicU64,
+    touch: AtomicU64,
+    /// `Lsn::MAX` if the frame has no dirty entry.
+    rec_lsn: AtomicU64,
+    slot: AtomicU32,
+    class: AtomicU32,
+    hits: AtomicU32,
+}
+
+const _: () = assert!(size_of::<Frame>() == 64);
+
+impl Frame {
+    fn empty() -> Frame {
+        Frame {
+            latch: Latch::new(),
+            page: AtomicU64::new(NO_PAGE),
+            touch: AtomicU64::new(0),
+            rec_lsn: AtomicU64::new(Lsn::MAX.0),
+            slot: AtomicU32::new(NO_SLOT),
+            class: AtomicU32::new(0),
+            hits: AtomicU32::new(0),
+        }
+    }
+
+    pub fn page(&self) -> Option<PageId> {
+        let page = self.page.load(Ordering::Relaxed);
+        (page != NO_PAGE).then_some(PageId(page))
+    }
+
+    #[inline]
+    pub fn holds(&self, page: PageId) -> bool {
+        self.page.load(Ordering::Relaxed) == page.0
+    }
+
+    pub fn set_page(&self, page: Option<PageId>) {
+        self.page.store(page.map_or(NO_PAGE, |page| page.0), Ordering::Relaxed);
+    }
+
+    pub fn touch(&self) -> Touch {
+        Touch(self.touch.load(Ordering::Relaxed))
+    }
+
+    pub fn set_touch(&self, touch: Touch) {
+        self.touch.store(touch.0, Ordering::Relaxed);
+    }
+
+    /// A page request found the page here: at most two relaxed stores to a line that the latch has
+    /// fetched already. Hits of two threads at the same instant may count as one.
+    #[inline]
+    pub fn hit(&self, now: Tick) {
+        let before = self.touch();
+        let after = before.hit(now);
+        if after != before {
+            self.set_touch(after);
+        }
+        self.hits.store(self.hits.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+    }
+
+    pub fn hits(&self) -> u64 {
+        u64::from(self.hits.load(Ordering::Relaxed))
+    }
+
+    pub fn take_hits(&self) -> u64 {
+        u64::from(self.hits.swap(0, Ordering::Relaxed))
+    }
+
+    /// Lower bound of the first change that is neither at home nor on flash.
+    #[inline]
+    pub fn rec_lsn(&self) -> Option<Lsn> {
+        let lsn = self.rec_lsn.load(Ordering::Relaxed);
+        (lsn != Lsn::MAX.0).then_some(Lsn(lsn))
+    }
+
+    pub fn set_rec_lsn(&self, lsn: Option<Lsn>) {
+        self.rec_lsn.store(lsn.unwrap_or(Lsn::MAX).0, Ordering::Relaxed);
+    }
+
+    /// The slot of the page's flash copy, numbered within the partition.
+    pub fn slot(&self) -> Option<u32> {
+        let slot = self.slot.load(Ordering::Relaxed);
+        (slot != NO_SLOT).then_some(slot)
+    }
+
+    pub fn set_slot(&self, slot: Option<u32>) {
+        self.slot.store(slot.unwrap_or(NO_SLOT), Ordering::Relaxed);
+    }
+
+    pub fn class(&self) -> AccessClass {
+        match self.class.load(Ordering::Relaxed) {
+            0 => AccessClass::Random,
+            _ => AccessClass::Sequential,
+        }
+    }
+
+    pub fn set_class(&self, class: AccessClass) {
+        self.class.store(u32::from(class == AccessClass::Sequential), Ordering::Relaxed);
+    }
+
+    pub fn is_latched(&self) -> bool {
+        self.latch.is_held()
+    }
+}
+
+/// Page-sized, aligned memory, zeroed at first.
+pub(crate) struct Memory {
+    start: NonNull<PageBuf>,
+    layout: Layout,
+}
+
+// SAFETY: `Memory` owns its allocation as a `Box` would; who may touch which page is decided by the
+// latches (`FrameTable`) or by `&mut` (`Staging`).
+unsafe impl Send for Memory {}
+// SAFETY: as above.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    /// Room for `pages` pages, or `None` if there is not so much memory.
+    fn new(pages: usize) -> Option<Memory> {
+        let layout = Layout::from_size_align(pages.checked_mul(PAGE_SIZE)?, MEMORY_ALIGN).ok()?;
+        assert!(layout.size() > 0);
+        // SAFETY: the layout's size is not zero.
+        let start = NonNull::new(unsafe { alloc_zeroed(layout) })?.cast();
+        Some(Memory { start, layout })
+    }
+
+    fn page(&self, at: usize) -> *mut PageBuf {
+        assert!(at < self.layout.size() / PAGE_SIZE);
+        // SAFETY: `at` is within the allocation.
+        unsafe { self.start.as_ptr().add(at) }
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: allocated with this layout, and nobody else frees it.
+        unsafe { dealloc(self.start.as_ptr().cast(), self.layout) };
+    }
+}
+
+/// Pages of memory for one task: what is read and must not, or cannot, go into a frame.
+pub(crate) struct Staging {
+    memory: Memory,
+    pages: usize,
+}
+
+impl Staging {
+    /// Room for `pages` pages, at least one.
+    ///
+    /// # Panics
+    ///
+    /// If there is no memory, as any allocation does.
+    pub fn new(pages: usize) -> Staging {
+        Staging { memory: Memory::new(pages.max(1)).expect("memory for a few pages"), pages }
+    }
+
+    pub fn pages(&self) -> &[PageBuf] {
+        // SAFETY: `pages` initialised pages, borrowed as long as `self` is.
+        unsafe { std::slice::from_raw_parts(self.memory.page(0), self.pages) }
+    }
+
+    pub fn pages_mut(&mut self) -> &mut [PageBuf] {
+        // SAFETY: as above, and `self` is borrowed exclusively.
+        unsafe { std::slice::from_raw_parts_mut(self.memory.page(0), self.pages) }
+    }
+}
+
+/// All frames.
+pub(crate) struct FrameTable {
+    frames: Box<[Frame]>,
+    memory: Memory,
+    /// Waits for frames' latches.
+    pub waits: Waits,
+}
+
+/// How often, and for how long, tasks have waited for latches.
+#[derive(Debug, Default)]
+pub(crate) struct Waits {
+    pub count: AtomicU64,
+    pub ns: AtomicU64,
+}
+
+/// One request for a latch, which may have to wait.
+struct Waiting<'a> {
+    waits: &'a Waits,
+    since: Cell<Option<Nanos>>,
+}
+
+impl Waiting<'_> {
+    #[inline]
+    fn new(waits: &Waits) -> Waiting<'_> {
+        Waiting { waits, since: Cell::new(None) }
+    }
+
+    /// The latch was not free.
+    fn starts(&self) -> bool {
+        if self.since.get().is_none() {
+            self.since.set(Some(terrace_rt::now()));
+        }
+        true
+    }
+}
+
+impl Drop for Waiting<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(since) = self.since.get() {
+            let span = terrace_rt::now().0.saturating_sub(since.0);
+            self.waits.count.fetch_add(1, Ordering::Relaxed);
+            self.waits.ns.fetch_add(span, Ordering::Relaxed);
+        }
+    }
+}
+
+impl FrameTable {
+    /// `count` empty frames, or `None` if there is not so much memory.
+    pub fn new(count: u32) -> Option<FrameTable> {
+        let memory = Memory::new(count as usize)?;
+        let frames = (0..count).map(|_| Frame::empty()).collect();
+        Some(FrameTable { frames, memory, waits: Waits::default() })
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Frame> {
+        self.frames.iter()
+    }
+
+    #[inline]
+    pub fn frame(&self, id: FrameId) -> &Frame {
+        &self.frames[id.0 as usize]
+    }
+
+    /// The exclusive latch of `id`, if that needs no waiting. Never switches tasks.
+    pub fn try_exclusive(&self, id: FrameId) -> Option<Exclusive<'_>> {
+        let taken = self.frame(id).latch.try_lock_exclusive();
+        taken.then_some(Exclusive { table: self, id })
+    }
+
+    /// The shared latch of `id`, while it holds `page`. `None` as soon as it does not.
+    #[inline]
+    pub fn shared_if(&self, id: FrameId, page: PageId) -> Option<Shared<'_>> {
+        let frame = self.frame(id);
+        let waiting = Waiting::new(&self.waits);
+        if !frame.latch.lock_shared_while(|| waiting.starts() && frame.holds(page)) {
+            return None;
+        }
+        let guard = Shared { table: self, id };
+        frame.holds(page).then_some(guard)
+    }
+
+    /// The exclusive latch of `id`, while it holds `page`. `None` as soon as it does not.
+    #[inline]
+    pub fn exclusive_if(&self, id: FrameId, page: PageId) -> Option<Exclusive<'_>> {
+        let frame = self.frame(id);
+        let waiting = Waiting::new(&self.waits);
+        if !frame.latch.lock_exclusive_while(|| waiting.starts() && frame.holds(page)) {
+            return None;
+        }
+        let guard = Exclusive { table: self, id };
+        frame.holds(page).then_some(guard)
+    }
+}
+
+/// A frame, latched shared.
+pub(crate) struct Shared<'p> {
+    table: &'p FrameTable,
+    id: FrameId,
+}
+
+/// A frame, latched exclusively.
+pub(crate) struct Exclusive<'p> {
+    table: &'p FrameTable,
+    id: FrameId,
+}
+
+impl<'p> Shared<'p> {
+    pub fn frame(&self) -> &'p Frame {
+        self.table.frame(self.id)
+    }
+
+    /// The exclusive latch, if `wanted` and nobody else holds the frame; else the latch goes.
+    pub fn try_upgrade_if(self, wanted: bool) -> Option<Exclusive<'p>> {
+        if !wanted || !self.frame().latch.try_upgrade() {
+            return None;
+        }
+        let guard = ManuallyDrop::new(self);
+        Some(Exclusive { table: guard.table, id: guard.id })
+    }
+}
+
+impl<'p> Exclusive<'p> {
+    pub fn id(&self) -> FrameId {
+        self.id
+    }
+
+    pub fn frame(&self) -> &'p Frame {
+        self.table.frame(self.id)
+    }
+
+    pub fn downgrade(self) -> Shared<'p> {
+        let guard = ManuallyDrop::new(self);
+        guard.frame().latch.downgrade();
+        Shared { table: guard.table, id: guard.id }
+    }
+}
+
+impl Deref for Shared<'_> {
+    type Target = PageBuf;
+
+    #[inline]
+    fn deref(&self) -> &PageBuf {
+        // SAFETY: M1: the shared latch is held, so nobody changes the bytes.
+        unsafe { &*self.table.memory.page(self.id.0 as usize) }
+    }
+}
+
+impl Deref for Exclusive<'_> {
+    type Target = PageBuf;
+
+    #[inline]
+    fn deref(&self) -> &PageBuf {
+        // SAFETY: M1: the exclusive latch is held, and `self` is borrowed.
+        unsafe { &*self.table.memory.page(self.id.0 as usize) }
+    }
+}
+
+impl DerefMut for Exclusive<'_> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut PageBuf {
+        // SAFETY: M1: the exclusive latch is held, and `self` is borrowed exclusively.
+        unsafe { &mut *self.table.memory.page(self.id.0 as usize) }
+    }
+}
+
+impl Drop for Shared<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.frame().latch.unlock_shared();
+    }
+}
+
+impl Drop for Exclusive<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.frame().latch.unlock_exclusive();
+    }
+}

@@ -1,0 +1,72 @@
+//! Batches of page I/O over borrowed memory: submit many, wait once (the papers' psync I/O).
+//!
+//! All submission is here, so that the borrow of every buffer provably outlives its ticket.
+
+use std::io;
+use std::marker::PhantomData;
+
+use terrace_device::{Device, IoBuf, Op, Request};
+use terrace_page::{PAGE_SIZE, PageBuf};
+
+/// One I/O of consecutive pages, over memory borrowed for `'a`.
+pub(crate) struct PageIo<'a> {
+    op: Op,
+    offset: u64,
+    bufs: Vec<IoBuf>,
+    borrowed: PhantomData<&'a mut PageBuf>,
+}
+
+impl<'a> PageIo<'a> {
+    /// Reads consecutive pages, from page number `first` of a device on.
+    pub fn read(first: u64, pages: impl IntoIterator<Item = &'a mut PageBuf>) -> PageIo<'a> {
+        let bufs = pages.into_iter().map(|page| IoBuf::from_mut(page)).collect();
+        PageIo { op: Op::Read, offset: first * PAGE_SIZE as u64, bufs, borrowed: PhantomData }
+    }
+
+    /// Writes consecutive pages, from page number `first` of a device on.
+    pub fn write(first: u64, pages: impl IntoIterator<Item = &'a PageBuf>) -> PageIo<'a> {
+        let bufs = pages.into_iter().map(|page| IoBuf::from_ref(page)).collect();
+        PageIo { op: Op::Write, offset: first * PAGE_SIZE as u64, bufs, borrowed: PhantomData }
+    }
+
+    /// Pages that it moves.
+    pub fn pages(&self) -> usize {
+        self.bufs.len()
+    }
+
+    fn request(&self) -> Request<'_> {
+        Request { op: self.op, offset: self.offset, bufs: &self.bufs }
+    }
+}
+
+/// Runs `ios` on `device`, all at once, and waits for them. No I/O is no work.
+pub(crate) fn run(device: &dyn Device, ios: Vec<PageIo<'_>>) -> io::Result<()> {
+    if ios.is_empty() {
+        return Ok(());
+    }
+    let requests: Vec<Request<'_>> = ios.iter().map(PageIo::request).collect();
+    // SAFETY: `ios` borrows every buffer, exclusively if it is read into, and lives until the ticket
+    // has been waited for, or is dropped while unwinding, since tickets are declared after it.
+    let ticket = unsafe { device.submit(&requests) };
+    device.wait(ticket).map_err(|failure| failure.source)
+}
+
+/// Runs two batches on two devices side by side, and waits for both.
+pub(crate) fn run_both(
+    first: (&dyn Device, Vec<PageIo<'_>>),
+    second: (&dyn Device, Vec<PageIo<'_>>),
+) -> (io::Result<()>, io::Result<()>) {
+    if first.1.is_empty() || second.1.is_empty() {
+        return (run(first.0, first.1), run(second.0, second.1));
+    }
+    let (ios_1, ios_2) = (first.1, second.1);
+    let requests_1: Vec<Request<'_>> = ios_1.iter().map(PageIo::request).collect();
+    let requests_2: Vec<Request<'_>> = ios_2.iter().map(PageIo::request).collect();
+    // SAFETY: as in `run`.
+    let ticket_1 = unsafe { first.0.submit(&requests_1) };
+    // SAFETY: as in `run`.
+    let ticket_2 = unsafe { second.0.submit(&requests_2) };
+    let result_1 = first.0.wait(ticket_1).map_err(|failure| failure.source);
+    let result_2 = second.0.wait(ticket_2).map_err(|failure| failure.source);
+    (result_1, result_2)
+}

@@ -1,0 +1,322 @@
+//! Reading many pages at once: read-ahead for scans, neighbours that come along, and batches.
+//!
+//! A long read from home is not split at every page that flash or memory has: it is trimmed at both
+//! ends, the middle is read in one piece, and what is not wanted of it is dropped; middle pages that
+//! are newer on flash are read there, too [S0 3.3.3]. Six pages, the 3rd and 5th on flash:
+//!
+//! ```text
+//! pages   0    1    2    3    4    5
+//!        home home FLSH home FLSH home      split: 3 reads from home, 2 from flash
+//!        [---------- one read -------]      trimmed: 1 read from home
+//! ```
+//!
+//! - R1: nobody waits for a frame, or for a latch, while pages are in flight: what has no free frame is
+//!   not read.
+//! - R2: an image from home is dropped if the page is in memory, or newer on flash.
+
+use std::ops::Range;
+use std::sync::atomic::Ordering;
+
+use terrace_page::{PageBuf, PageId};
+use terrace_policy::AccessClass;
+
+use crate::buffer_pool::Intent;
+use crate::fetch::{Installed, Loading, Source, Want};
+use crate::frames::Staging;
+use crate::io::{self, PageIo};
+use crate::partition::Place;
+use crate::{BufferPool, PoolError, Tier};
+
+/// Pages in one read from home, at most.
+const RUN_PAGES_MAX: u32 = 64;
+/// Read-aheads under way, at most; more are not begun.
+const READ_AHEADS_MAX: u32 = 64;
+/// Pages of a group that is read for one of them while filling [S0 4.3.2; S3 IV-A1].
+const GROUP_PAGES: u64 = 8;
+/// Pages that `prefetch` reads at once, at most.
+const PREFETCH_PAGES_MAX: usize = 64;
+
+/// Where a page of a long read is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Residence {
+    Memory,
+    /// On flash, the same as at home.
+    FlashClean,
+    /// On flash, newer than at home.
+    FlashNewer,
+    Home,
+}
+
+/// Positions of a long read.
+#[derive(Debug, PartialEq, Eq)]
+struct Trimmed {
+    /// One read from home; maybe empty.
+    home: Range<usize>,
+    /// Reads from flash.
+    flash: Vec<usize>,
+}
+
+/// Decides a long read [S0 3.3.3]. With a throttled flash its clean copies count as at home.
+fn trim(pages: &[Residence]) -> Trimmed {
+    let is_home = |page: &Residence| *page == Residence::Home;
+    let first = pages.iter().position(is_home).unwrap_or(pages.len());
+    let last = pages.iter().rposition(is_home).map_or(first, |last| last + 1);
+    let home = first..last;
+    let is_read = |at: &usize| match pages[*at] {
+        Residence::FlashNewer => true,
+        Residence::FlashClean => !home.contains(at),
+        Residence::Memory | Residence::Home => false,
+    };
+    Trimmed { flash: (0..pages.len()).filter(is_read).collect(), home }
+}
+
+/// The result of a batch, for each of its pages.
+fn same_result(batch: &std::io::Result<()>) -> std::io::Result<()> {
+    match batch {
+        Ok(()) => Ok(()),
+        Err(error) => Err(error.kind().into()),
+    }
+}
+
+impl BufferPool {
+    /// Starts to read `count` pages from `first` on, as few large requests, for a scan that will soon
+    /// want them; marks them sequential. Returns at once; best effort.
+    pub fn read_ahead(&self, first: PageId, count: u32) {
+        let count = count.min(RUN_PAGES_MAX);
+        let Some(pool) = self.itself.upgrade() else { return };
+        if count == 0
+            || self.is_closing()
+            || self.read_aheads.fetch_add(1, Ordering::Relaxed) >= READ_AHEADS_MAX
+        {
+            self.read_aheads.fetch_sub(u32::from(count > 0), Ordering::Relaxed);
+            return;
+        }
+        let task = move || {
+            pool.read_run(first, count);
+            pool.read_aheads.fetch_sub(1, Ordering::Relaxed);
+        };
+        drop(self.world.spawn("read-ahead", task));
+    }
+
+    /// Reads a run of pages for a scan.
+    fn read_run(&self, first: PageId, count: u32) {
+        let pages: Vec<PageId> = (0..u64::from(count))
+            .map(|at| first.plus(at))
+            .take_while(|&page| self.is_at_home(page))
+            .collect();
+        let residences: Vec<Residence> = pages.iter().map(|&page| self.residence(page)).collect();
+        let trimmed = trim(&residences);
+        let intent = Intent { class: AccessClass::Sequential, cold: false };
+        let flash = trimmed.flash.iter();
+        let flash = flash.filter_map(|&at| self.try_install(pages[at], intent, Want::BestAhead));
+        let mut loadings: Vec<Loading<'_>> = flash.collect();
+        let mut run: Vec<Option<Loading<'_>>> = Vec::new();
+        for at in trimmed.home.clone() {
+            let wanted = !trimmed.flash.contains(&at);
+            let install = || self.try_install(pages[at], intent, Want::HomeUnlessNewer);
+            run.push(wanted.then(install).flatten());
+        }
+        // Pages may have come to flash, or gone, since they were looked up.
+        for place in &mut run {
+            if place.as_ref().is_some_and(|loading| loading.source != Source::Home) {
+                loadings.extend(place.take());
+            }
+        }
+        if let Some(&start) = pages.get(trimmed.home.start) {
+            self.load_run(start, &mut run);
+        }
+        self.load_batch(loadings);
+    }
+
+    fn residence(&self, page: PageId) -> Residence {
+        let partition = self.partition(page);
+        let books = partition.books.lock();
+        match partition.find(&books, &self.frames, page) {
+            Place::Memory(_) => Residence::Memory,
+            Place::Nowhere => Residence::Home,
+            Place::Flash(slot) => match &books.slots {
+                Some(slots) if slots.newer(slot).is_some() => Residence::FlashNewer,
+                Some(slots) if slots.is_valid(slot) && !self.flash_is_throttled() => {
+                    Residence::FlashClean
+                }
+                _ => Residence::Home,
+            },
+        }
+    }
+
+    fn try_install(&self, page: PageId, intent: Intent, want: Want) -> Option<Loading<'_>> {
+        match self.install(page, intent, want) {
+            Installed::New(loading) => Some(loading),
+            Installed::Memory(_) | Installed::NoFrame | Installed::Unwanted => None,
+        }
+    }
+
+    /// Reads the pages from `start` on in one I/O from home. Places without a loading are read and
+    /// dropped (R2), except at the ends. Loaded pages are served and taken out of `run`.
+    fn load_run(&self, start: PageId, run: &mut [Option<Loading<'_>>]) {
+        let Some(first) = run.iter().position(Option::is_some) else { return };
+        let last = run.iter().rposition(Option::is_some).expect("there is a first");
+        let run = &mut run[first..=last];
+        let dropped = run.iter().filter(|place| place.is_none()).count();
+        let mut staging = Staging::new(dropped);
+        let mut unwanted = staging.pages_mut().iter_mut();
+        let bufs: Vec<&mut PageBuf> = run
+            .iter_mut()
+            .map(|place| match place {
+                Some(loading) => &mut *loading.guard,
+                None => unwanted.next().expect("a page of staging for each"),
+            })
+            .collect();
+        self.count_home_read(bufs.len());
+        let io = PageIo::read(start.0 + first as u64, bufs);
+        let read = io::run(&*self.home, vec![io]);
+        for place in run {
+            let Some(loading) = place.take() else { continue };
+            let read = same_result(&read);
+            match self.judge(loading.page, Tier::Home, read, &loading.guard) {
+                Ok(()) => drop(self.serve(loading)),
+                // Whoever wants the page will read it alone, and learn why.
+                Err(_) => self.unload(loading),
+            }
+        }
+    }
+
+    /// Reads pages in flight, each from its source, all at once; serves what is whole.
+    fn load_batch(&self, mut loadings: Vec<Loading<'_>>) {
+        let (mut home, mut flash) = (Vec::new(), Vec::new());
+        for loading in &mut loadings {
+            match loading.source {
+                Source::Home => {
+                    home.push(PageIo::read(loading.page.0, [&mut *loading.guard]));
+                }
+                Source::Flash { slot, .. } => {
+                    let number = u64::from(loading.partition.first_slot + slot);
+                    flash.push(PageIo::read(number, [&mut *loading.guard]));
+                }
+            }
+        }
+        if !home.is_empty() {
+            let mut stats = self.stats.lock();
+            stats.home_reads += home.len() as u64;
+            stats.home_read_pages += home.len() as u64;
+        }
+        let device = self.flash.as_deref().unwrap_or(&*self.home);
+        let (home, flash) = io::run_both((&*self.home, home), (device, flash));
+        for loading in loadings {
+            let read = match loading.source {
+                Source::Home => same_result(&home),
+                Source::Flash { .. } => same_result(&flash),
+            };
+            self.end_loading(loading, read);
+        }
+    }
+
+    fn end_loading(&self, loading: Loading<'_>, read: std::io::Result<()>) {
+        let is_whole = match loading.source {
+            Source::Home => self.judge(loading.page, Tier::Home, read, &loading.guard).is_ok(),
+            Source::Flash { slot, newer } => {
+                let read = self.judge(loading.page, Tier::Flash, read, &loading.guard);
+                self.flash_was_read(&loading, slot, newer, read).unwrap_or(false)
+            }
+        };
+        if is_whole {
+            drop(self.serve(loading));
+        } else {
+            self.unload(loading);
+        }
+    }
+
+    /// Reads those of `pages` that are not in memory, many at once, and returns when they are there:
+    /// best effort, since they may leave again, or find no frame.
+    pub fn prefetch(&self, pages: &[PageId]) {
+        let intent = Intent { class: AccessClass::Random, cold: false };
+        for batch in pages.chunks(PREFETCH_PAGES_MAX) {
+            let mut loadings = Vec::new();
+            for &page in batch.iter().filter(|&&page| self.is_at_home(page)) {
+                let mut installed = self.install(page, intent, Want::Best);
+                if matches!(installed, Installed::NoFrame) && loadings.is_empty() {
+                    // R1: with nothing in flight it is safe to wait for room.
+                    if self.make_room(self.partition(page)).is_err() {
+                        return;
+                    }
+                    installed = self.install(page, intent, Want::Best);
+                } else if matches!(installed, Installed::NoFrame) {
+                    self.load_batch(std::mem::take(&mut loadings));
+                    if self.make_room(self.partition(page)).is_err() {
+                        return;
+                    }
+                    installed = self.install(page, intent, Want::Best);
+                }
+                if let Installed::New(loading) = installed {
+                    loadings.push(loading);
+                }
+            }
+            self.load_batch(loadings);
+        }
+    }
+
+    /// Reads a page in flight from home together with its neighbours in an aligned group, as far as
+    /// they are at home only and frames are free.
+    pub(crate) fn load_with_neighbours(&self, loading: &mut Loading<'_>) -> Result<(), PoolError> {
+        let page = loading.page.0;
+        let group = page - page % GROUP_PAGES;
+        let intent = Intent { class: AccessClass::Random, cold: true };
+        let neighbour = |page: u64| match PageId(page) {
+            page if !self.is_at_home(page) => None,
+            page => match self.install(page, intent, Want::OnlyHome) {
+                Installed::New(loading) => Some(loading),
+                _ => None,
+            },
+        };
+        let mut before: Vec<Loading<'_>> = (group..page).rev().map_while(neighbour).collect();
+        let mut after: Vec<Loading<'_>> =
+            (page + 1..group + GROUP_PAGES).map_while(neighbour).collect();
+        let first = page - before.len() as u64;
+        let bufs: Vec<&mut PageBuf> = (before.iter_mut().rev().map(|other| &mut *other.guard))
+            .chain([&mut *loading.guard])
+            .chain(after.iter_mut().map(|other| &mut *other.guard))
+            .collect();
+        self.count_home_read(bufs.len());
+        let read = io::run(&*self.home, vec![PageIo::read(first, bufs)]);
+        let is_read = read.is_ok();
+        for other in before.into_iter().chain(after) {
+            self.end_loading(other, same_result(&read));
+        }
+        if is_read {
+            self.judge(loading.page, Tier::Home, Ok(()), &loading.guard)
+        } else {
+            // A neighbour's bad sector must not hide this page.
+            self.load(loading)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Residence::{FlashClean, FlashNewer, Home, Memory};
+    use super::*;
+
+    /// Six pages, the 3rd and the 5th on flash: one read from home, not five [S0 3.3.3; A30].
+    #[test]
+    fn a_long_read_is_not_split_in_the_middle() {
+        let pages = [Home, Home, FlashClean, Home, FlashClean, Home];
+        assert_eq!(trim(&pages), Trimmed { home: 0..6, flash: vec![] });
+    }
+
+    #[test]
+    fn a_long_read_is_trimmed_at_both_ends() {
+        let pages = [FlashClean, Memory, Home, FlashClean, Home, FlashNewer, FlashClean];
+        assert_eq!(trim(&pages), Trimmed { home: 2..5, flash: vec![0, 5, 6] });
+    }
+
+    #[test]
+    fn newer_pages_in_the_middle_are_read_from_flash_too() {
+        let pages = [Home, FlashNewer, Memory, Home];
+        assert_eq!(trim(&pages), Trimmed { home: 0..4, flash: vec![1] });
+    }
+
+    #[test]
+    fn a_run_that_is_not_at_home_alone_reads_nothing_there() {
+        assert_eq!(trim(&[Memory, FlashClean]), Trimmed { home: 2..2, flash: vec![1] });
+    }
+}

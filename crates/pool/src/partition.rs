@@ -1,0 +1,285 @@
+//! A partition: the directory, frames, slots and dirty entries of the pages that hash to it.
+//!
+//! - P1: a page never changes its partition, so all that is known of it changes under one lock.
+//! - P2: the lock (`books`) is a leaf: nobody waits under it. Latches are only tried under it.
+//! - P3: the dirty entry of a page is the `rec_lsn` of its frame, or the NEWER mark of its slot, or,
+//!   after its home write and until the next sync of home, a part of `unsynced` or `syncing`.
+//!   It moves between them within one lock section, so every view under the lock has it.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use terrace_page::{FrameId, Lsn, PageId};
+use terrace_policy::{FramePolicy, Frames, Touch};
+use terrace_rt::{LeafMutex, Signal};
+
+use crate::PoolStats;
+use crate::directory::{Directory, PageHash};
+use crate::frames::{Exclusive, Frame, FrameTable};
+use crate::slots::SlotTable;
+
+/// A partition of the pool.
+pub(crate) struct Partition {
+    pub directory: Directory,
+    pub first_frame: u32,
+    pub frames_count: u32,
+    /// Number of the partition's first slot on the flash device.
+    pub first_slot: u32,
+    pub books: LeafMutex<Books>,
+    /// Given when a frame becomes free.
+    pub room: Signal,
+    /// Given when a home write of one of the partition's pages ends.
+    pub home_write_ended: Signal,
+    /// Hits on pages that have left memory since.
+    pub retired_hits: AtomicU64,
+}
+
+/// What the partition's lock guards.
+pub(crate) struct Books {
+    /// Frames without a page.
+    pub free: Vec<FrameId>,
+    pub policy: FramePolicy,
+    /// `None` if the design uses no flash.
+    pub slots: Option<SlotTable>,
+    /// Dirty frames by recLSN; entries that no longer agree with their frame are skipped.
+    dirty: BinaryHeap<Reverse<(Lsn, u32)>>,
+    pub dirty_count: u32,
+    /// Pages with a home write outstanding, whoever issued it [D in S3 II-A].
+    pub home_writes: Vec<PageId>,
+    /// Least recLSN of the entries whose pages were written home since the last sync began.
+    pub unsynced: Lsn,
+    /// The same for the pages that the sync under way covers.
+    pub syncing: Lsn,
+    /// Least recLSN of the entries whose pages were lost with the flash: the log alone has them.
+    pub lost: Lsn,
+    pub stats: PoolStats,
+}
+
+/// Where a page is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    Memory(FrameId),
+    /// A slot of the partition, valid or not.
+    Flash(u32),
+    Nowhere,
+}
+
+impl Books {
+    pub fn new(free: Vec<FrameId>, policy: FramePolicy, slots: Option<SlotTable>) -> Books {
+        Books {
+            free,
+            policy,
+            slots,
+            dirty: BinaryHeap::new(),
+            dirty_count: 0,
+            home_writes: Vec::new(),
+            unsynced: Lsn::MAX,
+            syncing: Lsn::MAX,
+            lost: Lsn::MAX,
+            stats: PoolStats::default(),
+        }
+    }
+
+    /// The slots of a design that has some.
+    pub fn slots_mut(&mut self) -> &mut SlotTable {
+        self.slots.as_mut().expect("the design uses flash")
+    }
+
+    /// Makes the dirty entry of `frame`.
+    pub fn set_dirty(&mut self, id: FrameId, frame: &Frame, rec_lsn: Lsn) {
+        assert!(frame.rec_lsn().is_none(), "one dirty entry per page");
+        frame.set_rec_lsn(Some(rec_lsn));
+        self.dirty_count += 1;
+        self.dirty.push(Reverse((rec_lsn, id.0)));
+    }
+
+    /// Takes the dirty entry of `frame` away; the caller has put it elsewhere.
+    pub fn clear_dirty(&mut self, frame: &Frame) {
+        assert!(frame.rec_lsn().is_some(), "a dirty entry");
+        frame.set_rec_lsn(None);
+        self.dirty_count -= 1;
+    }
+
+    /// The least recLSN of dirty frames, with its frame.
+    pub fn oldest_dirty(&mut self, frames: &FrameTable) -> Option<(Lsn, FrameId)> {
+        while let Some(&Reverse((lsn, id))) = self.dirty.peek() {
+            if frames.frame(FrameId(id)).rec_lsn() == Some(lsn) {
+                return Some((lsn, FrameId(id)));
+            }
+            self.dirty.pop();
+        }
+        None
+    }
+
+    /// Appends the dirty frames with a recLSN below `lsn` to `out`, oldest first, at most `max`.
+    pub fn dirty_below(
+        &mut self,
+        frames: &FrameTable,
+        lsn: Lsn,
+        max: usize,
+        out: &mut Vec<(Lsn, FrameId)>,
+    ) {
+        let first = out.len();
+        while let Some((rec_lsn, id)) = self.oldest_dirty(frames) {
+            if rec_lsn >= lsn || out.len() - first == max {
+                break;
+            }
+            self.dirty.pop();
+            if out[first..].last() != Some(&(rec_lsn, id)) {
+                out.push((rec_lsn, id));
+            }
+        }
+        // They stay dirty until they are written.
+        self.dirty.extend(out[first..].iter().map(|&(lsn, id)| Reverse((lsn, id.0))));
+    }
+
+    /// Drops stale heap entries when they are many. Called where entries are added.
+    pub fn trim_dirty(&mut self, frames: &FrameTable) {
+        const STALE_ENTRIES_MAX: usize = 64;
+        if self.dirty.len() > 2 * self.dirty_count as usize + STALE_ENTRIES_MAX {
+            let live = |&Reverse((lsn, id)): &Reverse<(Lsn, u32)>| {
+                frames.frame(FrameId(id)).rec_lsn() == Some(lsn)
+            };
+            self.dirty.retain(live);
+        }
+    }
+
+    /// An entry's page was written home: it counts until home was synced.
+    pub fn written_home(&mut self, rec_lsn: Lsn) {
+        self.unsynced = self.unsynced.min(rec_lsn);
+    }
+}
+
+impl Partition {
+    /// The frame of `page`, if a lookup without the lock finds it.
+    #[inline]
+    pub fn find_frame(&self, frames: &FrameTable, hash: PageHash, page: PageId) -> Option<FrameId> {
+        let place = self.directory.find(hash, |place| {
+            place < self.frames_count && frames.frame(self.frame_at(place)).holds(page)
+        })?;
+        Some(self.frame_at(place))
+    }
+
+    /// Where `page` is.
+    pub fn find(&self, books: &Books, frames: &FrameTable, page: PageId) -> Place {
+        let is = |place| match self.slot_at(place) {
+            None => frames.frame(self.frame_at(place)).holds(page),
+            Some(slot) => books.slots.as_ref().is_some_and(|slots| slots.holds(slot, page)),
+        };
+        match self.directory.find(PageHash::of(page), is) {
+            None => Place::Nowhere,
+            Some(place) => match self.slot_at(place) {
+                None => Place::Memory(self.frame_at(place)),
+                Some(slot) => Place::Flash(slot),
+            },
+        }
+    }
+
+    pub fn frame_at(&self, place: u32) -> FrameId {
+        FrameId(self.first_frame + place)
+    }
+
+    fn slot_at(&self, place: u32) -> Option<u32> {
+        place.checked_sub(self.frames_count)
+    }
+
+    fn place_of_frame(&self, id: FrameId) -> u32 {
+        id.0 - self.first_frame
+    }
+
+    fn place_of_slot(&self, slot: u32) -> u32 {
+        self.frames_count + slot
+    }
+
+    /// Puts `page`, which is at `place`, into a free frame.
+    pub fn install(&self, frame: &Exclusive<'_>, page: PageId, place: Place) {
+        let (hash, to) = (PageHash::of(page), self.place_of_frame(frame.id()));
+        match place {
+            Place::Memory(_) => panic!("{page} is in memory already"),
+            Place::Nowhere => self.directory.insert(hash, to),
+            Place::Flash(slot) => self.directory.replace(hash, self.place_of_slot(slot), to),
+        }
+        frame.frame().set_page(Some(page));
+        frame.frame().set_slot(match place {
+            Place::Flash(slot) => Some(slot),
+            _ => None,
+        });
+    }
+
+    /// Takes the page out of its frame, which becomes free; its flash copy stays known.
+    pub fn uninstall(&self, books: &mut Books, frames: &FrameTable, guard: Exclusive<'_>) {
+        let frame = guard.frame();
+        let page = frame.page().expect("a page to take out");
+        assert!(frame.rec_lsn().is_none(), "dirty {page} leaves memory");
+        let from = self.place_of_frame(guard.id());
+        match frame.slot() {
+            Some(slot) => {
+                self.directory.replace(PageHash::of(page), from, self.place_of_slot(slot));
+            }
+            None => self.remove(books, frames, page, from),
+        }
+        frame.set_page(None);
+        frame.set_slot(None);
+        self.retired_hits.fetch_add(frame.take_hits(), Ordering::Relaxed);
+        books.free.push(guard.id());
+        drop(guard);
+    }
+
+    /// Forgets that `page` has a copy in `slot`, wherever the page is.
+    pub fn detach_slot(&self, books: &Books, frames: &FrameTable, page: PageId, slot: u32) {
+        match self.find(books, frames, page) {
+            Place::Memory(id) => {
+                let frame = frames.frame(id);
+                assert_eq!(frame.slot(), Some(slot), "{page} in memory knows its slot");
+                frame.set_slot(None);
+            }
+            Place::Flash(found) => {
+                assert_eq!(found, slot, "{page} has one slot");
+                self.remove(books, frames, page, self.place_of_slot(slot));
+            }
+            Place::Nowhere => panic!("{page} in slot {slot} is not in the directory"),
+        }
+    }
+
+    fn remove(&self, books: &Books, frames: &FrameTable, page: PageId, place: u32) {
+        let hash_at = |place| {
+            let page = match self.slot_at(place) {
+                None => frames.frame(self.frame_at(place)).page(),
+                Some(slot) => books.slots.as_ref().and_then(|slots| slots.page(slot)),
+            };
+            PageHash::of(page.expect("a place in the directory has a page"))
+        };
+        self.directory.remove(PageHash::of(page), place, hash_at);
+    }
+}
+
+/// A partition's frames, as the memory policy sees them.
+pub(crate) struct PolicyFrames<'a> {
+    pub partition: &'a Partition,
+    pub frames: &'a FrameTable,
+}
+
+impl PolicyFrames<'_> {
+    fn frame(&self, id: FrameId) -> &Frame {
+        self.frames.frame(self.partition.frame_at(id.0))
+    }
+}
+
+impl Frames for PolicyFrames<'_> {
+    fn count(&self) -> u32 {
+        self.partition.frames_count
+    }
+
+    fn touch(&self, frame: FrameId) -> Touch {
+        self.frame(frame).touch()
+    }
+
+    fn set_touch(&self, frame: FrameId, touch: Touch) {
+        self.frame(frame).set_touch(touch);
+    }
+
+    fn evictable(&self, frame: FrameId) -> bool {
+        self.frame(frame).page().is_some() && !self.frame(frame).is_latched()
+    }
+}

@@ -1,0 +1,490 @@
+//! The slots of one partition: which page each holds, in which state, and who is reused next.
+//!
+//! ```text
+//!            alloc, reuse          issue             wrote_clean
+//! FREE|CLEAN|INVALID ---> READY ---------> WRITING ---------------> CLEAN
+//!  ^                        |                 |      wrote_dirty
+//!  |       give_back        |                 +--------------------> DIRTY
+//!  +------------------------+-----------------+
+//!
+//! CLEAN|DIRTY --read_begins--> READING --read_ends--> back
+//! DIRTY --clean_begins--> LAZYCLEANING --clean_ends--> CLEAN
+//! CLEAN|DIRTY --invalidate--> FREE (physical) or INVALID (logical: TAC)
+//! ```
+//!
+//! - S1: READING is a mark beside the state, so that a page may be read while it is being cleaned.
+//! - S2: NEWER says that the page is newer than at home; `rec` is then the lower bound of its first
+//!   change that is not there. DIRTY has it, and LAZYCLEANING until the home write is done.
+//! - S3: a slot that is invalidated while it is being cleaned is DOOMED: it serves no read, and is free
+//!   when its I/O ends.
+//! - S4: a slot that is read, written or cleaned is never reused.
+//! - Cost: 9 bytes per slot beside the policy's, of which 4 if the design keeps dirty pages here.
+//!
+//! Sources: S0 3.1 (the SSD buffer table), S3 II-B1 (the states).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use terrace_page::{Lsn, PageId, SlotId};
+use terrace_policy::{
+    CleanerOrder, History, Replacement, SlotHeat, SlotLru2, TacRule, Temperatures, Tick,
+};
+use terrace_rt::LeafMutex;
+
+const STATE: u8 = 0b111;
+const NEWER: u8 = 1 << 3;
+const READING: u8 = 1 << 4;
+const DOOMED: u8 = 1 << 5;
+const DAMAGED: u8 = 1 << 6;
+
+const FREE: u8 = 0;
+const READY: u8 = 1;
+const WRITING: u8 = 2;
+const CLEAN: u8 = 3;
+const DIRTY: u8 = 4;
+const LAZYCLEANING: u8 = 5;
+const INVALID: u8 = 6;
+
+/// recLSNs are kept in blocks of the log, rounded down: a lower bound stays one. 16 TiB of log.
+const REC_SHIFT: u32 = 12;
+/// `pages` of a slot without a page.
+const NO_PAGE: u32 = u32::MAX;
+
+/// The states of S3 II-B1, for `check` and tests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SlotState {
+    Free,
+    Ready,
+    Writing,
+    Clean,
+    Dirty,
+    LazyCleaning,
+    Invalid,
+}
+
+/// Counts over all partitions, changed where the states change.
+#[derive(Debug, Default)]
+pub(crate) struct Gauges {
+    /// Slots that are not free.
+    pub used: AtomicU32,
+    /// Slots with NEWER.
+    pub dirty: AtomicU32,
+    /// Of `dirty`, those being cleaned or damaged: the cleaner cannot take them.
+    pub unavailable: AtomicU32,
+    /// Slots in INVALID.
+    pub invalid: AtomicU32,
+}
+
+fn add(gauge: &AtomicU32, when: bool) {
+    gauge.fetch_add(u32::from(when), Ordering::Relaxed);
+}
+
+fn sub(gauge: &AtomicU32, when: bool) {
+    gauge.fetch_sub(u32::from(when), Ordering::Relaxed);
+}
+
+/// Who is reused next.
+enum Ranks {
+    Lru2(SlotLru2),
+    Heat(SlotHeat, Arc<LeafMutex<Temperatures>>, TacRule),
+}
+
+/// The table. Slots are numbered from zero within the partition.
+pub(crate) struct SlotTable {
+    pages: Box<[u32]>,
+    /// Blocks of log; empty if the design keeps no dirty pages on flash.
+    rec: Box<[u32]>,
+    states: Box<[u8]>,
+    ranks: Ranks,
+    gauges: Arc<Gauges>,
+}
+
+/// What a table is made for.
+pub(crate) struct SlotRules {
+    pub replacement: Replacement,
+    pub order: CleanerOrder,
+    pub keeps_dirty: bool,
+    pub tac_rule: TacRule,
+}
+
+impl SlotTable {
+    pub fn new(
+        count: u32,
+        rules: &SlotRules,
+        temperatures: &Arc<LeafMutex<Temperatures>>,
+        gauges: &Arc<Gauges>,
+    ) -> SlotTable {
+        let ranks = match rules.replacement {
+            Replacement::Nothing => unreachable!("a design without slots has no table"),
+            Replacement::Lru2 => Ranks::Lru2(SlotLru2::new(count, rules.order)),
+            Replacement::Temperature => {
+                Ranks::Heat(SlotHeat::new(count), Arc::clone(temperatures), rules.tac_rule)
+            }
+        };
+        let recs = if rules.keeps_dirty { count } else { 0 };
+        SlotTable {
+            pages: vec![NO_PAGE; count as usize].into(),
+            rec: vec![0; recs as usize].into(),
+            states: vec![FREE; count as usize].into(),
+            ranks,
+            gauges: Arc::clone(gauges),
+        }
+    }
+
+    /// Bytes allocated.
+    pub fn bytes(&self) -> usize {
+        let ranks = match &self.ranks {
+            Ranks::Lru2(ranks) => ranks.bytes(),
+            Ranks::Heat(ranks, ..) => ranks.bytes(),
+        };
+        ranks + self.pages.len() * 4 + self.rec.len() * 4 + self.states.len()
+    }
+
+    pub fn count(&self) -> u32 {
+        self.pages.len() as u32
+    }
+
+    pub fn state(&self, slot: u32) -> SlotState {
+        match self.base(slot) {
+            FREE => SlotState::Free,
+            READY => SlotState::Ready,
+            WRITING => SlotState::Writing,
+            CLEAN => SlotState::Clean,
+            DIRTY => SlotState::Dirty,
+            LAZYCLEANING => SlotState::LazyCleaning,
+            INVALID => SlotState::Invalid,
+            _ => unreachable!("seven states"),
+        }
+    }
+
+    fn base(&self, slot: u32) -> u8 {
+        self.states[slot as usize] & STATE
+    }
+
+    fn has(&self, slot: u32, mark: u8) -> bool {
+        self.states[slot as usize] & mark != 0
+    }
+
+    fn set_base(&mut self, slot: u32, from: &[u8], to: u8) {
+        let base = self.base(slot);
+        assert!(from.contains(&base), "slot {slot} goes from {base} to {to}");
+        self.states[slot as usize] = (self.states[slot as usize] & !STATE) | to;
+        add(&self.gauges.invalid, to == INVALID);
+        sub(&self.gauges.invalid, base == INVALID);
+        add(&self.gauges.used, base == FREE && to != FREE);
+        sub(&self.gauges.used, base != FREE && to == FREE);
+        add(&self.gauges.unavailable, base != LAZYCLEANING && to == LAZYCLEANING);
+        sub(&self.gauges.unavailable, base == LAZYCLEANING && to != LAZYCLEANING);
+    }
+
+    /// The page that `slot` holds, or is kept for.
+    pub fn page(&self, slot: u32) -> Option<PageId> {
+        let page = self.pages[slot as usize];
+        (page != NO_PAGE).then_some(PageId(u64::from(page)))
+    }
+
+    pub fn holds(&self, slot: u32, page: PageId) -> bool {
+        u64::from(self.pages[slot as usize]) == page.0
+    }
+
+    /// Whether the slot's bytes are the page.
+    pub fn is_valid(&self, slot: u32) -> bool {
+        matches!(self.base(slot), CLEAN | DIRTY | LAZYCLEANING) && !self.has(slot, DOOMED)
+    }
+
+    /// Lower bound of the first change in the slot's page that is not at home, if there is one.
+    pub fn newer(&self, slot: u32) -> Option<Lsn> {
+        let newer = self.has(slot, NEWER) && !self.has(slot, DOOMED);
+        newer.then(|| Lsn(u64::from(self.rec[slot as usize]) << REC_SHIFT))
+    }
+
+    /// The least of `newer`, doomed slots included: their home write may still be needed.
+    pub fn oldest_newer(&self) -> Option<Lsn> {
+        let newer = (0..self.rec.len()).filter(|&slot| self.states[slot] & NEWER != 0);
+        newer.map(|slot| Lsn(u64::from(self.rec[slot]) << REC_SHIFT)).min()
+    }
+
+    fn set_newer(&mut self, slot: u32, rec_lsn: Option<Lsn>) {
+        let before = self.has(slot, NEWER);
+        if let Some(lsn) = rec_lsn {
+            let block = u32::try_from(lsn.0 >> REC_SHIFT).expect("a log of less than 16 TiB");
+            self.rec[slot as usize] = block;
+            self.states[slot as usize] |= NEWER;
+        } else {
+            self.states[slot as usize] &= !NEWER;
+        }
+        add(&self.gauges.dirty, !before && rec_lsn.is_some());
+        sub(&self.gauges.dirty, before && rec_lsn.is_none());
+    }
+
+    fn evictable(states: &[u8], slot: u32) -> bool {
+        states[slot as usize] == CLEAN
+    }
+
+    /// Takes a free slot for `page`: FREE -> READY.
+    pub fn alloc(&mut self, page: PageId, now: Tick) -> Option<u32> {
+        let slot = match &mut self.ranks {
+            Ranks::Lru2(ranks) => ranks.take_free(now)?.0,
+            Ranks::Heat(ranks, ..) => ranks.take_free()?.0,
+        };
+        self.set_base(slot, &[FREE], READY);
+        self.pages[slot as usize] = PageNumber::of(page).0;
+        Some(slot)
+    }
+
+    /// Names the clean slot to reuse, if one may give way to `page`.
+    pub fn victim(&mut self, page: PageId) -> Result<u32, NoVictim> {
+        let (states, pages) = (&self.states, &self.pages);
+        let evictable = |slot: SlotId| SlotTable::evictable(states, slot.0);
+        let page_of = |slot: SlotId| PageId(u64::from(pages[slot.0 as usize]));
+        match &mut self.ranks {
+            Ranks::Lru2(ranks) => ranks.victim(evictable).map(|slot| slot.0).ok_or(NoVictim::Busy),
+            Ranks::Heat(ranks, temperatures, rule) => {
+                let temperatures = temperatures.lock();
+                let victim = ranks.victim(&temperatures, page_of, evictable);
+                let victim = victim.ok_or(NoVictim::Busy)?;
+                let admitted = temperatures.admits(*rule, page, page_of(victim));
+                if admitted { Ok(victim.0) } else { Err(NoVictim::Colder) }
+            }
+        }
+    }
+
+    /// The content of clean `slot` gives way to `page`: CLEAN -> READY.
+    pub fn reuse(&mut self, slot: u32, page: PageId) {
+        self.unrank(slot);
+        self.set_base(slot, &[CLEAN], READY);
+        self.pages[slot as usize] = PageNumber::of(page).0;
+    }
+
+    /// An invalid slot is about to get the bytes of its page again: INVALID -> READY.
+    pub fn refresh(&mut self, slot: u32) {
+        self.set_base(slot, &[INVALID], READY);
+    }
+
+    /// The write into `slot` begins: READY -> WRITING.
+    pub fn issue(&mut self, slot: u32) {
+        self.set_base(slot, &[READY], WRITING);
+    }
+
+    /// Flash, and home, hold the page: WRITING -> CLEAN.
+    pub fn wrote_clean(&mut self, slot: u32, history: History) {
+        self.set_base(slot, &[WRITING], CLEAN);
+        let page = PageId(u64::from(self.pages[slot as usize]));
+        match &mut self.ranks {
+            Ranks::Lru2(ranks) => ranks.fill_clean(SlotId(slot), history),
+            Ranks::Heat(ranks, temperatures, _) => {
+                ranks.insert(SlotId(slot), page, &temperatures.lock());
+            }
+        }
+    }
+
+    /// Flash alone holds the page, with its first change after home's at `rec_lsn`: WRITING -> DIRTY.
+    pub fn wrote_dirty(&mut self, slot: u32, history: History, rec_lsn: Lsn) {
+        self.set_base(slot, &[WRITING], DIRTY);
+        self.set_newer(slot, Some(rec_lsn));
+        match &mut self.ranks {
+            Ranks::Lru2(ranks) => ranks.fill_dirty(SlotId(slot), history, rec_lsn),
+            Ranks::Heat(..) => unreachable!("temperature designs write through"),
+        }
+    }
+
+    /// The write did not happen, or failed: READY|WRITING -> FREE, or INVALID if the slot is `kept`
+    /// for its page.
+    pub fn give_back(&mut self, slot: u32, kept: bool) {
+        if kept {
+            self.set_base(slot, &[READY, WRITING], INVALID);
+        } else {
+            self.release(slot, &[READY, WRITING]);
+        }
+    }
+
+    /// A read of valid `slot` begins; a page request counts as a use of it.
+    pub fn read_begins(&mut self, slot: u32, used: Option<Tick>) {
+        assert!(self.is_valid(slot), "a stale slot {slot} is read");
+        self.states[slot as usize] |= READING;
+        if let (Some(now), Ranks::Lru2(ranks)) = (used, &mut self.ranks) {
+            ranks.hit(SlotId(slot), now);
+        }
+    }
+
+    /// The read has ended.
+    pub fn read_ends(&mut self, slot: u32) {
+        assert!(self.has(slot, READING), "nobody reads slot {slot}");
+        self.states[slot as usize] &= !READING;
+    }
+
+    /// The uses of the page in `slot`, if the policy keeps them.
+    pub fn history(&self, slot: u32) -> Option<History> {
+        match &self.ranks {
+            Ranks::Lru2(ranks) => Some(ranks.history(SlotId(slot))),
+            Ranks::Heat(..) => None,
+        }
+    }
+
+    /// The dirty slot to clean first, among those that no task uses and that are `free_to_write`.
+    pub fn next_dirty(&self, free_to_write: impl Fn(PageId) -> bool) -> Option<u32> {
+        let Ranks::Lru2(ranks) = &self.ranks else { return None };
+        let cleanable = |slot: SlotId| {
+            let page = PageId(u64::from(self.pages[slot.0 as usize]));
+            self.is_cleanable(slot.0) && free_to_write(page)
+        };
+        ranks.next_dirty(cleanable).map(|slot| slot.0)
+    }
+
+    /// Whether dirty slot `a` goes to the cleaner before dirty slot `b` of partition `other`.
+    pub fn cleans_before(&self, a: u32, other: &SlotTable, b: u32) -> bool {
+        match (&self.ranks, &other.ranks) {
+            (Ranks::Lru2(ranks), Ranks::Lru2(others)) => {
+                ranks.cleans_before(SlotId(a), others, SlotId(b))
+            }
+            _ => unreachable!("temperature designs write through"),
+        }
+    }
+
+    pub fn is_cleanable(&self, slot: u32) -> bool {
+        self.states[slot as usize] == DIRTY | NEWER
+    }
+
+    /// A page that is newer than at home and whose bytes are damaged, if there is one.
+    pub fn damaged(&self) -> Option<PageId> {
+        let slot = (0..self.count()).find(|&slot| self.has(slot, DAMAGED))?;
+        self.page(slot)
+    }
+
+    /// The cleaner takes dirty `slot`: DIRTY -> LAZYCLEANING.
+    pub fn clean_begins(&mut self, slot: u32) {
+        assert!(self.is_cleanable(slot));
+        self.unrank(slot);
+        self.set_base(slot, &[DIRTY], LAZYCLEANING);
+    }
+
+    /// The cleaner is done with `slot`: LAZYCLEANING -> CLEAN, or FREE if doomed, or back to DIRTY if
+    /// home did not get the page. Says whether the slot still was the page.
+    pub fn clean_ends(&mut self, slot: u32, cleaned: Cleaned) -> bool {
+        if self.has(slot, DOOMED) {
+            self.release(slot, &[LAZYCLEANING]);
+            return false;
+        }
+        let history = self.history(slot).expect("a cleaned slot has uses");
+        match cleaned {
+            Cleaned::AtHome => {
+                self.set_newer(slot, None);
+                self.set_base(slot, &[LAZYCLEANING], CLEAN);
+                if let Ranks::Lru2(ranks) = &mut self.ranks {
+                    ranks.fill_clean(SlotId(slot), history);
+                }
+            }
+            Cleaned::NotYet | Cleaned::Damaged => {
+                let rec_lsn = self.newer(slot).expect("a dirty slot");
+                self.set_base(slot, &[LAZYCLEANING], DIRTY);
+                if let Ranks::Lru2(ranks) = &mut self.ranks {
+                    ranks.fill_dirty(SlotId(slot), history, rec_lsn);
+                }
+                if cleaned == Cleaned::Damaged {
+                    self.states[slot as usize] |= DAMAGED;
+                    add(&self.gauges.unavailable, true);
+                }
+            }
+        }
+        true
+    }
+
+    /// The page in `slot` is about to change: CLEAN|DIRTY -> FREE, at once or when its I/O ends; or
+    /// -> INVALID, `logical`ly, and the slot stays the page's own.
+    pub fn invalidate(&mut self, slot: u32, logical: bool) {
+        assert!(self.is_valid(slot));
+        assert!(!self.has(slot, READING), "slot {slot} is read while its page changes");
+        if self.base(slot) == LAZYCLEANING {
+            self.states[slot as usize] |= DOOMED;
+        } else if logical {
+            self.unrank(slot);
+            self.set_base(slot, &[CLEAN], INVALID);
+        } else {
+            self.release(slot, &[CLEAN, DIRTY]);
+        }
+    }
+
+    fn unrank(&mut self, slot: u32) {
+        match &mut self.ranks {
+            Ranks::Lru2(ranks) => ranks.take(SlotId(slot)),
+            Ranks::Heat(ranks, ..) => ranks.remove(SlotId(slot)),
+        }
+    }
+
+    fn release(&mut self, slot: u32, from: &[u8]) {
+        self.set_newer(slot, None);
+        sub(&self.gauges.unavailable, self.has(slot, DAMAGED));
+        self.set_base(slot, from, FREE);
+        self.states[slot as usize] = FREE;
+        self.pages[slot as usize] = NO_PAGE;
+        match &mut self.ranks {
+            Ranks::Lru2(ranks) => ranks.free(SlotId(slot)),
+            Ranks::Heat(ranks, ..) => ranks.free(SlotId(slot)),
+        }
+    }
+
+    /// Asserts the picture: marks fit states, and the policy agrees.
+    pub fn check(&self) {
+        for slot in 0..self.count() {
+            let (state, marks) = (self.state(slot), self.states[slot as usize] & !STATE);
+            let may = match state {
+                SlotState::Free | SlotState::Ready | SlotState::Writing | SlotState::Invalid => 0,
+                SlotState::Clean => READING,
+                SlotState::Dirty => NEWER | READING | DAMAGED,
+                SlotState::LazyCleaning => NEWER | READING | DOOMED,
+            };
+            assert_eq!(marks & !may, 0, "slot {slot} is {state:?} with marks {marks:b}");
+            let must = matches!(state, SlotState::Dirty | SlotState::LazyCleaning);
+            assert_eq!(marks & NEWER != 0, must, "slot {slot} is {state:?}");
+            assert_eq!(self.page(slot).is_none(), state == SlotState::Free, "slot {slot}");
+            if let Ranks::Lru2(ranks) = &self.ranks {
+                let expected = match state {
+                    SlotState::Free => terrace_policy::SlotState::Free,
+                    SlotState::Clean => terrace_policy::SlotState::Clean,
+                    SlotState::Dirty => terrace_policy::SlotState::Dirty,
+                    _ => terrace_policy::SlotState::Busy,
+                };
+                assert_eq!(ranks.state(SlotId(slot)), expected, "slot {slot} is {state:?}");
+            }
+        }
+        match &self.ranks {
+            Ranks::Lru2(ranks) => ranks.check(),
+            Ranks::Heat(ranks, ..) => ranks.check(),
+        }
+    }
+}
+
+/// Why no slot gives way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoVictim {
+    /// Every slot is dirty, in use or invalid.
+    Busy,
+    /// The coldest page is not colder than the new one (TAC).
+    Colder,
+}
+
+/// How a cleaning ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cleaned {
+    /// Home has the page.
+    AtHome,
+    /// Home has not got it.
+    NotYet,
+    /// The slot's bytes are not the page: only the log can help.
+    Damaged,
+}
+
+/// A page number that fits a slot's 32 bits.
+struct PageNumber(u32);
+
+impl PageNumber {
+    fn of(page: PageId) -> PageNumber {
+        let number =
+            u32::try_from(page.0).expect("page numbers are checked when a page is asked for");
+        assert_ne!(number, NO_PAGE);
+        PageNumber(number)
+    }
+}
+
+/// One more than the largest page number: slots keep 32 bits.
+pub(crate) const PAGES_MAX: u64 = NO_PAGE as u64;

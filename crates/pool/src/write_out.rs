@@ -1,0 +1,313 @@
+//! Writing pages from memory to home and flash: the one way for eviction and checkpoints.
+//!
+//! ```text
+//!  job: exclusive latch, places chosen        plan (under the partition's lock)
+//!   |   seal the checksum, downgrade          seal
+//!   |   readers may come in from here on; a change waits for the latch
+//!   |   the log is durable to the page's LSN  journal.make_durable
+//!   |   home and flash writes, side by side   transfer
+//!   v   entry and slot move on together       complete (under the lock)
+//!  done: the latch goes, or is upgraded and the page leaves
+//! ```
+//!
+//! - W1: write-ahead: no page leaves before the log is durable up to its LSN, to flash as to home
+//!   [S0 2.4].
+//! - W2: the bytes that are written are not changed meanwhile: the shared latch is held throughout.
+//! - W3: at most one home write of a page is outstanding, the cleaner's included: who finds one leaves
+//!   the page alone, or waits [D in SPEC 1.5].
+//! - W4: a slot is CLEAN only after the home write, if there is one, has finished too [S0 2.3].
+//! - W5: in LC the entry moves to flash only after the flash write has finished [D in S0 2.3].
+
+use terrace_page::{Lsn, PageId, lsn, seal};
+use terrace_policy::{AccessClass, CleanLeave, DirtyLeave, Touch};
+
+use crate::dirty::Logged;
+use crate::frames::{Exclusive, Shared};
+use crate::io::{self, PageIo};
+use crate::partition::{Books, Partition};
+use crate::{BufferPool, PoolError};
+
+/// Why a page is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// It leaves memory.
+    Evict,
+    /// It stays; home is to be brought up to date.
+    Checkpoint,
+}
+
+/// A page to write, and where to.
+pub(crate) struct Job<'p> {
+    pub partition: &'p Partition,
+    pub page: PageId,
+    pub guard: Exclusive<'p>,
+    pub targets: Targets,
+}
+
+/// Where a page goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Targets {
+    pub home: bool,
+    /// A slot in READY.
+    pub slot: Option<u32>,
+}
+
+/// What the design says of a page.
+pub(crate) enum Plan {
+    /// It need not be written.
+    Nothing,
+    /// It is to be written there; home writes are registered.
+    Write(Targets),
+    /// Another home write of it is outstanding.
+    Busy,
+}
+
+/// A job under way.
+struct Transfer<'p> {
+    partition: &'p Partition,
+    page: PageId,
+    guard: Shared<'p>,
+    targets: Targets,
+    page_lsn: Lsn,
+    rec_lsn: Option<Lsn>,
+    touch: Touch,
+}
+
+impl BufferPool {
+    /// Asks the design where a latched page goes [S0 2.3; S4 3]. Takes a slot and registers the home
+    /// write if it says so.
+    pub(crate) fn plan(
+        &self,
+        partition: &Partition,
+        books: &mut Books,
+        guard: &Exclusive<'_>,
+        purpose: Purpose,
+    ) -> Plan {
+        let frame = guard.frame();
+        let page = frame.page().expect("a page to write");
+        let is_dirty = frame.rec_lsn().is_some();
+        let is_busy = self.config.rules.in_flight_home_writes && books.home_writes.contains(&page);
+        let is_sharp = self.sharp.load(std::sync::atomic::Ordering::Relaxed) > 0;
+        let mut slot_by = |class: AccessClass| self.admit(partition, books, page, class);
+        let targets = match (is_dirty, self.config.design.dirty_leave, purpose) {
+            (false, ..) => match self.config.design.clean_leave {
+                CleanLeave::Flash if purpose == Purpose::Evict && frame.slot().is_none() => {
+                    Targets { home: false, slot: slot_by(frame.class()) }
+                }
+                _ => Targets { home: false, slot: None },
+            },
+            (true, DirtyLeave::Flash, Purpose::Evict) if !is_sharp => {
+                let slot = slot_by(frame.class());
+                Targets { home: slot.is_none(), slot }
+            }
+            (true, ..) if is_busy => return Plan::Busy,
+            (true, DirtyLeave::Home | DirtyLeave::Flash, _) => Targets { home: true, slot: None },
+            (true, DirtyLeave::FlashAndHome, Purpose::Evict) => {
+                Targets { home: true, slot: slot_by(frame.class()) }
+            }
+            (true, DirtyLeave::FlashAndHome, Purpose::Checkpoint) => {
+                // At a sharp checkpoint random pages are dual-written, filling or not [S0 3.2].
+                let both = is_sharp && frame.class() == AccessClass::Random;
+                Targets { home: true, slot: if both { slot_by(frame.class()) } else { None } }
+            }
+            (true, DirtyLeave::HomeAndOwnSlot, _) => {
+                Targets { home: true, slot: self.take_own_slot(books, frame.slot()) }
+            }
+        };
+        if targets.home && is_busy {
+            return Plan::Busy;
+        }
+        if targets.home {
+            books.home_writes.push(page);
+        }
+        if let Some(slot) = targets.slot {
+            books.slots_mut().issue(slot);
+        }
+        let nothing = !targets.home && targets.slot.is_none();
+        if nothing { Plan::Nothing } else { Plan::Write(targets) }
+    }
+
+    /// Runs `jobs` together. For eviction the pages then leave memory, unless they were used
+    /// meanwhile. Returns how many frames became free.
+    pub(crate) fn write_out(
+        &self,
+        jobs: Vec<Job<'_>>,
+        purpose: Purpose,
+    ) -> Result<usize, PoolError> {
+        let mut transfers: Vec<Transfer<'_>> = jobs.into_iter().map(Transfer::seal).collect();
+        if let Err(error) = self.write_ahead(&transfers) {
+            for transfer in transfers {
+                self.complete(transfer, purpose, Outcome { home: false, flash: false });
+            }
+            return Err(error);
+        }
+        transfers.sort_by_key(|transfer| transfer.page);
+        self.skip_rules(&transfers);
+        let (home, flash) = self.transfer(&transfers);
+        let mut freed = 0;
+        for transfer in transfers {
+            let outcome = Outcome { home: home.is_ok(), flash };
+            freed += usize::from(self.complete(transfer, purpose, outcome));
+        }
+        if let Err(source) = home {
+            return Err(self.stop(source));
+        }
+        self.log_buf_writes(Logged::Full)?;
+        Ok(freed)
+    }
+
+    /// W1.
+    fn write_ahead(&self, transfers: &[Transfer<'_>]) -> Result<(), PoolError> {
+        let dirty = transfers.iter().filter(|transfer| transfer.rec_lsn.is_some());
+        let upto = dirty.map(|transfer| transfer.page_lsn).max();
+        match upto {
+            Some(lsn) if self.config.rules.wal_before_page && self.journal.durable_lsn() < lsn => {
+                self.journal.make_durable(lsn)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Breaks W4 and W5 for tests that must notice: entries move before the writes.
+    fn skip_rules(&self, transfers: &[Transfer<'_>]) {
+        let rules = self.config.rules;
+        for transfer in transfers {
+            let Some(rec_lsn) = transfer.rec_lsn else { continue };
+            let (home, flash) = (transfer.targets.home, transfer.targets.slot.is_some());
+            let too_soon = if home && flash {
+                !rules.dw_clean_after_both
+            } else {
+                flash && !home && !rules.lc_entry_moves_after_flash_write
+            };
+            if too_soon {
+                let mut books = transfer.partition.books.lock();
+                books.clear_dirty(transfer.guard.frame());
+                if home {
+                    self.written_home(&mut books, transfer.page, rec_lsn);
+                }
+            }
+        }
+    }
+
+    fn transfer(&self, transfers: &[Transfer<'_>]) -> (std::io::Result<()>, bool) {
+        let home = home_ios(transfers);
+        let mut flash = Vec::new();
+        for transfer in transfers {
+            if let Some(slot) = transfer.targets.slot {
+                let number = u64::from(transfer.partition.first_slot + slot);
+                flash.push(PageIo::write(number, [&*transfer.guard]));
+            }
+        }
+        {
+            let mut stats = self.stats.lock();
+            stats.home_writes += home.len() as u64;
+            stats.home_write_pages += home.iter().map(|io| io.pages() as u64).sum::<u64>();
+            stats.flash_writes += flash.len() as u64;
+        }
+        if flash.is_empty() {
+            return (io::run(&*self.home, home), true);
+        }
+        let device = self.flash.as_deref().expect("a slot is on flash");
+        let (home, flash) = io::run_both((&*self.home, home), (device, flash));
+        self.flash_was_written(flash.is_ok());
+        (home, flash.is_ok())
+    }
+
+    /// Moves slot and entry on, and lets the page leave if it may. Whether a frame became free.
+    fn complete(&self, transfer: Transfer<'_>, purpose: Purpose, outcome: Outcome) -> bool {
+        let Transfer { partition, page, guard, targets, rec_lsn, touch, .. } = transfer;
+        let frame = guard.frame();
+        let mut books = partition.books.lock();
+        // A rule that is off may have cleared the entry already.
+        let rec_lsn = rec_lsn.filter(|_| frame.rec_lsn().is_some());
+        let at_home = targets.home && outcome.home;
+        if let Some(slot) = targets.slot {
+            let owned = frame.slot() == Some(slot);
+            let history = frame.touch().history(self.now());
+            let slots = books.slots_mut();
+            if !outcome.flash || (targets.home && !at_home) {
+                slots.give_back(slot, owned);
+            } else if let (Some(rec_lsn), false) = (transfer.rec_lsn, targets.home) {
+                slots.wrote_dirty(slot, history, rec_lsn);
+            } else {
+                slots.wrote_clean(slot, history);
+            }
+            let kept = owned || books.slots_mut().is_valid(slot);
+            frame.set_slot(kept.then_some(slot));
+        }
+        let on_flash = targets.slot.is_some() && !targets.home && outcome.flash;
+        if let Some(rec_lsn) = rec_lsn {
+            if at_home || on_flash {
+                books.clear_dirty(frame);
+            }
+            if at_home {
+                self.written_home(&mut books, page, rec_lsn);
+            }
+        }
+        let leaves =
+            purpose == Purpose::Evict && frame.rec_lsn().is_none() && frame.touch() == touch;
+        let left = match guard.try_upgrade_if(leaves) {
+            Some(exclusive) => {
+                books.stats.evictions += 1;
+                books.stats.evictions_dirty += u64::from(transfer.rec_lsn.is_some());
+                partition.uninstall(&mut books, &self.frames, exclusive);
+                true
+            }
+            None => false,
+        };
+        if targets.home {
+            end_home_write(&mut books, page);
+        }
+        drop(books);
+        if targets.home {
+            partition.home_write_ended.notify_all();
+        }
+        if left {
+            partition.room.notify_all();
+        }
+        if on_flash && transfer.rec_lsn.is_some() {
+            self.wake_cleaner();
+        }
+        left
+    }
+}
+
+/// How the writes of a batch ended.
+#[derive(Clone, Copy, Debug)]
+struct Outcome {
+    home: bool,
+    flash: bool,
+}
+
+impl<'p> Transfer<'p> {
+    fn seal(job: Job<'p>) -> Transfer<'p> {
+        let Job { partition, page, mut guard, targets } = job;
+        seal(&mut guard);
+        let guard = guard.downgrade();
+        let frame = guard.frame();
+        Transfer {
+            partition,
+            page,
+            targets,
+            page_lsn: lsn(&guard),
+            rec_lsn: frame.rec_lsn(),
+            touch: frame.touch(),
+            guard,
+        }
+    }
+}
+
+/// The home write of `page` is no longer outstanding.
+pub(crate) fn end_home_write(books: &mut Books, page: PageId) {
+    let at = books.home_writes.iter().position(|&other| other == page);
+    books.home_writes.swap_remove(at.expect("a home write that is registered"));
+}
+
+/// Home writes, neighbours gathered into one. `transfers` are in page order.
+fn home_ios<'a>(transfers: &'a [Transfer<'_>]) -> Vec<PageIo<'a>> {
+    let homeward: Vec<&Transfer<'_>> =
+        transfers.iter().filter(|transfer| transfer.targets.home).collect();
+    let runs = homeward.chunk_by(|a, b| a.page.plus(1) == b.page);
+    runs.map(|run| PageIo::write(run[0].page.0, run.iter().map(|transfer| &*transfer.guard)))
+        .collect()
+}
