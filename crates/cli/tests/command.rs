@@ -1,7 +1,7 @@
 //! The command as its users meet it: what it refuses, and how it says so.
 //!
-//! Whatever is wrong is one line on standard error, with exit status 2 for what makes no sense and 1
-//! for what did not work; and nothing is written that was not asked for.
+//! Whatever is wrong is one line on standard error, with exit status 2 for what makes no sense and
+//! 1 for what did not work; and nothing is written that was not asked for.
 
 use std::path::Path;
 use std::process::{Command, Output};

@@ -193,7 +193,8 @@ pub trait Device: Send + Sync {
     ///
     /// # Panics
     ///
-    /// If `Request::validate` does: misaligned, empty, or past the end. The batch must not be empty.
+    /// If `Request::validate` does: misaligned, empty, or past the end. The batch must not be
+    /// empty.
     ///
     /// # Safety
     ///

@@ -5,8 +5,8 @@ mod disksim;
 
 use std::path::Path;
 
-/// Root mean square distances in ms that the model must stay below, in the order of `DISKS`: what it
-/// reached when the queue gain was first derived from it, rounded up.
+/// Root mean square distances in ms that the model must stay below, in the order of `DISKS`: what
+/// it reached when the queue gain was first derived from it, rounded up.
 const BOUNDS_MS: [f64; 5] = [0.20, 0.17, 0.35, 0.54, 0.53];
 
 /// Largest relative error of a mean service time.

@@ -43,7 +43,8 @@ impl BufferPool {
         self.tasks.lock().push(task);
     }
 
-    /// Stops the background tasks and waits for them. Dirty pages stay dirty: call `flush_all` first.
+    /// Stops the background tasks and waits for them. Dirty pages stay dirty: call `flush_all`
+    /// first.
     pub fn shutdown(&self) {
         self.is_closing.store(true, Ordering::Release);
         self.tac_queue.close();

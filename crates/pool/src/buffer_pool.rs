@@ -8,8 +8,8 @@
 //!                           +--------------- evict, flush -------------->+
 //! ```
 //!
-//! - A page request is a lookup without locks, its latch, a check that the frame still holds the page,
-//!   and a store or two. Only a miss takes the lock of the page's partition.
+//! - A page request is a lookup without locks, its latch, a check that the frame still holds the
+//!   page, and a store or two. Only a miss takes the lock of the page's partition.
 //! - Frames, slots and the directory belong to partitions by the hash of the page [S0 3.3.4].
 //! - After a failed write or sync of home the pool takes no more changes; reads go on.
 //! - The flash starts cold at each open: nothing on it is trusted (restart design `forget`).
@@ -95,8 +95,8 @@ pub enum Recovered<'p> {
 }
 
 impl BufferPool {
-    /// A pool over `home`, with `flash` if the design uses one, and its background tasks in `world`.
-    /// Close it with [`BufferPool::shutdown`].
+    /// A pool over `home`, with `flash` if the design uses one, and its background tasks in
+    /// `world`. Close it with [`BufferPool::shutdown`].
     ///
     /// # Errors
     ///
@@ -229,9 +229,9 @@ impl BufferPool {
         Some(PageMut::new(self, page, guard))
     }
 
-    /// The page, latched exclusively, without reading it: zeroes, with its id in the header. Its LSN
-    /// is that of the page's earlier life if memory or a newer flash copy tells it, else zero. The
-    /// zeroes stay only if the guard changes them.
+    /// The page, latched exclusively, without reading it: zeroes, with its id in the header. Its
+    /// LSN is that of the page's earlier life if memory or a newer flash copy tells it, else zero.
+    /// The zeroes stay only if the guard changes them.
     ///
     /// # Errors
     ///
@@ -251,8 +251,8 @@ impl BufferPool {
         Err(PoolError::AllPinned)
     }
 
-    /// As [`BufferPool::write`], for recovery: a torn or blank page is no error, so that the image in
-    /// the log can repair it.
+    /// As [`BufferPool::write`], for recovery: a torn or blank page is no error, so that the image
+    /// in the log can repair it.
     ///
     /// # Errors
     ///

@@ -1,7 +1,7 @@
 //! Asserting what must hold between any two events.
 //!
-//! With P the version of a page at home and P' a newer one, the copies in memory and on flash may be
-//! [S0 Fig.3]:
+//! With P the version of a page at home and P' a newer one, the copies in memory and on flash may
+//! be [S0 Fig.3]:
 //!
 //! ```text
 //!            case 1   case 2   case 3   case 4   case 5   case 6

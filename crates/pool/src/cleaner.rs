@@ -3,15 +3,15 @@
 //!
 //! ```text
 //! wake when dirty > lambda * S, until dirty <= (lambda - 0.0001) * S:
-//!   claim:  the first slot of all partitions' dirty orders, and up to alpha dirty neighbours at home
+//!   claim:  the first slot of all partitions' dirty orders, up to alpha dirty neighbours at home
 //!   clean:  read the slots into staging, one write home, then each slot CLEAN, or FREE if its page was
 //!           modified meanwhile
 //! ```
 //!
-//! - L1: one task claims; each run is cleaned by a task of its own, up to `cleaner_ios` at a time: the
-//!   whole excess is on its way at once, as deep a queue as the disks can use.
-//! - L2: a claimed page has a registered home write, so nobody else writes it home before this write
-//!   has ended, even if its slot is invalidated [D in SPEC 1.5].
+//! - L1: one task claims; each run is cleaned by a task of its own, up to `cleaner_ios` at a time:
+//!   the whole excess is on its way at once, as deep a queue as the disks can use.
+//! - L2: a claimed page has a registered home write, so nobody else writes it home before this
+//!   write has ended, even if its slot is invalidated [D in SPEC 1.5].
 //! - L3: a page joins a BUF_WRITE batch under the partition's lock, and only if its slot is still
 //!   valid: modifying a page invalidates its slot before the record is appended [D in SPEC 1.1].
 //! - A slot whose bytes are damaged keeps its entry: the log has to keep what only it can tell.

@@ -1,7 +1,8 @@
 //! Where a page is: a table from page to place, for one partition.
 //!
-//! A place is a number: frames of the partition first, then its slots. A page in memory is found at
-//! its frame, whether or not it has a flash copy (the frame knows the slot); another one at its slot.
+//! A place is a number: frames of the partition first, then its slots. A page in memory is found
+//! at its frame, whether or not it has a flash copy (the frame knows the slot); another one at its
+//! slot.
 //!
 //! ```text
 //! entry: | tag, 8 bits of the page's hash | place, 24 bits |      all ones: empty

@@ -17,15 +17,15 @@
 //! - E1: entry first, then the flash copy is invalidated, then the record is appended: otherwise a
 //!   checkpoint or the cleaner could believe, in between, that no record is owed [D in S0 2.3].
 //! - E2: every arrow is one section under the lock of the page's partition, which a page never
-//!   changes. So a walk over the partitions, one lock at a time, meets every entry that existed when
-//!   the walk began and still exists; an entry made meanwhile has a recLSN above every LSN appended
-//!   before the walk, and a checkpoint keeps the log from its own beginning anyway.
-//! - E3: a written page counts until home was synced after the write: a power cut may take back what
-//!   a device has only completed.
-//! - E4: a BUF_WRITE record lists pages whose home copy is durable and holds every update up to its
-//!   EOL. EOL is the last LSN when the batch is opened, before any page joins; a page joins under its
-//!   latch (or the partition's lock, for the cleaner) if it was not modified since its image was
-//!   written; home is synced before the record is appended [S3 II-A; D in SPEC 1.1].
+//!   changes. So a walk over the partitions, one lock at a time, meets every entry that existed
+//!   when the walk began and still exists; an entry made meanwhile has a recLSN above every LSN
+//!   appended before the walk, and a checkpoint keeps the log from its own beginning anyway.
+//! - E3: a written page counts until home was synced after the write: a power cut may take back
+//!   what a device has only completed.
+//! - E4: a BUF_WRITE record lists pages whose home copy is durable and holds every update up to
+//!   its EOL. EOL is the last LSN when the batch is opened, before any page joins; a page joins
+//!   under its latch (or the partition's lock, for the cleaner) if it was not modified since its
+//!   image was written; home is synced before the record is appended [S3 II-A; D in SPEC 1.1].
 
 use std::sync::atomic::Ordering;
 
@@ -107,8 +107,8 @@ impl BufferPool {
     }
 
     /// The least LSN that the log must keep for redo: a lower bound of every change that is not
-    /// durable at home, over memory and flash, as one consistent view [S3 Fig.3]; `None` if home has
-    /// them all. Syncs home first, so that pages written before the call no longer count.
+    /// durable at home, over memory and flash, as one consistent view [S3 Fig.3]; `None` if home
+    /// has them all. Syncs home first, so that pages written before the call no longer count.
     pub fn oldest_dirty_lsn(&self) -> Option<Lsn> {
         // After a failure the entries stay, and so does the log: nothing to report.
         let _failed = self.log_buf_writes(Logged::Open);

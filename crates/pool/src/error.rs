@@ -32,7 +32,8 @@ impl fmt::Display for Tier {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum PoolError {
-    /// No frame could be freed: too many pages are latched at once. Drop a guard, or give more memory.
+    /// No frame could be freed: too many pages are latched at once. Drop a guard, or give more
+    /// memory.
     AllPinned,
     /// The stored bytes are not the page. Recover it from the log, or restore it from a backup.
     Damaged {

@@ -1,10 +1,10 @@
 //! Making room in memory: victims in batches, by tasks that need a frame and by a background task.
 //!
-//! - V1: what becomes free at once (clean, and not admitted to flash) costs one lock section for the
-//!   whole batch. What must be written is written together, in one batch per device.
+//! - V1: what becomes free at once (clean, and not admitted to flash) costs one lock section for
+//!   the whole batch. What must be written is written together, in one batch per device.
 //! - V2: a task that needs a frame stops gathering as soon as it has one; it writes one victim at
-//!   most. The background task gathers `evict_batch` of them, and sleeps while every partition has a
-//!   few free frames.
+//!   most. The background task gathers `evict_batch` of them, and sleeps while every partition has
+//!   a few free frames.
 //! - V3: who finds no victim waits for a frame to be freed, and gives up after `PATIENCE`.
 
 use std::sync::atomic::Ordering;

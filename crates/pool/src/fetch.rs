@@ -9,8 +9,8 @@
 //!
 //! - F1: the frame is in the directory, latched exclusively, before the read begins: whoever wants
 //!   the page meanwhile waits for the latch, and nobody reads it twice.
-//! - F2: flash serves a page if its copy is valid, and if it is newer than home, or if no more than mu
-//!   requests are queued there [S0 3.3.2].
+//! - F2: flash serves a page if its copy is valid, and if it is newer than home, or if no more
+//!   than mu requests are queued there [S0 3.3.2].
 //! - F3: what a device returns is verified. A bad copy of what home has too is dropped and home is
 //!   read; a bad copy of what only flash has is the caller's error.
 
@@ -122,8 +122,8 @@ impl BufferPool {
         }
     }
 
-    /// A frame for a page that will be created; reads it only if flash is newer than home, since its
-    /// LSN is needed then.
+    /// A frame for a page that will be created; reads it only if flash is newer than home, since
+    /// its LSN is needed then.
     pub(crate) fn fetch_blank(&self, page: PageId) -> Result<Fetched<'_>, PoolError> {
         match self.install_with_room(page, Want::Nothing)? {
             Installed::New(loading) => match loading.source {

@@ -3,9 +3,10 @@
 //! - A1: a page is admitted if no more than mu requests are queued at the flash, if it is random or
 //!   the tier is filling, and if a slot is free or clean [S0 2.2, 3.3].
 //! - A2: TAC asks temperatures instead of classes, and writes after the read from home: before the
-//!   read returns [S4], or by a task of its own [S0 2.5]. The page's latch is held during the write.
-//! - A3: a TAC copy is abandoned if the page was dirtied, or left memory, before its write began: the
-//!   flash would be newer than home [S0 4.2].
+//!   read returns [S4], or by a task of its own [S0 2.5]. The page's latch is held during the
+//!   write.
+//! - A3: a TAC copy is abandoned if the page was dirtied, or left memory, before its write began:
+//!   the flash would be newer than home [S0 4.2].
 //! - A4: a page that owns an invalid slot gets that one again, never a second [R in S4 3].
 
 use std::sync::atomic::Ordering;

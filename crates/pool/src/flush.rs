@@ -1,11 +1,12 @@
 //! Bringing home up to date for a checkpoint: in ascending order of recLSN, or all of it.
 //!
-//! - C1: `flush_below` writes the oldest changes first, so that each round moves the oldest dirty LSN
-//!   [S3 II-A2; the list of dirty pages is a heap, S3 II-B, since pages come back from flash old].
+//! - C1: `flush_below` writes the oldest changes first, so that each round moves the oldest dirty
+//!   LSN [S3 II-A2; the list of dirty pages is a heap, S3 II-B, since pages come back from flash
+//!   old].
 //! - C2: latches are tried, so that a batch never waits for one while it holds others; who is
 //!   busy is waited for alone, holding nothing.
-//! - C3: the sharp checkpoint stops LC from caching new dirty pages, then empties memory, then flash
-//!   [S0 2.3.3, 3.2].
+//! - C3: the sharp checkpoint stops LC from caching new dirty pages, then empties memory, then
+//!   flash [S0 2.3.3, 3.2].
 
 use std::sync::atomic::Ordering;
 

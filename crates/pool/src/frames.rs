@@ -4,8 +4,8 @@
 //!   [`Shared`] and [`Exclusive`] are that latch: whoever has one has the right.
 //! - M2: `page` changes only under the exclusive latch and the lock of the page's partition; so it
 //!   can be trusted under either.
-//! - M3: `rec_lsn` and `slot` change only under the lock of the page's partition, by a task that also
-//!   holds the frame's latch, in either mode; the slot also when another page takes it over.
+//! - M3: `rec_lsn` and `slot` change only under the lock of the page's partition, by a task that
+//!   also holds the frame's latch, in either mode; the slot also when another page takes it over.
 //! - Holding the latch is the pin: there is no count beside it.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};

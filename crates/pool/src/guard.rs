@@ -10,8 +10,8 @@ use crate::frames::{Exclusive, Shared};
 /// What `PageMut::dirty` found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dirtied {
-    /// The page was the same as home: it had no dirty entry. Log a full image of it first, if images
-    /// are on.
+    /// The page was the same as home: it had no dirty entry. Log a full image of it first, if
+    /// images are on.
     Fresh,
     /// The page had a dirty entry, in memory or on flash.
     Already,
@@ -110,9 +110,9 @@ impl<'p> PageMut<'p> {
         self.page
     }
 
-    /// Announces a change: makes the page's dirty entry, then invalidates its flash copy; the caller
-    /// then appends the record, then calls `apply` [S0 2.3, order by SPEC 2.3]. Cheap from the second
-    /// call on.
+    /// Announces a change: makes the page's dirty entry, then invalidates its flash copy; the
+    /// caller then appends the record, then calls `apply` [S0 2.3, order by SPEC 2.3]. Cheap from
+    /// the second call on.
     pub fn dirty(&mut self) -> Dirtied {
         if self.dirtied.is_some() {
             return Dirtied::Already;
@@ -130,8 +130,8 @@ impl<'p> PageMut<'p> {
     ///
     /// # Panics
     ///
-    /// If `dirty` was not called on this guard, if `lsn` is not newer than the page's LSN, or if the
-    /// change gives the page another id.
+    /// If `dirty` was not called on this guard, if `lsn` is not newer than the page's LSN, or if
+    /// the change gives the page another id.
     pub fn apply(&mut self, lsn: Lsn, change: impl FnOnce(&mut PageBuf)) {
         assert!(self.dirtied.is_some(), "{} changes without an entry", self.page);
         assert!(lsn > terrace_page::lsn(self), "{} gets {lsn} after a newer one", self.page);

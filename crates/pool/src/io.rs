@@ -45,8 +45,9 @@ pub(crate) fn run(device: &dyn Device, ios: Vec<PageIo<'_>>) -> io::Result<()> {
         return Ok(());
     }
     let requests: Vec<Request<'_>> = ios.iter().map(PageIo::request).collect();
-    // SAFETY: `ios` borrows every buffer, exclusively if it is read into, and lives until the ticket
-    // has been waited for, or is dropped while unwinding, since tickets are declared after it.
+    // SAFETY: `ios` borrows every buffer, exclusively if it is read into, and lives until the
+    // ticket has been waited for, or is dropped while unwinding, since tickets are declared after
+    // it.
     let ticket = unsafe { device.submit(&requests) };
     device.wait(ticket).map_err(|failure| failure.source)
 }

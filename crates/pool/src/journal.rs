@@ -23,7 +23,7 @@ pub trait Journal: Send + Sync {
     /// [`PoolError::Journal`] if the log cannot be written; the page stays where it is.
     fn make_durable(&self, upto: Lsn) -> Result<(), PoolError>;
 
-    /// Appends a BUF_WRITE record, not forced: the home copy of each of `pages` is durable and holds
-    /// every update with an LSN up to `eol` [S3 II-A].
+    /// Appends a BUF_WRITE record, not forced: the home copy of each of `pages` is durable and
+    /// holds every update with an LSN up to `eol` [S3 II-A].
     fn log_buf_write(&self, pages: &[PageId], eol: Lsn);
 }

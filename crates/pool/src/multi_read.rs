@@ -1,8 +1,9 @@
 //! Reading many pages at once: read-ahead for scans, neighbours that come along, and batches.
 //!
-//! A long read from home is not split at every page that flash or memory has: it is trimmed at both
-//! ends, the middle is read in one piece, and what is not wanted of it is dropped; middle pages that
-//! are newer on flash are read there, too [S0 3.3.3]. Six pages, the 3rd and 5th on flash:
+//! A long read from home is not split at every page that flash or memory has: it is trimmed at
+//! both ends, the middle is read in one piece, and what is not wanted of it is dropped; middle
+//! pages that are newer on flash are read there, too [S0 3.3.3]. Six pages, the 3rd and 5th on
+//! flash:
 //!
 //! ```text
 //! pages   0    1    2    3    4    5
@@ -10,8 +11,8 @@
 //!        [---------- one read -------]      trimmed: 1 read from home
 //! ```
 //!
-//! - R1: nobody waits for a frame, or for a latch, while pages are in flight: what has no free frame is
-//!   not read.
+//! - R1: nobody waits for a frame, or for a latch, while pages are in flight: what has no free
+//!   frame is not read.
 //! - R2: an image from home is dropped if the page is in memory, or newer on flash.
 
 use std::ops::Range;
@@ -79,8 +80,8 @@ fn same_result(batch: &std::io::Result<()>) -> std::io::Result<()> {
 }
 
 impl BufferPool {
-    /// Starts to read `count` pages from `first` on, as few large requests, for a scan that will soon
-    /// want them; marks them sequential. Returns at once; best effort.
+    /// Starts to read `count` pages from `first` on, as few large requests, for a scan that will
+    /// soon want them; marks them sequential. Returns at once; best effort.
     pub fn read_ahead(&self, first: PageId, count: u32) {
         let count = count.min(RUN_PAGES_MAX);
         let Some(pool) = self.itself.upgrade() else { return };
@@ -226,8 +227,8 @@ impl BufferPool {
         }
     }
 
-    /// Reads those of `pages` that are not in memory, many at once, and returns when they are there:
-    /// best effort, since they may leave again, or find no frame.
+    /// Reads those of `pages` that are not in memory, many at once, and returns when they are
+    /// there: best effort, since they may leave again, or find no frame.
     pub fn prefetch(&self, pages: &[PageId]) {
         let intent = Intent { class: AccessClass::Random, cold: false };
         for batch in pages.chunks(PREFETCH_PAGES_MAX) {

@@ -2,8 +2,8 @@
 //!
 //! - P1: a page never changes its partition, so all that is known of it changes under one lock.
 //! - P2: the lock (`books`) is a leaf: nobody waits under it. Latches are only tried under it.
-//! - P3: the dirty entry of a page is the `rec_lsn` of its frame, or the NEWER mark of its slot, or,
-//!   after its home write and until the next sync of home, a part of `unsynced` or `syncing`.
+//! - P3: the dirty entry of a page is the `rec_lsn` of its frame, or the NEWER mark of its slot,
+//!   or, after its home write and until the next sync of home, a part of `unsynced` or `syncing`.
 //!   It moves between them within one lock section, so every view under the lock has it.
 
 use std::cmp::Reverse;

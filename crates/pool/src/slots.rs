@@ -15,8 +15,8 @@
 //! - S1: READING is a mark beside the state, so that a page may be read while it is being cleaned.
 //! - S2: NEWER says that the page is newer than at home; `rec` is then the lower bound of its first
 //!   change that is not there. DIRTY has it, and LAZYCLEANING until the home write is done.
-//! - S3: a slot that is invalidated while it is being cleaned is DOOMED: it serves no read, and is free
-//!   when its I/O ends.
+//! - S3: a slot that is invalidated while it is being cleaned is DOOMED: it serves no read, and is
+//!   free when its I/O ends.
 //! - S4: a slot that is read, written or cleaned is never reused.
 //! - Cost: 9 bytes per slot beside the policy's, of which 4 if the design keeps dirty pages here.
 //!
@@ -278,7 +278,8 @@ impl SlotTable {
         }
     }
 
-    /// Flash alone holds the page, with its first change after home's at `rec_lsn`: WRITING -> DIRTY.
+    /// Flash alone holds the page, with its first change after home's at `rec_lsn`: WRITING ->
+    /// DIRTY.
     pub fn wrote_dirty(&mut self, slot: u32, history: History, rec_lsn: Lsn) {
         self.set_base(slot, &[WRITING], DIRTY);
         self.set_newer(slot, Some(rec_lsn));
@@ -358,8 +359,8 @@ impl SlotTable {
         self.set_base(slot, &[DIRTY], LAZYCLEANING);
     }
 
-    /// The cleaner is done with `slot`: LAZYCLEANING -> CLEAN, or FREE if doomed, or back to DIRTY if
-    /// home did not get the page. Says whether the slot still was the page.
+    /// The cleaner is done with `slot`: LAZYCLEANING -> CLEAN, or FREE if doomed, or back to DIRTY
+    /// if home did not get the page. Says whether the slot still was the page.
     pub fn clean_ends(&mut self, slot: u32, cleaned: Cleaned) -> bool {
         if self.has(slot, DOOMED) {
             self.release(slot, &[LAZYCLEANING]);

@@ -69,7 +69,8 @@ pub struct PoolStats {
     pub evictions: u64,
     /// Of `evictions`, those whose page had to be written first.
     pub evictions_dirty: u64,
-    /// Memory that the flash tier costs, per slot, in bytes: all that is allocated for it, rounded up.
+    /// Memory that the flash tier costs, per slot, in bytes: all that is allocated for it, rounded
+    /// up.
     pub metadata_bytes_per_slot: u64,
 }
 

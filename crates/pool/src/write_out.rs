@@ -13,8 +13,8 @@
 //! - W1: write-ahead: no page leaves before the log is durable up to its LSN, to flash as to home
 //!   [S0 2.4].
 //! - W2: the bytes that are written are not changed meanwhile: the shared latch is held throughout.
-//! - W3: at most one home write of a page is outstanding, the cleaner's included: who finds one leaves
-//!   the page alone, or waits [D in SPEC 1.5].
+//! - W3: at most one home write of a page is outstanding, the cleaner's included: who finds one
+//!   leaves the page alone, or waits [D in SPEC 1.5].
 //! - W4: a slot is CLEAN only after the home write, if there is one, has finished too [S0 2.3].
 //! - W5: in LC the entry moves to flash only after the flash write has finished [D in S0 2.3].
 
@@ -74,8 +74,8 @@ struct Transfer<'p> {
 }
 
 impl BufferPool {
-    /// Asks the design where a latched page goes [S0 2.3; S4 3]. Takes a slot and registers the home
-    /// write if it says so.
+    /// Asks the design where a latched page goes [S0 2.3; S4 3]. Takes a slot and registers the
+    /// home write if it says so.
     pub(crate) fn plan(
         &self,
         partition: &Partition,

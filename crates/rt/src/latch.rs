@@ -8,9 +8,9 @@
 //! ```
 //!
 //! - A1: EXCLUSIVE excludes a shared count above zero.
-//! - A2: while a task is parked on the word, PARKED is set, or a task that was woken has not run yet.
-//!   Whoever was parked takes the latch with PARKED set, or parks again, or wakes the next and
-//!   gives up: all keep A2.
+//! - A2: while a task is parked on the word, PARKED is set, or a task that was woken has not run
+//!   yet. Whoever was parked takes the latch with PARKED set, or parks again, or wakes the next
+//!   and gives up: all keep A2.
 //! - A3: WRITER is set when a writer parks; new readers queue behind it. The release that wakes
 //!   clears it.
 //! - A4: the version grows at each release of the exclusive mode, and only there.
@@ -18,8 +18,8 @@
 //! - A release touches the word once; after it the latch may be freed by another owner.
 //! - Not for: critical sections of a few instructions (`LeafMutex`).
 //!
-//! The wake-up protocol is that of the three-state futex mutex (Drepper, "Futexes are tricky", 2011);
-//! the version is that of optimistic lock coupling (Leis et al., DaMoN 2016).
+//! The wake-up protocol is that of the three-state futex mutex (Drepper, "Futexes are tricky",
+//! 2011); the version is that of optimistic lock coupling (Leis et al., DaMoN 2016).
 
 use crate::word::{self, AtomicU64, Ordering};
 

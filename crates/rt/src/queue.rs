@@ -2,7 +2,8 @@
 //!
 //! - Q1: a task that waits has read its sequence word before it looked at the items, so a push or
 //!   pop that it did not see has changed the word, and the wait returns.
-//! - Q2: waiters are counted under the mutex, so an uncontended push wakes nobody and looks nowhere.
+//! - Q2: waiters are counted under the mutex, so an uncontended push wakes nobody and looks
+//!   nowhere.
 
 use std::collections::VecDeque;
 

@@ -135,8 +135,8 @@ impl World {
         }
     }
 
-    /// Calls `timer.fire(token)` at the instant `at`, or now if that has passed. In a dead world the
-    /// timer is dropped.
+    /// Calls `timer.fire(token)` at the instant `at`, or now if that has passed. In a dead world
+    /// the timer is dropped.
     ///
     /// # Panics
     ///

@@ -20,7 +20,8 @@ use super::mechanism::Turn;
 pub enum Layout {
     /// Every cylinder begins on surface 0.
     Conventional,
-    /// Odd cylinders run through the surfaces backwards, so that a cylinder switch switches no head.
+    /// Odd cylinders run through the surfaces backwards, so that a cylinder switch switches no
+    /// head.
     Serpentine,
 }
 

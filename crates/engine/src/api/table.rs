@@ -124,8 +124,8 @@ impl<K: Key, V: Value, T: Transaction> Table<'_, K, V, T> {
 }
 
 impl<K: Key, V: Value> Table<'_, K, V, WriteTransaction> {
-    /// The value of `key`, locked as if it were written: for a change that depends on it. Reading it
-    /// with `get` first, two transactions that both go on to write would conflict.
+    /// The value of `key`, locked as if it were written: for a change that depends on it. Reading
+    /// it with `get` first, two transactions that both go on to write would conflict.
     ///
     /// # Errors
     ///

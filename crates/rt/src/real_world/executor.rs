@@ -339,9 +339,9 @@ impl Executor {
         false
     }
 
-    /// A destructor waits while its task is unwound. In a dead world it goes on at once. If the task
-    /// alone has panicked it must wait without switching; what it waits for may have to happen on
-    /// this executor, so this is a short sleep, and the caller looks again.
+    /// A destructor waits while its task is unwound. In a dead world it goes on at once. If the
+    /// task alone has panicked it must wait without switching; what it waits for may have to
+    /// happen on this executor, so this is a short sleep, and the caller looks again.
     #[cold]
     fn block(&self, word: &AtomicU64, seen: u64) -> Waited {
         const LOOK_AGAIN: Nanos = Nanos::from_micros(100);

@@ -7,7 +7,8 @@
 //! ```
 //!
 //! - V1: one thread owns the world; every entry asserts it.
-//! - V2: no borrow of the state is alive at a switch, at a timer's call, or while a task is unwound.
+//! - V2: no borrow of the state is alive at a switch, at a timer's call, or while a task is
+//!   unwound.
 //! - V3: in a dead world nothing suspends: `stop_here` returns (in a destructor) or ends the task.
 //! - V4: events are counted where they happen; the power is cut between tasks, never inside one.
 

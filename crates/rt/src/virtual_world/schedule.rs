@@ -137,7 +137,8 @@ impl Schedule {
         self.ready.pop_front()
     }
 
-    /// Takes the earliest event, if it is not later than `latest`. A woken task is in the run queue.
+    /// Takes the earliest event, if it is not later than `latest`. A woken task is in the run
+    /// queue.
     pub(crate) fn next_due(&mut self, latest: Nanos) -> Option<Due> {
         while let Some(due) = self.heap.peek() {
             if let What::Resume { task, wait } = due.what {

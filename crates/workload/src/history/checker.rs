@@ -1,9 +1,10 @@
 //! Decides whether a recorded history is strictly serializable (Adya, 1999; Elle, VLDB 2020).
 //!
-//! Every written value is unique, so a read names the version that it saw. A range scan reads every key of
-//! its range, the absent ones too, so a phantom is an anti-dependency like any other. Versions of a key are
-//! ordered by the moment of their last write; that order is a witness, not an assumption: if the graph built
-//! on it has no cycle, then the history is serializable in that order, however the order was found.
+//! Every written value is unique, so a read names the version that it saw. A range scan reads
+//! every key of its range, the absent ones too, so a phantom is an anti-dependency like any other.
+//! Versions of a key are ordered by the moment of their last write; that order is a witness, not
+//! an assumption: if the graph built on it has no cycle, then the history is serializable in that
+//! order, however the order was found.
 //!
 //! ```text
 //! edge   from                        to
@@ -17,7 +18,8 @@
 //! - H2: a transaction sees its own writes.
 //! - H3: the graph of ww, wr, rw and time has no cycle.
 //!
-//! Not for histories with lost acknowledgements: every transaction must be known to have committed or not.
+//! Not for histories with lost acknowledgements: every transaction must be known to have committed
+//! or not.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +28,8 @@ pub type Key = u64;
 /// A written value, unique in a history. Absent is `None`.
 pub type Value = u64;
 
-/// What a transaction did, and when: `at` counts all operations of a history in order of their returns.
+/// What a transaction did, and when: `at` counts all operations of a history in order of their
+/// returns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Op {
     /// Looked a key up.

@@ -1,9 +1,10 @@
 //! What the clients know: the oracle that a recovered database is held against.
 //!
-//! The ledger is kept outside the engine and survives every power cut. A client notes each write when it
-//! returns, each commit when it is asked for and again when it is acknowledged. Two-phase locking makes the
-//! order of notes on one place the order of its versions. Each transaction inserts a marker row of its own,
-//! so that after a restart it is plain which transactions are there, without trust in anything else.
+//! The ledger is kept outside the engine and survives every power cut. A client notes each write
+//! when it returns, each commit when it is asked for and again when it is acknowledged. Two-phase
+//! locking makes the order of notes on one place the order of its versions. Each transaction
+//! inserts a marker row of its own, so that after a restart it is plain which transactions are
+//! there, without trust in anything else.
 //!
 //! ```text
 //!            begin            ask                 acknowledge
@@ -18,8 +19,8 @@
 //! - L1: an acknowledged durable transaction is there.
 //! - L2: one that was asked for is there whole or not at all.
 //! - L3: one that ran or was given up is not there.
-//! - L4: those that are there are a prefix: if one is, so is each that was acknowledged before it was asked
-//!   for, and each that wrote earlier to a place that it wrote to.
+//! - L4: those that are there are a prefix: if one is, so is each that was acknowledged before it
+//!   was asked for, and each that wrote earlier to a place that it wrote to.
 //! - L5: the tables hold exactly what those that are there wrote, in order, and nothing else.
 //!
 //! Before any cut (`check_read`): L6: a read sees the newest version of its place.
@@ -270,7 +271,8 @@ impl Ledger {
         compare(place, expected, found)
     }
 
-    /// Holds `found`, what a restarted database contains, against the ledger, and makes it the new base.
+    /// Holds `found`, what a restarted database contains, against the ledger, and makes it the new
+    /// base.
     pub fn verify(&mut self, found: &Found) -> Vec<Failure> {
         let mut failures = self.check_presence(&found.markers);
         self.check_order(&found.markers, &mut failures);

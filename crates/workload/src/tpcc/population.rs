@@ -1,12 +1,13 @@
 //! The rows of a new database (clause 4.3.3), table by table in the order of their keys.
 //!
-//! Every part (a table of a warehouse or of a district) has a generator of its own, made from the seed and
-//! the part's name. So tables that must agree (ORDER, ORDER-LINE, the index by customer) are generated
-//! one after another, each in key order for a bulk load, and still agree.
+//! Every part (a table of a warehouse or of a district) has a generator of its own, made from the
+//! seed and the part's name. So tables that must agree (ORDER, ORDER-LINE, the index by customer)
+//! are generated one after another, each in key order for a bulk load, and still agree.
 //!
 //! - P1: the same seed and scale give the same rows.
 //! - P2: rows are passed to `emit` in strictly ascending order of their keys.
-//! - P3: sums agree as clause 3.3.2 wants, at any scale: year-to-date amounts follow from the customers.
+//! - P3: sums agree as clause 3.3.2 wants, at any scale: year-to-date amounts follow from the
+//!   customers.
 
 use terrace_rt::Prng;
 

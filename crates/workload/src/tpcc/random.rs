@@ -4,8 +4,8 @@
 //! - R2: `C` of the customer's last name differs between load and run by 65 to 119, and neither by
 //!   96 nor by 112 (clause 2.1.6.1); the other two constants are the same in both.
 //!
-//! Differs from the specification in one detail: alphanumeric strings are drawn from 64 letters of which
-//! two digits stand twice, so that ten characters come from one random word.
+//! Differs from the specification in one detail: alphanumeric strings are drawn from 64 letters of
+//! which two digits stand twice, so that ten characters come from one random word.
 
 use terrace_rt::Prng;
 
@@ -113,7 +113,8 @@ pub fn fill_digits(prng: &mut Prng, out: &mut [u8]) {
     }
 }
 
-/// A string of `low..=high` alphanumeric characters in the first bytes of `out`; the rest is zeroes.
+/// A string of `low..=high` alphanumeric characters in the first bytes of `out`; the rest is
+/// zeroes.
 pub fn alphanumeric<const N: usize>(prng: &mut Prng, low: usize, high: usize) -> [u8; N] {
     assert!(high <= N);
     let mut out = [0; N];
