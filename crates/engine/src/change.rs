@@ -1,6 +1,35 @@
 //! Changes of pages, as the log records them: encoded, decoded, applied.
+//!
+//! They are physiological: each names a place within one page by slot, so that the same code applies
+//! it going forward and in redo, to the same bytes with the same result. What is rare and small (an
+//! entry of a map, a field of a header) is plain bytes at an offset.
+//!
+//! ```text
+//! tag variant      then, little-endian
+//!   1 Bytes        2 at, bytes
+//!   2 Page         2 kind, bytes
+//!   3 Node         shape (1 level, 4 tree, 8 right, 8 first_child, fence, fence), cells
+//!   4 LeafInsert   2 slot, 2 key_len, key, record
+//!   5 LeafRemove   2 slot
+//!   6 LeafReplace  2 slot, record
+//!   7 LeafPatch    2 slot, 2 at, 2 cut, bytes
+//!   8 InnerInsert  2 slot, 8 child, key
+//!   9 InnerRemove  2 slot
+//!  10 Truncate     2 keep, 8 right, upper
+//!  11 Absorb       8 right, fence, cells
+//!
+//! fence: 2 length, or 65535 for none, and its bytes
+//! ```
 
-use terrace_page::PageBuf;
+use terrace_page::{HEADER_SIZE, PAGE_SIZE, PageBuf, PageId, PageKind, set_kind};
+
+use crate::btree::cells::Cells;
+use crate::btree::edit::{self, Shape};
+
+/// Where a page's own bytes begin: the header's last field belongs to the page's kind.
+pub(crate) const BODY_AT: usize = HEADER_SIZE - 8;
+const KIND_OWN_AT: usize = 6;
+const NO_FENCE: u16 = u16::MAX;
 
 /// A change of one page, redone by `apply` alone. Borrowed from the caller, or from a log record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,48 +42,563 @@ pub(crate) enum Change<'a> {
         /// What stands there afterwards.
         bytes: &'a [u8],
     },
+    /// Makes any page one of a kind that is no node, with `bytes` from [`BODY_AT`] on, then zeroes.
+    Page {
+        /// What it becomes.
+        kind: PageKind,
+        /// Its first bytes.
+        bytes: &'a [u8],
+    },
+    /// Makes any page a node.
+    Node {
+        /// All but its cells.
+        shape: Shape<'a>,
+        /// Its cells.
+        cells: Cells<'a>,
+    },
+    /// A new key in a leaf.
+    LeafInsert {
+        /// Its slot; those from there on move up.
+        slot: u16,
+        /// The whole key.
+        key: &'a [u8],
+        /// Flags and value.
+        record: &'a [u8],
+    },
+    /// A key leaves its leaf.
+    LeafRemove {
+        /// Its slot; those above move down.
+        slot: u16,
+    },
+    /// A key gets another record.
+    LeafReplace {
+        /// Its slot.
+        slot: u16,
+        /// Flags and value.
+        record: &'a [u8],
+    },
+    /// A part of a value is replaced.
+    LeafPatch {
+        /// Its slot.
+        slot: u16,
+        /// Where in the value.
+        at: u16,
+        /// How many bytes go.
+        cut: u16,
+        /// What comes in their place.
+        bytes: &'a [u8],
+    },
+    /// A separator in an inner node, with the child to its right.
+    InnerInsert {
+        /// Its slot.
+        slot: u16,
+        /// The separator.
+        key: &'a [u8],
+        /// The child.
+        child: PageId,
+    },
+    /// A separator leaves its inner node, with the child to its right.
+    InnerRemove {
+        /// Its slot.
+        slot: u16,
+    },
+    /// The node was split: this is its left part.
+    Truncate {
+        /// How many cells stay.
+        keep: u16,
+        /// The new upper fence.
+        upper: &'a [u8],
+        /// The node with the right part.
+        right: PageId,
+    },
+    /// The next node was merged into this one.
+    Absorb {
+        /// Its cells; of an inner node with the separator between the two first.
+        cells: Cells<'a>,
+        /// Its upper fence.
+        upper: Option<&'a [u8]>,
+        /// Its right neighbour.
+        right: PageId,
+    },
 }
 
 /// Bytes that are no change, or a change that does not fit its page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BadChange;
 
+/// Reads fields off the front of bytes.
+struct Fields<'a>(&'a [u8]);
+
+impl<'a> Fields<'a> {
+    fn take<const N: usize>(&mut self) -> Result<[u8; N], BadChange> {
+        let (field, rest) = self.0.split_first_chunk().ok_or(BadChange)?;
+        self.0 = rest;
+        Ok(*field)
+    }
+
+    fn u16(&mut self) -> Result<u16, BadChange> {
+        self.take().map(u16::from_le_bytes)
+    }
+
+    fn page(&mut self) -> Result<PageId, BadChange> {
+        self.take().map(|bytes| PageId(u64::from_le_bytes(bytes)))
+    }
+
+    fn bytes(&mut self, len: usize) -> Result<&'a [u8], BadChange> {
+        let (bytes, rest) = self.0.split_at_checked(len).ok_or(BadChange)?;
+        self.0 = rest;
+        Ok(bytes)
+    }
+
+    fn fence(&mut self) -> Result<Option<&'a [u8]>, BadChange> {
+        match self.u16()? {
+            NO_FENCE => Ok(None),
+            len => self.bytes(usize::from(len)).map(Some),
+        }
+    }
+
+    fn rest(self) -> &'a [u8] {
+        self.0
+    }
+
+    fn end(self) -> Result<(), BadChange> {
+        if self.0.is_empty() { Ok(()) } else { Err(BadChange) }
+    }
+}
+
+fn push_fence(out: &mut Vec<u8>, fence: Option<&[u8]>) {
+    let len = fence.map_or(NO_FENCE, |fence| fence.len() as u16);
+    out.extend_from_slice(&len.to_le_bytes());
+    out.extend_from_slice(fence.unwrap_or_default());
+}
+
 impl<'a> Change<'a> {
     /// Appends the encoded change.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        match self {
+        let head = |out: &mut Vec<u8>, tag: u8, number: u16| {
+            out.push(tag);
+            out.extend_from_slice(&number.to_le_bytes());
+        };
+        match *self {
             Change::Bytes { at, bytes } => {
-                out.push(1);
-                out.extend_from_slice(&at.to_le_bytes());
+                head(out, 1, at);
                 out.extend_from_slice(bytes);
+            }
+            Change::Page { kind, bytes } => {
+                head(out, 2, kind as u16);
+                out.extend_from_slice(bytes);
+            }
+            Change::Node { shape, cells } => encode_node(out, &shape, cells),
+            Change::LeafInsert { slot, key, record } => {
+                head(out, 4, slot);
+                out.extend_from_slice(&(key.len() as u16).to_le_bytes());
+                out.extend_from_slice(key);
+                out.extend_from_slice(record);
+            }
+            Change::LeafRemove { slot } => head(out, 5, slot),
+            Change::LeafReplace { slot, record } => {
+                head(out, 6, slot);
+                out.extend_from_slice(record);
+            }
+            Change::LeafPatch { slot, at, cut, bytes } => {
+                head(out, 7, slot);
+                out.extend_from_slice(&at.to_le_bytes());
+                out.extend_from_slice(&cut.to_le_bytes());
+                out.extend_from_slice(bytes);
+            }
+            Change::InnerInsert { slot, key, child } => {
+                head(out, 8, slot);
+                out.extend_from_slice(&child.0.to_le_bytes());
+                out.extend_from_slice(key);
+            }
+            Change::InnerRemove { slot } => head(out, 9, slot),
+            Change::Truncate { keep, upper, right } => {
+                head(out, 10, keep);
+                out.extend_from_slice(&right.0.to_le_bytes());
+                out.extend_from_slice(upper);
+            }
+            Change::Absorb { cells, upper, right } => {
+                out.push(11);
+                out.extend_from_slice(&right.0.to_le_bytes());
+                push_fence(out, upper);
+                out.extend_from_slice(cells.0);
             }
         }
     }
 
     /// The change that `bytes` (all of them) encode. Never panics.
+    ///
+    /// # Errors
+    ///
+    /// If they encode none.
     pub(crate) fn decode(bytes: &'a [u8]) -> Result<Change<'a>, BadChange> {
-        match bytes {
-            [1, low, high, bytes @ ..] => {
-                Ok(Change::Bytes { at: u16::from_le_bytes([*low, *high]), bytes })
+        let (tag, rest) = bytes.split_first().ok_or(BadChange)?;
+        let mut fields = Fields(rest);
+        Ok(match tag {
+            1 => Change::Bytes { at: fields.u16()?, bytes: fields.rest() },
+            2 => Change::Page { kind: decode_kind(fields.u16()?)?, bytes: fields.rest() },
+            3 => decode_node(fields)?,
+            4 => {
+                let (slot, key_len) = (fields.u16()?, fields.u16()?);
+                let key = fields.bytes(usize::from(key_len))?;
+                Change::LeafInsert { slot, key, record: fields.rest() }
             }
-            _ => Err(BadChange),
-        }
+            5 => {
+                let slot = fields.u16()?;
+                fields.end()?;
+                Change::LeafRemove { slot }
+            }
+            6 => Change::LeafReplace { slot: fields.u16()?, record: fields.rest() },
+            7 => Change::LeafPatch {
+                slot: fields.u16()?,
+                at: fields.u16()?,
+                cut: fields.u16()?,
+                bytes: fields.rest(),
+            },
+            8 => {
+                let (slot, child) = (fields.u16()?, fields.page()?);
+                Change::InnerInsert { slot, key: fields.rest(), child }
+            }
+            9 => {
+                let slot = fields.u16()?;
+                fields.end()?;
+                Change::InnerRemove { slot }
+            }
+            10 => {
+                let (keep, right) = (fields.u16()?, fields.page()?);
+                Change::Truncate { keep, upper: fields.rest(), right }
+            }
+            11 => {
+                let (right, upper) = (fields.page()?, fields.fence()?);
+                Change::Absorb { cells: Cells(fields.rest()), upper, right }
+            }
+            _ => return Err(BadChange),
+        })
     }
 
     /// Whether it gives every byte of the page (but header LSN and checksum) a value, whatever
     /// stood there before: such a change is redone without reading the page.
     pub(crate) fn formats(&self) -> bool {
-        false
+        matches!(self, Change::Page { .. } | Change::Node { .. })
     }
 
     /// Changes `page`. Never panics; on an error the page is unchanged.
+    ///
+    /// # Errors
+    ///
+    /// If it does not fit the page: not the one, or not the version, that it was made for.
     pub(crate) fn apply(&self, page: &mut PageBuf) -> Result<(), BadChange> {
-        match self {
+        match *self {
             Change::Bytes { at, bytes } => {
-                let at = usize::from(*at);
+                let at = usize::from(at);
                 let target = page.get_mut(at..at + bytes.len()).ok_or(BadChange)?;
                 target.copy_from_slice(bytes);
                 Ok(())
+            }
+            Change::Page { kind, bytes } => format_page(page, kind, bytes),
+            Change::Node { shape, cells } => edit::format(page, &shape, cells),
+            Change::LeafInsert { slot, key, record } => {
+                edit::leaf_insert(page, usize::from(slot), key, record)
+            }
+            Change::LeafRemove { slot } => edit::remove(page, usize::from(slot), true),
+            Change::LeafReplace { slot, record } => {
+                edit::leaf_replace(page, usize::from(slot), record)
+            }
+            Change::LeafPatch { slot, at, cut, bytes } => {
+                let (at, cut) = (usize::from(at), usize::from(cut));
+                edit::leaf_patch(page, usize::from(slot), at, cut, bytes)
+            }
+            Change::InnerInsert { slot, key, child } => {
+                edit::inner_insert(page, usize::from(slot), key, child)
+            }
+            Change::InnerRemove { slot } => edit::remove(page, usize::from(slot), false),
+            Change::Truncate { keep, upper, right } => {
+                edit::truncate(page, usize::from(keep), upper, right)
+            }
+            Change::Absorb { cells, upper, right } => edit::absorb(page, cells, upper, right),
+        }
+    }
+}
+
+fn decode_kind(number: u16) -> Result<PageKind, BadChange> {
+    [PageKind::Free, PageKind::Super, PageKind::Overflow, PageKind::Map, PageKind::Tree]
+        .into_iter()
+        .find(|kind| *kind as u16 == number)
+        .ok_or(BadChange)
+}
+
+fn encode_node(out: &mut Vec<u8>, shape: &Shape<'_>, cells: Cells<'_>) {
+    out.push(3);
+    out.push(shape.level);
+    out.extend_from_slice(&shape.tree.to_le_bytes());
+    out.extend_from_slice(&shape.right.0.to_le_bytes());
+    out.extend_from_slice(&shape.first_child.0.to_le_bytes());
+    push_fence(out, Some(shape.lower));
+    push_fence(out, shape.upper);
+    out.extend_from_slice(cells.0);
+}
+
+fn decode_node(mut fields: Fields<'_>) -> Result<Change<'_>, BadChange> {
+    let [level] = fields.take()?;
+    let tree = u32::from_le_bytes(fields.take()?);
+    let (right, first_child) = (fields.page()?, fields.page()?);
+    let lower = fields.fence()?.ok_or(BadChange)?;
+    let upper = fields.fence()?;
+    let shape = Shape { level, tree, lower, upper, right, first_child };
+    Ok(Change::Node { shape, cells: Cells(fields.rest()) })
+}
+
+fn format_page(page: &mut PageBuf, kind: PageKind, bytes: &[u8]) -> Result<(), BadChange> {
+    if bytes.len() > PAGE_SIZE - BODY_AT || matches!(kind, PageKind::Leaf | PageKind::Inner) {
+        return Err(BadChange);
+    }
+    set_kind(page, kind);
+    page[KIND_OWN_AT..KIND_OWN_AT + 2].fill(0);
+    page[BODY_AT..BODY_AT + bytes.len()].copy_from_slice(bytes);
+    page[BODY_AT + bytes.len()..].fill(0);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use terrace_rt::Prng;
+
+    use super::*;
+    use crate::btree::node::{self, KEY_MAX, Node};
+
+    type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+    fn encoded(change: &Change<'_>) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        change.encode(&mut bytes);
+        assert_eq!(Change::decode(&bytes), Ok(*change), "decoding gives back what was encoded");
+        bytes
+    }
+
+    /// Applies a change as a log record would bring it, and checks the page.
+    fn apply(page: &mut PageBuf, change: &Change<'_>) -> Result<(), BadChange> {
+        let bytes = encoded(change);
+        let before = *page;
+        let done = Change::decode(&bytes).expect("just encoded").apply(page);
+        match done {
+            Ok(()) => assert_eq!(node::check(page), Ok(()), "after {change:?}"),
+            Err(BadChange) => assert!(before == *page, "an error changes nothing"),
+        }
+        done
+    }
+
+    fn leaf(lower: &[u8], upper: Option<&[u8]>, cells: Cells<'_>) -> Box<PageBuf> {
+        let shape =
+            Shape { level: 0, tree: 7, lower, upper, right: PageId(9), first_child: PageId(0) };
+        let mut page = Box::new([0xa5; PAGE_SIZE]);
+        apply(&mut page, &Change::Node { shape, cells }).expect("an empty leaf fits");
+        page
+    }
+
+    fn agrees(page: &PageBuf, model: &Model) {
+        let node = Node::open(page).expect("a node");
+        assert_eq!(node.len(), model.len());
+        for (index, (key, record)) in model.iter().enumerate() {
+            assert_eq!(node.search(key), Ok(index), "{key:?}");
+            let (flags, value) = node.record(index);
+            assert_eq!((flags, value), (record[0], &record[1..]));
+            assert_eq!(&*node.key(index), &key[..]);
+        }
+    }
+
+    /// Keys of several shapes: long shared prefixes, zeroes at the end, near neighbours.
+    fn random_key(prng: &mut Prng, shape: u64) -> Vec<u8> {
+        match shape {
+            0 => prng.below(5_000).to_be_bytes().to_vec(),
+            1 => {
+                let len = prng.below(7) as usize;
+                (0..len).map(|_| prng.below(3) as u8).collect()
+            }
+            2 => {
+                let mut key = vec![b'p'; 300 + prng.below(40) as usize];
+                key.extend((0..prng.below(5)).map(|_| prng.below(250) as u8));
+                key
+            }
+            _ => {
+                let len = prng.below(KEY_MAX as u64 + 1) as usize;
+                (0..len).map(|_| prng.below(256) as u8).collect()
+            }
+        }
+    }
+
+    fn random_record(prng: &mut Prng) -> Vec<u8> {
+        let len = if prng.below(8) == 0 { prng.below(900) } else { prng.below(60) };
+        let mut record = vec![prng.below(2) as u8];
+        record.extend((0..len).map(|_| prng.below(256) as u8));
+        record
+    }
+
+    fn step(prng: &mut Prng, page: &mut PageBuf, model: &mut Model, shape: u64) {
+        let key = random_key(prng, shape);
+        let record = random_record(prng);
+        let node = Node::open(page).expect("a node");
+        match node.search(&key) {
+            Err(at) => {
+                let fits = edit::fits(&node, &key, record.len());
+                let change = Change::LeafInsert { slot: at as u16, key: &key, record: &record };
+                assert_eq!(apply(page, &change).is_ok(), fits, "the estimate holds");
+                if fits {
+                    model.insert(key, record);
+                }
+            }
+            Ok(at) if prng.below(3) == 0 => {
+                apply(page, &Change::LeafRemove { slot: at as u16 }).expect("it is there");
+                model.remove(&key);
+            }
+            Ok(at) if prng.below(2) == 0 => {
+                let fits = edit::fits_in_place_of(&node, at, record.len());
+                let change = Change::LeafReplace { slot: at as u16, record: &record };
+                assert_eq!(apply(page, &change).is_ok(), fits, "the estimate holds");
+                if fits {
+                    model.insert(key, record);
+                }
+            }
+            Ok(at) => {
+                let old = &model[&key];
+                let from = prng.below(old.len() as u64) as usize;
+                let cut = prng.below((old.len() - from) as u64) as usize;
+                let bytes =
+                    if prng.below(2) == 0 { &record[..cut.min(record.len())] } else { &record };
+                let new = [&old[..1 + from], bytes, &old[1 + from + cut..]].concat();
+                let (slot, cut) = (at as u16, cut as u16);
+                let change = Change::LeafPatch { slot, at: from as u16, cut, bytes };
+                if apply(page, &change).is_ok() {
+                    model.insert(key, new);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_leaf_agrees_with_a_map() {
+        for seed in 0..60 {
+            let mut prng = Prng::from_seed(seed);
+            let mut page = leaf(b"", None, Cells(&[]));
+            let mut model = Model::new();
+            for _ in 0..400 {
+                step(&mut prng, &mut page, &mut model, seed % 4);
+            }
+            agrees(&page, &model);
+            for _ in 0..50 {
+                let key = random_key(&mut prng, seed % 4);
+                let rank = model.range(..key.to_vec()).count();
+                let found = if model.contains_key(&key) { Ok(rank) } else { Err(rank) };
+                assert_eq!(Node::open(&page).expect("a node").search(&key), found);
+            }
+        }
+    }
+
+    #[test]
+    fn a_split_leaf_merges_back() {
+        for seed in 0..60 {
+            let mut prng = Prng::from_seed(seed);
+            let mut page = leaf(b"", None, Cells(&[]));
+            let mut model = Model::new();
+            for _ in 0..200 {
+                step(&mut prng, &mut page, &mut model, seed % 4);
+            }
+            let node = Node::open(&page).expect("a node");
+            if node.len() < 2 {
+                continue;
+            }
+            let keep = 1 + prng.below(node.len() as u64 - 1) as usize;
+            let (before, after) = (node.key(keep - 1), node.key(keep));
+            let fence = node::separator(&before, &after).to_vec();
+            assert!(*before < *fence && *fence <= *after);
+            let mut cells = Vec::new();
+            Cells::push_from(&mut cells, &node, keep);
+            let right = leaf(&fence, None, Cells(&cells));
+            let (upper, page_id) = (&fence[..], PageId(10));
+            let change = Change::Truncate { keep: keep as u16, upper, right: page_id };
+            apply(&mut page, &change).expect("less fits");
+            let mut cells = Vec::new();
+            Cells::push_from(&mut cells, &Node::open(&right).expect("a node"), 0);
+            let cells = Cells(&cells);
+            apply(&mut page, &Change::Absorb { cells, upper: None, right: PageId(9) })
+                .expect("it fitted before");
+            agrees(&page, &model);
+        }
+    }
+
+    #[test]
+    fn separators_come_and_go() {
+        let mut prng = Prng::from_seed(3);
+        let mut page = Box::new([0; PAGE_SIZE]);
+        let shape = Shape {
+            level: 2,
+            tree: 7,
+            lower: b"",
+            upper: None,
+            right: PageId(0),
+            first_child: PageId(1),
+        };
+        let change = Change::Node { shape, cells: Cells(&[]) };
+        assert!(change.formats());
+        apply(&mut page, &change).expect("an empty node fits");
+        let mut model: BTreeMap<Vec<u8>, u64> = BTreeMap::new();
+        for number in 2..3_000 {
+            let key = (prng.below(2_000) + 1).to_be_bytes().to_vec();
+            let node = Node::open(&page).expect("a node");
+            match node.search(&key) {
+                Ok(slot) => {
+                    apply(&mut page, &Change::InnerRemove { slot: slot as u16 }).expect("there");
+                    model.remove(&key);
+                }
+                Err(slot) => {
+                    let (slot, child) = (slot as u16, PageId(number));
+                    if apply(&mut page, &Change::InnerInsert { slot, key: &key, child }).is_ok() {
+                        model.insert(key, number);
+                    }
+                }
+            }
+        }
+        let node = Node::open(&page).expect("a node");
+        for key in 0..2_100u64 {
+            let key = key.to_be_bytes();
+            let at = model.range(..=key.to_vec()).next_back();
+            assert_eq!(node.child(node.child_of(&key)).0, at.map_or(1, |(_, child)| *child));
+            let below = model.range(..key.to_vec()).next_back();
+            assert_eq!(node.child(node.child_below(&key)).0, below.map_or(1, |(_, child)| *child));
+        }
+    }
+
+    #[test]
+    fn no_bytes_make_it_panic() {
+        let mut prng = Prng::from_seed(11);
+        let mut model = Model::new();
+        let mut whole = leaf(b"", None, Cells(&[]));
+        for _ in 0..100 {
+            step(&mut prng, &mut whole, &mut model, 0);
+        }
+        for _ in 0..200_000 {
+            let mut page = whole.clone();
+            for _ in 0..prng.below(4) {
+                let at = if prng.below(2) == 0 { prng.below(200) } else { prng.below(8192) };
+                page[at as usize] = prng.below(256) as u8;
+            }
+            let mut bytes: Vec<u8> = (0..prng.below(60)).map(|_| prng.below(256) as u8).collect();
+            if let Some(tag) = bytes.first_mut() {
+                *tag %= 13;
+            }
+            for byte in bytes.iter_mut().skip(1) {
+                if prng.below(2) == 0 {
+                    *byte = 0;
+                }
+            }
+            let _ = node::check(&page);
+            if let Ok(change) = Change::decode(&bytes) {
+                assert_eq!(encoded(&change), bytes);
+                let _ = change.apply(&mut page);
+            }
+            if let Some(node) = Node::open(&page) {
+                let _ = (node.search(&bytes), node.used(), node.cell_len(3), node.child(1));
             }
         }
     }

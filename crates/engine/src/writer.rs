@@ -17,7 +17,7 @@
 //!   recovery can put the pages right.
 //! - W5: nested actions nest. An inner one that has ended survives the outer one's undo.
 
-use terrace_page::Lsn;
+use terrace_page::{Lsn, TxnId};
 use terrace_pool::{BufferPool, PageMut};
 
 use crate::change::Change;
@@ -62,9 +62,9 @@ pub(crate) trait Reader {
 
 /// What changing a tree needs.
 pub(crate) trait Writer: Reader {
-    /// Logs `change` (on the page's LSN, and after a full image of the page if it was clean),
-    /// applies it and sets the page's LSN. A page that `BufferPool::create` returned takes a
-    /// change that [`Change::formats`] first.
+    /// Logs `change` (on the page's LSN, and after a full image of the page if it was clean), applies
+    /// it and sets the page's LSN. A page that `BufferPool::create` returned takes a change that
+    /// [`Change::formats`] first.
     ///
     /// # Errors
     ///
@@ -75,6 +75,14 @@ pub(crate) trait Writer: Reader {
         change: &Change<'_>,
         undo: Undo<'_>,
     ) -> Result<(), Error>;
+
+    /// The transaction that changes pages here. While it rolls back, it is still the one.
+    fn txn(&self) -> TxnId;
+
+    /// No transaction below this number will still be rolled back: each has ended, for good, with a
+    /// commit record appended or its undo done. At most `txn()`. Large values that a transaction
+    /// deleted keep their pages until its number is below this.
+    fn oldest_active(&self) -> TxnId;
 
     /// Begins a nested top action: what follows survives a rollback, once it has ended.
     fn begin_nested(&mut self) -> Nested;
