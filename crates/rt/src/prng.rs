@@ -9,7 +9,7 @@ pub struct Prng(fastrand::Rng);
 impl Prng {
     /// The generator that `seed` names: the same seed gives the same numbers, always.
     pub fn from_seed(seed: u64) -> Prng {
-        Prng(fastrand::Rng::with_seed(seed))
+        Prng(fastrand::Rng::with_seed(mix(seed)))
     }
 
     /// An independent generator, seeded from this one.
@@ -58,6 +58,16 @@ impl Prng {
     }
 }
 
+/// Spreads neighbouring seeds over all states: wyrand's first numbers of two seeds that differ in a
+/// bit are related, and clients are often seeded `0, 1, 2, ..`. The finaliser of SplitMix64 (Steele,
+/// Lea and Flood, 2014).
+fn mix(seed: u64) -> u64 {
+    let seed = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    let seed = (seed ^ (seed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let seed = (seed ^ (seed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    seed ^ (seed >> 31)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -69,6 +79,19 @@ mod tests {
         let (mut child, mut other) = (one.fork(), two.fork());
         assert_eq!(child.next_u64(), other.next_u64());
         assert_ne!(child.next_u64(), one.next_u64());
+    }
+
+    /// Seeds 0 and 1 once gave sequences whose numbers lay further apart than chance has them, which
+    /// made two random readers seek 6% longer than one.
+    #[test]
+    fn neighbouring_seeds_are_unrelated() {
+        const DRAWS: u32 = 10_000;
+        for seed in 0..8 {
+            let (mut one, mut two) = (Prng::from_seed(seed), Prng::from_seed(seed ^ 1));
+            let apart: f64 = (0..DRAWS).map(|_| (one.f64() - two.f64()).abs()).sum();
+            let mean = apart / f64::from(DRAWS);
+            assert!((mean - 1.0 / 3.0).abs() < 0.01, "seed {seed}: {mean}");
+        }
     }
 
     #[test]
