@@ -8,6 +8,11 @@
 mod completion;
 mod device;
 pub mod disk;
+pub mod model;
+mod slab;
+mod store;
 
 pub use completion::{Completion, Drain, Ticket};
 pub use device::{Counters, Device, IoBuf, IoFailure, Op, Request, SECTOR_SIZE, read, write};
+pub use slab::{IMAGE_SIZE, Image, ImageBytes, Slab};
+pub use store::{Dropped, Keep, Store};

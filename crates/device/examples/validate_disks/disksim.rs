@@ -150,7 +150,7 @@ fn electronics(name: &str, specs: &Parameters) -> DriveSpec {
         buffering: Buffering {
             segments: specs.number("Number of buffer segments") as usize,
             segment_sectors: specs.number("Segment size (in blks)") as u64,
-            read_ahead: if reads_on { ReadAhead::Sectors(ahead) } else { ReadAhead::Off },
+            read_ahead: if reads_on { ReadAhead::Once(ahead) } else { ReadAhead::Off },
         },
         write_reporting: if reports_early {
             WriteReporting::InBuffer

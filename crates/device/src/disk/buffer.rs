@@ -10,8 +10,10 @@
 pub enum ReadAhead {
     /// Not at all.
     Off,
-    /// Until `sectors` have been read past the request, or something else is to be done.
-    Sectors(u64),
+    /// Until so many sectors past a read from the medium, or something else is to be done.
+    Once(u64),
+    /// As `Once`, and further past every read that the buffer serves: a stream never runs dry.
+    Stream(u64),
 }
 
 /// The buffer of a disk in figures.
@@ -71,13 +73,13 @@ impl Buffer {
         }
     }
 
-    /// Marks the segment that holds `sector` as the newest.
-    pub(super) fn touch(&mut self, sector: u64) {
+    /// Marks the segment that holds `sector` as the newest; returns its end.
+    pub(super) fn touch(&mut self, sector: u64) -> u64 {
         let holds = |segment: &Segment| segment.start <= sector && sector < segment.end;
-        if let Some(at) = self.segments.iter().position(holds) {
-            let segment = self.segments.remove(at);
-            self.segments.push(segment);
-        }
+        let at = self.segments.iter().position(holds).expect("a held sector has a segment");
+        let segment = self.segments.remove(at);
+        self.segments.push(segment);
+        segment.end
     }
 
     /// Puts `sector..end` into the oldest segment, or appends it to the one that ends there.
@@ -121,7 +123,7 @@ mod tests {
     use super::*;
 
     fn buffer(segments: usize) -> Buffer {
-        let read_ahead = ReadAhead::Sectors(64);
+        let read_ahead = ReadAhead::Once(64);
         Buffer::new(Buffering { segments, segment_sectors: 100, read_ahead })
     }
 

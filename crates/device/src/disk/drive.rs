@@ -126,8 +126,14 @@ impl Drive {
 
     /// Serves `access` from `now` on.
     pub fn serve(&mut self, now: f64, access: Access) -> Service {
-        let overhead = self.overhead(now, access);
-        self.serve_decoded(now + overhead, access)
+        let decoded = now + self.overhead(now, access);
+        self.serve_decoded(decoded, decoded + self.data_time(access), access)
+    }
+
+    /// Time in ns that the data of a write take over the bus; zero for a read.
+    #[must_use]
+    pub fn data_time(&self, access: Access) -> f64 {
+        if access.op == Op::Read { 0.0 } else { access.count as f64 * self.spec.bus_sector }
     }
 
     /// Time in ns that the electronics need before `access` has an effect, if it arrives at `now`.
@@ -146,8 +152,9 @@ impl Drive {
         }
     }
 
-    /// Serves `access`, whose overhead is over, from `now` on.
-    pub fn serve_decoded(&mut self, now: f64, access: Access) -> Service {
+    /// Serves `access`, whose overhead is over, from `now` on; the data of a write have arrived or
+    /// will have arrived at `data_at`.
+    pub fn serve_decoded(&mut self, now: f64, data_at: f64, access: Access) -> Service {
         let end = access.sector + access.count;
         assert!(end <= self.mechanism.geometry().sectors(), "an access past the end of the disk");
         self.advance(now);
@@ -157,7 +164,7 @@ impl Drive {
                 Lookup::Coming => self.read_coming(now, access),
                 Lookup::Absent => self.read_absent(now, access),
             },
-            Op::Write => self.write(now, access),
+            Op::Write => self.write(now, data_at.max(now), access),
         };
         self.last = Some(access);
         let completion = self.spec.overheads.completion[usize::from(access.op == Op::Write)];
@@ -205,8 +212,20 @@ impl Drive {
     }
 
     fn read_held(&mut self, now: f64, access: Access) -> Service {
-        if self.reading.is_none() {
-            self.buffer.touch(access.sector);
+        let end = access.sector + access.count;
+        match (&mut self.reading, self.spec.buffering.read_ahead) {
+            (Some(reading), ReadAhead::Stream(ahead)) if end <= reading.next => {
+                let sectors = self.mechanism.geometry().sectors();
+                reading.limit = reading.limit.max((end + ahead).min(sectors));
+            }
+            (Some(_), _) => {}
+            (None, ReadAhead::Stream(_)) => {
+                let next = self.buffer.touch(access.sector);
+                self.read_ahead(now, end, next);
+            }
+            (None, _) => {
+                self.buffer.touch(access.sector);
+            }
         }
         let bus = access.count as f64 * self.spec.bus_sector;
         Service { arm_free: now, finished: now + bus }
@@ -221,7 +240,7 @@ impl Drive {
         assert_eq!(done, missing, "reading on without a time limit reads all");
         let read_at = at.max(now);
         self.buffer.extend(end);
-        self.read_ahead(at, end);
+        self.read_ahead(at, end, end);
         let bus = access.count as f64 * self.spec.bus_sector;
         let finished = (now + bus).max(read_at + self.spec.bus_sector);
         Service { arm_free: read_at, finished }
@@ -234,44 +253,45 @@ impl Drive {
         let end = access.sector + access.count;
         self.buffer.forget(access.sector, end);
         self.buffer.put(access.sector, end);
-        self.read_ahead(medium.end, end);
+        self.read_ahead(medium.end, end, end);
         let bus = access.count as f64 * self.spec.bus_sector;
         let finished = (medium.first + bus).max(medium.end + self.spec.bus_sector);
         Service { arm_free: medium.end, finished }
     }
 
-    fn read_ahead(&mut self, at: f64, next: u64) {
-        let ReadAhead::Sectors(ahead) = self.spec.buffering.read_ahead else {
+    /// From time `at` on reads `next..`, as far ahead of `end` as the figures say.
+    fn read_ahead(&mut self, at: f64, end: u64, next: u64) {
+        let (ReadAhead::Once(ahead) | ReadAhead::Stream(ahead)) = self.spec.buffering.read_ahead
+        else {
             return;
         };
         if self.spec.buffering.segments > 0 {
-            let limit = (next + ahead).min(self.mechanism.geometry().sectors());
+            let limit = (end + ahead).min(self.mechanism.geometry().sectors());
             self.reading = (next < limit).then_some(Reading { next, at, limit });
         }
     }
 
-    fn write(&mut self, now: f64, access: Access) -> Service {
+    fn write(&mut self, now: f64, data_at: f64, access: Access) -> Service {
         self.reading = None;
         let end = access.sector + access.count;
-        let bus = access.count as f64 * self.spec.bus_sector;
         if !self.continues(access) {
             self.buffer.forget(access.sector, end);
         }
         match self.spec.write_reporting {
             WriteReporting::OnMedium => {
                 let from = now.max(self.written_at);
-                let medium =
-                    self.mechanism.write_when(from, now + bus, access.sector, access.count);
+                let medium = self.mechanism.write_when(from, data_at, access.sector, access.count);
                 Service { arm_free: medium.end, finished: medium.end }
             }
             WriteReporting::InBuffer => {
-                let room = if self.continues(access) { now } else { now.max(self.written_at) };
-                let from = (room + bus).max(self.written_at);
+                let full = if self.continues(access) { now } else { now.max(self.written_at) };
+                let held_at = full + (data_at - now);
+                let from = held_at.max(self.written_at);
                 let medium = self.mechanism.transfer(from, Op::Write, access.sector, access.count);
                 self.written_at = medium.end;
                 self.buffer.forget(access.sector, end);
                 self.buffer.put(access.sector, end);
-                Service { arm_free: room, finished: room + bus }
+                Service { arm_free: full, finished: held_at }
             }
         }
     }

@@ -1,0 +1,158 @@
+//! One server of an array, its accounting, and how the array's addresses are striped.
+
+use terrace_rt::Nanos;
+
+use super::disk_server::DiskServer;
+use super::measured::MeasuredServer;
+use super::spec::{MemberSpec, Spec};
+use super::volume::VolumeServer;
+use crate::Op;
+
+/// A part of a request, for one member.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Job {
+    /// Place of the request in the device's table.
+    pub(super) slot: usize,
+    /// The member.
+    pub(super) member: usize,
+    /// Direction.
+    pub(super) op: Op,
+    /// First byte on the member.
+    pub(super) offset: u64,
+    /// Bytes.
+    pub(super) len: u64,
+}
+
+/// What a server has decided: jobs that end at known instants, and when to ask it again.
+#[derive(Default)]
+pub(super) struct Started {
+    /// Jobs and the instants at which they are over.
+    pub(super) finishes: Vec<(Nanos, Job)>,
+    /// When to call `start` again, at the latest.
+    pub(super) ask_at: Option<Nanos>,
+}
+
+impl Started {
+    pub(super) fn finish(&mut self, at: Nanos, job: Job) {
+        self.finishes.push((at, job));
+    }
+
+    pub(super) fn ask_again(&mut self, at: Nanos) {
+        self.ask_at = Some(self.ask_at.map_or(at, |before| before.min(at)));
+    }
+}
+
+enum Server {
+    Disk(Box<DiskServer>),
+    Measured(MeasuredServer),
+    Volume(VolumeServer),
+    Ram,
+}
+
+/// A server and the time it was busy.
+pub(super) struct Member {
+    server: Server,
+    outstanding: usize,
+    busy_since: Nanos,
+    busy: Nanos,
+    /// When a timer will ask it to start something.
+    asked: Option<Nanos>,
+}
+
+impl Member {
+    /// An idle member of a device of `len` bytes.
+    pub(super) fn new(spec: &Spec, len: u64) -> Member {
+        let stripes = len.div_ceil(spec.stripe).div_ceil(u64::from(spec.members));
+        let bytes = stripes * spec.stripe;
+        let server = match &spec.member {
+            MemberSpec::Disk(disk) => {
+                Server::Disk(Box::new(DiskServer::new(disk, bytes, spec.write_cache)))
+            }
+            MemberSpec::Measured(measured) => Server::Measured(MeasuredServer::new(*measured)),
+            MemberSpec::Volume(volume) => Server::Volume(VolumeServer::new(*volume)),
+            MemberSpec::Ram => Server::Ram,
+        };
+        Member { server, outstanding: 0, busy_since: Nanos::ZERO, busy: Nanos::ZERO, asked: None }
+    }
+
+    /// Accepts a job; `start` afterwards.
+    pub(super) fn push(&mut self, now: Nanos, job: Job, started: &mut Started) {
+        if self.outstanding == 0 {
+            self.busy_since = now;
+        }
+        self.outstanding += 1;
+        match &mut self.server {
+            Server::Disk(disk) => disk.push(now, job),
+            Server::Measured(measured) => measured.push(now, job, started),
+            Server::Volume(volume) => volume.push(now, job, started),
+            Server::Ram => started.finish(now, job),
+        }
+    }
+
+    /// Starts what can start.
+    pub(super) fn start(&mut self, now: Nanos, started: &mut Started) {
+        if let Server::Disk(disk) = &mut self.server {
+            disk.start(now, started);
+        }
+    }
+
+    /// Whether a timer must be set to ask at the instant `at`: none is set that fires by then.
+    pub(super) fn needs_timer(&mut self, at: Nanos) -> bool {
+        let needed = self.asked.is_none_or(|asked| at < asked);
+        if needed {
+            self.asked = Some(at);
+        }
+        needed
+    }
+
+    /// Takes note that a timer has fired.
+    pub(super) fn timer_fired(&mut self, now: Nanos) {
+        self.asked = self.asked.filter(|asked| *asked > now);
+    }
+
+    /// Takes note that a job is over.
+    pub(super) fn finished(&mut self, now: Nanos) {
+        assert!(self.outstanding > 0, "a member finished a job it did not have");
+        self.outstanding -= 1;
+        if self.outstanding == 0 {
+            self.busy += now.saturating_sub(self.busy_since);
+        }
+    }
+
+    /// When a flush that begins at `now`, with nothing outstanding, is over.
+    pub(super) fn flushed_at(&self, now: Nanos) -> Nanos {
+        assert_eq!(self.outstanding, 0, "a flush overtook requests");
+        match &self.server {
+            Server::Disk(disk) => disk.flushed_at(now),
+            Server::Measured(_) | Server::Volume(_) | Server::Ram => now,
+        }
+    }
+
+    /// Time with something outstanding, until `now`.
+    pub(super) fn busy(&self, now: Nanos) -> Nanos {
+        if self.outstanding == 0 {
+            return self.busy;
+        }
+        self.busy + now.saturating_sub(self.busy_since)
+    }
+}
+
+/// Calls `each` with `(member, offset on it, bytes)` for the stripes of a range of the device.
+pub(super) fn for_each_stripe(
+    spec: &Spec,
+    offset: u64,
+    len: u64,
+    mut each: impl FnMut(usize, u64, u64),
+) {
+    let members = u64::from(spec.members);
+    let (mut at, end) = (offset, offset + len);
+    while at < end {
+        // A single member holds all stripes in a row, so they need not be told apart.
+        let within = if members == 1 { 0 } else { at % spec.stripe };
+        let run = if members == 1 { len } else { (spec.stripe - within).min(end - at) };
+        let stripe = at / spec.stripe;
+        let on_member = if members == 1 { at } else { stripe / members * spec.stripe + within };
+        each((stripe % members) as usize, on_member, run);
+        at += run;
+    }
+}

@@ -1,0 +1,23 @@
+//! Modelled devices: they hold real bytes and say when each request would have finished.
+//!
+//! - `preset`: the devices by name, in one table with their sources.
+//! - `spec`: a device in figures. `disk_server`, `measured`, `volume`: how a member serves requests.
+//! - `member`: one server of an array, its accounting, and how addresses are striped.
+//! - `sim`: the device that a virtual world sees. `durability`: what survives a power cut.
+//! - `fault`: the faults, and which data must survive each.
+
+mod disk_server;
+mod durability;
+mod fault;
+mod measured;
+mod member;
+mod preset;
+mod sim;
+mod spec;
+mod volume;
+
+pub use durability::CutReport;
+pub use fault::Faults;
+pub use preset::{Preset, PresetRow, UnknownPreset, build};
+pub use sim::{Mark, MarkKind, SimDevice};
+pub use spec::{DiskSpec, Limits, MeasuredSpec, MemberSpec, Scheduling, Spec, VolumeSpec};

@@ -1,0 +1,240 @@
+//! The modelled devices by name: one table, from which names, help and tests are made.
+//!
+//! Sources: [S0] is Do et al., "Turbocharging DBMS buffer pool using SSDs" (SIGMOD 2011), [S3] is Do
+//! et al., "Fast peak-to-peak behavior with SSD buffer pool" (ICDE 2013). `docs/DISKS.md` says which
+//! figures of a disk are taken from where, which are calibrated, and on what.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use terrace_rt::{Nanos, World};
+
+use super::sim::SimDevice;
+use super::spec::{DiskSpec, Limits, MeasuredSpec, MemberSpec, Scheduling, Spec, VolumeSpec};
+use crate::disk::{Buffering, ReadAhead, WriteReporting};
+use crate::store::Store;
+
+macro_rules! presets {
+    ($($variant:ident, $name:literal, $spec:expr, $about:literal, $source:literal;)*) => {
+        /// A modelled device with a name.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Preset {
+            $(#[doc = concat!("`", $name, "`: ", $about)] $variant,)*
+        }
+
+        impl Preset {
+            /// All names, in the order of the table.
+            pub const NAMES: &'static [&'static str] = &[$($name),*];
+
+            /// The whole table.
+            pub const TABLE: &'static [PresetRow] = &[$(PresetRow {
+                preset: Preset::$variant,
+                name: $name,
+                about: $about,
+                source: $source,
+            }),*];
+
+            /// The device in figures.
+            #[must_use]
+            pub fn spec(self) -> Spec {
+                match self {
+                    $(Preset::$variant => $spec,)*
+                }
+            }
+        }
+    };
+}
+
+presets! {
+    Sigmod2011Hdd, "sigmod2011-hdd", array(8, sata_2011()),
+        "eight 7,200 rpm SATA disks, striped by 256 KiB, write cache off", "[S0] Table 1";
+    Sigmod2011Log, "sigmod2011-log", Spec::single(MemberSpec::Disk(sata_2011())),
+        "one 7,200 rpm SATA disk for a log, write cache off", "[S0] 4.1, Table 1";
+    Icde2013Hdd, "icde2013-hdd", array(18, sas_2013()),
+        "eighteen 10,000 rpm SAS disks, striped by 256 KiB, write cache off", "[S3] Table IV";
+    IoDrive, "iodrive", Spec::single(MemberSpec::Measured(iodrive())),
+        "the 160 GB SLC Fusion ioDrive as one server", "[S0] Table 1, [S3] Table IV";
+    Hdd7200, "hdd-7200", Spec::single(MemberSpec::Disk(sata_today())),
+        "one 7,200 rpm SATA disk of today", "data sheets of 4 to 8 TB nearline disks";
+    Gp3, "gp3", Spec::single(MemberSpec::Volume(gp3())),
+        "a cloud volume of 3,000 IOPS and 125 MiB/s", "Amazon EBS gp3, base performance";
+    Io2, "io2", Spec::single(MemberSpec::Volume(io2())),
+        "a provisioned cloud volume of 64,000 IOPS", "Amazon EBS io2 Block Express";
+    Nvme, "nvme", Spec::single(MemberSpec::Volume(nvme())),
+        "a data-centre NVMe drive, without garbage collection", "data sheet of the Samsung PM9A3";
+    Ram, "ram", Spec::single(MemberSpec::Ram),
+        "memory, which takes no time", "none: for tests";
+}
+
+/// A row of the table.
+#[derive(Clone, Copy, Debug)]
+pub struct PresetRow {
+    /// The preset.
+    pub preset: Preset,
+    /// Its name.
+    pub name: &'static str,
+    /// What it is.
+    pub about: &'static str,
+    /// Where its figures come from.
+    pub source: &'static str,
+}
+
+/// There is no preset of this name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownPreset {
+    /// What was asked for.
+    pub name: String,
+}
+
+impl fmt::Display for UnknownPreset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "no device {:?}; known are {}", self.name, Preset::NAMES.join(", "))
+    }
+}
+
+impl std::error::Error for UnknownPreset {}
+
+impl FromStr for Preset {
+    type Err = UnknownPreset;
+
+    fn from_str(name: &str) -> Result<Preset, UnknownPreset> {
+        let row = Preset::TABLE.iter().find(|row| row.name == name);
+        row.map(|row| row.preset).ok_or_else(|| UnknownPreset { name: name.to_string() })
+    }
+}
+
+impl Preset {
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        let row = Preset::TABLE.iter().find(|row| row.preset == self);
+        row.expect("every preset is in the table").name
+    }
+}
+
+/// A device as `preset` says, with the bytes of `store`, in `world`.
+#[must_use]
+pub fn build(preset: Preset, world: World, store: Store) -> Arc<SimDevice> {
+    SimDevice::new(preset.spec(), world, store)
+}
+
+/// Bytes that one disk of the arrays holds before the next one's turn.
+const STRIPE: u64 = 256 << 10;
+
+/// A second of waiting outweighs the longest positioning.
+const AGED: Scheduling = Scheduling::ShortestPositioning { aging: 0.01 };
+
+fn array(members: u32, disk: DiskSpec) -> Spec {
+    Spec {
+        members,
+        stripe: STRIPE,
+        member: MemberSpec::Disk(disk),
+        write_cache: WriteReporting::OnMedium,
+    }
+}
+
+/// Buffers are scaled with the database: two segments, as long as a stream of reads needs them to
+/// outlast a turn.
+const SCALED_BUFFER: Buffering =
+    Buffering { segments: 2, segment_sectors: 2_048, read_ahead: ReadAhead::Stream(1_536) };
+
+fn sata_2011() -> DiskSpec {
+    DiskSpec {
+        rpm: 7_200.0,
+        sectors_per_track: (1_084, 1_084),
+        cylinders: 300_000,
+        seek_ms: (0.8, 8.5, 17.0),
+        head_switch_ms: 0.8,
+        write_settle_ms: 1.087,
+        surfaces: 1,
+        overhead_ms: 0.276,
+        bus_bytes_per_s: 300e6,
+        buffering: SCALED_BUFFER,
+        queue_depth: 32,
+        scheduling: AGED,
+        span: 0.1205,
+    }
+}
+
+fn sas_2013() -> DiskSpec {
+    DiskSpec {
+        rpm: 10_000.0,
+        sectors_per_track: (1_584, 1_584),
+        cylinders: 90_000,
+        seek_ms: (0.3, 3.54, 8.0),
+        head_switch_ms: 0.3,
+        write_settle_ms: 0.256,
+        surfaces: 1,
+        overhead_ms: 0.082,
+        bus_bytes_per_s: 600e6,
+        buffering: SCALED_BUFFER,
+        queue_depth: 32,
+        scheduling: AGED,
+        span: 1.0,
+    }
+}
+
+fn sata_today() -> DiskSpec {
+    DiskSpec {
+        rpm: 7_200.0,
+        sectors_per_track: (3_580, 1_760),
+        cylinders: 300_000,
+        seek_ms: (0.8, 8.5, 17.0),
+        head_switch_ms: 0.8,
+        write_settle_ms: 0.8,
+        surfaces: 1,
+        overhead_ms: 0.1,
+        bus_bytes_per_s: 600e6,
+        buffering: SCALED_BUFFER,
+        queue_depth: 32,
+        scheduling: AGED,
+        span: 1.0,
+    }
+}
+
+fn iodrive() -> MeasuredSpec {
+    MeasuredSpec {
+        random_read: Nanos(82_088),
+        sequential_read: Nanos(62_578),
+        random_write: Nanos(80_815),
+        sequential_write: Nanos(66_823),
+    }
+}
+
+fn gp3() -> VolumeSpec {
+    let both = Limits {
+        latency: Nanos::from_micros(700),
+        iops: 3_000.0,
+        bytes_per_s: 125.0 * 1024.0 * 1024.0,
+    };
+    VolumeSpec { read: both, write: None, request_bytes_max: 256 << 10 }
+}
+
+fn io2() -> VolumeSpec {
+    let both = Limits { latency: Nanos::from_micros(400), iops: 64_000.0, bytes_per_s: 1_000e6 };
+    VolumeSpec { read: both, write: None, request_bytes_max: 256 << 10 }
+}
+
+fn nvme() -> VolumeSpec {
+    VolumeSpec {
+        read: Limits { latency: Nanos::from_micros(80), iops: 900e3, bytes_per_s: 6.5e9 },
+        write: Some(Limits { latency: Nanos::from_micros(18), iops: 200e3, bytes_per_s: 3.5e9 }),
+        request_bytes_max: 4 << 10,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_found_and_unknown_ones_list_the_known() {
+        for (row, name) in Preset::TABLE.iter().zip(Preset::NAMES) {
+            assert_eq!(name.parse(), Ok(row.preset));
+            assert_eq!(row.preset.name(), *name);
+        }
+        let error = "floppy".parse::<Preset>().expect_err("there is none").to_string();
+        assert!(Preset::NAMES.iter().all(|name| error.contains(name)), "{error}");
+    }
+}

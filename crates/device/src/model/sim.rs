@@ -1,0 +1,531 @@
+//! A modelled device as the code above sees it: a `Device` in a virtual world.
+//!
+//! ```text
+//!           submit                 servers decide               fire, last part
+//! request ---------> in service ------------------> timed ---------------------> complete
+//!    |                   ^                                     bytes move here,
+//!    | a barrier is      | barrier done                        the ticket hears of it
+//!    +--> held ----------+
+//! ```
+//!
+//! - X1: a write's bytes are captured when it is submitted and reach the store when it completes; a
+//!   read's bytes are copied when it completes. An abandoned ticket's buffers are never touched.
+//! - X2: with a write cache, `sync` is a barrier: it starts when all requests before it are
+//!   complete, and requests after it start when it is. Without a cache it is free, since completed
+//!   writes are on the medium.
+//! - X3: the same requests at the same times give the same times, bytes and faults.
+//!
+//! In a real world, where nothing can be timed, every request completes inside `submit`: good for
+//! tests and for devices in memory. Disks refuse it.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Arc, Weak};
+
+use terrace_rt::{LeafMutex, Nanos, Prng, Timer, World};
+
+use super::durability::{CutReport, Uncovered, rot};
+use super::fault::{Fate, FaultState, Faults};
+use super::member::{Job, Member, Started, for_each_stripe};
+use super::spec::{MemberSpec, Spec};
+use crate::disk::WriteReporting;
+use crate::slab::IMAGE_SIZE;
+use crate::store::{Piece, Store};
+use crate::{Completion, Counters, Device, IoBuf, Op, Request, Ticket};
+
+/// What a recorded mark stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MarkKind {
+    /// A write was submitted.
+    WriteSubmitted,
+    /// A write completed.
+    WriteCompleted,
+    /// A barrier completed.
+    Synced,
+}
+
+/// An instant at which a crash test may cut: see `SimDevice::record_writes`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// What happened.
+    pub kind: MarkKind,
+    /// `World::events` when it happened, for `Virtual::cut_at_event`.
+    pub event: u64,
+}
+
+/// A request from submission to completion.
+struct InFlight {
+    op: Op,
+    offset: u64,
+    len: u64,
+    /// Where a read goes.
+    bufs: Vec<IoBuf>,
+    /// What a write brings.
+    pieces: Vec<Piece>,
+    parts_left: usize,
+    fate: Fate,
+    stall: Nanos,
+    index: usize,
+    completion: Arc<Completion>,
+}
+
+enum Held {
+    Request(usize),
+    Barrier(Arc<Completion>),
+}
+
+struct State {
+    spec: Spec,
+    store: Store,
+    members: Vec<Member>,
+    slots: Vec<Option<InFlight>>,
+    free: Vec<usize>,
+    /// Requests given to members and not complete.
+    in_service: usize,
+    /// Requests and barriers behind a barrier, which is the first of them unless it is flushing.
+    held: VecDeque<Held>,
+    /// The barrier whose flush is under way, and the writes that it covers.
+    flushing: Option<(Arc<Completion>, u64)>,
+    uncovered: Uncovered,
+    faults: FaultState,
+    counters: Counters,
+    marks: Option<Vec<Mark>>,
+}
+
+/// A modelled device.
+pub struct SimDevice {
+    world: World,
+    len: u64,
+    me: Weak<SimDevice>,
+    state: LeafMutex<State>,
+}
+
+/// Timers to set and reports to make once the state is free again.
+#[derive(Default)]
+struct Effects {
+    timers: Vec<(Nanos, u64)>,
+    reports: Vec<(Arc<Completion>, usize, io::Result<()>)>,
+}
+
+const TOKEN_ASK: u64 = 0;
+const TOKEN_PART: u64 = 1;
+const TOKEN_FLUSHED: u64 = 2;
+const TOKEN_KINDS: u64 = 3;
+/// Members that a token can name.
+const MEMBERS_MAX: u64 = 1 << 10;
+
+impl SimDevice {
+    /// A device as `spec` says, with the bytes of `store`, in `world`.
+    ///
+    /// # Panics
+    ///
+    /// If the figures make no sense: no member, more than 1,024, or a stripe that is not sectors.
+    /// For a disk in a real world.
+    #[must_use]
+    pub fn new(spec: Spec, world: World, store: Store) -> Arc<SimDevice> {
+        SimDevice::with_faults(spec, world, store, Faults::default())
+    }
+
+    /// The same, with faults.
+    ///
+    /// # Panics
+    ///
+    /// As `new`.
+    #[must_use]
+    pub fn with_faults(spec: Spec, world: World, store: Store, faults: Faults) -> Arc<SimDevice> {
+        assert!(spec.members > 0, "an array without members");
+        assert!(u64::from(spec.members) <= MEMBERS_MAX, "too many members");
+        assert!(spec.stripe > 0, "stripes without bytes");
+        assert!(spec.stripe.is_multiple_of(crate::SECTOR_SIZE as u64), "stripes are whole sectors");
+        let timed = world.is_virtual() || !matches!(spec.member, MemberSpec::Disk(_));
+        assert!(timed, "a modelled disk turns in virtual worlds only");
+        let len = store.len();
+        let members = (0..spec.members).map(|_| Member::new(&spec, len)).collect();
+        let state = State {
+            spec,
+            store,
+            members,
+            slots: Vec::new(),
+            free: Vec::new(),
+            in_service: 0,
+            held: VecDeque::new(),
+            flushing: None,
+            uncovered: Uncovered::default(),
+            faults: FaultState::new(faults),
+            counters: Counters::default(),
+            marks: None,
+        };
+        Arc::new_cyclic(|me| SimDevice {
+            world,
+            len,
+            me: Weak::clone(me),
+            state: LeafMutex::new(state),
+        })
+    }
+
+    /// The same device in another world, idle: its bytes as they are, its faults begun anew. After
+    /// a power cut call `power_cut` before; without, cached writes are taken as flushed and writes
+    /// in flight as dropped. A dead device stays dead.
+    #[must_use]
+    pub fn reopen(&self, world: World) -> Arc<SimDevice> {
+        let state = self.state.lock();
+        let faults = state.faults.faults().clone();
+        let next = SimDevice::with_faults(state.spec.clone(), world, state.store.clone(), faults);
+        let mut fresh = next.state.lock();
+        fresh.faults.set_dead(state.faults.is_dead());
+        fresh.faults.adopt_unreadable(state.faults.unreadable());
+        drop(fresh);
+        next
+    }
+
+    /// Leaves on the medium what a power cut might: to be called when the world has died, before
+    /// `reopen`.
+    pub fn power_cut(&self, prng: &mut Prng) -> CutReport {
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        let writes = |request: &InFlight| request.op == Op::Write && request.fate == Fate::Well;
+        let slots = std::mem::take(&mut state.slots).into_iter().flatten();
+        let in_flight = slots.filter(writes).map(|request| request.pieces).collect();
+        state.free.clear();
+        state.held.clear();
+        state.flushing = None;
+        state.in_service = 0;
+        state.uncovered.cut(&mut state.store, in_flight, prng)
+    }
+
+    /// A copy of the bytes as a reader sees them.
+    #[must_use]
+    pub fn store(&self) -> Store {
+        self.state.lock().store.clone()
+    }
+
+    /// Kills the device, or brings it back with its bytes.
+    pub fn set_dead(&self, dead: bool) {
+        self.state.lock().faults.set_dead(dead);
+    }
+
+    /// Starts to record an instant for each write and each barrier, so that a test can run again
+    /// and cut at each.
+    pub fn record_writes(&self) {
+        self.state.lock().marks = Some(Vec::new());
+    }
+
+    /// What has been recorded.
+    #[must_use]
+    pub fn marks(&self) -> Vec<Mark> {
+        self.state.lock().marks.clone().unwrap_or_default()
+    }
+
+    fn now(&self) -> Nanos {
+        self.world.now()
+    }
+
+    /// Sets timers and makes reports; the state must be free.
+    fn perform(&self, effects: Effects) {
+        let real = !self.world.is_virtual();
+        for (at, token) in effects.timers {
+            let me = self.me.upgrade().expect("a device that is called lives");
+            if real {
+                me.fire(token);
+            } else {
+                self.world.call_at(at, me, token);
+            }
+        }
+        for (completion, index, result) in effects.reports {
+            completion.finish(index, result);
+        }
+    }
+}
+
+impl Device for SimDevice {
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    unsafe fn submit(&self, requests: &[Request<'_>]) -> Ticket {
+        let completion = Completion::new(requests.len());
+        let mut effects = Effects::default();
+        let now = self.now();
+        let mut guard = self.state.lock();
+        for (index, request) in requests.iter().enumerate() {
+            request.validate(self.len);
+            let pieces = if request.op == Op::Write {
+                // SAFETY: the caller vouches for the buffers until the ticket has been waited for.
+                unsafe { guard.store.capture(request.offset, request.bufs) }
+            } else {
+                Vec::new()
+            };
+            guard.accept(now, request, pieces, index, &completion, &mut effects);
+            guard.mark_write(request.op, MarkKind::WriteSubmitted, &self.world);
+        }
+        drop(guard);
+        self.perform(effects);
+        completion.ticket()
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        let mut effects = Effects::default();
+        let completion = Completion::new(1);
+        let mut state = self.state.lock();
+        if state.faults.is_dead() {
+            return Err(io::ErrorKind::NotConnected.into());
+        }
+        if state.spec.write_cache == WriteReporting::OnMedium {
+            state.counters.syncs += 1;
+            state.mark(MarkKind::Synced, &self.world);
+            return Ok(());
+        }
+        state.held.push_back(Held::Barrier(Arc::clone(&completion)));
+        state.admit(self.now(), &mut effects);
+        drop(state);
+        self.perform(effects);
+        completion.ticket().wait().map_err(|failure| failure.source)
+    }
+
+    fn queued(&self) -> usize {
+        let state = self.state.lock();
+        state.slots.len() - state.free.len()
+    }
+
+    fn counters(&self) -> Counters {
+        let now = self.now();
+        let state = self.state.lock();
+        let busy: u64 = state.members.iter().map(|member| member.busy(now).0).sum();
+        Counters { busy_ns: busy / state.members.len() as u64, ..state.counters }
+    }
+}
+
+impl Timer for SimDevice {
+    fn fire(self: Arc<Self>, token: u64) {
+        let mut effects = Effects::default();
+        let now = self.now();
+        let mut state = self.state.lock();
+        let subject = token / TOKEN_KINDS;
+        match token % TOKEN_KINDS {
+            TOKEN_ASK => state.ask(now, subject as usize, &mut effects),
+            TOKEN_PART => {
+                let (member, slot) = (subject % MEMBERS_MAX, subject / MEMBERS_MAX);
+                state.part_done(now, member as usize, slot as usize, &self.world, &mut effects);
+            }
+            TOKEN_FLUSHED => state.flushed(now, &self.world, &mut effects),
+            _ => unreachable!("a remainder"),
+        }
+        drop(state);
+        self.perform(effects);
+    }
+}
+
+impl State {
+    /// Takes a request in, and starts it unless a barrier is before it.
+    fn accept(
+        &mut self,
+        now: Nanos,
+        request: &Request<'_>,
+        pieces: Vec<Piece>,
+        index: usize,
+        completion: &Arc<Completion>,
+        effects: &mut Effects,
+    ) {
+        let (op, offset, len) = (request.op, request.offset, request.len());
+        let (fate, stall) = self.faults.decide(op, offset, len);
+        let bufs = if op == Op::Read { request.bufs.to_vec() } else { Vec::new() };
+        let completion = Arc::clone(completion);
+        let entry = InFlight {
+            op,
+            offset,
+            len,
+            bufs,
+            pieces,
+            parts_left: 0,
+            fate,
+            stall,
+            index,
+            completion,
+        };
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            self.slots.len() - 1
+        });
+        self.slots[slot] = Some(entry);
+        self.held.push_back(Held::Request(slot));
+        self.admit(now, effects);
+    }
+
+    /// Starts what no barrier holds back.
+    fn admit(&mut self, now: Nanos, effects: &mut Effects) {
+        while self.flushing.is_none() {
+            match self.held.front() {
+                Some(Held::Request(slot)) => {
+                    let slot = *slot;
+                    self.held.pop_front();
+                    self.dispatch(now, slot, effects);
+                }
+                Some(Held::Barrier(_)) if self.in_service == 0 => {
+                    let Some(Held::Barrier(completion)) = self.held.pop_front() else {
+                        unreachable!("just seen");
+                    };
+                    self.flushing = Some((completion, self.uncovered.mark()));
+                    let flushed = self.members.iter().map(|member| member.flushed_at(now));
+                    let at = flushed.max().expect("an array has members");
+                    effects.timers.push((at, TOKEN_FLUSHED));
+                }
+                Some(Held::Barrier(_)) | None => return,
+            }
+        }
+    }
+
+    /// Gives the parts of a request to their members.
+    fn dispatch(&mut self, now: Nanos, slot: usize, effects: &mut Effects) {
+        self.in_service += 1;
+        let request = self.slots[slot].as_mut().expect("a held request has a slot");
+        let (op, offset, len) = (request.op, request.offset, request.len);
+        let mut jobs = Vec::with_capacity(1);
+        for_each_stripe(&self.spec, offset, len, |member, offset, len| {
+            jobs.push(Job { slot, member, op, offset, len });
+        });
+        request.parts_left = jobs.len();
+        for job in jobs {
+            let mut started = Started::default();
+            self.members[job.member].push(now, job, &mut started);
+            self.members[job.member].start(now, &mut started);
+            self.plan(job.member, started, effects);
+        }
+    }
+
+    fn plan(&mut self, member: usize, started: Started, effects: &mut Effects) {
+        for (at, job) in started.finishes {
+            effects.timers.push((at, part_token(job.member, job.slot)));
+        }
+        if let Some(at) = started.ask_at
+            && self.members[member].needs_timer(at)
+        {
+            effects.timers.push((at, member as u64 * TOKEN_KINDS + TOKEN_ASK));
+        }
+    }
+
+    fn ask(&mut self, now: Nanos, member: usize, effects: &mut Effects) {
+        let mut started = Started::default();
+        self.members[member].timer_fired(now);
+        self.members[member].start(now, &mut started);
+        self.plan(member, started, effects);
+    }
+
+    /// A member has finished its part of the request in `slot`.
+    fn part_done(
+        &mut self,
+        now: Nanos,
+        member: usize,
+        slot: usize,
+        world: &World,
+        effects: &mut Effects,
+    ) {
+        let request = self.slots[slot].as_mut().expect("a part belongs to a request");
+        if request.stall > Nanos::ZERO {
+            let at = now + std::mem::take(&mut request.stall);
+            effects.timers.push((at, part_token(member, slot)));
+            return;
+        }
+        request.parts_left -= 1;
+        let last = request.parts_left == 0;
+        self.members[member].finished(now);
+        if last {
+            let request = self.slots[slot].take().expect("just seen");
+            self.free.push(slot);
+            self.in_service -= 1;
+            self.complete(request, world, effects);
+            self.admit(now, effects);
+        }
+    }
+
+    fn complete(&mut self, request: InFlight, world: &World, effects: &mut Effects) {
+        let (op, len) = (request.op, request.len);
+        let (index, completion) = (request.index, Arc::clone(&request.completion));
+        let result = self.transfer(request);
+        if op == Op::Read {
+            self.counters.reads += 1;
+            self.counters.read_bytes += len;
+        } else {
+            self.counters.writes += 1;
+            self.counters.written_bytes += len;
+        }
+        self.mark_write(op, MarkKind::WriteCompleted, world);
+        effects.reports.push((completion, index, result));
+    }
+
+    /// Moves the bytes of a request, as its fate wants it.
+    fn transfer(&mut self, request: InFlight) -> io::Result<()> {
+        match (request.op, request.fate) {
+            (_, Fate::Fails(kind)) => return Err(kind.into()),
+            (_, Fate::Lost) => return Ok(()),
+            (Op::Read, fate) => {
+                if fate == Fate::BitRot {
+                    rot(&mut self.store, request.offset, self.faults.prng());
+                }
+                return self.read_into(&request);
+            }
+            (Op::Write, _) => {}
+        }
+        let mut pieces = request.pieces;
+        if request.fate == Fate::Misdirected {
+            // Whole pages only, so that no target lies past the end.
+            let pages = self.store.len() / IMAGE_SIZE as u64;
+            if pages > 0 {
+                let target = self.faults.prng().below(pages);
+                pieces.truncate(1);
+                pieces[0] = pieces[0].moved_to(target);
+            }
+        }
+        pieces.iter().for_each(|piece| self.faults.written(piece.page()));
+        if self.spec.write_cache == WriteReporting::InBuffer {
+            self.uncovered.apply(&mut self.store, pieces);
+        } else {
+            pieces.iter().for_each(|piece| self.store.apply(piece));
+        }
+        Ok(())
+    }
+
+    fn read_into(&self, request: &InFlight) -> io::Result<()> {
+        if request.completion.is_abandoned() {
+            return Ok(());
+        }
+        let mut at = request.offset;
+        for buf in &request.bufs {
+            // SAFETY: the ticket has neither been waited for (this report is still to come) nor been
+            // abandoned, so by the contract of `submit` the buffer is valid and nobody else's.
+            let bytes = unsafe { std::slice::from_raw_parts_mut(buf.ptr(), buf.len()) };
+            self.store.read(at, bytes).map_err(io::Error::other)?;
+            at += bytes.len() as u64;
+        }
+        Ok(())
+    }
+
+    fn flushed(&mut self, now: Nanos, world: &World, effects: &mut Effects) {
+        let (completion, mark) = self.flushing.take().expect("a flush was under way");
+        let result = if self.faults.is_dead() {
+            Err(io::ErrorKind::NotConnected.into())
+        } else {
+            self.uncovered.cover(mark, &self.store);
+            self.counters.syncs += 1;
+            self.mark(MarkKind::Synced, world);
+            Ok(())
+        };
+        effects.reports.push((completion, 0, result));
+        self.admit(now, effects);
+    }
+
+    fn mark_write(&mut self, op: Op, kind: MarkKind, world: &World) {
+        if op == Op::Write {
+            self.mark(kind, world);
+        }
+    }
+
+    fn mark(&mut self, kind: MarkKind, world: &World) {
+        if let Some(marks) = &mut self.marks {
+            marks.push(Mark { kind, event: world.events() });
+        }
+    }
+}
+
+fn part_token(member: usize, slot: usize) -> u64 {
+    (slot as u64 * MEMBERS_MAX + member as u64) * TOKEN_KINDS + TOKEN_PART
+}

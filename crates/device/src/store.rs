@@ -1,0 +1,446 @@
+//! The bytes of a modelled device: a table of page images, cloned by copying on write.
+//!
+//! ```text
+//! store --> [ chunk | chunk | none | chunk ]      none: 4 MiB of zeroes
+//!                |        \
+//!                |         +--> shared with a clone until one of them writes
+//!                v
+//!           [ image | none | image | ... ]        512 pages; none: a page of zeroes
+//! ```
+//!
+//! - T1: a store reads as zeroes where nothing was written.
+//! - T2: writing to a store never changes what another store reads, its clones included.
+//! - Sector ranges may be written and read; whole pages are the fast way.
+//!
+//! Three ways to keep bytes: shared by content in a slab (databases and flash), plain (a log, whose
+//! pages are never equal), and timed only (a log that is written in a benchmark, never restarted
+//! from): it keeps the most recently written pages and answers older ones with an error.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::slab::{IMAGE_SIZE, Image, ImageBytes, Slab};
+use crate::{IoBuf, SECTOR_SIZE};
+
+/// Pages in a chunk.
+const CHUNK_PAGES: usize = 512;
+/// Sectors in a page.
+pub(crate) const PAGE_SECTORS: usize = IMAGE_SIZE / SECTOR_SIZE;
+const _: () = assert!(PAGE_SECTORS == 16, "a page's sectors are the bits of a u16");
+
+/// How a store keeps its bytes.
+#[derive(Clone)]
+pub enum Keep {
+    /// Page images shared by content with all stores on the same slab.
+    Shared(Arc<Slab>),
+    /// Page images of its own.
+    Plain,
+    /// The `pages` written last; see the module.
+    Recent {
+        /// Pages to keep.
+        pages: usize,
+    },
+}
+
+/// The page was written, and a store that keeps recent pages only has dropped it since.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dropped;
+
+impl fmt::Display for Dropped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a timed-only store has dropped this page")
+    }
+}
+
+impl std::error::Error for Dropped {}
+
+#[derive(Clone)]
+enum Kept {
+    Zeroes,
+    Image(Arc<Image>),
+    Dropped,
+}
+
+impl Kept {
+    fn of(image: Option<Arc<Image>>) -> Kept {
+        image.map_or(Kept::Zeroes, Kept::Image)
+    }
+}
+
+type Chunk = [Kept; CHUNK_PAGES];
+
+/// Bytes on their way to a store, captured when a write is submitted.
+#[derive(Clone)]
+pub(crate) enum Piece {
+    /// A whole page; `None` is zeroes.
+    Page { page: u64, image: Option<Arc<Image>> },
+    /// Some sectors, within one page.
+    Sectors { offset: u64, bytes: Box<[u8]> },
+}
+
+impl Piece {
+    /// First byte on the device.
+    pub(crate) fn offset(&self) -> u64 {
+        match self {
+            Piece::Page { page, .. } => page * IMAGE_SIZE as u64,
+            Piece::Sectors { offset, .. } => *offset,
+        }
+    }
+
+    /// Sectors of the piece.
+    pub(crate) fn sectors(&self) -> usize {
+        match self {
+            Piece::Page { .. } => PAGE_SECTORS,
+            Piece::Sectors { bytes, .. } => bytes.len() / SECTOR_SIZE,
+        }
+    }
+
+    /// The page that the piece lies in.
+    pub(crate) fn page(&self) -> u64 {
+        self.offset() / IMAGE_SIZE as u64
+    }
+
+    /// The same bytes `distance` bytes further on, in whole pages.
+    pub(crate) fn moved_to(&self, page: u64) -> Piece {
+        match self {
+            Piece::Page { image, .. } => Piece::Page { page, image: image.clone() },
+            Piece::Sectors { offset, bytes } => {
+                let within = offset % IMAGE_SIZE as u64;
+                Piece::Sectors { offset: page * IMAGE_SIZE as u64 + within, bytes: bytes.clone() }
+            }
+        }
+    }
+}
+
+/// The bytes of a device. Cloning is cheap, and clones are independent (T2).
+#[derive(Clone)]
+pub struct Store {
+    len: u64,
+    keep: Keep,
+    chunks: Vec<Option<Arc<Chunk>>>,
+    /// Pages kept by `Keep::Recent`, in order of first write.
+    recent: VecDeque<u64>,
+}
+
+impl Store {
+    /// A store of `len` zero bytes.
+    ///
+    /// # Panics
+    ///
+    /// If `len` is not a positive multiple of `SECTOR_SIZE`.
+    #[must_use]
+    pub fn new(len: u64, keep: Keep) -> Store {
+        assert!(len > 0, "an empty store");
+        assert!(len.is_multiple_of(SECTOR_SIZE as u64), "{len} bytes are not whole sectors");
+        let chunk_bytes = (CHUNK_PAGES * IMAGE_SIZE) as u64;
+        let chunks = vec![None; len.div_ceil(chunk_bytes) as usize];
+        Store { len, keep, chunks, recent: VecDeque::new() }
+    }
+
+    /// Capacity in bytes.
+    #[expect(clippy::len_without_is_empty, reason = "no store is empty")]
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Lengthens the device by zeroes, to `len` bytes.
+    ///
+    /// # Panics
+    ///
+    /// If that would shorten it, or is not whole sectors.
+    pub fn grow(&mut self, len: u64) {
+        assert!(len >= self.len, "a store does not shrink");
+        assert!(len.is_multiple_of(SECTOR_SIZE as u64), "{len} bytes are not whole sectors");
+        self.len = len;
+        let chunk_bytes = (CHUNK_PAGES * IMAGE_SIZE) as u64;
+        self.chunks.resize(len.div_ceil(chunk_bytes) as usize, None);
+    }
+
+    /// Reads `bytes.len()` bytes at `offset`.
+    ///
+    /// # Errors
+    ///
+    /// `Dropped`, from a store that keeps recent pages only.
+    ///
+    /// # Panics
+    ///
+    /// If the range is not on the device.
+    pub fn read(&self, offset: u64, bytes: &mut [u8]) -> Result<(), Dropped> {
+        assert!(offset + bytes.len() as u64 <= self.len, "a read past the end");
+        let (mut at, mut rest) = (offset, bytes);
+        while !rest.is_empty() {
+            let within = (at % IMAGE_SIZE as u64) as usize;
+            let run = rest.len().min(IMAGE_SIZE - within);
+            let (head, tail) = rest.split_at_mut(run);
+            match self.kept(at / IMAGE_SIZE as u64) {
+                Kept::Zeroes => head.fill(0),
+                Kept::Image(image) => head.copy_from_slice(&image.bytes()[within..within + run]),
+                Kept::Dropped => return Err(Dropped),
+            }
+            at += run as u64;
+            rest = tail;
+        }
+        Ok(())
+    }
+
+    /// Writes `bytes` at `offset`.
+    ///
+    /// # Panics
+    ///
+    /// If the range is not on the device.
+    pub fn write(&mut self, offset: u64, bytes: &[u8]) {
+        assert!(offset + bytes.len() as u64 <= self.len, "a write past the end");
+        let (mut at, mut rest) = (offset, bytes);
+        while !rest.is_empty() {
+            let within = (at % IMAGE_SIZE as u64) as usize;
+            let (head, tail) = rest.split_at(rest.len().min(IMAGE_SIZE - within));
+            let page = at / IMAGE_SIZE as u64;
+            match head.try_into() {
+                Ok(whole) => {
+                    let image = self.image(whole);
+                    self.set(page, image);
+                }
+                Err(_) => self.write_within(page, within, head),
+            }
+            at += head.len() as u64;
+            rest = tail;
+        }
+    }
+
+    /// Copies the buffers of a write to pieces that can be applied later.
+    ///
+    /// # Safety
+    ///
+    /// The buffers can be read for their whole length.
+    pub(crate) unsafe fn capture(&self, offset: u64, bufs: &[IoBuf]) -> Vec<Piece> {
+        let mut pieces = Vec::with_capacity(1);
+        let mut source = Gather { bufs, skip: 0 };
+        let len: u64 = bufs.iter().map(|buf| buf.len() as u64).sum();
+        let mut at = offset;
+        let mut page_bytes = [0; IMAGE_SIZE];
+        while at < offset + len {
+            let within = at % IMAGE_SIZE as u64;
+            let run = (IMAGE_SIZE as u64 - within).min(offset + len - at) as usize;
+            // SAFETY: forwarded to the caller.
+            unsafe { source.copy_to(&mut page_bytes[..run]) };
+            pieces.push(if run == IMAGE_SIZE {
+                Piece::Page { page: at / IMAGE_SIZE as u64, image: self.image(&page_bytes) }
+            } else {
+                Piece::Sectors { offset: at, bytes: page_bytes[..run].into() }
+            });
+            at += run as u64;
+        }
+        pieces
+    }
+
+    /// Writes a captured piece.
+    pub(crate) fn apply(&mut self, piece: &Piece) {
+        match piece {
+            Piece::Page { page, image } => self.set(*page, image.clone()),
+            Piece::Sectors { offset, bytes } => self.write(*offset, bytes),
+        }
+    }
+
+    /// Writes those sectors of a captured piece whose bit is set in `mask`.
+    pub(crate) fn apply_torn(&mut self, piece: &Piece, mask: u16) {
+        for sector in (0..piece.sectors()).filter(|sector| mask >> sector & 1 == 1) {
+            let bytes = match piece {
+                Piece::Page { image, .. } => sector_of(image.as_deref(), sector),
+                Piece::Sectors { bytes, .. } => {
+                    let (sectors, _) = bytes.as_chunks::<SECTOR_SIZE>();
+                    sectors[sector]
+                }
+            };
+            self.write(piece.offset() + (sector * SECTOR_SIZE) as u64, &bytes);
+        }
+    }
+
+    /// What a page is now, to be put back by `restore`.
+    pub(crate) fn page_image(&self, page: u64) -> Option<Arc<Image>> {
+        match self.kept(page) {
+            Kept::Image(image) => Some(Arc::clone(image)),
+            Kept::Zeroes | Kept::Dropped => None,
+        }
+    }
+
+    /// Makes a page what `page_image` said it was.
+    pub(crate) fn restore(&mut self, page: u64, image: Option<Arc<Image>>) {
+        self.set(page, image);
+    }
+
+    fn kept(&self, page: u64) -> &Kept {
+        let (chunk, slot) = (page as usize / CHUNK_PAGES, page as usize % CHUNK_PAGES);
+        self.chunks[chunk].as_ref().map_or(&Kept::Zeroes, |pages| &pages[slot])
+    }
+
+    fn image(&self, bytes: &ImageBytes) -> Option<Arc<Image>> {
+        match &self.keep {
+            Keep::Shared(slab) => slab.intern(bytes),
+            Keep::Plain | Keep::Recent { .. } => Some(Image::unshared(*bytes)),
+        }
+    }
+
+    fn set(&mut self, page: u64, image: Option<Arc<Image>>) {
+        self.note_recent(page);
+        *self.slot(page) = Kept::of(image);
+    }
+
+    fn slot(&mut self, page: u64) -> &mut Kept {
+        let (chunk, slot) = (page as usize / CHUNK_PAGES, page as usize % CHUNK_PAGES);
+        let empty = || Arc::new([const { Kept::Zeroes }; CHUNK_PAGES]);
+        &mut Arc::make_mut(self.chunks[chunk].get_or_insert_with(empty))[slot]
+    }
+
+    fn write_within(&mut self, page: u64, within: usize, bytes: &[u8]) {
+        if let Kept::Image(image) = self.slot(page)
+            && let Some(own) = Arc::get_mut(image).and_then(Image::bytes_mut)
+        {
+            own[within..within + bytes.len()].copy_from_slice(bytes);
+            return;
+        }
+        let mut whole = match self.kept(page) {
+            Kept::Image(image) => *image.bytes(),
+            Kept::Zeroes | Kept::Dropped => [0; IMAGE_SIZE],
+        };
+        whole[within..within + bytes.len()].copy_from_slice(bytes);
+        let image = self.image(&whole);
+        self.set(page, image);
+    }
+
+    /// Makes room in a store that keeps recent pages only.
+    fn note_recent(&mut self, page: u64) {
+        let Keep::Recent { pages } = self.keep else {
+            return;
+        };
+        if matches!(self.kept(page), Kept::Image(_)) {
+            return;
+        }
+        self.recent.push_back(page);
+        if self.recent.len() > pages {
+            let oldest = self.recent.pop_front().expect("longer than the bound");
+            *self.slot(oldest) = Kept::Dropped;
+        }
+    }
+}
+
+fn sector_of(image: Option<&Image>, sector: usize) -> [u8; SECTOR_SIZE] {
+    image.map_or([0; SECTOR_SIZE], |image| image.bytes().as_chunks::<SECTOR_SIZE>().0[sector])
+}
+
+/// A position in the buffers of a request.
+struct Gather<'a> {
+    bufs: &'a [IoBuf],
+    skip: usize,
+}
+
+impl Gather<'_> {
+    /// Copies the next `to.len()` bytes.
+    ///
+    /// # Safety
+    ///
+    /// The buffers can be read, and have as many bytes left.
+    unsafe fn copy_to(&mut self, to: &mut [u8]) {
+        let mut filled = 0;
+        while filled < to.len() {
+            let buf = self.bufs[0];
+            let run = (buf.len() - self.skip).min(to.len() - filled);
+            // SAFETY: `skip + run` is within the buffer, which the caller vouches for; `to` is ours.
+            let from = unsafe { std::slice::from_raw_parts(buf.ptr().add(self.skip), run) };
+            to[filled..filled + run].copy_from_slice(from);
+            filled += run;
+            self.skip += run;
+            if self.skip == buf.len() {
+                self.bufs = &self.bufs[1..];
+                self.skip = 0;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use terrace_rt::Prng;
+
+    const LEN: u64 = 40 * IMAGE_SIZE as u64 + 1024;
+
+    /// Fills a range with few patterns, so that pages are often equal.
+    fn scribble(prng: &mut Prng, store: &mut Store, model: &mut [u8]) {
+        let sectors = LEN / SECTOR_SIZE as u64;
+        let (start, pattern) = (prng.below(sectors), prng.below(3) as u8);
+        let (start, count) = if prng.chance(2) {
+            (start / 16 * 16, 16.min(sectors - start / 16 * 16))
+        } else {
+            (start, 1 + prng.below((sectors - start).min(40)))
+        };
+        let at = start as usize * SECTOR_SIZE;
+        let bytes = vec![pattern; count as usize * SECTOR_SIZE];
+        store.write(at as u64, &bytes);
+        model[at..at + bytes.len()].copy_from_slice(&bytes);
+    }
+
+    fn agrees(store: &Store, model: &[u8], seed: u64) {
+        let mut all = vec![0xEE; LEN as usize];
+        store.read(0, &mut all).expect("nothing is dropped");
+        assert!(all == model, "seed {seed}");
+    }
+
+    #[test]
+    fn stores_and_their_clones_agree_with_plain_memory() {
+        let slab = Slab::new();
+        for seed in 0..60 {
+            let mut prng = Prng::from_seed(seed);
+            let keep = if prng.chance(2) { Keep::Plain } else { Keep::Shared(Arc::clone(&slab)) };
+            let mut pairs = vec![(Store::new(LEN, keep), vec![0; LEN as usize])];
+            for _ in 0..120 {
+                let at = prng.below(pairs.len() as u64) as usize;
+                if prng.chance(40) && pairs.len() < 4 {
+                    let copy = pairs[at].clone();
+                    pairs.push(copy);
+                }
+                let (store, model) = &mut pairs[at];
+                scribble(&mut prng, store, model);
+            }
+            pairs.iter().for_each(|(store, model)| agrees(store, model, seed));
+        }
+        assert_eq!(slab.images(), 0, "all images went with their stores");
+    }
+
+    #[test]
+    fn equal_pages_of_two_stores_are_one_image() {
+        let slab = Slab::new();
+        let mut home = Store::new(LEN, Keep::Shared(Arc::clone(&slab)));
+        let mut flash = Store::new(LEN, Keep::Shared(Arc::clone(&slab)));
+        home.write(3 * IMAGE_SIZE as u64, &[5; IMAGE_SIZE]);
+        flash.write(0, &[5; IMAGE_SIZE]);
+        flash.write(8 * IMAGE_SIZE as u64, &[0; IMAGE_SIZE]);
+        assert_eq!(slab.images(), 1);
+    }
+
+    #[test]
+    fn a_timed_only_store_keeps_what_was_written_last() {
+        let mut store = Store::new(LEN, Keep::Recent { pages: 2 });
+        for page in 0..4u64 {
+            store.write(page * IMAGE_SIZE as u64, &[page as u8 + 1; IMAGE_SIZE]);
+        }
+        let mut bytes = [0; SECTOR_SIZE];
+        assert_eq!(store.read(0, &mut bytes), Err(Dropped));
+        assert_eq!(store.read(3 * IMAGE_SIZE as u64, &mut bytes), Ok(()));
+        assert_eq!(bytes, [4; SECTOR_SIZE]);
+        assert_eq!(store.read(9 * IMAGE_SIZE as u64, &mut bytes), Ok(()), "never written");
+    }
+
+    #[test]
+    fn a_torn_page_keeps_its_other_sectors() {
+        let mut store = Store::new(LEN, Keep::Plain);
+        store.write(0, &[1; IMAGE_SIZE]);
+        let piece = Piece::Page { page: 0, image: Some(Image::unshared([2; IMAGE_SIZE])) };
+        store.apply_torn(&piece, 0b101);
+        let mut bytes = [0; 4 * SECTOR_SIZE];
+        store.read(0, &mut bytes).expect("kept");
+        let firsts = [0, 1, 2, 3].map(|sector| bytes[sector * SECTOR_SIZE]);
+        assert_eq!(firsts, [2, 1, 2, 1]);
+    }
+}
