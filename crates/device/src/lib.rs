@@ -4,15 +4,18 @@
 //!
 //! - `device`: the `Device` trait, requests, and the blocking helpers `read` and `write`.
 //! - `completion`: how a device reports the end of a batch to the task that waits.
+//! - `file`: files and block devices.
 
 mod completion;
 mod device;
 pub mod disk;
+mod file;
 pub mod model;
 mod slab;
 mod store;
 
 pub use completion::{Completion, Drain, Ticket};
 pub use device::{Counters, Device, IoBuf, IoFailure, Op, Request, SECTOR_SIZE, read, write};
+pub use file::{FileDevice, FileOptions, Method};
 pub use slab::{IMAGE_SIZE, Image, ImageBytes, Slab};
 pub use store::{Dropped, Keep, Store};

@@ -49,7 +49,7 @@ pub use signal::{Event, Signal};
 pub use time::Nanos;
 
 #[cfg(not(loom))]
-pub use real_world::{Reactor, Real, drive_reactor, reactor};
+pub use real_world::{Reactor, Real, drive_reactor, on_executor, reactor};
 #[cfg(not(loom))]
 pub use virtual_world::{Stopped, Virtual, VirtualConfig};
 #[cfg(not(loom))]

@@ -270,6 +270,16 @@ fn a_dropped_world_unwinds_its_tasks() {
 }
 
 #[test]
+fn tasks_that_never_start_are_joined_too() {
+    for _ in 0..200 {
+        let real = Real::new(1);
+        let task = real.world().spawn("unlucky", || Event::new().wait());
+        drop(real);
+        task.join();
+    }
+}
+
+#[test]
 fn a_thread_without_a_world_has_one() {
     let done = Arc::new(Event::new());
     let other = Arc::clone(&done);

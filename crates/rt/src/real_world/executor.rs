@@ -255,8 +255,7 @@ impl Executor {
                 self.idle();
             }
         }
-        drop(mail);
-        self.end();
+        self.end(mail.spawned);
     }
 
     fn idle(&self) {
@@ -307,7 +306,7 @@ impl Executor {
     }
 
     /// The world is dropped: unwinds the tasks, and lets go those who wait for them.
-    fn end(&self) {
+    fn end(&self, unstarted: Vec<NewTask>) {
         self.dead.set(true);
         let parked = std::mem::take(&mut self.waits.borrow_mut().tasks);
         for (task, &(address, _)) in parked.iter().enumerate() {
@@ -316,8 +315,9 @@ impl Executor {
             }
         }
         self.tasks.kill(super::finish);
-        for task in self.mailbox.close() {
-            super::finish(&task.done);
+        for NewTask { done, body, .. } in unstarted.into_iter().chain(self.mailbox.close()) {
+            drop(body);
+            super::finish(&done);
         }
     }
 

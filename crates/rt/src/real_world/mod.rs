@@ -114,6 +114,11 @@ pub(crate) fn dead() -> bool {
     executor::here(|here| here.is_some_and(executor::Executor::is_dead))
 }
 
+/// Whether the caller is an executor of a real world, or a task on it.
+pub fn on_executor() -> bool {
+    executor::here(|here| here.is_some())
+}
+
 /// Uses the reactor of the executor that the caller runs on, made by `make` if it has none yet.
 /// `operate` must not wait. None if the caller is no task of a real world, or `make` gives none.
 pub fn reactor<R: Reactor, T>(

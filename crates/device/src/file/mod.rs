@@ -1,0 +1,199 @@
+//! A file or a block device as a `Device`: io_uring where the kernel allows it, `preadv` and
+//! `pwritev` elsewhere.
+//!
+//! ```text
+//!                     task on an executor        any other thread
+//!   Method::Uring     ring of the executor       one request: positioned, at once
+//!                                                more: handed to an executor's ring
+//!   Method::Positioned    at once, inside `submit`; nothing overlaps
+//! ```
+//!
+//! - F1: one opener at a time: the file is locked (`flock`) while the device lives.
+//! - F2: with `direct` the page cache is never used; what cannot be opened so is refused. Buffers
+//!   that direct I/O cannot use are copied through aligned ones.
+//! - F3: memory that the kernel was given stays borrowed until the request is complete: a ticket
+//!   that is dropped waits for it, even while its task is unwound.
+//! - F4: after a failed sync every later sync fails too: the kernel may have dropped what it could
+//!   not write, and says so only once (Rebello et al., "Can Applications Recover from fsync
+//!   Failures?", USENIX ATC 2020).
+//!
+//! Offsets are multiples of 512 bytes; a device with larger logical blocks answers with an error to
+//! requests that are not multiples of its own.
+
+mod gauge;
+mod open;
+mod ring;
+mod transfer;
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rt::{Nanos, World};
+use terrace_rt as rt;
+
+use self::gauge::Gauge;
+use self::ring::Ring;
+use self::transfer::{Job, Transfer};
+use crate::{Completion, Counters, Device, Drain, IoBuf, Op, Request, Ticket};
+
+/// How requests reach the kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Method {
+    /// `Uring` where the kernel allows it, else `Positioned`.
+    #[default]
+    Auto,
+    /// Asynchronous requests through the ring of each executor.
+    Uring,
+    /// One blocking system call for each request.
+    Positioned,
+}
+
+/// How to open a file as a device.
+#[derive(Clone, Debug)]
+pub struct FileOptions {
+    /// Length of the device in bytes, a multiple of 512; none takes the whole file. A file that is
+    /// shorter is an error, unless `create` lets it grow.
+    pub size: Option<u64>,
+    /// Make the file if there is none, and let it grow to `size`.
+    pub create: bool,
+    /// How requests reach the kernel.
+    pub method: Method,
+    /// Bypass the page cache (`O_DIRECT`), or fail.
+    pub direct: bool,
+}
+
+impl Default for FileOptions {
+    fn default() -> FileOptions {
+        FileOptions { size: None, create: false, method: Method::Auto, direct: true }
+    }
+}
+
+/// A file or a block device.
+pub struct FileDevice(Arc<Shared>);
+
+/// What the requests in flight keep alive.
+struct Shared {
+    file: File,
+    path: PathBuf,
+    len: u64,
+    method: Method,
+    /// Alignment of memory for direct I/O, in bytes; 1 if the page cache is used.
+    memory_align: usize,
+    gauge: Gauge,
+    sync_failed: AtomicBool,
+}
+
+impl FileDevice {
+    /// Opens the file or block device at `path`, and locks it.
+    ///
+    /// # Errors
+    ///
+    /// With the path and what to do: not there, in use by another opener, too short, no direct I/O
+    /// on its file system, no io_uring for this process.
+    pub fn open(path: impl AsRef<Path>, options: &FileOptions) -> io::Result<FileDevice> {
+        open::open(path.as_ref(), options).map(|shared| FileDevice(Arc::new(shared)))
+    }
+
+    /// The method in use: never `Auto`.
+    #[must_use]
+    pub fn method(&self) -> Method {
+        self.0.method
+    }
+
+    /// The path it was opened with.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.0.path
+    }
+
+    fn start(&self, transfer: Transfer) {
+        let mut transfer = Some(transfer);
+        if self.0.method == Method::Uring {
+            rt::reactor(Ring::open, |ring| ring.start(transfer.take().expect("started once")));
+        }
+        if let Some(transfer) = transfer {
+            transfer.run_here();
+        }
+    }
+}
+
+impl Device for FileDevice {
+    fn len(&self) -> u64 {
+        self.0.len
+    }
+
+    unsafe fn submit(&self, requests: &[Request<'_>]) -> Ticket {
+        requests.iter().for_each(|request| request.validate(self.0.len));
+        let completion = Completion::with_drain(requests.len(), Arc::new(Driver));
+        let ticket = completion.ticket();
+        self.0.gauge.start(requests.len());
+        let transfers = requests.iter().enumerate().map(|(index, request)| {
+            Transfer::new(&self.0, &completion, index, Job::of(request.op), request)
+        });
+        let asynchronous = self.0.method == Method::Uring && requests.len() > 1;
+        if asynchronous && !rt::on_executor() && !World::current().is_virtual() {
+            // This thread has no ring: a task of the default world uses its own.
+            let device = FileDevice(Arc::clone(&self.0));
+            let transfers: Vec<_> = transfers.collect();
+            let hand_over = move || transfers.into_iter().for_each(|each| device.start(each));
+            drop(World::current().spawn("file requests", hand_over));
+        } else {
+            transfers.for_each(|transfer| self.start(transfer));
+        }
+        ticket
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        if self.0.sync_failed.load(Ordering::Acquire) {
+            return Err(self.0.explain("sync", io::Error::other("an earlier sync failed; reopen")));
+        }
+        let completion = Completion::with_drain(1, Arc::new(Driver));
+        let ticket = completion.ticket();
+        self.0.gauge.start(1);
+        let empty = Request { op: Op::Write, offset: 0, bufs: &[] };
+        self.start(Transfer::new(&self.0, &completion, 0, Job::Sync, &empty));
+        ticket.wait().map_err(|failure| {
+            self.0.sync_failed.store(true, Ordering::Release);
+            failure.source
+        })
+    }
+
+    fn queued(&self) -> usize {
+        self.0.gauge.queued()
+    }
+
+    fn counters(&self) -> Counters {
+        self.0.gauge.counters()
+    }
+}
+
+impl Shared {
+    /// Adds to `source` what was tried, and where.
+    fn explain(&self, what: &str, source: io::Error) -> io::Error {
+        open::explain(&self.path, what, source)
+    }
+
+    /// Whether direct I/O needs a copy of `bufs`.
+    fn must_copy(&self, bufs: &[IoBuf]) -> bool {
+        let align = self.memory_align;
+        !bufs.iter().all(|buf| buf.ptr().addr().is_multiple_of(align) && buf.len() % align == 0)
+    }
+}
+
+/// Completes requests for a ticket that is dropped.
+struct Driver;
+
+impl Drain for Driver {
+    fn drain(&self, completion: &Completion) {
+        const LOOK_AGAIN: Nanos = Nanos::from_millis(1);
+        while !completion.is_done() {
+            rt::drive_reactor(LOOK_AGAIN);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,192 @@
+//! The ring of an executor: io_uring as a reactor.
+//!
+//! ```text
+//!   start -> backlog -> submission queue -> kernel -> completion queue -> Transfer::complete
+//!                       `--- at most IN_FLIGHT_MAX, each in a slot ---'
+//! ```
+//!
+//! - U1: a slot keeps its transfer, and so its memory, until the kernel has answered.
+//! - U2: no more requests are in flight than the completion queue has room for.
+//! - U3: the ring is used by the thread that made it, and dropped by it once it is empty.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::sync::OnceLock;
+
+use io_uring::types::{Fd, FsyncFlags, SubmitArgs, Timespec};
+use io_uring::{IoUring, opcode, squeue};
+use terrace_rt::{Nanos, Reactor};
+
+use super::transfer::{Job, PIECES_MAX, Transfer};
+
+const SUBMISSIONS: u32 = 256;
+const IN_FLIGHT_MAX: usize = 1024;
+/// Room for the requests, and for the bell.
+const COMPLETIONS: u32 = 2 * IN_FLIGHT_MAX as u32;
+/// More bytes at once become a short transfer, whose rest is moved with blocking calls.
+const BYTES_MAX: usize = 1 << 30;
+const BELL: u64 = u64::MAX;
+const PER_SECOND: u64 = 1_000_000_000;
+
+/// The asynchronous requests of one executor.
+pub(super) struct Ring {
+    uring: IoUring,
+    slots: Vec<Option<Transfer>>,
+    free: Vec<usize>,
+    backlog: VecDeque<Transfer>,
+    /// The kernel watches the bell.
+    bell_armed: bool,
+}
+
+/// Whether this process may use io_uring.
+pub(super) fn availability() -> io::Result<()> {
+    static ANSWER: OnceLock<Option<i32>> = OnceLock::new();
+    let ask = || match IoUring::new(2) {
+        Ok(uring) if uring.params().is_feature_ext_arg() => None,
+        Ok(_) => Some(libc::ENOSYS),
+        Err(error) => Some(error.raw_os_error().unwrap_or(libc::EPERM)),
+    };
+    ANSWER.get_or_init(ask).map_or(Ok(()), |code| Err(io::Error::from_raw_os_error(code)))
+}
+
+impl Ring {
+    /// A ring for the calling thread; none if the kernel gives none.
+    pub(super) fn open() -> Option<Ring> {
+        let quick = IoUring::builder()
+            .setup_cqsize(COMPLETIONS)
+            .setup_single_issuer()
+            .setup_defer_taskrun()
+            .setup_taskrun_flag()
+            .build(SUBMISSIONS);
+        // Kernels before 6.1 do not know the flags of the first attempt.
+        let plain = || IoUring::builder().setup_cqsize(COMPLETIONS).build(SUBMISSIONS);
+        let uring = quick.or_else(|_| plain()).ok()?;
+        Some(Ring {
+            uring,
+            slots: Vec::new(),
+            free: Vec::new(),
+            backlog: VecDeque::new(),
+            bell_armed: false,
+        })
+    }
+
+    /// Takes a transfer; the kernel gets it at the next `poll` or `wait`.
+    pub(super) fn start(&mut self, transfer: Transfer) {
+        if transfer.pieces().len() > PIECES_MAX {
+            return transfer.run_here();
+        }
+        self.backlog.push_back(transfer);
+        self.feed();
+    }
+
+    fn in_flight(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// Moves transfers from the backlog to the submission queue.
+    fn feed(&mut self) {
+        while self.in_flight() < IN_FLIGHT_MAX {
+            let Some(transfer) = self.backlog.pop_front() else { return };
+            let slot = self.free.pop().unwrap_or_else(|| {
+                self.slots.push(None);
+                self.slots.len() - 1
+            });
+            let entry = entry(&transfer).user_data(slot as u64);
+            self.slots[slot] = Some(transfer);
+            self.push(&entry);
+        }
+    }
+
+    fn push(&mut self, entry: &squeue::Entry) {
+        // SAFETY: the memory that the entry points to belongs to a transfer in a slot (U1), or is
+        // none at all (the bell).
+        while unsafe { self.uring.submission().push(entry) }.is_err() {
+            self.enter(0, None);
+        }
+    }
+
+    /// Hands the submission queue over, and waits for `want` completions, at most for `span`.
+    fn enter(&mut self, want: usize, span: Option<Nanos>) {
+        let result = match span {
+            None => self.uring.submit_and_wait(want),
+            Some(span) => {
+                let seconds = Timespec::new().sec(span.0 / PER_SECOND);
+                let span = seconds.nsec((span.0 % PER_SECOND) as u32);
+                self.uring.submitter().submit_with_args(want, &SubmitArgs::new().timespec(&span))
+            }
+        };
+        if let Err(error) = result {
+            match error.raw_os_error() {
+                // The time is over, a signal came, or the kernel wants its completions reaped.
+                Some(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN) => (),
+                _ => panic!("io_uring_enter: {error}"),
+            }
+        }
+    }
+
+    fn reap(&mut self) {
+        while let Some(entry) = self.uring.completion().next() {
+            if entry.user_data() == BELL {
+                self.bell_armed = false;
+                continue;
+            }
+            let slot = entry.user_data() as usize;
+            let transfer = self.slots[slot].take().expect("the kernel answers once");
+            self.free.push(slot);
+            transfer.complete(entry.result());
+        }
+        self.feed();
+    }
+}
+
+impl Reactor for Ring {
+    fn poll(&mut self) {
+        let submission = self.uring.submission();
+        let work = !submission.is_empty() || submission.taskrun();
+        drop(submission);
+        if work {
+            self.enter(0, None);
+        }
+        self.reap();
+    }
+
+    fn wait(&mut self, bell: BorrowedFd<'_>, span: Option<Nanos>) {
+        if !self.bell_armed {
+            let watch = opcode::PollAdd::new(Fd(bell.as_raw_fd()), libc::POLLIN as u32);
+            self.push(&watch.build().user_data(BELL));
+            self.bell_armed = true;
+        }
+        // What has completed already ends the wait at once: the kernel counts it.
+        self.enter(1, span);
+        self.reap();
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        while self.in_flight() > 0 {
+            self.enter(1, None);
+            self.reap();
+        }
+    }
+}
+
+fn entry(transfer: &Transfer) -> squeue::Entry {
+    let (fd, offset) = (Fd(transfer.fd()), transfer.offset());
+    let pieces = transfer.pieces();
+    let (at, count) = (pieces.as_ptr(), pieces.len() as u32);
+    match (transfer.job(), pieces) {
+        (Job::Sync, _) => opcode::Fsync::new(fd).flags(FsyncFlags::DATASYNC).build(),
+        (Job::Read, [one]) => {
+            let len = one.iov_len.min(BYTES_MAX) as u32;
+            opcode::Read::new(fd, one.iov_base.cast(), len).offset(offset).build()
+        }
+        (Job::Write, [one]) => {
+            let len = one.iov_len.min(BYTES_MAX) as u32;
+            opcode::Write::new(fd, one.iov_base.cast(), len).offset(offset).build()
+        }
+        (Job::Read, _) => opcode::Readv::new(fd, at, count).offset(offset).build(),
+        (Job::Write, _) => opcode::Writev::new(fd, at, count).offset(offset).build(),
+    }
+}

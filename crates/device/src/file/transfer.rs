@@ -1,0 +1,230 @@
+//! One request on its way: its memory, a copy if direct I/O needs one, and how it ends.
+//!
+//! - R1: `finish` is called exactly once: the type is consumed, and dropping it unfinished is a bug
+//!   that the drop reports as a failure, so that nobody waits for ever.
+
+use std::alloc::{self, Layout};
+use std::io::{self, ErrorKind};
+use std::os::fd::{AsRawFd, RawFd};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use super::Shared;
+use crate::{Completion, IoBuf, Op, Request};
+
+/// The kernel takes so many pieces of memory at once (`IOV_MAX`).
+pub(super) const PIECES_MAX: usize = 1024;
+
+/// What a transfer does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Job {
+    Read,
+    Write,
+    Sync,
+}
+
+impl Job {
+    pub(super) fn of(op: Op) -> Job {
+        match op {
+            Op::Read => Job::Read,
+            Op::Write => Job::Write,
+        }
+    }
+}
+
+/// A request that has been submitted and has not finished.
+pub(super) struct Transfer {
+    shared: Arc<Shared>,
+    completion: Arc<Completion>,
+    index: usize,
+    job: Job,
+    offset: u64,
+    len: usize,
+    /// What the kernel reads from or writes to.
+    pieces: Vec<libc::iovec>,
+    /// The caller's memory and the copy that stands in for it.
+    copy: Option<(Vec<IoBuf>, Aligned)>,
+    finished: bool,
+}
+
+// SAFETY: the pointers lead to memory that `Device::submit` lends out to whichever thread does the
+// I/O, until the completion is done.
+unsafe impl Send for Transfer {}
+
+impl Transfer {
+    pub(super) fn new(
+        shared: &Arc<Shared>,
+        completion: &Arc<Completion>,
+        index: usize,
+        job: Job,
+        request: &Request<'_>,
+    ) -> Transfer {
+        let len = usize::try_from(request.len()).expect("a request fits into memory");
+        let piece = |buf: &IoBuf| libc::iovec { iov_base: buf.ptr().cast(), iov_len: buf.len() };
+        let mut pieces: Vec<_> = request.bufs.iter().map(piece).collect();
+        let mut copy = None;
+        if shared.must_copy(request.bufs) {
+            let aligned = Aligned::new(len, shared.memory_align);
+            if job == Job::Write {
+                aligned.gather(request.bufs);
+            }
+            pieces = vec![libc::iovec { iov_base: aligned.start.as_ptr().cast(), iov_len: len }];
+            copy = Some((request.bufs.to_vec(), aligned));
+        }
+        let (shared, completion) = (Arc::clone(shared), Arc::clone(completion));
+        let offset = request.offset;
+        Transfer { shared, completion, index, job, offset, len, pieces, copy, finished: false }
+    }
+
+    pub(super) fn job(&self) -> Job {
+        self.job
+    }
+
+    pub(super) fn fd(&self) -> RawFd {
+        self.shared.file.as_raw_fd()
+    }
+
+    pub(super) fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// The memory, which stays where it is until the transfer is finished.
+    pub(super) fn pieces(&self) -> &[libc::iovec] {
+        &self.pieces
+    }
+
+    /// Does all of it with blocking system calls, on this thread.
+    pub(super) fn run_here(self) {
+        self.run_rest(0);
+    }
+
+    /// A ring has moved the first `moved` bytes, or said no.
+    pub(super) fn complete(self, answer: i32) {
+        match usize::try_from(answer) {
+            Ok(moved) if moved >= self.len => self.finish(Ok(())),
+            // The end of the file, a signal, or a short transfer: a blocking call tells which.
+            Ok(moved) => self.run_rest(moved),
+            Err(_) if matches!(-answer, libc::EAGAIN | libc::EINTR) => self.run_rest(0),
+            Err(_) => self.finish(Err(io::Error::from_raw_os_error(-answer))),
+        }
+    }
+
+    fn run_rest(mut self, moved: usize) {
+        let result = match self.job {
+            Job::Sync => self.shared.file.sync_data(),
+            Job::Read | Job::Write => self.move_rest(moved),
+        };
+        self.finish(result);
+    }
+
+    fn move_rest(&mut self, mut moved: usize) -> io::Result<()> {
+        let mut first = 0;
+        let mut skip = moved;
+        while moved < self.len {
+            while skip >= self.pieces[first].iov_len {
+                skip -= self.pieces[first].iov_len;
+                first += 1;
+            }
+            let piece = &mut self.pieces[first];
+            piece.iov_base = piece.iov_base.wrapping_byte_add(skip);
+            piece.iov_len -= skip;
+            let pieces = &self.pieces[first..];
+            let count = pieces.len().min(PIECES_MAX) as libc::c_int;
+            let offset = (self.offset + moved as u64) as libc::off_t;
+            let (fd, at) = (self.fd(), pieces.as_ptr());
+            let result = match self.job {
+                // SAFETY: `Device::submit` has promised that the memory may be written.
+                Job::Read => unsafe { libc::preadv(fd, at, count, offset) },
+                // SAFETY: `Device::submit` has promised that the memory may be read.
+                Job::Write => unsafe { libc::pwritev(fd, at, count, offset) },
+                Job::Sync => unreachable!("a sync moves nothing"),
+            };
+            match usize::try_from(result) {
+                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                Ok(more) => {
+                    moved += more;
+                    skip = more;
+                }
+                Err(_) => {
+                    let error = io::Error::last_os_error();
+                    if error.kind() != ErrorKind::Interrupted {
+                        return Err(error);
+                    }
+                    skip = 0;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(mut self, result: io::Result<()>) {
+        self.report(result);
+    }
+
+    fn report(&mut self, result: io::Result<()>) {
+        self.finished = true;
+        if let (Some((bufs, aligned)), Job::Read, Ok(())) = (&self.copy, self.job, &result) {
+            aligned.scatter(bufs);
+        }
+        self.shared.gauge.finish(self.job, self.len as u64);
+        let (job, offset, len) = (self.job, self.offset, self.len);
+        let what = || format!("{job:?} of {len} bytes at {offset}");
+        let result = result.map_err(|source| self.shared.explain(&what(), source));
+        self.completion.finish(self.index, result);
+    }
+}
+
+impl Drop for Transfer {
+    fn drop(&mut self) {
+        if !self.finished {
+            self.report(Err(io::Error::other("the request was dropped")));
+        }
+    }
+}
+
+/// Memory that direct I/O can use.
+struct Aligned {
+    start: NonNull<u8>,
+    layout: Layout,
+}
+
+impl Aligned {
+    fn new(len: usize, align: usize) -> Aligned {
+        let layout = Layout::from_size_align(len, align).expect("a sound layout");
+        assert!(len > 0);
+        // SAFETY: the layout is not empty.
+        let start = unsafe { alloc::alloc_zeroed(layout) };
+        let start = NonNull::new(start).unwrap_or_else(|| alloc::handle_alloc_error(layout));
+        Aligned { start, layout }
+    }
+
+    fn gather(&self, bufs: &[IoBuf]) {
+        let mut at = self.start.as_ptr();
+        for buf in bufs {
+            // SAFETY: the lengths sum up to that of the copy, and the caller's memory is valid
+            // (`Device::submit`) and cannot overlap memory allocated here.
+            unsafe {
+                at.copy_from_nonoverlapping(buf.ptr(), buf.len());
+                at = at.add(buf.len());
+            }
+        }
+    }
+
+    fn scatter(&self, bufs: &[IoBuf]) {
+        let mut at = self.start.as_ptr();
+        for buf in bufs {
+            // SAFETY: as in `gather`; the caller's memory stays lent until the request is finished.
+            unsafe {
+                buf.ptr().copy_from_nonoverlapping(at, buf.len());
+                at = at.add(buf.len());
+            }
+        }
+    }
+}
+
+impl Drop for Aligned {
+    fn drop(&mut self) {
+        // SAFETY: allocated in `new` with this layout.
+        unsafe { alloc::dealloc(self.start.as_ptr(), self.layout) }
+    }
+}
