@@ -223,6 +223,9 @@ pub struct Points {
     /// Decides the rows that are drawn
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
+    /// Files or block devices, in real time; there is no other world for this bench
+    #[arg(long, value_enum, default_value_t = WorldName::Real)]
+    pub world: WorldName,
     /// The database; it is loaded if it is not there [default: a temporary one]
     #[arg(long, value_name = "PATH")]
     pub path: Option<PathBuf>,

@@ -1,6 +1,6 @@
 //! `terrace bench reads | updates | scan`: the engine's own speed, in real time.
 
-use crate::command::Points;
+use crate::command::{Points, WorldName};
 use crate::failure::Failure;
 use crate::output::{Sinks, Stopwatch, cores, peak_memory_bytes};
 use crate::quantity::Size;
@@ -27,14 +27,12 @@ const FRAMES_MIN: u64 = 64;
 pub fn points(name: &str, options: &Points) -> Result<(), Failure> {
     let watch = Stopwatch::start();
     let sinks = Sinks::open(options.shown.json.as_deref())?;
-    let (path, temporary) = match &options.path {
-        Some(path) => (path.clone(), None),
-        None => {
-            let folder = temporary_folder()?;
-            (folder.0.join("rows.terrace"), Some(folder))
-        }
+    let mut config = config(name, options)?;
+    let temporary = options.path.is_none().then(temporary_folder).transpose()?;
+    config.path = match (&temporary, &options.path) {
+        (Some(folder), _) => folder.0.join("rows.terrace"),
+        (None, path) => path.clone().unwrap_or_default(),
     };
-    let config = config(name, options, path)?;
     let result =
         points::run(&config).map_err(|error| Failure::failed(format!("bench {name}"), error))?;
     drop(temporary);
@@ -89,7 +87,10 @@ pub fn points(name: &str, options: &Points) -> Result<(), Failure> {
     }))
 }
 
-fn config(name: &str, options: &Points, path: PathBuf) -> Result<Config, Failure> {
+fn config(name: &str, options: &Points) -> Result<Config, Failure> {
+    if options.world != WorldName::Real {
+        return Err(Failure::usage(format!("bench {name} runs in the real world only")));
+    }
     if options.duration.0 <= 0.0 {
         return Err(Failure::usage("--duration must be above zero"));
     }
@@ -113,7 +114,7 @@ fn config(name: &str, options: &Points, path: PathBuf) -> Result<Config, Failure
         value_bytes: options.value_bytes as usize,
         scan_rows: options.scan_rows,
         memory_pages: frames.try_into().map_err(|_| Failure::usage("--dram is too large"))?,
-        path,
+        path: PathBuf::new(),
         threads,
         tasks: options.tasks.map_or(threads, |tasks| tasks as usize),
         duration: Nanos::from_secs_f64(options.duration.0),
