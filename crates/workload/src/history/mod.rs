@@ -1,3 +1,7 @@
-//! Random transactions, and the checker that says whether what they saw was serializable.
+//! Random transactions by concurrent clients, and the checker that says whether they were serializable.
 
 pub mod checker;
+
+mod record;
+
+pub use record::{Options, record};

@@ -193,6 +193,8 @@ pub struct Ledger {
     versions: BTreeMap<Place, Vec<Version>>,
     /// Transactions before this one were settled by an earlier restart.
     first_open: usize,
+    acknowledged: u64,
+    lost: u64,
 }
 
 impl Ledger {
@@ -227,6 +229,7 @@ impl Ledger {
     /// Notes that a commit has returned.
     pub fn acknowledge(&mut self, entry: Entry, promise: Promise) {
         self.clock += 1;
+        self.acknowledged += 1;
         let record = &mut self.records[entry.0 as usize];
         let State::Asked { at: asked } = record.state else { panic!("never asked for") };
         record.state = State::Acknowledged { promise, asked, at: self.clock };
@@ -242,10 +245,9 @@ impl Ledger {
         }
     }
 
-    /// How many transactions were acknowledged since the last restart.
-    pub fn acknowledged_count(&self) -> usize {
-        let is_acknowledged = |record: &&Record| matches!(record.state, State::Acknowledged { .. });
-        self.records[self.first_open..].iter().filter(is_acknowledged).count()
+    /// Transactions acknowledged so far, and those that a restart lost as it may.
+    pub fn totals(&self) -> (u64, u64) {
+        (self.acknowledged, self.lost)
     }
 
     /// Checks what `reader` found at `place` (L6).
@@ -353,6 +355,9 @@ impl Ledger {
         for index in self.first_open..self.records.len() {
             let is_there = markers.contains(&(index as u32));
             let record = &mut self.records[index];
+            let was_asked =
+                matches!(record.state, State::Asked { .. } | State::Acknowledged { .. });
+            self.lost += u64::from(was_asked && !is_there);
             record.state = if is_there { State::Settled } else { State::GivenUp };
             record.places.clear();
         }

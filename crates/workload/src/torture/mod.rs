@@ -1,49 +1,103 @@
 //! Power cuts at random moments, and the ledger that knows what must survive them.
+//!
+//! Modules in reading order:
+//!
+//! - `ledger`: the oracle. `scenario`: what a seed does. `client`: random transactions.
+//! - `rig`: the devices. `round`: opens the database, holds it against the ledger, lets clients run until the power is cut.
+//!
+//! ```text
+//!            +--> opening --> verifying --> running --> closing --+
+//!            |       |            |            |           |      | no cut
+//!            |       +------------+------+-----+-----------+      |
+//!            |                           v power cut              |
+//!            +---- the fault model decides what the devices keep <+
+//! ```
 
 pub mod ledger;
 
-use ledger::Failure;
+mod client;
+mod report;
+mod rig;
+mod round;
+mod scenario;
 
-/// When the power was cut.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Cuts {
-    /// All.
-    pub total: u64,
-    /// While pages in memory were newer than at home.
-    pub with_dirty_pages: u64,
-    /// While pages on flash were newer than at home.
-    pub with_dirty_flash: u64,
-    /// While a device had requests in flight.
-    pub with_io_in_flight: u64,
-    /// While the database was created.
-    pub in_creation: u64,
-    /// While it recovered from a cut before.
-    pub in_recovery: u64,
-    /// While clients ran.
-    pub in_run: u64,
-    /// While a checkpoint ran as well.
-    pub in_checkpoint: u64,
-    /// After which the flash was wiped.
-    pub with_flash_wiped: u64,
+pub use report::{Cuts, Report};
+pub use round::{run, run_fixed};
+pub use scenario::{Fixed, Scenario};
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use terrace::Stats;
+use terrace_rt::{LeafGuard, LeafMutex};
+
+use ledger::{Failure, Ledger};
+
+/// Where a round is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Phase {
+    Opening,
+    Verifying,
+    Running,
+    Closing,
 }
 
-/// What a torture found.
-#[derive(Clone, Debug, Default)]
-pub struct Report {
-    /// When the power was cut.
-    pub cuts: Cuts,
-    /// Transactions that were acknowledged.
-    pub commits: u64,
-    /// Transactions that were lost as their commit allows: buffered, or in flight.
-    pub losses_allowed: u64,
-    /// Restarts whose database was held against the ledger.
-    pub verified: u64,
-    /// What was wrong, each with the seed that repeats it: `terrace torture --seed S`.
-    pub failures: Vec<(u64, Failure)>,
+/// What clients and harness share; it outlives every world.
+pub(crate) struct Shared {
+    ledger: LeafMutex<Ledger>,
+    failure: LeafMutex<Option<Failure>>,
+    phase: LeafMutex<Phase>,
+    checkpoints: AtomicU64,
+    frames_dirty: AtomicU64,
+    slots_dirty: AtomicU64,
 }
 
-/// The torture that `seed` decides: its design, clients, devices and cuts.
-pub fn run(seed: u64) -> Report {
-    let _ = seed;
-    unimplemented!()
+impl Shared {
+    fn new() -> Shared {
+        Shared {
+            ledger: LeafMutex::new(Ledger::default()),
+            failure: LeafMutex::new(None),
+            phase: LeafMutex::new(Phase::Opening),
+            checkpoints: AtomicU64::new(0),
+            frames_dirty: AtomicU64::new(0),
+            slots_dirty: AtomicU64::new(0),
+        }
+    }
+
+    fn ledger(&self) -> LeafGuard<'_, Ledger> {
+        self.ledger.lock()
+    }
+
+    /// Notes what is wrong; the first finding counts.
+    fn fail(&self, failure: Failure) {
+        self.failure.lock().get_or_insert(failure);
+    }
+
+    fn has_failed(&self) -> bool {
+        self.failure.lock().is_some()
+    }
+
+    fn enter(&self, phase: Phase) {
+        *self.phase.lock() = phase;
+    }
+
+    fn enter_checkpoint(&self) {
+        self.checkpoints.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn leave_checkpoint(&self) {
+        self.checkpoints.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Remembers how much was dirty, for the count of cuts.
+    fn note_stats(&self, stats: &Stats) {
+        self.frames_dirty.store(stats.pool.frames_dirty, Ordering::Relaxed);
+        self.slots_dirty.store(stats.pool.slots_dirty, Ordering::Relaxed);
+    }
+
+    /// Forgets what belongs to a world that is gone.
+    fn reset(&self) {
+        self.checkpoints.store(0, Ordering::Relaxed);
+        self.note_stats(&Stats::default());
+        self.enter(Phase::Opening);
+    }
 }

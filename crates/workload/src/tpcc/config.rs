@@ -126,6 +126,8 @@ pub struct Config {
     pub alpha: u32,
     /// Share of the flash that may be dirty before the cleaner starts (lambda): 0.5.
     pub lambda: f64,
+    /// Bytes of the log: 64 GiB, as checkpoints are off. It is sparse.
+    pub log_bytes: u64,
     /// Terminals: 50.
     pub clients: u32,
     /// Tasks that execute the queued deliveries: 10.
@@ -181,9 +183,9 @@ impl Default for Config {
             scale: Scale::full(20),
             fill: 0.7,
             place: Place::Virtual {
-                home: "hdd-array-2011".into(),
-                flash: "iodrive-2011".into(),
-                log: "hdd-7200".into(),
+                home: "sigmod2011-hdd".into(),
+                flash: "iodrive".into(),
+                log: "sigmod2011-log".into(),
             },
             memory_pages: 25_600,
             flash_pages: 183_501,
@@ -193,6 +195,7 @@ impl Default for Config {
             partitions: 16,
             alpha: 32,
             lambda: 0.5,
+            log_bytes: 64 << 30,
             clients: 50,
             delivery_tasks: 10,
             mix: Mix::STANDARD,

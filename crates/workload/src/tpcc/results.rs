@@ -4,6 +4,7 @@
 //! cover all of it. Nothing here depends on the machine, but `wall` times that a caller adds.
 
 use hdrhistogram::Histogram;
+use terrace::Stats;
 use terrace_device::Counters;
 use terrace_pool::PoolStats;
 use terrace_rt::Nanos;
@@ -23,7 +24,15 @@ pub struct KindCounts {
     pub latency_ns: Histogram<u64>,
 }
 
-/// One device at the end of a window, counted since the run began.
+impl KindCounts {
+    pub(super) fn new() -> KindCounts {
+        const HIGHEST_NS: u64 = 3_600_000_000_000;
+        let latency_ns = Histogram::new_with_bounds(1, HIGHEST_NS, 2).expect("two digits");
+        KindCounts { committed: 0, rolled_back: 0, conflicts: 0, latency_ns }
+    }
+}
+
+/// The devices at the end of a window, counted since the run began.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DeviceSample {
     /// The permanent home.
@@ -32,6 +41,18 @@ pub struct DeviceSample {
     pub flash: Counters,
     /// The log.
     pub log: Counters,
+}
+
+impl DeviceSample {
+    /// What happened since `earlier`.
+    #[must_use]
+    pub fn since(self, earlier: DeviceSample) -> DeviceSample {
+        DeviceSample {
+            home: self.home - earlier.home,
+            flash: self.flash - earlier.flash,
+            log: self.log - earlier.log,
+        }
+    }
 }
 
 /// One window of a run.
@@ -45,11 +66,24 @@ pub struct Window {
     pub transactions: u64,
     /// Devices at its end, counted since the run began; subtract the window before.
     pub devices: DeviceSample,
-    /// The buffer pool at its end, counted since the run began.
+    /// The buffer pool at its end, counted since the database was opened.
     pub pool: PoolStats,
 }
 
-/// A share of time or of requests over the averaged part.
+impl Window {
+    /// The moment before the first window.
+    pub(super) fn at_start() -> Window {
+        Window {
+            end: Nanos::ZERO,
+            new_orders: 0,
+            transactions: 0,
+            devices: DeviceSample::default(),
+            pool: PoolStats::default(),
+        }
+    }
+}
+
+/// What one device did over the averaged part.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DeviceUse {
     /// Share of the time that the device was busy, the mean over its members.
@@ -62,6 +96,14 @@ pub struct DeviceUse {
     pub read_bytes: u64,
     /// Bytes written.
     pub written_bytes: u64,
+}
+
+impl DeviceUse {
+    pub(super) fn of(counted: Counters, span: Nanos) -> DeviceUse {
+        let Counters { reads, writes, read_bytes, written_bytes, busy_ns, .. } = counted;
+        let utilisation = busy_ns as f64 / span.0.max(1) as f64;
+        DeviceUse { utilisation, reads, writes, read_bytes, written_bytes }
+    }
 }
 
 /// Outcome of the twelve conditions.
@@ -105,7 +147,9 @@ pub struct RunResult {
     pub flash_hit_ratio: f64,
     /// Share of flash hits on pages newer than home, averaged.
     pub flash_dirty_hit_share: f64,
-    /// The buffer pool at the end.
+    /// The buffer pool when the averaged part began, counted since the database was opened.
+    pub before: PoolStats,
+    /// The buffer pool at the end of the last window; subtract `before` for the averaged part.
     pub pool: PoolStats,
     /// The home device, averaged.
     pub home: DeviceUse,
@@ -117,10 +161,14 @@ pub struct RunResult {
     pub kinds: [KindCounts; 5],
     /// Districts that had no new order when a delivery came (clause 2.7.4.2).
     pub deliveries_skipped: u64,
-    /// Pages in use at home at the end, and when loaded.
+    /// Pages in use at home at the end.
     pub home_pages: u64,
-    /// Pages in use at home when loaded.
+    /// Pages in use at home when the run began.
     pub loaded_pages: u64,
+    /// All counters of the engine at the end of the run.
+    pub stats: Stats,
+    /// Events of the virtual world; none in the real one.
+    pub events: Option<u64>,
     /// The twelve conditions after the run.
     pub consistency: Consistency,
 }

@@ -93,13 +93,16 @@ macro_rules! row {
                 }
                 Ok($name(bytes))
             }
-            /// A copy of the stored row `bytes`, to be changed.
+            /// The row `bytes`, changed in place.
             ///
             /// # Errors
             ///
             /// [`Error::MalformedRow`] if `bytes` have not the length of this row.
-            pub fn copy(bytes: &[u8]) -> Result<$name<[u8; Self::SIZE]>, Error> {
-                bytes.try_into().map($name).map_err(|_| Error::MalformedRow { table: stringify!($name) })
+            pub fn change(bytes: &mut [u8]) -> Result<$name<&mut [u8]>, Error> {
+                if bytes.len() != Self::SIZE {
+                    return Err(Error::MalformedRow { table: stringify!($name) });
+                }
+                Ok($name(bytes))
             }
         }
         impl<B: AsRef<[u8]>> $name<B> {
@@ -265,6 +268,6 @@ mod tests {
     #[test]
     fn bytes_of_another_length_are_refused() {
         assert!(Order::check(&[0; 14]).is_err());
-        assert!(Order::copy(&[0; 16]).is_err());
+        assert!(Order::change(&mut [0; 16]).is_err());
     }
 }

@@ -3,6 +3,34 @@
 //! `rows` says which columns a key holds and what the row beside it holds. The indexes have empty rows:
 //! what they lead to is the end of their key.
 
+use terrace::TableDef;
+
+/// A stored row: its bytes, which `rows` reads in place.
+pub type Row = &'static [u8];
+
+/// WAREHOUSE, by W_ID.
+pub const WAREHOUSE: TableDef<u32, Row> = TableDef::new("warehouse");
+/// DISTRICT.
+pub const DISTRICT: TableDef<DistrictKey, Row> = TableDef::new("district");
+/// CUSTOMER.
+pub const CUSTOMER: TableDef<CustomerKey, Row> = TableDef::new("customer");
+/// The index of CUSTOMER by name.
+pub const CUSTOMER_BY_NAME: TableDef<NameKey, ()> = TableDef::new("customer_by_name");
+/// HISTORY.
+pub const HISTORY: TableDef<HistoryKey, Row> = TableDef::new("history");
+/// NEW-ORDER.
+pub const NEW_ORDER: TableDef<OrderKey, ()> = TableDef::new("new_order");
+/// ORDER.
+pub const ORDER: TableDef<OrderKey, Row> = TableDef::new("order");
+/// The index of ORDER by customer.
+pub const ORDER_BY_CUSTOMER: TableDef<OrderOfKey, ()> = TableDef::new("order_by_customer");
+/// ORDER-LINE.
+pub const ORDER_LINE: TableDef<OrderLineKey, Row> = TableDef::new("order_line");
+/// ITEM, by I_ID.
+pub const ITEM: TableDef<u32, Row> = TableDef::new("item");
+/// STOCK.
+pub const STOCK: TableDef<StockKey, Row> = TableDef::new("stock");
+
 /// D_W_ID, D_ID.
 pub type DistrictKey = (u32, u8);
 /// C_W_ID, C_D_ID, C_ID.

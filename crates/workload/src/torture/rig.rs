@@ -1,0 +1,111 @@
+//! The three devices of a torture: they outlive every world, and lose what a power cut may take.
+
+use std::sync::Arc;
+
+use terrace::Devices;
+use terrace_device::model::{CutReport, Faults, Preset, SimDevice, Spec};
+use terrace_device::{Device, Keep, Store};
+use terrace_page::PAGE_SIZE;
+use terrace_rt::{Prng, World};
+
+use super::scenario::{FlashFate, Scenario};
+
+/// Bytes of the home device.
+const HOME_BYTES: u64 = 2048 * PAGE_SIZE as u64;
+
+/// Bytes of the log device: small, so that it runs full and wraps.
+const LOG_BYTES: u64 = 4 << 20;
+
+/// Pages of the flash device beside the tier's slots.
+const FLASH_HEADER_PAGES: u64 = 64;
+
+/// Devices, switched off between two worlds.
+pub struct Rig {
+    home: Arc<SimDevice>,
+    flash: Option<Arc<SimDevice>>,
+    log: Arc<SimDevice>,
+    /// The flash as it was at an earlier restart.
+    old_flash: Option<Store>,
+}
+
+/// A device that finishes requests in varying order, with a volatile write cache in front of it.
+fn spec(prng: &mut Prng) -> Spec {
+    let preset = match prng.below(3) {
+        0 => Preset::Nvme,
+        1 => Preset::Gp3,
+        _ => Preset::Hdd7200,
+    };
+    match prng.chance(4) {
+        true => preset.spec(),
+        false => preset.spec().with_write_cache(),
+    }
+}
+
+impl Rig {
+    /// Blank devices in `world`.
+    pub fn new(scenario: &Scenario, world: &World, prng: &mut Prng) -> Rig {
+        let flash_bytes = (u64::from(scenario.flash_slots) + FLASH_HEADER_PAGES) * PAGE_SIZE as u64;
+        let mut device = |bytes| {
+            let store = Store::new(bytes, Keep::Plain);
+            SimDevice::with_faults(spec(prng), world.clone(), store, Faults::default())
+        };
+        Rig {
+            home: device(HOME_BYTES),
+            flash: scenario.design.uses_flash().then(|| device(flash_bytes)),
+            log: device(LOG_BYTES),
+            old_flash: None,
+        }
+    }
+
+    /// As the engine takes them.
+    pub fn devices(&self) -> Devices {
+        Devices {
+            home: self.home.clone(),
+            flash: self.flash.clone().map(|flash| flash as Arc<dyn Device>),
+            log: self.log.clone(),
+        }
+    }
+
+    /// Requests in flight on all of them.
+    pub fn queued(&self) -> usize {
+        let flash = self.flash.as_ref().map_or(0, |flash| flash.queued());
+        self.home.queued() + self.log.queued() + flash
+    }
+
+    /// Takes what a power cut may take. To be called when the world is dead.
+    pub fn cut(&self, prng: &mut Prng) -> CutReport {
+        let mut all = self.home.power_cut(prng);
+        for device in self.flash.iter().chain([&self.log]) {
+            let one = device.power_cut(prng);
+            all.exposed += one.exposed;
+            all.kept += one.kept;
+            all.dropped += one.dropped;
+            all.torn += one.torn;
+        }
+        all
+    }
+
+    /// The same devices in the next world; `fate` is what happened to the flash in between.
+    #[must_use]
+    pub fn reopen(&self, world: &World, fate: FlashFate) -> Rig {
+        let flash = self.flash.as_ref().map(|flash| {
+            let before = flash.store();
+            let blank = || Store::new(before.len(), Keep::Plain);
+            match fate {
+                FlashFate::Kept => flash.reopen(world.clone()),
+                FlashFate::Wiped => SimDevice::new(Preset::Nvme.spec(), world.clone(), blank()),
+                FlashFate::Old => {
+                    let store = self.old_flash.clone().unwrap_or_else(blank);
+                    SimDevice::new(Preset::Nvme.spec(), world.clone(), store)
+                }
+            }
+        });
+        let now = self.flash.as_ref().map(|flash| flash.store());
+        Rig {
+            home: self.home.reopen(world.clone()),
+            flash,
+            log: self.log.reopen(world.clone()),
+            old_flash: self.old_flash.clone().or(now),
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! Rounds: from power on to power off, with the ledger held against what is there in between.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use terrace::{Checkpoints, Database};
+use terrace_page::PAGE_SIZE;
+use terrace_rt::{Nanos, Prng, Stopped, Virtual, VirtualConfig, World};
+
+use super::client::{Client, read_all};
+use super::ledger::Failure;
+use super::report::{Cuts, Report};
+use super::rig::Rig;
+use super::scenario::{CutPlan, Fixed, FlashFate, Scenario};
+use super::{Phase, Shared};
+
+/// Stack of a task: the engine's deepest path and a client on top of it.
+const STACK_BYTES: usize = 256 << 10;
+
+/// The torture that `seed` decides: its design, clients, devices and cuts.
+pub fn run(seed: u64) -> Report {
+    run_fixed(seed, Fixed::default())
+}
+
+/// The torture that `seed` decides but for what is `fixed`.
+pub fn run_fixed(seed: u64, fixed: Fixed) -> Report {
+    let mut prng = Prng::from_seed(seed);
+    let scenario = Scenario::draw(&mut prng, fixed);
+    let mut torture = Torture {
+        scenario,
+        prng,
+        shared: Arc::new(Shared::new()),
+        report: Report::default(),
+        opening: 0,
+        running: 0,
+        is_created: false,
+    };
+    torture.run();
+    let failure = torture.shared.failure.lock().take();
+    (torture.report.commits, torture.report.losses_allowed) = torture.shared.ledger().totals();
+    torture.report.failures.extend(failure.map(|failure| (seed, failure)));
+    torture.report
+}
+
+struct Torture {
+    scenario: Scenario,
+    prng: Prng,
+    shared: Arc<Shared>,
+    report: Report,
+    /// Events that opening took, and a whole round, when last seen.
+    opening: u64,
+    running: u64,
+    /// Whether the database was open once.
+    is_created: bool,
+}
+
+impl Torture {
+    fn run(&mut self) {
+        let mut rig: Option<Rig> = None;
+        for _ in 0..self.scenario.rounds {
+            let plan = self.scenario.cut(&mut self.prng, self.opening, self.running);
+            rig = Some(self.round(rig, plan));
+            if self.shared.has_failed() {
+                return;
+            }
+        }
+        // A last restart that nothing interrupts.
+        self.round(rig, CutPlan::Close);
+    }
+
+    /// Power on, off, and what the devices are then.
+    fn round(&mut self, rig: Option<Rig>, plan: CutPlan) -> Rig {
+        let world = Virtual::new(VirtualConfig {
+            seed: self.prng.next_u64(),
+            switch_one_in: self.scenario.switch_one_in,
+            cores: 2,
+            stack_bytes: STACK_BYTES,
+        });
+        self.shared.reset();
+        let rig = self.power_on(rig, &world.world());
+        if let CutPlan::AtEvent(event) = plan {
+            world.cut_at_event(event);
+        }
+        let body = Round {
+            scenario: self.scenario.clone(),
+            shared: Arc::clone(&self.shared),
+            devices: rig.devices(),
+            world: world.world(),
+            prng: self.prng.fork(),
+            is_created: self.is_created,
+        };
+        match world.run(|| body.run()) {
+            Ok(Ok(done)) => {
+                (self.opening, self.running) = (done.opening, world.world().events());
+                self.report.verified += u64::from(self.is_created);
+                self.is_created = true;
+            }
+            Ok(Err(error)) => self.shared.fail(Failure::Error(error.to_string())),
+            Err(Stopped::PowerCut { .. }) => self.power_off(&rig),
+            Err(deadlock) => self.shared.fail(Failure::Error(deadlock.to_string())),
+        }
+        rig
+    }
+
+    fn power_on(&mut self, rig: Option<Rig>, world: &World) -> Rig {
+        match rig {
+            // What a cut left of a database that was never there has no owner.
+            Some(rig) if self.is_created => {
+                let fate = self.scenario.flash_fate(&mut self.prng);
+                let lost = fate != FlashFate::Kept && self.scenario.design.uses_flash();
+                self.report.cuts.with_flash_wiped += u64::from(lost);
+                rig.reopen(world, fate)
+            }
+            _ => Rig::new(&self.scenario, world, &mut self.prng),
+        }
+    }
+
+    /// Counts the cut, and takes from the devices what it takes.
+    fn power_off(&mut self, rig: &Rig) {
+        let shared = &self.shared;
+        let phase = *shared.phase.lock();
+        let Cuts { in_creation, in_recovery, in_verification, in_run, in_close, .. } =
+            &mut self.report.cuts;
+        match phase {
+            Phase::Opening if !self.is_created => *in_creation += 1,
+            Phase::Opening => *in_recovery += 1,
+            Phase::Verifying => *in_verification += 1,
+            Phase::Running => *in_run += 1,
+            Phase::Closing => *in_close += 1,
+        }
+        let cuts = &mut self.report.cuts;
+        cuts.total += 1;
+        cuts.in_checkpoint += u64::from(shared.checkpoints.load(Ordering::Relaxed) > 0);
+        cuts.with_dirty_pages += u64::from(shared.frames_dirty.load(Ordering::Relaxed) > 0);
+        cuts.with_dirty_flash += u64::from(shared.slots_dirty.load(Ordering::Relaxed) > 0);
+        cuts.with_io_in_flight += u64::from(rig.queued() > 0);
+        self.report.verified += u64::from(self.is_created && phase >= Phase::Running);
+        self.is_created |= phase > Phase::Opening;
+        rig.cut(&mut self.prng);
+    }
+}
+
+/// What happens between power on and power off.
+struct Round {
+    scenario: Scenario,
+    shared: Arc<Shared>,
+    devices: terrace::Devices,
+    world: World,
+    prng: Prng,
+    is_created: bool,
+}
+
+struct Done {
+    opening: u64,
+}
+
+impl Round {
+    fn run(mut self) -> Result<Done, terrace::Error> {
+        let builder = Database::builder()
+            .memory(u64::from(self.scenario.frames) * PAGE_SIZE as u64)
+            .design(self.scenario.design)
+            .checkpoints(Checkpoints::Every(Nanos::from_millis(200)))
+            .world(self.world.clone())
+            .devices(self.devices.clone());
+        let db = match self.is_created {
+            true => builder.open_on_devices()?,
+            false => builder.create_on_devices()?,
+        };
+        let opening = self.world.events();
+        self.shared.enter(Phase::Verifying);
+        if self.is_created {
+            let found = read_all(&db)?;
+            let failures = self.shared.ledger().verify(&found);
+            failures.into_iter().for_each(|failure| self.shared.fail(failure));
+            db.check()?;
+        }
+        self.shared.enter(Phase::Running);
+        self.run_clients(&db);
+        if !self.shared.has_failed() {
+            self.shared.enter(Phase::Closing);
+            db.close()?;
+        }
+        Ok(Done { opening })
+    }
+
+    fn run_clients(&mut self, db: &Database) {
+        let tasks: Vec<_> = (0..self.scenario.clients)
+            .map(|_| {
+                let client = Client {
+                    db: db.clone(),
+                    shared: Arc::clone(&self.shared),
+                    scenario: self.scenario.clone(),
+                    prng: self.prng.fork(),
+                };
+                self.world.spawn("client", move || client.run())
+            })
+            .collect();
+        for task in tasks {
+            task.join();
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! What one torture does, drawn from its seed.
+
+use terrace_policy::{DESIGNS, Design};
+use terrace_pool::Rules;
+use terrace_rt::Prng;
+
+/// Ordinary tables beside that of the markers.
+pub const TABLES: u8 = 3;
+
+/// What a test fixes of a scenario; the seed decides the rest.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Fixed {
+    /// The design.
+    pub design: Option<Design>,
+    /// Safety rules of the pool that are switched off.
+    pub rules: Rules,
+}
+
+/// How a round is to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CutPlan {
+    /// The power is cut after so many events, if the round lasts as long.
+    AtEvent(u64),
+    /// The power stays; the database is closed.
+    Close,
+}
+
+/// What happens to the flash device while the power is off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FlashFate {
+    /// It keeps what the fault model leaves.
+    Kept,
+    /// It comes back blank.
+    Wiped,
+    /// It comes back as it was at an earlier restart.
+    Old,
+}
+
+/// One torture.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// The design under torture.
+    pub design: Design,
+    /// Safety rules of the pool.
+    pub rules: Rules,
+    /// Pages in memory, fewer than the database has.
+    pub frames: u32,
+    /// Pages of the flash tier.
+    pub flash_slots: u32,
+    /// Share of them that may be dirty.
+    pub lambda: f64,
+    /// Tasks that run transactions.
+    pub clients: u32,
+    /// Transactions of each client in a round.
+    pub transactions: u32,
+    /// Keys of each table.
+    pub keys: u32,
+    /// Restarts, at most.
+    pub rounds: u32,
+    /// Tasks switch at one in so many latch acquisitions.
+    pub switch_one_in: u32,
+    /// A checkpoint is asked for after so many transactions; zero is never.
+    pub checkpoint_one_in: u32,
+}
+
+impl Scenario {
+    /// The scenario of `prng`, with what is `fixed`.
+    pub fn draw(prng: &mut Prng, fixed: Fixed) -> Scenario {
+        let any = DESIGNS[prng.below(DESIGNS.len() as u64) as usize];
+        Scenario {
+            design: fixed.design.unwrap_or(any),
+            rules: fixed.rules,
+            frames: 32 + prng.below(48) as u32,
+            flash_slots: 24 + prng.below(120) as u32,
+            lambda: [0.1, 0.5, 0.9][prng.below(3) as usize],
+            clients: 2 + prng.below(6) as u32,
+            transactions: 20 + prng.below(60) as u32,
+            keys: 120 + prng.below(400) as u32,
+            rounds: 3 + prng.below(4) as u32,
+            switch_one_in: [0, 3, 20, 100][prng.below(4) as usize],
+            checkpoint_one_in: [0, 10, 40][prng.below(3) as usize],
+        }
+    }
+
+    /// When the power of a round is cut. `opening` and `running` are the events that opening the database
+    /// and a whole round took before, zero if not known.
+    pub fn cut(&self, prng: &mut Prng, opening: u64, running: u64) -> CutPlan {
+        let transactions = u64::from(self.clients) * u64::from(self.transactions);
+        let whole = if running == 0 { opening + transactions * 40 } else { running };
+        match prng.below(10) {
+            0 => CutPlan::Close,
+            1..=3 => CutPlan::AtEvent(1 + prng.below(opening.max(40))),
+            _ => CutPlan::AtEvent(1 + opening + prng.below(whole.saturating_sub(opening).max(40))),
+        }
+    }
+
+    /// What happens to the flash while the power is off.
+    pub fn flash_fate(&self, prng: &mut Prng) -> FlashFate {
+        match prng.below(8) {
+            0 | 1 => FlashFate::Wiped,
+            2 => FlashFate::Old,
+            _ => FlashFate::Kept,
+        }
+    }
+}
