@@ -38,7 +38,7 @@ const UNSAFE_FILES: &[&str] = &[
     "crates/rt/src/rw_latch.rs",
     // Buffers that a device fills while their owner waits.
     "crates/device/src/device.rs",
-    "crates/device/src/buffer.rs",
+    "crates/device/src/store.rs",
     "crates/device/src/file/",
     "crates/device/src/model/",
     "crates/device/src/fault/",
@@ -95,6 +95,11 @@ impl Source {
 
     /// In `src`, so part of what is shipped; tests, benches and examples are not.
     fn is_shipped(&self) -> bool {
+        self.is_rust() && self.path.contains("/src/") && !self.path.ends_with("/tests.rs")
+    }
+
+    /// Part of the modules of a crate, its tests included.
+    fn is_module(&self) -> bool {
         self.is_rust() && self.path.contains("/src/")
     }
 
@@ -157,7 +162,9 @@ fn lines_are_short() {
     for source in sources().iter().filter(|source| source.is_rust()) {
         for (at, line) in source.text.lines().enumerate() {
             let chars = line.chars().count();
-            if chars > LINE_CHARS_MAX {
+            // A row of a table cannot be broken.
+            let is_row = line.starts_with("//! | ");
+            if chars > LINE_CHARS_MAX && !is_row {
                 findings.push(format!("{}:{}: {chars} characters", source.path, at + 1));
             }
         }
@@ -277,7 +284,7 @@ fn no_file_is_an_orphan() {
     let by_path: BTreeMap<&str, &str> =
         sources.iter().map(|source| (source.path.as_str(), source.text.as_str())).collect();
     let mut findings = Vec::new();
-    for source in sources.iter().filter(|source| source.is_shipped()) {
+    for source in sources.iter().filter(|source| source.is_module()) {
         let path = Path::new(&source.path);
         let folder = path.parent().expect("a folder").to_string_lossy().into_owned();
         let stem = path.file_stem().expect("a stem").to_string_lossy().into_owned();
