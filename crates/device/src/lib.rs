@@ -5,6 +5,9 @@
 //! - `device`: the `Device` trait, requests, and the blocking helpers `read` and `write`.
 //! - `completion`: how a device reports the end of a batch to the task that waits.
 //! - `file`: files and block devices.
+//! - `slab` and `store`: the bytes of modelled devices, shared by content.
+//! - `disk`: a rotating disk as a function of time.
+//! - `model`: modelled devices, their presets, and their faults.
 
 mod completion;
 mod device;

@@ -121,8 +121,8 @@ impl Slab {
         self.shards.iter().map(|shard| shard.lock().len()).sum()
     }
 
-    /// The image with `hash`, if one lives. The mutex is free again when the caller has it: dropping
-    /// an image takes the mutex.
+    /// The image with `hash`, if one lives. The mutex is free again when the caller has it, since
+    /// dropping an image takes the mutex.
     fn find(&self, hash: u64) -> Option<Arc<Image>> {
         self.shard(hash).lock().get(&hash).and_then(Weak::upgrade)
     }

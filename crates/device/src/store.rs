@@ -20,8 +20,8 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
+use crate::SECTOR_SIZE;
 use crate::slab::{IMAGE_SIZE, Image, ImageBytes, Slab};
-use crate::{IoBuf, SECTOR_SIZE};
 
 /// Pages in a chunk.
 const CHUNK_PAGES: usize = 512;
@@ -209,22 +209,21 @@ impl Store {
         }
     }
 
-    /// Copies the buffers of a write to pieces that can be applied later.
-    ///
-    /// # Safety
-    ///
-    /// The buffers can be read for their whole length.
-    pub(crate) unsafe fn capture(&self, offset: u64, bufs: &[IoBuf]) -> Vec<Piece> {
+    /// Makes pieces, to be applied later, of `len` bytes for `offset`; `fill` is called for one run
+    /// of bytes after the other.
+    pub(crate) fn capture(
+        &self,
+        offset: u64,
+        len: u64,
+        mut fill: impl FnMut(&mut [u8]),
+    ) -> Vec<Piece> {
         let mut pieces = Vec::with_capacity(1);
-        let mut source = Gather { bufs, skip: 0 };
-        let len: u64 = bufs.iter().map(|buf| buf.len() as u64).sum();
         let mut at = offset;
         let mut page_bytes = [0; IMAGE_SIZE];
         while at < offset + len {
             let within = at % IMAGE_SIZE as u64;
             let run = (IMAGE_SIZE as u64 - within).min(offset + len - at) as usize;
-            // SAFETY: forwarded to the caller.
-            unsafe { source.copy_to(&mut page_bytes[..run]) };
+            fill(&mut page_bytes[..run]);
             pieces.push(if run == IMAGE_SIZE {
                 Piece::Page { page: at / IMAGE_SIZE as u64, image: self.image(&page_bytes) }
             } else {
@@ -327,36 +326,6 @@ impl Store {
 
 fn sector_of(image: Option<&Image>, sector: usize) -> [u8; SECTOR_SIZE] {
     image.map_or([0; SECTOR_SIZE], |image| image.bytes().as_chunks::<SECTOR_SIZE>().0[sector])
-}
-
-/// A position in the buffers of a request.
-struct Gather<'a> {
-    bufs: &'a [IoBuf],
-    skip: usize,
-}
-
-impl Gather<'_> {
-    /// Copies the next `to.len()` bytes.
-    ///
-    /// # Safety
-    ///
-    /// The buffers can be read, and have as many bytes left.
-    unsafe fn copy_to(&mut self, to: &mut [u8]) {
-        let mut filled = 0;
-        while filled < to.len() {
-            let buf = self.bufs[0];
-            let run = (buf.len() - self.skip).min(to.len() - filled);
-            // SAFETY: `skip + run` is within the buffer, which the caller vouches for; `to` is ours.
-            let from = unsafe { std::slice::from_raw_parts(buf.ptr().add(self.skip), run) };
-            to[filled..filled + run].copy_from_slice(from);
-            filled += run;
-            self.skip += run;
-            if self.skip == buf.len() {
-                self.bufs = &self.bufs[1..];
-                self.skip = 0;
-            }
-        }
-    }
 }
 
 #[cfg(test)]

@@ -59,8 +59,8 @@ impl Prng {
 }
 
 /// Spreads neighbouring seeds over all states: wyrand's first numbers of two seeds that differ in a
-/// bit are related, and clients are often seeded `0, 1, 2, ..`. The finaliser of SplitMix64 (Steele,
-/// Lea and Flood, 2014).
+/// bit are related, and clients are often seeded `0, 1, 2, ..`. The finaliser of SplitMix64
+/// (Steele, Lea and Flood, 2014).
 fn mix(seed: u64) -> u64 {
     let seed = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
     let seed = (seed ^ (seed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -81,8 +81,8 @@ mod tests {
         assert_ne!(child.next_u64(), one.next_u64());
     }
 
-    /// Seeds 0 and 1 once gave sequences whose numbers lay further apart than chance has them, which
-    /// made two random readers seek 6% longer than one.
+    /// Seeds 0 and 1 once gave sequences whose numbers lay further apart than chance has them,
+    /// which made two random readers seek 6% longer than one.
     #[test]
     fn neighbouring_seeds_are_unrelated() {
         const DRAWS: u32 = 10_000;

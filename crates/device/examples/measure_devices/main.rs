@@ -15,7 +15,7 @@ fn main() {
     sequential_writes_with_a_queue();
     println!();
     queue_gain("hdd-7200, whole stroke", &Preset::Hdd7200.spec());
-    queue_gain("one disk of sigmod2011-hdd, calibrated span .117", &Preset::Sigmod2011Log.spec());
+    queue_gain("one disk of sigmod2011-hdd, calibrated span .1205", &Preset::Sigmod2011Log.spec());
     let narrow = Preset::Sigmod2011Log.spec().with_span(0.025);
     queue_gain("the same, span .025", &narrow);
     let mut sas = Preset::Icde2013Hdd.spec();

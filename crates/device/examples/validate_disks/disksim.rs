@@ -1,9 +1,9 @@
 //! Reads DiskSim's description of a disk and its validation traces, and replays one on the other.
 //!
-//! The files are DiskSim 4.0's own (`tests/data/disksim`, with their `COPYING`): a `.diskspecs` file
-//! for the electronics, a `.model` file for layout and mechanics, a `.seek` file with the measured
-//! seek curve, and a trace: `R|W`, a note, first sector, sectors, measured service time and think
-//! time, both in us. Only what `terrace_device::disk` has is read; the rest is ignored.
+//! The files are DiskSim 4.0's own (`tests/data/disksim`, with their `COPYING`): a `.diskspecs`
+//! file for the electronics, a `.model` file for layout and mechanics, a `.seek` file with the
+//! measured seek curve, and a trace: `R|W`, a note, first sector, sectors, measured service time
+//! and think time, both in us. Only what `terrace_device::disk` has is read.
 
 use std::fs;
 use std::path::Path;

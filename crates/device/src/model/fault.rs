@@ -1,18 +1,20 @@
 //! The faults of modelled devices, and which data must survive each.
 //!
-//! | fault | what happens | what must survive |
-//! |---|---|---|
-//! | power cut, cache off | in-flight writes: absent, whole, or torn at 512-byte sectors, in any order | every completed write |
-//! | power cut, write cache | the same for every write not covered by a completed `sync` | every write completed before a `sync` that returned `Ok` |
-//! | read error | the read fails once | all data; reading again succeeds |
-//! | latent sector error | a page cannot be read until it is written again | all other pages |
-//! | write error | the write fails; its range holds the old data | all data outside the range |
-//! | full device | writes past a limit fail, nothing is changed | all data |
-//! | bit rot | one bit of a stored page flips while it is read | all other pages; a checksum sees it |
-//! | lost write | a write is reported complete and never happens | everything else; the old page verifies! |
-//! | misdirected write | a write lands on another page, whose data are gone | all but the two pages |
-//! | stall | a request takes much longer | all data |
-//! | death | from some request on everything fails, `sync` too | what was durable, if it comes back |
+//! - **Power cut, write cache off.** Writes in flight are absent, whole, or torn at 512-byte
+//!   sectors, in any order. Every completed write must survive.
+//! - **Power cut, write cache on.** The same for every write that no `sync` has covered. Every
+//!   write completed before a `sync` that returned `Ok` must survive.
+//! - **Read error**: the read fails once. All data survive; reading again succeeds.
+//! - **Latent sector error**: a page cannot be read until it is written again. All others survive.
+//! - **Write error**: the write fails. Its range holds the old data, like all the rest.
+//! - **Full device**: writes past a limit fail and change nothing. All data survive.
+//! - **Bit rot**: a bit of a stored page flips while it is read. All other pages survive; a
+//!   checksum sees it.
+//! - **Lost write**: it is reported complete and never happens. All else survives.
+//! - **Misdirected write**: it lands on another page, whose data are gone. All but the two survive.
+//! - **Stall**: a request takes much longer. All data survive.
+//! - **Death**: from some request on everything fails, `sync` too. What was durable survives, if
+//!   the device comes back.
 //!
 //! A lost write leaves an old page with a right checksum and a right page id: only a page LSN from
 //! elsewhere tells. Rates are per request; zero switches a fault off. All chance comes from `seed`.

@@ -1,9 +1,10 @@
 //! Modelled devices: they hold real bytes and say when each request would have finished.
 //!
 //! - `preset`: the devices by name, in one table with their sources.
-//! - `spec`: a device in figures. `disk_server`, `measured`, `volume`: how a member serves requests.
+//! - `spec`: a device in figures. `disk_server`, `measured`, `volume`: how a member serves.
 //! - `member`: one server of an array, its accounting, and how addresses are striped.
-//! - `sim`: the device that a virtual world sees. `durability`: what survives a power cut.
+//! - `sim`: the device that a virtual world sees. `transfer`: its bytes. `durability`: what
+//!   survives a power cut.
 //! - `fault`: the faults, and which data must survive each.
 
 mod disk_server;
@@ -14,6 +15,7 @@ mod member;
 mod preset;
 mod sim;
 mod spec;
+mod transfer;
 mod volume;
 
 pub use durability::CutReport;

@@ -1,8 +1,8 @@
 //! The modelled devices by name: one table, from which names, help and tests are made.
 //!
-//! Sources: [S0] is Do et al., "Turbocharging DBMS buffer pool using SSDs" (SIGMOD 2011), [S3] is Do
-//! et al., "Fast peak-to-peak behavior with SSD buffer pool" (ICDE 2013). `docs/DISKS.md` says which
-//! figures of a disk are taken from where, which are calibrated, and on what.
+//! Sources: [S0] is Do et al., "Turbocharging DBMS buffer pool using SSDs" (SIGMOD 2011), [S3] is
+//! Do et al., "Fast peak-to-peak behavior with SSD buffer pool" (ICDE 2013). `docs/DISKS.md` says
+//! which figures of a disk are taken from where, which are calibrated, and on what.
 
 use std::fmt;
 use std::str::FromStr;

@@ -28,6 +28,7 @@ use super::durability::{CutReport, Uncovered, rot};
 use super::fault::{Fate, FaultState, Faults};
 use super::member::{Job, Member, Started, for_each_stripe};
 use super::spec::{MemberSpec, Spec};
+use super::transfer::{gather, scatter};
 use crate::disk::WriteReporting;
 use crate::slab::IMAGE_SIZE;
 use crate::store::{Piece, Store};
@@ -251,7 +252,7 @@ impl Device for SimDevice {
             request.validate(self.len);
             let pieces = if request.op == Op::Write {
                 // SAFETY: the caller vouches for the buffers until the ticket has been waited for.
-                unsafe { guard.store.capture(request.offset, request.bufs) }
+                unsafe { gather(&guard.store, request.offset, request.bufs) }
             } else {
                 Vec::new()
             };
@@ -488,15 +489,10 @@ impl State {
         if request.completion.is_abandoned() {
             return Ok(());
         }
-        let mut at = request.offset;
-        for buf in &request.bufs {
-            // SAFETY: the ticket has neither been waited for (this report is still to come) nor been
-            // abandoned, so by the contract of `submit` the buffer is valid and nobody else's.
-            let bytes = unsafe { std::slice::from_raw_parts_mut(buf.ptr(), buf.len()) };
-            self.store.read(at, bytes).map_err(io::Error::other)?;
-            at += bytes.len() as u64;
-        }
-        Ok(())
+        // SAFETY: the ticket has neither been waited for (this report is still to come) nor been
+        // abandoned, so by the contract of `submit` the buffers are valid and nobody else's.
+        let read = unsafe { scatter(&self.store, request.offset, &request.bufs) };
+        read.map_err(io::Error::other)
     }
 
     fn flushed(&mut self, now: Nanos, world: &World, effects: &mut Effects) {
