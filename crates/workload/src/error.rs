@@ -18,7 +18,8 @@ pub enum Error {
     UnknownName(UnknownName),
     /// There is no modelled device of this name.
     UnknownPreset(UnknownPreset),
-    /// There is a database already, of another number of warehouses. Use that number, or another path.
+    /// There is a database already, of another number of warehouses. Use that number, or another
+    /// path.
     OtherScale,
     /// A row that every TPC-C database holds is not there.
     MissingRow {

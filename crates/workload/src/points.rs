@@ -1,8 +1,8 @@
 //! Random point reads, updates and scans in real time: the engine's own speed.
 //!
 //! Rows have keys of 8 bytes and values of random bytes. Tasks are spread over the threads and run
-//! operations one after another, several in one transaction if the configuration says so; the measuring
-//! task only sleeps and reads counters.
+//! operations one after another, several in one transaction if the configuration says so; the
+//! measuring task only sleeps and reads counters.
 //!
 //! - P1: what is measured lies between two readings of the counters, after a warm-up.
 //! - P2: one operation in `TIMED_ONE_IN` is timed, so that the clock does not weigh on the others.

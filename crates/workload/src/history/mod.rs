@@ -1,4 +1,5 @@
-//! Random transactions by concurrent clients, and the checker that says whether they were serializable.
+//! Random transactions by concurrent clients, and the checker that says whether they were
+//! serializable.
 
 pub mod checker;
 

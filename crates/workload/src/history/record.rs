@@ -1,10 +1,11 @@
 //! Records a history: clients read, write, remove and scan a few keys of one table at once.
 //!
-//! Few keys and long transactions, so that nearly all of them meet: every pair of operations on a key or a
-//! range happens in both orders within a few hundred transactions. All writes carry unique values.
+//! Few keys and long transactions, so that nearly all of them meet: every pair of operations on a
+//! key or a range happens in both orders within a few hundred transactions. All writes carry
+//! unique values.
 //!
-//! Moments are counted as operations return. In a virtual world no other task runs between the return of an
-//! operation and its entry here, so the moments are those of the engine.
+//! Moments are counted as operations return. In a virtual world no other task runs between the
+//! return of an operation and its entry here, so the moments are those of the engine.
 
 use std::sync::Arc;
 

@@ -3,7 +3,8 @@
 //! Modules in reading order:
 //!
 //! - `ledger`: the oracle. `scenario`: what a seed does. `client`: random transactions.
-//! - `rig`: the devices. `round`: opens the database, holds it against the ledger, lets clients run until the power is cut.
+//! - `rig`: the devices. `round`: opens the database, holds it against the ledger, lets clients
+//!   run until the power is cut.
 //!
 //! ```text
 //!            +--> opening --> verifying --> running --> closing --+

@@ -82,8 +82,8 @@ impl Scenario {
         }
     }
 
-    /// When the power of a round is cut. `opening` and `running` are the events that opening the database
-    /// and a whole round took before, zero if not known.
+    /// When the power of a round is cut. `opening` and `running` are the events that opening the
+    /// database and a whole round took before, zero if not known.
     pub fn cut(&self, prng: &mut Prng, opening: u64, running: u64) -> CutPlan {
         let transactions = u64::from(self.clients) * u64::from(self.transactions);
         let whole = if running == 0 { opening + transactions * 40 } else { running };

@@ -40,7 +40,8 @@ pub enum Place {
 pub enum WarehouseChoice {
     /// Any, drawn for each transaction: few clients reach all of the database.
     PerTransaction,
-    /// The terminal's own (clause 2.4.1.1): terminal `n` stands in warehouse `n` modulo their number.
+    /// The terminal's own (clause 2.4.1.1): terminal `n` stands in warehouse `n` modulo their
+    /// number.
     PerTerminal,
 }
 
@@ -79,7 +80,8 @@ impl Pacing {
     }
 }
 
-/// Named costs in CPU time, charged once for each transaction; zero unless an experiment says otherwise.
+/// Named costs in CPU time, charged once for each transaction; zero unless an experiment says
+/// otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuCosts(pub [Nanos; 5]);
 

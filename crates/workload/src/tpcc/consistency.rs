@@ -1,4 +1,5 @@
-//! The twelve consistency conditions of clause 3.3.2, and that the two indexes agree with their tables.
+//! The twelve consistency conditions of clause 3.3.2, and that the two indexes agree with their
+//! tables.
 //!
 //! ```text
 //!  1  W_YTD = sum of D_YTD                          7  OL_DELIVERY_D is null iff O_CARRIER_ID is
@@ -6,13 +7,15 @@
 //!  3  NO_O_IDs of a district have no gaps           9  D_YTD = sum of H_AMOUNT
 //!  4  sum of O_OL_CNT = number of ORDER-LINEs      10  C_BALANCE = delivered amounts - H_AMOUNTs
 //!  5  O_CARRIER_ID is null iff in NEW-ORDER        11  ORDERs - NEW-ORDERs = delivered orders
-//!  6  O_OL_CNT = number of the order's lines       12  C_BALANCE + C_YTD_PAYMENT = delivered amounts
+//!  6  O_OL_CNT = number of the order's lines       12  C_BALANCE + C_YTD_PAYMENT = delivered
 //! ```
 //!
-//! Condition 2 says nothing of NEW-ORDER in a district without new orders. Condition 11 as printed holds only
-//! before the first delivery: the 2,100 orders delivered at first, and those that C_DELIVERY_CNT counts since.
+//! Condition 2 says nothing of NEW-ORDER in a district without new orders. Condition 11 as printed
+//! holds only before the first delivery: the 2,100 orders delivered at first, and those that
+//! C_DELIVERY_CNT counts since.
 //!
-//! - C1: every table is scanned once, in one read transaction; memory is 16 bytes for each customer.
+//! - C1: every table is scanned once, in one read transaction; memory is 16 bytes for each
+//!   customer.
 //! - C2: STOCK and ITEM are not read: no condition names them.
 
 use terrace::{Database, ReadTransaction};

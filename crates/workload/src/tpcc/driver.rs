@@ -1,11 +1,11 @@
 //! Loads a database once and runs designs on it, in a world of its own for each run.
 //!
 //! ```text
-//!  load --> home and log as stores --clone--> run lc  --> result      virtual: every run starts from
-//!                                  \--clone--> run dw --> result      the same bytes
+//!  load --> home and log as stores --clone--> run lc --> result       virtual: every run starts
+//!                                  \--clone--> run dw --> result       from the same bytes
 //!
-//!  load --> files ------> run lc --> run dw ...                       real: each run goes on where the
-//!                                                                     one before ended, memory cold
+//!  load --> files --> run lc --> run dw ...      real: each run goes on where the one before
+//!                                                ended, with cold memory
 //! ```
 //!
 //! - D1: a virtual run depends on nothing but `Loaded`, its configuration and its design.
@@ -28,14 +28,16 @@ use super::schema::{HISTORY, ITEM, WAREHOUSE};
 use super::{consistency, loading, measure};
 use crate::Error;
 
-/// A loaded database: cheap to clone, and sent to other threads, so that each run starts from its own copy.
+/// A loaded database: cheap to clone, and sent to other threads, so that each run starts from its
+/// own copy.
 #[derive(Clone)]
 pub struct Loaded {
     /// What it was loaded with.
     pub config: Config,
     /// Pages in use at home.
     pub home_pages: u64,
-    /// Of `home_pages`, about so many hold ITEM, whose size does not follow the number of warehouses.
+    /// Of `home_pages`, about so many hold ITEM, whose size does not follow the number of
+    /// warehouses.
     pub item_pages: u64,
     /// The twelve conditions after the load.
     pub consistency: Consistency,
@@ -79,8 +81,8 @@ pub fn load(config: &Config, progress: &mut dyn FnMut(u64, u64)) -> Result<Loade
     }
 }
 
-/// Runs `design` on a copy of `loaded`, for the time and with the clients of `config`, which may differ from
-/// that of the load in all but the scale. Blocks; a virtual run uses this thread only.
+/// Runs `design` on a copy of `loaded`, for the time and with the clients of `config`, which may
+/// differ from that of the load in all but the scale. Blocks; a virtual run uses this thread only.
 ///
 /// # Errors
 ///

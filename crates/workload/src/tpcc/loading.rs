@@ -1,7 +1,7 @@
 //! Loads a new database, table by table, in key order.
 //!
-//! Each table is one bulk load in one transaction. Tables that the run appends to come last, so that the
-//! pages of a table stay together; the engine reserves room for their growth.
+//! Each table is one bulk load in one transaction. Tables that the run appends to come last, so
+//! that the pages of a table stay together; the engine reserves room for their growth.
 
 use terrace::{Database, Durability, Key, Loader, TableDef, Value};
 

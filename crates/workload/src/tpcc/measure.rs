@@ -1,7 +1,7 @@
 //! One measured run on an open database: terminals, windows, averages.
 //!
-//! The task that measures sleeps from window to window and reads counters; it takes no part in the load. All
-//! runs start the same way: every terminal at once, on whatever the memory then holds.
+//! The task that measures sleeps from window to window and reads counters; it takes no part in the
+//! load. All runs start the same way: every terminal at once, on whatever the memory then holds.
 
 use std::sync::Arc;
 
@@ -14,9 +14,9 @@ use super::results::{Consistency, DeviceSample, DeviceUse, Progress, RunResult, 
 use super::terminal::{Floor, Terminal};
 use crate::Error;
 
-/// Runs the terminals of `config` on `db`, in `world`, for the configured time. Returns when
-/// the last of them is done. `epoch` is the date at the start: later than that of any run before on this
-/// database, by more than a run takes.
+/// Runs the terminals of `config` on `db`, in `world`, for the configured time. Returns when the
+/// last of them is done. `epoch` is the date at the start: later than that of any run before on
+/// this database, by more than a run takes.
 ///
 /// # Errors
 ///

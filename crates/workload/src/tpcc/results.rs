@@ -1,7 +1,8 @@
 //! What a TPC-C run found: throughput over time, hit ratios, traffic of each device, consistency.
 //!
-//! Rates and ratios named `averaged` are over the last part of the run, as in the paper; the windows
-//! cover all of it. Nothing here depends on the machine, but `wall` times that a caller adds.
+//! Rates and ratios named `averaged` are over the last part of the run, as in the paper; the
+//! windows cover all of it. Nothing here depends on the machine, but `wall` times that a caller
+//! adds.
 
 use hdrhistogram::Histogram;
 use terrace::Stats;

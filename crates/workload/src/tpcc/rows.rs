@@ -1,9 +1,9 @@
 //! The columns of the nine tables as fixed-width rows (clause 1.3).
 //!
-//! A row holds the columns that its key does not; integers are little-endian, money is in cents, rates are
-//! in ten-thousandths, dates are nanoseconds with zero for null, texts are padded with zeroes to the
-//! column's width. So a row keeps its length under every update, and has about the size that clause 4.2.2
-//! reckons with.
+//! A row holds the columns that its key does not; integers are little-endian, money is in cents,
+//! rates are in ten-thousandths, dates are nanoseconds with zero for null, texts are padded with
+//! zeroes to the column's width. So a row keeps its length under every update, and has about the
+//! size that clause 4.2.2 reckons with.
 //!
 //! ```text
 //! table        key                                      key + row   clause 4.2.2
@@ -20,7 +20,8 @@
 //! by customer  w d c o                                  13 +   0
 //! ```
 //!
-//! - W1: offsets follow from the order of the fields; `SIZE` is their sum, and is the stored length.
+//! - W1: offsets follow from the order of the fields; `SIZE` is their sum, and is the stored
+//!   length.
 //! - W2: `check` refuses bytes of another length, so that getters never leave the row.
 
 use crate::Error;
@@ -208,7 +209,8 @@ row! {
 }
 
 row! {
-    /// A row of ORDER-LINE. Key: OL_W_ID, OL_D_ID, OL_O_ID, OL_NUMBER. A delivery date of zero is null.
+    /// A row of ORDER-LINE. Key: OL_W_ID, OL_D_ID, OL_O_ID, OL_NUMBER. A delivery date of zero is
+    /// null.
     OrderLine {
         item, set_item: u32;
         supply_warehouse, set_supply_warehouse: u32;

@@ -1,7 +1,7 @@
 //! The nine tables of clause 1.3 and two indexes, by their keys.
 //!
-//! `rows` says which columns a key holds and what the row beside it holds. The indexes have empty rows:
-//! what they lead to is the end of their key.
+//! `rows` says which columns a key holds and what the row beside it holds. The indexes have empty
+//! rows: what they lead to is the end of their key.
 
 use terrace::TableDef;
 

@@ -1,7 +1,7 @@
 //! Delivery (clause 2.7): the oldest new order of each district leaves the house.
 //!
-//! A terminal only queues the request. Each district is a transaction of its own, which clause 2.7.4.2
-//! allows, so that the locks of one are not held while the next is read.
+//! A terminal only queues the request. Each district is a transaction of its own, which clause
+//! 2.7.4.2 allows, so that the locks of one are not held while the next is read.
 
 use terrace::WriteTransaction;
 

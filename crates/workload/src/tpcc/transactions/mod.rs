@@ -1,8 +1,10 @@
-//! The five transactions (clauses 2.4 to 2.8), each one function on an open transaction of the engine.
+//! The five transactions (clauses 2.4 to 2.8), each one function on an open transaction of the
+//! engine.
 //!
-//! They take locks in one order, the slow and rarely wanted ones first: stocks (sorted), customer, district,
-//! warehouse. So a warehouse row is held for as short as can be, and two New-Orders or a Payment between
-//! them do not deadlock. The specification leaves the order to the implementation (clause 2.4.2.2).
+//! They take locks in one order, the slow and rarely wanted ones first: stocks (sorted), customer,
+//! district, warehouse. So a warehouse row is held for as short as can be, and two New-Orders or a
+//! Payment between them do not deadlock. The specification leaves the order to the implementation
+//! (clause 2.4.2.2).
 //!
 //! Rows are read into buffers that are used again and changed in place.
 
@@ -44,8 +46,8 @@ fn missing(table: &'static str) -> Error {
     Error::MissingRow { table }
 }
 
-/// The C_ID of the customer that `last` names in a district: the middle one by first name of those who bear
-/// it, rounded up (clause 2.5.2.2).
+/// The C_ID of the customer that `last` names in a district: the middle one by first name of those
+/// who bear it, rounded up (clause 2.5.2.2).
 fn customer_by_name<T: Transaction>(
     by_name: &Table<'_, NameKey, (), T>,
     warehouse: u32,

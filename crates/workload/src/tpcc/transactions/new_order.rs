@@ -76,8 +76,8 @@ pub fn new_order(
     Ok((Ending::Commit, Entered { order, total }))
 }
 
-/// Looks up the items and takes them from the stocks, in the order of the stocks' keys; fills in the lines
-/// and returns the sum of their amounts in cents, or nothing if an item is not for sale.
+/// Looks up the items and takes them from the stocks, in the order of the stocks' keys; fills in
+/// the lines and returns the sum of their amounts in cents, or nothing if an item is not for sale.
 fn take_stocks(
     txn: &WriteTransaction,
     input: &NewOrder,
@@ -117,7 +117,8 @@ fn take_stocks(
     Ok(Some(sum))
 }
 
-/// Takes one line's quantity from a stock, and fills the stock up when it runs low (clause 2.4.2.2).
+/// Takes one line's quantity from a stock, and fills the stock up when it runs low (clause
+/// 2.4.2.2).
 fn take_stock(mut stock: Stock<&mut [u8]>, line: Line, is_remote: bool) {
     const LOW: i16 = 10;
     const REFILL: i16 = 91;

@@ -13,7 +13,8 @@ use crate::tpcc::schema::{CUSTOMER, CUSTOMER_BY_NAME, CustomerKey, DISTRICT, HIS
 /// Bytes of C_DATA.
 const DATA_SIZE: usize = 500;
 
-/// Takes the payment `input` at the date `now`, which must be unique among the payments of `terminal`.
+/// Takes the payment `input` at the date `now`, which must be unique among the payments of
+/// `terminal`.
 ///
 /// # Errors
 ///

@@ -1,7 +1,8 @@
 //! Stock-Level (clause 2.8): how many items of the last twenty orders of a district are short.
 //!
-//! Clause 2.8.2.3 lets it see committed data that changes meanwhile, and lets it be split. In one transaction
-//! it is serializable as all others, and holds the locks on 200 stocks until the last of them is read.
+//! Clause 2.8.2.3 lets it see committed data that changes meanwhile, and lets it be split. In one
+//! transaction it is serializable as all others, and holds the locks on 200 stocks until the last
+//! of them is read.
 
 use terrace::ReadTransaction;
 
