@@ -188,6 +188,54 @@ fn switching_at_latches_finds_a_race() {
     assert!(finds(4), "the planted race shows");
 }
 
+/// Greedy tasks take a latch again as soon as they have let it go; a modest one still gets it.
+fn gets_its_turn<L: Send + Sync + 'static>(
+    latch: L,
+    greedy: impl Fn(&L) + Copy + Send + 'static,
+    modest: impl Fn(&L),
+) {
+    let latch = Arc::new(latch);
+    let ran = world(0, 0).run(|| {
+        let stop = Arc::new(Event::new());
+        for _ in 0..3 {
+            let (latch, stop) = (Arc::clone(&latch), Arc::clone(&stop));
+            spawn("greedy", move || {
+                while !stop.is_set() && now() < millis(100) {
+                    greedy(&latch);
+                }
+            });
+        }
+        sleep(Nanos(10));
+        for _ in 0..10 {
+            modest(&latch);
+        }
+        stop.set();
+        now()
+    });
+    assert!(ran.as_ref().is_ok_and(|&end| end < millis(1)), "starved until {ran:?}");
+}
+
+#[test]
+fn nobody_starves() {
+    let hold = || sleep(Nanos(100));
+    let read = move |latch: &RwLatch<()>| {
+        let _held = latch.read();
+        hold();
+    };
+    let write = move |latch: &RwLatch<()>| {
+        let _held = latch.write();
+        hold();
+    };
+    let lock = move |mutex: &Mutex<()>| {
+        let _held = mutex.lock();
+        hold();
+    };
+    gets_its_turn(RwLatch::new(()), read, write);
+    gets_its_turn(RwLatch::new(()), write, read);
+    gets_its_turn(RwLatch::new(()), write, write);
+    gets_its_turn(Mutex::new(()), lock, lock);
+}
+
 /// Counts what is alive, and complains if it is dropped on a stack that goes on running.
 struct Alive(Arc<AtomicUsize>);
 
