@@ -425,6 +425,48 @@ fn background_tasks_stand_still_between_runs() {
 }
 
 #[test]
+fn a_panic_outside_drops_the_world_cleanly() {
+    let alive = Arc::new(AtomicUsize::new(0));
+    let result = panic::catch_unwind(AssertUnwindSafe(|| {
+        let world = world(0, 0);
+        for _ in 0..3 {
+            let alive = Alive::new(&alive);
+            world.world().spawn("sleeper", move || {
+                let _alive = alive;
+                sleep(millis(10));
+            });
+        }
+        world.run(|| sleep(millis(1))).expect("no power cut");
+        panic::resume_unwind(Box::new("planted"));
+    }));
+    assert!(result.is_err());
+    assert_eq!(alive.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn what_outlives_a_dead_world_finds_it_dead() {
+    let crashed = world(0, 0);
+    crashed.cut_at(millis(1));
+    assert!(crashed.run(|| sleep(millis(2))).is_err());
+    let next = world(0, 0);
+    assert_eq!(next.run(dead), Ok(false));
+    drop(next);
+    assert!(dead(), "the older world is found again");
+    drop(crashed);
+    assert!(!dead());
+}
+
+#[test]
+fn a_handle_knows_its_thread() {
+    let world = world(0, 0);
+    let handle = world.world();
+    let other = handle.clone();
+    assert!(std::thread::spawn(move || handle.now()).join().is_err());
+    drop(world);
+    assert_eq!(std::thread::spawn(move || other.is_dead()).join().ok(), Some(true));
+}
+
+#[test]
 fn tasks_nest() {
     fn count(depth: u64) -> u64 {
         if depth == 0 {
