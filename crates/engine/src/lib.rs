@@ -42,6 +42,7 @@ pub use api::{
 pub use error::{Error, Part};
 pub use key::{Key, KeyPart};
 pub use lock::TreeId;
+pub use terrace_pool::{Fills, PoolConfig, TacConfig, TacWrite};
 pub use value::Value;
 
 pub(crate) use lock::{KeyHash, LockMode, LockOutcome, LockRequest};
