@@ -23,7 +23,7 @@ use std::sync::{Arc, Weak};
 
 use terrace_device::Device;
 use terrace_page::{Damage, FrameId, PAGE_SIZE, PageId};
-use terrace_policy::{AccessClass, Filling, FramePolicy, Temperatures, Tick};
+use terrace_policy::{AccessClass, Filling, FramePolicy, Replacement, Temperatures, Tick};
 use terrace_rt::{LeafMutex, Mutex, Queue, Signal, Task, World};
 
 use crate::directory::{Directory, PageHash};
@@ -296,7 +296,9 @@ impl BufferPool {
                 slot_bytes += (slots.bytes() + entries * size_of::<u32>()) as u64;
             }
         }
-        slot_bytes += self.temperatures.lock().bytes() as u64;
+        if self.config.design.replacement == Replacement::Temperature {
+            slot_bytes += self.temperatures.lock().bytes() as u64;
+        }
         stats.hits =
             self.retired_hits() + self.frames.iter().map(|frame| frame.hits()).sum::<u64>();
         stats.slots = slots_count;
@@ -313,7 +315,7 @@ impl BufferPool {
     }
 
     #[inline]
-    fn lookup(&self, page: PageId) -> Option<FrameId> {
+    pub(crate) fn lookup(&self, page: PageId) -> Option<FrameId> {
         let hash = PageHash::of(page);
         let partition = &self.partitions[hash.partition(self.partitions.len())];
         partition.find_frame(&self.frames, hash, page)
@@ -327,7 +329,12 @@ impl BufferPool {
     /// The partition of `page`.
     #[inline]
     pub(crate) fn partition(&self, page: PageId) -> &Partition {
-        &self.partitions[PageHash::of(page).partition(self.partitions.len())]
+        &self.partitions[self.partition_number(page)]
+    }
+
+    #[inline]
+    pub(crate) fn partition_number(&self, page: PageId) -> usize {
+        PageHash::of(page).partition(self.partitions.len())
     }
 
     #[inline]

@@ -31,10 +31,14 @@ use std::sync::atomic::Ordering;
 
 use terrace_page::{Lsn, PageId};
 use terrace_policy::Invalidation;
+use terrace_rt::{Nanos, sleep};
 
 use crate::frames::Exclusive;
 use crate::partition::{Books, Partition};
 use crate::{BufferPool, Dirtied, PoolError};
+
+/// How long a page is without an entry when `entry_before_invalidation` is off.
+const WRONG_ORDER_GAP: Nanos = Nanos(3_000_000);
 
 /// Batches of pages for BUF_WRITE records.
 #[derive(Default)]
@@ -77,7 +81,7 @@ impl BufferPool {
         let newer = newer_on_flash(&books, guard);
         self.invalidate(&mut books, guard);
         drop(books);
-        terrace_rt::yield_now();
+        sleep(WRONG_ORDER_GAP);
         let mut books = partition.books.lock();
         books.set_dirty(guard.id(), guard.frame(), newer.unwrap_or(lower).min(lower));
         found(newer)
@@ -174,7 +178,11 @@ impl BufferPool {
     }
 
     fn has_unsynced(&self) -> bool {
-        let unsynced = |partition: &Partition| partition.books.lock().unsynced != Lsn::MAX;
+        // A sync that is under way may still fail: it is waited for.
+        let unsynced = |partition: &Partition| {
+            let books = partition.books.lock();
+            books.unsynced.min(books.syncing) != Lsn::MAX
+        };
         self.partitions.iter().any(unsynced)
     }
 

@@ -7,9 +7,10 @@
 //!   a few free frames.
 //! - V3: who finds no victim waits for a frame to be freed, and gives up after `PATIENCE`.
 
+use std::cell::RefCell;
 use std::sync::atomic::Ordering;
 
-use terrace_page::FrameId;
+use terrace_page::PageId;
 use terrace_rt::{Nanos, now};
 
 use crate::partition::{Partition, PolicyFrames};
@@ -18,6 +19,8 @@ use crate::{BufferPool, PoolError};
 
 /// Victims that one lock section looks at, at most.
 const VICTIMS_MAX: usize = 16;
+/// Batches of victims for one reading ahead, at most.
+const ROUNDS_MAX: u32 = 4;
 /// How long a task waits for a frame before it reports that all are pinned.
 const PATIENCE: Nanos = Nanos(20_000_000_000);
 /// How long a task waits before it looks for victims again.
@@ -82,32 +85,56 @@ impl BufferPool {
     fn gather<'p>(&'p self, partition: &'p Partition, quota: Quota) -> (usize, Vec<Job<'p>>) {
         let (mut freed, mut jobs, mut victims) = (0, Vec::new(), Vec::new());
         let mut books = partition.books.lock();
-        let frames = PolicyFrames { partition, frames: &self.frames };
-        let is_stopped = self.is_stopped.load(Ordering::Relaxed);
+        let frames = PolicyFrames {
+            partition,
+            frames: &self.frames,
+            takes_dirty: !self.is_stopped.load(Ordering::Relaxed),
+            passed_over: RefCell::new(Vec::new()),
+        };
         for _ in 0..VICTIMS_MAX {
             if freed >= quota.free || jobs.len() >= quota.writes {
                 break;
             }
             victims.clear();
             books.policy.victims(&frames, self.now(), 1, &mut victims);
-            let Some(&FrameId(at)) = victims.first() else { break };
-            let Some(guard) = self.frames.try_exclusive(partition.frame_at(at)) else { continue };
-            let frame = guard.frame();
-            let Some(page) = frame.page() else { continue };
-            if is_stopped && frame.rec_lsn().is_some() {
+            let Some(&victim) = victims.first() else { break };
+            let guard = self.frames.try_exclusive(partition.frame_at(victim.0));
+            let guard = guard.filter(|guard| guard.frame().page().is_some());
+            let Some(guard) = guard else {
+                frames.passed_over.borrow_mut().push(victim);
                 continue;
-            }
+            };
             match self.plan(partition, &mut books, &guard, Purpose::Evict) {
-                Plan::Busy => {}
+                Plan::Busy => frames.passed_over.borrow_mut().push(victim),
                 Plan::Nothing => {
                     books.stats.evictions += 1;
                     partition.uninstall(&mut books, &self.frames, guard);
                     freed += 1;
                 }
-                Plan::Write(targets) => jobs.push(Job { partition, page, guard, targets }),
+                Plan::Write(targets) => {
+                    let page = guard.frame().page().expect("a victim has a page");
+                    jobs.push(Job { partition, page, guard, targets });
+                }
             }
         }
         (freed, jobs)
+    }
+
+    /// Tries to have a free frame for each of `pages`, together. Call it with nothing in flight.
+    pub(crate) fn make_room_for(&self, pages: &[PageId]) {
+        let mut wanted = vec![0_usize; self.partitions.len()];
+        for &page in pages {
+            wanted[self.partition_number(page)] += 1;
+        }
+        for (partition, wanted) in self.partitions.iter().zip(wanted) {
+            for _ in 0..ROUNDS_MAX {
+                let missing = wanted.saturating_sub(partition.books.lock().free.len());
+                let writes = missing.min(self.config.evict_batch as usize);
+                if missing == 0 || self.evict(partition, Quota { free: missing, writes }).is_err() {
+                    break;
+                }
+            }
+        }
     }
 
     /// Keeps a few frames free in every partition: the life of the background evictor.

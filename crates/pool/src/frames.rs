@@ -263,7 +263,7 @@ impl FrameTable {
     /// The exclusive latch of `id`, if that needs no waiting. Never switches tasks.
     pub fn try_exclusive(&self, id: FrameId) -> Option<Exclusive<'_>> {
         let taken = self.frame(id).latch.try_lock_exclusive();
-        taken.then_some(Exclusive { table: self, id })
+        taken.then(|| Exclusive { table: self, id })
     }
 
     /// The shared latch of `id`, while it holds `page`. `None` as soon as it does not.

@@ -108,6 +108,8 @@ impl BufferPool {
         let residences: Vec<Residence> = pages.iter().map(|&page| self.residence(page)).collect();
         let trimmed = trim(&residences);
         let intent = Intent { class: AccessClass::Sequential, cold: false };
+        let away = pages.iter().zip(&residences).filter(|row| *row.1 != Residence::Memory);
+        self.make_room_for(&away.map(|row| *row.0).collect::<Vec<_>>());
         let flash = trimmed.flash.iter();
         let flash = flash.filter_map(|&at| self.try_install(pages[at], intent, Want::BestAhead));
         let mut loadings: Vec<Loading<'_>> = flash.collect();
@@ -232,27 +234,15 @@ impl BufferPool {
     pub fn prefetch(&self, pages: &[PageId]) {
         let intent = Intent { class: AccessClass::Random, cold: false };
         for batch in pages.chunks(PREFETCH_PAGES_MAX) {
-            let mut loadings = Vec::new();
-            for &page in batch.iter().filter(|&&page| self.is_at_home(page)) {
-                let mut installed = self.install(page, intent, Want::Best);
-                if matches!(installed, Installed::NoFrame) && loadings.is_empty() {
-                    // R1: with nothing in flight it is safe to wait for room.
-                    if self.make_room(self.partition(page)).is_err() {
-                        return;
-                    }
-                    installed = self.install(page, intent, Want::Best);
-                } else if matches!(installed, Installed::NoFrame) {
-                    self.load_batch(std::mem::take(&mut loadings));
-                    if self.make_room(self.partition(page)).is_err() {
-                        return;
-                    }
-                    installed = self.install(page, intent, Want::Best);
-                }
-                if let Installed::New(loading) = installed {
-                    loadings.push(loading);
-                }
-            }
-            self.load_batch(loadings);
+            let is_away = |page: &PageId| self.is_at_home(*page) && self.lookup(*page).is_none();
+            let away: Vec<PageId> = batch.iter().copied().filter(is_away).collect();
+            self.make_room_for(&away);
+            let loadings =
+                away.iter().filter_map(|&page| match self.install(page, intent, Want::Best) {
+                    Installed::New(loading) => Some(loading),
+                    Installed::Memory(_) | Installed::NoFrame | Installed::Unwanted => None,
+                });
+            self.load_batch(loadings.collect());
         }
     }
 

@@ -6,6 +6,7 @@
 //!   or, after its home write and until the next sync of home, a part of `unsynced` or `syncing`.
 //!   It moves between them within one lock section, so every view under the lock has it.
 
+use std::cell::RefCell;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -258,6 +259,10 @@ impl Partition {
 pub(crate) struct PolicyFrames<'a> {
     pub partition: &'a Partition,
     pub frames: &'a FrameTable,
+    /// Whether dirty pages may leave.
+    pub takes_dirty: bool,
+    /// Frames that were named and cannot leave now.
+    pub passed_over: RefCell<Vec<FrameId>>,
 }
 
 impl PolicyFrames<'_> {
@@ -280,6 +285,10 @@ impl Frames for PolicyFrames<'_> {
     }
 
     fn evictable(&self, frame: FrameId) -> bool {
-        self.frame(frame).page().is_some() && !self.frame(frame).is_latched()
+        let state = self.frame(frame);
+        state.page().is_some()
+            && !state.is_latched()
+            && (self.takes_dirty || state.rec_lsn().is_none())
+            && !self.passed_over.borrow().contains(&frame)
     }
 }

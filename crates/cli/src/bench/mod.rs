@@ -1,7 +1,6 @@
 //! `terrace bench`: measures.
 
 mod points;
-mod probe;
 mod run_of;
 mod settings;
 mod tpcc;

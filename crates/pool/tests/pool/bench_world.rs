@@ -1,0 +1,158 @@
+//! A pool with its devices, its journal and a naive model of what pages hold.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use terrace_page::{PageId, lsn};
+use terrace_policy::designs;
+use terrace_pool::{BufferPool, Dirtied, PageMut, PoolConfig};
+use terrace_rt::{Prng, World};
+
+use crate::log_model::{LogModel, Record, fresh_page, set_value, value};
+use crate::ram_device::RamDevice;
+
+pub struct Bench {
+    pub pool: Arc<BufferPool>,
+    pub home: Arc<RamDevice>,
+    pub flash: Option<Arc<RamDevice>>,
+    pub log: Arc<LogModel>,
+    /// The value of each page; changes under the page's latch.
+    pub model: Vec<AtomicU64>,
+}
+
+pub const HOME_NS: u64 = 8_000_000;
+pub const FLASH_NS: u64 = 80_000;
+
+/// A small pool of the design called `name`.
+pub fn config(name: &str) -> PoolConfig {
+    let design = designs::find(name).expect("a known design");
+    PoolConfig {
+        frames: 24,
+        design,
+        flash_slots: if design.uses_flash() { 40 } else { 0 },
+        buf_write_pages: 16,
+        alpha: 4,
+        ..PoolConfig::default()
+    }
+}
+
+impl Bench {
+    pub fn new(world: &World, config: PoolConfig, pages: u64, seed: u64) -> Arc<Bench> {
+        Bench::with_flash(world, config, pages, seed, FLASH_NS)
+    }
+
+    /// As `new`, with a flash device whose service takes up to `flash_ns`.
+    pub fn with_flash(
+        world: &World,
+        config: PoolConfig,
+        pages: u64,
+        seed: u64,
+        flash_ns: u64,
+    ) -> Arc<Bench> {
+        let home = RamDevice::new(world, pages, HOME_NS, seed);
+        for page in 0..pages {
+            home.set_page(page, &fresh_page(page));
+        }
+        let slots = u64::from(config.flash_slots);
+        let flash = (slots > 0).then(|| RamDevice::new(world, slots, flash_ns, seed + 1));
+        let log = Arc::new(LogModel::new(seed + 2));
+        let pool = BufferPool::open(
+            config,
+            world.clone(),
+            home.clone(),
+            flash.clone().map(|flash| flash as Arc<dyn terrace_device::Device>),
+            log.clone(),
+        );
+        let pool = pool.expect("a pool opens");
+        let model = (0..pages).map(|_| AtomicU64::new(0)).collect();
+        Arc::new(Bench { pool, home, flash, log, model })
+    }
+
+    pub fn pages(&self) -> u64 {
+        self.model.len() as u64
+    }
+
+    pub fn read(&self, page: u64) {
+        let guard = self.pool.read(PageId(page)).expect("a page is read");
+        assert_eq!(value(&guard), self.model[page as usize].load(Ordering::Relaxed), "page {page}");
+    }
+
+    pub fn change(&self, page: u64, new: u64) {
+        let mut guard = self.pool.write(PageId(page)).expect("a page is latched");
+        assert_eq!(value(&guard), self.model[page as usize].load(Ordering::Relaxed), "page {page}");
+        self.set(&mut guard, new);
+    }
+
+    pub fn create(&self, page: u64, new: u64) {
+        let mut guard = self.pool.create(PageId(page)).expect("a page is made");
+        assert_eq!(value(&guard), 0, "a new page is zeroes");
+        self.set(&mut guard, new);
+    }
+
+    fn set(&self, guard: &mut PageMut<'_>, new: u64) {
+        let is_image = guard.dirty() == Dirtied::Fresh;
+        let id = guard.id();
+        let record = Record::Update { page: id, previous: lsn(guard), value: new, is_image };
+        let at = self.log.append(record);
+        // A page may lose its processor between the record and the change.
+        terrace_rt::maybe_switch();
+        guard.apply(at, |bytes| set_value(bytes, new));
+        self.model[id.0 as usize].store(new, Ordering::Relaxed);
+    }
+
+    /// One random operation; pages are skewed, so that some stay in memory.
+    pub fn step(&self, prng: &mut Prng) {
+        let pages = self.pages();
+        let spread = if prng.chance(3) { pages } else { pages / 4 };
+        let page = prng.below(spread);
+        match prng.below(100) {
+            0..55 => self.read(page),
+            55..88 => self.change(page, prng.next_u64()),
+            88..91 => self.pool.read_ahead(PageId(page), 1 + prng.below(12) as u32),
+            91..94 => {
+                let batch: Vec<PageId> = (0..5).map(|_| PageId(prng.below(pages))).collect();
+                self.pool.prefetch(&batch);
+            }
+            94..95 => self.pool.flush_below(self.some_lsn(prng)).expect("a flush"),
+            95..96 => self.checkpoint(),
+            _ => {
+                // Two latches at once, in page order.
+                let (a, b) = (page, prng.below(pages));
+                if a < b {
+                    let first = self.pool.read(PageId(a)).expect("a page is read");
+                    let second = self.pool.read(PageId(b)).expect("a page is read");
+                    assert_eq!(value(&first), self.model[a as usize].load(Ordering::Relaxed));
+                    assert_eq!(value(&second), self.model[b as usize].load(Ordering::Relaxed));
+                }
+            }
+        }
+    }
+
+    fn some_lsn(&self, prng: &mut Prng) -> terrace_page::Lsn {
+        use terrace_pool::Journal;
+        terrace_page::Lsn(prng.below(self.log.last_lsn().0 + 1))
+    }
+
+    /// An indirect checkpoint: the log forgets what it need not keep.
+    pub fn checkpoint(&self) {
+        use terrace_pool::Journal;
+        let begin = terrace_page::Lsn(self.log.last_lsn().0 + 1);
+        let oldest = self.pool.oldest_dirty_lsn();
+        self.log.truncate(oldest.map_or(begin, |oldest| oldest.min(begin)));
+    }
+
+    /// Makes all that was logged durable.
+    pub fn commit(&self) {
+        use terrace_pool::Journal;
+        self.log.make_durable(self.log.last_lsn()).expect("a log");
+    }
+
+    /// Every page holds, at home, what the model says.
+    pub fn assert_home_is_current(&self) {
+        for (page, expected) in self.model.iter().enumerate() {
+            let bytes = self.home.page(page as u64);
+            terrace_page::verify(&bytes, PageId(page as u64)).expect("home is whole");
+            assert_eq!(value(&bytes), expected.load(Ordering::Relaxed), "page {page} at home");
+        }
+    }
+}

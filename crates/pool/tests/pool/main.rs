@@ -1,0 +1,9 @@
+//! The pool over devices and a journal made for it, in the virtual world.
+
+mod bench_world;
+mod faults;
+mod log_model;
+mod power_cuts;
+mod ram_device;
+mod random_work;
+mod states;
