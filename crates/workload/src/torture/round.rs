@@ -104,14 +104,13 @@ impl Torture {
 
     fn power_on(&mut self, rig: Option<Rig>, world: &World) -> Rig {
         match rig {
-            // What a cut left of a database that was never there has no owner.
-            Some(rig) if self.is_created => {
+            Some(rig) => {
                 let fate = self.scenario.flash_fate(&mut self.prng);
                 let lost = fate != FlashFate::Kept && self.scenario.design.uses_flash();
                 self.report.cuts.with_flash_wiped += u64::from(lost);
                 rig.reopen(world, fate)
             }
-            _ => Rig::new(&self.scenario, world, &mut self.prng),
+            None => Rig::new(&self.scenario, world, &mut self.prng),
         }
     }
 
@@ -162,9 +161,10 @@ impl Round {
             .checkpoints(Checkpoints::Every(Nanos::from_millis(200)))
             .world(self.world.clone())
             .devices(self.devices.clone());
+        // A database whose creation was cut short is not there; one that was opened once is.
         let db = match self.is_created {
             true => builder.open_on_devices()?,
-            false => builder.create_on_devices()?,
+            false => builder.open_or_create_on_devices()?,
         };
         let opening = self.world.events();
         self.shared.enter(Phase::Verifying);

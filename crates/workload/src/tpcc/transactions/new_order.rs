@@ -5,6 +5,7 @@ use terrace::WriteTransaction;
 use super::{Ending, Scratch, missing};
 use crate::Error;
 use crate::tpcc::input::{LINES_MAX, Line, NewOrder};
+use crate::tpcc::random::ORIGINAL;
 use crate::tpcc::rows::Warehouse;
 use crate::tpcc::rows::{Customer, DISTRICT_INFO_SIZE, District, Item, Order, OrderLine, Stock};
 use crate::tpcc::schema::{
@@ -21,6 +22,15 @@ pub struct Entered {
     pub order: u32,
     /// Sum of the lines after discount and with taxes, in cents.
     pub total: u64,
+    /// Lines whose item and stock are both `ORIGINAL`: shown as `B`, the others as `G`.
+    pub brand_lines: u32,
+}
+
+/// What the stocks gave.
+struct Taken {
+    /// Sum of the lines' amounts, in cents.
+    sum: u64,
+    brand_lines: u32,
 }
 
 /// Enters the order `input` at the date `now`.
@@ -36,7 +46,7 @@ pub fn new_order(
 ) -> Result<(Ending, Entered), Error> {
     let NewOrder { warehouse, district, customer, .. } = *input;
     let mut lines = [OrderLine::new(); LINES_MAX];
-    let Some(sum) = take_stocks(txn, input, &mut lines, scratch)? else {
+    let Some(Taken { sum, brand_lines }) = take_stocks(txn, input, &mut lines, scratch)? else {
         return Ok((Ending::RollBack, Entered::default()));
     };
     let row = &mut scratch.row;
@@ -73,30 +83,31 @@ pub fn new_order(
     }
     let taxes = 10_000 + u64::from(Warehouse::check(row)?.tax()) + district_tax;
     let total = sum * (10_000 - discount) / 10_000 * taxes / 10_000;
-    Ok((Ending::Commit, Entered { order, total }))
+    Ok((Ending::Commit, Entered { order, total, brand_lines }))
 }
 
 /// Looks up the items and takes them from the stocks, in the order of the stocks' keys; fills in
-/// the lines and returns the sum of their amounts in cents, or nothing if an item is not for sale.
+/// the lines and returns what they come to, or nothing if an item is not for sale.
 fn take_stocks(
     txn: &WriteTransaction,
     input: &NewOrder,
     lines: &mut [NewLine; LINES_MAX],
     scratch: &mut Scratch,
-) -> Result<Option<u64>, Error> {
+) -> Result<Option<Taken>, Error> {
     let items = txn.open_table(ITEM)?;
     let mut stocks = txn.open_table(STOCK)?;
     let mut places: [usize; LINES_MAX] = std::array::from_fn(|index| index);
     let places = &mut places[..input.lines().len()];
     places.sort_unstable_by_key(|&place| input.lines()[place]);
     let row = &mut scratch.row;
-    let mut sum = 0;
+    let mut taken = Taken { sum: 0, brand_lines: 0 };
     for &mut place in places {
         let wanted = input.lines()[place];
         if !items.get_into(wanted.item, row)? {
             return Ok(None);
         }
-        let price = Item::check(row)?.price();
+        let item = Item::check(row)?;
+        let (price, is_original) = (item.price(), is_original(item.data()));
         let key = (wanted.supply_warehouse, wanted.item);
         if !stocks.get_into_for_update(key, row)? {
             return Err(missing("stock"));
@@ -111,10 +122,16 @@ fn take_stocks(
         line.set_supply_warehouse(wanted.supply_warehouse);
         line.set_quantity(wanted.quantity);
         line.set_amount(amount);
-        line.set_district_info(&Stock::check(row)?.districts()[at..at + DISTRICT_INFO_SIZE]);
-        sum += u64::from(amount);
+        let stock = Stock::check(row)?;
+        line.set_district_info(&stock.districts()[at..at + DISTRICT_INFO_SIZE]);
+        taken.brand_lines += u32::from(is_original && self::is_original(stock.data()));
+        taken.sum += u64::from(amount);
     }
-    Ok(Some(sum))
+    Ok(Some(taken))
+}
+
+fn is_original(data: &[u8]) -> bool {
+    data.windows(ORIGINAL.len()).any(|window| window == ORIGINAL)
 }
 
 /// Takes one line's quantity from a stock, and fills the stock up when it runs low (clause
