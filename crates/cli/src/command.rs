@@ -3,8 +3,10 @@
 use crate::quantity::{Share, Size, Span};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
+use terrace_device::model::Preset;
 use terrace_policy::designs;
-use terrace_policy::{DESIGNS, Design, MEMORY_POLICIES, MemoryPolicy};
+use terrace_policy::{DESIGNS, Design, MemoryPolicy};
+use terrace_workload::tpcc::{Config, Place};
 
 /// A transactional storage engine over memory, local flash and a slow home: measure it, break it,
 /// look into it.
@@ -127,14 +129,14 @@ pub struct TpccDevices {
     /// Modelled devices in virtual time, or real ones in real time
     #[arg(long, value_enum, default_value_t = WorldName::Virtual)]
     pub world: WorldName,
-    /// The permanent home: a preset, or in the real world a path [default: hdd-array-2011]
-    #[arg(long, value_name = "PRESET|PATH")]
+    /// The permanent home: a preset, or in the real world a path
+    #[arg(long, value_name = "PRESET|PATH", help = device_help("The permanent home", 0))]
     pub home: Option<String>,
-    /// The flash device: a preset, or in the real world a path [default: iodrive-2011]
-    #[arg(long, value_name = "PRESET|PATH")]
+    /// The flash device: a preset, or in the real world a path
+    #[arg(long, value_name = "PRESET|PATH", help = device_help("The flash device", 1))]
     pub flash_device: Option<String>,
-    /// The log device: a preset, or in the real world a path [default: hdd-7200]
-    #[arg(long, value_name = "PRESET|PATH")]
+    /// The log device: a preset, or in the real world a path
+    #[arg(long, value_name = "PRESET|PATH", help = device_help("The log device", 2))]
     pub log_device: Option<String>,
     /// Threads of the real world
     #[arg(long, value_name = "N", default_value_t = 1,
@@ -257,6 +259,9 @@ pub struct Points {
     /// Measured time
     #[arg(long, value_name = "TIME", default_value = "10s")]
     pub duration: Span,
+    /// Measure too what the file itself gives: pages read at random by as many tasks
+    #[arg(long)]
+    pub probe: bool,
 }
 
 #[derive(Args)]
@@ -289,6 +294,23 @@ pub struct Stored {
     pub dram: Size,
 }
 
+/// The presets of the virtual world unless others are asked for: home, flash, log.
+pub fn default_presets() -> [String; 3] {
+    match Config::default().place {
+        Place::Virtual { home, flash, log } => [home, flash, log],
+        Place::Real { .. } => unreachable!("the default is virtual"),
+    }
+}
+
+fn device_help(what: &str, device: usize) -> String {
+    let default = &default_presets()[device];
+    let known = Preset::NAMES.join(", ");
+    format!(
+        "{what}: in the virtual world a preset ({known}), in the real one a path \
+         [default: {default}]"
+    )
+}
+
 /// Designs by name.
 #[derive(Clone)]
 pub struct DesignList(pub Vec<Design>);
@@ -308,7 +330,6 @@ fn design_list(text: &str) -> Result<DesignList, String> {
 }
 
 fn memory_policy(text: &str) -> Result<MemoryPolicy, String> {
-    debug_assert!(!MEMORY_POLICIES.is_empty());
     MemoryPolicy::find(text).map_err(|unknown| unknown.to_string())
 }
 

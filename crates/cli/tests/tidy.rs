@@ -78,6 +78,19 @@ const BANNED_MODULES: [&str; 5] = ["util", "utils", "common", "misc", "helpers"]
 /// Places on one person's machine.
 const MACHINE_PATHS: [(&str, &str); 3] = [("/wo", "rk/"), ("/ro", "ot/"), ("/Us", "ers/")];
 
+/// What a reader of the project looks for.
+const DOCUMENTS: [&str; 9] = [
+    "README.md",
+    "ARCHITECTURE.md",
+    "CONTRIBUTING.md",
+    "CHANGELOG.md",
+    "LICENSE-MIT",
+    "LICENSE-APACHE",
+    "docs/GLOSSARY.md",
+    "docs/FORMAT.md",
+    "docs/RECOVERY.md",
+];
+
 struct Source {
     /// Relative to the root, with `/`.
     path: String,
@@ -427,6 +440,28 @@ fn no_file_knows_a_machine() {
         }
     }
     report("no path of one machine", &findings);
+}
+
+#[test]
+fn the_documents_are_there_and_their_links_lead_somewhere() {
+    let root = root();
+    let mut findings = Vec::new();
+    for document in DOCUMENTS {
+        if !root.join(document).exists() {
+            findings.push(format!("{document} is missing"));
+        }
+    }
+    for source in sources().iter().filter(|source| source.path.ends_with(".md")) {
+        let folder = root.join(&source.path).parent().expect("a folder").to_path_buf();
+        for link in source.text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            let path = link.split('#').next().unwrap_or_default();
+            let outside = path.is_empty() || path.contains("://");
+            if !outside && !folder.join(path).exists() {
+                findings.push(format!("{}: {link}", source.path));
+            }
+        }
+    }
+    report("links lead somewhere", &findings);
 }
 
 #[test]

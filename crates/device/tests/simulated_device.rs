@@ -206,6 +206,23 @@ fn a_cut_without_a_cache_keeps_completed_writes() {
     assert_eq!(device.counters().writes, 0, "counters start anew");
 }
 
+#[test]
+fn a_dead_world_gives_back_its_bytes() {
+    let slab = Slab::new();
+    let virtual_world = world(3);
+    let bytes = Store::new(LEN, Keep::Shared(Arc::clone(&slab)));
+    let device = SimDevice::new(Preset::Sigmod2011Hdd.spec(), virtual_world.world(), bytes);
+    virtual_world.cut_at(Nanos::from_millis(40));
+    let end = virtual_world.run(move || {
+        for page in 0..PAGES {
+            write(&*device, at(page), &[page as u8; PAGE]).expect("no faults");
+        }
+    });
+    assert!(end.is_err());
+    drop(virtual_world);
+    assert_eq!(slab.images(), 0);
+}
+
 fn faulty(world: World, faults: Faults) -> Arc<SimDevice> {
     SimDevice::with_faults(Preset::Ram.spec(), world, store(), Faults { seed: 5, ..faults })
 }

@@ -1,8 +1,8 @@
 //! Changes of pages, as the log records them: encoded, decoded, applied.
 //!
-//! They are physiological: each names a place within one page by slot, so that the same code applies
-//! it going forward and in redo, to the same bytes with the same result. What is rare and small (an
-//! entry of a map, a field of a header) is plain bytes at an offset.
+//! They are physiological: each names a place within one page by slot, so that the same code
+//! applies it going forward and in redo, to the same bytes with the same result. What is rare and
+//! small (an entry of a map, a field of a header) is plain bytes at an offset.
 //!
 //! ```text
 //! tag variant      then, little-endian

@@ -9,20 +9,27 @@
 //! - `error`: what can go wrong.
 
 #![forbid(unsafe_code)]
+#![allow(dead_code, reason = "the trees that join the parts follow")]
 
 mod api;
 mod key;
 mod value;
 
-#[expect(dead_code, reason = "the trees that use it follow")]
+mod context;
+mod engine;
+mod open;
+mod recovery;
+mod superblock;
+
+mod journal;
+mod log;
+
 mod lock;
 
-#[allow(dead_code, reason = "the operations follow")]
 mod btree;
+mod trees;
 
-#[allow(dead_code, reason = "the log that carries it follows")]
 mod change;
-#[expect(dead_code, reason = "the trees that use it follow")]
 mod writer;
 
 mod error;
@@ -35,7 +42,7 @@ pub use api::{
 pub use error::{Error, Part};
 pub use key::{Key, KeyPart};
 pub use lock::TreeId;
+pub use terrace_pool::{Fills, PoolConfig, TacConfig, TacWrite};
 pub use value::Value;
 
-#[expect(unused_imports, reason = "the trees that use them follow")]
 pub(crate) use lock::{KeyHash, LockMode, LockOutcome, LockRequest};

@@ -62,9 +62,9 @@ pub(crate) trait Reader {
 
 /// What changing a tree needs.
 pub(crate) trait Writer: Reader {
-    /// Logs `change` (on the page's LSN, and after a full image of the page if it was clean), applies
-    /// it and sets the page's LSN. A page that `BufferPool::create` returned takes a change that
-    /// [`Change::formats`] first.
+    /// Logs `change` (on the page's LSN, and after a full image of the page if it was clean),
+    /// applies it and sets the page's LSN. A page that `BufferPool::create` returned takes a
+    /// change that [`Change::formats`] first.
     ///
     /// # Errors
     ///

@@ -70,7 +70,7 @@ pub enum TacWrite {
 }
 
 /// The choices of temperature-aware caching [S4 3; S0 2.5].
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TacConfig {
     /// When an admitted page is written.
     pub write: TacWrite,

@@ -1,18 +1,20 @@
 //! A shared or exclusive latch in one word, with a version for optimistic readers.
 //!
 //! ```text
-//! 63          24 23        3    2        1         0
-//! +--------------+----------+--------+--------+-----------+
-//! |   version    |  shared  | WRITER | PARKED | EXCLUSIVE |
-//! +--------------+----------+--------+--------+-----------+
+//! 63          24 23        4    3        2        1         0
+//! +--------------+----------+--------+--------+--------+-----------+
+//! |   version    |  shared  | INSIST | WRITER | PARKED | EXCLUSIVE |
+//! +--------------+----------+--------+--------+--------+-----------+
 //! ```
 //!
 //! - A1: EXCLUSIVE excludes a shared count above zero.
 //! - A2: while a task is parked on the word, PARKED is set, or a task that was woken has not run
 //!   yet. Whoever was parked takes the latch with PARKED set, or parks again, or wakes the next
 //!   and gives up: all keep A2.
-//! - A3: WRITER is set when a writer parks; new readers queue behind it. The release that wakes
-//!   clears it.
+//! - A3: WRITER keeps newcomers from the shared mode, INSIST from both; who was parked may pass.
+//!   A writer sets WRITER when it parks. Who was woken, and found that a newcomer had been quicker,
+//!   sets INSIST and parks again: so nobody is overtaken for ever, though most often a newcomer
+//!   saves a switch. Whoever set a mark clears it when it takes the latch or gives up.
 //! - A4: the version grows at each release of the exclusive mode, and only there.
 //! - A5: a release fence follows each taking of the exclusive mode, for optimistic readers.
 //! - A release touches the word once; after it the latch may be freed by another owner.
@@ -26,8 +28,9 @@ use crate::word::{self, AtomicU64, Ordering};
 const EXCLUSIVE: u64 = 1;
 const PARKED: u64 = 1 << 1;
 const WRITER: u64 = 1 << 2;
-const SHARED_ONE: u64 = 1 << 3;
-const SHARED_BITS: u32 = 21;
+const INSIST: u64 = 1 << 3;
+const SHARED_ONE: u64 = 1 << 4;
+const SHARED_BITS: u32 = 20;
 const SHARED_MASK: u64 = ((1 << SHARED_BITS) - 1) * SHARED_ONE;
 const VERSION_ONE: u64 = SHARED_ONE << SHARED_BITS;
 const VERSION_MASK: u64 = !(VERSION_ONE - 1);
@@ -82,7 +85,7 @@ impl Latch {
         loop {
             debug_assert!(seen & SHARED_MASK != 0, "unlock_shared of a latch nobody shares");
             let last = seen & SHARED_MASK == SHARED_ONE;
-            let next = (seen - SHARED_ONE) & if last { !(PARKED | WRITER) } else { !0 };
+            let next = (seen - SHARED_ONE) & if last { !PARKED } else { !0 };
             match self.swap(seen, next, Ordering::Release) {
                 Ok(_) if last && seen & PARKED != 0 => return word::wake_one(&self.word),
                 Ok(_) => return,
@@ -176,7 +179,7 @@ impl Latch {
     #[inline]
     fn take_shared(&self) -> bool {
         let mut seen = self.word.load(Ordering::Relaxed);
-        while seen & (EXCLUSIVE | WRITER) == 0 {
+        while seen & (EXCLUSIVE | WRITER | INSIST) == 0 {
             assert!(seen & SHARED_MASK != SHARED_MASK, "a latch has too many readers");
             match self.swap(seen, seen + SHARED_ONE, Ordering::Acquire) {
                 Ok(_) => return true,
@@ -189,7 +192,7 @@ impl Latch {
     #[inline]
     fn take_exclusive(&self) -> bool {
         let mut seen = self.word.load(Ordering::Relaxed);
-        while seen & (EXCLUSIVE | SHARED_MASK) == 0 {
+        while seen & (EXCLUSIVE | SHARED_MASK | INSIST) == 0 {
             match self.swap(seen, seen | EXCLUSIVE, Ordering::Acquire) {
                 Ok(_) => return announce_writer(),
                 Err(now) => seen = now,
@@ -203,7 +206,7 @@ impl Latch {
         let mut seen = self.word.load(Ordering::Relaxed);
         loop {
             debug_assert!(seen & EXCLUSIVE != 0, "release of a latch nobody holds exclusively");
-            let next = (seen & !(EXCLUSIVE | PARKED | WRITER)).wrapping_add(version) | shared;
+            let next = (seen & !(EXCLUSIVE | PARKED)).wrapping_add(version) | shared;
             match self.swap(seen, next, Ordering::Release) {
                 Ok(_) if seen & PARKED != 0 => return word::wake_one(&self.word),
                 Ok(_) => return,
@@ -214,49 +217,65 @@ impl Latch {
 
     #[cold]
     fn lock_shared_slow(&self, still: impl Fn() -> bool) -> bool {
-        let mut parked = 0;
-        loop {
-            // Acquire: `still` must not see less than the release that made the word.
-            let seen = self.word.load(Ordering::Acquire);
-            if seen & (EXCLUSIVE | WRITER) == 0 {
-                if self.swap(seen, (seen + SHARED_ONE) | parked, Ordering::Acquire).is_ok() {
-                    if parked != 0 {
-                        // The next in the queue may be a reader too, and may enter beside this one.
-                        word::wake_one(&self.word);
-                    }
-                    return true;
-                }
-            } else if !still() {
-                return self.give_up(parked);
-            } else if self.park(seen, PARKED) {
-                parked = PARKED;
-            }
+        let taken = self.lock_slow(EXCLUSIVE, WRITER | INSIST, 0, SHARED_ONE, still);
+        if taken == Some(Queued::Yes) {
+            // The next in the queue may be a reader too, and may enter beside this one.
+            word::wake_one(&self.word);
         }
+        taken.is_some()
     }
 
     #[cold]
     fn lock_exclusive_slow(&self, still: impl Fn() -> bool) -> bool {
-        let mut parked = 0;
+        let blocked = EXCLUSIVE | SHARED_MASK;
+        self.lock_slow(blocked, INSIST, WRITER, EXCLUSIVE, still).is_some() && announce_writer()
+    }
+
+    /// Takes the latch by adding `mode` once none of the bits `blocked` are set, nor, for who has
+    /// not been in the queue, `closed`. Parks with `mark`. None if it gave up.
+    fn lock_slow(
+        &self,
+        blocked: u64,
+        closed: u64,
+        mark: u64,
+        mode: u64,
+        still: impl Fn() -> bool,
+    ) -> Option<Queued> {
+        let mut queued = Queued::No;
+        let mut marks = 0;
         loop {
+            // Acquire: `still` must not see less than the release that made the word.
             let seen = self.word.load(Ordering::Acquire);
-            if seen & (EXCLUSIVE | SHARED_MASK) == 0 {
-                if self.swap(seen, seen | EXCLUSIVE | parked, Ordering::Acquire).is_ok() {
-                    return announce_writer();
+            let (bars, parked) = match queued {
+                Queued::No => (blocked | closed, 0),
+                Queued::Yes => (blocked, PARKED),
+            };
+            if seen & bars == 0 {
+                let next = ((seen & !marks) + mode) | parked;
+                if self.swap(seen, next, Ordering::Acquire).is_ok() {
+                    return Some(queued);
                 }
-            } else if !still() {
-                return self.give_up(parked);
-            } else if self.park(seen, PARKED | WRITER) {
-                parked = PARKED;
+            } else if still() {
+                let wanted = if queued == Queued::Yes { mark | INSIST } else { mark };
+                if self.park(seen, PARKED | wanted) {
+                    marks |= wanted;
+                    queued = Queued::Yes;
+                }
+            } else {
+                self.give_up(marks, queued);
+                return None;
             }
         }
     }
 
     /// Leaves the queue without the latch. Whoever was woken hands the wake-up on (A2).
-    fn give_up(&self, parked: u64) -> bool {
-        if parked != 0 {
+    fn give_up(&self, marks: u64, queued: Queued) {
+        if marks != 0 {
+            self.word.fetch_and(!marks, Ordering::Relaxed);
+        }
+        if queued == Queued::Yes {
             word::wake_one(&self.word);
         }
-        false
     }
 
     /// Waits while the word is `seen` with `marks`; false if the marks could not be made.
@@ -268,6 +287,13 @@ impl Latch {
         word::wait_for_latch(&self.word, marked);
         true
     }
+}
+
+/// Whether a task has been in the queue of the latch that it takes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Queued {
+    No,
+    Yes,
 }
 
 /// Whoever reads, as an atomic, what a writer writes from here on, also sees that the latch is

@@ -1,8 +1,12 @@
 //! A mutex that blocks the task, not the executor.
 //!
-//! Three states: free, locked, locked with parked tasks. The protocol is the third mutex of
-//! Drepper, "Futexes are tricky" (2011): whoever was parked locks with CONTENDED, since it cannot
-//! know that it was the last.
+//! - B1: while a task is parked on the word, PARKED is set, or a task that was woken has not run
+//!   yet. Whoever was parked locks with PARKED set, since it cannot know that it was the last.
+//! - B2: newcomers may be quicker than a task that was woken, which saves a switch; that task then
+//!   sets INSIST, and the next time they may not.
+//!
+//! The protocol is the third mutex of Drepper, "Futexes are tricky" (2011), and the starvation mode
+//! of Go's `sync.Mutex`.
 
 use std::cell::UnsafeCell;
 use std::fmt;
@@ -12,7 +16,8 @@ use crate::word::{self, AtomicU64, Ordering};
 
 const FREE: u64 = 0;
 const LOCKED: u64 = 1;
-const CONTENDED: u64 = 2;
+const PARKED: u64 = 1 << 1;
+const INSIST: u64 = 1 << 2;
 
 /// A mutual exclusion; a task may hold it while it waits for a device.
 #[derive(Default)]
@@ -66,21 +71,49 @@ impl<T> Mutex<T> {
 
     #[inline]
     fn take(&self) -> bool {
-        self.word.compare_exchange(FREE, LOCKED, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        self.swap(FREE, LOCKED, Ordering::Acquire)
     }
 
     #[cold]
     fn lock_slow(&self) {
-        while self.word.swap(CONTENDED, Ordering::Acquire) != FREE {
-            word::wait_for_latch(&self.word, CONTENDED);
+        let (mut queued, mut marks) = (false, 0);
+        loop {
+            let seen = self.word.load(Ordering::Relaxed);
+            let bars = if queued { LOCKED } else { LOCKED | INSIST };
+            if seen & bars == 0 {
+                let parked = if queued { PARKED } else { 0 };
+                if self.swap(seen, (seen & !marks) | LOCKED | parked, Ordering::Acquire) {
+                    return;
+                }
+                continue;
+            }
+            let insist = if queued { INSIST } else { 0 };
+            let marked = seen | PARKED | insist;
+            if marked == seen || self.swap(seen, marked, Ordering::Relaxed) {
+                word::wait_for_latch(&self.word, marked);
+                marks |= insist;
+                queued = true;
+            }
         }
     }
 
     #[inline]
     fn unlock(&self) {
-        if self.word.swap(FREE, Ordering::Release) == CONTENDED {
+        if !self.swap(LOCKED, FREE, Ordering::Release) {
+            self.unlock_slow();
+        }
+    }
+
+    #[cold]
+    fn unlock_slow(&self) {
+        if self.word.fetch_and(!(LOCKED | PARKED), Ordering::Release) & PARKED != 0 {
             word::wake_one(&self.word);
         }
+    }
+
+    #[inline]
+    fn swap(&self, seen: u64, next: u64, success: Ordering) -> bool {
+        self.word.compare_exchange(seen, next, success, Ordering::Relaxed).is_ok()
     }
 }
 

@@ -47,6 +47,7 @@ impl<T> Queue<T> {
 
     /// Appends `item`, waiting for room. Gives it back if the queue is closed or the world dead.
     pub fn push(&self, item: T) -> Result<(), T> {
+        word::maybe_switch();
         let mut item = item;
         loop {
             let seen = self.pops.load(Ordering::Acquire);
@@ -87,6 +88,7 @@ impl<T> Queue<T> {
     /// Takes the oldest item, waiting for one. None if the queue is closed and empty, or the world
     /// dead.
     pub fn pop(&self) -> Option<T> {
+        word::maybe_switch();
         loop {
             let seen = self.pushes.load(Ordering::Acquire);
             let mut state = self.state.lock();

@@ -130,7 +130,7 @@ impl World {
     /// Time since the world began.
     pub fn now(&self) -> Nanos {
         match &self.0 {
-            Inner::Virtual(core) => core.now(),
+            Inner::Virtual(core) => core.owned().now(),
             Inner::Real(_) => real::now(),
         }
     }
@@ -151,7 +151,7 @@ impl World {
     /// Events that have happened: submissions, completions, wake-ups, switches. Zero if real.
     pub fn events(&self) -> u64 {
         match &self.0 {
-            Inner::Virtual(core) => core.events(),
+            Inner::Virtual(core) => core.owned().events(),
             Inner::Real(_) => 0,
         }
     }

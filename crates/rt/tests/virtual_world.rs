@@ -188,6 +188,54 @@ fn switching_at_latches_finds_a_race() {
     assert!(finds(4), "the planted race shows");
 }
 
+/// Greedy tasks take a latch again as soon as they have let it go; a modest one still gets it.
+fn gets_its_turn<L: Send + Sync + 'static>(
+    latch: L,
+    greedy: impl Fn(&L) + Copy + Send + 'static,
+    modest: impl Fn(&L),
+) {
+    let latch = Arc::new(latch);
+    let ran = world(0, 0).run(|| {
+        let stop = Arc::new(Event::new());
+        for _ in 0..3 {
+            let (latch, stop) = (Arc::clone(&latch), Arc::clone(&stop));
+            spawn("greedy", move || {
+                while !stop.is_set() && now() < millis(100) {
+                    greedy(&latch);
+                }
+            });
+        }
+        sleep(Nanos(10));
+        for _ in 0..10 {
+            modest(&latch);
+        }
+        stop.set();
+        now()
+    });
+    assert!(ran.as_ref().is_ok_and(|&end| end < millis(1)), "starved until {ran:?}");
+}
+
+#[test]
+fn nobody_starves() {
+    let hold = || sleep(Nanos(100));
+    let read = move |latch: &RwLatch<()>| {
+        let _held = latch.read();
+        hold();
+    };
+    let write = move |latch: &RwLatch<()>| {
+        let _held = latch.write();
+        hold();
+    };
+    let lock = move |mutex: &Mutex<()>| {
+        let _held = mutex.lock();
+        hold();
+    };
+    gets_its_turn(RwLatch::new(()), read, write);
+    gets_its_turn(RwLatch::new(()), write, read);
+    gets_its_turn(RwLatch::new(()), write, write);
+    gets_its_turn(Mutex::new(()), lock, lock);
+}
+
 /// Counts what is alive, and complains if it is dropped on a stack that goes on running.
 struct Alive(Arc<AtomicUsize>);
 
@@ -374,6 +422,48 @@ fn background_tasks_stand_still_between_runs() {
     }
     drop(world);
     assert_eq!(Arc::strong_count(&ticks), 1, "the task was unwound");
+}
+
+#[test]
+fn a_panic_outside_drops_the_world_cleanly() {
+    let alive = Arc::new(AtomicUsize::new(0));
+    let result = panic::catch_unwind(AssertUnwindSafe(|| {
+        let world = world(0, 0);
+        for _ in 0..3 {
+            let alive = Alive::new(&alive);
+            world.world().spawn("sleeper", move || {
+                let _alive = alive;
+                sleep(millis(10));
+            });
+        }
+        world.run(|| sleep(millis(1))).expect("no power cut");
+        panic::resume_unwind(Box::new("planted"));
+    }));
+    assert!(result.is_err());
+    assert_eq!(alive.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn what_outlives_a_dead_world_finds_it_dead() {
+    let crashed = world(0, 0);
+    crashed.cut_at(millis(1));
+    assert!(crashed.run(|| sleep(millis(2))).is_err());
+    let next = world(0, 0);
+    assert_eq!(next.run(dead), Ok(false));
+    drop(next);
+    assert!(dead(), "the older world is found again");
+    drop(crashed);
+    assert!(!dead());
+}
+
+#[test]
+fn a_handle_knows_its_thread() {
+    let world = world(0, 0);
+    let handle = world.world();
+    let other = handle.clone();
+    assert!(std::thread::spawn(move || handle.now()).join().is_err());
+    drop(world);
+    assert_eq!(std::thread::spawn(move || other.is_dead()).join().ok(), Some(true));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! `terrace bench`: measures.
 
 mod points;
+mod probe;
 mod run_of;
 mod settings;
 mod tpcc;

@@ -1,5 +1,6 @@
 //! `terrace bench reads | updates | scan`: the engine's own speed, in real time.
 
+use crate::bench::probe;
 use crate::command::{Points, WorldName};
 use crate::failure::Failure;
 use crate::output::{Sinks, Stopwatch, cores, peak_memory_bytes};
@@ -16,6 +17,8 @@ const ROW_OVERHEAD_BYTES: u64 = 24;
 /// Room in memory for all rows: pages are not full, and trees have inner nodes.
 const ROOM_FOR_ALL: f64 = 1.7;
 const PAGE_BYTES: u64 = 8192;
+/// Longest probe.
+const PROBE_MAX: Nanos = Nanos(5_000_000_000);
 /// Least memory, in pages.
 const FRAMES_MIN: u64 = 64;
 
@@ -35,6 +38,7 @@ pub fn points(name: &str, options: &Points) -> Result<(), Failure> {
     };
     let result =
         points::run(&config).map_err(|error| Failure::failed(format!("bench {name}"), error))?;
+    let device_reads_per_s = options.probe.then(|| probed(&config)).transpose()?;
     drop(temporary);
 
     let us = |quantile: f64| result.latency_ns.value_at_quantile(quantile) as f64 / 1e3;
@@ -53,6 +57,14 @@ pub fn points(name: &str, options: &Points) -> Result<(), Failure> {
         us(0.99),
         result.conflicts,
     ));
+    if let Some(rate) = device_reads_per_s {
+        sinks.show(&format!(
+            "the engine read {} pages/s; the file itself gives {} to {} tasks\n",
+            thousands(result.home_reads_per_s),
+            thousands(rate),
+            config.tasks,
+        ));
+    }
     let host = Host {
         wall_s: watch.seconds(),
         load_wall_s: 0.0,
@@ -83,9 +95,19 @@ pub fn points(name: &str, options: &Points) -> Result<(), Failure> {
             "p50_us": us(0.5),
             "p99_us": us(0.99),
             "memory": { "hit_ratio": result.memory_hit_ratio },
-            "devices": { "home": { "reads_per_s": result.home_reads_per_s } },
+            "devices": { "home": {
+                "reads_per_s": result.home_reads_per_s,
+                "probed_reads_per_s": device_reads_per_s,
+            } },
         }],
     }))
+}
+
+/// What the file itself gives.
+fn probed(config: &Config) -> Result<f64, Failure> {
+    let span = Nanos(config.duration.0.min(PROBE_MAX.0));
+    probe::reads_per_s(&config.path, config.tasks, config.threads, span)
+        .map_err(|error| Failure::failed("the probe", error))
 }
 
 fn config(name: &str, options: &Points) -> Result<Config, Failure> {

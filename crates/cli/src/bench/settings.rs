@@ -1,10 +1,11 @@
 //! From the options of `bench tpcc` to what the driver takes, and to the parameters that are
 //! printed.
 
-use crate::command::{DurabilityName, Rows, Tpcc, WorldName};
+use crate::command::{DurabilityName, Rows, Tpcc, WorldName, default_presets};
 use crate::failure::Failure;
 use crate::quantity::{Share, Size};
 use serde_json::{Map, Value, json};
+use terrace_device::model::Preset;
 use terrace_rt::Nanos;
 use terrace_workload::tpcc::{Checks, Config, Durability, Pacing, Place, Scale, WarehouseChoice};
 
@@ -82,13 +83,16 @@ fn place(options: &Tpcc) -> Result<Place, Failure> {
     ];
     match devices.world {
         WorldName::Virtual => {
-            let Place::Virtual { home, flash, log } = Config::default().place else {
-                unreachable!("the default is virtual")
+            let [home, flash, log] = default_presets();
+            let preset = |at: usize, default: String| {
+                let name = named[at].1.clone().unwrap_or(default);
+                name.parse::<Preset>().map_err(Failure::usage)?;
+                Ok(name)
             };
             Ok(Place::Virtual {
-                home: devices.home.clone().unwrap_or(home),
-                flash: devices.flash_device.clone().unwrap_or(flash),
-                log: devices.log_device.clone().unwrap_or(log),
+                home: preset(0, home)?,
+                flash: preset(1, flash)?,
+                log: preset(2, log)?,
             })
         }
         WorldName::Real => {

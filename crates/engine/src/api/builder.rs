@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use terrace_device::Device;
 use terrace_policy::Design;
+use terrace_pool::PoolConfig;
 use terrace_rt::{Nanos, World};
 
 use crate::{Database, Error};
@@ -90,6 +91,14 @@ impl Builder {
     /// How the flash tier is used: a row of `terrace_policy::designs::DESIGNS`.
     #[must_use]
     pub fn design(self, _design: Design) -> Builder {
+        unimplemented!()
+    }
+
+    /// Tunes memory and flash by what the papers name: memory policy, tau, mu, lambda, the cleaner,
+    /// the fills, the classifier, TAC's choices. Sizes and design have methods of their own, which
+    /// win over what is set here.
+    #[must_use]
+    pub fn tune(self, _change: impl FnOnce(&mut PoolConfig)) -> Builder {
         unimplemented!()
     }
 

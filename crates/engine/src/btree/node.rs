@@ -30,10 +30,10 @@
 //! inner cell:  8 child, key without prefix
 //! ```
 //!
-//! The head is the first four bytes of the key after the prefix, the class is that key's length or 5
-//! if it is longer: so the upper 35 bits of a slot order short keys exactly, and a search reads no
-//! cell until it has found one (heads: Graefe, "Modern B-Tree Techniques", 2011; the layout is akin
-//! to LeanStore's).
+//! The head is the first four bytes of the key after the prefix, the class is that key's length or
+//! 5 if it is longer: so the upper 35 bits of a slot order short keys exactly, and a search reads
+//! no cell until it has found one (heads: Graefe, "Modern B-Tree Techniques", 2011; the layout is
+//! akin to LeanStore's).
 //!
 //! Of a leaf cell's flags, bit 0 says that the value is an overflow reference; bit 7 is kept for
 //! a pointer to older versions.

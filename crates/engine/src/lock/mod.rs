@@ -18,6 +18,13 @@
 //! - delete k: record Exclusive and gap Delete on k, gap Delete on the next key, till the end.
 //! - undo of an insert: the gap locks of others on k pass to the next key, since the gaps merge.
 
+mod held;
+mod lock_table;
+mod part;
+
+pub(crate) use held::Held;
+pub(crate) use lock_table::{LockTable, Owner};
+
 /// A tree: a table, or the catalog of tables. Numbers are never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TreeId(pub u32);
@@ -52,7 +59,7 @@ const SECRETS: rapidhash::v3::RapidSecrets = rapidhash::v3::RapidSecrets::seed_c
 
 /// A mode in which a key is locked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
+#[repr(u16)]
 pub(crate) enum LockMode {
     /// The record is read.
     Shared = 1,
@@ -65,6 +72,119 @@ pub(crate) enum LockMode {
     /// The gap before the key holds a key deleted and not yet committed.
     GapDelete = 16,
 }
+
+/// A set of modes, among them those of whole tables.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Modes(u16);
+
+impl Modes {
+    /// No mode at all.
+    pub(crate) const NONE: Modes = Modes(0);
+    const SHARED: Modes = Modes(LockMode::Shared as u16);
+    const EXCLUSIVE: Modes = Modes(LockMode::Exclusive as u16);
+    /// An insertion into the gap.
+    pub(crate) const GAP_INSERT: Modes = Modes(LockMode::GapInsert as u16);
+    /// What a gap may be locked with for long.
+    pub(crate) const GAP_KEPT: Modes = Modes(LockMode::GapScan as u16 | LockMode::GapDelete as u16);
+    /// Some keys of the table are read.
+    pub(crate) const TABLE_INTENT_READ: Modes = Modes(32);
+    /// Some keys of the table are written.
+    pub(crate) const TABLE_INTENT_WRITE: Modes = Modes(32 | 64);
+    /// The whole table is read.
+    pub(crate) const TABLE_READ: Modes = Modes(32 | 128);
+    /// The whole table is written.
+    pub(crate) const TABLE_WRITE: Modes = Modes(32 | 64 | 128 | 256);
+
+    /// Each mode, and those that others may not hold beside it.
+    const CONFLICTS: [(u16, u16); 9] = [
+        (LockMode::Shared as u16, 2),
+        (LockMode::Exclusive as u16, 1 | 2),
+        (LockMode::GapScan as u16, 8 | 16),
+        (LockMode::GapInsert as u16, 4 | 16),
+        (LockMode::GapDelete as u16, 4 | 8 | 16),
+        (32, 256),
+        (64, 128 | 256),
+        (128, 64 | 256),
+        (256, 32 | 64 | 128 | 256),
+    ];
+
+    /// These and those.
+    pub(crate) const fn and(self, other: Modes) -> Modes {
+        Modes(self.0 | other.0)
+    }
+
+    /// Those of these that are among `other`.
+    pub(crate) const fn within(self, other: Modes) -> Modes {
+        Modes(self.0 & other.0)
+    }
+
+    /// Whether all of `other` are among these.
+    pub(crate) const fn covers(self, other: Modes) -> bool {
+        other.0 & !self.0 == 0
+    }
+
+    /// Whether there is none.
+    pub(crate) const fn is_none(self) -> bool {
+        self.0 == 0
+    }
+
+    /// The modes that another transaction may not hold beside these.
+    pub(crate) fn conflicts(self) -> Modes {
+        let mut all = 0;
+        for (mode, with) in Modes::CONFLICTS {
+            if self.0 & mode != 0 {
+                all |= with;
+            }
+        }
+        Modes(all)
+    }
+
+    /// Whether two transactions may not hold these and `other`.
+    pub(crate) fn conflict_with(self, other: Modes) -> bool {
+        !self.conflicts().within(other).is_none()
+    }
+}
+
+impl From<LockMode> for Modes {
+    /// The mode, with the weaker ones that it stands for.
+    fn from(mode: LockMode) -> Modes {
+        match mode {
+            LockMode::Exclusive => Modes::EXCLUSIVE.and(Modes::SHARED),
+            LockMode::GapDelete => Modes::GAP_KEPT,
+            mode => Modes(mode as u16),
+        }
+    }
+}
+
+/// What is locked: a key of a tree with the gap before it, or a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Resource {
+    key: u64,
+    tree: u32,
+}
+
+impl Resource {
+    /// A key.
+    pub(crate) fn key(tree: TreeId, key: KeyHash) -> Resource {
+        assert!(tree.0 < TABLE_BIT, "{tree} is no tree");
+        Resource { key: key.number(), tree: tree.0 }
+    }
+
+    /// A whole table.
+    pub(crate) fn table(tree: TreeId) -> Resource {
+        assert!(tree.0 < TABLE_BIT, "{tree} is no tree");
+        Resource { key: u64::from(tree.0), tree: tree.0 | TABLE_BIT }
+    }
+
+    /// A well-mixed number.
+    fn hash(self) -> u64 {
+        let mixed = (self.key ^ u64::from(self.tree).rotate_left(40)).wrapping_mul(MIX);
+        mixed ^ (mixed >> 32)
+    }
+}
+
+const TABLE_BIT: u32 = 1 << 31;
+const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// What a tree asks for while it holds page latches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

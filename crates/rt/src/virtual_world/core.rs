@@ -16,7 +16,7 @@ use std::cell::{Cell, RefCell};
 use std::panic;
 use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 
 use super::schedule::{Schedule, What};
@@ -31,22 +31,25 @@ use crate::world::{Timer, Waited};
 static SWITCHING_WORLDS: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
-    /// Its address names the thread.
-    static TOKEN: u8 = const { 0 };
+    /// The number of the thread, once it has asked for one.
+    static TOKEN: Cell<u64> = const { Cell::new(0) };
 
     /// The virtual world made or run last on this thread.
     static HERE: Cell<*const Core> = const { Cell::new(ptr::null()) };
+
+    /// All virtual worlds of this thread, the one of `HERE` last.
+    static WORLDS: RefCell<Vec<*const Core>> = const { RefCell::new(Vec::new()) };
 }
 
 /// The state of a virtual world; only its own thread touches it.
 pub(crate) struct Core {
-    thread: usize,
+    thread: u64,
     switch_one_in: u32,
     now: Cell<Nanos>,
     events: Cell<u64>,
     cut_event: Cell<u64>,
     cut_at: Cell<Nanos>,
-    dead: Cell<bool>,
+    dead: AtomicBool,
     running: Cell<bool>,
     prng: RefCell<Prng>,
     cores_free_at: RefCell<Vec<Nanos>>,
@@ -54,9 +57,10 @@ pub(crate) struct Core {
     tasks: TaskTable,
 }
 
-// SAFETY: V1: all methods that touch the state assert that they run on the owning thread; what is
-// left for other threads is to hold and drop the `Arc`, and the last drop finds no tasks, since
-// `Virtual` is not `Send` and ends them when it is dropped.
+// SAFETY: V1: what `World` offers asserts that it runs on the owning thread before it touches a
+// cell, and `here` finds only worlds of its thread. What is left for other threads is to hold and
+// drop the `Arc`, and the last drop finds no tasks, since `Virtual` is not `Send` and ends them when
+// it is dropped.
 unsafe impl Send for Core {}
 // SAFETY: as above.
 unsafe impl Sync for Core {}
@@ -82,8 +86,13 @@ pub(crate) fn here_owned() -> Option<Arc<Core>> {
     }
 }
 
-fn thread_token() -> usize {
-    TOKEN.with(|token| ptr::from_ref(token) as usize)
+/// A number that no other thread has, nor had.
+fn thread_token() -> u64 {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    if TOKEN.get() == 0 {
+        TOKEN.set(LAST.fetch_add(1, Ordering::Relaxed) + 1);
+    }
+    TOKEN.get()
 }
 
 /// Whether any world of the process switches at random.
@@ -105,7 +114,7 @@ impl Core {
             events: Cell::new(0),
             cut_event: Cell::new(u64::MAX),
             cut_at: Cell::new(Nanos::MAX),
-            dead: Cell::new(false),
+            dead: AtomicBool::new(false),
             running: Cell::new(false),
             prng: RefCell::new(Prng::from_seed(config.seed)),
             cores_free_at: RefCell::new(vec![Nanos::ZERO; config.cores as usize]),
@@ -117,18 +126,29 @@ impl Core {
     /// Makes this the world that free functions find on this thread.
     pub(crate) fn enter(&self) {
         self.assert_owner();
+        WORLDS.with_borrow_mut(|worlds| {
+            worlds.retain(|&world| !ptr::eq(world, self));
+            worlds.push(self);
+        });
         HERE.set(self);
     }
 
-    /// The opposite of [`Core::enter`], if no other world has been entered since.
+    /// The opposite of [`Core::enter`]: free functions find the world before.
     pub(crate) fn leave(&self) {
-        if ptr::eq(HERE.get(), self) {
-            HERE.set(ptr::null());
-        }
+        WORLDS.with_borrow_mut(|worlds| {
+            worlds.retain(|&world| !ptr::eq(world, self));
+            HERE.set(worlds.last().copied().unwrap_or(ptr::null()));
+        });
     }
 
     pub(crate) fn assert_owner(&self) {
         assert!(thread_token() == self.thread, "a virtual world belongs to one thread");
+    }
+
+    /// The same world, after asserting that this is its thread.
+    pub(crate) fn owned(&self) -> &Core {
+        self.assert_owner();
+        self
     }
 
     pub(crate) fn now(&self) -> Nanos {
@@ -139,8 +159,9 @@ impl Core {
         self.events.get()
     }
 
+    #[inline]
     pub(crate) fn is_dead(&self) -> bool {
-        self.dead.get()
+        self.dead.load(Ordering::Relaxed)
     }
 
     pub(crate) fn is_running(&self) -> bool {
@@ -157,7 +178,7 @@ impl Core {
 
     /// Adds a task. The caller has made `body` live as long as the task.
     pub(crate) fn spawn(&self, name: &'static str, done: Arc<Done>, body: Body) -> TaskIndex {
-        debug_assert!(!self.dead.get());
+        debug_assert!(!self.is_dead());
         let task = self.tasks.add(name, done, body);
         let mut schedule = self.schedule.borrow_mut();
         schedule.admit(task);
@@ -188,7 +209,7 @@ impl Core {
     }
 
     pub(crate) fn wake(&self, word: &AtomicU64, all: bool) {
-        if self.dead.get() {
+        if self.is_dead() {
             return;
         }
         let woken = self.schedule.borrow_mut().wake(ptr::from_ref(word) as usize, all);
@@ -213,7 +234,7 @@ impl Core {
     #[cold]
     pub(crate) fn maybe_switch(&self) {
         let in_task = self.tasks.current() != NO_TASK;
-        if self.switch_one_in == 0 || !in_task || self.dead.get() || thread::panicking() {
+        if self.switch_one_in == 0 || !in_task || self.is_dead() || thread::panicking() {
             return;
         }
         if self.prng.borrow_mut().chance(u64::from(self.switch_one_in)) {
@@ -238,7 +259,7 @@ impl Core {
 
     pub(crate) fn call_at(&self, at: Nanos, timer: Arc<dyn Timer>, token: u64) {
         self.assert_owner();
-        if self.dead.get() {
+        if self.is_dead() {
             return;
         }
         let at = at.max(self.now.get());
@@ -276,7 +297,7 @@ impl Core {
 
     /// Ends the world: unwinds all tasks, drops all timers.
     pub(crate) fn kill(&self) {
-        self.dead.set(true);
+        self.dead.store(true, Ordering::Relaxed);
         self.tasks.kill(|_| ());
         let timers = self.schedule.borrow_mut().clear();
         drop(timers);
@@ -322,7 +343,7 @@ impl Core {
     /// destructor (V3).
     #[inline]
     fn may_suspend(&self) -> bool {
-        if !self.dead.get() && !thread::panicking() {
+        if !self.is_dead() && !thread::panicking() {
             assert!(self.tasks.current() != NO_TASK, "only a task waits: call this inside run()");
             leaf::assert_none_held();
             return true;
@@ -335,7 +356,7 @@ impl Core {
     fn stop_here(&self) {
         if thread::panicking() {
             // The task panics, and a destructor wants to wait: the panic will end the world.
-            self.dead.set(true);
+            self.dead.store(true, Ordering::Relaxed);
         }
         self.tasks.stop_here();
     }

@@ -5,6 +5,8 @@
 
 use std::path::PathBuf;
 
+use terrace::{Fills, PoolConfig, TacConfig};
+use terrace_policy::{Classifier, CleanerOrder};
 use terrace_rt::Nanos;
 
 use super::input::{Kind, Mix};
@@ -128,6 +130,16 @@ pub struct Config {
     pub alpha: u32,
     /// Share of the flash that may be dirty before the cleaner starts (lambda): 0.5.
     pub lambda: f64,
+    /// Which dirty slots the cleaner takes first: the least recently used, as in SIGMOD 2011.
+    pub cleaner_order: CleanerOrder,
+    /// Writes that the cleaner keeps outstanding at most: 256.
+    pub cleaner_ios: u32,
+    /// Which reads fetch neighbours too: those until memory is full, as in SIGMOD 2011.
+    pub fills: Fills,
+    /// How a page is told to be sequential: by read-ahead.
+    pub classifier: Classifier,
+    /// The choices of TAC: those of the port of SIGMOD 2011.
+    pub tac: TacConfig,
     /// Bytes of the log: 64 GiB, as checkpoints are off. It is sparse.
     pub log_bytes: u64,
     /// Terminals: 50.
@@ -180,6 +192,7 @@ pub enum Checks {
 
 impl Default for Config {
     fn default() -> Config {
+        let tier = PoolConfig::default();
         Config {
             seed: 1,
             scale: Scale::full(20),
@@ -197,6 +210,11 @@ impl Default for Config {
             partitions: 16,
             alpha: 32,
             lambda: 0.5,
+            cleaner_order: tier.cleaner_order,
+            cleaner_ios: tier.cleaner_ios,
+            fills: tier.fills,
+            classifier: tier.classifier,
+            tac: tier.tac,
             log_bytes: 64 << 30,
             clients: 50,
             delivery_tasks: 10,

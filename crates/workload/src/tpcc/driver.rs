@@ -14,11 +14,11 @@
 
 use std::sync::Arc;
 
-use terrace::{Builder, Checkpoints, Database, Devices, FullImages};
+use terrace::{Builder, Checkpoints, Database, Devices, FullImages, PoolConfig};
 use terrace_device::model::{Preset, build};
 use terrace_device::{Keep, Slab, Store};
 use terrace_page::PAGE_SIZE;
-use terrace_policy::{Design, designs};
+use terrace_policy::{Design, MemoryPolicy, designs};
 use terrace_rt::{Nanos, Real, Virtual, VirtualConfig, World};
 
 use super::config::{Checks, Config, Place};
@@ -126,9 +126,25 @@ fn builder(config: &Config, design: Design, world: World) -> Builder {
     Database::builder()
         .memory(u64::from(config.memory_pages) * PAGE_SIZE as u64)
         .design(design)
+        .tune(|tier| tune(tier, config))
         .checkpoints(checkpoints)
         .full_images(FullImages::Off)
         .world(world)
+}
+
+fn tune(tier: &mut PoolConfig, config: &Config) {
+    // The name was looked up when it was read; an unknown one is a bug of the caller.
+    tier.memory_policy = MemoryPolicy::find(&config.memory_policy).expect("a memory policy");
+    tier.tau = config.tau;
+    tier.mu = config.mu as usize;
+    tier.partitions = config.partitions;
+    tier.alpha = config.alpha;
+    tier.lambda = config.lambda;
+    tier.cleaner_order = config.cleaner_order;
+    tier.cleaner_ios = config.cleaner_ios;
+    tier.fills = config.fills;
+    tier.classifier = config.classifier;
+    tier.tac = config.tac;
 }
 
 fn load_stores(config: &Config, progress: &mut dyn FnMut(u64, u64)) -> Result<Loaded, Error> {

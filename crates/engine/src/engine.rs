@@ -1,0 +1,325 @@
+//! The engine: what an open database is made of, and its checkpoints.
+//!
+//! ```text
+//!   transactions ---- locks
+//!        |  \
+//!      trees  \
+//!        |      \
+//!      pool --- journal --- log --- boot page (superblock)
+//! ```
+//!
+//! - C1: only who holds `boot` takes a checkpoint, writes the superblock, or cuts the log.
+//! - C2: the log is cut only after the superblock that says so is durable.
+//! - C3: a transaction is in `chains` from before its first record until after its last one, so that
+//!   a checkpoint which began before its last record finds it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use terrace_device::Device;
+use terrace_page::{Lsn, TxnId};
+use terrace_pool::{BufferPool, PoolError, Tier};
+use terrace_rt::{LeafMutex, Mutex, Nanos, Signal, dead};
+
+use crate::api::{Checkpoint, FullImages};
+use crate::context::Buffers;
+use crate::journal::LogJournal;
+use crate::lock::LockTable;
+use crate::log::record::{Draft, TXN_TABLE_MAX};
+use crate::log::{Chain, Level, Log, Room};
+use crate::superblock::Superblock;
+use crate::trees::Trees;
+use crate::{Error, Part};
+
+/// How often a writer that finds the log full tries to make room before it gives up.
+const ROOM_ATTEMPTS: u32 = 8;
+const ROOM_PAUSE: Nanos = Nanos::from_millis(2);
+/// Sets of buffers kept for transactions to come.
+const BUFFERS_KEPT: usize = 64;
+
+/// Counts of what transactions did.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    pub(crate) commits: AtomicU64,
+    pub(crate) rollbacks: AtomicU64,
+    pub(crate) conflicts: AtomicU64,
+    pub(crate) escalations: AtomicU64,
+    pub(crate) checkpoints: AtomicU64,
+}
+
+/// An open database.
+pub(crate) struct Engine {
+    pub(crate) log: Arc<Log>,
+    pub(crate) journal: Arc<LogJournal>,
+    pub(crate) pool: Arc<BufferPool>,
+    pub(crate) home: Arc<dyn Device>,
+    pub(crate) flash: Option<Arc<dyn Device>>,
+    pub(crate) log_device: Arc<dyn Device>,
+    pub(crate) locks: LockTable,
+    pub(crate) lock_limits: LockLimits,
+    pub(crate) trees: Trees,
+    pub(crate) full_images: FullImages,
+    pub(crate) tally: Tally,
+    /// Given when the log is half full, or the database closes.
+    pub(crate) checkpoint_wanted: Signal,
+    chains: LeafMutex<BTreeMap<TxnId, Arc<Chain>>>,
+    next_txn: AtomicU64,
+    boot: Mutex<Superblock>,
+    buffers: LeafMutex<Vec<Box<Buffers>>>,
+    closed: AtomicBool,
+}
+
+/// When row locks give way to a table lock.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LockLimits {
+    /// A transaction tries to lock the table once it has this many row locks in it.
+    pub(crate) escalate_at: usize,
+    /// It waits for the table lock, or fails, once it has this many locks in all.
+    pub(crate) per_transaction_max: usize,
+}
+
+/// What `Engine::assemble` puts together.
+pub(crate) struct Parts {
+    pub(crate) log: Arc<Log>,
+    pub(crate) journal: Arc<LogJournal>,
+    pub(crate) pool: Arc<BufferPool>,
+    pub(crate) home: Arc<dyn Device>,
+    pub(crate) flash: Option<Arc<dyn Device>>,
+    pub(crate) log_device: Arc<dyn Device>,
+    pub(crate) boot: Superblock,
+    pub(crate) next_txn: TxnId,
+    pub(crate) full_images: FullImages,
+    pub(crate) lock_bytes: u64,
+    pub(crate) lock_limits: LockLimits,
+}
+
+impl Engine {
+    /// An engine of these parts, not yet recovered.
+    pub(crate) fn assemble(parts: Parts) -> Engine {
+        Engine {
+            log: parts.log,
+            journal: parts.journal,
+            trees: Trees::new(&parts.pool, parts.boot.home_pages),
+            pool: parts.pool,
+            home: parts.home,
+            flash: parts.flash,
+            log_device: parts.log_device,
+            locks: LockTable::new(parts.lock_bytes),
+            lock_limits: parts.lock_limits,
+            full_images: parts.full_images,
+            tally: Tally::default(),
+            checkpoint_wanted: Signal::new(),
+            chains: LeafMutex::new(BTreeMap::new()),
+            next_txn: AtomicU64::new(parts.next_txn.0),
+            boot: Mutex::new(parts.boot),
+            buffers: LeafMutex::new(Vec::new()),
+            closed: AtomicBool::new(false),
+        }
+    }
+
+    /// Buffers for a new transaction.
+    pub(crate) fn take_buffers(&self) -> Box<Buffers> {
+        self.buffers.lock().pop().unwrap_or_default()
+    }
+
+    /// Takes the buffers of a transaction that has ended.
+    pub(crate) fn keep_buffers(&self, mut buffers: Box<Buffers>) {
+        buffers.clear();
+        let mut kept = self.buffers.lock();
+        if kept.len() < BUFFERS_KEPT {
+            kept.push(buffers);
+        }
+    }
+
+    /// Gives a number to a transaction that is about to write its first record. Later numbers go to
+    /// transactions that write later, so none below the least one registered will write again.
+    pub(crate) fn register(&self) -> (TxnId, Arc<Chain>) {
+        let mut chains = self.chains.lock();
+        let txn = TxnId(self.next_txn.fetch_add(1, Ordering::Relaxed));
+        let chain = Arc::new(Chain::default());
+        chains.insert(txn, Arc::clone(&chain));
+        (txn, chain)
+    }
+
+    /// Notes a transaction that recovery found unfinished.
+    pub(crate) fn register_recovered(&self, txn: TxnId, first: Lsn, last: Lsn) -> Arc<Chain> {
+        let chain = Arc::new(Chain::recovered(first, last));
+        self.chains.lock().insert(txn, Arc::clone(&chain));
+        chain
+    }
+
+    /// The least number of a transaction that has not ended, or the next one.
+    pub(crate) fn oldest_active(&self) -> TxnId {
+        let chains = self.chains.lock();
+        let next = || TxnId(self.next_txn.load(Ordering::Relaxed));
+        chains.keys().next().copied().unwrap_or_else(next)
+    }
+
+    /// Forgets a transaction whose last record is written.
+    pub(crate) fn unregister(&self, txn: TxnId) {
+        self.chains.lock().remove(&txn);
+    }
+
+    /// # Errors
+    ///
+    /// `Closed` if the database is closed, or its world dead.
+    pub(crate) fn check_open(&self) -> Result<(), Error> {
+        if self.closed.load(Ordering::Acquire) || dead() { Err(Error::Closed) } else { Ok(()) }
+    }
+
+    /// Waits until `bytes` more find room in the log, beside what is reserved; takes checkpoints.
+    ///
+    /// # Errors
+    ///
+    /// `LogFull` if the log stays full; those of a checkpoint.
+    pub(crate) fn make_log_room(&self, bytes: u64) -> Result<(), Error> {
+        for attempt in 0..ROOM_ATTEMPTS {
+            {
+                let mut boot = self.boot.lock();
+                if self.log.has_room(bytes) {
+                    return Ok(());
+                }
+                // First the older half of what memory holds back, then all of it and flash too.
+                if attempt == 0 {
+                    let used = self.log.used();
+                    let half = Lsn(self.log.start().0 + used / 2);
+                    self.pool.flush_below(half)?;
+                } else {
+                    self.pool.flush_all()?;
+                }
+                self.take_checkpoint(&mut boot, false)?;
+            }
+            if self.log.has_room(bytes) {
+                return Ok(());
+            }
+            // What is reserved by operations under way comes free soon.
+            terrace_rt::sleep(ROOM_PAUSE);
+        }
+        Err(Error::LogFull)
+    }
+
+    /// Takes a checkpoint.
+    ///
+    /// # Errors
+    ///
+    /// `Failed`, `Device`, `Closed`.
+    pub(crate) fn checkpoint(&self, kind: Checkpoint) -> Result<(), Error> {
+        let mut boot = self.boot.lock();
+        if kind == Checkpoint::Sharp {
+            self.pool.flush_all()?;
+        }
+        self.take_checkpoint(&mut boot, false)
+    }
+
+    /// The steps of SPEC 1.2, by number.
+    fn take_checkpoint(&self, boot: &mut Superblock, clean: bool) -> Result<(), Error> {
+        let mut draft = Draft::default();
+        draft.begin_checkpoint();
+        let begin = self.log.append(&mut draft, Room::Reserved)?; // 1
+        self.log.force(Lsn(begin.0 + 1), Level::Durable)?; // 2
+        let active = self.active();
+        for entries in active.chunks(TXN_TABLE_MAX) {
+            draft.txn_table(entries);
+            self.log.append(&mut draft, Room::Reserved)?; // 3
+        }
+        let oldest_dirty = self.pool.oldest_dirty_lsn().unwrap_or(Lsn::MAX); // 4
+        let oldest_txn = active.iter().map(|(_, first, _)| *first).min().unwrap_or(Lsn::MAX); // 5
+        draft.end_checkpoint(begin);
+        let end = self.log.append(&mut draft, Room::Reserved)?; // 6
+        let end = Lsn(end.0 + draft.len() as u64);
+        self.log.force(end, Level::Durable)?;
+        let next = Superblock {
+            sequence: boot.sequence + 1,
+            clean,
+            oldest_dirty,
+            oldest_txn,
+            begin_checkpoint: begin,
+            end_checkpoint: end,
+            next_txn: TxnId(self.next_txn.load(Ordering::Relaxed)),
+            ..*boot
+        };
+        if let Err(error) = next.write(&*self.home) {
+            // Which of the two superblocks counts is unknown now, so the log may not go on.
+            self.log.fail();
+            return Err(error);
+        } // 7
+        *boot = next;
+        self.log.truncate(next.log_start()); // 8
+        self.tally.checkpoints.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Transactions that have written and not ended, with their first and last records. Called after
+    /// BEGIN_CHKPT was appended, it lacks none that has a record before it.
+    fn active(&self) -> Vec<(TxnId, Lsn, Lsn)> {
+        let chains = self.chains.lock();
+        chains
+            .iter()
+            .filter_map(|(txn, chain)| chain.open().map(|(first, last)| (*txn, first, last)))
+            .collect()
+    }
+
+    /// Writes everything home, takes a last checkpoint, and stops. Only the first call does.
+    ///
+    /// # Errors
+    ///
+    /// Those of a checkpoint.
+    pub(crate) fn close(&self) -> Result<(), Error> {
+        if self.closed.swap(true, Ordering::AcqRel) || dead() {
+            return Ok(());
+        }
+        self.checkpoint_wanted.notify_all();
+        let flushed =
+            if self.log.is_failed() { Err(Error::Failed) } else { self.last_checkpoint() };
+        self.pool.shutdown();
+        flushed
+    }
+
+    /// Stops without writing anything: recovery failed.
+    pub(crate) fn abandon(&self) {
+        self.closed.store(true, Ordering::Release);
+        self.log.fail();
+        if !dead() {
+            self.pool.shutdown();
+        }
+    }
+
+    fn last_checkpoint(&self) -> Result<(), Error> {
+        let mut boot = self.boot.lock();
+        self.pool.flush_all()?;
+        self.take_checkpoint(&mut boot, true)
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        if !dead() {
+            // Nobody is left to be told; recovery does what could not be done.
+            let _closed = self.close();
+        }
+    }
+}
+
+impl From<PoolError> for Error {
+    fn from(error: PoolError) -> Error {
+        let part = |tier| match tier {
+            Tier::Flash => Part::Flash,
+            Tier::Home | Tier::Memory => Part::Home,
+        };
+        match error {
+            PoolError::AllPinned => Error::AllPinned,
+            PoolError::Damaged { tier, page, .. } => {
+                Error::Corrupt { part: part(tier), page, what: "its bytes are not the page" }
+            }
+            PoolError::Read { tier, source, .. } => {
+                let source = std::io::Error::new(source.kind(), source.to_string());
+                Error::Device { part: part(tier), source }
+            }
+            PoolError::OutOfRange { .. } => Error::HomeFull,
+            PoolError::Config { what } => Error::InvalidOption { what },
+            _ if dead() => Error::Closed,
+            _ => Error::Failed,
+        }
+    }
+}

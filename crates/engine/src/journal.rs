@@ -1,0 +1,71 @@
+//! The log as the pool sees it.
+//!
+//! While recovery redoes a record, the pool must take that record's LSN for the bound of the page's
+//! dirty entry, not the log's end: home has every change before it, and lacks it. So the last
+//! LSN that this journal tells is that of the record before, until redo is over.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use terrace_page::{Lsn, PageId};
+use terrace_pool::{Journal, PoolError};
+use terrace_rt::LeafMutex;
+
+use crate::log::record::{BUF_WRITE_PAGES_MAX, Draft};
+use crate::log::{Level, Log, Room};
+
+/// The log of an open database, for its pool.
+pub(crate) struct LogJournal {
+    log: Arc<Log>,
+    /// What `last_lsn` answers while records are redone, or zero.
+    redone: AtomicU64,
+    draft: LeafMutex<Draft>,
+}
+
+impl LogJournal {
+    /// A journal on `log`; if `redone` is not zero, that is the last LSN until `redo_at` moves it.
+    pub(crate) fn new(log: Arc<Log>, redone: Lsn) -> LogJournal {
+        let redone = AtomicU64::new(redone.0);
+        LogJournal { log, redone, draft: LeafMutex::new(Draft::default()) }
+    }
+
+    /// The record at `lsn` is redone next.
+    pub(crate) fn redo_at(&self, lsn: Lsn) {
+        self.redone.store(lsn.0 - 1, Ordering::Release);
+    }
+
+    /// Redo is over.
+    pub(crate) fn end_redo(&self) {
+        self.redone.store(0, Ordering::Release);
+    }
+}
+
+impl Journal for LogJournal {
+    fn last_lsn(&self) -> Lsn {
+        match self.redone.load(Ordering::Acquire) {
+            0 => self.log.last_lsn(),
+            redone => Lsn(redone),
+        }
+    }
+
+    fn durable_lsn(&self) -> Lsn {
+        Lsn(self.log.durable_end().0 - 1)
+    }
+
+    fn make_durable(&self, upto: Lsn) -> Result<(), PoolError> {
+        // Records end where the next one begins, so "past its first byte" is "all of it".
+        let position = Lsn(upto.0 + 1);
+        self.log
+            .force(position, Level::Durable)
+            .map_err(|source| PoolError::Journal { source: Arc::new(source) })
+    }
+
+    fn log_buf_write(&self, pages: &[PageId], eol: Lsn) {
+        let mut draft = self.draft.lock();
+        for pages in pages.chunks(BUF_WRITE_PAGES_MAX) {
+            draft.buf_write(pages, eol);
+            // It spares redo some work, nothing depends on it: if the log is full, do without.
+            let _unlogged = self.log.append(&mut draft, Room::Forward);
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! What one transaction holds: its own map, so that a lock held is found without the lock table.
+//!
+//! An open-addressing table of indices into a list in order of acquisition. Both keep their memory
+//! from one transaction to the next.
+
+use super::{Modes, Resource};
+
+/// The locks of a transaction.
+#[derive(Debug, Default)]
+pub(crate) struct Held {
+    list: Vec<(Resource, Modes)>,
+    /// Index into `list` plus one, zero for free; a power of two long, at most half full.
+    places: Vec<u32>,
+}
+
+/// A transaction that held more gives the memory back.
+const KEPT_PLACES: usize = 1 << 10;
+const FIRST_PLACES: usize = 64;
+
+impl Held {
+    /// The modes in which `resource` is held.
+    #[inline]
+    pub(crate) fn modes(&self, resource: Resource) -> Modes {
+        if self.places.is_empty() {
+            return Modes::NONE;
+        }
+        match self.places[self.place(resource)] {
+            0 => Modes::NONE,
+            index => self.list[index as usize - 1].1,
+        }
+    }
+
+    /// Notes that `resource` is held in `modes` too.
+    pub(crate) fn add(&mut self, resource: Resource, modes: Modes) {
+        if self.places.len() < 2 * (self.list.len() + 1) {
+            self.widen();
+        }
+        let place = self.place(resource);
+        match self.places[place] {
+            0 => {
+                self.list.push((resource, modes));
+                self.places[place] = self.list.len() as u32;
+            }
+            index => {
+                let held = &mut self.list[index as usize - 1].1;
+                *held = held.and(modes);
+            }
+        }
+    }
+
+    /// How many resources are held.
+    pub(crate) fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// Every resource, in order of acquisition.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Resource> + '_ {
+        self.list.iter().map(|(resource, _)| *resource)
+    }
+
+    /// Forgets them all.
+    pub(crate) fn clear(&mut self) {
+        if self.places.len() > KEPT_PLACES {
+            self.places = Vec::new();
+            self.list = Vec::new();
+        } else {
+            self.places.fill(0);
+            self.list.clear();
+        }
+    }
+
+    /// Where `resource` is, or would be put.
+    fn place(&self, resource: Resource) -> usize {
+        let mask = self.places.len() - 1;
+        let mut at = resource.hash() as usize & mask;
+        loop {
+            match self.places[at] {
+                0 => return at,
+                index if self.list[index as usize - 1].0 == resource => return at,
+                _ => at = (at + 1) & mask,
+            }
+        }
+    }
+
+    fn widen(&mut self) {
+        let places = (self.places.len() * 2).max(FIRST_PLACES);
+        self.places.clear();
+        self.places.resize(places, 0);
+        for index in 0..self.list.len() {
+            let place = self.place(self.list[index].0);
+            self.places[place] = index as u32 + 1;
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! The lock table: who holds and who waits for what, and who waits in a circle.
+//!
+//! - T1: a resource has one partition, by its hash. A lock that nobody contends costs one short
+//!   critical section there, and no memory but the request's, which is used again.
+//! - T2: who must wait says so in the wait list, under its mutex, before it looks for a circle. So
+//!   the last one to close a circle sees all of it: each circle is found, by who closes it, and
+//!   that one gives way. Nothing of this is touched by who does not wait.
+//! - T3: a circle may be seen that has just been broken by a release; then a transaction is run
+//!   again needlessly.
+//! - T4: first come, first served: who asks for a lock that conflicts with an earlier wish waits
+//!   behind it, unless it holds that resource already.
+//!
+//! The order of mutexes is: wait list, then one partition. Neither is held while waiting.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use terrace_rt::{LeafMutex, dead, wait, wake_all};
+
+use super::part::{Acquired, OwnerId, Part};
+use super::{Modes, Resource};
+use crate::Error;
+
+/// Transactions that can be open at once.
+pub(crate) const OWNERS_MAX: usize = 4096;
+
+const PARTS: usize = 64;
+/// Bytes of a request with its share of the buckets.
+const REQUEST_BYTES: u64 = 40;
+
+const RUNNING: u64 = 0;
+const WAITING: u64 = 1;
+
+/// One open transaction, as locks know it.
+#[derive(Debug)]
+struct OwnerState {
+    /// `RUNNING` or `WAITING`, and the word to wait on.
+    word: AtomicU64,
+    /// Whether `given` holds anything.
+    has_given: AtomicBool,
+    /// Locks given by others: gap locks that moved, because a key vanished.
+    given: LeafMutex<Vec<Resource>>,
+}
+
+/// The right to hold locks. Give it back with `LockTable::leave`.
+#[derive(Debug)]
+pub(crate) struct Owner {
+    id: OwnerId,
+}
+
+/// How often locks were waited for, and how many there are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LockCounts {
+    /// Requests that had to wait.
+    pub(crate) waits: u64,
+    /// Of those, how many closed a circle.
+    pub(crate) deadlocks: u64,
+    /// Requests stored now.
+    pub(crate) stored: u64,
+}
+
+/// All locks of a database.
+#[derive(Debug)]
+pub(crate) struct LockTable {
+    parts: Vec<LeafMutex<Part>>,
+    owners: Vec<OwnerState>,
+    free_owners: LeafMutex<Vec<OwnerId>>,
+    /// For each owner, what it waits for.
+    waiting: LeafMutex<Vec<Option<Resource>>>,
+    waits: AtomicU64,
+    deadlocks: AtomicU64,
+}
+
+impl LockTable {
+    /// A table that takes at most about `bytes` of memory, as it needs it.
+    pub(crate) fn new(bytes: u64) -> LockTable {
+        let requests = (bytes / REQUEST_BYTES / PARTS as u64).max(16) as usize;
+        let owner = || OwnerState {
+            word: AtomicU64::new(RUNNING),
+            has_given: AtomicBool::new(false),
+            given: LeafMutex::new(Vec::new()),
+        };
+        LockTable {
+            parts: (0..PARTS).map(|_| LeafMutex::new(Part::new(requests))).collect(),
+            owners: (0..OWNERS_MAX).map(|_| owner()).collect(),
+            free_owners: LeafMutex::new((0..OWNERS_MAX as u32).rev().map(OwnerId).collect()),
+            waiting: LeafMutex::new(vec![None; OWNERS_MAX]),
+            waits: AtomicU64::new(0),
+            deadlocks: AtomicU64::new(0),
+        }
+    }
+
+    /// A new owner, who holds nothing.
+    ///
+    /// # Errors
+    ///
+    /// `TooManyLocks` if `OWNERS_MAX` transactions are open.
+    pub(crate) fn enter(&self) -> Result<Owner, Error> {
+        let id = self.free_owners.lock().pop().ok_or(Error::TooManyLocks)?;
+        Ok(Owner { id })
+    }
+
+    /// Takes leave of an owner, who must have released everything.
+    pub(crate) fn leave(&self, owner: Owner) {
+        self.free_owners.lock().push(owner.id);
+    }
+
+    /// Owners there are.
+    pub(crate) fn owners_count(&self) -> u64 {
+        (OWNERS_MAX - self.free_owners.lock().len()) as u64
+    }
+
+    /// Locks `resource` if nobody is in the way; says whether it did. Does not wait.
+    ///
+    /// # Errors
+    ///
+    /// `TooManyLocks` if the table is full.
+    #[inline]
+    pub(crate) fn try_acquire(
+        &self,
+        owner: &Owner,
+        resource: Resource,
+        modes: Modes,
+    ) -> Result<bool, Error> {
+        match self.part(resource).lock().acquire(resource, owner.id, modes) {
+            Acquired::Granted => Ok(true),
+            Acquired::Busy => Ok(false),
+            Acquired::Full => Err(Error::TooManyLocks),
+        }
+    }
+
+    /// Whether `owner` could lock `resource` now.
+    pub(crate) fn is_free(&self, owner: &Owner, resource: Resource, modes: Modes) -> bool {
+        self.part(resource).lock().is_free(resource, owner.id, modes)
+    }
+
+    /// Locks `resource` without a look at others: for a key that just came to be.
+    ///
+    /// # Errors
+    ///
+    /// `TooManyLocks` if the table is full.
+    pub(crate) fn hold(
+        &self,
+        owner: &Owner,
+        resource: Resource,
+        modes: Modes,
+    ) -> Result<(), Error> {
+        match self.part(resource).lock().hold(resource, owner.id, modes) {
+            Acquired::Full => Err(Error::TooManyLocks),
+            _ => Ok(()),
+        }
+    }
+
+    /// Locks `resource`, waiting for others.
+    ///
+    /// # Errors
+    ///
+    /// `Conflict` if waiting would close a circle; `TooManyLocks` if the table is full; `Closed` in a
+    /// dead world.
+    pub(crate) fn acquire(
+        &self,
+        owner: &Owner,
+        resource: Resource,
+        modes: Modes,
+    ) -> Result<(), Error> {
+        if self.enqueue(owner.id, resource, modes)? {
+            return Ok(());
+        }
+        let word = &self.owners[owner.id.0 as usize].word;
+        while word.load(Ordering::Acquire) == WAITING {
+            if dead() {
+                return Err(Error::Closed);
+            }
+            wait(word, WAITING);
+        }
+        self.waiting.lock()[owner.id.0 as usize] = None;
+        Ok(())
+    }
+
+    /// Queues a request; true if it was granted at once.
+    fn enqueue(&self, owner: OwnerId, resource: Resource, modes: Modes) -> Result<bool, Error> {
+        let mut waiting = self.waiting.lock();
+        {
+            let mut part = self.part(resource).lock();
+            match part.acquire(resource, owner, modes) {
+                Acquired::Granted => return Ok(true),
+                Acquired::Full => return Err(Error::TooManyLocks),
+                Acquired::Busy => (),
+            }
+            if !part.want(resource, owner, modes) {
+                return Err(Error::TooManyLocks);
+            }
+            // Before the partition is free: whoever grants it finds the word as it must be.
+            self.owners[owner.0 as usize].word.store(WAITING, Ordering::Release);
+        }
+        waiting[owner.0 as usize] = Some(resource);
+        self.waits.fetch_add(1, Ordering::Relaxed);
+        if !self.closes_a_circle(owner, &waiting) {
+            return Ok(false);
+        }
+        // It may have been granted meanwhile.
+        let word = &self.owners[owner.0 as usize].word;
+        let mut part = self.part(resource).lock();
+        waiting[owner.0 as usize] = None;
+        if word.swap(RUNNING, Ordering::AcqRel) == RUNNING {
+            return Ok(true);
+        }
+        part.cancel(resource, owner, |granted| self.wake(granted));
+        self.deadlocks.fetch_add(1, Ordering::Relaxed);
+        Err(Error::Conflict)
+    }
+
+    /// Whether `start` waits, over others, for itself.
+    fn closes_a_circle(&self, start: OwnerId, waiting: &[Option<Resource>]) -> bool {
+        let mut seen = vec![start];
+        let mut next = 0;
+        while next < seen.len() {
+            let owner = seen[next];
+            next += 1;
+            let Some(resource) = waiting[owner.0 as usize] else { continue };
+            let mut blockers = Vec::new();
+            self.part(resource).lock().blockers(resource, owner, &mut blockers);
+            for blocker in blockers {
+                if blocker == start {
+                    return true;
+                }
+                if !seen.contains(&blocker) {
+                    seen.push(blocker);
+                }
+            }
+        }
+        false
+    }
+
+    /// Gives up one lock.
+    pub(crate) fn release(&self, owner: &Owner, resource: Resource) {
+        self.part(resource).lock().release(resource, owner.id, |granted| self.wake(granted));
+    }
+
+    /// Gives up the locks that others gave this owner, and have not been released with its own.
+    pub(crate) fn release_given(&self, owner: &Owner) {
+        let state = &self.owners[owner.id.0 as usize];
+        if state.has_given.swap(false, Ordering::AcqRel) {
+            for resource in std::mem::take(&mut *state.given.lock()) {
+                self.release(owner, resource);
+            }
+        }
+    }
+
+    /// The key of `from` vanishes: whoever holds the gap before it now holds the gap before `to`.
+    /// What they hold of `from` stays too, until they end.
+    pub(crate) fn merge_gap(&self, from: Resource, to: Resource) {
+        let holders = self.part(from).lock().holders(from, Modes::GAP_KEPT);
+        for (id, _) in holders {
+            let state = &self.owners[id.0 as usize];
+            let mut given = state.given.lock();
+            // An owner that ends releases its own locks, then looks at the flag, then takes the
+            // mutex. So if it still holds `from` after the flag was set, it will see what is given.
+            state.has_given.store(true, Ordering::SeqCst);
+            let holders = self.part(from).lock().holders(from, Modes::GAP_KEPT);
+            let Some((_, modes)) = holders.into_iter().find(|(holder, _)| *holder == id) else {
+                continue;
+            };
+            given.push(to);
+            // A full table leaves a phantom possible, in a rollback, rather than failing it.
+            let _full = self.part(to).lock().hold(to, id, modes);
+        }
+    }
+
+    /// How often locks were waited for, and how many there are.
+    pub(crate) fn counts(&self) -> LockCounts {
+        LockCounts {
+            waits: self.waits.load(Ordering::Relaxed),
+            deadlocks: self.deadlocks.load(Ordering::Relaxed),
+            stored: self.parts.iter().map(|part| part.lock().used() as u64).sum(),
+        }
+    }
+
+    /// Asserts what the partitions promise.
+    pub(crate) fn check(&self) {
+        for part in &self.parts {
+            part.lock().check();
+        }
+    }
+
+    #[inline]
+    fn part(&self, resource: Resource) -> &LeafMutex<Part> {
+        &self.parts[resource.hash() as usize % PARTS]
+    }
+
+    /// Called under the partition of what was granted.
+    fn wake(&self, owner: OwnerId) {
+        let word = &self.owners[owner.0 as usize].word;
+        word.store(RUNNING, Ordering::Release);
+        wake_all(word);
+    }
+}
+
+#[cfg(test)]
+mod tests;

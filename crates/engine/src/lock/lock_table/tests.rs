@@ -1,0 +1,179 @@
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use terrace_rt::{Prng, Virtual, VirtualConfig};
+
+use super::*;
+use crate::{KeyHash, LockMode, TreeId};
+
+const MODES: [LockMode; 4] =
+    [LockMode::Shared, LockMode::Exclusive, LockMode::GapScan, LockMode::GapDelete];
+
+fn key(number: u64) -> Resource {
+    Resource::key(TreeId(1), KeyHash::of(&number.to_le_bytes()))
+}
+
+/// Who holds what; nobody waits, since `try_acquire` never does.
+#[derive(Default)]
+struct Model {
+    held: BTreeMap<(Resource, usize), Modes>,
+}
+
+impl Model {
+    fn acquire(&mut self, resource: Resource, owner: usize, modes: Modes) -> bool {
+        let clash = self.held.iter().any(|((other, holder), held)| {
+            *other == resource && *holder != owner && held.conflict_with(modes)
+        });
+        if !clash {
+            let held = self.held.entry((resource, owner)).or_default();
+            *held = held.and(modes);
+        }
+        !clash
+    }
+}
+
+#[test]
+fn locks_agree_with_their_model() {
+    for seed in 0..200 {
+        let mut prng = Prng::from_seed(seed);
+        let table = LockTable::new(1 << 20);
+        let owners: Vec<Owner> = (0..5).map(|_| table.enter().expect("room")).collect();
+        let mut model = Model::default();
+        for step in 0..300 {
+            let owner = prng.below(5) as usize;
+            let resource = key(prng.below(12));
+            if prng.below(10) == 0 {
+                let all: Vec<Resource> = model.held.keys().map(|(held, _)| *held).collect();
+                all.iter().for_each(|resource| table.release(&owners[owner], *resource));
+                model.held.retain(|(_, holder), _| *holder != owner);
+            } else {
+                let modes = Modes::from(MODES[prng.below(4) as usize]);
+                let granted = table.try_acquire(&owners[owner], resource, modes).expect("room");
+                let expected = model.acquire(resource, owner, modes);
+                assert_eq!(granted, expected, "seed {seed} step {step}");
+            }
+        }
+        table.check();
+        assert_eq!(table.counts().stored, model.held.len() as u64);
+    }
+}
+
+fn in_world<T>(seed: u64, run: impl FnOnce() -> T) -> T {
+    let config = VirtualConfig { seed, switch_one_in: 3, cores: 1, stack_bytes: 64 << 10 };
+    Virtual::new(config).run(run).expect("nobody waits for ever")
+}
+
+/// Tasks lock random keys in random order and hold them for a while. Exclusive holders are alone,
+/// no circle lasts, and in the end nothing is left.
+#[test]
+fn deadlocks_are_found_and_exclusion_holds() {
+    let mut deadlocks = 0;
+    for seed in 0..60 {
+        deadlocks += in_world(seed, || {
+            let table = Arc::new(LockTable::new(1 << 20));
+            let writers = Arc::new((0..6).map(|_| AtomicU64::new(0)).collect::<Vec<_>>());
+            let tasks: Vec<_> = (0..8)
+                .map(|task| {
+                    let (table, writers) = (Arc::clone(&table), Arc::clone(&writers));
+                    terrace_rt::spawn("locker", move || {
+                        let mut prng = Prng::from_seed(seed * 100 + task);
+                        for _ in 0..20 {
+                            lock_some(&table, &writers, &mut prng);
+                        }
+                    })
+                })
+                .collect();
+            tasks.into_iter().for_each(terrace_rt::Task::join);
+            table.check();
+            assert_eq!(table.counts().stored, 0, "seed {seed}");
+            table.counts().deadlocks
+        });
+    }
+    assert!(deadlocks > 0, "the test never closed a circle");
+}
+
+fn lock_some(table: &LockTable, writers: &[AtomicU64], prng: &mut Prng) {
+    let owner = table.enter().expect("room");
+    let mut held = Vec::new();
+    for _ in 0..1 + prng.below(4) {
+        let number = prng.below(6);
+        let exclusive = prng.below(2) == 0;
+        let mode = if exclusive { LockMode::Exclusive } else { LockMode::Shared };
+        if table.acquire(&owner, key(number), Modes::from(mode)).is_err() {
+            break;
+        }
+        if exclusive && !held.contains(&(number, true)) {
+            assert_eq!(writers[number as usize].fetch_add(1, Ordering::Relaxed), 0);
+        }
+        held.push((number, exclusive));
+        terrace_rt::yield_now();
+        let written = writers[number as usize].load(Ordering::Relaxed);
+        let own = u64::from(held.contains(&(number, true)));
+        assert_eq!(written, own, "an exclusive lock beside another");
+    }
+    held.sort_unstable();
+    held.dedup();
+    for (number, exclusive) in held {
+        if exclusive {
+            writers[number as usize].fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+    (0..6).for_each(|number| table.release(&owner, key(number)));
+    table.release_given(&owner);
+    table.leave(owner);
+}
+
+#[test]
+fn waiters_are_served_in_turn() {
+    let order = in_world(1, || {
+        let table = Arc::new(LockTable::new(1 << 20));
+        let first = table.enter().expect("room");
+        table.acquire(&first, key(1), LockMode::Shared.into()).expect("free");
+        let served = Arc::new(LeafMutex::new(Vec::new()));
+        let modes = [LockMode::Exclusive, LockMode::Shared, LockMode::Exclusive];
+        let tasks: Vec<_> = (0..3_usize)
+            .map(|index| {
+                let (table, served) = (Arc::clone(&table), Arc::clone(&served));
+                let task = terrace_rt::spawn("waiter", move || {
+                    let owner = table.enter().expect("room");
+                    table.acquire(&owner, key(1), modes[index].into()).expect("no circle");
+                    served.lock().push(index);
+                    terrace_rt::sleep(terrace_rt::Nanos(10));
+                    table.release(&owner, key(1));
+                    table.leave(owner);
+                });
+                terrace_rt::sleep(terrace_rt::Nanos(10));
+                task
+            })
+            .collect();
+        table.release(&first, key(1));
+        tasks.into_iter().for_each(terrace_rt::Task::join);
+        let order = served.lock().clone();
+        order
+    });
+    assert_eq!(order, [0, 1, 2], "a reader does not pass a writer who waits");
+}
+
+#[test]
+fn a_gap_lock_moves_when_its_key_vanishes() {
+    let table = LockTable::new(1 << 20);
+    let (scanner, inserter) = (table.enter().expect("room"), table.enter().expect("room"));
+    assert!(table.try_acquire(&scanner, key(1), LockMode::GapScan.into()).expect("room"));
+    table.merge_gap(key(1), key(2));
+    assert!(!table.is_free(&inserter, key(2), Modes::GAP_INSERT), "the gap is still scanned");
+    table.release(&scanner, key(1));
+    table.release_given(&scanner);
+    assert!(table.is_free(&inserter, key(2), Modes::GAP_INSERT));
+    assert_eq!(table.counts().stored, 0);
+}
+
+#[test]
+fn a_full_table_says_so() {
+    let table = LockTable::new(1);
+    let owner = table.enter().expect("room");
+    let refused = (0..5000).any(|number| {
+        let acquired = table.try_acquire(&owner, key(number), LockMode::Shared.into());
+        matches!(acquired, Err(Error::TooManyLocks))
+    });
+    assert!(refused);
+}

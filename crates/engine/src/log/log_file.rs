@@ -1,0 +1,433 @@
+//! Appending to the log, and forcing it: group commit by leaders.
+//!
+//! ```text
+//!   stream:   start         durable     written       end
+//!   ----------|-------------|-----------|-------------|---------
+//!   dropped     kept on device, or in      in memory     future
+//!               its volatile cache
+//! ```
+//!
+//! - L1: `start <= durable <= written <= end`, `end - start <= capacity`; each is a record's end.
+//! - L2: a record is appended in one short critical section, the only one: LSN, last part of the
+//!   checksum, copy. Nothing blocks in it.
+//! - L3: who needs a force and finds none under way leads one: takes the memory buffer away, writes
+//!   it as whole blocks, syncs. All others wait, and one of those whom it did not serve leads next.
+//!   So a group is what arrives during one force, and there is no log thread.
+//! - L4: the block that holds the end is written again by the next force, with the same bytes in
+//!   front: whatever sectors of it a power cut leaves old or new, earlier records stand.
+//! - L5: after a failed write or sync nothing is appended or written any more.
+//! - L6: room for rollbacks is kept: forward records stop short of the ring's end by what has been
+//!   reserved, see `Room`.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use terrace_device::{Device, write};
+use terrace_page::Lsn;
+use terrace_rt::{LeafMutex, Signal, dead};
+
+use super::buffer::Aligned;
+use super::record::Draft;
+use super::{BLOCK, Ring};
+use crate::{Error, LogStats};
+
+/// Writers are asked to write out the buffer when it holds this many bytes.
+const BUFFER_BYTES_SOFT: u64 = 1 << 20;
+
+/// How far records must have got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Level {
+    /// Handed to the device and completed there, without a barrier.
+    Written,
+    /// Behind a barrier.
+    Durable,
+}
+
+/// Which part of the ring a record may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Room {
+    /// What no rollback may need.
+    Forward,
+    /// All of it: rollbacks, nested actions under way, checkpoints.
+    Reserved,
+}
+
+/// The first and last record of a transaction, as checkpoints see them. Both are set within the
+/// append, so that a table read after BEGIN_CHKPT was appended lacks nothing that precedes it.
+#[derive(Debug, Default)]
+pub(crate) struct Chain {
+    first: AtomicU64,
+    last: AtomicU64,
+}
+
+/// What an append does to its transaction's chain.
+#[derive(Clone, Copy)]
+enum Link<'c> {
+    None,
+    Next(&'c Chain),
+    Last(&'c Chain),
+}
+
+const ENDED: u64 = u64::MAX;
+
+impl Chain {
+    /// A chain found by recovery.
+    pub(crate) fn recovered(first: Lsn, last: Lsn) -> Chain {
+        Chain { first: AtomicU64::new(first.0), last: AtomicU64::new(last.0) }
+    }
+
+    /// The first and last record, if there are any and the transaction has not ended.
+    pub(crate) fn open(&self) -> Option<(Lsn, Lsn)> {
+        let first = self.first.load(Ordering::Acquire);
+        let last = self.last.load(Ordering::Acquire);
+        (first != 0 && last != ENDED).then_some((Lsn(first), Lsn(last)))
+    }
+
+    /// The LSN of the first record, or zero.
+    pub(crate) fn first(&self) -> Lsn {
+        Lsn(self.first.load(Ordering::Acquire))
+    }
+}
+
+struct Tail {
+    buffer: Aligned,
+    /// Position of the buffer's first byte, a multiple of `BLOCK`.
+    base: u64,
+    end: u64,
+    spare: Option<Aligned>,
+    flushing: bool,
+    records: u64,
+    image_bytes: u64,
+}
+
+/// The log of an open database.
+pub(crate) struct Log {
+    device: Arc<dyn Device>,
+    ring: Ring,
+    epoch: u32,
+    tail: LeafMutex<Tail>,
+    first_end: u64,
+    end: AtomicU64,
+    last: AtomicU64,
+    written: AtomicU64,
+    durable: AtomicU64,
+    start: AtomicU64,
+    reserved: AtomicU64,
+    flushed: Signal,
+    failed: AtomicBool,
+    writes: AtomicU64,
+    forces: AtomicU64,
+    durable_commits: AtomicU64,
+}
+
+impl Log {
+    /// The log of `ring`, whose kept part is `start..end`, all of it durable; `tail_block` is the
+    /// block that holds `end`, read from the device, or zeroes.
+    pub(crate) fn open(
+        device: Arc<dyn Device>,
+        ring: Ring,
+        epoch: u32,
+        (start, end): (Lsn, Lsn),
+        last: Lsn,
+        tail_block: &[u8],
+    ) -> Log {
+        assert!(start <= end, "the log ends at {end}, before its start {start}");
+        let base = end.0 / BLOCK as u64 * BLOCK as u64;
+        let mut buffer = Aligned::zeroed(16 * BLOCK);
+        buffer[..BLOCK].copy_from_slice(tail_block);
+        let tail = Tail {
+            buffer,
+            base,
+            end: end.0,
+            spare: None,
+            flushing: false,
+            records: 0,
+            image_bytes: 0,
+        };
+        Log {
+            device,
+            ring,
+            epoch,
+            tail: LeafMutex::new(tail),
+            first_end: end.0,
+            end: AtomicU64::new(end.0),
+            last: AtomicU64::new(last.0),
+            written: AtomicU64::new(end.0),
+            durable: AtomicU64::new(end.0),
+            start: AtomicU64::new(start.0),
+            reserved: AtomicU64::new(0),
+            flushed: Signal::new(),
+            failed: AtomicBool::new(false),
+            writes: AtomicU64::new(0),
+            forces: AtomicU64::new(0),
+            durable_commits: AtomicU64::new(0),
+        }
+    }
+
+    /// The map to the device, and the device.
+    pub(crate) fn place(&self) -> (Ring, &Arc<dyn Device>) {
+        (self.ring, &self.device)
+    }
+
+    /// The number of this opening of the database, carried by each record.
+    pub(crate) fn epoch(&self) -> u32 {
+        self.epoch
+    }
+
+    /// Appends a record of no transaction.
+    ///
+    /// # Errors
+    ///
+    /// `LogFull`, `Failed`; nothing is appended then. So for all appends.
+    pub(crate) fn append(&self, draft: &mut Draft, room: Room) -> Result<Lsn, Error> {
+        self.append_linked(draft, room, Link::None)
+    }
+
+    /// Appends a full page image.
+    pub(crate) fn append_image(&self, draft: &mut Draft, room: Room) -> Result<Lsn, Error> {
+        let lsn = self.append_linked(draft, room, Link::None)?;
+        self.tail.lock().image_bytes += draft.len() as u64;
+        Ok(lsn)
+    }
+
+    /// Appends the next record of the transaction of `chain`.
+    pub(crate) fn append_next(
+        &self,
+        draft: &mut Draft,
+        room: Room,
+        chain: &Chain,
+    ) -> Result<Lsn, Error> {
+        self.append_linked(draft, room, Link::Next(chain))
+    }
+
+    /// Appends the last record of the transaction of `chain`.
+    pub(crate) fn append_last(&self, draft: &mut Draft, chain: &Chain) -> Result<Lsn, Error> {
+        self.append_linked(draft, Room::Reserved, Link::Last(chain))
+    }
+
+    fn append_linked(&self, draft: &mut Draft, room: Room, link: Link<'_>) -> Result<Lsn, Error> {
+        let checksum = draft.close(self.epoch);
+        let len = draft.len() as u64;
+        let mut tail = self.tail.lock();
+        if self.failed.load(Ordering::Relaxed) {
+            return Err(Error::Failed);
+        }
+        let kept = match room {
+            Room::Forward => self.slack(),
+            Room::Reserved => 0,
+        };
+        // Two blocks more, since the blocks of start and end are written and kept whole.
+        let used = tail.end - self.start.load(Ordering::Acquire) + 2 * BLOCK as u64;
+        if used + len + kept > self.ring.capacity {
+            return Err(Error::LogFull);
+        }
+        let lsn = Lsn(tail.end);
+        let record = draft.seal(checksum, lsn, self.ring.salt);
+        let at = (tail.end - tail.base) as usize;
+        tail.buffer.grow(at + record.len());
+        tail.buffer[at..at + record.len()].copy_from_slice(record);
+        tail.end += len;
+        tail.records += 1;
+        match link {
+            Link::None => (),
+            Link::Next(chain) => {
+                chain.last.store(lsn.0, Ordering::Release);
+                if chain.first.load(Ordering::Relaxed) == 0 {
+                    chain.first.store(lsn.0, Ordering::Release);
+                }
+            }
+            Link::Last(chain) => chain.last.store(ENDED, Ordering::Release),
+        }
+        self.last.store(lsn.0, Ordering::Release);
+        self.end.store(tail.end, Ordering::Release);
+        Ok(lsn)
+    }
+
+    /// Part of the ring that forward records leave alone, whatever is reserved.
+    fn slack(&self) -> u64 {
+        self.ring.capacity / 16
+    }
+
+    /// The LSN of the last record appended.
+    pub(crate) fn last_lsn(&self) -> Lsn {
+        Lsn(self.last.load(Ordering::Acquire))
+    }
+
+    /// Where the next record will begin.
+    pub(crate) fn end(&self) -> Lsn {
+        Lsn(self.end.load(Ordering::Acquire))
+    }
+
+    /// Every record that begins before this is durable.
+    pub(crate) fn durable_end(&self) -> Lsn {
+        Lsn(self.durable.load(Ordering::Acquire))
+    }
+
+    /// Where the kept part begins.
+    pub(crate) fn start(&self) -> Lsn {
+        Lsn(self.start.load(Ordering::Acquire))
+    }
+
+    /// Whether a write failed.
+    pub(crate) fn is_failed(&self) -> bool {
+        self.failed.load(Ordering::Acquire)
+    }
+
+    /// Takes no more records: the engine found itself in a state that only recovery can mend.
+    pub(crate) fn fail(&self) {
+        // Within the critical section, so that no append is half way past the check.
+        let _tail = self.tail.lock();
+        self.failed.store(true, Ordering::Release);
+    }
+
+    /// Drops the log before `start`: the boot page that says so must be durable.
+    pub(crate) fn truncate(&self, start: Lsn) {
+        assert!(start <= self.durable_end(), "truncation to {start}, past what is durable");
+        self.start.fetch_max(start.0, Ordering::AcqRel);
+    }
+
+    /// Keeps `bytes` of the ring from forward records.
+    pub(crate) fn reserve(&self, bytes: u64) {
+        self.reserved.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Gives back what `reserve` kept.
+    pub(crate) fn unreserve(&self, bytes: u64) {
+        let before = self.reserved.fetch_sub(bytes, Ordering::Relaxed);
+        assert!(before >= bytes, "{bytes} log bytes given back of {before} reserved");
+    }
+
+    /// Whether an operation that may append `bytes` finds room beside all that is reserved.
+    pub(crate) fn has_room(&self, bytes: u64) -> bool {
+        let reserved = self.reserved.load(Ordering::Relaxed) + self.slack();
+        self.used() + reserved + bytes <= self.ring.capacity
+    }
+
+    /// Bytes from the start to the end.
+    pub(crate) fn used(&self) -> u64 {
+        self.end().0.saturating_sub(self.start().0)
+    }
+
+    /// Bytes of the ring.
+    pub(crate) fn capacity(&self) -> u64 {
+        self.ring.capacity
+    }
+
+    /// Whether so much waits in memory that a writer without latches should write it out.
+    pub(crate) fn is_buffer_full(&self) -> bool {
+        self.end().0 - self.written.load(Ordering::Relaxed) > BUFFER_BYTES_SOFT
+    }
+
+    /// Counts a commit that is about to wait for a barrier.
+    pub(crate) fn count_durable_commit(&self) {
+        self.durable_commits.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Returns when every record that begins before `position` has got to `level`.
+    ///
+    /// # Errors
+    ///
+    /// `Failed` if the device failed, now or before; `Closed` in a dead world.
+    pub(crate) fn force(&self, position: Lsn, level: Level) -> Result<(), Error> {
+        assert!(position <= self.end(), "a force to {position}, past the end");
+        let reached = match level {
+            Level::Written => &self.written,
+            Level::Durable => &self.durable,
+        };
+        while reached.load(Ordering::Acquire) < position.0 {
+            if dead() {
+                return Err(Error::Closed);
+            }
+            if self.is_failed() {
+                return Err(Error::Failed);
+            }
+            let seen = self.flushed.seen();
+            let leads = {
+                let mut tail = self.tail.lock();
+                !std::mem::replace(&mut tail.flushing, true)
+            };
+            if !leads {
+                if reached.load(Ordering::Acquire) < position.0 {
+                    self.flushed.wait(seen);
+                }
+                continue;
+            }
+            let flushed = if reached.load(Ordering::Acquire) < position.0 {
+                self.flush(level)
+            } else {
+                Ok(())
+            };
+            if flushed.is_err() && !dead() {
+                self.fail();
+            }
+            self.tail.lock().flushing = false;
+            self.flushed.notify_all();
+        }
+        Ok(())
+    }
+
+    /// Writes out what is in memory. The leader's work, one at a time.
+    fn flush(&self, level: Level) -> std::io::Result<()> {
+        let written = self.written.load(Ordering::Acquire);
+        if self.end().0 > written {
+            let (mut buffer, base, end) = self.take_buffer();
+            assert!(base <= written, "the buffer begins past what is written");
+            let whole = (end.next_multiple_of(BLOCK as u64) - base) as usize;
+            buffer.grow(whole);
+            buffer[(end - base) as usize..whole].fill(0);
+            self.write_blocks(base, &buffer[..whole])?;
+            self.written.store(end, Ordering::Release);
+            self.tail.lock().spare = Some(buffer);
+        }
+        let written = self.written.load(Ordering::Acquire);
+        if level == Level::Durable && self.durable.load(Ordering::Acquire) < written {
+            self.device.sync()?;
+            self.forces.fetch_add(1, Ordering::Relaxed);
+            self.durable.store(written, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    /// Takes the memory buffer, and leaves one that begins with the last, partial block.
+    fn take_buffer(&self) -> (Aligned, u64, u64) {
+        let mut tail = self.tail.lock();
+        let mut fresh = tail.spare.take().unwrap_or_else(|| Aligned::zeroed(16 * BLOCK));
+        let (base, end) = (tail.base, tail.end);
+        let fresh_base = end / BLOCK as u64 * BLOCK as u64;
+        let kept = (fresh_base - base) as usize..(end - base) as usize;
+        fresh[..kept.len()].copy_from_slice(&tail.buffer[kept]);
+        tail.base = fresh_base;
+        (std::mem::replace(&mut tail.buffer, fresh), base, end)
+    }
+
+    fn write_blocks(&self, position: u64, bytes: &[u8]) -> std::io::Result<()> {
+        let until_wrap = self.ring.until_wrap(position).min(bytes.len() as u64) as usize;
+        let (head, rest) = bytes.split_at(until_wrap);
+        write(&*self.device, self.ring.offset(position), head)?;
+        self.writes.fetch_add(1, Ordering::Relaxed);
+        if !rest.is_empty() {
+            write(&*self.device, self.ring.offset(position + until_wrap as u64), rest)?;
+            self.writes.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Counters and gauges; checkpoints are counted elsewhere.
+    pub(crate) fn stats(&self) -> LogStats {
+        let (records, image_bytes) = {
+            let tail = self.tail.lock();
+            (tail.records, tail.image_bytes)
+        };
+        LogStats {
+            records,
+            bytes: self.end().0 - self.first_end,
+            image_bytes,
+            writes: self.writes.load(Ordering::Relaxed),
+            forces: self.forces.load(Ordering::Relaxed),
+            durable_commits: self.durable_commits.load(Ordering::Relaxed),
+            checkpoints: 0,
+            used_bytes: self.used(),
+            capacity_bytes: self.ring.capacity,
+        }
+    }
+}

@@ -1,0 +1,567 @@
+//! Log records: what they say, and their bytes.
+//!
+//! ```text
+//! offset size field
+//!      0    4 len        bytes of the whole record
+//!      4    4 checksum   CRC-32C of bytes 8..len, the record's LSN and the log's salt
+//!      8    4 epoch      how often the database had been opened when it was written
+//!     12    1 kind       Kind
+//!     13    3 reserved   zero
+//!     16    8 txn        the transaction, or zero
+//!     24    8 prev       LSN of the transaction's record before, or zero
+//!     32      body       by kind
+//!
+//! UPDATE      page 8, page_prev 8, change_len 4, undo_len 4, change, undo
+//! CLR         page 8, page_prev 8, change_len 4, undo_len 4 (0), change, undo_next 8
+//! RESTORE     page 8, page_prev 8, undo_next 8, pieces
+//! IMAGE       page 8, pieces: the page before its change, but its zeroes
+//! NESTED_END  undo_next 8
+//! COMMIT, END nothing
+//! BUF_WRITE   eol 8, pages 8 each
+//! BEGIN_CHKPT nothing
+//! TXN_TABLE   txn 8, first 8, last 8, for each transaction
+//! END_CHKPT   begin 8
+//!
+//! pieces      at 2, len 2, bytes; repeated
+//! undo        tag 1: 0 none; 1 insert, 2 delete, 3 update: tree 4, key_len 2, key, record;
+//!             4 pieces of the page before the change, within a nested top action
+//! ```
+//!
+//! - R1: LSN and salt are part of the checksum, so bytes of an earlier lap of the ring, which once
+//!   were the record of another LSN, or of a database that was here before, are no record now.
+//! - R2: `decode` never panics, whatever the bytes.
+//! - R3: a COMMIT or END is a transaction's last record.
+//!
+//! Numbers are little-endian. The records are those of SPEC 1.1 (UPDATE, BUF_WRITE, checkpoint
+//! records) and of ARIES (CLR; NESTED_END is its dummy CLR).
+
+use terrace_page::{Lsn, PAGE_SIZE, PageBuf, PageId, TxnId};
+
+use crate::TreeId;
+use crate::writer::Undo;
+
+/// Bytes before a record's body.
+pub(crate) const HEADER_BYTES: usize = 32;
+/// No record is longer, in bytes.
+pub(crate) const RECORD_MAX: usize = 64 << 10;
+/// Most pages in one BUF_WRITE [S3 II-A].
+pub(crate) const BUF_WRITE_PAGES_MAX: usize = 2048;
+/// Most transactions in one TXN_TABLE.
+pub(crate) const TXN_TABLE_MAX: usize = 1024;
+
+const LEN_AT: usize = 0;
+const CHECKSUM_AT: usize = 4;
+const EPOCH_AT: usize = 8;
+const KIND_AT: usize = 12;
+const TXN_AT: usize = 16;
+const PREV_AT: usize = 24;
+
+const _: () = assert!(PREV_AT + 8 == HEADER_BYTES);
+const _: () = assert!(HEADER_BYTES + 8 + 8 * BUF_WRITE_PAGES_MAX <= RECORD_MAX);
+const _: () = assert!(HEADER_BYTES + 24 * TXN_TABLE_MAX <= RECORD_MAX);
+const _: () = assert!(HEADER_BYTES + 64 + 4 * PAGE_SIZE <= RECORD_MAX);
+
+/// The kind of a record, as stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Kind {
+    Update = 1,
+    Clr = 2,
+    Restore = 3,
+    Image = 4,
+    NestedEnd = 5,
+    Commit = 6,
+    End = 7,
+    BufWrite = 8,
+    BeginCheckpoint = 9,
+    TxnTable = 10,
+    EndCheckpoint = 11,
+}
+
+impl Kind {
+    fn of(byte: u8) -> Option<Kind> {
+        use Kind::{
+            BeginCheckpoint, BufWrite, Clr, Commit, End, EndCheckpoint, Image, NestedEnd, Restore,
+            TxnTable, Update,
+        };
+        let all = [
+            Update,
+            Clr,
+            Restore,
+            Image,
+            NestedEnd,
+            Commit,
+            End,
+            BufWrite,
+            BeginCheckpoint,
+            TxnTable,
+            EndCheckpoint,
+        ];
+        all.into_iter().find(|&kind| kind as u8 == byte)
+    }
+}
+
+/// A record, decoded: it borrows from the bytes it was read from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Record<'a> {
+    /// The transaction, or `TxnId(0)`.
+    pub(crate) txn: TxnId,
+    /// The transaction's record before, or `Lsn::ZERO`.
+    pub(crate) prev: Lsn,
+    /// What it says.
+    pub(crate) body: Body<'a>,
+}
+
+/// What a record says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Body<'a> {
+    /// A page changed, by a transaction going forward.
+    Update {
+        page: PageId,
+        page_prev: Lsn,
+        change: &'a [u8],
+        undo: StoredUndo<'a>,
+        /// `undo`, encoded.
+        undo_bytes: &'a [u8],
+    },
+    /// A page changed, by an undo. The transaction's undo goes on at `undo_next`.
+    Clr { page: PageId, page_prev: Lsn, change: &'a [u8], undo_next: Lsn },
+    /// Bytes of a page put back, undoing part of a nested action that never ended.
+    Restore { page: PageId, page_prev: Lsn, undo_next: Lsn, pieces: Pieces<'a> },
+    /// A whole page, before the first change since it was clean. Changes nothing.
+    Image { page: PageId, pieces: Pieces<'a> },
+    /// A nested action has ended: undo skips it and goes on at `undo_next`.
+    NestedEnd { undo_next: Lsn },
+    /// The transaction is committed.
+    Commit,
+    /// The transaction is rolled back, wholly.
+    End,
+    /// Home has these pages with every change up to `eol`.
+    BufWrite { eol: Lsn, pages: PageList<'a> },
+    /// A checkpoint begins.
+    BeginCheckpoint,
+    /// Transactions that were active at the checkpoint.
+    TxnTable { entries: TxnList<'a> },
+    /// The checkpoint that began at `begin` has ended.
+    EndCheckpoint { begin: Lsn },
+}
+
+/// How an `Update` is undone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StoredUndo<'a> {
+    /// By key, or not at all.
+    Logical(Undo<'a>),
+    /// By putting bytes back, as long as its nested action has not ended.
+    Physical(Pieces<'a>),
+}
+
+impl StoredUndo<'_> {
+    /// Whether there is nothing to undo.
+    pub(crate) fn is_none(self) -> bool {
+        self == StoredUndo::Logical(Undo::None)
+    }
+}
+
+/// Runs of bytes of a page, encoded; checked when decoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Pieces<'a>(&'a [u8]);
+
+/// Page ids, encoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PageList<'a>(&'a [u8]);
+
+/// Transactions with their first and last records, encoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TxnList<'a>(&'a [u8]);
+
+/// Reads numbers and runs from the front of bytes; nothing left is `None`.
+struct Input<'a>(&'a [u8]);
+
+impl<'a> Input<'a> {
+    fn take(&mut self, len: usize) -> Option<&'a [u8]> {
+        let (head, rest) = self.0.split_at_checked(len)?;
+        self.0 = rest;
+        Some(head)
+    }
+
+    fn chunk<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (head, rest) = self.0.split_first_chunk::<N>()?;
+        self.0 = rest;
+        Some(*head)
+    }
+
+    fn u16(&mut self) -> Option<u16> {
+        self.chunk().map(u16::from_le_bytes)
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        self.chunk().map(u32::from_le_bytes)
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        self.chunk().map(u64::from_le_bytes)
+    }
+
+    fn rest(&mut self) -> &'a [u8] {
+        std::mem::take(&mut self.0)
+    }
+}
+
+impl<'a> Pieces<'a> {
+    fn decode(bytes: &'a [u8]) -> Option<Pieces<'a>> {
+        let mut input = Input(bytes);
+        while !input.0.is_empty() {
+            let (at, len) = (usize::from(input.u16()?), usize::from(input.u16()?));
+            if at + len > PAGE_SIZE {
+                return None;
+            }
+            input.take(len)?;
+        }
+        Some(Pieces(bytes))
+    }
+
+    /// Puts the runs where they belong.
+    pub(crate) fn apply(self, page: &mut PageBuf) {
+        let mut input = Input(self.0);
+        while let (Some(at), Some(len)) = (input.u16(), input.u16()) {
+            let (at, len) = (usize::from(at), usize::from(len));
+            page[at..at + len].copy_from_slice(input.take(len).expect("checked when decoded"));
+        }
+    }
+}
+
+impl<'a> PageList<'a> {
+    /// The pages.
+    pub(crate) fn iter(self) -> impl Iterator<Item = PageId> + 'a {
+        self.0.as_chunks::<8>().0.iter().map(|id| PageId(u64::from_le_bytes(*id)))
+    }
+}
+
+impl<'a> TxnList<'a> {
+    /// The transactions, each with the LSNs of its first and last record.
+    pub(crate) fn iter(self) -> impl Iterator<Item = (TxnId, Lsn, Lsn)> + 'a {
+        let number = |bytes: &[u8; 24], at: usize| {
+            u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
+        };
+        self.0
+            .as_chunks::<24>()
+            .0
+            .iter()
+            .map(move |e| (TxnId(number(e, 0)), Lsn(number(e, 8)), Lsn(number(e, 16))))
+    }
+}
+
+/// Appends the runs where `now` differs from `before`, with the bytes of `before`. Runs that are
+/// close together are joined, since each costs four bytes.
+pub(crate) fn encode_difference(before: &PageBuf, now: &PageBuf, out: &mut Vec<u8>) {
+    encode_runs(before, |at| before[at] != now[at], out);
+}
+
+fn encode_nonzero(page: &PageBuf, out: &mut Vec<u8>) {
+    encode_runs(page, |at| page[at] != 0, out);
+}
+
+fn encode_runs(bytes: &PageBuf, wanted: impl Fn(usize) -> bool, out: &mut Vec<u8>) {
+    const JOIN_BELOW: usize = 12;
+    // The checksum in memory means nothing.
+    let mut at = 4;
+    while at < PAGE_SIZE {
+        if !wanted(at) {
+            at += 1;
+            continue;
+        }
+        let (start, mut end) = (at, at + 1);
+        while at < PAGE_SIZE && at < end + JOIN_BELOW {
+            if wanted(at) {
+                end = at + 1;
+            }
+            at += 1;
+        }
+        out.extend_from_slice(&(start as u16).to_le_bytes());
+        out.extend_from_slice(&((end - start) as u16).to_le_bytes());
+        out.extend_from_slice(&bytes[start..end]);
+    }
+}
+
+fn encode_undo(undo: &Undo<'_>, out: &mut Vec<u8>) {
+    let (tag, tree, key, record): (u8, TreeId, &[u8], &[u8]) = match *undo {
+        Undo::None => {
+            out.push(0);
+            return;
+        }
+        Undo::Insert { tree, key } => (1, tree, key, &[]),
+        Undo::Delete { tree, key, record } => (2, tree, key, record),
+        Undo::Update { tree, key, old } => (3, tree, key, old),
+    };
+    let key_len = u16::try_from(key.len()).expect("keys fit a page");
+    out.push(tag);
+    out.extend_from_slice(&tree.0.to_le_bytes());
+    out.extend_from_slice(&key_len.to_le_bytes());
+    out.extend_from_slice(key);
+    out.extend_from_slice(record);
+}
+
+/// The undo that `bytes` encode, for the list in memory.
+pub(crate) fn decode_undo(bytes: &[u8]) -> Option<StoredUndo<'_>> {
+    let mut input = Input(bytes);
+    let tag = input.chunk::<1>()?[0];
+    if tag == 4 {
+        return Some(StoredUndo::Physical(Pieces::decode(input.rest())?));
+    }
+    if tag == 0 {
+        return input.0.is_empty().then_some(StoredUndo::Logical(Undo::None));
+    }
+    let tree = TreeId(input.u32()?);
+    let key_len = usize::from(input.u16()?);
+    let key = input.take(key_len)?;
+    let record = input.rest();
+    Some(StoredUndo::Logical(match tag {
+        1 if record.is_empty() => Undo::Insert { tree, key },
+        2 => Undo::Delete { tree, key, record },
+        3 => Undo::Update { tree, key, old: record },
+        _ => return None,
+    }))
+}
+
+/// A record being built, in memory that is used again.
+#[derive(Debug, Default)]
+pub(crate) struct Draft {
+    bytes: Vec<u8>,
+}
+
+impl Draft {
+    fn begin(&mut self, kind: Kind, txn: TxnId, prev: Lsn) -> &mut Vec<u8> {
+        self.bytes.clear();
+        self.bytes.resize(HEADER_BYTES, 0);
+        self.bytes[KIND_AT] = kind as u8;
+        self.bytes[TXN_AT..TXN_AT + 8].copy_from_slice(&txn.0.to_le_bytes());
+        self.bytes[PREV_AT..PREV_AT + 8].copy_from_slice(&prev.0.to_le_bytes());
+        &mut self.bytes
+    }
+
+    /// An UPDATE; returns where the undo begins in `bytes`. `change` and `undo` append themselves.
+    pub(crate) fn update(
+        &mut self,
+        txn: TxnId,
+        prev: Lsn,
+        (page, page_prev): (PageId, Lsn),
+        change: impl FnOnce(&mut Vec<u8>),
+        undo: impl FnOnce(&mut Vec<u8>),
+    ) -> usize {
+        let out = self.begin(Kind::Update, txn, prev);
+        out.extend_from_slice(&page.0.to_le_bytes());
+        out.extend_from_slice(&page_prev.0.to_le_bytes());
+        let lengths_at = out.len();
+        out.extend_from_slice(&[0; 8]);
+        let change_at = out.len();
+        change(out);
+        let undo_at = out.len();
+        undo(out);
+        let change_len = (undo_at - change_at) as u32;
+        let undo_len = (out.len() - undo_at) as u32;
+        out[lengths_at..lengths_at + 4].copy_from_slice(&change_len.to_le_bytes());
+        out[lengths_at + 4..lengths_at + 8].copy_from_slice(&undo_len.to_le_bytes());
+        undo_at
+    }
+
+    /// A CLR.
+    pub(crate) fn clr(
+        &mut self,
+        txn: TxnId,
+        prev: Lsn,
+        (page, page_prev): (PageId, Lsn),
+        change: impl FnOnce(&mut Vec<u8>),
+        undo_next: Lsn,
+    ) {
+        self.update(txn, prev, (page, page_prev), change, |_| {});
+        self.bytes[KIND_AT] = Kind::Clr as u8;
+        self.bytes.extend_from_slice(&undo_next.0.to_le_bytes());
+    }
+
+    /// A RESTORE of `pieces` as found in an UPDATE.
+    pub(crate) fn restore(
+        &mut self,
+        txn: TxnId,
+        prev: Lsn,
+        (page, page_prev): (PageId, Lsn),
+        pieces: Pieces<'_>,
+        undo_next: Lsn,
+    ) {
+        let out = self.begin(Kind::Restore, txn, prev);
+        for number in [page.0, page_prev.0, undo_next.0] {
+            out.extend_from_slice(&number.to_le_bytes());
+        }
+        out.extend_from_slice(pieces.0);
+    }
+
+    /// An IMAGE.
+    pub(crate) fn image(&mut self, page: PageId, bytes: &PageBuf) {
+        let out = self.begin(Kind::Image, TxnId(0), Lsn::ZERO);
+        out.extend_from_slice(&page.0.to_le_bytes());
+        encode_nonzero(bytes, out);
+    }
+
+    /// A NESTED_END.
+    pub(crate) fn nested_end(&mut self, txn: TxnId, prev: Lsn, undo_next: Lsn) {
+        let out = self.begin(Kind::NestedEnd, txn, prev);
+        out.extend_from_slice(&undo_next.0.to_le_bytes());
+    }
+
+    /// A COMMIT.
+    pub(crate) fn commit(&mut self, txn: TxnId, prev: Lsn) {
+        self.begin(Kind::Commit, txn, prev);
+    }
+
+    /// An END.
+    pub(crate) fn end(&mut self, txn: TxnId, prev: Lsn) {
+        self.begin(Kind::End, txn, prev);
+    }
+
+    /// A BUF_WRITE of at most `BUF_WRITE_PAGES_MAX` pages.
+    pub(crate) fn buf_write(&mut self, pages: &[PageId], eol: Lsn) {
+        assert!(pages.len() <= BUF_WRITE_PAGES_MAX, "{} pages in a BUF_WRITE", pages.len());
+        let out = self.begin(Kind::BufWrite, TxnId(0), Lsn::ZERO);
+        out.extend_from_slice(&eol.0.to_le_bytes());
+        for page in pages {
+            out.extend_from_slice(&page.0.to_le_bytes());
+        }
+    }
+
+    /// A BEGIN_CHKPT.
+    pub(crate) fn begin_checkpoint(&mut self) {
+        self.begin(Kind::BeginCheckpoint, TxnId(0), Lsn::ZERO);
+    }
+
+    /// A TXN_TABLE of at most `TXN_TABLE_MAX` transactions.
+    pub(crate) fn txn_table(&mut self, entries: &[(TxnId, Lsn, Lsn)]) {
+        assert!(entries.len() <= TXN_TABLE_MAX, "{} in a TXN_TABLE", entries.len());
+        let out = self.begin(Kind::TxnTable, TxnId(0), Lsn::ZERO);
+        for (txn, first, last) in entries {
+            for number in [txn.0, first.0, last.0] {
+                out.extend_from_slice(&number.to_le_bytes());
+            }
+        }
+    }
+
+    /// An END_CHKPT.
+    pub(crate) fn end_checkpoint(&mut self, begin: Lsn) {
+        let out = self.begin(Kind::EndCheckpoint, TxnId(0), Lsn::ZERO);
+        out.extend_from_slice(&begin.0.to_le_bytes());
+    }
+
+    /// Bytes of the record.
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// The encoded undo of an `update` that began at `undo_at`.
+    pub(crate) fn undo_bytes(&self, undo_at: usize) -> &[u8] {
+        &self.bytes[undo_at..]
+    }
+
+    /// Fills in all of the header but what depends on the LSN; returns the checksum so far.
+    pub(crate) fn close(&mut self, epoch: u32) -> u32 {
+        let len = self.bytes.len();
+        assert!(len <= RECORD_MAX, "a record of {len} bytes");
+        self.bytes[LEN_AT..LEN_AT + 4].copy_from_slice(&(len as u32).to_le_bytes());
+        self.bytes[EPOCH_AT..EPOCH_AT + 4].copy_from_slice(&epoch.to_le_bytes());
+        crc32c::crc32c(&self.bytes[EPOCH_AT..])
+    }
+
+    /// Fills in the checksum for `lsn`: the record is ready.
+    pub(crate) fn seal(&mut self, checksum: u32, lsn: Lsn, salt: u64) -> &[u8] {
+        let checksum = bind(checksum, lsn, salt);
+        self.bytes[CHECKSUM_AT..CHECKSUM_AT + 4].copy_from_slice(&checksum.to_le_bytes());
+        &self.bytes
+    }
+}
+
+/// Encodes a logical undo.
+pub(crate) fn undo_writer<'u>(undo: &'u Undo<'u>) -> impl FnOnce(&mut Vec<u8>) + 'u {
+    move |out| encode_undo(undo, out)
+}
+
+/// Encodes the undo of a change within a nested action: what `now` has changed of `before`.
+pub(crate) fn undo_difference<'u>(
+    before: &'u PageBuf,
+    now: &'u PageBuf,
+) -> impl FnOnce(&mut Vec<u8>) + 'u {
+    move |out| {
+        out.push(4);
+        encode_difference(before, now, out);
+    }
+}
+
+/// The length that the record at the front of `bytes` claims, if it is possible.
+pub(crate) fn claimed_len(bytes: &[u8]) -> Option<usize> {
+    let len = u32::from_le_bytes(*bytes.first_chunk::<4>()?) as usize;
+    (HEADER_BYTES..=RECORD_MAX).contains(&len).then_some(len)
+}
+
+/// Binds a checksum to a place of a log.
+fn bind(checksum: u32, lsn: Lsn, salt: u64) -> u32 {
+    let place = (u128::from(salt) << 64) | u128::from(lsn.0);
+    crc32c::crc32c_append(checksum, &place.to_le_bytes())
+}
+
+/// Whether `bytes` (as long as claimed) are the record of `lsn`; returns its epoch.
+pub(crate) fn verify(bytes: &[u8], lsn: Lsn, salt: u64) -> Option<u32> {
+    let stored = u32::from_le_bytes(bytes.get(CHECKSUM_AT..EPOCH_AT)?.try_into().ok()?);
+    let checksum = bind(crc32c::crc32c(bytes.get(EPOCH_AT..)?), lsn, salt);
+    if stored != checksum {
+        return None;
+    }
+    Some(u32::from_le_bytes(bytes.get(EPOCH_AT..KIND_AT)?.try_into().ok()?))
+}
+
+/// The record that `bytes` encode, or `None` if they encode none. Verify first.
+pub(crate) fn decode(bytes: &[u8]) -> Option<Record<'_>> {
+    let header = bytes.get(..HEADER_BYTES)?;
+    let kind = Kind::of(header[KIND_AT])?;
+    let number = |at: usize| u64::from_le_bytes(header[at..at + 8].try_into().expect("eight"));
+    let body = decode_body(kind, &mut Input(&bytes[HEADER_BYTES..]))?;
+    Some(Record { txn: TxnId(number(TXN_AT)), prev: Lsn(number(PREV_AT)), body })
+}
+
+fn decode_body<'a>(kind: Kind, input: &mut Input<'a>) -> Option<Body<'a>> {
+    let body = match kind {
+        Kind::Update | Kind::Clr => return decode_change(kind, input),
+        Kind::Restore => Body::Restore {
+            page: PageId(input.u64()?),
+            page_prev: Lsn(input.u64()?),
+            undo_next: Lsn(input.u64()?),
+            pieces: Pieces::decode(input.rest())?,
+        },
+        Kind::Image => {
+            Body::Image { page: PageId(input.u64()?), pieces: Pieces::decode(input.rest())? }
+        }
+        Kind::NestedEnd => Body::NestedEnd { undo_next: Lsn(input.u64()?) },
+        Kind::Commit => Body::Commit,
+        Kind::End => Body::End,
+        Kind::BufWrite => {
+            let eol = Lsn(input.u64()?);
+            Body::BufWrite { eol, pages: PageList(whole_items(input.rest(), 8)?) }
+        }
+        Kind::BeginCheckpoint => Body::BeginCheckpoint,
+        Kind::TxnTable => Body::TxnTable { entries: TxnList(whole_items(input.rest(), 24)?) },
+        Kind::EndCheckpoint => Body::EndCheckpoint { begin: Lsn(input.u64()?) },
+    };
+    input.0.is_empty().then_some(body)
+}
+
+fn decode_change<'a>(kind: Kind, input: &mut Input<'a>) -> Option<Body<'a>> {
+    let (page, page_prev) = (PageId(input.u64()?), Lsn(input.u64()?));
+    let (change_len, undo_len) = (input.u32()? as usize, input.u32()? as usize);
+    let change = input.take(change_len)?;
+    let body = if kind == Kind::Clr {
+        Body::Clr { page, page_prev, change, undo_next: Lsn(input.u64()?) }
+    } else {
+        let undo_bytes = input.take(undo_len)?;
+        Body::Update { page, page_prev, change, undo: decode_undo(undo_bytes)?, undo_bytes }
+    };
+    input.0.is_empty().then_some(body)
+}
+
+fn whole_items(bytes: &[u8], item: usize) -> Option<&[u8]> {
+    bytes.len().is_multiple_of(item).then_some(bytes)
+}

@@ -1,0 +1,163 @@
+//! Creating and opening a database on its devices.
+//!
+//! - O1: a new database is the log's header, then the first map and catalog in the log, then home;
+//!   the superblock that says so comes after the log's header. Cut short before it, there is nothing.
+//! - O2: opening never writes before it knows that home and log are one database of this format.
+//! - O3: a database is open only once recovery has finished, whether it was closed well or not.
+
+use std::sync::Arc;
+
+use terrace_page::{Lsn, PAGE_SIZE, TxnId};
+use terrace_pool::{BufferPool, PoolConfig};
+use terrace_rt::World;
+
+use crate::api::{Checkpoint, FullImages};
+use crate::engine::{Engine, LockLimits, Parts};
+use crate::journal::LogJournal;
+use crate::log::{BLOCK, FIRST_LSN, Log, LogReader, ring};
+use crate::recovery::{analyse, redo, undo_losers};
+use crate::superblock::{self, Found, Superblock};
+use crate::{Devices, Error, Part};
+
+/// Pages of the smallest home: superblocks, a map, and one extent for the catalog.
+const HOME_PAGES_MIN: u64 = 64;
+
+/// What opening needs to know beside the devices.
+#[derive(Clone)]
+pub(crate) struct Setup {
+    pub(crate) pool: PoolConfig,
+    pub(crate) world: World,
+    pub(crate) full_images: FullImages,
+    pub(crate) lock_bytes: u64,
+    pub(crate) lock_limits: LockLimits,
+}
+
+/// Whether there is a database on these devices.
+///
+/// # Errors
+///
+/// `NotADatabase` if there is something else, and those of `superblock::find`.
+pub(crate) fn is_database(devices: &Devices) -> Result<bool, Error> {
+    Ok(match superblock::find(&*devices.home)? {
+        Found::Database(_) => true,
+        Found::Nothing => false,
+    })
+}
+
+/// Writes an empty database `database` on blank devices. The log device may hold what is left of an
+/// earlier attempt.
+///
+/// # Errors
+///
+/// `Exists`, `NotADatabase`, `InvalidOption`, `Device`.
+pub(crate) fn create(devices: &Devices, database: u128) -> Result<(), Error> {
+    if is_database(devices)? {
+        return Err(Error::Exists);
+    }
+    let home_pages = devices.home.len() / PAGE_SIZE as u64;
+    if home_pages < HOME_PAGES_MIN {
+        return Err(Error::InvalidOption { what: "the home must have at least 512 KiB" });
+    }
+    if !ring::is_free(&*devices.log)? {
+        return Err(Error::Exists);
+    }
+    ring::create(&*devices.log, database)?;
+    devices.log.sync().map_err(|source| Error::Device { part: Part::Log, source })?;
+    let boot = Superblock {
+        database,
+        sequence: 0,
+        epoch: 0,
+        clean: false,
+        oldest_dirty: Lsn::MAX,
+        oldest_txn: Lsn::MAX,
+        begin_checkpoint: FIRST_LSN,
+        end_checkpoint: FIRST_LSN,
+        next_txn: TxnId(1),
+        home_pages,
+    };
+    boot.write(&*devices.home)
+}
+
+/// Opens the database on these devices: recovers it, and takes a checkpoint.
+///
+/// # Errors
+///
+/// `Missing`, `NotADatabase`, `NewerFormat`, `Corrupt`, `CorruptLog`, `RedoGap`, `Device`,
+/// `InvalidOption`.
+pub(crate) fn open(setup: Setup, devices: Devices) -> Result<Arc<Engine>, Error> {
+    let Found::Database(mut boot) = superblock::find(&*devices.home)? else {
+        return Err(Error::Missing { part: Part::Home });
+    };
+    let ring = ring::open(&*devices.log, boot.database)?;
+    let log_failed = |source| Error::Device { part: Part::Log, source };
+    // What is read now must not vanish later.
+    devices.log.sync().map_err(log_failed)?;
+    boot = Superblock { sequence: boot.sequence + 1, epoch: boot.epoch + 1, clean: false, ..boot };
+    boot.write(&*devices.home)?;
+
+    let from = boot.oldest_dirty.min(boot.begin_checkpoint);
+    let limit = Lsn(boot.log_start().0 + ring.capacity);
+    let mut reader = LogReader::new(&*devices.log, ring, from, limit);
+    let (analysis, end) = analyse(&mut reader, &boot)?;
+    let tail_block = if end.position.0.is_multiple_of(BLOCK as u64) {
+        vec![0; BLOCK]
+    } else {
+        reader.block_at(end.position)?
+    };
+    let log = Log::open(
+        Arc::clone(&devices.log),
+        ring,
+        boot.epoch,
+        (boot.log_start(), end.position),
+        end.last,
+        &tail_block,
+    );
+    let log = Arc::new(log);
+    let journal = Arc::new(LogJournal::new(Arc::clone(&log), Lsn(from.0 - 1)));
+    let pool = BufferPool::open(
+        setup.pool,
+        setup.world,
+        Arc::clone(&devices.home),
+        devices.flash.clone(),
+        Arc::clone(&journal) as Arc<dyn terrace_pool::Journal>,
+    )?;
+    let parts = Parts {
+        log,
+        journal,
+        pool,
+        home: devices.home,
+        flash: devices.flash,
+        log_device: devices.log,
+        boot,
+        next_txn: TxnId(analysis.next_txn),
+        full_images: setup.full_images,
+        lock_bytes: setup.lock_bytes,
+        lock_limits: setup.lock_limits,
+    };
+    let engine = Arc::new(Engine::assemble(parts));
+    match recover(&engine, &analysis, end.position) {
+        Ok(()) => Ok(engine),
+        Err(error) => {
+            engine.abandon();
+            Err(error)
+        }
+    }
+}
+
+fn recover(
+    engine: &Arc<Engine>,
+    analysis: &crate::recovery::Analysis,
+    end: Lsn,
+) -> Result<(), Error> {
+    if let Some(start) = analysis.redo_start() {
+        let (ring, device) = engine.log.place();
+        let mut reader = LogReader::new(&**device, ring, start, end);
+        let mut ahead = LogReader::new(&**device, ring, start, end);
+        redo(&engine.pool, &engine.journal, analysis, &mut reader, &mut ahead, end)?;
+    }
+    engine.journal.end_redo();
+    engine.trees.load(engine)?;
+    undo_losers(engine, analysis)?;
+    engine.trees.tidy(engine)?;
+    engine.checkpoint(Checkpoint::Indirect)
+}

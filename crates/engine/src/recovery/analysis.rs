@@ -1,0 +1,109 @@
+//! Analysis: which pages may lack changes at home, and which transactions had not ended.
+//!
+//! - A1: an UPDATE, CLR, RESTORE or IMAGE makes a dirty entry of its page, or moves its lastLSN.
+//! - A2: a BUF_WRITE drops the entries of its pages whose lastLSN is at most its EOL [S3 II-A3].
+//! - A3: a TXN_TABLE tells of transactions that wrote nothing since. It was taken after the
+//!   checkpoint began, and appended later; one that ended meanwhile stays ended.
+//! - A4: records below `oldest_dirty` make no entries: those pages are at home.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use terrace_page::{Lsn, PageId, TxnId};
+
+use crate::Error;
+use crate::log::record::{Body, Record};
+use crate::log::{End, LogReader};
+use crate::superblock::Superblock;
+
+/// What analysis found.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Analysis {
+    /// Page: recLSN and lastLSN.
+    pub(crate) dirty: BTreeMap<PageId, DirtyEntry>,
+    /// Transactions to undo: first and last record.
+    pub(crate) losers: BTreeMap<TxnId, (Lsn, Lsn)>,
+    /// Greater than every transaction seen.
+    pub(crate) next_txn: u64,
+    ended: BTreeSet<TxnId>,
+}
+
+/// A page that may lack changes at home.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct DirtyEntry {
+    /// The first change that home may lack.
+    pub(crate) rec_lsn: Lsn,
+    /// The last one.
+    pub(crate) last_lsn: Lsn,
+}
+
+/// Reads the log from `reader`'s place to its end.
+///
+/// # Errors
+///
+/// `CorruptLog` if it ends before the last checkpoint did; `Device`.
+pub(crate) fn analyse(
+    reader: &mut LogReader<'_>,
+    boot: &Superblock,
+) -> Result<(Analysis, End), Error> {
+    let mut analysis = Analysis { next_txn: boot.next_txn.0, ..Analysis::default() };
+    while let Some(stored) = reader.next()? {
+        analysis.note(stored.lsn, &stored.record, boot.oldest_dirty);
+    }
+    let end = reader.end();
+    if end.position < boot.end_checkpoint {
+        let what = "it ends before its last checkpoint did";
+        return Err(Error::CorruptLog { lsn: end.position, what });
+    }
+    Ok((analysis, end))
+}
+
+impl Analysis {
+    /// The least recLSN: where redo begins.
+    pub(crate) fn redo_start(&self) -> Option<Lsn> {
+        self.dirty.values().map(|entry| entry.rec_lsn).min()
+    }
+
+    fn note(&mut self, lsn: Lsn, record: &Record<'_>, oldest_dirty: Lsn) {
+        if record.txn != TxnId(0) {
+            self.next_txn = self.next_txn.max(record.txn.0 + 1);
+            if matches!(record.body, Body::Commit | Body::End) {
+                self.losers.remove(&record.txn);
+                self.ended.insert(record.txn);
+            } else {
+                self.losers.entry(record.txn).or_insert((lsn, lsn)).1 = lsn;
+            }
+        }
+        match record.body {
+            Body::Update { page, .. }
+            | Body::Clr { page, .. }
+            | Body::Restore { page, .. }
+            | Body::Image { page, .. } => {
+                if oldest_dirty == Lsn::MAX || lsn >= oldest_dirty {
+                    let entry = DirtyEntry { rec_lsn: lsn, last_lsn: lsn };
+                    self.dirty.entry(page).or_insert(entry).last_lsn = lsn;
+                }
+            }
+            Body::BufWrite { eol, pages } => {
+                for page in pages.iter() {
+                    if self.dirty.get(&page).is_some_and(|entry| entry.last_lsn <= eol) {
+                        self.dirty.remove(&page);
+                    }
+                }
+            }
+            Body::TxnTable { entries } => {
+                for (txn, first, last) in entries.iter() {
+                    self.next_txn = self.next_txn.max(txn.0 + 1);
+                    if !self.ended.contains(&txn) {
+                        let known = self.losers.entry(txn).or_insert((first, last));
+                        *known = (known.0.min(first), known.1.max(last));
+                    }
+                }
+            }
+            Body::NestedEnd { .. }
+            | Body::Commit
+            | Body::End
+            | Body::BeginCheckpoint
+            | Body::EndCheckpoint { .. } => (),
+        }
+    }
+}

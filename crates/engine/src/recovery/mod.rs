@@ -1,0 +1,25 @@
+//! Recovery: ARIES, as SPEC 1.3 has it.
+//!
+//! ```text
+//!   boot page            analysis                 redo                    undo
+//!   epoch + 1, durable   dirty pages and          from the least recLSN   losers, newest first,
+//!   find the log's end   transactions at the end  every lost change       with CLRs and END
+//! ```
+//!
+//! - V1: nothing is appended before the new epoch is durable, so that what a lost future left in
+//!   the ring is never taken for a record (see `log_reader`).
+//! - V2: a page is redone on exactly the version that its record was written on, or recovery stops
+//!   with `RedoGap` and changes nothing more.
+//! - V3: a page that home does not have whole is rebuilt from its image, or from the change that
+//!   formatted it: either lies in the range of redo, since both begin a dirty entry.
+//! - V4: recovery can be cut short anywhere and run again. Redo changes pages as the log says; undo
+//!   appends CLRs, and never undoes the same record twice.
+//! - V5: a page may not be newer than the log's end: then the log has lost its tail.
+
+mod analysis;
+mod redo;
+mod undo;
+
+pub(crate) use analysis::{Analysis, analyse};
+pub(crate) use redo::redo;
+pub(crate) use undo::{undo_from_log, undo_losers};

@@ -1,0 +1,156 @@
+//! Redo: every change that home may lack, in the order of the log, read ahead in batches.
+
+use terrace_page::{Lsn, PAGE_SIZE, PageBuf, PageId, lsn, page_id};
+use terrace_pool::{BufferPool, PageMut, Recovered};
+
+use super::Analysis;
+use crate::change::Change;
+use crate::journal::LogJournal;
+use crate::log::LogReader;
+use crate::log::record::{Body, Pieces};
+use crate::{Error, Part};
+
+/// Pages fetched together, at most: a small part of the smallest pool.
+const PREFETCH_PAGES: usize = 64;
+/// Log records looked at for that, at most.
+const PREFETCH_RECORDS: usize = 4096;
+
+/// A change to be redone, in the batch's bytes.
+#[derive(Clone, Copy)]
+struct Step<'a> {
+    lsn: Lsn,
+    page: PageId,
+    work: Work<'a>,
+}
+
+#[derive(Clone, Copy)]
+enum Work<'a> {
+    Change { page_prev: Lsn, change: &'a [u8] },
+    Restore { page_prev: Lsn, pieces: Pieces<'a> },
+    Image(Pieces<'a>),
+}
+
+/// Redoes what lies between `analysis.redo_start()` and `end`.
+///
+/// `reader` fetches the records, `ahead` reads the same range a batch earlier, to name the pages.
+///
+/// # Errors
+///
+/// `RedoGap`, `Corrupt`, `CorruptLog`; those of the pool.
+pub(crate) fn redo(
+    pool: &BufferPool,
+    journal: &LogJournal,
+    analysis: &Analysis,
+    reader: &mut LogReader<'_>,
+    ahead: &mut LogReader<'_>,
+    end: Lsn,
+) -> Result<(), Error> {
+    let mut named_to = Lsn::ZERO;
+    while let Some(stored) = reader.next()? {
+        if stored.lsn >= named_to {
+            named_to = prefetch(pool, analysis, ahead)?;
+        }
+        let Some(step) = step_of(stored.lsn, stored.record.body) else { continue };
+        let entry = analysis.dirty.get(&step.page);
+        if entry.is_some_and(|entry| entry.rec_lsn <= step.lsn) {
+            journal.redo_at(step.lsn);
+            redo_step(pool, step, end)?;
+        }
+    }
+    Ok(())
+}
+
+/// Fetches the pages of the next batch of records; returns where that batch ends.
+fn prefetch(
+    pool: &BufferPool,
+    analysis: &Analysis,
+    ahead: &mut LogReader<'_>,
+) -> Result<Lsn, Error> {
+    let mut pages = Vec::with_capacity(PREFETCH_PAGES);
+    for _ in 0..PREFETCH_RECORDS {
+        let Some(stored) = ahead.next()? else { break };
+        let Some(step) = step_of(stored.lsn, stored.record.body) else { continue };
+        let wanted = analysis.dirty.get(&step.page).is_some_and(|e| e.rec_lsn <= step.lsn);
+        if wanted && !pages.contains(&step.page) {
+            pages.push(step.page);
+            if pages.len() == PREFETCH_PAGES {
+                break;
+            }
+        }
+    }
+    pool.prefetch(&pages);
+    Ok(ahead.end().position)
+}
+
+fn step_of(lsn: Lsn, body: Body<'_>) -> Option<Step<'_>> {
+    let (page, work) = match body {
+        Body::Update { page, page_prev, change, .. }
+        | Body::Clr { page, page_prev, change, .. } => (page, Work::Change { page_prev, change }),
+        Body::Restore { page, page_prev, pieces, .. } => {
+            (page, Work::Restore { page_prev, pieces })
+        }
+        Body::Image { page, pieces } => (page, Work::Image(pieces)),
+        _ => return None,
+    };
+    Some(Step { lsn, page, work })
+}
+
+fn redo_step(pool: &BufferPool, step: Step<'_>, end: Lsn) -> Result<(), Error> {
+    let bad = |what| Error::CorruptLog { lsn: step.lsn, what };
+    let change = match step.work {
+        Work::Change { change, .. } => {
+            Some(Change::decode(change).map_err(|_| bad("a change makes no sense"))?)
+        }
+        _ => None,
+    };
+    let formats = change.as_ref().is_some_and(Change::formats);
+    let mut page = match pool.read_damaged_ok(step.page)? {
+        Recovered::Whole(page) => {
+            if lsn(&page) >= end {
+                let what = "it is newer than the end of the log, which has lost its tail";
+                return Err(Error::Corrupt { part: Part::Home, page: step.page, what });
+            }
+            if lsn(&page) >= step.lsn || matches!(step.work, Work::Image(_)) {
+                return Ok(());
+            }
+            page
+        }
+        Recovered::Damaged(page, _) => match step.work {
+            Work::Image(pieces) => return repair(page, step, pieces),
+            Work::Change { .. } if formats => page,
+            _ => {
+                let what = "home has it damaged, and the log no image of it";
+                return Err(Error::Corrupt { part: Part::Home, page: step.page, what });
+            }
+        },
+    };
+    let expected = match step.work {
+        Work::Change { page_prev, .. } | Work::Restore { page_prev, .. } => page_prev,
+        Work::Image(_) => unreachable!("an image of a whole page is passed by"),
+    };
+    let found = lsn(&page);
+    if !formats && found != expected {
+        return Err(Error::RedoGap { page: step.page, record: step.lsn, expected, found });
+    }
+    page.dirty();
+    let mut applied = Ok(());
+    page.apply(step.lsn, |bytes| match (step.work, &change) {
+        (Work::Restore { pieces, .. }, _) => pieces.apply(bytes),
+        (_, Some(change)) => applied = change.apply(bytes),
+        (_, None) => unreachable!("a change was decoded"),
+    });
+    applied.map_err(|_| bad("a change does not fit its page"))
+}
+
+/// Puts the image where home has a torn page, or none. Its LSN is the one before the change.
+fn repair(mut page: PageMut<'_>, step: Step<'_>, pieces: Pieces<'_>) -> Result<(), Error> {
+    let mut image: Box<PageBuf> = Box::new([0; PAGE_SIZE]);
+    pieces.apply(&mut image);
+    if page_id(&image) != step.page || lsn(&image) >= step.lsn {
+        let what = "an image is not of the page it names";
+        return Err(Error::CorruptLog { lsn: step.lsn, what });
+    }
+    page.dirty();
+    page.apply(lsn(&image), |bytes| bytes.copy_from_slice(&image[..]));
+    Ok(())
+}

@@ -1,0 +1,270 @@
+//! The superblock: the boot page of SPEC 1.2, kept as two copies on pages 0 and 1 of the home.
+//!
+//! ```text
+//! offset size field
+//!      0   32 (header)          sealed like any page: checksum, kind Super, page id
+//!     32    8 magic             "TERRACE" and a zero
+//!     40    4 version           format of the database: home, log and flash
+//!     44    4 page_size         8192
+//!     48   16 database          random id, the same in home, log and flash
+//!     64    8 sequence          rises with each write: the newer copy counts
+//!     72    4 epoch             rises with each opening
+//!     76    4 flags             bit 0: closed in good order since
+//!     80    8 oldest_dirty      oldestDirtyLSN, all ones if nothing was dirty
+//!     88    8 oldest_txn        oldestTxLSN, all ones if there was none
+//!     96    8 begin_checkpoint  LSN of the last completed checkpoint's BEGIN_CHKPT
+//!    104    8 end_checkpoint    where that checkpoint's END_CHKPT ended: the log reaches that far
+//!    112    8 next_txn          greater than any transaction before the checkpoint
+//!    120    8 home_pages        pages that the home may have
+//!    128      reserved          zero
+//! ```
+//!
+//! - S1: copy `sequence % 2` is written, then synced, so the other one stays whole: the change from
+//!   one superblock to the next is atomic and durable.
+//! - S2: magic and version keep their places in every format to come.
+//! - S3: the log from `min(oldest_dirty, oldest_txn, begin_checkpoint)` on is kept.
+
+use terrace_device::{Device, read, write};
+use terrace_page::{
+    Damage, Lsn, PAGE_SIZE, PageBuf, PageId, PageKind, TxnId, seal, set_kind, set_page_id, verify,
+};
+
+use crate::log::Aligned;
+use crate::{Error, Part};
+
+/// The format that this version writes, and the newest that it reads.
+pub(crate) const FORMAT_VERSION: u32 = 1;
+/// Pages of the home before the first one that trees may use.
+pub(crate) const SUPERBLOCK_PAGES: u64 = 2;
+
+const MAGIC: [u8; 8] = *b"TERRACE\0";
+const MAGIC_AT: usize = 32;
+const VERSION_AT: usize = 40;
+const PAGE_SIZE_AT: usize = 44;
+const DATABASE_AT: usize = 48;
+const SEQUENCE_AT: usize = 64;
+const EPOCH_AT: usize = 72;
+const FLAGS_AT: usize = 76;
+const NUMBERS_AT: usize = 80;
+const NUMBERS: usize = 6;
+const END_AT: usize = 128;
+
+const _: () = assert!(MAGIC_AT == terrace_page::HEADER_SIZE);
+const _: () = assert!(DATABASE_AT + 16 == SEQUENCE_AT);
+const _: () = assert!(NUMBERS_AT + 8 * NUMBERS == END_AT);
+
+/// What the boot page says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Superblock {
+    /// Random id of the database.
+    pub(crate) database: u128,
+    /// Which write of the superblock this is.
+    pub(crate) sequence: u64,
+    /// How often the database was opened.
+    pub(crate) epoch: u32,
+    /// Whether it was closed in good order.
+    pub(crate) clean: bool,
+    /// The least LSN that redo needs, or `Lsn::MAX`.
+    pub(crate) oldest_dirty: Lsn,
+    /// The first record of any transaction active at the checkpoint, or `Lsn::MAX`.
+    pub(crate) oldest_txn: Lsn,
+    /// Where the last completed checkpoint began.
+    pub(crate) begin_checkpoint: Lsn,
+    /// Where its last record ended.
+    pub(crate) end_checkpoint: Lsn,
+    /// Greater than any transaction that began before the checkpoint.
+    pub(crate) next_txn: TxnId,
+    /// Pages that the home may have.
+    pub(crate) home_pages: u64,
+}
+
+impl Superblock {
+    /// The log before this is not needed any more: truncationLSN.
+    pub(crate) fn log_start(&self) -> Lsn {
+        self.oldest_dirty.min(self.oldest_txn).min(self.begin_checkpoint)
+    }
+
+    fn encode(&self) -> Aligned {
+        let mut bytes = Aligned::zeroed(PAGE_SIZE);
+        let page: &mut PageBuf = (&mut bytes[..]).try_into().expect("a page");
+        set_kind(page, PageKind::Super);
+        set_page_id(page, self.place());
+        page[MAGIC_AT..VERSION_AT].copy_from_slice(&MAGIC);
+        page[VERSION_AT..PAGE_SIZE_AT].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
+        page[PAGE_SIZE_AT..DATABASE_AT].copy_from_slice(&(PAGE_SIZE as u32).to_le_bytes());
+        page[DATABASE_AT..SEQUENCE_AT].copy_from_slice(&self.database.to_le_bytes());
+        page[SEQUENCE_AT..EPOCH_AT].copy_from_slice(&self.sequence.to_le_bytes());
+        page[EPOCH_AT..FLAGS_AT].copy_from_slice(&self.epoch.to_le_bytes());
+        page[FLAGS_AT..NUMBERS_AT].copy_from_slice(&u32::from(self.clean).to_le_bytes());
+        let numbers: [u64; NUMBERS] = [
+            self.oldest_dirty.0,
+            self.oldest_txn.0,
+            self.begin_checkpoint.0,
+            self.end_checkpoint.0,
+            self.next_txn.0,
+            self.home_pages,
+        ];
+        for (at, number) in (NUMBERS_AT..).step_by(8).zip(numbers) {
+            page[at..at + 8].copy_from_slice(&number.to_le_bytes());
+        }
+        seal(page);
+        bytes
+    }
+
+    fn place(&self) -> PageId {
+        PageId(self.sequence % SUPERBLOCK_PAGES)
+    }
+
+    /// Reads a copy whose checksum is right. `None` if it makes no sense all the same.
+    fn decode(page: &PageBuf) -> Option<Superblock> {
+        let u32_at = |at: usize| u32::from_le_bytes(page[at..at + 4].try_into().expect("four"));
+        let u64_at = |at: usize| u64::from_le_bytes(page[at..at + 8].try_into().expect("eight"));
+        let database = page[DATABASE_AT..SEQUENCE_AT].try_into().expect("sixteen");
+        let block = Superblock {
+            database: u128::from_le_bytes(database),
+            sequence: u64_at(SEQUENCE_AT),
+            epoch: u32_at(EPOCH_AT),
+            clean: u32_at(FLAGS_AT) & 1 == 1,
+            oldest_dirty: Lsn(u64_at(NUMBERS_AT)),
+            oldest_txn: Lsn(u64_at(NUMBERS_AT + 8)),
+            begin_checkpoint: Lsn(u64_at(NUMBERS_AT + 16)),
+            end_checkpoint: Lsn(u64_at(NUMBERS_AT + 24)),
+            next_txn: TxnId(u64_at(NUMBERS_AT + 32)),
+            home_pages: u64_at(NUMBERS_AT + 40),
+        };
+        let ordered = block.log_start() <= block.begin_checkpoint
+            && block.begin_checkpoint <= block.end_checkpoint;
+        (ordered && u32_at(PAGE_SIZE_AT) == PAGE_SIZE as u32).then_some(block)
+    }
+
+    /// Writes it over the older copy and syncs.
+    ///
+    /// # Errors
+    ///
+    /// `Device`.
+    pub(crate) fn write(&self, home: &dyn Device) -> Result<(), Error> {
+        let failed = |source| Error::Device { part: Part::Home, source };
+        let offset = self.place().0 * PAGE_SIZE as u64;
+        write(home, offset, &self.encode()).map_err(failed)?;
+        home.sync().map_err(failed)
+    }
+}
+
+/// What stands where a superblock should.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Copied {
+    Blank,
+    Foreign,
+    Newer(u32),
+    Broken,
+    Whole(Superblock),
+}
+
+fn look(page: &PageBuf, place: PageId) -> Copied {
+    let ours = page[MAGIC_AT..VERSION_AT] == MAGIC;
+    match verify(page, place) {
+        Err(Damage::Blank) => Copied::Blank,
+        Err(_) if ours => Copied::Broken,
+        Ok(()) if ours => {
+            let version = &page[VERSION_AT..PAGE_SIZE_AT];
+            let version = u32::from_le_bytes(version.try_into().expect("four"));
+            match Superblock::decode(page) {
+                _ if version > FORMAT_VERSION => Copied::Newer(version),
+                Some(block) => Copied::Whole(block),
+                None => Copied::Broken,
+            }
+        }
+        _ => Copied::Foreign,
+    }
+}
+
+/// What a home device holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// Nothing: both places are blank, or the device is too short to have them.
+    Nothing,
+    /// A database.
+    Database(Superblock),
+}
+
+/// Looks for a database on `home`.
+///
+/// # Errors
+///
+/// `NotADatabase` if there is something else, `NewerFormat`, `Corrupt` if both copies are damaged,
+/// `Device`.
+pub(crate) fn find(home: &dyn Device) -> Result<Found, Error> {
+    if home.len() < SUPERBLOCK_PAGES * PAGE_SIZE as u64 {
+        return Ok(Found::Nothing);
+    }
+    let mut bytes = Aligned::zeroed(2 * PAGE_SIZE);
+    read(home, 0, &mut bytes).map_err(|source| Error::Device { part: Part::Home, source })?;
+    let (pages, _) = bytes.as_chunks::<PAGE_SIZE>();
+    let copies = [look(&pages[0], PageId(0)), look(&pages[1], PageId(1))];
+    if let Some(found) = copies.iter().find_map(|copy| match copy {
+        Copied::Newer(found) => Some(*found),
+        _ => None,
+    }) {
+        return Err(Error::NewerFormat { found, supported: FORMAT_VERSION });
+    }
+    let whole = copies.iter().filter_map(|copy| match copy {
+        Copied::Whole(block) => Some(*block),
+        _ => None,
+    });
+    if let Some(block) = whole.max_by_key(|block| block.sequence) {
+        return Ok(Found::Database(block));
+    }
+    if copies.contains(&Copied::Broken) {
+        let what = "both superblocks are damaged";
+        return Err(Error::Corrupt { part: Part::Home, page: PageId(0), what });
+    }
+    if copies == [Copied::Blank, Copied::Blank] {
+        return Ok(Found::Nothing);
+    }
+    Err(Error::NotADatabase { part: Part::Home, what: "it holds something else" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn block(sequence: u64) -> Superblock {
+        Superblock {
+            database: 0x0123_4567_89ab_cdef,
+            sequence,
+            epoch: 3,
+            clean: true,
+            oldest_dirty: Lsn::MAX,
+            oldest_txn: Lsn(5000),
+            begin_checkpoint: Lsn(6000),
+            end_checkpoint: Lsn(6100),
+            next_txn: TxnId(9),
+            home_pages: 1000,
+        }
+    }
+
+    fn page_of(block: &Superblock) -> PageBuf {
+        block.encode()[..].try_into().expect("a page")
+    }
+
+    #[test]
+    fn a_superblock_comes_back() {
+        let stored = block(7);
+        assert_eq!(look(&page_of(&stored), PageId(1)), Copied::Whole(stored));
+        assert_eq!(stored.log_start(), Lsn(5000));
+    }
+
+    #[test]
+    fn what_is_no_superblock_is_told_apart() {
+        let mut page = page_of(&block(8));
+        assert_eq!(look(&page, PageId(1)), Copied::Broken, "misdirected");
+        page[200] ^= 1;
+        assert_eq!(look(&page, PageId(0)), Copied::Broken);
+        assert_eq!(look(&[0; PAGE_SIZE], PageId(0)), Copied::Blank);
+        assert_eq!(look(&[b'x'; PAGE_SIZE], PageId(0)), Copied::Foreign);
+        let mut newer = page_of(&block(8));
+        newer[VERSION_AT] = 2;
+        seal(&mut newer);
+        assert_eq!(look(&newer, PageId(0)), Copied::Newer(2));
+    }
+}
