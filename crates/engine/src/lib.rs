@@ -30,6 +30,7 @@ mod btree;
 mod trees;
 
 mod change;
+mod space;
 mod writer;
 
 mod error;

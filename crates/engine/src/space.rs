@@ -1,0 +1,543 @@
+//! Allocation of pages: extents of 32 pages belong to trees, maps say which of their pages are used.
+//!
+//! ```text
+//! home:   group 0 (1020 extents)        | group 1 ...
+//!         extent 0: 2 super pages, map 0 | extent 0: map 1 in the same place
+//!
+//! map page: header, kind Map
+//! offset size field
+//!     24    8 groups   in map 0: how many groups have a map; else 0
+//!     32      entries  8 bytes for each extent of the group
+//!
+//! entry:  4 owner (tree number + 1, 0 nobody, 2^32-1 the maps themselves)   4 bits, page i is bit i
+//! ```
+//!
+//! An extent is 256 KiB, one stripe unit of the arrays that we model: what lies in one is read
+//! by one request. Extents go to a tree one after another where there is room, and in longer runs as
+//! the tree grows, so that neighbours on disk belong to the same tree. A page goes into the extent of
+//! the page that it was split from, else into any of the tree's, else into a new one.
+//!
+//! - S1: a map changes in the nested top action that uses or unlinks the page, and stays latched
+//!   until that has ended; a task holds at most one map, and takes no other latch meanwhile but
+//!   that of a page which no other task can reach.
+//! - S2: an extent with a used page has an owner. One whose last page is freed has none.
+//! - S3: forward operations leave the end of home alone, so that an undo finds room for a split.
+//! - The hints in memory are lower bounds: below them there is nothing to find. Losing them costs
+//!   one search.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use terrace_page::{HEADER_SIZE, PAGE_SIZE, PageBuf, PageId, PageKind, kind};
+use terrace_pool::{BufferPool, PageMut};
+use terrace_rt::LeafMutex;
+
+use crate::change::{BODY_AT, Change};
+use crate::writer::{Undo, Writer};
+use crate::{Error, Part, TreeId};
+
+/// Pages of an extent.
+pub(crate) const EXTENT_PAGES: u64 = 32;
+const ENTRIES_AT: usize = HEADER_SIZE;
+const ENTRY: usize = 8;
+const EXTENTS_PER_MAP: u64 = ((PAGE_SIZE - ENTRIES_AT) / ENTRY) as u64;
+const GROUP_PAGES: u64 = EXTENTS_PER_MAP * EXTENT_PAGES;
+const MAP_IN_GROUP: u64 = 2;
+const NOBODY: u32 = 0;
+const MAPS: u32 = u32::MAX;
+const FULL: u32 = u32::MAX;
+/// The super pages and the map itself.
+const MAP_BITS: u32 = 0b111;
+/// The longest run of extents that a growing tree gets at once: 4 MiB.
+const RUN_MAX: u64 = 16;
+/// Tries to find room before the answer is that there is none. Each failure but the last has
+/// added a group.
+const SEARCHES_MAX: u32 = 4;
+
+const _: () = assert!(EXTENTS_PER_MAP == 1020);
+
+/// On whose behalf pages are allocated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// An operation of a transaction going forward.
+    Forward,
+    /// A rollback: may use what forward operations leave.
+    Undo,
+}
+
+/// An extent of a tree, and its used pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Extent {
+    /// Its first page.
+    pub(crate) first: PageId,
+    /// Page i is bit i.
+    pub(crate) used: u32,
+}
+
+#[derive(Default)]
+struct Hints {
+    /// No extent below is free.
+    free: u64,
+    /// How often something was freed: a search moves a hint up only if nothing was meanwhile.
+    frees: u64,
+    trees: BTreeMap<TreeId, TreeHint>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct TreeHint {
+    /// No extent of the tree below has a free page.
+    cursor: u64,
+    /// Extents that the tree was given since the database was opened.
+    taken: u64,
+}
+
+/// The pages of home, and whom they belong to.
+pub(crate) struct Space {
+    pool: Arc<BufferPool>,
+    /// Pages of home.
+    capacity: AtomicU64,
+    hints: LeafMutex<Hints>,
+}
+
+/// Pages that will be allocated: their map is latched, nothing has changed yet.
+pub(crate) struct Reserved<'s> {
+    map: PageMut<'s>,
+    first_entry: u64,
+    entries: Vec<(u32, u32)>,
+    pages: Vec<PageId>,
+}
+
+/// Pages of one extent that will be freed: their map is latched, nothing has changed yet.
+pub(crate) struct Freeing<'s> {
+    space: &'s Space,
+    map: PageMut<'s>,
+    extent: u64,
+    tree: TreeId,
+    entry: (u32, u32),
+}
+
+fn owner(tree: TreeId) -> u32 {
+    tree.0 + 1
+}
+
+fn extent_of(page: PageId) -> u64 {
+    page.0 / EXTENT_PAGES
+}
+
+fn map_page(group: u64) -> PageId {
+    PageId(group * GROUP_PAGES + MAP_IN_GROUP)
+}
+
+fn entry_at(extent: u64) -> usize {
+    ENTRIES_AT + ENTRY * (extent % EXTENTS_PER_MAP) as usize
+}
+
+fn entry(map: &PageBuf, extent: u64) -> (u32, u32) {
+    let number = |at| u32::from_le_bytes([map[at], map[at + 1], map[at + 2], map[at + 3]]);
+    let at = entry_at(extent);
+    (number(at), number(at + 4))
+}
+
+fn groups(map: &PageBuf) -> u64 {
+    u64::from_le_bytes(map[BODY_AT..BODY_AT + 8].try_into().expect("eight bytes"))
+}
+
+fn put_entries<W: Writer>(
+    w: &mut W,
+    map: &mut PageMut<'_>,
+    first: u64,
+    entries: &[(u32, u32)],
+) -> Result<(), Error> {
+    let bytes: Vec<u8> = entries
+        .iter()
+        .flat_map(|(owner, bits)| [owner.to_le_bytes(), bits.to_le_bytes()])
+        .flatten()
+        .collect();
+    let change = Change::Bytes { at: entry_at(first) as u16, bytes: &bytes };
+    w.change(map, &change, Undo::None)
+}
+
+impl Reserved<'_> {
+    /// The pages.
+    pub(crate) fn pages(&self) -> &[PageId] {
+        &self.pages
+    }
+
+    /// Marks them used, within the nested action that uses them. Keep it until that has ended.
+    ///
+    /// # Errors
+    ///
+    /// As `Writer::change`.
+    pub(crate) fn take<W: Writer>(&mut self, w: &mut W) -> Result<(), Error> {
+        put_entries(w, &mut self.map, self.first_entry, &self.entries)
+    }
+}
+
+impl Freeing<'_> {
+    /// Marks them free, within the nested action that unlinks them. Keep it until that has ended.
+    ///
+    /// # Errors
+    ///
+    /// As `Writer::change`.
+    pub(crate) fn free<W: Writer>(&mut self, w: &mut W) -> Result<(), Error> {
+        put_entries(w, &mut self.map, self.extent, &[self.entry])
+    }
+
+    /// Says that the nested action has ended: others may find the pages.
+    pub(crate) fn done(self) {
+        let mut hints = self.space.hints.lock();
+        hints.frees += 1;
+        if self.entry.0 == NOBODY {
+            hints.free = hints.free.min(self.extent);
+        }
+        let hint = hints.trees.entry(self.tree).or_default();
+        hint.cursor = hint.cursor.min(self.extent);
+    }
+}
+
+impl Space {
+    /// The space of a home with `capacity` pages.
+    pub(crate) fn new(pool: Arc<BufferPool>, capacity: u64) -> Space {
+        Space { pool, capacity: AtomicU64::new(capacity), hints: LeafMutex::new(Hints::default()) }
+    }
+
+    /// Home has grown to `capacity` pages.
+    pub(crate) fn set_capacity(&self, capacity: u64) {
+        self.capacity.fetch_max(capacity, Ordering::Relaxed);
+    }
+
+    /// Makes the first map of a new database.
+    ///
+    /// # Errors
+    ///
+    /// `HomeFull` if home has no room for one extent of data, and those of `Writer::change`.
+    pub(crate) fn format<W: Writer>(&self, w: &mut W) -> Result<(), Error> {
+        if self.extents(Purpose::Undo) < 2 {
+            return Err(Error::HomeFull);
+        }
+        let mut map = self.pool.create(map_page(0))?;
+        let nested = w.begin_nested();
+        format_map(w, &mut map, 1)?;
+        w.end_nested(nested)
+    }
+
+    /// How many extents may be used.
+    fn extents(&self, purpose: Purpose) -> u64 {
+        let extents = self.capacity.load(Ordering::Relaxed) / EXTENT_PAGES;
+        match purpose {
+            Purpose::Forward if extents >= 16 => extents - (extents / 64).clamp(2, 64),
+            _ => extents,
+        }
+    }
+
+    fn open_map(&self, group: u64) -> Result<PageMut<'_>, Error> {
+        let page = map_page(group);
+        let map = self.pool.write(page)?;
+        if kind(&map) != Some(PageKind::Map) {
+            let what = "it should be an allocation map";
+            return Err(Error::Corrupt { part: Part::Home, page, what });
+        }
+        Ok(map)
+    }
+
+    fn groups(&self) -> Result<u64, Error> {
+        let page = self.pool.read(map_page(0))?;
+        Ok(groups(&page))
+    }
+
+    /// The tree's hint, and `Hints::frees`.
+    fn hint(&self, tree: TreeId) -> (TreeHint, u64) {
+        let hints = self.hints.lock();
+        (hints.trees.get(&tree).copied().unwrap_or_default(), hints.frees)
+    }
+
+    /// Finds `count` free pages of one extent (at most 32) for `tree`, near the page `near`, and
+    /// latches their map. Nothing has changed until `Reserved::take`.
+    ///
+    /// # Errors
+    ///
+    /// `HomeFull`, and those of the pool.
+    pub(crate) fn reserve<W: Writer>(
+        &self,
+        w: &mut W,
+        tree: TreeId,
+        near: PageId,
+        count: u32,
+        purpose: Purpose,
+    ) -> Result<Reserved<'_>, Error> {
+        assert!((1..=FULL.count_ones()).contains(&count));
+        for _ in 0..SEARCHES_MAX {
+            if let Some(found) = self.in_extent(tree, near, count)? {
+                return Ok(found);
+            }
+            if let Some(found) = self.in_extents_of(tree, count)? {
+                return Ok(found);
+            }
+            let run = (1 + self.hint(tree).0.taken / 4).min(RUN_MAX);
+            let lengths = [run, 1];
+            for length in &lengths[usize::from(run == 1)..] {
+                if let Some((map, first)) = self.free_run(*length, purpose)? {
+                    return Ok(self.first_of_run(map, first, *length, tree, count));
+                }
+            }
+            self.add_group(w, purpose)?;
+        }
+        Err(Error::HomeFull)
+    }
+
+    /// In the extent of `near`, the free pages after it first.
+    fn in_extent(
+        &self,
+        tree: TreeId,
+        near: PageId,
+        count: u32,
+    ) -> Result<Option<Reserved<'_>>, Error> {
+        let extent = extent_of(near);
+        let map = self.open_map(extent / EXTENTS_PER_MAP)?;
+        let (owned_by, used) = entry(&map, extent);
+        if owned_by != owner(tree) || used.count_zeros() < count {
+            return Ok(None);
+        }
+        let near = (near.0 % EXTENT_PAGES) as u32;
+        Ok(Some(Reserved::in_extent(map, extent, (owned_by, used), count, near)))
+    }
+
+    fn in_extents_of(&self, tree: TreeId, count: u32) -> Result<Option<Reserved<'_>>, Error> {
+        let (TreeHint { cursor: start, .. }, frees) = self.hint(tree);
+        let groups = self.groups()?;
+        for group in start / EXTENTS_PER_MAP..groups {
+            let map = self.open_map(group)?;
+            let first = (group * EXTENTS_PER_MAP).max(start);
+            for extent in first..(group + 1) * EXTENTS_PER_MAP {
+                let found = entry(&map, extent);
+                if found.0 == owner(tree) && found.1.count_zeros() >= count {
+                    self.move_cursor(tree, frees, extent, count);
+                    return Ok(Some(Reserved::in_extent(map, extent, found, count, 0)));
+                }
+            }
+        }
+        self.move_cursor(tree, frees, groups * EXTENTS_PER_MAP, count);
+        Ok(None)
+    }
+
+    /// Below `to` there is no free page of the tree, unless one was freed since.
+    fn move_cursor(&self, tree: TreeId, frees: u64, to: u64, count: u32) {
+        let mut hints = self.hints.lock();
+        if count == 1 && hints.frees == frees {
+            let hint = hints.trees.entry(tree).or_default();
+            hint.cursor = hint.cursor.max(to);
+        }
+    }
+
+    /// A run of `length` free extents.
+    fn free_run(&self, length: u64, purpose: Purpose) -> Result<Option<(PageMut<'_>, u64)>, Error> {
+        let (start, frees) = {
+            let hints = self.hints.lock();
+            (hints.free, hints.frees)
+        };
+        let limit = self.extents(purpose);
+        let mut first_free = None;
+        let mut end = start;
+        for group in start / EXTENTS_PER_MAP..self.groups()? {
+            let map = self.open_map(group)?;
+            let first = (group * EXTENTS_PER_MAP).max(start);
+            end = ((group + 1) * EXTENTS_PER_MAP).min(limit);
+            let mut run = 0;
+            for extent in first..end {
+                let is_free = entry(&map, extent).0 == NOBODY;
+                first_free = first_free.or(is_free.then_some(extent));
+                run = if is_free { run + 1 } else { 0 };
+                if run == length {
+                    self.move_free(frees, first_free.unwrap_or(extent));
+                    return Ok(Some((map, extent + 1 - length)));
+                }
+            }
+        }
+        self.move_free(frees, first_free.unwrap_or(end));
+        Ok(None)
+    }
+
+    /// Below `to` there is no free extent, unless one was freed since.
+    fn move_free(&self, frees: u64, to: u64) {
+        let mut hints = self.hints.lock();
+        if hints.frees == frees {
+            hints.free = hints.free.max(to);
+        }
+    }
+
+    fn first_of_run<'s>(
+        &'s self,
+        map: PageMut<'s>,
+        first: u64,
+        length: u64,
+        tree: TreeId,
+        count: u32,
+    ) -> Reserved<'s> {
+        let mut reserved = Reserved::in_extent(map, first, (owner(tree), 0), count, 0);
+        reserved.entries.resize(length as usize, (owner(tree), 0));
+        self.give(tree, first, length);
+        reserved
+    }
+
+    /// The tree gets a run of extents, whose pages a search shall find.
+    fn give(&self, tree: TreeId, first: u64, length: u64) {
+        let mut hints = self.hints.lock();
+        hints.frees += 1;
+        let hint = hints.trees.entry(tree).or_default();
+        hint.taken += length;
+        hint.cursor = hint.cursor.min(first);
+    }
+
+    /// Takes a run of at most `length` whole extents for `tree`, all their pages used, or none if
+    /// they are for growth: a nested action of its own. Returns the extents.
+    ///
+    /// # Errors
+    ///
+    /// `HomeFull`, those of the pool and of `Writer::change`.
+    pub(crate) fn take_run<W: Writer>(
+        &self,
+        w: &mut W,
+        tree: TreeId,
+        length: u64,
+        used: u32,
+    ) -> Result<Vec<PageId>, Error> {
+        for _ in 0..SEARCHES_MAX {
+            let mut length = length.clamp(1, EXTENTS_PER_MAP / 2);
+            while length > 0 {
+                if let Some((mut map, first)) = self.free_run(length, Purpose::Forward)? {
+                    let nested = w.begin_nested();
+                    let entries = vec![(owner(tree), used); length as usize];
+                    put_entries(w, &mut map, first, &entries)?;
+                    w.end_nested(nested)?;
+                    self.give(tree, first, length);
+                    return Ok((first..first + length).map(extent_page).collect());
+                }
+                length /= 2;
+            }
+            self.add_group(w, Purpose::Forward)?;
+        }
+        Err(Error::HomeFull)
+    }
+
+    /// Makes the map of the next group.
+    fn add_group<W: Writer>(&self, w: &mut W, purpose: Purpose) -> Result<(), Error> {
+        let mut first = self.open_map(0)?;
+        let group = groups(&first);
+        if group * EXTENTS_PER_MAP + 2 > self.extents(purpose) {
+            return Err(Error::HomeFull);
+        }
+        let mut map = self.pool.create(map_page(group))?;
+        let nested = w.begin_nested();
+        format_map(w, &mut map, 0)?;
+        let count = (group + 1).to_le_bytes();
+        w.change(&mut first, &Change::Bytes { at: BODY_AT as u16, bytes: &count }, Undo::None)?;
+        w.end_nested(nested)
+    }
+
+    /// Latches the map of `pages`, which belong to `tree` and lie in one extent. Nothing has
+    /// changed until `Freeing::free`.
+    ///
+    /// # Errors
+    ///
+    /// Those of the pool; `Corrupt` if a page is not in use, or another tree's.
+    pub(crate) fn freeing(&self, tree: TreeId, pages: &[PageId]) -> Result<Freeing<'_>, Error> {
+        let extent = extent_of(pages[0]);
+        let map = self.open_map(extent / EXTENTS_PER_MAP)?;
+        let (owned_by, mut used) = entry(&map, extent);
+        for page in pages {
+            assert_eq!(extent_of(*page), extent, "pages of one extent");
+            let bit = 1 << (page.0 % EXTENT_PAGES);
+            if owned_by != owner(tree) || used & bit == 0 {
+                let what = "its map says that it is not in use";
+                return Err(Error::Corrupt { part: Part::Home, page: *page, what });
+            }
+            used &= !bit;
+        }
+        let entry = if used == 0 { (NOBODY, 0) } else { (owned_by, used) };
+        Ok(Freeing { space: self, map, extent, tree, entry })
+    }
+
+    /// Frees every extent of `tree` but the one of `keep`, of which only the pages `kept` stay used.
+    /// No task may be in the tree. One nested action for each map.
+    ///
+    /// # Errors
+    ///
+    /// Those of the pool and of `Writer::change`.
+    pub(crate) fn free_tree<W: Writer>(
+        &self,
+        w: &mut W,
+        tree: TreeId,
+        keep: Option<(PageId, u32)>,
+    ) -> Result<(), Error> {
+        for group in 0..self.groups()? {
+            let mut map = self.open_map(group)?;
+            let nested = w.begin_nested();
+            for extent in group * EXTENTS_PER_MAP..(group + 1) * EXTENTS_PER_MAP {
+                let (owned_by, _) = entry(&map, extent);
+                if owned_by != owner(tree) {
+                    continue;
+                }
+                let kept = keep.filter(|(page, _)| extent_of(*page) == extent);
+                let new = kept.map_or((NOBODY, 0), |(_, kept)| (owned_by, kept));
+                put_entries(w, &mut map, extent, &[new])?;
+            }
+            w.end_nested(nested)?;
+        }
+        let mut hints = self.hints.lock();
+        hints.free = 0;
+        hints.frees += 1;
+        hints.trees.remove(&tree);
+        Ok(())
+    }
+
+    /// The extents of `tree`, in order.
+    ///
+    /// # Errors
+    ///
+    /// Those of the pool.
+    pub(crate) fn extents_of(&self, tree: TreeId) -> Result<Vec<Extent>, Error> {
+        let mut found = Vec::new();
+        for group in 0..self.groups()? {
+            let map = self.open_map(group)?;
+            for extent in group * EXTENTS_PER_MAP..(group + 1) * EXTENTS_PER_MAP {
+                let (owned_by, used) = entry(&map, extent);
+                if owned_by == owner(tree) {
+                    found.push(Extent { first: extent_page(extent), used });
+                }
+            }
+        }
+        Ok(found)
+    }
+}
+
+fn extent_page(extent: u64) -> PageId {
+    PageId(extent * EXTENT_PAGES)
+}
+
+fn format_map<W: Writer>(w: &mut W, map: &mut PageMut<'_>, groups: u64) -> Result<(), Error> {
+    let mut bytes = groups.to_le_bytes().to_vec();
+    bytes.extend_from_slice(&MAPS.to_le_bytes());
+    bytes.extend_from_slice(&MAP_BITS.to_le_bytes());
+    w.change(map, &Change::Page { kind: PageKind::Map, bytes: &bytes }, Undo::None)
+}
+
+impl<'s> Reserved<'s> {
+    fn in_extent(
+        map: PageMut<'s>,
+        extent: u64,
+        (owned_by, mut used): (u32, u32),
+        count: u32,
+        near: u32,
+    ) -> Reserved<'s> {
+        let mut pages = Vec::with_capacity(count as usize);
+        while pages.len() < count as usize {
+            let after = !used & (FULL << near);
+            let free = if after != 0 { after } else { !used };
+            let bit = free.trailing_zeros();
+            used |= 1 << bit;
+            pages.push(PageId(extent * EXTENT_PAGES + u64::from(bit)));
+        }
+        Reserved { map, first_entry: extent, entries: vec![(owned_by, used)], pages }
+    }
+}
