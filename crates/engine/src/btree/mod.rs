@@ -1,5 +1,148 @@
-//! The B+-tree: pages of sorted cells, and how they change.
+//! The B+-tree: an ordered map from byte strings to byte strings, in pages.
+//!
+//! ```text
+//! header (fixed page)          root (the page after it; it never moves, the tree grows below it)
+//!                             /          |           \
+//!                         inner  ->   inner   ->    inner        level 1
+//!                        /  |  \       ...
+//!                    leaf->leaf->leaf-> ...                      level 0, each knows its right neighbour
+//! ```
+//!
+//! **Latches.** A descent holds one latch at a time: it reads a child's number, lets the parent go,
+//! latches the child, and checks by tree, level and fences that this is still the node for its key;
+//! if not, it starts over. At any time exactly one live node of each level covers a key, so what passes
+//! the check is right, and no task waits for a device while it holds an inner node. Who holds a latch
+//! and wants another takes them in this order: parent before child, left before right within a
+//! level, then the tree's header, overflow pages, an allocation map, pages that nobody else can
+//! reach. (An optimistic descent that latches leaves only needs the same checks: it belongs in
+//! [`descend`].)
+//!
+//! **Structure changes** (splits, merges, chains of overflow pages) are nested top actions that
+//! latch all they change, exclusively, until they have ended. An operation that finds no room drops
+//! its latch, has the node split, and starts over; splits go up level by level, each with its own
+//! nested action, so that there is never a half of one to be seen.
+//!
+//! **Locks** are asked for under the latch of the leaf that the key belongs to: whoever concludes
+//! that a key is absent, or makes it present, holds that latch, so the next key may be looked up in the
+//! neighbour and let go.
+//!
+//! **Ranges** go forward along the right neighbours, hand over hand, and backward by descending
+//! anew to what lies below the lower fence: a left neighbour would be a third page in every split,
+//! and latching leftwards could deadlock.
+//!
+//! - T1: a page is in the tree's extents, and used, if and only if it is the header, a node that can
+//!   be reached from the root, a part of a large value, or of one that waits to be freed.
+//! - T2: the fences of a node are those that its parent says; the right neighbour begins where the
+//!   node ends.
+//! - T3: an undo needs no lock, and room only where others took what was free: see `Space` S3.
+//!
+//! [`check`](Tree::check) asserts all of it.
 
 pub(crate) mod cells;
 pub(crate) mod edit;
 pub(crate) mod node;
+
+mod check;
+mod descend;
+mod header;
+
+mod lookup;
+mod merge;
+mod overflow;
+mod scan;
+mod split;
+
+mod undo;
+mod write;
+
+use std::sync::Arc;
+
+use terrace_page::PageId;
+use terrace_pool::BufferPool;
+
+pub(crate) use check::TreeStats;
+
+pub(crate) use scan::{Batch, Direction, Scan};
+pub(crate) use write::Put;
+
+use crate::space::Space;
+use crate::writer::Reader;
+use crate::{Error, KeyHash, LockMode, LockOutcome, LockRequest, Part, TreeId};
+
+/// The longest value, in bytes.
+pub(crate) const VALUE_MAX: usize = 1 << 30;
+
+/// A tree: where it is. Cheap to clone; all that it holds is in its pages.
+#[derive(Clone)]
+pub(crate) struct Tree {
+    id: TreeId,
+    header: PageId,
+    pool: Arc<BufferPool>,
+    space: Arc<Space>,
+    /// How full a split leaves the left node when keys come in ascending order, in percent.
+    append_fill: usize,
+}
+
+/// Ascending keys do not come back to fill what is left free.
+const APPEND_FILL: usize = 100;
+
+impl Tree {
+    /// The tree `id` whose header is page `header`, as [`Tree::create`] made it.
+    pub(crate) fn open(
+        id: TreeId,
+        header: PageId,
+        pool: Arc<BufferPool>,
+        space: Arc<Space>,
+    ) -> Tree {
+        Tree { id, header, pool, space, append_fill: APPEND_FILL }
+    }
+
+    /// The same tree, whose splits leave `percent` of the left node full when keys come in ascending
+    /// order, 50 to 100.
+    #[must_use]
+    pub(crate) fn with_append_fill(self, percent: usize) -> Tree {
+        Tree { append_fill: percent.clamp(50, 100), ..self }
+    }
+
+    /// Its number.
+    pub(crate) fn id(&self) -> TreeId {
+        self.id
+    }
+
+    /// Where its header is: what a catalog remembers.
+    pub(crate) fn header(&self) -> PageId {
+        self.header
+    }
+
+    fn root(&self) -> PageId {
+        self.header.plus(1)
+    }
+
+    fn corrupt(page: PageId, what: &'static str) -> Error {
+        Error::Corrupt { part: Part::Home, page, what }
+    }
+
+    /// Tries to lock: what to wait for, if another has it.
+    fn lock<R: Reader + ?Sized>(
+        &self,
+        r: &mut R,
+        key: KeyHash,
+        mode: LockMode,
+    ) -> Result<Option<LockRequest>, Error> {
+        let request = LockRequest { tree: self.id, key, mode };
+        Ok(match r.try_lock(request)? {
+            LockOutcome::Granted => None,
+            LockOutcome::Busy => Some(request),
+        })
+    }
+}
+
+/// Returns `Step::Wait` from the operation if a lock is busy.
+macro_rules! lock_or_wait {
+    ($tree:expr, $reader:expr, $key:expr, $mode:expr) => {
+        if let Some(request) = $tree.lock($reader, $key, $mode)? {
+            return Ok(crate::writer::Step::Wait(request));
+        }
+    };
+}
+use lock_or_wait;

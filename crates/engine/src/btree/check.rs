@@ -1,0 +1,211 @@
+//! The whole tree, checked: T1 and T2 of `btree`, and every node by itself.
+//!
+//! No other task may change the tree meanwhile.
+
+use std::collections::BTreeSet;
+
+use terrace_page::PageId;
+
+use super::Tree;
+use super::node::{self, Node, OVERFLOW};
+use super::overflow::{DATA_MAX, Reference};
+use crate::Error;
+
+/// What a tree consists of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct TreeStats {
+    /// Levels, the root's and the leaves' included.
+    pub(crate) levels: u32,
+    /// Keys.
+    pub(crate) keys: u64,
+    /// Leaves.
+    pub(crate) leaves: u64,
+    /// Inner nodes.
+    pub(crate) inner_nodes: u64,
+    /// Pages of large values that are there.
+    pub(crate) overflow_pages: u64,
+    /// Pages of large values that wait to be freed.
+    pub(crate) pending_pages: u64,
+    /// Bytes of keys and records in leaves, slots included.
+    pub(crate) leaf_bytes: u64,
+    /// Extents that belong to the tree.
+    pub(crate) extents: u64,
+}
+
+/// A walk through a tree.
+struct Walk<'t> {
+    tree: &'t Tree,
+    stats: TreeStats,
+    pages: BTreeSet<PageId>,
+    /// For each level, the right neighbour of the last node seen there.
+    rights: Vec<PageId>,
+}
+
+/// What a parent says of a child.
+struct Expected {
+    page: PageId,
+    level: u8,
+    lower: Vec<u8>,
+    upper: Option<Vec<u8>>,
+}
+
+impl Tree {
+    /// Checks the whole tree and its space.
+    ///
+    /// # Errors
+    ///
+    /// `Corrupt` with the first page found wrong; those of the pool.
+    pub(crate) fn check(&self) -> Result<TreeStats, Error> {
+        let pages = BTreeSet::from([self.header, self.root()]);
+        let mut walk = Walk { tree: self, stats: TreeStats::default(), pages, rights: Vec::new() };
+        walk.pending()?;
+        walk.nodes()?;
+        walk.space()?;
+        Ok(walk.stats)
+    }
+}
+
+impl Walk<'_> {
+    fn see(&mut self, page: PageId) -> Result<(), Error> {
+        if self.pages.insert(page) {
+            return Ok(());
+        }
+        Err(Tree::corrupt(page, "it is in two places of a tree"))
+    }
+
+    fn nodes(&mut self) -> Result<(), Error> {
+        let root = self.tree.root();
+        let level = {
+            let page = self.tree.pool.read(root)?;
+            self.tree.node(root, &page)?.level()
+        };
+        self.stats.levels = u32::from(level) + 1;
+        self.rights = vec![PageId(0); usize::from(level) + 1];
+        // Depth first, left to right: the rightmost waits at the bottom.
+        let mut stack = vec![Expected { page: root, level, lower: Vec::new(), upper: None }];
+        while let Some(expected) = stack.pop() {
+            self.node(&expected, &mut stack)?;
+        }
+        match self.rights.iter().find(|right| **right != PageId(0)) {
+            Some(right) => Err(Tree::corrupt(*right, "a level goes on behind its last node")),
+            None => Ok(()),
+        }
+    }
+
+    fn node(&mut self, expected: &Expected, stack: &mut Vec<Expected>) -> Result<(), Error> {
+        let id = expected.page;
+        let page = self.tree.pool.read(id)?;
+        node::check(&page).map_err(|what| Tree::corrupt(id, what))?;
+        let node = self.tree.node(id, &page)?;
+        let fences = (node.lower(), node.upper()) == (&expected.lower, expected.upper.as_deref());
+        if node.level() != expected.level || !fences {
+            return Err(Tree::corrupt(id, "it is not the node that its parent says"));
+        }
+        let right = &mut self.rights[usize::from(node.level())];
+        if *right != id && !expected.lower.is_empty() {
+            return Err(Tree::corrupt(id, "its left neighbour does not lead to it"));
+        }
+        *right = node.right();
+        if id != self.tree.root() {
+            self.see(id)?;
+        }
+        if node.is_leaf() {
+            return self.leaf(id, &node);
+        }
+        self.stats.inner_nodes += 1;
+        let mut upper = expected.upper.clone();
+        for index in (0..=node.len()).rev() {
+            let lower = match index.checked_sub(1) {
+                Some(separator) => node.key(separator).to_vec(),
+                None => expected.lower.clone(),
+            };
+            let below = upper.replace(lower.clone());
+            let (page, level) = (node.child(index), node.level() - 1);
+            stack.push(Expected { page, level, lower, upper: below });
+        }
+        Ok(())
+    }
+
+    fn leaf(&mut self, id: PageId, node: &Node<'_>) -> Result<(), Error> {
+        self.stats.leaves += 1;
+        self.stats.keys += node.len() as u64;
+        self.stats.leaf_bytes += node.used() as u64;
+        for slot in 0..node.len() {
+            let (flags, value) = node.record(slot);
+            if flags & !OVERFLOW != 0 {
+                return Err(Tree::corrupt(id, "a record has unknown flags"));
+            }
+            if flags & OVERFLOW != 0 {
+                let Reference { first, len } = Reference::decode(value);
+                let (pages, bytes) = self.chain(first)?;
+                if bytes != len || pages != len.div_ceil(DATA_MAX as u64) {
+                    return Err(Tree::corrupt(id, "a large value has another length"));
+                }
+                self.stats.overflow_pages += pages;
+            }
+        }
+        Ok(())
+    }
+
+    /// The pages of a chain, and their bytes.
+    fn chain(&mut self, first: PageId) -> Result<(u64, u64), Error> {
+        let (mut pages, mut bytes) = (0, 0);
+        let mut next = first;
+        while next != PageId(0) {
+            self.see(next)?;
+            let page = self.tree.pool.read(next)?;
+            let link = self.tree.link(next, &page)?;
+            if link.pending && self.stats.levels > 0 {
+                return Err(Tree::corrupt(next, "a value that is there waits to be freed"));
+            }
+            pages += 1;
+            bytes += link.len as u64;
+            next = link.next;
+        }
+        Ok((pages, bytes))
+    }
+
+    /// The list of chains that wait to be freed; before the nodes.
+    fn pending(&mut self) -> Result<(), Error> {
+        let fields = self.tree.header_fields()?;
+        if fields.loading {
+            return Err(Tree::corrupt(self.tree.header, "the tree was not loaded to its end"));
+        }
+        let mut last = PageId(0);
+        let mut next = fields.pending_first;
+        while next != PageId(0) {
+            let link = {
+                let page = self.tree.pool.read(next)?;
+                self.tree.link(next, &page)?
+            };
+            if !link.pending || link.before != last {
+                return Err(Tree::corrupt(next, "the list of values to be freed is broken"));
+            }
+            self.stats.pending_pages += self.chain(next)?.0;
+            last = next;
+            next = link.after;
+        }
+        if last != fields.pending_last {
+            return Err(Tree::corrupt(last, "the list of values to be freed ends early"));
+        }
+        Ok(())
+    }
+
+    /// T1: used pages and reachable pages are the same.
+    fn space(&mut self) -> Result<(), Error> {
+        let extents = self.tree.space.extents_of(self.tree.id)?;
+        self.stats.extents = extents.len() as u64;
+        let mut used = BTreeSet::new();
+        for extent in extents {
+            let bits = (0..32).filter(|bit| extent.used & 1 << bit != 0);
+            used.extend(bits.map(|bit| extent.first.plus(bit)));
+        }
+        if let Some(page) = used.difference(&self.pages).next() {
+            return Err(Tree::corrupt(*page, "it is in use, and no node leads to it"));
+        }
+        if let Some(page) = self.pages.difference(&used).next() {
+            return Err(Tree::corrupt(*page, "it is part of a tree, and its map says it is not"));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,194 @@
+//! The way down: from the root to the node of a level that covers a key.
+//!
+//! One latch at a time, checked by fences; see the latches in `btree`. The root never moves and has no
+//! fences, so that a descent can always start over there.
+
+use std::ops::Deref;
+
+use terrace_page::{PageBuf, PageId};
+use terrace_pool::{BufferPool, PageMut, PageRef, PoolError};
+use terrace_rt::yield_now;
+
+use super::Tree;
+use super::node::Node;
+use crate::{Error, KeyHash};
+
+/// Each new start means that another task changed the structure in between: so many in one descent mean
+/// that the pages do not lead there.
+const RESTARTS_MAX: u32 = 10_000;
+/// Restarts after which a task lets others go first.
+const RESTARTS_EAGER: u32 = 8;
+
+/// What a descent looks for.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Seek<'k> {
+    /// The node that covers this key.
+    Key(&'k [u8]),
+    /// The node that covers the keys just below this one.
+    Below(&'k [u8]),
+    /// The last node.
+    Last,
+}
+
+impl Seek<'_> {
+    fn is_in(self, node: &Node<'_>) -> bool {
+        match self {
+            Seek::Key(key) => node.covers(key),
+            Seek::Below(key) => node.covers_below(key),
+            Seek::Last => node.upper().is_none(),
+        }
+    }
+
+    /// Which child of an inner node to go to.
+    pub(super) fn child(self, node: &Node<'_>) -> usize {
+        match self {
+            Seek::Key(key) => node.child_of(key),
+            Seek::Below(key) => node.child_below(key),
+            Seek::Last => node.len(),
+        }
+    }
+}
+
+enum Descent<G> {
+    Found(G),
+    /// The root's level is below the one asked for.
+    TooLow,
+    /// The page is not, or no longer, what its parent said.
+    Stale(PageId),
+}
+
+impl Tree {
+    /// The node in `page`, which a latch keeps as it is.
+    ///
+    /// # Errors
+    ///
+    /// `Corrupt` if there is none.
+    pub(super) fn node<'a>(&self, id: PageId, page: &'a PageBuf) -> Result<Node<'a>, Error> {
+        match Node::open(page) {
+            Some(node) if node.tree() == self.id.0 => Ok(node),
+            _ => Err(Tree::corrupt(id, "it should be a node of this tree")),
+        }
+    }
+
+    fn live<'a>(&self, page: &'a PageBuf, level: u8, seek: Seek<'_>) -> Option<Node<'a>> {
+        let node = Node::open(page)?;
+        (node.tree() == self.id.0 && node.level() == level && seek.is_in(&node)).then_some(node)
+    }
+
+    /// The leaf that `seek` leads to, latched shared.
+    pub(super) fn leaf_shared(&self, seek: Seek<'_>) -> Result<PageRef<'_>, Error> {
+        let leaf = self.descend(seek, 0, BufferPool::read)?;
+        leaf.ok_or(Tree::corrupt(self.root(), "no level is below a leaf"))
+    }
+
+    /// The leaf that `seek` leads to, latched exclusively.
+    pub(super) fn leaf_exclusive(&self, seek: Seek<'_>) -> Result<PageMut<'_>, Error> {
+        let leaf = self.descend(seek, 0, BufferPool::write)?;
+        leaf.ok_or(Tree::corrupt(self.root(), "no level is below a leaf"))
+    }
+
+    /// The node of `level` that `seek` leads to, latched shared; `None` if the root is lower.
+    pub(super) fn node_shared(
+        &self,
+        seek: Seek<'_>,
+        level: u8,
+    ) -> Result<Option<PageRef<'_>>, Error> {
+        self.descend(seek, level, BufferPool::read)
+    }
+
+    /// The node of `level` that `seek` leads to, latched exclusively; `None` if the root is lower.
+    pub(super) fn node_exclusive(
+        &self,
+        seek: Seek<'_>,
+        level: u8,
+    ) -> Result<Option<PageMut<'_>>, Error> {
+        self.descend(seek, level, BufferPool::write)
+    }
+
+    fn descend<'t, G, L>(&'t self, seek: Seek<'_>, level: u8, latch: L) -> Result<Option<G>, Error>
+    where
+        G: Deref<Target = PageBuf>,
+        L: Fn(&'t BufferPool, PageId) -> Result<G, PoolError>,
+    {
+        let mut at = self.root();
+        for restarts in 0..RESTARTS_MAX {
+            match self.try_descend(seek, level, &latch)? {
+                Descent::Found(node) => return Ok(Some(node)),
+                Descent::TooLow => return Ok(None),
+                Descent::Stale(page) => at = page,
+            }
+            if restarts >= RESTARTS_EAGER {
+                yield_now();
+            }
+        }
+        Err(Tree::corrupt(at, "it is not the node that its parent says"))
+    }
+
+    #[inline]
+    fn try_descend<'t, G, L>(
+        &'t self,
+        seek: Seek<'_>,
+        level: u8,
+        latch: &L,
+    ) -> Result<Descent<G>, Error>
+    where
+        G: Deref<Target = PageBuf>,
+        L: Fn(&'t BufferPool, PageId) -> Result<G, PoolError>,
+    {
+        let pool: &'t BufferPool = &self.pool;
+        let mut id = self.root();
+        let mut page = pool.read(id)?;
+        let mut node = self.node(id, &page)?;
+        if node.level() < level {
+            return Ok(Descent::TooLow);
+        }
+        if node.level() == level {
+            drop(page);
+            let root = latch(pool, id)?;
+            let found = self.node(id, &root)?.level() == level;
+            return Ok(if found { Descent::Found(root) } else { Descent::Stale(id) });
+        }
+        loop {
+            let below = node.level() - 1;
+            id = node.child(seek.child(&node));
+            drop(page);
+            if below == level {
+                let child = latch(pool, id)?;
+                let found = self.live(&child, level, seek).is_some();
+                return Ok(if found { Descent::Found(child) } else { Descent::Stale(id) });
+            }
+            page = pool.read(id)?;
+            node = match self.live(&page, below, seek) {
+                Some(node) => node,
+                None => return Ok(Descent::Stale(id)),
+            };
+        }
+    }
+
+    /// The first key from `slot` on, which may be in a leaf further right, latched shared: the key
+    /// stays the next one while both latches are held.
+    pub(super) fn next_key<'t>(
+        &'t self,
+        leaf: &Node<'_>,
+        slot: usize,
+    ) -> Result<(KeyHash, Option<PageRef<'t>>), Error> {
+        if slot < leaf.len() {
+            return Ok((KeyHash::of(&leaf.key(slot)), None));
+        }
+        let mut held = None;
+        let mut right = leaf.right();
+        while right != PageId(0) {
+            let page = self.pool.read(right)?;
+            let node = self.node(right, &page)?;
+            let next = node.right();
+            if node.len() > 0 {
+                let hash = KeyHash::of(&node.key(0));
+                return Ok((hash, Some(page)));
+            }
+            // The one before is let go only now: nobody may get in between.
+            held = Some(page);
+            right = next;
+        }
+        Ok((KeyHash::END, held))
+    }
+}

@@ -1,0 +1,165 @@
+//! Merges: how nodes that deletions have emptied give their pages back.
+//!
+//! A node that falls below a quarter is merged with a neighbour of the same parent if the two
+//! together fill three quarters at most: so neither a split nor a merge follows at once. It is tried
+//! when a deletion crosses that line, or empties the leaf, not each time below it. Merges go up
+//! level by level; a root with a single child takes that child's contents.
+
+use terrace_page::{PAGE_SIZE, PageId, PageKind};
+use terrace_pool::PageMut;
+
+use super::Tree;
+use super::cells::Cells;
+use super::descend::Seek;
+use super::edit::Shape;
+use super::node::{self, INNER_CELL, NODE_HEADER, Node, SLOT};
+use crate::Error;
+use crate::change::Change;
+use crate::writer::{Undo, Writer};
+
+/// Below this many bytes of cells a node looks for a neighbour to merge with.
+const UNDERFULL: usize = PAGE_SIZE / 4;
+/// A merged node is no fuller than this.
+const MERGED_MAX: usize = PAGE_SIZE / 4 * 3;
+
+/// Whether the removal of `removed` bytes has just made a node worth merging.
+pub(super) fn became_underfull(node: &Node<'_>, removed: usize) -> bool {
+    let used = node.used();
+    node.len() == 0 || (used < UNDERFULL && used + removed >= UNDERFULL)
+}
+
+fn is_underfull(node: &Node<'_>) -> bool {
+    node.used() < UNDERFULL
+}
+
+/// At least the bytes of a page that holds both.
+fn merged_len(left: &Node<'_>, right: &Node<'_>) -> usize {
+    let ends = |node: &Node<'_>| match node.len() {
+        0 => None,
+        len => Some((node.key(0).to_vec(), node.key(len - 1).to_vec())),
+    };
+    let prefix = match (ends(left), ends(right)) {
+        (Some((first, _)), Some((_, last))) => node::common_prefix(&first, &last),
+        _ => 0,
+    };
+    let cells =
+        |node: &Node<'_>| node.used() + node.len() * node.prefix().len().saturating_sub(prefix);
+    let separator = SLOT + INNER_CELL + right.lower().len();
+    let fences = left.lower().len() + right.upper().map_or(0, <[u8]>::len) + prefix;
+    NODE_HEADER + fences + SLOT + cells(left) + separator + cells(right)
+}
+
+impl Tree {
+    /// Merges the leaf of `key` if that is worth it, and then those above it.
+    ///
+    /// # Errors
+    ///
+    /// `Corrupt`, those of the pool and of `Writer::change`.
+    pub(super) fn merge_up<W: Writer>(&self, w: &mut W, key: &[u8]) -> Result<(), Error> {
+        for level in 0..node::LEVEL_MAX {
+            if !self.merge(w, level, key)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the node of `level` and its neighbour while no parent is latched: a merge shall not hold
+    /// up every descent while it waits for a device.
+    fn fetch_pair(&self, level: u8, key: &[u8]) -> Result<(), Error> {
+        let Some(parent) = self.node_shared(Seek::Key(key), level + 1)? else { return Ok(()) };
+        let node = self.node(parent.id(), &parent)?;
+        let right = right_of_pair(&node, key);
+        let pair = [node.child(right.saturating_sub(1)), node.child(right)];
+        drop(parent);
+        self.pool.prefetch(&pair);
+        Ok(())
+    }
+
+    /// Merges the node of `level` that covers `key`; returns whether its parent is worth it now.
+    fn merge<W: Writer>(&self, w: &mut W, level: u8, key: &[u8]) -> Result<bool, Error> {
+        self.fetch_pair(level, key)?;
+        let Some(mut parent) = self.node_exclusive(Seek::Key(key), level + 1)? else {
+            return Ok(false);
+        };
+        let node = self.node(parent.id(), &parent)?;
+        if node.len() == 0 {
+            return self.collapse(w, parent);
+        }
+        let index = right_of_pair(&node, key);
+        let mut left = self.pool.write(node.child(index - 1))?;
+        let mut right = self.pool.write(node.child(index))?;
+        let (left_node, right_node) =
+            (self.node(left.id(), &left)?, self.node(right.id(), &right)?);
+        if left_node.level() != level
+            || right_node.level() != level
+            || left_node.upper() != Some(right_node.lower())
+            || left_node.right() != right.id()
+        {
+            return Err(Tree::corrupt(left.id(), "two children do not meet"));
+        }
+        let worth_it = is_underfull(&left_node) || is_underfull(&right_node);
+        if !worth_it || merged_len(&left_node, &right_node) > MERGED_MAX {
+            return Ok(false);
+        }
+        let mut cells = Vec::with_capacity(PAGE_SIZE);
+        if level > 0 {
+            let first = right_node.child(0).0.to_le_bytes();
+            Cells::push(&mut cells, right_node.lower(), &[&first]);
+        }
+        Cells::push_from(&mut cells, &right_node, 0);
+        let upper = right_node.upper().map(<[u8]>::to_vec);
+        let (upper, neighbour) = (upper.as_deref(), right_node.right());
+        let mut freeing = self.space.freeing(self.id, &[right.id()])?;
+        let nested = w.begin_nested();
+        let change = Change::Absorb { cells: Cells(&cells), upper, right: neighbour };
+        w.change(&mut left, &change, Undo::None)?;
+        w.change(&mut right, &Change::Page { kind: PageKind::Free, bytes: &[] }, Undo::None)?;
+        let change = Change::InnerRemove { slot: (index - 1) as u16 };
+        w.change(&mut parent, &change, Undo::None)?;
+        freeing.free(w)?;
+        w.end_nested(nested)?;
+        drop((left, right));
+        freeing.done();
+        let node = self.node(parent.id(), &parent)?;
+        if node.len() == 0 {
+            return self.collapse(w, parent);
+        }
+        Ok(parent.id() != self.root() && is_underfull(&node))
+    }
+
+    /// Puts the contents of a root's only child into the root, as long as it has but one. Returns
+    /// whether a parent, not the root, with one child is worth a merge.
+    fn collapse<W: Writer>(&self, w: &mut W, mut root: PageMut<'_>) -> Result<bool, Error> {
+        if root.id() != self.root() {
+            return Ok(true);
+        }
+        for _ in 0..node::LEVEL_MAX {
+            let node = self.node(root.id(), &root)?;
+            if node.is_leaf() || node.len() > 0 {
+                break;
+            }
+            let mut child = self.pool.write(node.child(0))?;
+            let child_node = self.child(&child, child.id(), node.level() - 1, b"")?;
+            let mut cells = Vec::with_capacity(PAGE_SIZE);
+            Cells::push_from(&mut cells, &child_node, 0);
+            let shape =
+                Shape { lower: b"", upper: None, right: PageId(0), ..Shape::of(&child_node) };
+            let mut freeing = self.space.freeing(self.id, &[child.id()])?;
+            let nested = w.begin_nested();
+            w.change(&mut root, &Change::Node { shape, cells: Cells(&cells) }, Undo::None)?;
+            w.change(&mut child, &Change::Page { kind: PageKind::Free, bytes: &[] }, Undo::None)?;
+            freeing.free(w)?;
+            w.end_nested(nested)?;
+            drop(child);
+            freeing.done();
+        }
+        Ok(false)
+    }
+}
+
+/// The child of `key` is merged with the next one, or the last one with the one before: the right one
+/// of the two.
+fn right_of_pair(parent: &Node<'_>, key: &[u8]) -> usize {
+    (parent.child_of(key) + 1).min(parent.len())
+}

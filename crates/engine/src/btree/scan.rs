@@ -1,0 +1,457 @@
+//! Ranges, forward and backward, a batch of entries at a time.
+//!
+//! A scan locks each record that it meets and the gap before it, and at its end the gap before the
+//! first key beyond the range: so nobody can put a key where it has looked. Between two batches it
+//! holds no latch and remembers a key only; the next batch starts from there by a descent.
+//!
+//! - Forward, it goes to the right neighbour hand over hand: the gap between the last key of a leaf
+//!   and the first of the next is locked while the leaf is latched.
+//! - Backward, it first locks the gap before the key beyond its end; from then on the gap below the last
+//!   key met is always locked, so it may let go and descend anew to what lies below a fence.
+//!
+//! **Read-ahead.** A scan that has walked from one leaf to the next asks the pool for the leaves that
+//! follow, as its leaves' parent lists them, in runs of neighbouring pages; point reads and short
+//! ranges never do. It looks at the parent between batches, when no leaf is latched.
+
+use std::ops::Bound;
+
+use terrace_page::PageId;
+use terrace_pool::PageRef;
+
+use super::Tree;
+use super::descend::Seek;
+use super::node::{Node, OVERFLOW};
+use crate::writer::{Reader, Step};
+use crate::{Error, KeyHash, LockMode, LockRequest};
+
+/// Leaves that a scan asks for at once: one extent.
+const AHEAD_LEAVES: usize = 32;
+/// It asks for more when no more than this are left.
+const AHEAD_LOW: usize = 16;
+
+/// Which way a scan goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Direction {
+    /// From the least key up.
+    Forward,
+    /// From the greatest key down.
+    Backward,
+}
+
+/// Entries in the order of their scan; its memory is reused from batch to batch.
+#[derive(Default)]
+pub(crate) struct Batch {
+    bytes: Vec<u8>,
+    /// End of key and end of value of each.
+    ends: Vec<(usize, usize)>,
+}
+
+impl Batch {
+    /// How many entries it has.
+    pub(crate) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Entry `index`: key and value.
+    pub(crate) fn entry(&self, index: usize) -> (&[u8], &[u8]) {
+        let start = index.checked_sub(1).map_or(0, |before| self.ends[before].1);
+        let (key_end, value_end) = self.ends[index];
+        (&self.bytes[start..key_end], &self.bytes[key_end..value_end])
+    }
+
+    /// All entries.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        (0..self.len()).map(|index| self.entry(index))
+    }
+
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.ends.clear();
+    }
+}
+
+/// Where a scan is.
+#[derive(Clone, Debug)]
+enum At {
+    /// At its first end.
+    Start,
+    /// It has met this key.
+    Past(Vec<u8>),
+    /// Backward: it has met all keys from this fence up.
+    Below(Vec<u8>),
+    /// At its other end.
+    Done,
+}
+
+/// A scan of a range.
+pub(crate) struct Scan {
+    lower: Bound<Vec<u8>>,
+    upper: Bound<Vec<u8>>,
+    direction: Direction,
+    mode: LockMode,
+    at: At,
+    /// Leaves that it has walked on to.
+    walked: usize,
+    /// Leaves that were asked for and are not reached yet.
+    ahead: usize,
+    /// Where the leaves begin that were not asked for yet: a fence.
+    asked: Option<Vec<u8>>,
+}
+
+/// How a leaf, or a batch, ended.
+enum Stop {
+    /// The batch has what was asked for.
+    Full,
+    /// The range is at its end.
+    End,
+    /// A lock is busy.
+    Busy(LockRequest),
+    /// The leaf has no more.
+    LeafEnd,
+}
+
+macro_rules! lock_or_stop {
+    ($tree:expr, $reader:expr, $key:expr, $mode:expr) => {
+        if let Some(request) = $tree.lock($reader, $key, $mode)? {
+            return Ok(Stop::Busy(request));
+        }
+    };
+}
+
+fn owned(bound: Bound<&[u8]>) -> Bound<Vec<u8>> {
+    bound.map(<[u8]>::to_vec)
+}
+
+/// The first slot of a leaf at or beyond a lower bound.
+fn first_slot(node: &Node<'_>, bound: Bound<&[u8]>) -> usize {
+    match bound {
+        Bound::Unbounded => 0,
+        Bound::Included(key) => node.child_below(key),
+        Bound::Excluded(key) => node.child_of(key),
+    }
+}
+
+impl Scan {
+    /// A scan of the keys between the bounds. Records are locked in `mode`, `Shared` or `Exclusive`.
+    pub(crate) fn new(
+        lower: Bound<&[u8]>,
+        upper: Bound<&[u8]>,
+        direction: Direction,
+        mode: LockMode,
+    ) -> Scan {
+        let empty = match (lower, upper) {
+            (Bound::Included(low), Bound::Included(high)) => low > high,
+            (Bound::Included(low) | Bound::Excluded(low), Bound::Excluded(high))
+            | (Bound::Excluded(low), Bound::Included(high)) => low >= high,
+            _ => false,
+        };
+        Scan {
+            lower: owned(lower),
+            upper: owned(upper),
+            direction,
+            mode,
+            at: if empty { At::Done } else { At::Start },
+            walked: 0,
+            ahead: 0,
+            asked: None,
+        }
+    }
+
+    /// Replaces `batch` by the next entries, `limit` at most; none: the range is at its end. Fewer
+    /// than `limit` says nothing.
+    ///
+    /// # Errors
+    ///
+    /// `TooManyLocks`, `Corrupt`, those of the pool.
+    pub(crate) fn next_batch<R: Reader + ?Sized>(
+        &mut self,
+        tree: &Tree,
+        r: &mut R,
+        limit: usize,
+        batch: &mut Batch,
+    ) -> Result<Step<()>, Error> {
+        batch.clear();
+        if matches!(self.at, At::Done) {
+            return Ok(Step::Done(()));
+        }
+        self.read_ahead(tree)?;
+        let limit = limit.max(1);
+        let stop = match self.direction {
+            Direction::Forward => self.forward(tree, r, limit, batch)?,
+            Direction::Backward => self.backward(tree, r, limit, batch)?,
+        };
+        match stop {
+            Stop::End => self.at = At::Done,
+            Stop::Busy(request) if batch.len() == 0 => return Ok(Step::Wait(request)),
+            Stop::Busy(_) | Stop::Full | Stop::LeafEnd => {}
+        }
+        Ok(Step::Done(()))
+    }
+
+    fn forward<R: Reader + ?Sized>(
+        &mut self,
+        tree: &Tree,
+        r: &mut R,
+        limit: usize,
+        batch: &mut Batch,
+    ) -> Result<Stop, Error> {
+        let from = match &self.at {
+            At::Past(key) => Bound::Excluded(key.clone()),
+            _ => self.lower.clone(),
+        };
+        let from = from.as_ref().map(|key| &**key);
+        let seek = match from {
+            Bound::Unbounded => Seek::Key(b""),
+            Bound::Included(key) | Bound::Excluded(key) => Seek::Key(key),
+        };
+        let mut leaf = tree.leaf_shared(seek)?;
+        let mut slot = first_slot(&tree.node(leaf.id(), &leaf)?, from);
+        loop {
+            let node = tree.node(leaf.id(), &leaf)?;
+            match self.forward_in(tree, r, leaf.id(), &node, slot, limit, batch)? {
+                Stop::LeafEnd => {}
+                stop => return Ok(stop),
+            }
+            let right = node.right();
+            if right == PageId(0) {
+                lock_or_stop!(tree, r, KeyHash::END, LockMode::GapScan);
+                return Ok(Stop::End);
+            }
+            // Hand over hand: the one is let go when the other is held.
+            leaf = tree.pool.read(right)?;
+            slot = 0;
+            self.walk();
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "what a leaf is read with")]
+    fn forward_in<R: Reader + ?Sized>(
+        &mut self,
+        tree: &Tree,
+        r: &mut R,
+        leaf: PageId,
+        node: &Node<'_>,
+        slot: usize,
+        limit: usize,
+        batch: &mut Batch,
+    ) -> Result<Stop, Error> {
+        for slot in slot..node.len() {
+            let key = node.key(slot);
+            let hash = KeyHash::of(&key);
+            let (inside, last) = match &self.upper {
+                Bound::Unbounded => (true, false),
+                Bound::Included(upper) => (&*key <= &upper[..], &*key == &upper[..]),
+                Bound::Excluded(upper) => (&*key < &upper[..], false),
+            };
+            lock_or_stop!(tree, r, hash, LockMode::GapScan);
+            if !inside {
+                return Ok(Stop::End);
+            }
+            lock_or_stop!(tree, r, hash, self.mode);
+            self.push(tree, leaf, node, slot, &key, batch)?;
+            if last {
+                return Ok(Stop::End);
+            }
+            if batch.len() >= limit {
+                return Ok(Stop::Full);
+            }
+        }
+        Ok(Stop::LeafEnd)
+    }
+
+    /// Puts an entry into the batch; the scan is past it.
+    fn push(
+        &mut self,
+        tree: &Tree,
+        leaf: PageId,
+        node: &Node<'_>,
+        slot: usize,
+        key: &[u8],
+        batch: &mut Batch,
+    ) -> Result<(), Error> {
+        let start = batch.bytes.len();
+        batch.bytes.extend_from_slice(key);
+        let (flags, value) = node.record(slot);
+        if flags & OVERFLOW == 0 {
+            batch.bytes.extend_from_slice(value);
+        } else if let Err(error) = tree.read_large(leaf, value, &mut batch.bytes) {
+            batch.bytes.truncate(start);
+            return Err(error);
+        }
+        batch.ends.push((start + key.len(), batch.bytes.len()));
+        if let At::Past(past) = &mut self.at {
+            past.clear();
+            past.extend_from_slice(key);
+        } else {
+            self.at = At::Past(key.to_vec());
+        }
+        Ok(())
+    }
+
+    fn backward<R: Reader + ?Sized>(
+        &mut self,
+        tree: &Tree,
+        r: &mut R,
+        limit: usize,
+        batch: &mut Batch,
+    ) -> Result<Stop, Error> {
+        loop {
+            let (leaf, end) = match self.last_leaf(tree, r)? {
+                Ok(found) => found,
+                Err(stop) => return Ok(stop),
+            };
+            let node = tree.node(leaf.id(), &leaf)?;
+            match self.backward_in(tree, r, leaf.id(), &node, end, limit, batch)? {
+                Stop::LeafEnd => {}
+                stop => return Ok(stop),
+            }
+            let below = match &self.lower {
+                Bound::Unbounded => node.lower().is_empty(),
+                Bound::Included(lower) | Bound::Excluded(lower) => node.lower() <= &lower[..],
+            };
+            if below || node.lower().is_empty() {
+                return Ok(Stop::End);
+            }
+            self.at = At::Below(node.lower().to_vec());
+            self.walk();
+        }
+    }
+
+    /// The leaf that a backward scan goes on in, and the slot after the next one; at the start, the gap
+    /// before the key beyond the range is locked.
+    #[expect(clippy::type_complexity, reason = "a leaf or the reason why not")]
+    fn last_leaf<'t, R: Reader + ?Sized>(
+        &self,
+        tree: &'t Tree,
+        r: &mut R,
+    ) -> Result<Result<(PageRef<'t>, usize), Stop>, Error> {
+        let start = matches!(self.at, At::Start);
+        let bound = match &self.at {
+            At::Past(key) | At::Below(key) => Bound::Excluded(&key[..]),
+            _ => self.upper.as_ref().map(|key| &key[..]),
+        };
+        let seek = match bound {
+            Bound::Unbounded => Seek::Last,
+            Bound::Included(key) => Seek::Key(key),
+            Bound::Excluded(key) => Seek::Below(key),
+        };
+        let leaf = tree.leaf_shared(seek)?;
+        let node = tree.node(leaf.id(), &leaf)?;
+        let end = match bound {
+            Bound::Unbounded => node.len(),
+            Bound::Included(key) => node.child_of(key),
+            Bound::Excluded(key) => node.child_below(key),
+        };
+        if start {
+            let (next, _held) = tree.next_key(&node, end)?;
+            if let Some(request) = tree.lock(r, next, LockMode::GapScan)? {
+                return Ok(Err(Stop::Busy(request)));
+            }
+        }
+        Ok(Ok((leaf, end)))
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "what a leaf is read with")]
+    fn backward_in<R: Reader + ?Sized>(
+        &mut self,
+        tree: &Tree,
+        r: &mut R,
+        leaf: PageId,
+        node: &Node<'_>,
+        end: usize,
+        limit: usize,
+        batch: &mut Batch,
+    ) -> Result<Stop, Error> {
+        for slot in (0..end).rev() {
+            let key = node.key(slot);
+            let (inside, last) = match &self.lower {
+                Bound::Unbounded => (true, false),
+                Bound::Included(lower) => (&*key >= &lower[..], &*key == &lower[..]),
+                Bound::Excluded(lower) => (&*key > &lower[..], false),
+            };
+            if !inside {
+                return Ok(Stop::End);
+            }
+            let hash = KeyHash::of(&key);
+            lock_or_stop!(tree, r, hash, self.mode);
+            lock_or_stop!(tree, r, hash, LockMode::GapScan);
+            self.push(tree, leaf, node, slot, &key, batch)?;
+            if last {
+                return Ok(Stop::End);
+            }
+            if batch.len() >= limit {
+                return Ok(Stop::Full);
+            }
+        }
+        Ok(Stop::LeafEnd)
+    }
+
+    fn walk(&mut self) {
+        self.walked += 1;
+        self.ahead = self.ahead.saturating_sub(1);
+    }
+
+    /// Asks for the leaves to come, if the scan has shown that it is one.
+    fn read_ahead(&mut self, tree: &Tree) -> Result<(), Error> {
+        let At::Past(past) = &self.at else { return Ok(()) };
+        if self.walked == 0 || self.ahead > AHEAD_LOW {
+            return Ok(());
+        }
+        let from = if self.ahead == 0 { past } else { self.asked.as_ref().unwrap_or(past) };
+        let forward = self.direction == Direction::Forward;
+        let seek = match (forward, from.is_empty()) {
+            (false, false) => Seek::Below(from),
+            _ => Seek::Key(from),
+        };
+        let Some(parent) = tree.node_shared(seek, 1)? else { return Ok(()) };
+        let node = tree.node(parent.id(), &parent)?;
+        let child = seek.child(&node);
+        let (first, end) = if forward {
+            (child, (child + AHEAD_LEAVES).min(node.len() + 1))
+        } else {
+            ((child + 1).saturating_sub(AHEAD_LEAVES), child + 1)
+        };
+        let pages: Vec<PageId> = (first..end).map(|index| node.child(index)).collect();
+        self.asked = if forward {
+            let fence = (end <= node.len()).then(|| node.key(end - 1).to_vec());
+            fence.or_else(|| node.upper().map(<[u8]>::to_vec))
+        } else if first > 0 {
+            Some(node.key(first - 1).to_vec())
+        } else {
+            Some(node.lower().to_vec())
+        };
+        drop(parent);
+        self.ahead += pages.len();
+        for (first, count) in runs(&pages) {
+            tree.pool.read_ahead(first, count);
+        }
+        Ok(())
+    }
+}
+
+/// Pages as runs of neighbours, ascending.
+fn runs(pages: &[PageId]) -> Vec<(PageId, u32)> {
+    let mut pages = pages.to_vec();
+    pages.sort_unstable();
+    let mut runs: Vec<(PageId, u32)> = Vec::new();
+    for page in pages {
+        match runs.last_mut() {
+            Some((first, count)) if first.plus(u64::from(*count)) == page => *count += 1,
+            _ => runs.push((page, 1)),
+        }
+    }
+    runs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbours_are_read_by_one_request() {
+        let pages = [7, 8, 9, 3, 12, 11].map(PageId);
+        let expected = [(3, 1), (7, 3), (11, 2)].map(|(first, count)| (PageId(first), count));
+        assert_eq!(runs(&pages), expected);
+        assert_eq!(runs(&[]), []);
+    }
+}

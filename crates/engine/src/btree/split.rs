@@ -1,0 +1,259 @@
+//! Splits: how a node gets room.
+//!
+//! A split latches parent, node, the new right node and a map, and is one nested action. If the parent
+//! has no room for the separator, the parent is split first, by the same way, and the split starts over:
+//! sizes are exact, nothing is kept free in advance. When the root is full, its contents move to a new
+//! page and the root becomes that page's parent.
+//!
+//! Where a node is split:
+//!
+//! - Keys that came in ascending order (the newest one right after the one before, and so on) go on that
+//!   way, so all that is below them stays left, as full as `Tree::append_fill` says.
+//! - A key that does not share the prefix of the node sorts before or after all others, and would
+//!   make each of them longer: it gets a node of its own.
+//! - Else in the middle by bytes, with the new cell counted in.
+
+use terrace_page::{PAGE_SIZE, PageId};
+
+use super::Tree;
+use super::cells::Cells;
+use super::descend::Seek;
+use super::edit::{self, Shape};
+use super::node::{self, NODE_HEADER, Node, SLOT};
+use super::write::ATTEMPTS_MAX;
+use crate::Error;
+use crate::change::Change;
+use crate::space::Purpose;
+use crate::writer::{Undo, Writer};
+
+/// So many keys in a row, each right after the one before, are an ascending run.
+const RUN_MIN: usize = 2;
+
+/// What a node shall have room for, at the place of a key.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Need {
+    /// A new cell: its bytes beside the key, flags included, or 8 for a child.
+    Insert { body_len: usize },
+    /// Another record for the key: its bytes, flags included.
+    Replace { record_len: usize },
+}
+
+impl Need {
+    fn is_met(self, node: &Node<'_>, key: &[u8]) -> bool {
+        match self {
+            Need::Insert { body_len } => edit::fits(node, key, body_len),
+            Need::Replace { record_len } => match node.search(key) {
+                Ok(slot) => edit::fits_in_place_of(node, slot, record_len),
+                Err(_) => true,
+            },
+        }
+    }
+}
+
+/// Where to split.
+#[derive(Debug, PartialEq, Eq)]
+struct Plan {
+    /// Cells that stay left. Of an inner node, the next cell's key becomes the fence, and its child
+    /// the first one of the right node.
+    keep: usize,
+    fence: Vec<u8>,
+}
+
+impl Plan {
+    fn new(node: &Node<'_>, key: &[u8], need: Need, append_fill: usize) -> Plan {
+        let (slot, pending) = match (need, node.search(key)) {
+            (Need::Insert { body_len }, Ok(slot) | Err(slot)) => {
+                (slot, Some(SLOT + edit::cell_len(node, key, body_len)))
+            }
+            (Need::Replace { .. }, Ok(slot) | Err(slot)) => (slot, None),
+        };
+        let mut sizes: Vec<usize> =
+            (0..node.len()).map(|index| SLOT + node.cell_len(index)).collect();
+        match (pending, need) {
+            (Some(size), _) => sizes.insert(slot, size),
+            (None, Need::Replace { record_len }) => {
+                let suffix = node.suffix(slot).len();
+                sizes[slot] = SLOT + node::LEAF_CELL - 1 + suffix + record_len;
+            }
+            (None, Need::Insert { .. }) => unreachable!("an insertion has a size"),
+        }
+        let left = items_left(node, key, slot, pending.is_some(), &sizes, append_fill);
+        if node.is_leaf() {
+            Plan::leaf(node, key, pending.map(|_| slot), left)
+        } else {
+            // The middle cell goes up, so it is the one after those that stay.
+            let keep = left.min(node.len()).saturating_sub(usize::from(left > slot));
+            let keep = keep.min(node.len() - 1);
+            Plan { keep, fence: node.key(keep).to_vec() }
+        }
+    }
+
+    /// The first `left` of the cells stay, counting the new one if it comes at `new`.
+    fn leaf(node: &Node<'_>, key: &[u8], new: Option<usize>, left: usize) -> Plan {
+        let key_of = |item: usize| match new {
+            Some(slot) if item == slot => key.to_vec(),
+            Some(slot) if item > slot => node.key(item - 1).to_vec(),
+            _ => node.key(item).to_vec(),
+        };
+        let (last, first) = (key_of(left - 1), key_of(left));
+        let keep = left - usize::from(new.is_some_and(|slot| slot < left));
+        Plan { keep, fence: node::separator(&last, &first).to_vec() }
+    }
+}
+
+/// How many of the items, with the sizes given, go left; at least one goes either way.
+fn items_left(
+    node: &Node<'_>,
+    key: &[u8],
+    slot: usize,
+    inserts: bool,
+    sizes: &[usize],
+    append_fill: usize,
+) -> usize {
+    let most = sizes.len() - 1;
+    if inserts && !key.starts_with(node.prefix()) {
+        return if slot == 0 { 1 } else { most };
+    }
+    if inserts && slot > 0 && is_ascending(node, slot) {
+        let target = (PAGE_SIZE - NODE_HEADER) * append_fill / 100;
+        let mut used = 0;
+        let full = sizes.iter().take_while(|size| {
+            used += **size;
+            used <= target
+        });
+        return full.count().clamp(1, slot);
+    }
+    let total: usize = sizes.iter().sum();
+    let mut below = 0;
+    for (index, size) in sizes.iter().enumerate() {
+        if 2 * below + size >= total {
+            return index.clamp(1, most);
+        }
+        below += size;
+    }
+    most
+}
+
+fn is_ascending(node: &Node<'_>, slot: usize) -> bool {
+    let at_the_end = slot == node.len() && node.upper().is_none();
+    let (last, run) = node.last_insert();
+    at_the_end || (node.is_leaf() && slot == last + 1 && run >= RUN_MIN)
+}
+
+impl Tree {
+    /// Makes room in the leaf of `key`: some of it, so look again afterwards.
+    ///
+    /// # Errors
+    ///
+    /// `HomeFull`, `Corrupt`, those of the pool and of `Writer::change`.
+    pub(super) fn make_room<W: Writer>(
+        &self,
+        w: &mut W,
+        key: &[u8],
+        need: Need,
+        purpose: Purpose,
+    ) -> Result<(), Error> {
+        self.split(w, 0, key, need, purpose)
+    }
+
+    /// Splits the node of `level` that covers `key`, unless the need is met.
+    fn split<W: Writer>(
+        &self,
+        w: &mut W,
+        level: u8,
+        key: &[u8],
+        need: Need,
+        purpose: Purpose,
+    ) -> Result<(), Error> {
+        for _ in 0..ATTEMPTS_MAX {
+            let Some(mut parent) = self.node_exclusive(Seek::Key(key), level + 1)? else {
+                self.grow(w, level, purpose)?;
+                continue;
+            };
+            let parent_node = self.node(parent.id(), &parent)?;
+            let index = parent_node.child_of(key);
+            let mut left = self.pool.write(parent_node.child(index))?;
+            let node = self.child(&left, left.id(), level, key)?;
+            if need.is_met(&node, key) {
+                return Ok(());
+            }
+            let plan = Plan::new(&node, key, need, self.append_fill);
+            if !edit::fits(&parent_node, &plan.fence, 8) {
+                drop((left, parent));
+                self.split(w, level + 1, &plan.fence, Need::Insert { body_len: 8 }, purpose)?;
+                continue;
+            }
+            let mut reserved = self.space.reserve(w, self.id, left.id(), 1, purpose)?;
+            let mut right = self.pool.create(reserved.pages()[0])?;
+            let right_id = right.id();
+            let (shape, cells) = right_part(&node, &plan);
+            let shape = Shape { lower: &plan.fence, ..shape };
+            let nested = w.begin_nested();
+            reserved.take(w)?;
+            w.change(&mut right, &Change::Node { shape, cells: Cells(&cells) }, Undo::None)?;
+            let (keep, upper) = (plan.keep as u16, &plan.fence[..]);
+            w.change(&mut left, &Change::Truncate { keep, upper, right: right_id }, Undo::None)?;
+            let (slot, key) = (index as u16, &plan.fence[..]);
+            let change = Change::InnerInsert { slot, key, child: right_id };
+            w.change(&mut parent, &change, Undo::None)?;
+            return w.end_nested(nested);
+        }
+        Err(Tree::corrupt(self.header, "splits make no room in this tree"))
+    }
+
+    /// A child of a latched parent.
+    pub(super) fn child<'a>(
+        &self,
+        page: &'a terrace_page::PageBuf,
+        id: PageId,
+        level: u8,
+        key: &[u8],
+    ) -> Result<Node<'a>, Error> {
+        let node = self.node(id, page)?;
+        if node.level() != level || !node.covers(key) {
+            return Err(Tree::corrupt(id, "it is not the node that its parent says"));
+        }
+        Ok(node)
+    }
+
+    /// Moves the root, if it is of `level`, into a page below it.
+    fn grow<W: Writer>(&self, w: &mut W, level: u8, purpose: Purpose) -> Result<(), Error> {
+        let mut root = self.pool.write(self.root())?;
+        let node = self.node(root.id(), &root)?;
+        if node.level() != level {
+            return Ok(());
+        }
+        let mut reserved = self.space.reserve(w, self.id, root.id(), 1, purpose)?;
+        let mut child = self.pool.create(reserved.pages()[0])?;
+        let child_id = child.id();
+        let shape = Shape::of(&node);
+        let mut cells = Vec::new();
+        Cells::push_from(&mut cells, &node, 0);
+        let above = Shape {
+            level: level + 1,
+            tree: self.id.0,
+            lower: b"",
+            upper: None,
+            right: PageId(0),
+            first_child: child_id,
+        };
+        let nested = w.begin_nested();
+        reserved.take(w)?;
+        w.change(&mut child, &Change::Node { shape, cells: Cells(&cells) }, Undo::None)?;
+        w.change(&mut root, &Change::Node { shape: above, cells: Cells(&[]) }, Undo::None)?;
+        w.end_nested(nested)
+    }
+}
+
+/// The new node, all but its lower fence, and its cells.
+fn right_part<'a>(node: &Node<'a>, plan: &Plan) -> (Shape<'a>, Vec<u8>) {
+    let mut cells = Vec::with_capacity(PAGE_SIZE);
+    let mut shape = Shape::of(node);
+    if node.is_leaf() {
+        Cells::push_from(&mut cells, node, plan.keep);
+    } else {
+        shape.first_child = node.child(plan.keep + 1);
+        Cells::push_from(&mut cells, node, plan.keep + 1);
+    }
+    (shape, cells)
+}

@@ -1,0 +1,123 @@
+//! Undo by key: how a rollback, or recovery, takes a change back wherever its key is by then.
+//!
+//! No locks are asked for: what is undone is still locked, or, in recovery, nobody else is there.
+//! Nodes are not merged. Structure changes on the way are nested actions like any; the change that
+//! undoes is the last one, outside of them.
+
+use super::descend::Seek;
+use super::node::OVERFLOW;
+use super::overflow::Reference;
+use super::split::Need;
+use super::write::{ATTEMPTS_MAX, old};
+use super::{Tree, edit};
+use crate::change::Change;
+use crate::space::Purpose;
+use crate::writer::{Undo, Writer};
+use crate::{Error, KeyHash};
+
+impl Tree {
+    /// Takes back what `undo` describes. It must be the newest change of its transaction that is
+    /// not undone yet.
+    ///
+    /// # Errors
+    ///
+    /// `Corrupt` if the tree is not as the change left it; those of the pool and of `Writer::change`.
+    pub(crate) fn undo<W: Writer>(&self, w: &mut W, undo: &Undo<'_>) -> Result<(), Error> {
+        match *undo {
+            Undo::None => Ok(()),
+            Undo::Insert { key, .. } => self.undo_insert(w, key),
+            Undo::Delete { key, record, .. } => self.undo_delete(w, key, record),
+            Undo::Update { key, old, .. } => self.undo_update(w, key, old),
+        }
+    }
+
+    fn undo_insert<W: Writer>(&self, w: &mut W, key: &[u8]) -> Result<(), Error> {
+        let mut leaf = self.leaf_exclusive(Seek::Key(key))?;
+        let node = self.node(leaf.id(), &leaf)?;
+        let Ok(slot) = node.search(key) else {
+            return Err(Tree::corrupt(leaf.id(), "a key to be undone is missing"));
+        };
+        let (flags, value) = node.record(slot);
+        if flags & OVERFLOW != 0 {
+            self.push_pending(w, Reference::decode(value).first)?;
+        }
+        let (next, held) = self.next_key(&node, slot + 1)?;
+        w.merge_gap(self.id, KeyHash::of(key), next);
+        drop(held);
+        w.change(&mut leaf, &Change::LeafRemove { slot: slot as u16 }, Undo::None)
+    }
+
+    fn undo_delete<W: Writer>(&self, w: &mut W, key: &[u8], record: &[u8]) -> Result<(), Error> {
+        let Some((flags, value)) = record.split_first() else {
+            return Err(Tree::corrupt(self.header, "an undo has no record"));
+        };
+        if flags & OVERFLOW != 0 {
+            self.pull_pending(w, Reference::decode(value).first)?;
+        }
+        for _ in 0..ATTEMPTS_MAX {
+            let mut leaf = self.leaf_exclusive(Seek::Key(key))?;
+            let node = self.node(leaf.id(), &leaf)?;
+            let Err(slot) = node.search(key) else {
+                return Err(Tree::corrupt(leaf.id(), "a deleted key to be undone is there"));
+            };
+            if edit::fits(&node, key, record.len()) {
+                let change = Change::LeafInsert { slot: slot as u16, key, record };
+                return w.change(&mut leaf, &change, Undo::None);
+            }
+            drop(leaf);
+            self.make_room(w, key, Need::Insert { body_len: record.len() }, Purpose::Undo)?;
+        }
+        Err(Tree::corrupt(self.header, "splits make no room in this tree"))
+    }
+
+    fn undo_update<W: Writer>(&self, w: &mut W, key: &[u8], old: &[u8]) -> Result<(), Error> {
+        for _ in 0..ATTEMPTS_MAX {
+            let mut leaf = self.leaf_exclusive(Seek::Key(key))?;
+            let node = self.node(leaf.id(), &leaf)?;
+            let Ok(slot) = node.search(key) else {
+                return Err(Tree::corrupt(leaf.id(), "an updated key to be undone is missing"));
+            };
+            let current = node.record(slot);
+            let Some((change, len)) = restoring(slot, current, old) else {
+                return Err(Tree::corrupt(leaf.id(), "an undo does not fit its record"));
+            };
+            if !edit::fits_in_place_of(&node, slot, len) {
+                drop(leaf);
+                self.make_room(w, key, Need::Replace { record_len: len }, Purpose::Undo)?;
+                continue;
+            }
+            if current.0 & OVERFLOW != 0 {
+                self.push_pending(w, Reference::decode(current.1).first)?;
+            }
+            if let Change::LeafReplace { record: [flags, value @ ..], .. } = change
+                && flags & OVERFLOW != 0
+            {
+                self.pull_pending(w, Reference::decode(value).first)?;
+            }
+            return w.change(&mut leaf, &change, Undo::None);
+        }
+        Err(Tree::corrupt(self.header, "splits make no room in this tree"))
+    }
+}
+
+/// The change that puts an old record back, and that record's length, flags included.
+fn restoring<'o>(
+    slot: usize,
+    (_, value): (u8, &[u8]),
+    old: &'o [u8],
+) -> Option<(Change<'o>, usize)> {
+    let slot = slot as u16;
+    match old {
+        [old::WHOLE, record @ ..] if !record.is_empty() => {
+            Some((Change::LeafReplace { slot, record }, record.len()))
+        }
+        [old::PATCH, a, b, c, d, bytes @ ..] => {
+            let at = u16::from_le_bytes([*a, *b]);
+            let cut = u16::from_le_bytes([*c, *d]);
+            let rest = value.len().checked_sub(usize::from(at) + usize::from(cut))?;
+            let len = 1 + usize::from(at) + bytes.len() + rest;
+            Some((Change::LeafPatch { slot, at, cut, bytes }, len))
+        }
+        _ => None,
+    }
+}

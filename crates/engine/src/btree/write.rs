@@ -1,0 +1,322 @@
+//! Insertion, update and removal of a key.
+//!
+//! All that can fail comes before the change of the leaf (W4), with two exceptions after which the
+//! caller must roll back: a large value runs out of room while it is being written, or a merge that
+//! follows a removal cannot read its pages.
+
+use terrace_page::PageId;
+use terrace_pool::PageMut;
+
+use super::descend::Seek;
+use super::node::{CELL_MAX, KEY_MAX, LEAF_CELL, OVERFLOW, SLOT};
+use super::overflow::Reference;
+use super::split::Need;
+use super::{Tree, VALUE_MAX, edit, lock_or_wait, merge};
+use crate::change::Change;
+use crate::space::Purpose;
+use crate::writer::{Step, Undo, Writer};
+use crate::{Error, KeyHash, LockMode};
+
+/// Every attempt after the first follows a split that made room, which others may have used up.
+pub(super) const ATTEMPTS_MAX: u32 = 10_000;
+
+/// What to do with a key that is there, or is not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Put {
+    /// Put the value there in any case.
+    Upsert,
+    /// Put it there if there is none.
+    InsertNew,
+    /// Put it there if there is one.
+    Update,
+}
+
+/// How the undo of an update is stored: a tag, then what it takes to put the old record back.
+pub(super) mod old {
+    /// Flags and value follow.
+    pub(in super::super) const WHOLE: u8 = 0;
+    /// 2 at, 2 length of the bytes there now, the bytes that were there.
+    pub(in super::super) const PATCH: u8 = 1;
+}
+
+/// Where `new` differs from `old`: offset, bytes to cut there, bytes to put there.
+fn difference<'n>(old: &[u8], new: &'n [u8]) -> (usize, usize, &'n [u8]) {
+    let shorter = old.len().min(new.len());
+    let (old_words, _) = old[..shorter].as_chunks::<8>();
+    let (new_words, _) = new[..shorter].as_chunks::<8>();
+    let words = old_words.iter().zip(new_words).take_while(|(a, b)| a == b).count();
+    let mut at = words * 8;
+    while at < shorter && old[at] == new[at] {
+        at += 1;
+    }
+    let most = shorter - at;
+    let pairs = old.iter().rev().zip(new.iter().rev());
+    let same = pairs.take(most).take_while(|(a, b)| a == b).count();
+    (at, old.len() - at - same, &new[at..new.len() - same])
+}
+
+/// Flags and value in one.
+fn record(flags: u8, value: &[u8]) -> Vec<u8> {
+    let mut record = Vec::with_capacity(1 + value.len());
+    record.push(flags);
+    record.extend_from_slice(value);
+    record
+}
+
+/// Whether a value goes to overflow pages.
+pub(super) fn is_large(key: &[u8], value: &[u8]) -> bool {
+    SLOT + LEAF_CELL + key.len() + value.len() > CELL_MAX
+}
+
+/// What an attempt to put a key came to.
+enum Attempt {
+    Done {
+        existed: bool,
+    },
+    Wait(crate::LockRequest),
+    /// The leaf has no room for a record of this length, flags included.
+    NoRoom(Need),
+}
+
+impl Tree {
+    /// Checks that a key and a value can be stored.
+    pub(super) fn check_sizes(key: &[u8], value: &[u8]) -> Result<(), Error> {
+        if key.len() > KEY_MAX {
+            return Err(Error::KeyTooLong { len: key.len(), max: KEY_MAX });
+        }
+        if value.len() > VALUE_MAX {
+            let (len, max) = (value.len() as u64, VALUE_MAX as u64);
+            return Err(Error::ValueTooLong { len, max });
+        }
+        Ok(())
+    }
+
+    /// Puts `value` at `key` as `put` says; returns whether the key was there. The value that was
+    /// there goes to `old`, if asked for, whether or not it was replaced.
+    ///
+    /// # Errors
+    ///
+    /// `KeyTooLong` and `ValueTooLong`, before anything was changed; `HomeFull`, `TooManyLocks`,
+    /// `Corrupt`, those of the pool and of `Writer::change`, after which the transaction must be
+    /// rolled back.
+    pub(crate) fn put<W: Writer>(
+        &self,
+        w: &mut W,
+        key: &[u8],
+        value: &[u8],
+        put: Put,
+        mut old: Option<&mut Vec<u8>>,
+    ) -> Result<Step<bool>, Error> {
+        Tree::check_sizes(key, value)?;
+        let large = is_large(key, value);
+        if large {
+            self.reclaim(w)?;
+        }
+        let reference = Reference { first: PageId(0), len: value.len() as u64 }.encode();
+        let new = if large { (OVERFLOW, &reference[..]) } else { (0, value) };
+        for _ in 0..ATTEMPTS_MAX {
+            match self.try_put(w, key, new, put, old.as_deref_mut())? {
+                Attempt::Wait(request) => return Ok(Step::Wait(request)),
+                Attempt::NoRoom(need) => self.make_room(w, key, need, Purpose::Forward)?,
+                Attempt::Done { existed } => {
+                    let written = if existed { put != Put::InsertNew } else { put != Put::Update };
+                    if large && written {
+                        self.write_large(w, key, value)?;
+                    }
+                    return Ok(Step::Done(existed));
+                }
+            }
+        }
+        Err(Tree::corrupt(self.header, "splits make no room in this tree"))
+    }
+
+    fn try_put<W: Writer>(
+        &self,
+        w: &mut W,
+        key: &[u8],
+        new: (u8, &[u8]),
+        put: Put,
+        old: Option<&mut Vec<u8>>,
+    ) -> Result<Attempt, Error> {
+        let mut leaf = self.leaf_exclusive(Seek::Key(key))?;
+        let node = self.node(leaf.id(), &leaf)?;
+        let hash = KeyHash::of(key);
+        match node.search(key) {
+            Ok(slot) => {
+                let mode =
+                    if put == Put::InsertNew { LockMode::Shared } else { LockMode::Exclusive };
+                if let Some(request) = self.lock(w, hash, mode)? {
+                    return Ok(Attempt::Wait(request));
+                }
+                if let Some(old) = old {
+                    self.copy_value(&leaf, slot, old)?;
+                }
+                if put == Put::InsertNew {
+                    return Ok(Attempt::Done { existed: true });
+                }
+                if !edit::fits_in_place_of(&node, slot, 1 + new.1.len()) {
+                    return Ok(Attempt::NoRoom(Need::Replace { record_len: 1 + new.1.len() }));
+                }
+                let (flags, value) = node.record(slot);
+                let large = (flags & OVERFLOW != 0).then(|| Reference::decode(value));
+                self.replace(w, &mut leaf, slot, key, new)?;
+                drop(leaf);
+                if let Some(large) = large {
+                    self.push_pending(w, large.first)?;
+                }
+                Ok(Attempt::Done { existed: true })
+            }
+            Err(slot) if put == Put::Update => {
+                let (next, _held) = self.next_key(&node, slot)?;
+                Ok(match self.lock(w, next, LockMode::GapScan)? {
+                    Some(request) => Attempt::Wait(request),
+                    None => Attempt::Done { existed: false },
+                })
+            }
+            Err(slot) => self.try_insert(w, leaf, slot, key, new),
+        }
+    }
+
+    fn try_insert<W: Writer>(
+        &self,
+        w: &mut W,
+        mut leaf: PageMut<'_>,
+        slot: usize,
+        key: &[u8],
+        (flags, value): (u8, &[u8]),
+    ) -> Result<Attempt, Error> {
+        let node = self.node(leaf.id(), &leaf)?;
+        if !edit::fits(&node, key, 1 + value.len()) {
+            return Ok(Attempt::NoRoom(Need::Insert { body_len: 1 + value.len() }));
+        }
+        let hash = KeyHash::of(key);
+        if let Some(request) = self.lock(w, hash, LockMode::Exclusive)? {
+            return Ok(Attempt::Wait(request));
+        }
+        let (next, held) = self.next_key(&node, slot)?;
+        if let Some(request) = self.lock(w, next, LockMode::GapInsert)? {
+            return Ok(Attempt::Wait(request));
+        }
+        w.inherit_gap(self.id, hash, next)?;
+        drop(held);
+        let record = record(flags, value);
+        let change = Change::LeafInsert { slot: slot as u16, key, record: &record };
+        w.change(&mut leaf, &change, Undo::Insert { tree: self.id, key })?;
+        Ok(Attempt::Done { existed: false })
+    }
+
+    /// Copies the value in `slot`, whole.
+    pub(super) fn copy_value(
+        &self,
+        leaf: &PageMut<'_>,
+        slot: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Error> {
+        let (flags, value) = self.node(leaf.id(), leaf)?.record(slot);
+        out.clear();
+        if flags & OVERFLOW == 0 {
+            out.extend_from_slice(value);
+            return Ok(());
+        }
+        self.read_large(leaf.id(), value, out)
+    }
+
+    /// Replaces a record for which there is room, by what differs if that is less.
+    fn replace<W: Writer>(
+        &self,
+        w: &mut W,
+        leaf: &mut PageMut<'_>,
+        slot: usize,
+        key: &[u8],
+        (flags, value): (u8, &[u8]),
+    ) -> Result<(), Error> {
+        let (old_flags, old_value) = self.node(leaf.id(), leaf)?.record(slot);
+        let (tree, slot) = (self.id, slot as u16);
+        if flags == 0 && old_flags == 0 {
+            let (at, cut, bytes) = difference(old_value, value);
+            if cut == 0 && bytes.is_empty() {
+                return Ok(());
+            }
+            let mut old = Vec::with_capacity(5 + cut);
+            old.push(old::PATCH);
+            old.extend_from_slice(&(at as u16).to_le_bytes());
+            old.extend_from_slice(&(bytes.len() as u16).to_le_bytes());
+            old.extend_from_slice(&old_value[at..at + cut]);
+            let change = Change::LeafPatch { slot, at: at as u16, cut: cut as u16, bytes };
+            return w.change(leaf, &change, Undo::Update { tree, key, old: &old });
+        }
+        let old = [&[old::WHOLE, old_flags], old_value].concat();
+        let record = record(flags, value);
+        let change = Change::LeafReplace { slot, record: &record };
+        w.change(leaf, &change, Undo::Update { tree, key, old: &old })
+    }
+
+    /// Deletes `key`; returns whether it was there. Its value goes to `old`, if asked for.
+    ///
+    /// # Errors
+    ///
+    /// As `put`.
+    pub(crate) fn remove<W: Writer>(
+        &self,
+        w: &mut W,
+        key: &[u8],
+        old: Option<&mut Vec<u8>>,
+    ) -> Result<Step<bool>, Error> {
+        let mut leaf = self.leaf_exclusive(Seek::Key(key))?;
+        let node = self.node(leaf.id(), &leaf)?;
+        let slot = match node.search(key) {
+            Ok(slot) => slot,
+            Err(slot) => {
+                let (next, _held) = self.next_key(&node, slot)?;
+                lock_or_wait!(self, w, next, LockMode::GapScan);
+                return Ok(Step::Done(false));
+            }
+        };
+        let hash = KeyHash::of(key);
+        lock_or_wait!(self, w, hash, LockMode::Exclusive);
+        lock_or_wait!(self, w, hash, LockMode::GapDelete);
+        let (next, held) = self.next_key(&node, slot + 1)?;
+        lock_or_wait!(self, w, next, LockMode::GapDelete);
+        drop(held);
+        if let Some(old) = old {
+            self.copy_value(&leaf, slot, old)?;
+        }
+        let (flags, value) = node.record(slot);
+        let large = (flags & OVERFLOW != 0).then(|| Reference::decode(value));
+        let removed = SLOT + node.cell_len(slot);
+        let record = record(flags, value);
+        let change = Change::LeafRemove { slot: slot as u16 };
+        w.change(&mut leaf, &change, Undo::Delete { tree: self.id, key, record: &record })?;
+        let underfull = leaf.id() != self.root()
+            && merge::became_underfull(&self.node(leaf.id(), &leaf)?, removed);
+        drop(leaf);
+        if let Some(large) = large {
+            self.push_pending(w, large.first)?;
+        }
+        if underfull {
+            self.merge_up(w, key)?;
+        }
+        Ok(Step::Done(true))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_difference_is_the_least_range() {
+        let cases: [(&[u8], &[u8], (usize, usize, &[u8])); 7] = [
+            (b"", b"", (0, 0, b"")),
+            (b"same", b"same", (4, 0, b"")),
+            (b"0123456789abcdef", b"0123456789Xbcdef", (10, 1, b"X")),
+            (b"aaa", b"aaaa", (3, 0, b"a")),
+            (b"aaaa", b"aa", (2, 2, b"")),
+            (b"left mid right", b"left right", (5, 4, b"")),
+            (b"x", b"y", (0, 1, b"y")),
+        ];
+        for (old, new, expected) in cases {
+            assert_eq!(difference(old, new), expected, "{old:?} {new:?}");
+        }
+    }
+}
