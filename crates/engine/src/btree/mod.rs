@@ -60,9 +60,12 @@ use std::sync::Arc;
 use terrace_page::PageId;
 use terrace_pool::BufferPool;
 
+#[allow(unused_imports)]
 pub(crate) use check::TreeStats;
 
+#[allow(unused_imports)]
 pub(crate) use scan::{Batch, Direction, Scan};
+#[allow(unused_imports)]
 pub(crate) use write::Put;
 
 use crate::space::Space;

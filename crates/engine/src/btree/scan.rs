@@ -406,14 +406,11 @@ impl Scan {
         let Some(parent) = tree.node_shared(seek, 1)? else { return Ok(()) };
         let node = tree.node(parent.id(), &parent)?;
         let child = seek.child(&node);
-        let (first, end) = if forward {
-            (child, (child + AHEAD_LEAVES).min(node.len() + 1))
-        } else {
-            ((child + 1).saturating_sub(AHEAD_LEAVES), child + 1)
-        };
+        let (first, end) = self.wanted(&node, child);
         let pages: Vec<PageId> = (first..end).map(|index| node.child(index)).collect();
         self.asked = if forward {
-            let fence = (end <= node.len()).then(|| node.key(end - 1).to_vec());
+            let next = (1..=node.len()).contains(&end);
+            let fence = next.then(|| node.key(end - 1).to_vec());
             fence.or_else(|| node.upper().map(<[u8]>::to_vec))
         } else if first > 0 {
             Some(node.key(first - 1).to_vec())
@@ -421,11 +418,32 @@ impl Scan {
             Some(node.lower().to_vec())
         };
         drop(parent);
-        self.ahead += pages.len();
+        // Nothing more to ask for: not soon again, either.
+        self.ahead += pages.len().max(AHEAD_LEAVES);
         for (first, count) in runs(&pages) {
             tree.pool.read_ahead(first, count);
         }
         Ok(())
+    }
+}
+
+impl Scan {
+    /// Which children of a leaves' parent, from `child` on, the scan will want.
+    fn wanted(&self, parent: &Node<'_>, child: usize) -> (usize, usize) {
+        let end_of = |bound: &Bound<Vec<u8>>, other: usize| match bound {
+            Bound::Included(key) | Bound::Excluded(key) => parent.child_of(key),
+            Bound::Unbounded => other,
+        };
+        match self.direction {
+            Direction::Forward => {
+                let last = end_of(&self.upper, parent.len());
+                (child, (child + AHEAD_LEAVES).min(last + 1).max(child))
+            }
+            Direction::Backward => {
+                let first = end_of(&self.lower, 0);
+                ((child + 1).saturating_sub(AHEAD_LEAVES).max(first).min(child), child + 1)
+            }
+        }
     }
 }
 

@@ -60,7 +60,7 @@ struct Plan {
 }
 
 impl Plan {
-    fn new(node: &Node<'_>, key: &[u8], need: Need, append_fill: usize) -> Plan {
+    fn new(node: &Node<'_>, key: &[u8], need: Need, append_fill: usize) -> Option<Plan> {
         let (slot, pending) = match (need, node.search(key)) {
             (Need::Insert { body_len }, Ok(slot) | Err(slot)) => {
                 (slot, Some(SLOT + edit::cell_len(node, key, body_len)))
@@ -77,14 +77,18 @@ impl Plan {
             }
             (None, Need::Insert { .. }) => unreachable!("an insertion has a size"),
         }
+        if sizes.len() < 2 {
+            // One cell that has no room alone is larger than any that is ever written.
+            return None;
+        }
         let left = items_left(node, key, slot, pending.is_some(), &sizes, append_fill);
         if node.is_leaf() {
-            Plan::leaf(node, key, pending.map(|_| slot), left)
+            Some(Plan::leaf(node, key, pending.map(|_| slot), left))
         } else {
             // The middle cell goes up, so it is the one after those that stay.
             let keep = left.min(node.len()).saturating_sub(usize::from(left > slot));
             let keep = keep.min(node.len() - 1);
-            Plan { keep, fence: node.key(keep).to_vec() }
+            Some(Plan { keep, fence: node.key(keep).to_vec() })
         }
     }
 
@@ -177,7 +181,8 @@ impl Tree {
             if need.is_met(&node, key) {
                 return Ok(());
             }
-            let plan = Plan::new(&node, key, need, self.append_fill);
+            let plan = Plan::new(&node, key, need, self.append_fill)
+                .ok_or(Tree::corrupt(left.id(), "a cell is larger than a page"))?;
             if !edit::fits(&parent_node, &plan.fence, 8) {
                 drop((left, parent));
                 self.split(w, level + 1, &plan.fence, Need::Insert { body_len: 8 }, purpose)?;
