@@ -177,9 +177,80 @@ pub struct TpccTier {
     #[arg(long, value_name = "N", default_value_t = 32,
           value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub alpha: u32,
+    /// Writes that the cleaner keeps outstanding at most
+    #[arg(long, value_name = "N", default_value_t = 256,
+          value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub cleaner_ios: u32,
+    /// Which dirty pages the cleaner takes first
+    #[arg(long, value_enum, default_value_t = CleanerOrderName::Lru2)]
+    pub cleaner_order: CleanerOrderName,
+    /// Read eight pages for one until memory is full [SIGMOD 2011, 4.3.2]
+    #[arg(long, value_enum, default_value_t = Switch::On)]
+    pub ramp_up_fill: Switch,
+    /// Read eight pages for one until the flash is full [ICDE 2013, IV-A1]
+    #[arg(long, value_enum, default_value_t = Switch::Off)]
+    pub aggressive_fill: Switch,
+    /// How a page is told to be sequential
+    #[arg(long, value_enum, default_value_t = ClassifierName::ReadAhead)]
+    pub classifier: ClassifierName,
+    /// TAC: when an admitted page is written
+    #[arg(long, value_enum, default_value_t = TacWriteName::Async)]
+    pub tac_write: TacWriteName,
+    /// TAC: how much warmer than the coldest a page must be
+    #[arg(long, value_enum, default_value_t = TacRuleName::Hotter)]
+    pub tac_rule: TacRuleName,
+    /// TAC: page requests after which temperatures are halved; 0 for as many as there are slots
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub tac_aging: u64,
     /// Time between checkpoints; `0s` is never
     #[arg(long, value_name = "TIME", default_value = "0s")]
     pub checkpoint: Span,
+}
+
+/// An optimization, used or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Switch {
+    /// Used
+    On,
+    /// Not used
+    Off,
+}
+
+/// Which dirty pages the cleaner takes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum CleanerOrderName {
+    /// The oldest use before the last [SIGMOD 2011]
+    #[value(name = "lru-2")]
+    Lru2,
+    /// The oldest change [ICDE 2013]
+    RecLsn,
+}
+
+/// How a page is told to be sequential.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ClassifierName {
+    /// It came by read-ahead
+    ReadAhead,
+    /// It is within 64 pages of the page read before
+    Near,
+}
+
+/// When TAC writes an admitted page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum TacWriteName {
+    /// Soon after the read, unless the page is changed first [SIGMOD 2011]
+    Async,
+    /// Before the read returns [VLDB 2010]
+    Sync,
+}
+
+/// How much warmer than the coldest a page must be for TAC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum TacRuleName {
+    /// Warmer at all [SIGMOD 2011]
+    Hotter,
+    /// By 1% [VLDB 2010]
+    OnePercent,
 }
 
 #[derive(Args)]

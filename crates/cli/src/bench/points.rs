@@ -10,7 +10,7 @@ use crate::table::{percent, thousands};
 use serde_json::json;
 use std::path::PathBuf;
 use terrace_rt::Nanos;
-use terrace_workload::points::{self, Config, Operation};
+use terrace_workload::points::{self, Config, Operation, RunResult};
 
 /// Bytes that a row takes in a page beside its value: key, header, its share of free room.
 const ROW_OVERHEAD_BYTES: u64 = 24;
@@ -38,33 +38,10 @@ pub fn points(name: &str, options: &Points) -> Result<(), Failure> {
     };
     let result =
         points::run(&config).map_err(|error| Failure::failed(format!("bench {name}"), error))?;
-    let device_reads_per_s = options.probe.then(|| probed(&config)).transpose()?;
+    let probed_reads_per_s = options.probe.then(|| probed(&config)).transpose()?;
     drop(temporary);
 
-    let us = |quantile: f64| result.latency_ns.value_at_quantile(quantile) as f64 / 1e3;
-    sinks.show(&format!(
-        "{name}: {} operations/s on {} thread{}, {} task{}; {} rows of {} bytes, memory hits {}\n\
-         latency {:.1} us median, {:.1} us at 99%; {} conflicts\n",
-        thousands(result.operations_per_s),
-        config.threads,
-        if config.threads == 1 { "" } else { "s" },
-        config.tasks,
-        if config.tasks == 1 { "" } else { "s" },
-        thousands(config.rows as f64),
-        config.value_bytes,
-        percent(result.memory_hit_ratio),
-        us(0.5),
-        us(0.99),
-        result.conflicts,
-    ));
-    if let Some(rate) = device_reads_per_s {
-        sinks.show(&format!(
-            "the engine read {} pages/s; the file itself gives {} to {} tasks\n",
-            thousands(result.home_reads_per_s),
-            thousands(rate),
-            config.tasks,
-        ));
-    }
+    sinks.show(&shown(name, &config, &result, probed_reads_per_s));
     let host = Host {
         wall_s: watch.seconds(),
         load_wall_s: 0.0,
@@ -92,15 +69,48 @@ pub fn points(name: &str, options: &Points) -> Result<(), Failure> {
             "operations": result.operations,
             "operations_per_s": result.operations_per_s,
             "conflicts": result.conflicts,
-            "p50_us": us(0.5),
-            "p99_us": us(0.99),
+            "p50_us": us(&result, 0.5),
+            "p99_us": us(&result, 0.99),
             "memory": { "hit_ratio": result.memory_hit_ratio },
             "devices": { "home": {
                 "reads_per_s": result.home_reads_per_s,
-                "probed_reads_per_s": device_reads_per_s,
+                "probed_reads_per_s": probed_reads_per_s,
             } },
         }],
     }))
+}
+
+/// A quantile of the latencies in microseconds.
+fn us(result: &RunResult, quantile: f64) -> f64 {
+    result.latency_ns.value_at_quantile(quantile) as f64 / 1e3
+}
+
+fn shown(name: &str, config: &Config, result: &RunResult, probed: Option<f64>) -> String {
+    let plural = |count: usize| if count == 1 { "" } else { "s" };
+    let mut text = format!(
+        "{name}: {} operations/s on {} thread{}, {} task{}; {} rows of {} bytes, memory hits {}\n\
+         latency {:.1} us median, {:.1} us at 99%; {} conflicts\n",
+        thousands(result.operations_per_s),
+        config.threads,
+        plural(config.threads),
+        config.tasks,
+        plural(config.tasks),
+        thousands(config.rows as f64),
+        config.value_bytes,
+        percent(result.memory_hit_ratio),
+        us(result, 0.5),
+        us(result, 0.99),
+        result.conflicts,
+    );
+    if let Some(rate) = probed {
+        text.push_str(&format!(
+            "the engine read {} pages/s; the file itself gives {} to {} tasks\n",
+            thousands(result.home_reads_per_s),
+            thousands(rate),
+            config.tasks,
+        ));
+    }
+    text
 }
 
 /// What the file itself gives.

@@ -1,11 +1,18 @@
 //! From the options of `bench tpcc` to what the driver takes, and to the parameters that are
 //! printed.
 
-use crate::command::{DurabilityName, Rows, Tpcc, WorldName, default_presets};
+use crate::command::{
+    ClassifierName, CleanerOrderName, DurabilityName, Rows, Switch, TacRuleName, TacWriteName,
+    Tpcc, TpccTier, WorldName, default_presets,
+};
 use crate::failure::Failure;
+use crate::interval::rounded;
 use crate::quantity::{Share, Size};
+use clap::ValueEnum;
 use serde_json::{Map, Value, json};
+use terrace::{Fills, TacConfig, TacWrite};
 use terrace_device::model::Preset;
+use terrace_policy::{Classifier, CleanerOrder, TacRule};
 use terrace_rt::Nanos;
 use terrace_workload::tpcc::{Checks, Config, Durability, Pacing, Place, Scale, WarehouseChoice};
 
@@ -31,7 +38,7 @@ pub fn config(options: &Tpcc) -> Result<Config, Failure> {
     if window > clients.duration.0 {
         return Err(Failure::usage("--window is longer than --duration"));
     }
-    Ok(Config {
+    let config = Config {
         seed: options.seed,
         scale: match database.rows {
             Rows::Full => Scale::full(database.warehouses),
@@ -39,12 +46,6 @@ pub fn config(options: &Tpcc) -> Result<Config, Failure> {
         },
         fill: database.fill.0,
         place: place(options)?,
-        memory_policy: tier.memory_policy.name().into(),
-        tau: tier.tau.0,
-        mu: tier.mu,
-        partitions: tier.partitions,
-        alpha: tier.alpha,
-        lambda: tier.lambda.0,
         clients: clients.clients,
         warehouse_choice: if clients.own_warehouse {
             WarehouseChoice::PerTerminal
@@ -67,7 +68,50 @@ pub fn config(options: &Tpcc) -> Result<Config, Failure> {
         averaged_share: clients.averaged.0,
         checks: if database.no_check { Checks::Off } else { Checks::On },
         ..Config::default()
-    })
+    };
+    Ok(with_tier(config, tier))
+}
+
+/// `config` with what the options say of memory and flash, but for their sizes.
+fn with_tier(config: Config, tier: &TpccTier) -> Config {
+    Config {
+        memory_policy: tier.memory_policy.name().into(),
+        tau: tier.tau.0,
+        mu: tier.mu,
+        partitions: tier.partitions,
+        alpha: tier.alpha,
+        lambda: tier.lambda.0,
+        cleaner_order: match tier.cleaner_order {
+            CleanerOrderName::Lru2 => CleanerOrder::Lru2Age,
+            CleanerOrderName::RecLsn => CleanerOrder::RecLsn,
+        },
+        cleaner_ios: tier.cleaner_ios,
+        fills: Fills {
+            ramp_up: tier.ramp_up_fill == Switch::On,
+            aggressive: tier.aggressive_fill == Switch::On,
+        },
+        classifier: match tier.classifier {
+            ClassifierName::ReadAhead => Classifier::ReadAhead,
+            ClassifierName::Near => Classifier::Near,
+        },
+        tac: tac(tier),
+        ..config
+    }
+}
+
+fn tac(tier: &TpccTier) -> TacConfig {
+    TacConfig {
+        write: match tier.tac_write {
+            TacWriteName::Async => TacWrite::Async,
+            TacWriteName::Sync => TacWrite::Sync,
+        },
+        rule: match tier.tac_rule {
+            TacRuleName::Hotter => TacRule::HotterThanColdest,
+            TacRuleName::OnePercent => TacRule::OnePercent,
+        },
+        aging_requests: tier.tac_aging,
+        ..TacConfig::default()
+    }
 }
 
 fn positive(option: &str, value: f64) -> Result<(), Failure> {
@@ -155,36 +199,43 @@ pub fn check_sizes(config: &Config, options: &Tpcc) -> Result<(), Failure> {
 
 /// Every parameter by name, in the order in which they are explained.
 pub fn parameters(config: &Config, options: &Tpcc) -> Map<String, Value> {
+    let names: Vec<&str> = options.design.0.iter().map(|design| design.name).collect();
+    let mut all = object(json!({
+        "design": names,
+        "seeds": options.seeds,
+        "warehouses": config.scale.warehouses,
+        "rows": word(options.database.rows),
+        "fill": config.fill,
+    }));
+    all.extend(place_parameters(config));
+    all.extend(client_parameters(config, options));
+    all.extend(tier_parameters(config, options));
+    all
+}
+
+fn place_parameters(config: &Config) -> Map<String, Value> {
+    let shown = |path: &std::path::Path| path.display().to_string();
     let (world, [home, flash_device, log_device], threads) = match &config.place {
         Place::Virtual { home, flash, log } => {
             ("virtual", [home.clone(), flash.clone(), log.clone()], None)
         }
         Place::Real { home, flash, log, threads } => {
-            let shown = |path: &std::path::Path| path.display().to_string();
             ("real", [shown(home), shown(flash), shown(log)], Some(*threads))
         }
     };
-    let names: Vec<&str> = options.design.0.iter().map(|design| design.name).collect();
-    let value = json!({
-        "design": names,
-        "seeds": options.seeds,
-        "warehouses": config.scale.warehouses,
-        "rows": if options.database.rows == Rows::Full { "full" } else { "tiny" },
-        "fill": config.fill,
-        "dram": options.tier.dram.to_string(),
-        "dram_pages": config.memory_pages,
-        "flash": options.tier.flash.to_string(),
-        "flash_pages": config.flash_pages,
-        "memory_policy": config.memory_policy,
+    object(json!({
         "world": world,
         "home": home,
         "flash_device": flash_device,
         "log_device": log_device,
+        "log_bytes": config.log_bytes,
         "threads": threads,
         "cores": config.cores,
-        "duration_s": config.duration.as_secs_f64(),
-        "window_s": config.window.as_secs_f64(),
-        "averaged": config.averaged_share,
+    }))
+}
+
+fn client_parameters(config: &Config, options: &Tpcc) -> Map<String, Value> {
+    object(json!({
         "clients": config.clients,
         "delivery_tasks": config.delivery_tasks,
         "mix_percent": config.mix.0,
@@ -193,21 +244,53 @@ pub fn parameters(config: &Config, options: &Tpcc) -> Map<String, Value> {
             WarehouseChoice::PerTerminal => "per client",
         },
         "think": options.clients.think,
-        "durability": match config.durability {
-            Durability::Buffered => "buffered",
-            Durability::Durable => "durable",
-        },
+        "durability": word(options.clients.durability),
+        "duration_s": config.duration.as_secs_f64(),
+        "window_s": config.window.as_secs_f64(),
+        "averaged": config.averaged_share,
+        "start": "cold",
+        "checks": config.checks == Checks::On,
+    }))
+}
+
+fn tier_parameters(config: &Config, options: &Tpcc) -> Map<String, Value> {
+    let (tier, costs) = (&options.tier, config.tac.costs);
+    let tac_saved_ms = [costs.random_ms, costs.sequential_ms].map(|ms| rounded(f64::from(ms)));
+    object(json!({
+        "dram": tier.dram.to_string(),
+        "dram_pages": config.memory_pages,
+        "flash": tier.flash.to_string(),
+        "flash_pages": config.flash_pages,
+        "memory_policy": config.memory_policy,
+        "lambda": config.lambda,
         "tau": config.tau,
         "mu": config.mu,
         "partitions": config.partitions,
         "alpha": config.alpha,
-        "lambda": config.lambda,
+        "cleaner_order": word(tier.cleaner_order),
+        "cleaner_ios": config.cleaner_ios,
+        "ramp_up_fill": word(tier.ramp_up_fill),
+        "aggressive_fill": word(tier.aggressive_fill),
+        "classifier": word(tier.classifier),
+        "tac_write": word(tier.tac_write),
+        "tac_rule": word(tier.tac_rule),
+        "tac_aging": config.tac.aging_requests,
+        "tac_saved_ms": tac_saved_ms,
         "checkpoint_s": config.checkpoint_every.map(Nanos::as_secs_f64),
-        "start": "cold",
-        "checks": config.checks == Checks::On,
-    });
-    let Value::Object(parameters) = value else { unreachable!("an object") };
-    parameters
+    }))
+}
+
+fn object(value: Value) -> Map<String, Value> {
+    match value {
+        Value::Object(object) => object,
+        other => unreachable!("{other} is no object"),
+    }
+}
+
+/// The name of a value on the command line.
+fn word(value: impl ValueEnum) -> String {
+    let value = value.to_possible_value().expect("no value is hidden");
+    value.get_name().to_string()
 }
 
 /// The options, as they are written, that differ from the defaults: what repeats a run.
