@@ -10,8 +10,8 @@
 //!
 //! - C1: only who holds `boot` takes a checkpoint, writes the superblock, or cuts the log.
 //! - C2: the log is cut only after the superblock that says so is durable.
-//! - C3: a transaction is in `chains` from before its first record until after its last one, so that
-//!   a checkpoint which began before its last record finds it.
+//! - C3: a transaction is in `chains` from before its first record until after its last one, so
+//!   that a checkpoint which began before its last record finds it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -250,8 +250,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Transactions that have written and not ended, with their first and last records. Called after
-    /// BEGIN_CHKPT was appended, it lacks none that has a record before it.
+    /// Transactions that have written and not ended, with their first and last records. Called
+    /// after BEGIN_CHKPT was appended, it lacks none that has a record before it.
     fn active(&self) -> Vec<(TxnId, Lsn, Lsn)> {
         let chains = self.chains.lock();
         chains

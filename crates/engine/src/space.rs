@@ -1,4 +1,5 @@
-//! Allocation of pages: extents of 32 pages belong to trees, maps say which of their pages are used.
+//! Allocation of pages: extents of 32 pages belong to trees, maps say which of their pages are
+//! used.
 //!
 //! ```text
 //! home:   group 0 (1020 extents)        | group 1 ...
@@ -12,10 +13,10 @@
 //! entry:  4 owner (tree number + 1, 0 nobody, 2^32-1 the maps themselves)   4 bits, page i is bit i
 //! ```
 //!
-//! An extent is 256 KiB, one stripe unit of the arrays that we model: what lies in one is read
-//! by one request. Extents go to a tree one after another where there is room, and in longer runs as
-//! the tree grows, so that neighbours on disk belong to the same tree. A page goes into the extent of
-//! the page that it was split from, else into any of the tree's, else into a new one.
+//! An extent is 256 KiB, one stripe unit of the arrays that we model: what lies in one is read by
+//! one request. Extents go to a tree one after another where there is room, and in longer runs as
+//! the tree grows, so that neighbours on disk belong to the same tree. A page goes into the extent
+//! of the page that it was split from, else into any of the tree's, else into a new one.
 //!
 //! - S1: a map changes in the nested top action that uses or unlinks the page, and stays latched
 //!   until that has ended; a task holds at most one map, and takes no other latch meanwhile but
@@ -458,8 +459,8 @@ impl Space {
         Ok(Freeing { space: self, map, extent, tree, entry })
     }
 
-    /// Frees every extent of `tree` but the one of `keep`, of which only the pages `kept` stay used.
-    /// No task may be in the tree. One nested action for each map.
+    /// Frees every extent of `tree` but the one of `keep`, of which only the pages `kept` stay
+    /// used. No task may be in the tree. One nested action for each map.
     ///
     /// # Errors
     ///

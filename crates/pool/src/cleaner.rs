@@ -4,8 +4,8 @@
 //! ```text
 //! wake when dirty > lambda * S, until dirty <= (lambda - 0.0001) * S:
 //!   claim:  the first slot of all partitions' dirty orders, up to alpha dirty neighbours at home
-//!   clean:  read the slots into staging, one write home, then each slot CLEAN, or FREE if its page was
-//!           modified meanwhile
+//!   clean:  read the slots into staging, one write home, then each slot CLEAN, or FREE if its page
+//!           was modified meanwhile
 //! ```
 //!
 //! - L1: one task claims; each run is cleaned by a task of its own, up to `cleaner_ios` at a time:

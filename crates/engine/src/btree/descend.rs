@@ -1,7 +1,7 @@
 //! The way down: from the root to the node of a level that covers a key.
 //!
-//! One latch at a time, checked by fences; see the latches in `btree`. The root never moves and has no
-//! fences, so that a descent can always start over there.
+//! One latch at a time, checked by fences; see the latches in `btree`. The root never moves and
+//! has no fences, so that a descent can always start over there.
 
 use std::ops::Deref;
 
@@ -13,8 +13,8 @@ use super::Tree;
 use super::node::Node;
 use crate::{Error, KeyHash};
 
-/// Each new start means that another task changed the structure in between: so many in one descent mean
-/// that the pages do not lead there.
+/// Each new start means that another task changed the structure in between: so many in one descent
+/// mean that the pages do not lead there.
 const RESTARTS_MAX: u32 = 10_000;
 /// Restarts after which a task lets others go first.
 const RESTARTS_EAGER: u32 = 8;

@@ -7,9 +7,9 @@ use crate::writer::{Reader, Step};
 use crate::{Error, KeyHash, LockMode};
 
 impl Tree {
-    /// Shows the value of `key` to `show`, locked in `mode` (`Shared` or `Exclusive`), or locks the gap
-    /// that the key would be in. The value is shown in place, under the leaf's latch: `show` must
-    /// not touch the tree.
+    /// Shows the value of `key` to `show`, locked in `mode` (`Shared` or `Exclusive`), or locks
+    /// the gap that the key would be in. The value is shown in place, under the leaf's latch:
+    /// `show` must not touch the tree.
     ///
     /// # Errors
     ///

@@ -1,9 +1,9 @@
 //! Merges: how nodes that deletions have emptied give their pages back.
 //!
 //! A node that falls below a quarter is merged with a neighbour of the same parent if the two
-//! together fill three quarters at most: so neither a split nor a merge follows at once. It is tried
-//! when a deletion crosses that line, or empties the leaf, not each time below it. Merges go up
-//! level by level; a root with a single child takes that child's contents.
+//! together fill three quarters at most: so neither a split nor a merge follows at once. It is
+//! tried when a deletion crosses that line, or empties the leaf, not each time below it. Merges go
+//! up level by level; a root with a single child takes that child's contents.
 
 use terrace_page::{PAGE_SIZE, PageId, PageKind};
 use terrace_pool::PageMut;
@@ -64,8 +64,8 @@ impl Tree {
         Ok(())
     }
 
-    /// Reads the node of `level` and its neighbour while no parent is latched: a merge shall not hold
-    /// up every descent while it waits for a device.
+    /// Reads the node of `level` and its neighbour while no parent is latched: a merge shall not
+    /// hold up every descent while it waits for a device.
     fn fetch_pair(&self, level: u8, key: &[u8]) -> Result<(), Error> {
         let Some(parent) = self.node_shared(Seek::Key(key), level + 1)? else { return Ok(()) };
         let node = self.node(parent.id(), &parent)?;
@@ -158,8 +158,8 @@ impl Tree {
     }
 }
 
-/// The child of `key` is merged with the next one, or the last one with the one before: the right one
-/// of the two.
+/// The child of `key` is merged with the next one, or the last one with the one before: the right
+/// one of the two.
 fn right_of_pair(parent: &Node<'_>, key: &[u8]) -> usize {
     (parent.child_of(key) + 1).min(parent.len())
 }

@@ -8,14 +8,14 @@
 //!                    leaf->leaf->leaf-> ...                      level 0, each knows its right neighbour
 //! ```
 //!
-//! **Latches.** A descent holds one latch at a time: it reads a child's number, lets the parent go,
-//! latches the child, and checks by tree, level and fences that this is still the node for its key;
-//! if not, it starts over. At any time exactly one live node of each level covers a key, so what passes
-//! the check is right, and no task waits for a device while it holds an inner node. Who holds a latch
-//! and wants another takes them in this order: parent before child, left before right within a
-//! level, then the tree's header, overflow pages, an allocation map, pages that nobody else can
-//! reach. (An optimistic descent that latches leaves only needs the same checks: it belongs in
-//! [`descend`].)
+//! **Latches.** A descent holds one latch at a time: it reads a child's number, lets the parent
+//! go, latches the child, and checks by tree, level and fences that this is still the node for its
+//! key; if not, it starts over. At any time exactly one live node of each level covers a key, so
+//! what passes the check is right, and no task waits for a device while it holds an inner node.
+//! Who holds a latch and wants another takes them in this order: parent before child, left before
+//! right within a level, then the tree's header, overflow pages, an allocation map, pages that
+//! nobody else can reach. (An optimistic descent that latches leaves only needs the same checks:
+//! it belongs in [`descend`].)
 //!
 //! **Structure changes** (splits, merges, chains of overflow pages) are nested top actions that
 //! latch all they change, exclusively, until they have ended. An operation that finds no room drops
@@ -23,15 +23,15 @@
 //! nested action, so that there is never a half of one to be seen.
 //!
 //! **Locks** are asked for under the latch of the leaf that the key belongs to: whoever concludes
-//! that a key is absent, or makes it present, holds that latch, so the next key may be looked up in the
-//! neighbour and let go.
+//! that a key is absent, or makes it present, holds that latch, so the next key may be looked up
+//! in the neighbour and let go.
 //!
 //! **Ranges** go forward along the right neighbours, hand over hand, and backward by descending
 //! anew to what lies below the lower fence: a left neighbour would be a third page in every split,
 //! and latching leftwards could deadlock.
 //!
-//! - T1: a page is in the tree's extents, and used, if and only if it is the header, a node that can
-//!   be reached from the root, a part of a large value, or of one that waits to be freed.
+//! - T1: a page is in the tree's extents, and used, if and only if it is the header, a node that
+//!   can be reached from the root, a part of a large value, or of one that waits to be freed.
 //! - T2: the fences of a node are those that its parent says; the right neighbour begins where the
 //!   node ends.
 //! - T3: an undo needs no lock, and room only where others took what was free: see `Space` S3.
@@ -100,8 +100,8 @@ impl Tree {
         Tree { id, header, pool, space, append_fill: APPEND_FILL }
     }
 
-    /// The same tree, whose splits leave `percent` of the left node full when keys come in ascending
-    /// order, 50 to 100.
+    /// The same tree, whose splits leave `percent` of the left node full when keys come in
+    /// ascending order, 50 to 100.
     #[must_use]
     pub(crate) fn with_append_fill(self, percent: usize) -> Tree {
         Tree { append_fill: percent.clamp(50, 100), ..self }

@@ -19,9 +19,9 @@
 //!
 //! - A new chain grows from its record: the record comes first, without pages, and each nested
 //!   action hangs the next few pages at the chain's end.
-//! - A deleted value's pages stay, since an undo wants them back: the chain joins the tree's list of
-//!   pending chains *after* its record has gone. An undo takes it off the list *before* the record
-//!   returns. In between, the record, or its undo, still leads to the chain.
+//! - A deleted value's pages stay, since an undo wants them back: the chain joins the tree's list
+//!   of pending chains *after* its record has gone. An undo takes it off the list *before* the
+//!   record returns. In between, the record, or its undo, still leads to the chain.
 //! - Chains leave the list, and their pages are freed from the head on, once no undo can come:
 //!   `Writer::oldest_active`. The header's latch guards the list.
 

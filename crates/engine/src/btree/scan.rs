@@ -6,12 +6,13 @@
 //!
 //! - Forward, it goes to the right neighbour hand over hand: the gap between the last key of a leaf
 //!   and the first of the next is locked while the leaf is latched.
-//! - Backward, it first locks the gap before the key beyond its end; from then on the gap below the last
-//!   key met is always locked, so it may let go and descend anew to what lies below a fence.
+//! - Backward, it first locks the gap before the key beyond its end; from then on the gap below
+//!   the last key met is always locked, so it may let go and descend anew to what lies below a
+//!   fence.
 //!
-//! **Read-ahead.** A scan that has walked from one leaf to the next asks the pool for the leaves that
-//! follow, as its leaves' parent lists them, in runs of neighbouring pages; point reads and short
-//! ranges never do. It looks at the parent between batches, when no leaf is latched.
+//! **Read-ahead.** A scan that has walked from one leaf to the next asks the pool for the leaves
+//! that follow, as its leaves' parent lists them, in runs of neighbouring pages; point reads and
+//! short ranges never do. It looks at the parent between batches, when no leaf is latched.
 
 use std::ops::Bound;
 
@@ -132,7 +133,8 @@ fn first_slot(node: &Node<'_>, bound: Bound<&[u8]>) -> usize {
 }
 
 impl Scan {
-    /// A scan of the keys between the bounds. Records are locked in `mode`, `Shared` or `Exclusive`.
+    /// A scan of the keys between the bounds. Records are locked in `mode`, `Shared` or
+    /// `Exclusive`.
     pub(crate) fn new(
         lower: Bound<&[u8]>,
         upper: Bound<&[u8]>,
@@ -317,8 +319,8 @@ impl Scan {
         }
     }
 
-    /// The leaf that a backward scan goes on in, and the slot after the next one; at the start, the gap
-    /// before the key beyond the range is locked.
+    /// The leaf that a backward scan goes on in, and the slot after the next one; at the start,
+    /// the gap before the key beyond the range is locked.
     #[expect(clippy::type_complexity, reason = "a leaf or the reason why not")]
     fn last_leaf<'t, R: Reader + ?Sized>(
         &self,

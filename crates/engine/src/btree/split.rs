@@ -1,14 +1,14 @@
 //! Splits: how a node gets room.
 //!
-//! A split latches parent, node, the new right node and a map, and is one nested action. If the parent
-//! has no room for the separator, the parent is split first, by the same way, and the split starts over:
-//! sizes are exact, nothing is kept free in advance. When the root is full, its contents move to a new
-//! page and the root becomes that page's parent.
+//! A split latches parent, node, the new right node and a map, and is one nested action. If the
+//! parent has no room for the separator, the parent is split first, by the same way, and the split
+//! starts over: sizes are exact, nothing is kept free in advance. When the root is full, its
+//! contents move to a new page and the root becomes that page's parent.
 //!
 //! Where a node is split:
 //!
-//! - Keys that came in ascending order (the newest one right after the one before, and so on) go on that
-//!   way, so all that is below them stays left, as full as `Tree::append_fill` says.
+//! - Keys that came in ascending order (the newest one right after the one before, and so on) go
+//!   on that way, so all that is below them stays left, as full as `Tree::append_fill` says.
 //! - A key that does not share the prefix of the node sorts before or after all others, and would
 //!   make each of them longer: it gets a node of its own.
 //! - Else in the middle by bytes, with the new cell counted in.

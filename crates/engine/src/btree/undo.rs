@@ -21,7 +21,8 @@ impl Tree {
     ///
     /// # Errors
     ///
-    /// `Corrupt` if the tree is not as the change left it; those of the pool and of `Writer::change`.
+    /// `Corrupt` if the tree is not as the change left it; those of the pool and of
+    /// `Writer::change`.
     pub(crate) fn undo<W: Writer>(&self, w: &mut W, undo: &Undo<'_>) -> Result<(), Error> {
         match *undo {
             Undo::None => Ok(()),

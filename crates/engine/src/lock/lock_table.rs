@@ -154,8 +154,8 @@ impl LockTable {
     ///
     /// # Errors
     ///
-    /// `Conflict` if waiting would close a circle; `TooManyLocks` if the table is full; `Closed` in a
-    /// dead world.
+    /// `Conflict` if waiting would close a circle; `TooManyLocks` if the table is full; `Closed`
+    /// in a dead world.
     pub(crate) fn acquire(
         &self,
         owner: &Owner,

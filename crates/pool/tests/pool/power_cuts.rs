@@ -1,5 +1,5 @@
-//! Power cuts at random moments, recovery from home and log alone (the flash is gone), and the rules
-//! without which that loses updates: each is switched off in turn, and must be missed.
+//! Power cuts at random moments, recovery from home and log alone (the flash is gone), and the
+//! rules without which that loses updates: each is switched off in turn, and must be missed.
 
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};

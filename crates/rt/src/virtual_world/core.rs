@@ -59,8 +59,8 @@ pub(crate) struct Core {
 
 // SAFETY: V1: what `World` offers asserts that it runs on the owning thread before it touches a
 // cell, and `here` finds only worlds of its thread. What is left for other threads is to hold and
-// drop the `Arc`, and the last drop finds no tasks, since `Virtual` is not `Send` and ends them when
-// it is dropped.
+// drop the `Arc`, and the last drop finds no tasks, since `Virtual` is not `Send` and ends them
+// when it is dropped.
 unsafe impl Send for Core {}
 // SAFETY: as above.
 unsafe impl Sync for Core {}
