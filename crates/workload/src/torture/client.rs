@@ -24,6 +24,9 @@ const MARKERS: TableDef<u32, ()> = TableDef::new("markers");
 /// Most operations of one transaction.
 const OPERATIONS_MAX: u64 = 7;
 
+/// Rows of one transaction that preloads.
+const PRELOADED_TOGETHER: usize = 30;
+
 /// Keys that one scan covers, at most.
 const SCAN_KEYS_MAX: u64 = 24;
 
@@ -65,6 +68,32 @@ impl Client {
             self.shared.note_stats(&self.db.stats());
             if self.prng.chance(u64::from(self.scenario.checkpoint_one_in)) {
                 self.checkpoint();
+            }
+        }
+    }
+
+    /// Fills two thirds of all places, so that the database is larger than memory from the start.
+    pub fn preload(mut self) {
+        let keys = self.scenario.keys;
+        let all = (0..TABLES).flat_map(|table| (0..keys).map(move |key| Place { table, key }));
+        let mut places: Vec<Place> = all.collect();
+        self.prng.shuffle(&mut places);
+        places.truncate(places.len() * 2 / 3);
+        for group in places.chunks(PRELOADED_TOGETHER) {
+            let entry = self.shared.ledger().begin();
+            let outcome = self.db.begin_write().map_err(Stop::from).and_then(|txn| {
+                txn.open_table(MARKERS)?.insert(entry.0, ())?;
+                for (write, &place) in group.iter().enumerate() {
+                    let mut table = txn.open_table(ROWS[usize::from(place.table)])?;
+                    self.write(&mut table, entry, place, write as u64)?;
+                }
+                self.commit(txn, entry);
+                Ok(())
+            });
+            match outcome {
+                Err(Stop::Failure(failure)) => return self.shared.fail(failure),
+                Err(Stop::Conflict) => self.shared.ledger().give_up(entry),
+                Ok(()) => self.shared.note_stats(&self.db.stats()),
             }
         }
     }

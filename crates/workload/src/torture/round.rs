@@ -158,6 +158,11 @@ impl Round {
         let builder = Database::builder()
             .memory(u64::from(self.scenario.frames) * PAGE_SIZE as u64)
             .design(self.scenario.design)
+            .tune(|tier| {
+                tier.rules = self.scenario.rules;
+                tier.lambda = self.scenario.lambda;
+                tier.partitions = self.scenario.partitions;
+            })
             .checkpoints(Checkpoints::Every(Nanos::from_millis(200)))
             .world(self.world.clone())
             .devices(self.devices.clone());
@@ -175,6 +180,9 @@ impl Round {
             db.check()?;
         }
         self.shared.enter(Phase::Running);
+        if !self.is_created {
+            self.client(&db).preload();
+        }
         self.run_clients(&db);
         if !self.shared.has_failed() {
             self.shared.enter(Phase::Closing);
@@ -183,15 +191,19 @@ impl Round {
         Ok(Done { opening })
     }
 
+    fn client(&mut self, db: &Database) -> Client {
+        Client {
+            db: db.clone(),
+            shared: Arc::clone(&self.shared),
+            scenario: self.scenario.clone(),
+            prng: self.prng.fork(),
+        }
+    }
+
     fn run_clients(&mut self, db: &Database) {
         let tasks: Vec<_> = (0..self.scenario.clients)
             .map(|_| {
-                let client = Client {
-                    db: db.clone(),
-                    shared: Arc::clone(&self.shared),
-                    scenario: self.scenario.clone(),
-                    prng: self.prng.fork(),
-                };
+                let client = self.client(db);
                 self.world.spawn("client", move || client.run())
             })
             .collect();

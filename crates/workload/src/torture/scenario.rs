@@ -49,6 +49,8 @@ pub struct Scenario {
     pub flash_slots: u32,
     /// Share of them that may be dirty.
     pub lambda: f64,
+    /// Partitions of the pool.
+    pub partitions: u32,
     /// Tasks that run transactions.
     pub clients: u32,
     /// Transactions of each client in a round.
@@ -73,9 +75,10 @@ impl Scenario {
             frames: 32 + prng.below(48) as u32,
             flash_slots: 24 + prng.below(120) as u32,
             lambda: [0.1, 0.5, 0.9][prng.below(3) as usize],
+            partitions: 1 << prng.below(3),
             clients: 2 + prng.below(6) as u32,
             transactions: 20 + prng.below(60) as u32,
-            keys: 120 + prng.below(400) as u32,
+            keys: 250 + prng.below(400) as u32,
             rounds: 3 + prng.below(4) as u32,
             switch_one_in: [0, 3, 20, 100][prng.below(4) as usize],
             checkpoint_one_in: [0, 10, 40][prng.below(3) as usize],
