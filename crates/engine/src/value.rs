@@ -88,7 +88,7 @@ impl<const N: usize> Value for [u8; N] {
     fn decode(bytes: &[u8]) -> Option<[u8; N]> {
         bytes.try_into().ok()
     }
-    fn as_encoded<'a>(view: &'a [u8; N]) -> Option<&'a [u8]> {
+    fn as_encoded(view: &[u8; N]) -> Option<&[u8]> {
         Some(view)
     }
 }

@@ -242,8 +242,8 @@ impl Scan {
             let hash = KeyHash::of(&key);
             let (inside, last) = match &self.upper {
                 Bound::Unbounded => (true, false),
-                Bound::Included(upper) => (&*key <= &upper[..], &*key == &upper[..]),
-                Bound::Excluded(upper) => (&*key < &upper[..], false),
+                Bound::Included(upper) => (*key <= upper[..], *key == upper[..]),
+                Bound::Excluded(upper) => (*key < upper[..], false),
             };
             lock_or_stop!(tree, r, hash, LockMode::GapScan);
             if !inside {
@@ -321,7 +321,6 @@ impl Scan {
 
     /// The leaf that a backward scan goes on in, and the slot after the next one; at the start,
     /// the gap before the key beyond the range is locked.
-    #[expect(clippy::type_complexity, reason = "a leaf or the reason why not")]
     fn last_leaf<'t, R: Reader + ?Sized>(
         &self,
         tree: &'t Tree,
@@ -368,8 +367,8 @@ impl Scan {
             let key = node.key(slot);
             let (inside, last) = match &self.lower {
                 Bound::Unbounded => (true, false),
-                Bound::Included(lower) => (&*key >= &lower[..], &*key == &lower[..]),
-                Bound::Excluded(lower) => (&*key > &lower[..], false),
+                Bound::Included(lower) => (*key >= lower[..], *key == lower[..]),
+                Bound::Excluded(lower) => (*key > lower[..], false),
             };
             if !inside {
                 return Ok(Stop::End);

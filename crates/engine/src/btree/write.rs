@@ -306,7 +306,8 @@ mod tests {
 
     #[test]
     fn a_difference_is_the_least_range() {
-        let cases: [(&[u8], &[u8], (usize, usize, &[u8])); 7] = [
+        type Case = (&'static [u8], &'static [u8], (usize, usize, &'static [u8]));
+        let cases: [Case; 7] = [
             (b"", b"", (0, 0, b"")),
             (b"same", b"same", (4, 0, b"")),
             (b"0123456789abcdef", b"0123456789Xbcdef", (10, 1, b"X")),

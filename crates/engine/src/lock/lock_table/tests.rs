@@ -1,3 +1,5 @@
+//! The lock table, case by case, in a virtual world.
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -148,8 +150,7 @@ fn waiters_are_served_in_turn() {
             .collect();
         table.release(&first, key(1));
         tasks.into_iter().for_each(terrace_rt::Task::join);
-        let order = served.lock().clone();
-        order
+        std::mem::take(&mut *served.lock())
     });
     assert_eq!(order, [0, 1, 2], "a reader does not pass a writer who waits");
 }
