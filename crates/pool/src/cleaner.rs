@@ -98,6 +98,15 @@ impl BufferPool {
         true
     }
 
+    /// Cleans one run in the calling task, when there is no cleaner any more. Whether there was one.
+    pub(crate) fn clean_one_run(&self) -> bool {
+        let run = self.claim_run();
+        if !run.is_empty() {
+            self.clean(&run);
+        }
+        !run.is_empty()
+    }
+
     /// Claims the dirty page that is first in order, and its dirty neighbours at home.
     fn claim_run(&self) -> Vec<Claim> {
         let Some(root) = self.claim_root() else { return Vec::new() };

@@ -134,6 +134,9 @@ impl BufferPool {
         while self.flash_dirty() > 0 {
             self.check_writable()?;
             self.check_flash_damage()?;
+            if self.is_closing() && self.clean_one_run() {
+                continue;
+            }
             let seen = self.run_cleaned.seen();
             self.cleaner_news.notify_all();
             // Pages stop being dirty on flash by being modified, too: look again after a while.

@@ -21,6 +21,9 @@ use terrace_rt::{Latch, Nanos};
 
 /// Alignment that direct I/O asks for, in bytes.
 const MEMORY_ALIGN: usize = 4096;
+/// Large memory is aligned for huge pages of this size: a miss of the TLB costs as much as a miss of
+/// the cache, and random page requests would have both.
+const HUGE_ALIGN: usize = 2 << 20;
 /// `Frame::page` of a frame without a page.
 const NO_PAGE: u64 = u64::MAX;
 /// `Frame::slot` of a page without a flash copy.
@@ -135,8 +138,11 @@ impl Frame {
 
 /// Page-sized, aligned memory, zeroed at first.
 pub(crate) struct Memory {
-    start: NonNull<PageBuf>,
+    base: NonNull<u8>,
     layout: Layout,
+    /// The first aligned address in it.
+    start: NonNull<PageBuf>,
+    pages: usize,
 }
 
 // SAFETY: `Memory` owns its allocation as a `Box` would; who may touch which page is decided by the
@@ -148,24 +154,45 @@ unsafe impl Sync for Memory {}
 impl Memory {
     /// Room for `pages` pages, or `None` if there is not so much memory.
     fn new(pages: usize) -> Option<Memory> {
-        let layout = Layout::from_size_align(pages.checked_mul(PAGE_SIZE)?, MEMORY_ALIGN).ok()?;
-        assert!(layout.size() > 0);
+        let bytes = pages.checked_mul(PAGE_SIZE)?;
+        assert!(bytes > 0);
+        let align = if bytes >= 2 * HUGE_ALIGN { HUGE_ALIGN } else { MEMORY_ALIGN };
+        // More than is needed, and aligned by hand: an allocator asked for an alignment would write
+        // the zeroes itself, where the system gives zeroed memory as it is touched.
+        let layout = Layout::from_size_align(bytes.checked_add(align)?, align_of::<u64>()).ok()?;
         // SAFETY: the layout's size is not zero.
-        let start = NonNull::new(unsafe { alloc_zeroed(layout) })?.cast();
-        Some(Memory { start, layout })
+        let base = NonNull::new(unsafe { alloc_zeroed(layout) })?;
+        let skipped = base.as_ptr().align_offset(align);
+        assert!(skipped <= align);
+        // SAFETY: `skipped + bytes` bytes are within the allocation.
+        let start: NonNull<PageBuf> = unsafe { base.add(skipped) }.cast();
+        if align == HUGE_ALIGN {
+            advise_huge(start.as_ptr().cast(), bytes);
+        }
+        Some(Memory { base, layout, start, pages })
     }
 
     fn page(&self, at: usize) -> *mut PageBuf {
-        assert!(at < self.layout.size() / PAGE_SIZE);
+        assert!(at < self.pages);
         // SAFETY: `at` is within the allocation.
         unsafe { self.start.as_ptr().add(at) }
     }
 }
 
+/// Asks for huge pages; the kernel may not have them, which costs speed only.
+#[cfg(target_os = "linux")]
+fn advise_huge(start: *mut u8, bytes: usize) {
+    // SAFETY: the range is an allocation of ours, and the advice changes none of its bytes.
+    let _refused = unsafe { libc::madvise(start.cast(), bytes, libc::MADV_HUGEPAGE) };
+}
+
+#[cfg(not(target_os = "linux"))]
+fn advise_huge(_start: *mut u8, _bytes: usize) {}
+
 impl Drop for Memory {
     fn drop(&mut self) {
         // SAFETY: allocated with this layout, and nobody else frees it.
-        unsafe { dealloc(self.start.as_ptr().cast(), self.layout) };
+        unsafe { dealloc(self.base.as_ptr(), self.layout) };
     }
 }
 

@@ -134,7 +134,7 @@ impl<'p> PageMut<'p> {
     /// the change gives the page another id.
     pub fn apply(&mut self, lsn: Lsn, change: impl FnOnce(&mut PageBuf)) {
         assert!(self.dirtied.is_some(), "{} changes without an entry", self.page);
-        assert!(lsn > terrace_page::lsn(self), "{} gets {lsn} after a newer one", self.page);
+        assert!(lsn >= terrace_page::lsn(self), "{} gets {lsn} after a newer one", self.page);
         self.backing = Backing::Page;
         let id = self.page;
         let bytes = self.bytes();

@@ -186,6 +186,17 @@ fn the_cleaner_writes_neighbours_together_and_holds_lambda() {
 }
 
 #[test]
+fn a_closed_pool_can_still_be_emptied() {
+    in_world(|world| {
+        let bench = Bench::new(world, plain("lc"), PAGES, 1);
+        (0..60).for_each(|page| bench.change(page, page + 1));
+        bench.pool.shutdown();
+        bench.pool.flush_all().expect("a checkpoint");
+        bench.assert_home_is_current();
+    });
+}
+
+#[test]
 fn a_created_page_reads_nothing_and_a_dropped_one_leaves_nothing() {
     in_world(|world| {
         let bench = Bench::new(world, plain("lc"), PAGES, 1);
