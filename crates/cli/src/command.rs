@@ -345,6 +345,9 @@ pub struct Torture {
     /// Seeds to try [default: 100, or 1 with --seed]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub seeds: Option<u64>,
+    /// Torture this design only [default: the seed draws one]
+    #[arg(long, value_name = "NAME", value_parser = one_design)]
+    pub design: Option<Design>,
     /// Seeds tried side by side [default: the cores, at most 4]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=256))]
     pub jobs: Option<u64>,
@@ -398,6 +401,10 @@ fn design_list(text: &str) -> Result<DesignList, String> {
         }
     }
     Ok(DesignList(list))
+}
+
+fn one_design(text: &str) -> Result<Design, String> {
+    designs::find(text).map_err(|unknown| unknown.to_string())
 }
 
 fn memory_policy(text: &str) -> Result<MemoryPolicy, String> {

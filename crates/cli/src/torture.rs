@@ -3,7 +3,7 @@
 //! A seed decides everything, so that `terrace torture --seed S` repeats what `--seeds N` found.
 
 use crate::command::Torture;
-use crate::failure::Failure;
+use crate::failure;
 use crate::output::{Sinks, Stopwatch, cores, peak_memory_bytes};
 use crate::progress::Bars;
 use crate::results::Host;
@@ -11,8 +11,11 @@ use crate::side_by_side;
 use crate::table::{Table, thousands};
 use serde_json::json;
 use std::convert::Infallible;
+use std::panic;
 use std::sync::atomic::{AtomicU64, Ordering};
-use terrace_workload::torture::{self, Cuts, Report};
+use terrace_policy::Design;
+use terrace_workload::torture::ledger::Failure;
+use terrace_workload::torture::{self, Cuts, Fixed, Report};
 
 const SEEDS: u64 = 100;
 const JOBS_MAX: u64 = 4;
@@ -24,16 +27,23 @@ const SHOWN_MAX: usize = 10;
 /// # Errors
 ///
 /// Something was lost, or is there that should not be.
-pub fn torture(options: &Torture) -> Result<(), Failure> {
+pub fn torture(options: &Torture) -> Result<(), failure::Failure> {
     let watch = Stopwatch::start();
     let sinks = Sinks::open(options.shown.json.as_deref())?;
     let first = options.seed.unwrap_or(1);
     let seeds = options.seeds.unwrap_or(if options.seed.is_some() { 1 } else { SEEDS });
-    let total = run_all(first, seeds, options.jobs.unwrap_or(cores().min(JOBS_MAX)));
-    sinks.show(&shown(&total, seeds, watch.seconds()));
-    let failures: Vec<_> = total.failures.iter().map(|(seed, failure)| {
-        json!({ "seed": seed, "what": failure.to_string(), "repeat": repeat(*seed) })
-    }).collect();
+    let jobs = options.jobs.unwrap_or(cores().min(JOBS_MAX));
+    let fixed = Fixed { design: options.design, ..Fixed::default() };
+    let total = run_all(first, seeds, jobs, fixed);
+    sinks.show(&shown(&total, options, seeds, watch.seconds()));
+    let failures: Vec<_> = total
+        .failures
+        .iter()
+        .map(|(seed, failure)| {
+            let repeat = repeat(*seed, options.design);
+            json!({ "seed": seed, "what": failure.to_string(), "repeat": repeat })
+        })
+        .collect();
     let by_moment: serde_json::Map<_, _> = moments(&total.cuts)
         .into_iter()
         .map(|(name, count)| (name.replace(' ', "_"), count.into()))
@@ -44,7 +54,7 @@ pub fn torture(options: &Torture) -> Result<(), Failure> {
         "seed": first,
         "seeds": seeds,
         "cuts": total.cuts.total,
-        "losses": total.failures.len(),
+        "losses": total.failures.iter().filter(|(_, failure)| is_loss(failure)).count(),
         "failures": failures,
         "cuts_by_moment": by_moment,
         "commits": total.commits,
@@ -59,20 +69,20 @@ pub fn torture(options: &Torture) -> Result<(), Failure> {
     }))?;
     match total.failures.first() {
         None => Ok(()),
-        Some((seed, failure)) => Err(Failure::Failed(format!(
+        Some((seed, failure)) => Err(failure::Failure::Failed(format!(
             "{} failures, the first: {failure}; repeat it with `{}`",
             total.failures.len(),
-            repeat(*seed),
+            repeat(*seed, options.design),
         ))),
     }
 }
 
-fn run_all(first: u64, seeds: u64, jobs: u64) -> Report {
+fn run_all(first: u64, seeds: u64, jobs: u64, fixed: Fixed) -> Report {
     let bars = Bars::new();
     let bar = bars.add("torture".into(), seeds);
     let (done, cuts) = (AtomicU64::new(0), AtomicU64::new(0));
     let reports = side_by_side::each(seeds as usize, jobs as usize, |at| {
-        let report = torture::run(first + at as u64);
+        let report = one(first + at as u64, fixed);
         let cuts = cuts.fetch_add(report.cuts.total, Ordering::Relaxed) + report.cuts.total;
         bar.set_position(done.fetch_add(1, Ordering::Relaxed) + 1);
         bar.set_message(format!("{} cuts", thousands(cuts as f64)));
@@ -82,34 +92,34 @@ fn run_all(first: u64, seeds: u64, jobs: u64) -> Report {
     let Ok(reports) = reports;
     let mut total = Report::default();
     for report in reports {
-        add(&mut total, report);
+        total.add(report);
     }
     total
 }
 
-fn add(total: &mut Report, one: Report) {
-    let (all, cuts) = (&mut total.cuts, one.cuts);
-    all.total += cuts.total;
-    all.with_dirty_pages += cuts.with_dirty_pages;
-    all.with_dirty_flash += cuts.with_dirty_flash;
-    all.with_io_in_flight += cuts.with_io_in_flight;
-    all.in_creation += cuts.in_creation;
-    all.in_recovery += cuts.in_recovery;
-    all.in_run += cuts.in_run;
-    all.in_checkpoint += cuts.in_checkpoint;
-    all.with_flash_wiped += cuts.with_flash_wiped;
-    total.commits += one.commits;
-    total.losses_allowed += one.losses_allowed;
-    total.verified += one.verified;
-    total.failures.extend(one.failures);
+/// The torture of one seed. What a panic says is a failure of that seed, like any other.
+fn one(seed: u64, fixed: Fixed) -> Report {
+    panic::catch_unwind(|| torture::run_fixed(seed, fixed)).unwrap_or_else(|payload| {
+        let text = payload.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| payload.downcast_ref::<&str>().copied());
+        let failure = Failure::Error(format!("panic: {}", text.unwrap_or("no message")));
+        Report { failures: vec![(seed, failure)], ..Report::default() }
+    })
 }
 
-fn moments(cuts: &Cuts) -> [(&'static str, u64); 8] {
+/// Whether a commit that had to survive did not.
+fn is_loss(failure: &Failure) -> bool {
+    matches!(failure, Failure::DurableLost(_) | Failure::Hole { .. })
+}
+
+fn moments(cuts: &Cuts) -> [(&'static str, u64); 10] {
     [
         ("in creation", cuts.in_creation),
+        ("in verification", cuts.in_verification),
         ("in run", cuts.in_run),
         ("in checkpoint", cuts.in_checkpoint),
         ("in recovery", cuts.in_recovery),
+        ("in close", cuts.in_close),
         ("with dirty pages", cuts.with_dirty_pages),
         ("with dirty flash", cuts.with_dirty_flash),
         ("with io in flight", cuts.with_io_in_flight),
@@ -117,7 +127,7 @@ fn moments(cuts: &Cuts) -> [(&'static str, u64); 8] {
     ]
 }
 
-fn shown(total: &Report, seeds: u64, wall_s: f64) -> String {
+fn shown(total: &Report, options: &Torture, seeds: u64, wall_s: f64) -> String {
     let mut table = Table::new(["power cuts", &thousands(total.cuts.total as f64)]);
     for (moment, count) in moments(&total.cuts) {
         table.row([format!("  {moment}"), thousands(count as f64)]);
@@ -128,11 +138,15 @@ fn shown(total: &Report, seeds: u64, wall_s: f64) -> String {
     table.row(["failures".into(), thousands(total.failures.len() as f64)]);
     let mut text = format!("{}{seeds} seeds in {wall_s:.1} s\n", table.text());
     for (seed, failure) in total.failures.iter().take(SHOWN_MAX) {
-        text.push_str(&format!("seed {seed}: {failure}; repeat: {}\n", repeat(*seed)));
+        text.push_str(&format!(
+            "seed {seed}: {failure}; repeat: {}\n",
+            repeat(*seed, options.design)
+        ));
     }
     text
 }
 
-fn repeat(seed: u64) -> String {
-    format!("terrace torture --seed {seed}")
+fn repeat(seed: u64, design: Option<Design>) -> String {
+    let design = design.map_or(String::new(), |design| format!(" --design {}", design.name));
+    format!("terrace torture --seed {seed}{design}")
 }

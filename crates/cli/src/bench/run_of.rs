@@ -12,13 +12,14 @@ use terrace_workload::tpcc::{DeviceUse, Kind, KindCounts, RunResult};
 
 /// The run that `result` was; `wall_s` is what it took on this machine.
 pub fn run_of(result: &RunResult, wall_s: f64) -> Run {
+    let events_per_s = result.events.map(|events| rounded(ratio(events as f64, wall_s)));
     Run {
         design: result.design,
         restart: "forget",
         figures: figures(result),
         windows: windows(&result.windows),
         checks: Checks { consistency: result.consistency.summary().to_string() },
-        host: RunHost { wall_s, events_per_s: None },
+        host: RunHost { wall_s, events_per_s },
         mean: None,
         low: None,
         high: None,
