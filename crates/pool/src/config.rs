@@ -63,7 +63,7 @@ pub struct Fills {
 /// When TAC writes a page that it admits to flash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TacWrite {
-    /// Before the read returns [S4].
+    /// Before the read returns [S4 3.2].
     Sync,
     /// By a task of its own, soon after; abandoned if the page is dirtied first [S0 2.5].
     Async,
