@@ -122,6 +122,12 @@ pub(crate) enum Change<'a> {
     },
 }
 
+/// Marks a page that leaves its structure: only the kind, so that the record stays small.
+pub(crate) const FREE: Change<'static> = Change::Bytes { at: KIND_AT, bytes: &[0, 0] };
+const KIND_AT: u16 = 4;
+
+const _: () = assert!(PageKind::Free as u16 == 0);
+
 /// Bytes that are no change, or a change that does not fit its page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BadChange;

@@ -78,13 +78,13 @@ impl Tree {
     /// The leaf that `seek` leads to, latched shared.
     pub(super) fn leaf_shared(&self, seek: Seek<'_>) -> Result<PageRef<'_>, Error> {
         let leaf = self.descend(seek, 0, BufferPool::read)?;
-        leaf.ok_or(Tree::corrupt(self.root(), "no level is below a leaf"))
+        leaf.ok_or_else(|| Tree::corrupt(self.root(), "no level is below a leaf"))
     }
 
     /// The leaf that `seek` leads to, latched exclusively.
     pub(super) fn leaf_exclusive(&self, seek: Seek<'_>) -> Result<PageMut<'_>, Error> {
         let leaf = self.descend(seek, 0, BufferPool::write)?;
-        leaf.ok_or(Tree::corrupt(self.root(), "no level is below a leaf"))
+        leaf.ok_or_else(|| Tree::corrupt(self.root(), "no level is below a leaf"))
     }
 
     /// The node of `level` that `seek` leads to, latched shared; `None` if the root is lower.

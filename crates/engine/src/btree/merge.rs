@@ -5,7 +5,7 @@
 //! tried when a deletion crosses that line, or empties the leaf, not each time below it. Merges go
 //! up level by level; a root with a single child takes that child's contents.
 
-use terrace_page::{PAGE_SIZE, PageId, PageKind};
+use terrace_page::{PAGE_SIZE, PageId};
 use terrace_pool::PageMut;
 
 use super::Tree;
@@ -14,7 +14,7 @@ use super::descend::Seek;
 use super::edit::Shape;
 use super::node::{self, INNER_CELL, NODE_HEADER, Node, SLOT};
 use crate::Error;
-use crate::change::Change;
+use crate::change::{Change, FREE};
 use crate::writer::{Undo, Writer};
 
 /// Below this many bytes of cells a node looks for a neighbour to merge with.
@@ -114,7 +114,7 @@ impl Tree {
         let nested = w.begin_nested();
         let change = Change::Absorb { cells: Cells(&cells), upper, right: neighbour };
         w.change(&mut left, &change, Undo::None)?;
-        w.change(&mut right, &Change::Page { kind: PageKind::Free, bytes: &[] }, Undo::None)?;
+        w.change(&mut right, &FREE, Undo::None)?;
         let change = Change::InnerRemove { slot: (index - 1) as u16 };
         w.change(&mut parent, &change, Undo::None)?;
         freeing.free(w)?;
@@ -148,7 +148,7 @@ impl Tree {
             let mut freeing = self.space.freeing(self.id, &[child.id()])?;
             let nested = w.begin_nested();
             w.change(&mut root, &Change::Node { shape, cells: Cells(&cells) }, Undo::None)?;
-            w.change(&mut child, &Change::Page { kind: PageKind::Free, bytes: &[] }, Undo::None)?;
+            w.change(&mut child, &FREE, Undo::None)?;
             freeing.free(w)?;
             w.end_nested(nested)?;
             drop(child);

@@ -51,6 +51,10 @@ mod merge;
 mod overflow;
 mod scan;
 mod split;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
 
 mod undo;
 mod write;

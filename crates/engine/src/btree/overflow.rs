@@ -32,7 +32,7 @@ use super::Tree;
 use super::descend::Seek;
 use super::header::Header;
 use super::node::OVERFLOW;
-use crate::change::{BODY_AT, Change};
+use crate::change::{BODY_AT, Change, FREE};
 use crate::space::{EXTENT_PAGES, Purpose};
 use crate::writer::{Undo, Writer};
 use crate::{Error, TreeId};
@@ -369,7 +369,7 @@ impl Tree {
         let mut freeing = self.space.freeing(self.id, &ids)?;
         let nested = w.begin_nested();
         for page in &mut pages {
-            w.change(page, &Change::Page { kind: PageKind::Free, bytes: &[] }, Undo::None)?;
+            w.change(page, &FREE, Undo::None)?;
         }
         freeing.free(w)?;
         let mut latched = Vec::with_capacity(2);

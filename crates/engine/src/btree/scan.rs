@@ -334,6 +334,8 @@ impl Scan {
         let seek = match bound {
             Bound::Unbounded => Seek::Last,
             Bound::Included(key) => Seek::Key(key),
+            // No key is below the empty one.
+            Bound::Excluded([]) => return Ok(Err(Stop::End)),
             Bound::Excluded(key) => Seek::Below(key),
         };
         let leaf = tree.leaf_shared(seek)?;

@@ -182,7 +182,7 @@ impl Tree {
                 return Ok(());
             }
             let plan = Plan::new(&node, key, need, self.append_fill)
-                .ok_or(Tree::corrupt(left.id(), "a cell is larger than a page"))?;
+                .ok_or_else(|| Tree::corrupt(left.id(), "a cell is larger than a page"))?;
             if !edit::fits(&parent_node, &plan.fence, 8) {
                 drop((left, parent));
                 self.split(w, level + 1, &plan.fence, Need::Insert { body_len: 8 }, purpose)?;

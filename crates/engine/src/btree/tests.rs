@@ -1,0 +1,471 @@
+//! Trees against `BTreeMap`: random operations, rollbacks, many tasks at once, both directions.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use terrace_rt::{LeafMutex, Prng, Virtual, VirtualConfig, yield_now};
+
+use super::node::{KEY_MAX, OVERFLOW};
+use super::testing::{Bench, Txn};
+use super::{Batch, Direction, Put, Scan, Tree};
+use crate::writer::Step;
+use crate::{Error, LockMode};
+
+type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+fn in_world<T>(seed: u64, switch_one_in: u32, run: impl FnOnce() -> T) -> T {
+    let world = Virtual::new(VirtualConfig { seed, switch_one_in, ..VirtualConfig::default() });
+    world.run(run).expect("the world goes on to the end")
+}
+
+fn here() -> terrace_rt::World {
+    terrace_rt::World::current()
+}
+
+fn done<T>(step: Result<Step<T>, Error>) -> T {
+    match step.expect("no error") {
+        Step::Done(value) => value,
+        Step::Wait(request) => panic!("nobody else has a lock: {request:?}"),
+    }
+}
+
+fn key(prng: &mut Prng, shape: u64) -> Vec<u8> {
+    match shape {
+        0 => prng.below(3_000).to_be_bytes().to_vec(),
+        1 => (0..prng.below(6)).map(|_| prng.below(4) as u8).collect(),
+        2 => {
+            let mut key = vec![b'k'; 200 * prng.below(5) as usize];
+            key.extend_from_slice(&(prng.below(600) as u16).to_be_bytes());
+            key
+        }
+        _ => {
+            let len = [3, 30, 300, KEY_MAX as u64 + 1][prng.below(4) as usize];
+            let mut seeded = Prng::from_seed(prng.below(1_500));
+            (0..seeded.below(len)).map(|_| seeded.below(256) as u8).collect()
+        }
+    }
+}
+
+fn value(prng: &mut Prng) -> Vec<u8> {
+    let len = match prng.below(40) {
+        0 => prng.below(60_000),
+        1..4 => prng.below(3_000),
+        4..8 => 0,
+        _ => prng.below(120),
+    };
+    let mut value = vec![0; len as usize];
+    prng.fill(&mut value);
+    value
+}
+
+/// A value that differs from `old` in a range.
+fn touched(prng: &mut Prng, old: &[u8]) -> Vec<u8> {
+    let mut new = old.to_vec();
+    if !new.is_empty() {
+        let at = prng.below(new.len() as u64) as usize;
+        let end = (at + 1 + prng.below(8) as usize).min(new.len());
+        prng.fill(&mut new[at..end]);
+    }
+    new
+}
+
+fn bound(prng: &mut Prng, shape: u64) -> Bound<Vec<u8>> {
+    match prng.below(3) {
+        0 => Bound::Unbounded,
+        1 => Bound::Included(key(prng, shape)),
+        _ => Bound::Excluded(key(prng, shape)),
+    }
+}
+
+fn scan(
+    tree: &Tree,
+    txn: &mut Txn,
+    bounds: (&Bound<Vec<u8>>, &Bound<Vec<u8>>),
+    direction: Direction,
+    limit: usize,
+) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let lower = bounds.0.as_ref().map(|key| &key[..]);
+    let upper = bounds.1.as_ref().map(|key| &key[..]);
+    let mut scan = Scan::new(lower, upper, direction, LockMode::Shared);
+    let mut batch = Batch::default();
+    let mut found = Vec::new();
+    loop {
+        done(scan.next_batch(tree, txn, limit, &mut batch));
+        if batch.len() == 0 {
+            return found;
+        }
+        assert!(batch.len() <= limit);
+        found.extend(batch.entries().map(|(key, value)| (key.to_vec(), value.to_vec())));
+    }
+}
+
+/// What `BTreeMap::range` gives, without its panics.
+fn range(model: &Model, bounds: (&Bound<Vec<u8>>, &Bound<Vec<u8>>)) -> Vec<(Vec<u8>, Vec<u8>)> {
+    use std::ops::RangeBounds;
+    let inside = |key: &Vec<u8>| (bounds.0.clone(), bounds.1.clone()).contains(key);
+    model.iter().filter(|(key, _)| inside(key)).map(|(k, v)| (k.clone(), v.clone())).collect()
+}
+
+fn compare(tree: &Tree, txn: &mut Txn, model: &Model, prng: &mut Prng, shape: u64) {
+    let bounds = (bound(prng, shape), bound(prng, shape));
+    let bounds = (&bounds.0, &bounds.1);
+    let limit = 1 + prng.below(50) as usize;
+    let mut expected = range(model, bounds);
+    assert!(scan(tree, txn, bounds, Direction::Forward, limit) == expected, "forward {bounds:?}");
+    expected.reverse();
+    assert!(scan(tree, txn, bounds, Direction::Backward, limit) == expected, "back {bounds:?}");
+}
+
+fn step(tree: &Tree, txn: &mut Txn, model: &mut Model, prng: &mut Prng, shape: u64) {
+    let key = key(prng, shape);
+    let there = model.get(&key).cloned();
+    let mut old = Vec::new();
+    match prng.below(10) {
+        0..4 => {
+            let value = value(prng);
+            let put = [Put::Upsert, Put::InsertNew, Put::Update][prng.below(3) as usize];
+            let existed = done(tree.put(txn, &key, &value, put, Some(&mut old)));
+            assert_eq!(existed, there.is_some());
+            if existed && put != Put::InsertNew || !existed && put != Put::Update {
+                model.insert(key, value);
+            }
+            assert_eq!(old, there.unwrap_or_default());
+        }
+        4..6 => {
+            let value = touched(prng, there.as_deref().unwrap_or_default());
+            done(tree.put(txn, &key, &value, Put::Upsert, None));
+            model.insert(key, value);
+        }
+        6..8 => {
+            assert_eq!(done(tree.remove(txn, &key, Some(&mut old))), there.is_some());
+            assert_eq!(old, there.unwrap_or_default());
+            model.remove(&key);
+        }
+        _ => {
+            let found = done(tree.get(txn, &key, LockMode::Shared, <[u8]>::to_vec));
+            assert_eq!(found, there);
+        }
+    }
+}
+
+#[test]
+fn a_tree_agrees_with_a_map() {
+    for seed in 0..16 {
+        in_world(seed, 0, || {
+            let mut prng = Prng::from_seed(seed);
+            let shape = seed % 4;
+            let bench = Bench::new(here(), 40_000, 200);
+            let tree = bench.tree(7);
+            let mut model = Model::new();
+            for round in 0..60 {
+                let mut txn = bench.begin();
+                let before = model.clone();
+                for _ in 0..prng.below(80) {
+                    step(&tree, &mut txn, &mut model, &mut prng, shape);
+                }
+                if prng.below(4) == 0 {
+                    let (mark, middle) = (txn.changes(), model.clone());
+                    step(&tree, &mut txn, &mut model, &mut prng, shape);
+                    txn.roll_back_to(&tree, mark);
+                    model = middle;
+                }
+                if prng.below(3) == 0 {
+                    txn.roll_back(&tree);
+                    model = before;
+                } else {
+                    txn.commit();
+                }
+                let mut txn = bench.begin();
+                if round % 5 == 0 {
+                    compare(&tree, &mut txn, &model, &mut prng, shape);
+                    let stats = tree.check().expect("a sound tree");
+                    assert_eq!(stats.keys, model.len() as u64, "seed {seed} round {round}");
+                }
+                txn.commit();
+            }
+            empty(&bench, &tree, &mut model);
+            bench.replay();
+            bench.pool.shutdown();
+        });
+    }
+}
+
+/// Removes all that is there; merges lead back to a single page.
+fn empty(bench: &Bench, tree: &Tree, model: &mut Model) {
+    let mut txn = bench.begin();
+    for key in model.keys() {
+        assert!(done(tree.remove(&mut txn, key, None)));
+    }
+    txn.commit();
+    model.clear();
+    for _ in 0..100 {
+        let mut txn = bench.begin();
+        tree.reclaim(&mut txn).expect("no error");
+        txn.commit();
+    }
+    let stats = tree.check().expect("a sound tree");
+    assert_eq!((stats.keys, stats.pending_pages), (0, 0));
+    assert!(stats.leaves + stats.inner_nodes < 20, "merges give pages back: {stats:?}");
+}
+
+#[test]
+fn ascending_keys_fill_their_leaves() {
+    in_world(1, 0, || {
+        let bench = Bench::new(here(), 20_000, 500);
+        let tree = bench.tree(3);
+        let mut txn = bench.begin();
+        // Two runs, so that one of them is not at the end of the tree.
+        for number in 0..20_000u64 {
+            for run in [1u64 << 40, 0] {
+                let key = (number + run).to_be_bytes();
+                done(tree.put(&mut txn, &key, &[7; 100], Put::InsertNew, None));
+            }
+        }
+        txn.commit();
+        let stats = tree.check().expect("a sound tree");
+        let fill = stats.leaf_bytes as f64 / (stats.leaves * 8192) as f64;
+        assert!(fill > 0.92, "leaves are {fill:.2} full");
+        assert_eq!(stats.levels, 3);
+        bench.pool.shutdown();
+    });
+}
+
+#[test]
+fn random_keys_fill_two_thirds() {
+    in_world(1, 0, || {
+        let bench = Bench::new(here(), 20_000, 500);
+        let tree = bench.tree(3);
+        let mut prng = Prng::from_seed(5);
+        let mut txn = bench.begin();
+        for _ in 0..20_000 {
+            let key = prng.next_u64().to_be_bytes();
+            done(tree.put(&mut txn, &key, &[7; 100], Put::InsertNew, None));
+        }
+        txn.commit();
+        let stats = tree.check().expect("a sound tree");
+        let fill = stats.leaf_bytes as f64 / (stats.leaves * 8192) as f64;
+        assert!(fill > 0.64, "leaves are {fill:.2} full");
+        bench.pool.shutdown();
+    });
+}
+
+#[test]
+fn a_full_home_fails_the_insertion_and_not_the_undo() {
+    in_world(1, 0, || {
+        let bench = Bench::new(here(), 32 * 20, 200);
+        let tree = bench.tree(3);
+        let mut prng = Prng::from_seed(9);
+        let mut model = Model::new();
+        let mut txn = bench.begin();
+        for _ in 0..200 {
+            let (key, value) = (prng.next_u64().to_be_bytes(), vec![1; 500]);
+            done(tree.put(&mut txn, &key, &value, Put::InsertNew, None));
+            model.insert(key.to_vec(), value);
+        }
+        txn.commit();
+        for round in 0..6 {
+            let mut txn = bench.begin();
+            for key in model.keys().step_by(2) {
+                done(tree.remove(&mut txn, key, None));
+            }
+            let failed = loop {
+                let len = if round % 2 == 0 { 900 } else { 50_000 };
+                let key = prng.next_u64().to_be_bytes();
+                match tree.put(&mut txn, &key, &vec![2; len], Put::Upsert, None) {
+                    Ok(Step::Done(_)) => {}
+                    other => break other,
+                }
+            };
+            assert!(matches!(failed, Err(Error::HomeFull)), "{failed:?}");
+            txn.roll_back(&tree);
+            let mut txn = bench.begin();
+            for _ in 0..40 {
+                tree.reclaim(&mut txn).expect("no error");
+            }
+            txn.commit();
+            let mut txn = bench.begin();
+            compare(&tree, &mut txn, &model, &mut prng, 0);
+            txn.commit();
+            assert_eq!(tree.check().expect("a sound tree").keys, model.len() as u64);
+        }
+        bench.replay();
+        bench.pool.shutdown();
+    });
+}
+
+#[test]
+fn dropped_trees_leave_their_room() {
+    in_world(1, 0, || {
+        let bench = Bench::new(here(), 32 * 20, 200);
+        for round in 0..20 {
+            let tree = bench.tree(round);
+            let mut txn = bench.begin();
+            for number in 0..500u64 {
+                let key = number.to_be_bytes();
+                done(tree.put(&mut txn, &key, &[7; 1_500], Put::InsertNew, None));
+            }
+            txn.commit();
+            tree.check().expect("a sound tree");
+            let mut txn = bench.begin();
+            tree.free(&mut txn).expect("no error");
+            txn.commit();
+        }
+        bench.pool.shutdown();
+    });
+}
+
+/// Shared by tasks: what is committed.
+type Committed = Arc<LeafMutex<Model>>;
+
+/// One transaction of a few operations, rolled back when a lock is busy for too long. What it
+/// locks, nobody else changes, so that the model needs no lock of its own.
+fn transaction(bench: &Bench, tree: &Tree, committed: &Committed, prng: &mut Prng, shape: u64) {
+    let mut txn = bench.begin();
+    let mut own: BTreeMap<Vec<u8>, Option<Vec<u8>>> = BTreeMap::new();
+    for _ in 0..1 + prng.below(12) {
+        let (key, value) = (key(prng, shape), value(prng));
+        let operation = prng.below(4);
+        let mut waits = 0;
+        // A miss locks a gap only, which these locks do not know: it says nothing.
+        let mut removed = false;
+        loop {
+            let step = match operation {
+                0 | 1 => tree.put(&mut txn, &key, &value, Put::Upsert, None).map(void),
+                2 => tree.remove(&mut txn, &key, None).map(|step| {
+                    removed = matches!(step, Step::Done(true));
+                    void(step)
+                }),
+                _ => tree.get(&mut txn, &key, LockMode::Shared, <[u8]>::to_vec).map(|step| {
+                    if let Step::Done(found) = &step {
+                        let there = committed.lock().get(&key).cloned();
+                        let there = own.get(&key).cloned().unwrap_or(there);
+                        assert!(found.is_none() || *found == there, "{key:?}");
+                    }
+                    void(step)
+                }),
+            };
+            match step.expect("no error") {
+                Step::Done(()) => break,
+                Step::Wait(_) if waits == 3 => return txn.roll_back(tree),
+                Step::Wait(_) => {
+                    waits += 1;
+                    yield_now();
+                }
+            }
+        }
+        match operation {
+            0 | 1 => own.insert(key, Some(value)),
+            2 if removed => own.insert(key, None),
+            _ => None,
+        };
+    }
+    if prng.below(4) == 0 {
+        return txn.roll_back(tree);
+    }
+    {
+        let mut committed = committed.lock();
+        for (key, value) in own {
+            match value {
+                Some(value) => committed.insert(key, value),
+                None => committed.remove(&key),
+            };
+        }
+    }
+    txn.commit();
+}
+
+fn void<T>(step: Step<T>) -> Step<()> {
+    match step {
+        Step::Done(_) => Step::Done(()),
+        Step::Wait(request) => Step::Wait(request),
+    }
+}
+
+#[test]
+fn many_tasks_change_one_tree() {
+    for seed in 0..24 {
+        in_world(seed, 3, || {
+            let bench = Bench::new(here(), 40_000, 100);
+            let tree = bench.tree(7);
+            let committed = Committed::default();
+            let tasks = (0..10).map(|task| {
+                let (bench, tree, committed) = (bench.clone(), tree.clone(), committed.clone());
+                let mut prng = Prng::from_seed(seed * 100 + task);
+                here().spawn("client", move || {
+                    for _ in 0..40 {
+                        transaction(&bench, &tree, &committed, &mut prng, seed % 4);
+                    }
+                })
+            });
+            let mut tasks: Vec<_> = tasks.collect();
+            let scanner = (bench.clone(), tree.clone());
+            tasks.push(here().spawn("scanner", move || {
+                let (bench, tree) = scanner;
+                for round in 0..30 {
+                    scan_while_it_changes(&bench, &tree, round % 2 == 0);
+                }
+            }));
+            for task in tasks {
+                task.join();
+            }
+            let model = committed.lock().clone();
+            let stats = tree.check().expect("a sound tree");
+            assert_eq!(stats.keys, model.len() as u64, "seed {seed}");
+            let mut txn = bench.begin();
+            let mut prng = Prng::from_seed(seed);
+            for _ in 0..4 {
+                compare(&tree, &mut txn, &model, &mut prng, seed % 4);
+            }
+            txn.commit();
+            bench.replay();
+            bench.pool.shutdown();
+        });
+    }
+}
+
+/// Keys come in order, each once, whatever others do.
+fn scan_while_it_changes(bench: &Bench, tree: &Tree, forward: bool) {
+    let direction = if forward { Direction::Forward } else { Direction::Backward };
+    let mut txn = bench.begin();
+    let mut scan = Scan::new(Bound::Unbounded, Bound::Unbounded, direction, LockMode::Shared);
+    let mut batch = Batch::default();
+    let mut last: Option<Vec<u8>> = None;
+    let mut waits = 0;
+    loop {
+        match scan.next_batch(tree, &mut txn, 7, &mut batch).expect("no error") {
+            Step::Wait(_) if waits == 5 => break,
+            Step::Wait(_) => {
+                waits += 1;
+                yield_now();
+                continue;
+            }
+            Step::Done(()) if batch.len() == 0 => break,
+            Step::Done(()) => {}
+        }
+        for (key, _) in batch.entries() {
+            let ordered = last.as_ref().is_none_or(|last| (&**last < key) == forward);
+            assert!(ordered && last.as_deref() != Some(key));
+            last = Some(key.to_vec());
+        }
+    }
+    txn.commit();
+}
+
+#[test]
+fn a_key_too_long_is_refused() {
+    in_world(1, 0, || {
+        let bench = Bench::new(here(), 2_000, 100);
+        let tree = bench.tree(3);
+        let mut txn = bench.begin();
+        let long = vec![1; KEY_MAX + 1];
+        let error = tree.put(&mut txn, &long, b"", Put::Upsert, None);
+        assert!(matches!(error, Err(Error::KeyTooLong { len: 1025, max: 1024 })));
+        assert_eq!(done(tree.get(&mut txn, &long, LockMode::Shared, |_| ())), None);
+        done(tree.put(&mut txn, &long[1..], &vec![OVERFLOW; 100_000], Put::Upsert, None));
+        let len = done(tree.get(&mut txn, &long[1..], LockMode::Shared, <[u8]>::len));
+        assert_eq!(len, Some(100_000));
+        txn.commit();
+        bench.pool.shutdown();
+    });
+}
