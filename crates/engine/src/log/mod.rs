@@ -10,3 +10,6 @@ pub(crate) use buffer::Aligned;
 pub(crate) use log_file::{Chain, Level, Log, Room};
 pub(crate) use log_reader::{End, LogReader};
 pub(crate) use ring::{BLOCK, FIRST_LSN, Ring};
+
+#[cfg(test)]
+mod tests;

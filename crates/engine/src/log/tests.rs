@@ -1,0 +1,224 @@
+use std::sync::Arc;
+
+use terrace_device::model::{Preset, build};
+use terrace_device::{Device, Keep, Store, read, write};
+use terrace_page::{Lsn, PageId, TxnId};
+use terrace_rt::{Prng, Virtual, VirtualConfig, World};
+
+use super::record::{Body, Draft, HEADER_BYTES};
+use super::*;
+use crate::Error;
+
+const DATABASE: u128 = 77;
+const LOG_BYTES: u64 = 1 << 20;
+
+fn in_world<T>(run: impl FnOnce() -> T) -> T {
+    let config = VirtualConfig { seed: 1, switch_one_in: 0, cores: 1, stack_bytes: 64 << 10 };
+    Virtual::new(config).run(run).expect("nobody waits for ever")
+}
+
+fn device(preset: Preset) -> Arc<dyn Device> {
+    build(preset, World::current(), Store::new(LOG_BYTES, Keep::Plain))
+}
+
+/// A log that begins at `start`, on blank memory.
+fn log_at(device: &Arc<dyn Device>, epoch: u32, start: Lsn) -> Log {
+    let ring = ring::create(&**device, DATABASE).expect("written");
+    Log::open(Arc::clone(device), ring, epoch, (start, start), Lsn::ZERO, &[0; BLOCK])
+}
+
+fn draft(number: u64, pages: usize) -> Draft {
+    let mut draft = Draft::default();
+    let pages: Vec<PageId> = (0..pages as u64).map(PageId).collect();
+    draft.buf_write(&pages, Lsn(number));
+    draft
+}
+
+/// The numbers of the records between `from` and the end, and where that is.
+fn numbers(device: &dyn Device, from: Lsn) -> (Vec<u64>, End) {
+    let ring = ring::open(device, DATABASE).expect("a log");
+    let mut reader = LogReader::new(device, ring, from, Lsn(from.0 + ring.capacity));
+    let mut numbers = Vec::new();
+    while let Some(stored) = reader.next().expect("readable") {
+        let Body::BufWrite { eol, pages } = stored.record.body else { panic!("{stored:?}") };
+        assert!(pages.iter().enumerate().all(|(at, page)| page.0 == at as u64));
+        numbers.push(eol.0);
+    }
+    (numbers, reader.end())
+}
+
+/// Appends, forces and truncates at random over many laps; what is kept is what a list keeps.
+#[test]
+fn the_ring_agrees_with_a_list() {
+    for seed in 0..8 {
+        in_world(|| {
+            let mut prng = Prng::from_seed(seed);
+            let device = device(Preset::Ram);
+            let log = log_at(&device, 1, FIRST_LSN);
+            let mut model: Vec<(Lsn, u64)> = Vec::new();
+            let mut forced = FIRST_LSN;
+            for number in 1..3000 {
+                let mut draft = draft(number, prng.below(300) as usize);
+                match log.append(&mut draft, Room::Forward) {
+                    Ok(lsn) => model.push((lsn, number)),
+                    Err(Error::LogFull) => {
+                        log.force(log.end(), Level::Durable).expect("memory");
+                        forced = log.end();
+                        let keep = model.len() / 3;
+                        log.truncate(model[keep].0);
+                        model.drain(..keep);
+                    }
+                    Err(error) => panic!("{error}"),
+                }
+                if prng.below(10) == 0 {
+                    log.force(log.end(), Level::Written).expect("memory");
+                    forced = log.end();
+                }
+            }
+            let expected: Vec<u64> =
+                model.iter().filter(|(lsn, _)| *lsn < forced).map(|(_, n)| *n).collect();
+            let (found, end) = numbers(&*device, log.start());
+            assert_eq!(found, expected, "seed {seed}");
+            assert_eq!(end.position, forced, "seed {seed}");
+            assert!(log.end().0 > 3 * LOG_BYTES, "only {} bytes", log.end());
+        });
+    }
+}
+
+/// Whatever byte is wrong, the records before it stand, and it and those after it are dropped.
+#[test]
+fn a_torn_tail_is_dropped_at_every_byte() {
+    in_world(|| {
+        let device = device(Preset::Ram);
+        let log = log_at(&device, 1, FIRST_LSN);
+        let places: Vec<Lsn> = (0..12)
+            .map(|number| log.append(&mut draft(number, 3), Room::Forward).expect("room"))
+            .collect();
+        log.force(log.end(), Level::Durable).expect("memory");
+        let mut whole = vec![0; BLOCK];
+        read(&*device, 2 * BLOCK as u64, &mut whole).expect("memory");
+        for at in 0..(log.end().0 - FIRST_LSN.0) as usize {
+            let mut torn = whole.clone();
+            torn[at] ^= 0x55;
+            write(&*device, 2 * BLOCK as u64, &torn).expect("memory");
+            let hit = Lsn(FIRST_LSN.0 + at as u64);
+            let before = places.iter().filter(|&&lsn| lsn <= hit).count() as u64 - 1;
+            let (found, end) = numbers(&*device, FIRST_LSN);
+            assert_eq!(found, (0..before).collect::<Vec<_>>(), "byte {at}");
+            assert_eq!(end.position, places[before as usize], "byte {at}");
+        }
+    });
+}
+
+/// A bug that epochs prevent: the first opening's second block survived, its first did not; the second
+/// opening writes a record that ends just where the old one begins.
+#[test]
+fn what_a_lost_future_left_is_no_record() {
+    in_world(|| {
+        let device = device(Preset::Ram);
+        let log = log_at(&device, 1, FIRST_LSN);
+        let filler = (BLOCK - HEADER_BYTES - 8) / 8;
+        let first = log.append(&mut draft(1, filler), Room::Forward).expect("room");
+        log.append(&mut draft(2, 3), Room::Forward).expect("room");
+        assert_eq!(log.end().0 - first.0, (BLOCK + HEADER_BYTES + 8 + 24) as u64);
+        log.force(log.end(), Level::Durable).expect("memory");
+        assert_eq!(numbers(&*device, FIRST_LSN).0, [1, 2]);
+
+        let ring = ring::open(&*device, DATABASE).expect("a log");
+        let again =
+            Log::open(Arc::clone(&device), ring, 2, (FIRST_LSN, FIRST_LSN), Lsn::ZERO, &[0; BLOCK]);
+        again.append(&mut draft(3, filler), Room::Forward).expect("room");
+        again.force(again.end(), Level::Durable).expect("memory");
+        assert_eq!(numbers(&*device, FIRST_LSN).0, [3]);
+    });
+}
+
+#[test]
+fn another_databases_records_are_none() {
+    in_world(|| {
+        let device = device(Preset::Ram);
+        let log = log_at(&device, 1, FIRST_LSN);
+        log.append(&mut draft(1, 1), Room::Forward).expect("room");
+        log.force(log.end(), Level::Durable).expect("memory");
+        assert!(matches!(ring::open(&*device, 78), Err(Error::NotADatabase { .. })));
+        let ring = ring::create(&*device, 78).expect("written");
+        let mut reader = LogReader::new(&*device, ring, FIRST_LSN, Lsn(LOG_BYTES));
+        assert!(reader.next().expect("readable").is_none());
+    });
+}
+
+/// On a disk that takes a turn for each force, fifty clients share their forces.
+#[test]
+fn commits_are_forced_in_groups() {
+    in_world(|| {
+        let device = device(Preset::Sigmod2011Log);
+        let log = Arc::new(log_at(&device, 1, FIRST_LSN));
+        let begun = terrace_rt::now();
+        let clients: Vec<_> = (0..50)
+            .map(|client| {
+                let log = Arc::clone(&log);
+                terrace_rt::spawn("client", move || {
+                    for _ in 0..20 {
+                        let mut draft = draft(client, 10);
+                        let lsn = log.append(&mut draft, Room::Forward).expect("room");
+                        log.force(Lsn(lsn.0 + 1), Level::Durable).expect("a good disk");
+                        assert!(log.durable_end() > lsn);
+                    }
+                })
+            })
+            .collect();
+        clients.into_iter().for_each(terrace_rt::Task::join);
+        let forces = log.stats().forces;
+        assert!((20..=60).contains(&forces), "{forces} forces for 1000 commits");
+        let seconds = (terrace_rt::now() - begun).as_secs_f64();
+        assert!(seconds < 1.0, "{seconds} s for 20 rounds");
+        assert_eq!(numbers(&*device, FIRST_LSN).0.len(), 1000);
+    });
+}
+
+#[test]
+fn a_failed_write_latches() {
+    in_world(|| {
+        let faults = terrace_device::model::Faults {
+            write_error_one_in: 1,
+            ..terrace_device::model::Faults::default()
+        };
+        let good = device(Preset::Ram);
+        let ring = ring::create(&*good, DATABASE).expect("written");
+        let bad: Arc<dyn Device> = terrace_device::model::SimDevice::with_faults(
+            Preset::Ram.spec(),
+            World::current(),
+            Store::new(LOG_BYTES, Keep::Plain),
+            faults,
+        );
+        let log = Log::open(bad, ring, 1, (FIRST_LSN, FIRST_LSN), Lsn::ZERO, &[0; BLOCK]);
+        log.append(&mut draft(1, 1), Room::Forward).expect("room");
+        assert!(matches!(log.force(log.end(), Level::Durable), Err(Error::Failed)));
+        let appended = log.append(&mut draft(2, 1), Room::Forward);
+        assert!(matches!(appended, Err(Error::Failed)));
+    });
+}
+
+#[test]
+fn records_come_back_and_garbage_does_not() {
+    let mut out = Draft::default();
+    out.clr(TxnId(4), Lsn(9), (PageId(5), Lsn(3)), |out| out.extend([1, 2, 3]), Lsn(2));
+    let sum = out.close(6);
+    let bytes = out.seal(sum, Lsn(100), 1).to_vec();
+    assert_eq!(record::verify(&bytes, Lsn(100), 1), Some(6));
+    assert_eq!(record::verify(&bytes, Lsn(101), 1), None);
+    let found = record::decode(&bytes).expect("a record");
+    let (page, page_prev, undo_next) = (PageId(5), Lsn(3), Lsn(2));
+    assert_eq!(found.body, Body::Clr { page, page_prev, change: &[1, 2, 3], undo_next });
+    let mut prng = Prng::from_seed(3);
+    for _ in 0..20_000 {
+        let mut garbage = bytes.clone();
+        for _ in 0..1 + prng.below(4) {
+            let at = prng.below(garbage.len() as u64) as usize;
+            garbage[at] = prng.next_u64() as u8;
+        }
+        garbage.truncate(prng.below(garbage.len() as u64 + 1) as usize);
+        // Whatever it makes of it, it does not panic.
+        let _record = record::decode(&garbage);
+    }
+}
