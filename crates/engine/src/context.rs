@@ -23,6 +23,7 @@ use terrace_page::{Lsn, PAGE_SIZE, PageBuf, TxnId, lsn};
 use terrace_pool::{BufferPool, Dirtied, PageMut};
 
 use crate::api::{Durability, FullImages};
+use crate::btree::Tree;
 use crate::change::Change;
 use crate::engine::Engine;
 use crate::lock::{Held, Modes, Owner, Resource};
@@ -115,7 +116,12 @@ pub(crate) struct Context {
     engine: Arc<Engine>,
     txn: TxnId,
     owner: Option<Owner>,
+    locking: Locking,
     buffers: Box<Buffers>,
+    /// Names whose catalog entries it has changed.
+    touched: Vec<String>,
+    /// Trees that it has dropped.
+    dropped: Vec<Tree>,
     chain: Option<Arc<Chain>>,
     last: Lsn,
     mode: Mode,
@@ -155,7 +161,10 @@ impl Context {
         Context {
             engine: Arc::clone(engine),
             txn,
+            locking: if owner.is_some() { Locking::On } else { Locking::Off },
             owner,
+            touched: Vec::new(),
+            dropped: Vec::new(),
             buffers: engine.take_buffers(),
             chain: None,
             last: Lsn::ZERO,
@@ -236,6 +245,42 @@ impl Context {
         self.engine.locks.acquire(owner, resource, modes)?;
         self.note(request.tree, resource, modes);
         Ok(())
+    }
+
+    /// Locks a key, waiting for others.
+    ///
+    /// # Errors
+    ///
+    /// As `wait_for`.
+    pub(crate) fn lock_key(
+        &mut self,
+        tree: TreeId,
+        key: KeyHash,
+        mode: LockMode,
+    ) -> Result<(), Error> {
+        let request = LockRequest { tree, key, mode };
+        while self.try_lock(request)? == LockOutcome::Busy {
+            self.wait_for(request)?;
+        }
+        Ok(())
+    }
+
+    /// Runs `work` without asking for locks: what it touches is locked otherwise.
+    pub(crate) fn without_locks<T>(&mut self, work: impl FnOnce(&mut Context) -> T) -> T {
+        let before = std::mem::replace(&mut self.locking, Locking::Off);
+        let done = work(self);
+        self.locking = before;
+        done
+    }
+
+    /// Notes that the catalog's entry of `name` changes.
+    pub(crate) fn touch(&mut self, name: &str) {
+        self.touched.push(name.to_string());
+    }
+
+    /// Notes a tree to be freed after the commit.
+    pub(crate) fn dropped(&mut self, tree: Tree) {
+        self.dropped.push(tree);
     }
 
     /// Locks a whole table, waiting for others.
@@ -338,6 +383,10 @@ impl Context {
         assert!(!self.ended, "a transaction ends once");
         let forced = self.write_commit(durability);
         self.end();
+        if forced.is_ok() && !self.dropped.is_empty() {
+            let dropped = std::mem::take(&mut self.dropped);
+            return self.engine.trees.free(&self.engine, &dropped);
+        }
         forced
     }
 
@@ -412,7 +461,7 @@ impl Context {
             self.undo_from_memory(mark.last)?;
         }
         self.mode = Mode::Forward;
-        Ok(())
+        self.engine.trees.reload(&self.touched)
     }
 
     fn undo_from_memory(&mut self, stop: Lsn) -> Result<(), Error> {
@@ -442,7 +491,7 @@ impl Context {
         }
         self.mode = Mode::Undoing { undo_next };
         let engine = Arc::clone(&self.engine);
-        engine.trees.undo(&engine.pool, self, undo)
+        engine.trees.undo(self, undo)
     }
 
     /// Where the transaction's last record is.
@@ -612,7 +661,7 @@ impl Reader for Context {
     }
 
     fn try_lock(&mut self, request: LockRequest) -> Result<LockOutcome, Error> {
-        if self.owner.is_none() || self.mode != Mode::Forward {
+        if self.locking == Locking::Off || self.mode != Mode::Forward {
             return Ok(LockOutcome::Granted);
         }
         let modes = Modes::from(request.mode);
@@ -643,7 +692,7 @@ impl Reader for Context {
     fn inherit_gap(&mut self, tree: TreeId, key: KeyHash, next: KeyHash) -> Result<(), Error> {
         let Some(owner) = &self.owner else { return Ok(()) };
         let held = self.buffers.held.modes(Resource::key(tree, next)).within(Modes::GAP_KEPT);
-        if !held.is_none() && self.mode == Mode::Forward {
+        if !held.is_none() && self.mode == Mode::Forward && self.locking == Locking::On {
             let resource = Resource::key(tree, key);
             self.engine.locks.hold(owner, resource, held)?;
             self.note(tree, resource, held);

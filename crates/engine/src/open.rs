@@ -15,7 +15,7 @@ use crate::api::{Checkpoint, FullImages};
 use crate::engine::{Engine, LockLimits, Parts};
 use crate::journal::LogJournal;
 use crate::log::{BLOCK, FIRST_LSN, Log, LogReader, ring};
-use crate::recovery::{analyse, redo, undo_losers};
+use crate::recovery::{analyse, redo, resume_losers, undo_losers};
 use crate::superblock::{self, Found, Superblock};
 use crate::{Devices, Error, Part};
 
@@ -156,8 +156,9 @@ fn recover(
         redo(&engine.pool, &engine.journal, analysis, &mut reader, &mut ahead, end)?;
     }
     engine.journal.end_redo();
-    engine.trees.load(engine)?;
-    undo_losers(engine, analysis)?;
+    let losers = resume_losers(engine, analysis)?;
+    engine.trees.load()?;
+    undo_losers(losers)?;
     engine.trees.tidy(engine)?;
     engine.checkpoint(Checkpoint::Indirect)
 }

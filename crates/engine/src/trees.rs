@@ -1,34 +1,462 @@
-//! The trees of a database, by number.
+//! The trees of a database: the catalog, and the tables that it names.
+//!
+//! ```text
+//! catalog: a tree whose header is the first page of the first extent for data
+//! key      'T' name             'D' tree (4, big-endian)
+//! value    state 1 (0 made, 1 live), tree 4, header 8, types
+//! types    key type name, a zero, value type name
+//! ```
+//!
+//! ```text
+//!             made                 made live (by the transaction)      dropped (by the transaction)
+//!   nothing --------> 'T' made -------------------------> 'T' live -------------------> 'D'
+//!      ^    (alone)      ^                                   |                           |
+//!      |                 +---------- rollback ---------------+                           |
+//!      +------------------------- freed (alone, after the commit, or when opened) -------+
+//! ```
+//!
+//! - N1: a tree is made, and freed, by a transaction of its own, that takes no locks and commits at
+//!   once: what a rolled-back transaction made is an empty tree that nobody sees, for the next one
+//!   who wants a table of that name.
+//! - N2: who opens a table holds its name Shared, who makes it live or drops it Exclusive; the names as
+//!   a whole are locked like a table. So `names` in memory is what the lock's holder may see.
+//! - N3: `by_id` has every tree that any undo may name.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
-use terrace_pool::BufferPool;
+use terrace_page::{Damage, PageId, PageKind, kind};
+use terrace_pool::{BufferPool, Recovered};
+use terrace_rt::{LeafMutex, Mutex};
 
-use crate::Error;
-use crate::context::Context;
+use crate::api::{CheckReport, Durability};
+use crate::btree::{Batch, Direction, Put, Scan, Tree};
+use crate::context::{Context, Locking};
 use crate::engine::Engine;
-use crate::writer::Undo;
+use crate::space::{EXTENT_PAGES, Space};
+use crate::writer::{Reader, Step, Undo};
+use crate::{Error, KeyHash, LockMode, LockOutcome, LockRequest, Part, TreeId};
 
-pub(crate) struct Trees {}
+/// The catalog.
+pub(crate) const CATALOG: TreeId = TreeId(0);
+const CATALOG_HEADER: PageId = PageId(EXTENT_PAGES);
+/// The first allocation map.
+const FIRST_MAP: PageId = PageId(2);
+const BATCH: usize = 64;
+
+const MADE: u8 = 0;
+const LIVE: u8 = 1;
+
+/// A table that is live.
+#[derive(Clone)]
+pub(crate) struct OpenTable {
+    pub(crate) tree: Tree,
+    types: Arc<str>,
+}
+
+#[derive(Clone)]
+struct Entry {
+    state: u8,
+    table: OpenTable,
+}
+
+/// The trees of a database.
+pub(crate) struct Trees {
+    pool: Arc<BufferPool>,
+    space: Arc<Space>,
+    catalog: Tree,
+    names: LeafMutex<BTreeMap<String, Entry>>,
+    by_id: LeafMutex<BTreeMap<TreeId, Tree>>,
+    next: AtomicU32,
+    /// Held by who makes or frees a tree.
+    making: Mutex<()>,
+}
+
+/// Reads without locks: nobody else is there, or what is read is locked otherwise.
+struct Unlocked<'p>(&'p BufferPool);
+
+impl Reader for Unlocked<'_> {
+    fn pool(&self) -> &BufferPool {
+        self.0
+    }
+
+    fn try_lock(&mut self, _request: LockRequest) -> Result<LockOutcome, Error> {
+        Ok(LockOutcome::Granted)
+    }
+
+    fn inherit_gap(&mut self, _: TreeId, _: KeyHash, _: KeyHash) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+fn done<T>(step: Step<T>) -> T {
+    match step {
+        Step::Done(value) => value,
+        Step::Wait(request) => unreachable!("nobody is asked for {request:?}"),
+    }
+}
+
+fn table_key(name: &str) -> Vec<u8> {
+    [b"T", name.as_bytes()].concat()
+}
+
+fn dropped_key(tree: TreeId) -> Vec<u8> {
+    [&b"D"[..], &tree.0.to_be_bytes()].concat()
+}
+
+fn encode(state: u8, tree: &Tree, types: &str) -> Vec<u8> {
+    let mut value = vec![state];
+    value.extend_from_slice(&tree.id().0.to_le_bytes());
+    value.extend_from_slice(&tree.header().0.to_le_bytes());
+    value.extend_from_slice(types.as_bytes());
+    value
+}
+
+fn name_lock(name: &str) -> KeyHash {
+    KeyHash::of(&table_key(name))
+}
+
+fn corrupt(what: &'static str) -> Error {
+    Error::Corrupt { part: Part::Home, page: CATALOG_HEADER, what }
+}
 
 impl Trees {
-    pub(crate) fn new(_pool: &BufferPool, _home_pages: u64) -> Trees {
-        Trees {}
+    /// The trees of a home of `home_pages`, of which only the catalog is known yet.
+    pub(crate) fn new(pool: &Arc<BufferPool>, home_pages: u64) -> Trees {
+        let space = Arc::new(Space::new(Arc::clone(pool), home_pages));
+        let catalog = Tree::open(CATALOG, CATALOG_HEADER, Arc::clone(pool), Arc::clone(&space));
+        Trees {
+            pool: Arc::clone(pool),
+            space,
+            by_id: LeafMutex::new(BTreeMap::from([(CATALOG, catalog.clone())])),
+            catalog,
+            names: LeafMutex::new(BTreeMap::new()),
+            next: AtomicU32::new(CATALOG.0 + 1),
+            making: Mutex::new(()),
+        }
     }
 
-    pub(crate) fn load(&self, _engine: &Arc<Engine>) -> Result<(), Error> {
-        Ok(())
+    /// Reads the catalog, after redo: structures are whole, transactions not yet undone.
+    ///
+    /// # Errors
+    ///
+    /// `Corrupt`, those of the pool.
+    pub(crate) fn load(&self) -> Result<(), Error> {
+        if !self.has_catalog()? {
+            return Ok(());
+        }
+        let mut scan =
+            Scan::new(Bound::Unbounded, Bound::Unbounded, Direction::Forward, LockMode::Shared);
+        let mut batch = Batch::default();
+        loop {
+            done(scan.next_batch(
+                &self.catalog,
+                &mut Unlocked(&self.pool),
+                BATCH,
+                &mut batch,
+            )?);
+            if batch.len() == 0 {
+                return Ok(());
+            }
+            for (key, value) in batch.entries() {
+                let entry = self.decode(value)?;
+                let id = entry.table.tree.id();
+                self.next.fetch_max(id.0 + 1, Ordering::Relaxed);
+                self.by_id.lock().insert(id, entry.table.tree.clone());
+                if let Some(name) = key.strip_prefix(b"T") {
+                    let name = std::str::from_utf8(name).map_err(|_| corrupt("a table's name"))?;
+                    self.names.lock().insert(name.to_string(), entry);
+                }
+            }
+        }
     }
 
-    pub(crate) fn tidy(&self, _engine: &Arc<Engine>) -> Result<(), Error> {
-        Ok(())
+    fn decode(&self, value: &[u8]) -> Result<Entry, Error> {
+        let bad = || corrupt("an entry of the catalog makes no sense");
+        let (&state, rest) = value.split_first().ok_or_else(bad)?;
+        let (tree, rest) = rest.split_first_chunk::<4>().ok_or_else(bad)?;
+        let (header, types) = rest.split_first_chunk::<8>().ok_or_else(bad)?;
+        let types = std::str::from_utf8(types).map_err(|_| bad())?;
+        let (id, header) = (u32::from_le_bytes(*tree), u64::from_le_bytes(*header));
+        let (pool, space) = (Arc::clone(&self.pool), Arc::clone(&self.space));
+        let tree = Tree::open(TreeId(id), PageId(header), pool, space);
+        Ok(Entry { state, table: OpenTable { tree, types: types.into() } })
     }
 
-    pub(crate) fn undo(
+    /// Whether the catalog's pages are there. Before the undo they may belong to a creation that
+    /// never ended; then it is empty.
+    fn has_catalog(&self) -> Result<bool, Error> {
+        Ok(self.has_map()? && !self.space.extents_of(CATALOG)?.is_empty() && {
+            match self.pool.read_damaged_ok(CATALOG_HEADER)? {
+                Recovered::Whole(page) => kind(&page) == Some(PageKind::Tree),
+                Recovered::Damaged(..) => false,
+            }
+        })
+    }
+
+    fn has_map(&self) -> Result<bool, Error> {
+        match self.pool.read_damaged_ok(FIRST_MAP)? {
+            Recovered::Whole(page) => Ok(kind(&page) == Some(PageKind::Map)),
+            Recovered::Damaged(_, Damage::Blank) => Ok(false),
+            Recovered::Damaged(..) => {
+                let what = "the first allocation map is damaged";
+                Err(Error::Corrupt { part: Part::Home, page: FIRST_MAP, what })
+            }
+        }
+    }
+
+    /// After the undo: makes what a new database lacks, reads the catalog again, and frees the trees
+    /// that committed transactions dropped.
+    ///
+    /// # Errors
+    ///
+    /// `HomeFull`, `Corrupt`, those of the pool and the log.
+    pub(crate) fn tidy(&self, engine: &Arc<Engine>) -> Result<(), Error> {
+        if !self.has_catalog()? {
+            self.alone(engine, |context| {
+                if !self.has_map()? {
+                    self.space.format(context)?;
+                }
+                let (pool, space) = (Arc::clone(&self.pool), Arc::clone(&self.space));
+                let catalog = Tree::create(context, CATALOG, pool, space)?;
+                assert_eq!(catalog.header(), CATALOG_HEADER, "the first extent for data");
+                Ok(())
+            })?;
+        }
+        self.names.lock().clear();
+        self.load()?;
+        let mut dropped = Vec::new();
+        for (id, tree) in &*self.by_id.lock() {
+            dropped.push((*id, tree.clone()));
+        }
+        let mut garbage = Vec::new();
+        for (id, tree) in dropped {
+            if self.lookup(&dropped_key(id))?.is_some() {
+                garbage.push(tree);
+            }
+        }
+        self.free(engine, &garbage)
+    }
+
+    fn lookup(&self, key: &[u8]) -> Result<Option<Entry>, Error> {
+        let mut reader = Unlocked(&self.pool);
+        let found = self.catalog.get(&mut reader, key, LockMode::Shared, <[u8]>::to_vec)?;
+        done(found).map(|value| self.decode(&value)).transpose()
+    }
+
+    /// Runs `work` in a transaction without locks, and commits it for as long as the log is there.
+    fn alone<T>(
         &self,
-        _pool: &BufferPool,
-        _context: &mut Context,
-        _undo: Undo<'_>,
-    ) -> Result<(), Error> {
-        unimplemented!()
+        engine: &Arc<Engine>,
+        work: impl FnOnce(&mut Context) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let mut context = Context::begin(engine, Locking::Off)?;
+        context.begin_operation(0)?;
+        let worked = work(&mut context);
+        context.end_operation();
+        match worked {
+            Ok(value) => context.commit(Durability::None).map(|()| value),
+            Err(error) => {
+                context.rollback()?;
+                Err(error)
+            }
+        }
+    }
+
+    /// The live table `name`, for a transaction that reads.
+    ///
+    /// # Errors
+    ///
+    /// `NoSuchTable`, `TableTypes`, `Conflict`.
+    pub(crate) fn open(
+        &self,
+        context: &mut Context,
+        name: &str,
+        types: &str,
+    ) -> Result<Tree, Error> {
+        context.lock_key(CATALOG, name_lock(name), LockMode::Shared)?;
+        self.live(name, types)?.ok_or(Error::NoSuchTable)
+    }
+
+    fn live(&self, name: &str, types: &str) -> Result<Option<Tree>, Error> {
+        let names = self.names.lock();
+        let Some(entry) = names.get(name).filter(|entry| entry.state == LIVE) else {
+            return Ok(None);
+        };
+        if &*entry.table.types == types {
+            Ok(Some(entry.table.tree.clone()))
+        } else {
+            Err(Error::TableTypes { tree: entry.table.tree.id() })
+        }
+    }
+
+    /// The live table `name`, for a transaction that writes: made, if there is none.
+    ///
+    /// # Errors
+    ///
+    /// `TableTypes`, `Conflict`, `HomeFull`, those of the pool and the log.
+    pub(crate) fn open_or_make(
+        &self,
+        context: &mut Context,
+        name: &str,
+        types: &str,
+    ) -> Result<Tree, Error> {
+        context.lock_key(CATALOG, name_lock(name), LockMode::Shared)?;
+        if let Some(tree) = self.live(name, types)? {
+            return Ok(tree);
+        }
+        context.lock_key(CATALOG, name_lock(name), LockMode::Exclusive)?;
+        if let Some(tree) = self.live(name, types)? {
+            return Ok(tree);
+        }
+        let made = self.names.lock().get(name).map(|entry| entry.table.tree.clone());
+        let tree = match made {
+            Some(tree) => tree,
+            None => self.make(&Arc::clone(context.engine()), name)?,
+        };
+        let key = table_key(name);
+        context.begin_operation(key.len())?;
+        context.touch(name);
+        let value = encode(LIVE, &tree, types);
+        let put = context
+            .without_locks(|context| self.catalog.put(context, &key, &value, Put::Update, None));
+        context.end_operation();
+        assert!(done(put?), "a table that was made has an entry");
+        let table = OpenTable { tree: tree.clone(), types: types.into() };
+        self.names.lock().insert(name.to_string(), Entry { state: LIVE, table });
+        Ok(tree)
+    }
+
+    fn make(&self, engine: &Arc<Engine>, name: &str) -> Result<Tree, Error> {
+        let _making = self.making.lock();
+        let id = TreeId(self.next.fetch_add(1, Ordering::Relaxed));
+        let tree = self.alone(engine, |context| {
+            let (pool, space) = (Arc::clone(&self.pool), Arc::clone(&self.space));
+            let tree = Tree::create(context, id, pool, space)?;
+            let value = encode(MADE, &tree, "");
+            self.by_id.lock().insert(id, tree.clone());
+            done(self.catalog.put(context, &table_key(name), &value, Put::InsertNew, None)?);
+            Ok(tree)
+        })?;
+        let table = OpenTable { tree: tree.clone(), types: "".into() };
+        self.names.lock().insert(name.to_string(), Entry { state: MADE, table });
+        Ok(tree)
+    }
+
+    /// Drops the table `name`: its pages are freed once the transaction has committed. Returns
+    /// whether there was one.
+    ///
+    /// # Errors
+    ///
+    /// `Conflict`, those of the pool and the log.
+    pub(crate) fn drop_table(&self, context: &mut Context, name: &str) -> Result<bool, Error> {
+        context.lock_key(CATALOG, name_lock(name), LockMode::Exclusive)?;
+        let entry = self.names.lock().get(name).filter(|entry| entry.state == LIVE).cloned();
+        let Some(Entry { table, .. }) = entry else { return Ok(false) };
+        context.lock_table(table.tree.id(), LockMode::Exclusive)?;
+        context.touch(name);
+        let value = encode(LIVE, &table.tree, "");
+        context.begin_operation(value.len())?;
+        let changed = context.without_locks(|context| {
+            done(self.catalog.remove(context, &table_key(name), None)?);
+            let key = dropped_key(table.tree.id());
+            self.catalog.put(context, &key, &value, Put::Upsert, None).map(done)
+        });
+        context.end_operation();
+        changed?;
+        self.names.lock().remove(name);
+        context.dropped(table.tree);
+        Ok(true)
+    }
+
+    /// Reads the entries of `names` again, after their changes were undone.
+    ///
+    /// # Errors
+    ///
+    /// Those of the pool.
+    pub(crate) fn reload(&self, names: &[String]) -> Result<(), Error> {
+        for name in names {
+            let entry = self.lookup(&table_key(name))?;
+            let mut known = self.names.lock();
+            match entry {
+                Some(entry) => known.insert(name.clone(), entry),
+                None => known.remove(name),
+            };
+        }
+        Ok(())
+    }
+
+    /// Frees trees that a committed transaction dropped.
+    ///
+    /// # Errors
+    ///
+    /// Those of the pool and the log: opening the database frees the rest.
+    pub(crate) fn free(&self, engine: &Arc<Engine>, trees: &[Tree]) -> Result<(), Error> {
+        for tree in trees {
+            let _making = self.making.lock();
+            self.alone(engine, |context| {
+                tree.free(context)?;
+                done(self.catalog.remove(context, &dropped_key(tree.id()), None)?);
+                Ok(())
+            })?;
+            self.by_id.lock().remove(&tree.id());
+        }
+        Ok(())
+    }
+
+    /// The names of the live tables, in order. The names are locked as a whole.
+    ///
+    /// # Errors
+    ///
+    /// `Conflict`.
+    pub(crate) fn names(&self, context: &mut Context) -> Result<Vec<String>, Error> {
+        context.lock_table(CATALOG, LockMode::Shared)?;
+        let names = self.names.lock();
+        Ok(names
+            .iter()
+            .filter(|(_, entry)| entry.state == LIVE)
+            .map(|(name, _)| name.clone())
+            .collect())
+    }
+
+    /// Undoes a change of any tree.
+    ///
+    /// # Errors
+    ///
+    /// Those of the tree.
+    pub(crate) fn undo(&self, context: &mut Context, undo: Undo<'_>) -> Result<(), Error> {
+        let id = match undo {
+            Undo::None => return Ok(()),
+            Undo::Insert { tree, .. } | Undo::Delete { tree, .. } | Undo::Update { tree, .. } => {
+                tree
+            }
+        };
+        let tree = self.by_id.lock().get(&id).cloned();
+        tree.ok_or_else(|| corrupt("an undo names a tree that is not there"))?.undo(context, &undo)
+    }
+
+    /// Checks every tree; each is locked as a whole meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// `Corrupt` at the first flaw, `Conflict`, those of the pool.
+    pub(crate) fn check(&self, context: &mut Context) -> Result<CheckReport, Error> {
+        context.lock_table(CATALOG, LockMode::Shared)?;
+        let trees: Vec<Tree> = self.by_id.lock().values().cloned().collect();
+        let mut report = CheckReport::default();
+        for tree in trees {
+            context.lock_table(tree.id(), LockMode::Shared)?;
+            let stats = tree.check()?;
+            report.trees += 1;
+            report.entries += stats.keys;
+            report.pages += 1
+                + stats.leaves
+                + stats.inner_nodes
+                + stats.overflow_pages
+                + stats.pending_pages;
+        }
+        Ok(report)
     }
 }

@@ -9,7 +9,7 @@ use super::Analysis;
 use crate::Error;
 use crate::context::Context;
 use crate::engine::Engine;
-use crate::log::record::{Body, StoredUndo};
+use crate::log::record::{Body, StoredUndo, decode_undo};
 use crate::log::{Level, LogReader};
 
 /// What a record tells the undo to do.
@@ -20,20 +20,56 @@ enum Task {
     Undo { encoded: Vec<u8>, page: terrace_page::PageId, prev: Lsn },
 }
 
-/// Rolls back every transaction that had not ended, the newest first.
+/// Resumes every transaction that had not ended, and undoes their nested actions that had not ended:
+/// byte by byte, so that every tree is whole before anything is undone by key.
 ///
 /// # Errors
 ///
 /// Those of the pool and the log.
-pub(crate) fn undo_losers(engine: &Arc<Engine>, analysis: &Analysis) -> Result<(), Error> {
+pub(crate) fn resume_losers(
+    engine: &Arc<Engine>,
+    analysis: &Analysis,
+) -> Result<Vec<Context>, Error> {
     // All are registered first: a checkpoint taken meanwhile must know of each.
     let mut losers: Vec<Context> = analysis
         .losers
         .iter()
         .map(|(&txn, &(first, last))| Context::resume(engine, txn, first, last))
         .collect();
+    for loser in &mut losers {
+        undo_open_nested(loser)?;
+    }
+    Ok(losers)
+}
+
+/// Rolls back what `resume_losers` resumed, the newest first.
+///
+/// # Errors
+///
+/// Those of the pool and the log.
+pub(crate) fn undo_losers(mut losers: Vec<Context>) -> Result<(), Error> {
     while let Some(mut loser) = losers.pop() {
         loser.rollback()?;
+    }
+    Ok(())
+}
+
+/// Undoes the newest records of `context` as long as they belong to nested actions that never
+/// ended: those with an undo of bytes. The walk stops at the first record undone by key.
+fn undo_open_nested(context: &mut Context) -> Result<(), Error> {
+    let engine = Arc::clone(context.engine());
+    let (ring, device) = engine.log.place();
+    let mut reader = LogReader::for_single_records(&**device, ring, engine.log.end());
+    let mut at = context.last();
+    while at > Lsn::ZERO {
+        match task_of(&mut reader, at)? {
+            Task::Skip(next) => at = next,
+            Task::Undo { encoded, page, prev } => {
+                let Some(StoredUndo::Physical(pieces)) = decode_undo(&encoded) else { break };
+                context.restore(page, pieces, prev)?;
+                at = prev;
+            }
+        }
     }
     Ok(())
 }
@@ -60,7 +96,7 @@ pub(crate) fn undo_from_log(context: &mut Context, stop: Lsn) -> Result<(), Erro
         match task_of(reader, at)? {
             Task::Skip(next) => at = next,
             Task::Undo { encoded, page, prev } => {
-                match crate::log::record::decode_undo(&encoded) {
+                match decode_undo(&encoded) {
                     Some(StoredUndo::Logical(undo)) => context.undo_one(undo, prev)?,
                     Some(StoredUndo::Physical(pieces)) => context.restore(page, pieces, prev)?,
                     None => unreachable!("decoded once already"),
