@@ -422,6 +422,8 @@ impl Context {
     /// `Failed`, `Closed`, those of devices: recovery undoes the rest.
     pub(crate) fn rollback(&mut self) -> Result<(), Error> {
         assert!(!self.ended, "a transaction ends once");
+        let rollbacks = &self.engine.tally.rollbacks;
+        rollbacks.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let undone = self.undo_and_end();
         if undone.is_err() && !terrace_rt::dead() && self.chain.is_some() {
             // Its changes stay, half undone, and its locks go: only recovery can put that right.

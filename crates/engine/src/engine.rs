@@ -199,6 +199,13 @@ impl Engine {
         Err(Error::LogFull)
     }
 
+    /// Writes home what holds back the older half of the log.
+    pub(crate) fn flush_old_half(&self) {
+        let half = Lsn(self.log.start().0 + self.log.used() / 2);
+        // A failure has stopped the pool: whoever writes next is told.
+        let _failed = self.pool.flush_below(half);
+    }
+
     /// Takes a checkpoint.
     ///
     /// # Errors

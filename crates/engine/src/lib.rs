@@ -44,6 +44,24 @@ pub use error::{Error, Part};
 pub use key::{Key, KeyPart};
 pub use lock::TreeId;
 pub use terrace_pool::{Fills, PoolConfig, TacConfig, TacWrite};
+pub use terrace_rt::{Nanos, World};
 pub use value::Value;
 
 pub(crate) use lock::{KeyHash, LockMode, LockOutcome, LockRequest};
+
+/// A database in memory, for the examples in this documentation.
+#[doc(hidden)]
+pub mod doc_test {
+    use terrace_device::model::{Preset, build};
+    use terrace_device::{Device, Keep, Store};
+
+    /// A small one.
+    pub fn database() -> crate::Database {
+        let memory = |bytes| -> std::sync::Arc<dyn Device> {
+            build(Preset::Ram, crate::World::current(), Store::new(bytes, Keep::Plain))
+        };
+        let devices = crate::Devices { home: memory(64 << 20), flash: None, log: memory(8 << 20) };
+        let builder = crate::Database::builder().memory(4 << 20).devices(devices);
+        builder.create_on_devices().expect("memory is there")
+    }
+}

@@ -151,12 +151,7 @@ impl Trees {
             Scan::new(Bound::Unbounded, Bound::Unbounded, Direction::Forward, LockMode::Shared);
         let mut batch = Batch::default();
         loop {
-            done(scan.next_batch(
-                &self.catalog,
-                &mut Unlocked(&self.pool),
-                BATCH,
-                &mut batch,
-            )?);
+            done(scan.next_batch(&self.catalog, &mut Unlocked(&self.pool), BATCH, &mut batch)?);
             if batch.len() == 0 {
                 return Ok(());
             }
@@ -437,6 +432,16 @@ impl Trees {
         tree.ok_or_else(|| corrupt("an undo names a tree that is not there"))?.undo(context, &undo)
     }
 
+    /// Pages in use, in bytes; zero where a map cannot be read.
+    pub(crate) fn used_bytes(&self) -> u64 {
+        let trees: Vec<TreeId> = self.by_id.lock().keys().copied().collect();
+        let pages = |tree| {
+            let extents = self.space.extents_of(tree).unwrap_or_default();
+            extents.iter().map(|extent| u64::from(extent.used.count_ones())).sum::<u64>()
+        };
+        trees.into_iter().map(pages).sum::<u64>() * terrace_page::PAGE_SIZE as u64
+    }
+
     /// Checks every tree; each is locked as a whole meanwhile.
     ///
     /// # Errors
@@ -451,11 +456,8 @@ impl Trees {
             let stats = tree.check()?;
             report.trees += 1;
             report.entries += stats.keys;
-            report.pages += 1
-                + stats.leaves
-                + stats.inner_nodes
-                + stats.overflow_pages
-                + stats.pending_pages;
+            report.pages +=
+                1 + stats.leaves + stats.inner_nodes + stats.overflow_pages + stats.pending_pages;
         }
         Ok(report)
     }

@@ -1,19 +1,40 @@
 //! The builder: how a database is created and opened.
 
-use std::path::Path;
+use std::fmt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use terrace_device::Device;
-use terrace_policy::Design;
+use terrace_page::PAGE_SIZE;
+use terrace_policy::{Design, designs};
 use terrace_pool::PoolConfig;
 use terrace_rt::{Nanos, World};
 
+use crate::api::files::{self, Place};
+use crate::engine::LockLimits;
+use crate::open::{self, Setup};
 use crate::{Database, Error};
+
+const MEMORY_BYTES: u64 = 64 << 20;
+const LOG_BYTES: u64 = 256 << 20;
+const LOCK_BYTES: u64 = 64 << 20;
+/// A home whose size nobody named may grow to this.
+const HOME_BYTES: u64 = 64 << 30;
+/// Fewer frames than this may all be latched by one task's splits and evictions.
+const FRAMES_MIN: u64 = 64;
+const CHECKPOINT_INTERVAL: Nanos = Nanos::from_secs(60);
 
 /// Whether a full image of a page is logged before its first change after it was clean.
 ///
 /// Images repair home pages that a power cut has torn. Without them such a page is seen (by its
 /// checksum) and refused, not repaired: only for devices that write 8 KiB atomically.
+///
+/// # Examples
+///
+/// ```
+/// let builder = terrace::Database::builder().full_images(terrace::FullImages::Off);
+/// # let _ = builder;
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FullImages {
     /// Images are logged.
@@ -23,6 +44,16 @@ pub enum FullImages {
 }
 
 /// When checkpoints are taken.
+///
+/// # Examples
+///
+/// ```
+/// use terrace::{Checkpoints, Nanos};
+///
+/// let often = Checkpoints::Every(Nanos::from_secs(5));
+/// let builder = terrace::Database::builder().checkpoints(often);
+/// # let _ = builder;
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Checkpoints {
     /// Only when asked for, when the log runs full, and when the database is closed.
@@ -35,9 +66,20 @@ pub enum Checkpoints {
 ///
 /// # Examples
 ///
-/// ```no_run
-/// # fn devices() -> terrace::Devices { unimplemented!() }
-/// let db = terrace::Database::builder().devices(devices()).open_or_create_on_devices()?;
+/// In memory, for tests:
+///
+/// ```
+/// use terrace_device::model::{Preset, build};
+/// use terrace_device::{Keep, Store};
+///
+/// let memory = |bytes| {
+///     let world = terrace::World::current();
+///     build(Preset::Ram, world, Store::new(bytes, Keep::Plain)) as _
+/// };
+/// let devices =
+///     terrace::Devices { home: memory(32 << 20), flash: None, log: memory(8 << 20) };
+/// let db = terrace::Database::builder().devices(devices).create_on_devices()?;
+/// db.close()?;
 /// # Ok::<(), terrace::Error>(())
 /// ```
 #[derive(Clone)]
@@ -52,8 +94,9 @@ pub struct Devices {
 
 /// How a database is created and opened.
 ///
-/// At a path, the home is a file of that name and the log is `PATH.log`, unless `log` names
-/// another place. The flash tier is a file or block device of its own.
+/// At a path, the home is a file of that name and the log is a file beside it, with `.log` added,
+/// unless [`Builder::log`] names another place. The flash tier is a file or block device of its
+/// own. Each may be a block device.
 ///
 /// # Examples
 ///
@@ -61,13 +104,62 @@ pub struct Devices {
 /// # let dir = tempfile::tempdir()?;
 /// let db = terrace::Database::builder()
 ///     .memory(16 << 20)
-///     .log_size(64 << 20)
+///     .home_size(32 << 20)
+///     .log_size(8 << 20)
 ///     .create(dir.path().join("accounts.terrace"))?;
 /// db.close()?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Default)]
-pub struct Builder {}
+#[derive(Clone)]
+pub struct Builder {
+    pool: PoolConfig,
+    memory_bytes: u64,
+    flash: Option<(PathBuf, u64)>,
+    design: Option<Design>,
+    home_bytes: Option<u64>,
+    log: Option<PathBuf>,
+    log_bytes: u64,
+    full_images: FullImages,
+    checkpoints: Checkpoints,
+    devices: Option<Devices>,
+    world: Option<World>,
+    lock_bytes: u64,
+    lock_limits: LockLimits,
+    identity: Option<u128>,
+}
+
+impl Default for Builder {
+    fn default() -> Builder {
+        Builder {
+            pool: PoolConfig::default(),
+            memory_bytes: MEMORY_BYTES,
+            flash: None,
+            design: None,
+            home_bytes: None,
+            log: None,
+            log_bytes: LOG_BYTES,
+            full_images: FullImages::On,
+            checkpoints: Checkpoints::Every(CHECKPOINT_INTERVAL),
+            devices: None,
+            world: None,
+            lock_bytes: LOCK_BYTES,
+            lock_limits: LockLimits { escalate_at: 10_000, per_transaction_max: 500_000 },
+            identity: None,
+        }
+    }
+}
+
+impl fmt::Debug for Builder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Builder")
+            .field("memory_bytes", &self.memory_bytes)
+            .field("flash", &self.flash)
+            .field("log", &self.log)
+            .field("full_images", &self.full_images)
+            .field("checkpoints", &self.checkpoints)
+            .finish_non_exhaustive()
+    }
+}
 
 impl Builder {
     /// A builder with the defaults: 64 MiB of memory, no flash, a log of 256 MiB, full images,
@@ -76,73 +168,109 @@ impl Builder {
         Builder::default()
     }
 
-    /// Memory for pages, in bytes: rounded down to whole pages.
+    /// Memory for pages, in bytes: rounded down to whole pages, at least 512 KiB.
     #[must_use]
-    pub fn memory(self, _bytes: u64) -> Builder {
-        unimplemented!()
+    pub fn memory(mut self, bytes: u64) -> Builder {
+        self.memory_bytes = bytes;
+        self
     }
 
-    /// Keeps a flash tier of `bytes` in the file or block device at `path`.
+    /// Keeps a flash tier of `bytes` in the file or block device at `path`, with the design `lc` unless
+    /// `design` says otherwise.
     #[must_use]
-    pub fn flash(self, _path: impl AsRef<Path>, _bytes: u64) -> Builder {
-        unimplemented!()
+    pub fn flash(mut self, path: impl AsRef<Path>, bytes: u64) -> Builder {
+        self.flash = Some((path.as_ref().to_path_buf(), bytes));
+        self
     }
 
     /// How the flash tier is used: a row of `terrace_policy::designs::DESIGNS`.
     #[must_use]
-    pub fn design(self, _design: Design) -> Builder {
-        unimplemented!()
+    pub fn design(mut self, design: Design) -> Builder {
+        self.design = Some(design);
+        self
     }
 
     /// Tunes memory and flash by what the papers name: memory policy, tau, mu, lambda, the cleaner,
     /// the fills, the classifier, TAC's choices. Sizes and design have methods of their own, which
     /// win over what is set here.
     #[must_use]
-    pub fn tune(self, _change: impl FnOnce(&mut PoolConfig)) -> Builder {
-        unimplemented!()
+    pub fn tune(mut self, change: impl FnOnce(&mut PoolConfig)) -> Builder {
+        change(&mut self.pool);
+        self
     }
 
-    /// The most bytes that the home may grow to, when it is created. The file is sparse.
+    /// Bytes of the home, when it is created: reserved at once, so that a full disk is found out
+    /// then. Without, the home is a sparse file that may grow to 64 GiB.
     #[must_use]
-    pub fn home_size(self, _bytes: u64) -> Builder {
-        unimplemented!()
+    pub fn home_size(mut self, bytes: u64) -> Builder {
+        self.home_bytes = Some(bytes);
+        self
     }
 
     /// Puts the log at `path` instead of beside the home.
     #[must_use]
-    pub fn log(self, _path: impl AsRef<Path>) -> Builder {
-        unimplemented!()
+    pub fn log(mut self, path: impl AsRef<Path>) -> Builder {
+        self.log = Some(path.as_ref().to_path_buf());
+        self
     }
 
-    /// Bytes of the log, when it is created.
+    /// Bytes of the log, when it is created: at least 1 MiB. A transaction may use half of it.
     #[must_use]
-    pub fn log_size(self, _bytes: u64) -> Builder {
-        unimplemented!()
+    pub fn log_size(mut self, bytes: u64) -> Builder {
+        self.log_bytes = bytes;
+        self
     }
 
     /// Whether full images of pages are logged.
     #[must_use]
-    pub fn full_images(self, _images: FullImages) -> Builder {
-        unimplemented!()
+    pub fn full_images(mut self, images: FullImages) -> Builder {
+        self.full_images = images;
+        self
     }
 
     /// When checkpoints are taken.
     #[must_use]
-    pub fn checkpoints(self, _checkpoints: Checkpoints) -> Builder {
-        unimplemented!()
+    pub fn checkpoints(mut self, checkpoints: Checkpoints) -> Builder {
+        self.checkpoints = checkpoints;
+        self
     }
 
     /// The devices to use, instead of files. Then end with `create_on_devices`,
     /// `open_on_devices` or `open_or_create_on_devices`.
     #[must_use]
-    pub fn devices(self, _devices: Devices) -> Builder {
-        unimplemented!()
+    pub fn devices(mut self, devices: Devices) -> Builder {
+        self.devices = Some(devices);
+        self
     }
 
     /// The world to run in: by default the one of the caller. Background tasks live there.
     #[must_use]
-    pub fn world(self, _world: World) -> Builder {
-        unimplemented!()
+    pub fn world(mut self, world: World) -> Builder {
+        self.world = Some(world);
+        self
+    }
+
+    /// Memory for locks, in bytes, taken as needed: by default at most 64 MiB.
+    #[must_use]
+    pub fn lock_memory(mut self, bytes: u64) -> Builder {
+        self.lock_bytes = bytes;
+        self
+    }
+
+    /// How many rows of a table a transaction locks before it tries to lock the table instead.
+    #[must_use]
+    pub fn lock_escalation(mut self, rows: usize) -> Builder {
+        self.lock_limits.escalate_at = rows;
+        self
+    }
+
+    /// The id of a database to be created, instead of one drawn by chance (or a fixed one in a
+    /// virtual world): for tests that need two different ones.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn identity(mut self, identity: u128) -> Builder {
+        self.identity = Some(identity);
+        self
     }
 
     /// Creates a database at `path`.
@@ -150,8 +278,18 @@ impl Builder {
     /// # Errors
     ///
     /// `Exists` if there is anything; `Device`, `InvalidOption`.
-    pub fn create(self, _path: impl AsRef<Path>) -> Result<Database, Error> {
-        unimplemented!()
+    pub fn create(self, path: impl AsRef<Path>) -> Result<Database, Error> {
+        self.check()?;
+        let devices = self.create_files(path.as_ref())?;
+        self.devices(devices).create_on_devices()
+    }
+
+    fn create_files(&self, path: &Path) -> Result<Devices, Error> {
+        let home = Place::home(path, self.home_bytes, HOME_BYTES);
+        let log = Place::log(path, self.log.as_deref(), Some(self.log_bytes));
+        files::check_blank(&home)?;
+        files::check_blank(&log)?;
+        Ok(Devices { home: home.create()?, flash: self.open_flash()?, log: log.create()? })
     }
 
     /// Opens the database at `path`, after a crash too: it recovers first.
@@ -160,8 +298,18 @@ impl Builder {
     ///
     /// `Missing`, `NotADatabase`, `NewerFormat`, `AlreadyOpen`, `Corrupt`, `CorruptLog`,
     /// `RedoGap`, `Device`, `InvalidOption`.
-    pub fn open(self, _path: impl AsRef<Path>) -> Result<Database, Error> {
-        unimplemented!()
+    pub fn open(self, path: impl AsRef<Path>) -> Result<Database, Error> {
+        self.check()?;
+        let path = path.as_ref();
+        let home = Place::home(path, None, HOME_BYTES).open()?;
+        let log = Place::log(path, self.log.as_deref(), None);
+        // What is no database is told before anything is made for it, the flash file included.
+        let devices = Devices { home, flash: None, log: log.open()? };
+        if !open::is_database(&devices)? {
+            return Err(Error::Missing { part: crate::Part::Home });
+        }
+        let flash = self.open_flash()?;
+        self.devices(Devices { flash, ..devices }).open_on_devices()
     }
 
     /// Opens the database at `path`, or creates it if there is nothing.
@@ -169,8 +317,8 @@ impl Builder {
     /// # Errors
     ///
     /// Those of `open` and `create`.
-    pub fn open_or_create(self, _path: impl AsRef<Path>) -> Result<Database, Error> {
-        unimplemented!()
+    pub fn open_or_create(self, path: impl AsRef<Path>) -> Result<Database, Error> {
+        if files::is_there(path.as_ref()) { self.open(path) } else { self.create(path) }
     }
 
     /// Creates a database on the devices given, which must be blank.
@@ -179,7 +327,12 @@ impl Builder {
     ///
     /// As `create`.
     pub fn create_on_devices(self) -> Result<Database, Error> {
-        unimplemented!()
+        self.check()?;
+        let setup = self.setup()?;
+        let devices = self.given()?;
+        let identity = self.identity.unwrap_or_else(|| files::draw_identity(&setup.world));
+        open::create(&devices, identity)?;
+        Database::start(open::open(setup.clone(), devices)?, &setup.world, self.checkpoints)
     }
 
     /// Opens the database on the devices given.
@@ -188,7 +341,10 @@ impl Builder {
     ///
     /// As `open`.
     pub fn open_on_devices(self) -> Result<Database, Error> {
-        unimplemented!()
+        self.check()?;
+        let setup = self.setup()?;
+        let engine = open::open(setup.clone(), self.given()?)?;
+        Database::start(engine, &setup.world, self.checkpoints)
     }
 
     /// Opens the database on the devices given, or creates it if they are blank.
@@ -197,6 +353,69 @@ impl Builder {
     ///
     /// As `open_or_create`.
     pub fn open_or_create_on_devices(self) -> Result<Database, Error> {
-        unimplemented!()
+        if open::is_database(&self.given()?)? {
+            self.open_on_devices()
+        } else {
+            self.create_on_devices()
+        }
+    }
+
+    /// Checks what can be checked before anything is touched.
+    fn check(&self) -> Result<(), Error> {
+        let bad = |what| Err(Error::InvalidOption { what });
+        let page = PAGE_SIZE as u64;
+        match self {
+            _ if self.memory_bytes < FRAMES_MIN * page => bad("memory must be at least 512 KiB"),
+            _ if self.memory_bytes / page > u64::from(u32::MAX) => {
+                bad("memory must be less than 32 TiB")
+            }
+            _ if self.log_bytes < 1 << 20 => bad("the log must have at least 1 MiB"),
+            _ if self.home_bytes.is_some_and(|bytes| bytes < 64 * page) => {
+                bad("the home must have at least 512 KiB")
+            }
+            _ if self.flash.as_ref().is_some_and(|(_, bytes)| *bytes < 64 * page) => {
+                bad("the flash must have at least 512 KiB")
+            }
+            _ if self.lock_limits.escalate_at == 0 => bad("locks must escalate at one row or more"),
+            _ if matches!(self.checkpoints, Checkpoints::Every(Nanos(0))) => {
+                bad("the time between checkpoints must not be zero")
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn given(&self) -> Result<Devices, Error> {
+        let what = "devices must be given, or a path";
+        self.devices.clone().ok_or(Error::InvalidOption { what })
+    }
+
+    fn open_flash(&self) -> Result<Option<Arc<dyn Device>>, Error> {
+        self.flash.as_ref().map(|(path, bytes)| Place::flash(path, *bytes).create()).transpose()
+    }
+
+    fn setup(&self) -> Result<Setup, Error> {
+        let mut pool = self.pool.clone();
+        pool.frames = (self.memory_bytes / PAGE_SIZE as u64) as u32;
+        let flash = self.given()?.flash.map(|device| device.len());
+        pool.design = match (self.design, flash) {
+            (Some(design), _) => design,
+            (None, Some(_)) if !pool.design.uses_flash() => {
+                designs::find("lc").expect("a row of the table")
+            }
+            _ => pool.design,
+        };
+        let flash_bytes = self.flash.as_ref().map(|(_, bytes)| *bytes).or(flash).unwrap_or(0);
+        if pool.flash_slots == 0 && pool.design.uses_flash() {
+            let slots = flash_bytes / PAGE_SIZE as u64;
+            let what = "the flash must be less than 32 TiB";
+            pool.flash_slots = slots.try_into().map_err(|_| Error::InvalidOption { what })?;
+        }
+        Ok(Setup {
+            pool,
+            world: self.world.clone().unwrap_or_else(World::current),
+            full_images: self.full_images,
+            lock_bytes: self.lock_bytes,
+            lock_limits: self.lock_limits,
+        })
     }
 }

@@ -1,10 +1,35 @@
 //! The database: a handle for any number of tasks and threads.
 
+use std::fmt;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use crate::{Builder, Durability, Error, ReadTransaction, Stats, WriteTransaction};
+use terrace_rt::{LeafMutex, Nanos, Task, World, dead};
+
+use crate::api::Checkpoints;
+use crate::context::{Context, Locking};
+use crate::engine::Engine;
+use crate::{
+    Builder, Durability, Error, ReadTransaction, Stats, TransactionStats, WriteTransaction,
+};
+
+/// A transaction that meets this many conflicts in a row gives up.
+const RUNS_MAX: u32 = 1000;
+/// From this run on it pauses first, longer each time.
+const RUNS_WITHOUT_PAUSE: u32 = 3;
+const PAUSE: Nanos = Nanos::from_micros(50);
+const PAUSES_MAX: u64 = 40;
 
 /// Which kind of checkpoint to take.
+///
+/// # Examples
+///
+/// ```
+/// # let db = terrace::doc_test::database();
+/// db.checkpoint(terrace::Checkpoint::Sharp)?;
+/// # Ok::<(), terrace::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Checkpoint {
     /// Notes the oldest change that is not at home, and lets the log be cut there [S3 Fig.3].
@@ -14,6 +39,15 @@ pub enum Checkpoint {
 }
 
 /// What `Database::check` has gone through.
+///
+/// # Examples
+///
+/// ```
+/// # let db = terrace::doc_test::database();
+/// let report = db.check()?;
+/// assert_eq!((report.trees, report.entries), (1, 0)); // the catalog
+/// # Ok::<(), terrace::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CheckReport {
@@ -35,20 +69,94 @@ pub struct CheckReport {
 /// const ACCOUNTS: TableDef<u64, &str> = TableDef::new("accounts");
 ///
 /// # let dir = tempfile::tempdir()?;
-/// let db = Database::create(dir.path().join("bank.terrace"))?;
+/// let db = Database::builder().home_size(32 << 20).create(dir.path().join("bank.terrace"))?;
 /// db.write(|txn| txn.open_table(ACCOUNTS)?.insert(7, "seven"))?;
 /// db.read(|txn| {
 ///     let accounts = txn.open_table(ACCOUNTS)?;
 ///     assert_eq!(accounts.get(7)?.expect("just inserted").value(), "seven");
-///     Ok(())
+///     Ok::<_, terrace::Error>(())
 /// })?;
 /// db.close()?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone)]
-pub struct Database {}
+pub struct Database {
+    handle: Arc<Handle>,
+}
+
+/// What the last handle closes.
+struct Handle {
+    engine: Arc<Engine>,
+    checkpointer: LeafMutex<Option<Task>>,
+}
+
+impl Handle {
+    fn close(&self) -> Result<(), Error> {
+        let closed = self.engine.close();
+        let task = self.checkpointer.lock().take();
+        if let Some(task) = task.filter(|_| !dead()) {
+            task.join();
+        }
+        closed
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        if !dead() {
+            // Nobody is left to be told; recovery does what could not be done.
+            let _closed = self.close();
+        }
+    }
+}
+
+impl fmt::Debug for Database {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Database").field("epoch", &self.engine().log.epoch()).finish()
+    }
+}
+
+/// Takes a checkpoint after each `interval`, and when the log is half full.
+fn take_checkpoints(engine: &Engine, interval: Nanos) {
+    loop {
+        let seen = engine.checkpoint_wanted.seen();
+        if engine.check_open().is_err() {
+            return;
+        }
+        let deadline = terrace_rt::now().saturating_add(interval);
+        engine.checkpoint_wanted.wait_until(seen, deadline);
+        if engine.check_open().is_err() {
+            return;
+        }
+        if engine.log.used() > engine.log.capacity() / 2 {
+            engine.flush_old_half();
+        }
+        // A failure has stopped the log: whoever writes next is told.
+        let _failed = engine.checkpoint(Checkpoint::Indirect);
+    }
+}
 
 impl Database {
+    /// Starts the background of an engine that has recovered.
+    pub(crate) fn start(
+        engine: Arc<Engine>,
+        world: &World,
+        checkpoints: Checkpoints,
+    ) -> Result<Database, Error> {
+        let task = match checkpoints {
+            Checkpoints::Off => None,
+            Checkpoints::Every(interval) => {
+                let engine = Arc::clone(&engine);
+                Some(world.spawn("checkpoint", move || take_checkpoints(&engine, interval)))
+            }
+        };
+        Ok(Database { handle: Arc::new(Handle { engine, checkpointer: LeafMutex::new(task) }) })
+    }
+
+    fn engine(&self) -> &Arc<Engine> {
+        &self.handle.engine
+    }
+
     /// How to create or open one with options.
     pub fn builder() -> Builder {
         Builder::new()
@@ -78,7 +186,10 @@ impl Database {
     ///
     /// `Failed`, `Closed`.
     pub fn begin_write(&self) -> Result<WriteTransaction, Error> {
-        unimplemented!()
+        if self.engine().log.is_failed() {
+            return Err(Error::Failed);
+        }
+        WriteTransaction::begin(self.engine())
     }
 
     /// Begins a transaction that only reads.
@@ -87,7 +198,7 @@ impl Database {
     ///
     /// `Closed`.
     pub fn begin_read(&self) -> Result<ReadTransaction, Error> {
-        unimplemented!()
+        ReadTransaction::begin(self.engine())
     }
 
     /// Runs `run` in a write transaction and commits it durably; runs it again, from its start,
@@ -110,10 +221,26 @@ impl Database {
     /// As `write`.
     pub fn write_with<T, E: From<Error>>(
         &self,
-        _durability: Durability,
-        _run: impl FnMut(&WriteTransaction) -> Result<T, E>,
+        durability: Durability,
+        mut run: impl FnMut(&WriteTransaction) -> Result<T, E>,
     ) -> Result<T, E> {
-        unimplemented!()
+        let mut runs = 0;
+        loop {
+            let txn = self.begin_write()?;
+            let ran = run(&txn);
+            runs += 1;
+            let again = txn.is_conflicted() && runs < RUNS_MAX;
+            match ran {
+                _ if again => txn.rollback()?,
+                Ok(value) => return txn.commit(durability).map(|()| value).map_err(E::from),
+                Err(error) => {
+                    // What the rollback says is less than what went wrong before.
+                    let _rolled_back = txn.rollback();
+                    return Err(error);
+                }
+            }
+            pause(runs);
+        }
     }
 
     /// Runs `run` in a read transaction; runs it again as long as it meets a conflict.
@@ -123,9 +250,19 @@ impl Database {
     /// What `run` returns.
     pub fn read<T, E: From<Error>>(
         &self,
-        _run: impl FnMut(&ReadTransaction) -> Result<T, E>,
+        mut run: impl FnMut(&ReadTransaction) -> Result<T, E>,
     ) -> Result<T, E> {
-        unimplemented!()
+        let mut runs = 0;
+        loop {
+            let txn = self.begin_read()?;
+            let ran = run(&txn);
+            runs += 1;
+            if !txn.is_conflicted() || runs == RUNS_MAX {
+                return ran;
+            }
+            drop(txn);
+            pause(runs);
+        }
     }
 
     /// Returns when every transaction committed so far is durable.
@@ -134,7 +271,8 @@ impl Database {
     ///
     /// `Failed`, `Closed`.
     pub fn flush(&self) -> Result<(), Error> {
-        unimplemented!()
+        let log = &self.engine().log;
+        log.force(log.end(), crate::log::Level::Durable)
     }
 
     /// Takes a checkpoint and drops the log before it.
@@ -142,13 +280,34 @@ impl Database {
     /// # Errors
     ///
     /// `Failed`, `Closed`, `Device`.
-    pub fn checkpoint(&self, _kind: Checkpoint) -> Result<(), Error> {
-        unimplemented!()
+    pub fn checkpoint(&self, kind: Checkpoint) -> Result<(), Error> {
+        self.engine().check_open()?;
+        self.engine().checkpoint(kind)
     }
 
     /// Counters and gauges.
     pub fn stats(&self) -> Stats {
-        unimplemented!()
+        let engine = self.engine();
+        let (locks, tally) = (engine.locks.counts(), &engine.tally);
+        let mut log = engine.log.stats();
+        log.checkpoints = tally.checkpoints.load(Ordering::Relaxed);
+        let mut transactions = TransactionStats::default();
+        transactions.commits = tally.commits.load(Ordering::Relaxed);
+        transactions.rollbacks = tally.rollbacks.load(Ordering::Relaxed);
+        transactions.conflicts = tally.conflicts.load(Ordering::Relaxed);
+        transactions.lock_waits = locks.waits;
+        transactions.lock_escalations = tally.escalations.load(Ordering::Relaxed);
+        transactions.locks = locks.stored;
+        transactions.active = engine.locks.owners_count();
+        Stats {
+            pool: engine.pool.stats(),
+            log,
+            transactions,
+            home_device: engine.home.counters(),
+            flash_device: engine.flash.as_ref().map(|device| device.counters()),
+            log_device: engine.log_device.counters(),
+            home_used_bytes: engine.trees.used_bytes(),
+        }
     }
 
     /// Walks every tree and checks its order, its links and its checksums, and the pool's books.
@@ -158,7 +317,12 @@ impl Database {
     ///
     /// `Corrupt` at the first flaw.
     pub fn check(&self) -> Result<CheckReport, Error> {
-        unimplemented!()
+        self.engine().check_open()?;
+        let mut context = Context::begin(self.engine(), Locking::On)?;
+        let report = self.engine().trees.check(&mut context)?;
+        context.commit(Durability::None)?;
+        self.engine().pool.check();
+        Ok(report)
     }
 
     /// Closes the database: writes changed pages home and takes a last checkpoint. Transactions
@@ -168,6 +332,13 @@ impl Database {
     ///
     /// Those of a checkpoint; the database is closed all the same, and recovers when opened.
     pub fn close(self) -> Result<(), Error> {
-        unimplemented!()
+        self.handle.close()
+    }
+}
+
+/// Lets others go first, if a transaction has met conflicts again and again.
+fn pause(runs: u32) {
+    if runs > RUNS_WITHOUT_PAUSE {
+        terrace_rt::sleep(PAUSE * u64::from(runs).min(PAUSES_MAX));
     }
 }

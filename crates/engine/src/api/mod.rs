@@ -2,6 +2,7 @@
 
 mod builder;
 mod database;
+mod files;
 mod range;
 mod stats;
 mod table;

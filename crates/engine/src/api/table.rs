@@ -1,9 +1,15 @@
 //! Tables: ordered maps from keys to values, seen through a transaction.
 
+use std::fmt;
 use std::marker::PhantomData;
-use std::ops::RangeBounds;
+use std::ops::{Bound, RangeBounds};
 
-use crate::{Entry, Error, Key, Range, ReadTransaction, Transaction, Value, WriteTransaction};
+use crate::api::transaction::Core;
+use crate::api::transaction::sealed::Sealed;
+use crate::btree::{Batch, Direction, Put, Scan, Tree};
+use crate::{
+    Entry, Error, Key, LockMode, Part, Range, ReadTransaction, Transaction, Value, WriteTransaction,
+};
 
 /// The name and the types of a table.
 ///
@@ -40,37 +46,191 @@ impl<K: Key, V: Value> Clone for TableDef<K, V> {
 
 impl<K: Key, V: Value> Copy for TableDef<K, V> {}
 
+/// The names of the types of a table, as the catalog keeps them.
+pub(crate) fn type_names<K: Key, V: Value>() -> String {
+    format!("{}\0{}", K::type_name(), V::type_name())
+}
+
 /// A value that was read: its bytes, decoded on demand.
+///
+/// # Examples
+///
+/// ```
+/// # use terrace::TableDef;
+/// # let db = terrace::doc_test::database();
+/// const NAMES: TableDef<u32, &str> = TableDef::new("names");
+/// db.write(|txn| txn.open_table(NAMES)?.insert(1, "one"))?;
+/// let name = db.read(|txn| txn.open_table(NAMES)?.get(1))?.expect("just inserted");
+/// assert_eq!(name.value(), "one");
+/// # Ok::<(), terrace::Error>(())
+/// ```
 pub struct Owned<V: Value> {
     bytes: Vec<u8>,
     types: PhantomData<fn() -> V>,
 }
 
 impl<V: Value> Owned<V> {
+    /// Checks that the bytes decode.
+    fn new(bytes: Vec<u8>, tree: &Tree) -> Result<Owned<V>, Error> {
+        check_decoded(V::decode(&bytes).is_some(), tree)?;
+        Ok(Owned { bytes, types: PhantomData })
+    }
+
     /// The value.
     pub fn value(&self) -> V::View<'_> {
         V::decode(&self.bytes).expect("checked when it was read")
     }
+
+    /// The value as it is stored.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl<V: Value> fmt::Debug for Owned<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Owned").field(&self.bytes).finish()
+    }
+}
+
+pub(crate) fn check_decoded(decodes: bool, tree: &Tree) -> Result<(), Error> {
+    let what = "its table holds bytes that are none of its type";
+    let corrupt = Error::Corrupt { part: Part::Home, page: tree.header(), what };
+    if decodes { Ok(()) } else { Err(corrupt) }
 }
 
 /// A table that a read transaction has open.
+///
+/// # Examples
+///
+/// ```
+/// # use terrace::{ReadTable, TableDef, Error};
+/// # let db = terrace::doc_test::database();
+/// const NAMES: TableDef<u32, &str> = TableDef::new("names");
+/// fn longest(names: &ReadTable<'_, u32, &'static str>) -> Result<usize, Error> {
+///     names.range(..)?.try_fold(0, |most, entry| Ok(most.max(entry?.value().len())))
+/// }
+/// db.write(|txn| txn.open_table(NAMES)?.insert(1, "one"))?;
+/// assert_eq!(db.read(|txn| longest(&txn.open_table(NAMES)?))?, 3);
+/// # Ok::<(), Error>(())
+/// ```
 pub type ReadTable<'t, K, V> = Table<'t, K, V, ReadTransaction>;
 
 /// An open table: an ordered map. What it can do depends on its transaction.
+///
+/// # Examples
+///
+/// ```
+/// # use terrace::TableDef;
+/// # let db = terrace::doc_test::database();
+/// const SCORES: TableDef<(u16, &str), u32> = TableDef::new("scores");
+/// db.write(|txn| {
+///     let mut scores = txn.open_table(SCORES)?;
+///     scores.insert((2026, "ann"), 7)?;
+///     scores.insert((2026, "bob"), 9)?;
+///     scores.insert((2027, "ann"), 8)?;
+///     let of_2026 = scores.range((2026, "")..(2027, ""))?;
+///     let names: Result<Vec<_>, _> =
+///         of_2026.rev().map(|entry| entry.map(|entry| entry.key().1.to_string())).collect();
+///     assert_eq!(names?, ["bob", "ann"]);
+///     assert!(scores.remove((2026, "bob"))?);
+///     assert_eq!(scores.last()?.expect("two are left").value(), 8);
+///     Ok::<_, terrace::Error>(())
+/// })?;
+/// # Ok::<(), terrace::Error>(())
+/// ```
 pub struct Table<'t, K: Key, V: Value, T: Transaction = WriteTransaction> {
-    #[expect(dead_code)]
     transaction: &'t T,
+    tree: Tree,
     types: PhantomData<fn() -> (K, V)>,
 }
 
-impl<K: Key, V: Value, T: Transaction> Table<'_, K, V, T> {
+/// An encoded key with a value not yet encoded: memory that is taken from the transaction and given
+/// back, so that an operation allocates nothing.
+struct Encoded<'t> {
+    core: &'t Core,
+    key: Vec<u8>,
+    value: Vec<u8>,
+}
+
+impl<'t> Encoded<'t> {
+    fn key<K: Key>(core: &'t Core, key: &K::View<'_>) -> Encoded<'t> {
+        let (mut bytes, value) = core.take_buffers();
+        bytes.clear();
+        K::encode(key, &mut bytes);
+        Encoded { core, key: bytes, value }
+    }
+
+    /// The bytes of `value`, encoded here unless they are at hand.
+    fn value<'v, V: Value>(&'v mut self, value: &'v V::View<'_>) -> (&'v [u8], &'v [u8]) {
+        match V::as_encoded(value) {
+            Some(bytes) => (&self.key, bytes),
+            None => {
+                self.value.clear();
+                V::encode(value, &mut self.value);
+                (&self.key, &self.value)
+            }
+        }
+    }
+}
+
+impl Drop for Encoded<'_> {
+    fn drop(&mut self) {
+        self.core.keep_buffers(std::mem::take(&mut self.key), std::mem::take(&mut self.value));
+    }
+}
+
+/// The bounds of a range, encoded.
+fn encode_bounds<'k, K: Key>(
+    bounds: &impl RangeBounds<K::View<'k>>,
+) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
+    let encode = |bound: Bound<&K::View<'k>>| {
+        bound.map(|key| {
+            let mut bytes = Vec::new();
+            K::encode(key, &mut bytes);
+            bytes
+        })
+    };
+    (encode(bounds.start_bound()), encode(bounds.end_bound()))
+}
+
+impl<'t, K: Key, V: Value, T: Transaction> Table<'t, K, V, T> {
+    pub(crate) fn new(transaction: &'t T, tree: Tree) -> Table<'t, K, V, T> {
+        Table { transaction, tree, types: PhantomData }
+    }
+
+    pub(crate) fn tree(&self) -> &Tree {
+        &self.tree
+    }
+
+    fn core(&self) -> &'t Core {
+        self.transaction.core()
+    }
+
+    fn get_in(&self, key: &K::View<'_>, mode: LockMode, out: &mut Vec<u8>) -> Result<bool, Error> {
+        let encoded = Encoded::key::<K>(self.core(), key);
+        let found = self.core().read(|context| {
+            self.tree.get(context, &encoded.key, mode, |bytes| {
+                out.clear();
+                out.extend_from_slice(bytes);
+            })
+        })?;
+        Ok(found.is_some())
+    }
+
+    fn get_owned(&self, key: &K::View<'_>, mode: LockMode) -> Result<Option<Owned<V>>, Error> {
+        let mut bytes = Vec::new();
+        let found = self.get_in(key, mode, &mut bytes)?;
+        found.then(|| Owned::new(bytes, &self.tree)).transpose()
+    }
+
     /// The value of `key`.
     ///
     /// # Errors
     ///
     /// `Conflict`, `TooManyLocks`, `Corrupt`, and those of devices; so for all methods here.
-    pub fn get(&self, _key: K::View<'_>) -> Result<Option<Owned<V>>, Error> {
-        unimplemented!()
+    pub fn get(&self, key: K::View<'_>) -> Result<Option<Owned<V>>, Error> {
+        self.get_owned(&key, LockMode::Shared)
     }
 
     /// Puts the encoded value of `key` into `out`, whose memory is reused; returns whether there is
@@ -79,8 +239,8 @@ impl<K: Key, V: Value, T: Transaction> Table<'_, K, V, T> {
     /// # Errors
     ///
     /// As `get`.
-    pub fn get_into(&self, _key: K::View<'_>, _out: &mut Vec<u8>) -> Result<bool, Error> {
-        unimplemented!()
+    pub fn get_into(&self, key: K::View<'_>, out: &mut Vec<u8>) -> Result<bool, Error> {
+        self.get_in(&key, LockMode::Shared, out)
     }
 
     /// Whether there is an entry for `key`.
@@ -88,8 +248,12 @@ impl<K: Key, V: Value, T: Transaction> Table<'_, K, V, T> {
     /// # Errors
     ///
     /// As `get`.
-    pub fn contains(&self, _key: K::View<'_>) -> Result<bool, Error> {
-        unimplemented!()
+    pub fn contains(&self, key: K::View<'_>) -> Result<bool, Error> {
+        let encoded = Encoded::key::<K>(self.core(), &key);
+        let found = self
+            .core()
+            .read(|context| self.tree.get(context, &encoded.key, LockMode::Shared, |_| ()))?;
+        Ok(found.is_some())
     }
 
     /// The entry with the least key.
@@ -98,7 +262,7 @@ impl<K: Key, V: Value, T: Transaction> Table<'_, K, V, T> {
     ///
     /// As `get`.
     pub fn first(&self) -> Result<Option<Entry<K, V>>, Error> {
-        unimplemented!()
+        self.range(..)?.next().transpose()
     }
 
     /// The entry with the greatest key.
@@ -107,7 +271,7 @@ impl<K: Key, V: Value, T: Transaction> Table<'_, K, V, T> {
     ///
     /// As `get`.
     pub fn last(&self) -> Result<Option<Entry<K, V>>, Error> {
-        unimplemented!()
+        self.range(..)?.next_back().transpose()
     }
 
     /// The entries whose keys lie in `bounds`, from either end: `range(3..9)`, `range(..).rev()`.
@@ -117,9 +281,18 @@ impl<K: Key, V: Value, T: Transaction> Table<'_, K, V, T> {
     /// As `get`; the iterator returns errors too.
     pub fn range<'k>(
         &self,
-        _bounds: impl RangeBounds<K::View<'k>>,
+        bounds: impl RangeBounds<K::View<'k>>,
     ) -> Result<Range<'_, K, V, T>, Error> {
-        unimplemented!()
+        Ok(self.range_in(&bounds, LockMode::Shared))
+    }
+
+    fn range_in<'k>(
+        &self,
+        bounds: &impl RangeBounds<K::View<'k>>,
+        mode: LockMode,
+    ) -> Range<'_, K, V, T> {
+        let (lower, upper) = encode_bounds::<K>(bounds);
+        Range::new(self.transaction, self.tree.clone(), lower, upper, mode)
     }
 }
 
@@ -130,8 +303,8 @@ impl<K: Key, V: Value> Table<'_, K, V, WriteTransaction> {
     /// # Errors
     ///
     /// As `get`.
-    pub fn get_for_update(&self, _key: K::View<'_>) -> Result<Option<Owned<V>>, Error> {
-        unimplemented!()
+    pub fn get_for_update(&self, key: K::View<'_>) -> Result<Option<Owned<V>>, Error> {
+        self.get_owned(&key, LockMode::Exclusive)
     }
 
     /// As `get_into`, locked as if it were written.
@@ -139,12 +312,8 @@ impl<K: Key, V: Value> Table<'_, K, V, WriteTransaction> {
     /// # Errors
     ///
     /// As `get`.
-    pub fn get_into_for_update(
-        &self,
-        _key: K::View<'_>,
-        _out: &mut Vec<u8>,
-    ) -> Result<bool, Error> {
-        unimplemented!()
+    pub fn get_into_for_update(&self, key: K::View<'_>, out: &mut Vec<u8>) -> Result<bool, Error> {
+        self.get_in(&key, LockMode::Exclusive, out)
     }
 
     /// As `range`, locked as if the entries were written.
@@ -154,9 +323,24 @@ impl<K: Key, V: Value> Table<'_, K, V, WriteTransaction> {
     /// As `get`.
     pub fn range_for_update<'k>(
         &self,
-        _bounds: impl RangeBounds<K::View<'k>>,
+        bounds: impl RangeBounds<K::View<'k>>,
     ) -> Result<Range<'_, K, V, WriteTransaction>, Error> {
-        unimplemented!()
+        Ok(self.range_in(&bounds, LockMode::Exclusive))
+    }
+
+    fn put(
+        &mut self,
+        key: &K::View<'_>,
+        value: &V::View<'_>,
+        put: Put,
+        mut old: Option<&mut Vec<u8>>,
+    ) -> Result<bool, Error> {
+        let core = self.core();
+        let mut encoded = Encoded::key::<K>(core, key);
+        let (key, value) = encoded.value::<V>(value);
+        core.change(key.len() + value.len(), |context| {
+            self.tree.put(context, key, value, put, old.as_deref_mut())
+        })
     }
 
     /// Puts `value` at `key`, in place of the value there, if there is one; returns nothing of it
@@ -165,8 +349,8 @@ impl<K: Key, V: Value> Table<'_, K, V, WriteTransaction> {
     /// # Errors
     ///
     /// Those of `get`; `KeyTooLong`, `ValueTooLong`, `HomeFull`, `LogFull`, `Failed`, `Doomed`.
-    pub fn insert(&mut self, _key: K::View<'_>, _value: V::View<'_>) -> Result<(), Error> {
-        unimplemented!()
+    pub fn insert(&mut self, key: K::View<'_>, value: V::View<'_>) -> Result<(), Error> {
+        self.put(&key, &value, Put::Upsert, None).map(|_| ())
     }
 
     /// Puts `value` at `key` if there is none yet; returns whether it did.
@@ -174,8 +358,8 @@ impl<K: Key, V: Value> Table<'_, K, V, WriteTransaction> {
     /// # Errors
     ///
     /// As `insert`.
-    pub fn insert_new(&mut self, _key: K::View<'_>, _value: V::View<'_>) -> Result<bool, Error> {
-        unimplemented!()
+    pub fn insert_new(&mut self, key: K::View<'_>, value: V::View<'_>) -> Result<bool, Error> {
+        self.put(&key, &value, Put::InsertNew, None).map(|found| !found)
     }
 
     /// Puts `value` at `key` if there is an entry; returns whether there was.
@@ -183,8 +367,8 @@ impl<K: Key, V: Value> Table<'_, K, V, WriteTransaction> {
     /// # Errors
     ///
     /// As `insert`.
-    pub fn update(&mut self, _key: K::View<'_>, _value: V::View<'_>) -> Result<bool, Error> {
-        unimplemented!()
+    pub fn update(&mut self, key: K::View<'_>, value: V::View<'_>) -> Result<bool, Error> {
+        self.put(&key, &value, Put::Update, None)
     }
 
     /// Puts `value` at `key` and returns the value that was there.
@@ -194,10 +378,12 @@ impl<K: Key, V: Value> Table<'_, K, V, WriteTransaction> {
     /// As `insert`.
     pub fn replace(
         &mut self,
-        _key: K::View<'_>,
-        _value: V::View<'_>,
+        key: K::View<'_>,
+        value: V::View<'_>,
     ) -> Result<Option<Owned<V>>, Error> {
-        unimplemented!()
+        let mut old = Vec::new();
+        let found = self.put(&key, &value, Put::Upsert, Some(&mut old))?;
+        found.then(|| Owned::new(old, &self.tree)).transpose()
     }
 
     /// Deletes the entry of `key`; returns whether there was one.
@@ -205,8 +391,12 @@ impl<K: Key, V: Value> Table<'_, K, V, WriteTransaction> {
     /// # Errors
     ///
     /// As `insert`.
-    pub fn remove(&mut self, _key: K::View<'_>) -> Result<bool, Error> {
-        unimplemented!()
+    pub fn remove(&mut self, key: K::View<'_>) -> Result<bool, Error> {
+        self.delete(&Encoded::key::<K>(self.core(), &key).key, None)
+    }
+
+    fn delete(&self, key: &[u8], mut old: Option<&mut Vec<u8>>) -> Result<bool, Error> {
+        self.core().change(key.len(), |context| self.tree.remove(context, key, old.as_deref_mut()))
     }
 
     /// Deletes the entry of `key` and returns its value.
@@ -214,8 +404,10 @@ impl<K: Key, V: Value> Table<'_, K, V, WriteTransaction> {
     /// # Errors
     ///
     /// As `insert`.
-    pub fn take(&mut self, _key: K::View<'_>) -> Result<Option<Owned<V>>, Error> {
-        unimplemented!()
+    pub fn take(&mut self, key: K::View<'_>) -> Result<Option<Owned<V>>, Error> {
+        let mut old = Vec::new();
+        let found = self.delete(&Encoded::key::<K>(self.core(), &key).key, Some(&mut old))?;
+        found.then(|| Owned::new(old, &self.tree)).transpose()
     }
 
     /// Deletes the entry with the least key in `bounds` and returns it.
@@ -225,28 +417,90 @@ impl<K: Key, V: Value> Table<'_, K, V, WriteTransaction> {
     /// As `insert`.
     pub fn pop_first<'k>(
         &mut self,
-        _bounds: impl RangeBounds<K::View<'k>>,
+        bounds: impl RangeBounds<K::View<'k>>,
     ) -> Result<Option<Entry<K, V>>, Error> {
-        unimplemented!()
+        let Some(entry) = self.range_in(&bounds, LockMode::Exclusive).next().transpose()? else {
+            return Ok(None);
+        };
+        let found = self.delete(entry.key_bytes(), None)?;
+        assert!(found, "an entry that is locked stays");
+        Ok(Some(entry))
+    }
+}
+
+/// A bulk load, under the types.
+pub(crate) struct Bulk {
+    tree: Tree,
+    last: Option<Vec<u8>>,
+}
+
+impl Bulk {
+    /// Locks the table, which must be empty.
+    pub(crate) fn begin(core: &Core, tree: &Tree) -> Result<Bulk, Error> {
+        core.run(|context| context.lock_table(tree.id(), LockMode::Exclusive))?;
+        let all = Bound::Unbounded;
+        let mut scan = Scan::new(all, all, Direction::Forward, LockMode::Shared);
+        let mut batch = Batch::default();
+        core.read(|context| scan.next_batch(tree, context, 1, &mut batch))?;
+        if batch.len() > 0 {
+            return Err(Error::NotAscending);
+        }
+        Ok(Bulk { tree: tree.clone(), last: None })
+    }
+
+    fn push(&mut self, core: &Core, key: &[u8], value: &[u8]) -> Result<(), Error> {
+        if self.last.as_deref().is_some_and(|last| last >= key) {
+            return Err(Error::NotAscending);
+        }
+        core.change(key.len() + value.len(), |context| {
+            self.tree.put(context, key, value, Put::Upsert, None)
+        })?;
+        let last = self.last.get_or_insert_default();
+        last.clear();
+        last.extend_from_slice(key);
+        Ok(())
     }
 }
 
 /// Loads an empty table with entries in key order. Dropped before `finish`, it leaves the table
 /// as far as it was loaded, part of the transaction like any change.
+///
+/// # Examples
+///
+/// ```
+/// # use terrace::{Durability, TableDef};
+/// # let db = terrace::doc_test::database();
+/// const SQUARES: TableDef<u64, u64> = TableDef::new("squares");
+/// let txn = db.begin_write()?;
+/// let mut loader = txn.bulk_load(SQUARES)?;
+/// for n in 0..1000 {
+///     loader.push(n, n * n)?;
+/// }
+/// loader.finish()?;
+/// txn.commit(Durability::Durable)?;
+/// # Ok::<(), terrace::Error>(())
+/// ```
 pub struct Loader<'t, K: Key, V: Value> {
-    #[expect(dead_code)]
     transaction: &'t WriteTransaction,
+    bulk: Bulk,
     types: PhantomData<fn() -> (K, V)>,
 }
 
-impl<K: Key, V: Value> Loader<'_, K, V> {
+impl<'t, K: Key, V: Value> Loader<'t, K, V> {
+    pub(crate) fn new(transaction: &'t WriteTransaction, bulk: Bulk) -> Loader<'t, K, V> {
+        Loader { transaction, bulk, types: PhantomData }
+    }
+
     /// Adds the next entry.
     ///
     /// # Errors
     ///
     /// `NotAscending`, `KeyTooLong`, `ValueTooLong`, `HomeFull`, `LogFull`, `Failed`.
-    pub fn push(&mut self, _key: K::View<'_>, _value: V::View<'_>) -> Result<(), Error> {
-        unimplemented!()
+    pub fn push(&mut self, key: K::View<'_>, value: V::View<'_>) -> Result<(), Error> {
+        let core = self.transaction.core();
+        let mut encoded = Encoded::key::<K>(core, &key);
+        let (key, value) = encoded.value::<V>(&value);
+        self.bulk.push(core, key, value)
     }
 
     /// Completes the load.
@@ -255,6 +509,18 @@ impl<K: Key, V: Value> Loader<'_, K, V> {
     ///
     /// As `push`.
     pub fn finish(self) -> Result<(), Error> {
-        unimplemented!()
+        Ok(())
+    }
+}
+
+impl<K: Key, V: Value, T: Transaction> fmt::Debug for Table<'_, K, V, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Table").field("tree", &self.tree.id()).finish_non_exhaustive()
+    }
+}
+
+impl<K: Key, V: Value> fmt::Debug for Loader<'_, K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Loader").field("tree", &self.bulk.tree.id()).finish_non_exhaustive()
     }
 }

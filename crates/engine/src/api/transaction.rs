@@ -1,8 +1,30 @@
 //! Transactions: serializable, by strict two-phase locks on keys and the gaps between them.
 
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::api::table::{Bulk, type_names};
+use crate::context::{Context, Locking, Mark};
+use crate::engine::Engine;
+use crate::writer::Step;
 use crate::{Error, Key, Loader, ReadTable, Table, TableDef, Value};
 
 /// When a commit returns.
+///
+/// # Examples
+///
+/// ```
+/// # use terrace::{Database, Durability, TableDef};
+/// # let db = terrace::doc_test::database();
+/// const VISITS: TableDef<&str, u64> = TableDef::new("visits");
+/// let txn = db.begin_write()?;
+/// txn.open_table(VISITS)?.insert("front page", 1)?;
+/// txn.commit(Durability::Buffered)?;
+/// db.flush()?; // from here on it survives a power cut
+/// # Ok::<(), terrace::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
     /// At once: the commit reaches the log device when something else forces it there.
@@ -15,25 +37,237 @@ pub enum Durability {
     Durable,
 }
 
-/// A transaction of either kind.
-pub trait Transaction {}
+/// What both kinds of transaction are within.
+pub struct Core {
+    context: RefCell<Context>,
+    doomed: Cell<bool>,
+    conflicted: Cell<bool>,
+}
+
+pub(crate) mod sealed {
+    /// Keeps `Transaction` to the two kinds that there are.
+    pub trait Sealed {
+        /// The transaction within.
+        fn core(&self) -> &super::Core;
+    }
+}
+
+/// A transaction of either kind: what a [`Table`] can be opened in.
+///
+/// # Examples
+///
+/// ```
+/// # use terrace::{TableDef, Table, Transaction, Error};
+/// /// Counts entries, in a transaction that writes or in one that does not.
+/// fn count<T: Transaction>(table: &Table<'_, u64, u64, T>) -> Result<usize, Error> {
+///     table.range(..)?.try_fold(0, |count, entry| entry.map(|_| count + 1))
+/// }
+/// # let db = terrace::doc_test::database();
+/// # const T: TableDef<u64, u64> = TableDef::new("t");
+/// # let txn = db.begin_write()?;
+/// # assert_eq!(count(&txn.open_table(T)?)?, 0);
+/// # Ok::<(), terrace::Error>(())
+/// ```
+pub trait Transaction: sealed::Sealed {}
 
 /// A transaction that reads and writes. Dropped without a commit, it is rolled back.
 ///
-/// It may move between threads, and belongs to one at a time.
-pub struct WriteTransaction {}
+/// It may move between threads, and belongs to one at a time. An operation that fails with anything
+/// but a complaint about its arguments dooms it: it can then only be rolled back.
+///
+/// # Examples
+///
+/// ```
+/// # use terrace::{Database, Durability, TableDef};
+/// # let db = terrace::doc_test::database();
+/// const STOCK: TableDef<&str, u32> = TableDef::new("stock");
+/// let txn = db.begin_write()?;
+/// {
+///     let mut stock = txn.open_table(STOCK)?;
+///     stock.insert("apples", 3)?;
+///     stock.insert("pears", 5)?;
+/// }
+/// txn.commit(Durability::Durable)?;
+/// # Ok::<(), terrace::Error>(())
+/// ```
+pub struct WriteTransaction {
+    core: Core,
+}
 
-/// A transaction that only reads.
-pub struct ReadTransaction {}
+/// A transaction that only reads: what it has read stays as it is until it ends.
+///
+/// # Examples
+///
+/// ```
+/// # use terrace::{Database, TableDef};
+/// # let db = terrace::doc_test::database();
+/// const STOCK: TableDef<&str, u32> = TableDef::new("stock");
+/// db.write(|txn| txn.open_table(STOCK)?.insert("apples", 3))?;
+/// let txn = db.begin_read()?;
+/// assert_eq!(txn.open_table(STOCK)?.get("apples")?.map(|n| n.value()), Some(3));
+/// # Ok::<(), terrace::Error>(())
+/// ```
+pub struct ReadTransaction {
+    core: Core,
+}
 
 /// A point in a write transaction to which it can be rolled back.
+///
+/// # Examples
+///
+/// ```
+/// # use terrace::{Database, TableDef};
+/// # let db = terrace::doc_test::database();
+/// const STOCK: TableDef<&str, u32> = TableDef::new("stock");
+/// db.write(|txn| {
+///     let mut stock = txn.open_table(STOCK)?;
+///     stock.insert("apples", 3)?;
+///     let before = txn.savepoint()?;
+///     stock.insert("pears", 5)?;
+///     txn.rollback_to(&before)?;
+///     assert!(stock.contains("apples")? && !stock.contains("pears")?);
+///     Ok::<_, terrace::Error>(())
+/// })?;
+/// # Ok::<(), terrace::Error>(())
+/// ```
 #[derive(Debug)]
-pub struct Savepoint {}
+pub struct Savepoint {
+    mark: Mark,
+}
+
+impl sealed::Sealed for WriteTransaction {
+    fn core(&self) -> &Core {
+        &self.core
+    }
+}
+
+impl sealed::Sealed for ReadTransaction {
+    fn core(&self) -> &Core {
+        &self.core
+    }
+}
 
 impl Transaction for WriteTransaction {}
 impl Transaction for ReadTransaction {}
 
+impl fmt::Debug for WriteTransaction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WriteTransaction").field("doomed", &self.core.doomed).finish()
+    }
+}
+
+impl fmt::Debug for ReadTransaction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReadTransaction").field("doomed", &self.core.doomed).finish()
+    }
+}
+
+/// Whether an error complains of the arguments only, and leaves the transaction as it was.
+fn is_harmless(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::KeyTooLong { .. }
+            | Error::ValueTooLong { .. }
+            | Error::TableTypes { .. }
+            | Error::NoSuchTable
+            | Error::NotAscending
+    )
+}
+
+impl Core {
+    fn begin(engine: &Arc<Engine>) -> Result<Core, Error> {
+        engine.check_open()?;
+        let context = RefCell::new(Context::begin(engine, Locking::On)?);
+        Ok(Core { context, doomed: Cell::new(false), conflicted: Cell::new(false) })
+    }
+
+    /// Whether an operation met a conflict.
+    pub(crate) fn is_conflicted(&self) -> bool {
+        self.conflicted.get()
+    }
+
+    /// Memory for an encoded key and value.
+    pub(crate) fn take_buffers(&self) -> (Vec<u8>, Vec<u8>) {
+        let mut context = self.context.borrow_mut();
+        let buffers = context.buffers();
+        (std::mem::take(&mut buffers.key), std::mem::take(&mut buffers.value))
+    }
+
+    /// Takes back what `take_buffers` gave.
+    pub(crate) fn keep_buffers(&self, key: Vec<u8>, value: Vec<u8>) {
+        let mut context = self.context.borrow_mut();
+        let buffers = context.buffers();
+        (buffers.key, buffers.value) = (key, value);
+    }
+
+    /// Runs `work`; an error of more than the arguments dooms the transaction.
+    pub(crate) fn run<T>(
+        &self,
+        work: impl FnOnce(&mut Context) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        if self.doomed.get() {
+            return Err(Error::Doomed);
+        }
+        let worked = work(&mut self.context.borrow_mut());
+        if let Err(error) = &worked {
+            self.doomed.set(!is_harmless(error) || self.doomed.get());
+            if matches!(error, Error::Conflict) && !self.conflicted.replace(true) {
+                let context = self.context.borrow();
+                context.engine().tally.conflicts.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        worked
+    }
+
+    /// Runs an operation that reads, again after each lock that it has to wait for.
+    pub(crate) fn read<T>(
+        &self,
+        mut work: impl FnMut(&mut Context) -> Result<Step<T>, Error>,
+    ) -> Result<T, Error> {
+        self.run(|context| {
+            loop {
+                match work(context)? {
+                    Step::Done(value) => return Ok(value),
+                    Step::Wait(request) => context.wait_for(request)?,
+                }
+            }
+        })
+    }
+
+    /// Runs an operation that changes a key and value of `bytes`.
+    pub(crate) fn change<T>(
+        &self,
+        bytes: usize,
+        mut work: impl FnMut(&mut Context) -> Result<Step<T>, Error>,
+    ) -> Result<T, Error> {
+        self.run(|context| {
+            context.begin_operation(bytes)?;
+            let done = loop {
+                match work(context) {
+                    Ok(Step::Done(value)) => break Ok(value),
+                    Ok(Step::Wait(request)) => {
+                        if let Err(error) = context.wait_for(request) {
+                            break Err(error);
+                        }
+                    }
+                    Err(error) => break Err(error),
+                }
+            };
+            context.end_operation();
+            done
+        })
+    }
+}
+
 impl WriteTransaction {
+    pub(crate) fn begin(engine: &Arc<Engine>) -> Result<WriteTransaction, Error> {
+        Ok(WriteTransaction { core: Core::begin(engine)? })
+    }
+
+    pub(crate) fn is_conflicted(&self) -> bool {
+        self.core.is_conflicted()
+    }
+
     /// Opens the table, and creates it if there is none.
     ///
     /// # Errors
@@ -41,9 +275,13 @@ impl WriteTransaction {
     /// `TableTypes`, `Conflict`, `HomeFull`, and those of devices.
     pub fn open_table<K: Key, V: Value>(
         &self,
-        _table: TableDef<K, V>,
+        table: TableDef<K, V>,
     ) -> Result<Table<'_, K, V>, Error> {
-        unimplemented!()
+        let tree = self.core.run(|context| {
+            let engine = Arc::clone(context.engine());
+            engine.trees.open_or_make(context, table.name(), &type_names::<K, V>())
+        })?;
+        Ok(Table::new(self, tree))
     }
 
     /// Deletes the table with all it holds; returns whether there was one.
@@ -51,8 +289,11 @@ impl WriteTransaction {
     /// # Errors
     ///
     /// `Conflict`, and those of devices.
-    pub fn delete_table(&self, _name: &str) -> Result<bool, Error> {
-        unimplemented!()
+    pub fn delete_table(&self, name: &str) -> Result<bool, Error> {
+        self.core.run(|context| {
+            let engine = Arc::clone(context.engine());
+            engine.trees.drop_table(context, name)
+        })
     }
 
     /// The names of all tables, in order.
@@ -61,20 +302,21 @@ impl WriteTransaction {
     ///
     /// `Conflict`, and those of devices.
     pub fn table_names(&self) -> Result<Vec<String>, Error> {
-        unimplemented!()
+        self.core.run(|context| Arc::clone(context.engine()).trees.names(context))
     }
 
-    /// Loads an empty table with entries in key order: much faster than insertion. The table is
-    /// locked as a whole.
+    /// Loads an empty table with entries in key order: faster than insertion. The table is locked
+    /// as a whole.
     ///
     /// # Errors
     ///
     /// `NotAscending` if the table is not empty; those of `open_table`.
     pub fn bulk_load<K: Key, V: Value>(
         &self,
-        _table: TableDef<K, V>,
+        table: TableDef<K, V>,
     ) -> Result<Loader<'_, K, V>, Error> {
-        unimplemented!()
+        let table = self.open_table(table)?;
+        Bulk::begin(&self.core, table.tree()).map(|bulk| Loader::new(self, bulk))
     }
 
     /// Marks this point, to roll back to.
@@ -83,7 +325,7 @@ impl WriteTransaction {
     ///
     /// `Doomed`.
     pub fn savepoint(&self) -> Result<Savepoint, Error> {
-        unimplemented!()
+        self.core.run(|context| Ok(Savepoint { mark: context.mark() }))
     }
 
     /// Undoes every change since `savepoint` was made. Locks stay.
@@ -91,8 +333,8 @@ impl WriteTransaction {
     /// # Errors
     ///
     /// `Doomed`, and those of devices.
-    pub fn rollback_to(&self, _savepoint: &Savepoint) -> Result<(), Error> {
-        unimplemented!()
+    pub fn rollback_to(&self, savepoint: &Savepoint) -> Result<(), Error> {
+        self.core.run(|context| context.undo_to(savepoint.mark))
     }
 
     /// Makes the changes permanent.
@@ -101,8 +343,14 @@ impl WriteTransaction {
     ///
     /// `Doomed` if an operation failed so that the transaction is rolled back; `Failed` if the log
     /// could not be written: reopening shows whether it is committed.
-    pub fn commit(self, _durability: Durability) -> Result<(), Error> {
-        unimplemented!()
+    pub fn commit(self, durability: Durability) -> Result<(), Error> {
+        if self.core.doomed.get() {
+            return Err(Error::Doomed);
+        }
+        let mut context = self.core.context.into_inner();
+        context.commit(durability)?;
+        context.engine().tally.commits.fetch_add(1, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Undoes the changes.
@@ -111,11 +359,24 @@ impl WriteTransaction {
     ///
     /// `Failed` if the changes could not be undone now: recovery undoes them.
     pub fn rollback(self) -> Result<(), Error> {
-        unimplemented!()
+        let mut context = self.core.context.into_inner();
+        context.rollback()
     }
 }
 
 impl ReadTransaction {
+    pub(crate) fn begin(engine: &Arc<Engine>) -> Result<ReadTransaction, Error> {
+        Ok(ReadTransaction { core: Core::begin(engine)? })
+    }
+
+    pub(crate) fn is_conflicted(&self) -> bool {
+        self.core.is_conflicted()
+    }
+
+    pub(crate) fn core(&self) -> &Core {
+        &self.core
+    }
+
     /// Opens the table.
     ///
     /// # Errors
@@ -123,9 +384,13 @@ impl ReadTransaction {
     /// `NoSuchTable`, `TableTypes`, `Conflict`, and those of devices.
     pub fn open_table<K: Key, V: Value>(
         &self,
-        _table: TableDef<K, V>,
+        table: TableDef<K, V>,
     ) -> Result<ReadTable<'_, K, V>, Error> {
-        unimplemented!()
+        let tree = self.core.run(|context| {
+            let engine = Arc::clone(context.engine());
+            engine.trees.open(context, table.name(), &type_names::<K, V>())
+        })?;
+        Ok(Table::new(self, tree))
     }
 
     /// The names of all tables, in order.
@@ -134,6 +399,6 @@ impl ReadTransaction {
     ///
     /// `Conflict`, and those of devices.
     pub fn table_names(&self) -> Result<Vec<String>, Error> {
-        unimplemented!()
+        self.core.run(|context| Arc::clone(context.engine()).trees.names(context))
     }
 }
