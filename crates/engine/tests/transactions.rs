@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use terrace::{
-    Database, Devices, Durability, Error, Nanos, TableDef, World, WriteTransaction,
-};
+use terrace::{Database, Devices, Durability, Error, Nanos, TableDef, World, WriteTransaction};
 use terrace_device::model::{Preset, build};
 use terrace_device::{Device, Keep, Store};
 use terrace_rt::{Prng, Virtual, VirtualConfig};
