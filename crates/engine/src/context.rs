@@ -726,6 +726,13 @@ impl Writer for Context {
         Ok(())
     }
 
+    fn unlogged(&mut self, page: &mut PageMut<'_>, change: &Change<'_>) -> Result<(), Error> {
+        assert!(change.formats() && self.nested == 0, "only a page that nothing leads to");
+        let _fresh_or_not = page.dirty();
+        page.apply(self.engine.log.last_lsn(), |bytes| apply(change, bytes));
+        Ok(())
+    }
+
     fn txn(&self) -> TxnId {
         assert!(self.chain.is_some(), "a transaction has a number once it writes");
         self.txn

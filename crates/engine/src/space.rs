@@ -421,6 +421,32 @@ impl Space {
         Err(Error::HomeFull)
     }
 
+    /// Sets which pages of the extent that begins at `first` are used: a nested action of its own.
+    ///
+    /// # Errors
+    ///
+    /// Those of the pool and of `Writer::change`.
+    pub(crate) fn set_used<W: Writer>(
+        &self,
+        w: &mut W,
+        tree: TreeId,
+        first: PageId,
+        used: u32,
+    ) -> Result<(), Error> {
+        let extent = extent_of(first);
+        let mut map = self.open_map(extent / EXTENTS_PER_MAP)?;
+        assert_eq!(entry(&map, extent).0, owner(tree), "an extent of this tree");
+        let nested = w.begin_nested();
+        put_entries(w, &mut map, extent, &[(owner(tree), used)])?;
+        w.end_nested(nested)?;
+        drop(map);
+        let mut hints = self.hints.lock();
+        hints.frees += 1;
+        let hint = hints.trees.entry(tree).or_default();
+        hint.cursor = hint.cursor.min(extent);
+        Ok(())
+    }
+
     /// Makes the map of the next group.
     fn add_group<W: Writer>(&self, w: &mut W, purpose: Purpose) -> Result<(), Error> {
         let mut first = self.open_map(0)?;

@@ -76,6 +76,15 @@ pub(crate) trait Writer: Reader {
         undo: Undo<'_>,
     ) -> Result<(), Error>;
 
+    /// Applies `change`, which formats its page, without logging it, and gives the page the LSN of
+    /// the last record appended: for a page in an extent that a logged change has taken, that nothing
+    /// leads to before the pool was flushed. See `btree::load`.
+    ///
+    /// # Errors
+    ///
+    /// `Failed`, `Closed`. The page is then unchanged.
+    fn unlogged(&mut self, page: &mut PageMut<'_>, change: &Change<'_>) -> Result<(), Error>;
+
     /// The transaction that changes pages here. While it rolls back, it is still the one.
     fn txn(&self) -> TxnId;
 

@@ -46,6 +46,7 @@ mod check;
 mod descend;
 mod header;
 
+mod load;
 mod lookup;
 mod merge;
 mod overflow;
@@ -67,6 +68,8 @@ use terrace_pool::BufferPool;
 #[allow(unused_imports)]
 pub(crate) use check::TreeStats;
 
+#[allow(unused_imports)]
+pub(crate) use load::{Loaded, Loader};
 #[allow(unused_imports)]
 pub(crate) use scan::{Batch, Direction, Scan};
 #[allow(unused_imports)]

@@ -295,6 +295,99 @@ fn a_full_home_fails_the_insertion_and_not_the_undo() {
 }
 
 #[test]
+fn a_loaded_tree_goes_on() {
+    for seed in 0..12 {
+        in_world(seed, 0, || {
+            let mut prng = Prng::from_seed(seed);
+            let shape = seed % 4;
+            let bench = Bench::new(here(), 40_000, 300);
+            let tree = bench.tree(7);
+            let mut model = Model::new();
+            for _ in 0..prng.below(6_000) {
+                model.insert(key(&mut prng, shape), value(&mut prng));
+            }
+            let mut txn = bench.begin();
+            let fill = 40 + prng.below(61) as usize;
+            let mut loader = tree.load(&mut txn, fill).expect("an empty tree");
+            for (key, value) in &model {
+                loader.push(&mut txn, key, value).expect("ascending");
+                let again = loader.push(&mut txn, key, value);
+                assert!(matches!(again, Err(Error::NotAscending)));
+            }
+            assert_eq!(loader.keys(), model.len() as u64);
+            let loaded = loader.finish(&mut txn).expect("no error");
+            assert!(tree.is_loading().expect("no error"));
+            loaded.install(&mut txn).expect("no error");
+            txn.commit();
+            let stats = tree.check().expect("a sound tree");
+            assert_eq!(stats.keys, model.len() as u64, "seed {seed}");
+            let mut txn = bench.begin();
+            compare(&tree, &mut txn, &model, &mut prng, shape);
+            for _ in 0..300 {
+                step(&tree, &mut txn, &mut model, &mut prng, shape);
+            }
+            compare(&tree, &mut txn, &model, &mut prng, shape);
+            txn.commit();
+            tree.check().expect("a sound tree");
+            bench.replay();
+            bench.pool.shutdown();
+        });
+    }
+}
+
+#[test]
+fn a_load_fills_as_asked_and_lies_in_order() {
+    in_world(1, 0, || {
+        let bench = Bench::new(here(), 40_000, 300);
+        let tree = bench.tree(7);
+        let mut txn = bench.begin();
+        let mut loader = tree.load(&mut txn, 70).expect("an empty tree");
+        for number in 0..60_000u64 {
+            loader.push(&mut txn, &number.to_be_bytes(), &[1; 100]).expect("ascending");
+        }
+        loader.finish(&mut txn).expect("no error").install(&mut txn).expect("no error");
+        tree.reserve(&mut txn, 100).expect("room");
+        txn.commit();
+        let stats = tree.check().expect("a sound tree");
+        let fill = stats.leaf_bytes as f64 / (stats.leaves * 8192) as f64;
+        assert!((0.67..0.71).contains(&fill), "leaves are {fill:.2} full");
+        let before = bench.pool.stats();
+        let mut txn = bench.begin();
+        let all = (&Bound::Unbounded, &Bound::Unbounded);
+        assert_eq!(scan(&tree, &mut txn, all, Direction::Forward, 100).len(), 60_000);
+        let after = bench.pool.stats();
+        let (pages, reads) =
+            (after.home_read_pages - before.home_read_pages, after.home_reads - before.home_reads);
+        assert!(reads * 4 < pages, "{reads} reads for {pages} pages");
+        txn.commit();
+        bench.pool.shutdown();
+    });
+}
+
+#[test]
+fn an_interrupted_load_is_taken_back() {
+    in_world(1, 0, || {
+        let bench = Bench::new(here(), 32 * 40, 200);
+        let tree = bench.tree(7);
+        for _ in 0..4 {
+            let mut txn = bench.begin();
+            let mut loader = tree.load(&mut txn, 90).expect("an empty tree");
+            for number in 0..40_000u64 {
+                loader.push(&mut txn, &number.to_be_bytes(), &[1; 100]).expect("ascending");
+            }
+            drop(loader);
+            txn.commit();
+            let mut txn = bench.begin();
+            assert!(tree.is_loading().expect("no error"));
+            tree.reset(&mut txn).expect("no error");
+            assert_eq!(tree.check().expect("a sound tree").keys, 0);
+            txn.commit();
+        }
+        bench.pool.shutdown();
+    });
+}
+
+#[test]
 fn dropped_trees_leave_their_room() {
     in_world(1, 0, || {
         let bench = Bench::new(here(), 32 * 20, 200);
