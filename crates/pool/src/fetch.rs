@@ -151,10 +151,14 @@ impl BufferPool {
         if !self.is_at_home(page) {
             return Err(PoolError::OutOfRange { page });
         }
-        for _ in 0..crate::buffer_pool::LOOKUPS_MAX {
+        for attempt in 0..crate::buffer_pool::LOOKUPS_MAX {
             match self.install(page, RANDOM, want) {
                 Installed::NoFrame => self.make_room(self.partition(page))?,
                 installed => return Ok(installed),
+            }
+            if attempt > 0 {
+                // A frame is free, but a task that came too late for its page has yet to see that.
+                terrace_rt::yield_now();
             }
         }
         Err(PoolError::AllPinned)
@@ -200,6 +204,8 @@ impl BufferPool {
         let is_low = books.free.len() < self.free_frames_low(partition);
         drop(books);
         if is_low {
+            // The evictor keeps some frames free: from here on memory is as full as it gets.
+            self.memory_full.store(true, Ordering::Relaxed);
             self.frames_wanted.notify_all();
         }
         if want != Want::Nothing {

@@ -30,6 +30,8 @@ pub struct LogModel {
     /// Every update ever appended: what recovery must arrive at.
     updates: LeafMutex<Vec<(u64, PageId, u64)>>,
     prng: LeafMutex<Prng>,
+    /// How long it takes to make records durable, at most.
+    force_ns_max: u64,
 }
 
 impl LogModel {
@@ -40,7 +42,13 @@ impl LogModel {
             records: LeafMutex::new(BTreeMap::new()),
             updates: LeafMutex::new(Vec::new()),
             prng: LeafMutex::new(Prng::from_seed(seed)),
+            force_ns_max: 200_000,
         }
+    }
+
+    /// A log that is durable at once.
+    pub fn untimed(seed: u64) -> LogModel {
+        LogModel { force_ns_max: 1, ..LogModel::new(seed) }
     }
 
     pub fn append(&self, record: Record) -> Lsn {
@@ -91,8 +99,10 @@ impl Journal for LogModel {
 
     fn make_durable(&self, upto: Lsn) -> Result<(), PoolError> {
         assert!(upto <= self.last_lsn(), "{upto} was never appended");
-        let span = self.prng.lock().below(200_000);
-        sleep(Nanos(span));
+        let span = self.prng.lock().below(self.force_ns_max);
+        if span > 0 {
+            sleep(Nanos(span));
+        }
         self.durable.fetch_max(upto.0, Ordering::Relaxed);
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! The pool over devices and a journal made for it, in the virtual world.
+//! The pool over devices and a journal made for it: in the virtual world, and once with threads.
 
 mod bench_world;
 mod faults;
@@ -6,4 +6,5 @@ mod log_model;
 mod power_cuts;
 mod ram_device;
 mod random_work;
+mod real_threads;
 mod states;

@@ -268,6 +268,24 @@ fn ramp_up_reads_groups_until_memory_is_full() {
     });
 }
 
+/// The evictor keeps frames free, so that no request ever met a full memory: groups went on for ever.
+#[test]
+fn ramp_up_ends_although_the_evictor_keeps_frames_free() {
+    in_world(|world| {
+        let bench = Bench::new(world, PoolConfig { frames: 256, ..config("no-ssd") }, 600, 1);
+        (0..600).for_each(|page| bench.read(page));
+        let full = bench.pool.stats();
+        assert!(full.frames_used > 250, "{full:?}");
+        (0..100).for_each(|page| bench.read(page));
+        let after = bench.pool.stats();
+        assert_eq!(
+            after.home_read_pages - full.home_read_pages,
+            after.home_reads - full.home_reads
+        );
+        bench.pool.shutdown();
+    });
+}
+
 #[test]
 fn a_batch_is_read_at_once() {
     in_world(|world| {
