@@ -98,7 +98,7 @@ impl BufferPool {
         true
     }
 
-    /// Cleans one run in the calling task, when there is no cleaner any more. Whether there was one.
+    /// Cleans one run in the calling task, when there is no cleaner any more. Whether it found one.
     pub(crate) fn clean_one_run(&self) -> bool {
         let run = self.claim_run();
         if !run.is_empty() {

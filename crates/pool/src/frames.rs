@@ -21,8 +21,8 @@ use terrace_rt::{Latch, Nanos};
 
 /// Alignment that direct I/O asks for, in bytes.
 const MEMORY_ALIGN: usize = 4096;
-/// Large memory is aligned for huge pages of this size: a miss of the TLB costs as much as a miss of
-/// the cache, and random page requests would have both.
+/// Large memory is aligned for huge pages of this size: a miss of the TLB costs as much as a miss
+/// of the cache, and random page requests would have both.
 const HUGE_ALIGN: usize = 2 << 20;
 /// `Frame::page` of a frame without a page.
 const NO_PAGE: u64 = u64::MAX;

@@ -268,7 +268,7 @@ fn ramp_up_reads_groups_until_memory_is_full() {
     });
 }
 
-/// The evictor keeps frames free, so that no request ever met a full memory: groups went on for ever.
+/// The evictor keeps frames free, so no request ever met a full memory: groups went on for ever.
 #[test]
 fn ramp_up_ends_although_the_evictor_keeps_frames_free() {
     in_world(|world| {
