@@ -54,7 +54,7 @@ struct Stores {
 }
 
 /// Pages of the log that a modelled log device keeps readable.
-const LOG_PAGES_KEPT: usize = 1 << 16;
+const LOG_PAGES_KEPT: usize = 1 << 14;
 
 /// Memory while loading.
 const LOAD_MEMORY_BYTES: u64 = 64 << 20;
@@ -286,12 +286,15 @@ fn real_builder(config: &Config, design: Design, world: World) -> Builder {
     let builder = builder(config, design, world)
         .home_size(home_bytes(config) + REAL_ROOM_BYTES)
         .log(log)
-        .log_size(config.log_bytes);
+        .log_size(config.log_bytes.min(REAL_LOG_BYTES_MAX));
     match design.uses_flash() {
         true => builder.flash(flash, u64::from(config.flash_pages) * PAGE_SIZE as u64),
         false => builder,
     }
 }
+
+/// The log of a real run goes round: a checkpoint is taken whenever it is half full.
+const REAL_LOG_BYTES_MAX: u64 = 4 << 30;
 
 /// Room for growth at home in the real world, where a fast run adds much. The file is sparse.
 const REAL_ROOM_BYTES: u64 = 16 << 30;
