@@ -103,7 +103,6 @@ pub fn run(config: &Config) -> Result<RunResult, Error> {
     real.run(|| {
         let db = Database::builder()
             .memory(u64::from(config.memory_pages) * PAGE_SIZE as u64)
-            .home_size(home_bytes(config))
             .world(world.clone())
             .open_or_create(&config.path)?;
         load(&db, config)?;
@@ -111,14 +110,6 @@ pub fn run(config: &Config) -> Result<RunResult, Error> {
         db.close()?;
         Ok(result)
     })
-}
-
-/// Bytes of a home with twice the room that the rows need.
-fn home_bytes(config: &Config) -> u64 {
-    const ROW_OVERHEAD_BYTES: u64 = 32;
-    const ROOM_BYTES: u64 = 256 << 20;
-    let rows = config.rows * (config.value_bytes as u64 + ROW_OVERHEAD_BYTES);
-    (2 * rows + ROOM_BYTES).next_multiple_of(PAGE_SIZE as u64)
 }
 
 fn load(db: &Database, config: &Config) -> Result<(), Error> {

@@ -284,7 +284,6 @@ fn measure_and_check(
 fn real_builder(config: &Config, design: Design, world: World) -> Builder {
     let Place::Real { flash, log, .. } = &config.place else { unreachable!("the caller looked") };
     let builder = builder(config, design, world)
-        .home_size(home_bytes(config) + REAL_ROOM_BYTES)
         .log(log)
         .log_size(config.log_bytes.min(REAL_LOG_BYTES_MAX));
     match design.uses_flash() {
@@ -295,9 +294,6 @@ fn real_builder(config: &Config, design: Design, world: World) -> Builder {
 
 /// The log of a real run goes round: a checkpoint is taken whenever it is half full.
 const REAL_LOG_BYTES_MAX: u64 = 4 << 30;
-
-/// Room for growth at home in the real world, where a fast run adds much. The file is sparse.
-const REAL_ROOM_BYTES: u64 = 16 << 30;
 
 fn run_real(
     config: &Config,
