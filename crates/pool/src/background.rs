@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use terrace_policy::CleanLeave;
-use terrace_rt::{Nanos, sleep};
+use terrace_rt::{Nanos, dead, sleep};
 
 use crate::BufferPool;
 use crate::config::TacWrite;
@@ -54,8 +54,10 @@ impl BufferPool {
         for task in tasks {
             task.join();
         }
-        while self.cleaner_runs.load(Ordering::Acquire) > 0
-            || self.read_aheads.load(Ordering::Acquire) > 0
+        // A panic that drops the pool kills the world at the first wait: nobody comes to an end then.
+        while !dead()
+            && (self.cleaner_runs.load(Ordering::Acquire) > 0
+                || self.read_aheads.load(Ordering::Acquire) > 0)
         {
             sleep(CLOSING_NAP);
         }
