@@ -83,13 +83,24 @@ impl Plan {
         }
         let left = items_left(node, key, slot, pending.is_some(), &sizes, append_fill);
         if node.is_leaf() {
-            Some(Plan::leaf(node, key, pending.map(|_| slot), left))
+            let new = pending.map(|_| slot);
+            let plans = (1..=left).rev().map(|left| (left, Plan::leaf(node, key, new, left)));
+            let mut fitting = plans.skip_while(|(left, plan)| !plan.fits(node, &sizes[..*left]));
+            fitting.next().map(|(_, plan)| plan)
         } else {
             // The middle cell goes up, so it is the one after those that stay.
             let keep = left.min(node.len()).saturating_sub(usize::from(left > slot));
             let keep = keep.min(node.len() - 1);
             Some(Plan { keep, fence: node.key(keep).to_vec() })
         }
+    }
+
+    /// Whether the cells that stay, of these sizes, leave room for the new fence. A prefix that
+    /// grows takes no more than it spares.
+    fn fits(&self, node: &Node<'_>, sizes: &[usize]) -> bool {
+        let fixed = NODE_HEADER + node.lower().len() + self.fence.len() + node.prefix().len();
+        let cells: usize = sizes.iter().sum();
+        sizes.len() == 1 || fixed.next_multiple_of(SLOT) + SLOT + cells <= PAGE_SIZE
     }
 
     /// The first `left` of the cells stay, counting the new one if it comes at `new`.
