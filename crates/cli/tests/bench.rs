@@ -1,0 +1,98 @@
+//! `terrace bench tpcc` on a small database: the same seed gives the same bytes, and what it prints
+//! holds together.
+
+use serde_json::Value;
+use std::process::Command;
+
+/// A few hundred transactions on a database of half a megabyte, with memory for a part of it.
+const SMALL: [&str; 14] = [
+    "--warehouses",
+    "2",
+    "--rows",
+    "tiny",
+    "--duration",
+    "8s",
+    "--clients",
+    "6",
+    "--dram",
+    "64p",
+    "--flash",
+    "40%",
+    "--partitions",
+    "1",
+];
+
+fn bench(more: &[&str]) -> Value {
+    let folder = tempfile::tempdir().expect("a folder for the test");
+    let output = Command::new(env!("CARGO_BIN_EXE_terrace"))
+        .args(["bench", "tpcc", "--json", "-"])
+        .args(SMALL)
+        .args(more)
+        .current_dir(folder.path())
+        .output()
+        .expect("the command starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{more:?}: {said}");
+    assert_eq!(folder.path().join("report.html").exists(), !more.contains(&"--no-report"));
+    serde_json::from_slice(&output.stdout).expect("JSON on standard output, and nothing else")
+}
+
+/// What must not depend on the machine, as text.
+fn without_host(mut value: Value) -> String {
+    fn strip(value: &mut Value) {
+        match value {
+            Value::Object(object) => {
+                object.remove("host");
+                object.values_mut().for_each(strip);
+            }
+            Value::Array(items) => items.iter_mut().for_each(strip),
+            _ => {}
+        }
+    }
+    strip(&mut value);
+    serde_json::to_string_pretty(&value).expect("JSON")
+}
+
+#[test]
+fn the_same_seed_gives_the_same_bytes() {
+    let one = without_host(bench(&["--no-report", "--seed", "7", "--jobs", "1"]));
+    let two = without_host(bench(&["--no-report", "--seed", "7", "--jobs", "2"]));
+    assert_eq!(one, two, "side by side or one after the other");
+    let other = without_host(bench(&["--no-report", "--seed", "8"]));
+    assert_ne!(one, other, "another seed is another run");
+}
+
+#[test]
+fn every_design_runs_and_its_figures_agree() {
+    let bench = bench(&[]);
+    let runs = bench["runs"].as_array().expect("runs");
+    let names: Vec<_> = runs.iter().map(|run| run["design"].as_str().expect("a name")).collect();
+    assert_eq!(names, ["no-ssd", "cw", "dw", "lc", "tac"]);
+    for run in runs {
+        assert_eq!(run["checks"]["consistency"], "ok", "{}", run["design"]);
+        assert!(run["tpmc"].as_f64() > Some(0.0), "{}", run["design"]);
+        let share = |path: &str| run.pointer(path).and_then(Value::as_f64).expect(path);
+        for path in ["/memory/hit_ratio", "/flash/hit_ratio", "/flash/used_share"] {
+            assert!((0.0..=1.0).contains(&share(path)), "{}: {path}", run["design"]);
+        }
+        let uses_flash = run["design"] != "no-ssd";
+        assert_eq!(share("/flash/slots") > 0.0, uses_flash, "{}", run["design"]);
+        assert_eq!(share("/devices/flash/writes") > 0.0, uses_flash, "{}", run["design"]);
+        let bytes = share("/flash/metadata_bytes_per_slot");
+        assert!(bytes <= 32.0 || share("/flash/slots") < 10_000.0, "{bytes} bytes for a slot");
+        assert_eq!(run["windows"].as_array().expect("windows").len(), 100);
+    }
+    let speedup = runs[3]["speedup"].as_f64().expect("no-ssd ran");
+    let ratio = runs[3]["tpmc"].as_f64().unwrap() / runs[0]["tpmc"].as_f64().unwrap();
+    assert!((speedup - ratio).abs() < 1e-5);
+}
+
+#[test]
+fn several_seeds_give_intervals() {
+    let bench = bench(&["--no-report", "--design", "no-ssd,lc", "--seeds", "3"]);
+    let lc = &bench["runs"][1];
+    assert_eq!(lc["seeds"], 3);
+    assert!(lc["low"]["tpmc"].as_f64() <= lc["mean"]["tpmc"].as_f64());
+    assert!(lc["mean"]["speedup"].as_f64() <= lc["high"]["speedup"].as_f64());
+    assert_eq!(bench["pairs"][0]["design"], "lc");
+}
