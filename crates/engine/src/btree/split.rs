@@ -13,6 +13,8 @@
 //!   make each of them longer: it gets a node of its own.
 //! - Else in the middle by bytes, with the new cell counted in.
 
+use std::ops::Range;
+
 use terrace_page::{PAGE_SIZE, PageId};
 
 use super::Tree;
@@ -82,25 +84,34 @@ impl Plan {
             return None;
         }
         let left = items_left(node, key, slot, pending.is_some(), &sizes, append_fill);
-        if node.is_leaf() {
-            let new = pending.map(|_| slot);
-            let plans = (1..=left).rev().map(|left| (left, Plan::leaf(node, key, new, left)));
-            let mut fitting = plans.skip_while(|(left, plan)| !plan.fits(node, &sizes[..*left]));
-            fitting.next().map(|(_, plan)| plan)
-        } else {
+        let plan = |left: usize| {
+            if node.is_leaf() {
+                return Plan::leaf(node, key, pending.map(|_| slot), left);
+            }
             // The middle cell goes up, so it is the one after those that stay.
             let keep = left.min(node.len()).saturating_sub(usize::from(left > slot));
             let keep = keep.min(node.len() - 1);
-            Some(Plan { keep, fence: node.key(keep).to_vec() })
+            Plan { keep, fence: node.key(keep).to_vec() }
+        };
+        // Either part gets a fence that the node did not have, and a full node has no room for it.
+        let fewer = (1..=left).rev().map(plan).find(|plan| plan.left_fits(node));
+        match fewer {
+            Some(plan) if plan.right_fits(node) => Some(plan),
+            _ => (1..sizes.len())
+                .map(plan)
+                .find(|plan| plan.left_fits(node) && plan.right_fits(node)),
         }
     }
 
-    /// Whether the cells that stay, of these sizes, leave room for the new fence. A prefix that
-    /// grows takes no more than it spares.
-    fn fits(&self, node: &Node<'_>, sizes: &[usize]) -> bool {
-        let fixed = NODE_HEADER + node.lower().len() + self.fence.len() + node.prefix().len();
-        let cells: usize = sizes.iter().sum();
-        sizes.len() == 1 || fixed.next_multiple_of(SLOT) + SLOT + cells <= PAGE_SIZE
+    /// Whether the cells that stay have room beside the new upper fence.
+    fn left_fits(&self, node: &Node<'_>) -> bool {
+        part_fits(node, 0..self.keep, node.lower().len() + self.fence.len())
+    }
+
+    /// Whether the cells that go have room beside the new lower fence.
+    fn right_fits(&self, node: &Node<'_>) -> bool {
+        let upper_len = node.upper().map_or(0, <[u8]>::len);
+        part_fits(node, self.keep..node.len(), self.fence.len() + upper_len)
     }
 
     /// The first `left` of the cells stay, counting the new one if it comes at `new`.
@@ -114,6 +125,13 @@ impl Plan {
         let keep = left - usize::from(new.is_some_and(|slot| slot < left));
         Plan { keep, fence: node::separator(&last, &first).to_vec() }
     }
+}
+
+/// Whether these cells make a node with so many bytes of fences. The prefix of a part is at least
+/// that of the whole, and saves on each cell what it takes once; slots are aligned.
+fn part_fits(node: &Node<'_>, part: Range<usize>, fences_len: usize) -> bool {
+    let cells: usize = part.map(|index| SLOT + node.cell_len(index)).sum();
+    fences_len + node.prefix().len() + SLOT - 1 + cells <= PAGE_SIZE - NODE_HEADER
 }
 
 /// How many of the items, with the sizes given, go left; at least one goes either way.

@@ -231,6 +231,28 @@ fn ascending_keys_fill_their_leaves() {
     });
 }
 
+/// A split at the end of the tree kept all cells of a full leaf, which had no upper fence before and
+/// no room for one: the change did not fit its page.
+#[test]
+fn a_full_leaf_makes_room_for_its_fence() {
+    in_world(1, 0, || {
+        let bench = Bench::new(here(), 20_000, 500);
+        let mut txn = bench.begin();
+        for value_len in 8..72usize {
+            let tree = bench.tree(3 + value_len as u32);
+            let value = vec![7; value_len];
+            for number in 0..700u32 {
+                // Ten numbers share their first bytes, so that prefixes come and go.
+                let key = [&(number / 10).to_be_bytes()[..], &[0; 9], &number.to_be_bytes()];
+                done(tree.put(&mut txn, &key.concat(), &value, Put::InsertNew, None));
+            }
+            assert_eq!(tree.check().expect("a sound tree").keys, 700);
+        }
+        txn.commit();
+        bench.pool.shutdown();
+    });
+}
+
 #[test]
 fn random_keys_fill_two_thirds() {
     in_world(1, 0, || {
