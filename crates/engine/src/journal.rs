@@ -43,7 +43,9 @@ impl LogJournal {
 impl Journal for LogJournal {
     fn last_lsn(&self) -> Lsn {
         match self.redone.load(Ordering::Acquire) {
-            0 => self.log.last_lsn(),
+            // The last byte appended, not the first of its record: what the pool takes for a bound,
+            // one more, is then where a record begins, and the log can be read and cut there.
+            0 => Lsn(self.log.end().0 - 1),
             redone => Lsn(redone),
         }
     }

@@ -21,7 +21,7 @@ const LOCK_BYTES: u64 = 64 << 20;
 /// A home whose size nobody named may grow to this.
 const HOME_BYTES: u64 = 64 << 30;
 /// Fewer frames than this may all be latched by one task's splits and evictions.
-const FRAMES_MIN: u64 = 64;
+const FRAMES_MIN: u64 = 16;
 const CHECKPOINT_INTERVAL: Nanos = Nanos::from_secs(60);
 
 /// Whether a full image of a page is logged before its first change after it was clean.
@@ -168,7 +168,7 @@ impl Builder {
         Builder::default()
     }
 
-    /// Memory for pages, in bytes: rounded down to whole pages, at least 512 KiB.
+    /// Memory for pages, in bytes: rounded down to whole pages, at least 128 KiB.
     #[must_use]
     pub fn memory(mut self, bytes: u64) -> Builder {
         self.memory_bytes = bytes;
@@ -365,7 +365,7 @@ impl Builder {
         let bad = |what| Err(Error::InvalidOption { what });
         let page = PAGE_SIZE as u64;
         match self {
-            _ if self.memory_bytes < FRAMES_MIN * page => bad("memory must be at least 512 KiB"),
+            _ if self.memory_bytes < FRAMES_MIN * page => bad("memory must be at least 128 KiB"),
             _ if self.memory_bytes / page > u64::from(u32::MAX) => {
                 bad("memory must be less than 32 TiB")
             }
