@@ -230,7 +230,10 @@ impl Engine {
             draft.txn_table(entries);
             self.log.append(&mut draft, Room::Reserved)?; // 3
         }
-        let oldest_dirty = self.pool.oldest_dirty_lsn().unwrap_or(Lsn::MAX); // 4
+        let oldest_dirty = match self.pool.oldest_dirty_lsn() {
+            Some(lsn) => self.log.record_before(lsn),
+            None => Lsn::MAX,
+        }; // 4
         let oldest_txn = active.iter().map(|(_, first, _)| *first).min().unwrap_or(Lsn::MAX); // 5
         draft.end_checkpoint(begin);
         let end = self.log.append(&mut draft, Room::Reserved)?; // 6

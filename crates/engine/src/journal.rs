@@ -1,8 +1,8 @@
 //! The log as the pool sees it.
 //!
-//! While recovery redoes a record, the pool must take that record's LSN for the bound of the page's
-//! dirty entry, not the log's end: home has every change before it, and lacks it. So the last
-//! LSN that this journal tells is that of the record before, until redo is over.
+//! While recovery redoes a page, the pool must take the recLSN that analysis found for the bound of
+//! the page's dirty entry, not the log's end. So the last LSN that this journal tells is the one
+//! before it, until redo is over. A BUF_WRITE batch made meanwhile has a smaller EOL than it might.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,7 +29,7 @@ impl LogJournal {
         LogJournal { log, redone, draft: LeafMutex::new(Draft::default()) }
     }
 
-    /// The record at `lsn` is redone next.
+    /// A page with the recLSN `lsn` is redone next.
     pub(crate) fn redo_at(&self, lsn: Lsn) {
         self.redone.store(lsn.0 - 1, Ordering::Release);
     }

@@ -112,6 +112,7 @@ pub(crate) fn open(setup: Setup, devices: Devices) -> Result<Arc<Engine>, Error>
         end.last,
         &tail_block,
     );
+    log.set_marks(analysis.places.iter().copied());
     let log = Arc::new(log);
     let journal = Arc::new(LogJournal::new(Arc::clone(&log), Lsn(from.0 - 1)));
     let pool = BufferPool::open(

@@ -19,6 +19,7 @@
 //! - L6: room for rollbacks is kept: forward records stop short of the ring's end by what has been
 //!   reserved, see `Room`.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -31,6 +32,8 @@ use super::record::Draft;
 use super::{BLOCK, Ring};
 use crate::{Error, LogStats};
 
+/// The log knows where a record begins in each stretch of this length.
+const MARK_BYTES: u64 = 16 << 10;
 /// Writers are asked to write out the buffer when it holds this many bytes.
 const BUFFER_BYTES_SOFT: u64 = 1 << 20;
 
@@ -96,6 +99,8 @@ struct Tail {
     end: u64,
     spare: Option<Aligned>,
     flushing: bool,
+    /// Where some records begin, `MARK_BYTES` apart or more.
+    marks: VecDeque<u64>,
     records: u64,
     image_bytes: u64,
 }
@@ -141,6 +146,7 @@ impl Log {
             end: end.0,
             spare: None,
             flushing: false,
+            marks: VecDeque::new(),
             records: 0,
             image_bytes: 0,
         };
@@ -228,6 +234,9 @@ impl Log {
         tail.buffer[at..at + record.len()].copy_from_slice(record);
         tail.end += len;
         tail.records += 1;
+        if tail.marks.back().is_none_or(|mark| lsn.0 - mark >= MARK_BYTES) {
+            tail.marks.push_back(lsn.0);
+        }
         match link {
             Link::None => (),
             Link::Next(chain) => {
@@ -284,6 +293,25 @@ impl Log {
     pub(crate) fn truncate(&self, start: Lsn) {
         assert!(start <= self.durable_end(), "truncation to {start}, past what is durable");
         self.start.fetch_max(start.0, Ordering::AcqRel);
+        let mut tail = self.tail.lock();
+        while tail.marks.front().is_some_and(|&mark| mark < start.0) {
+            tail.marks.pop_front();
+        }
+    }
+
+    /// Notes that records begin at `places`, which ascend: what a scan before the first append saw.
+    pub(crate) fn set_marks(&self, places: impl Iterator<Item = Lsn>) {
+        self.tail.lock().marks = places.map(|place| place.0).collect();
+    }
+
+    /// The beginning of a record at or before `bound`, and not far before: a bound of what must be
+    /// kept need not be where a record begins. A bound that was rounded down to before the start
+    /// means the start.
+    pub(crate) fn record_before(&self, bound: Lsn) -> Lsn {
+        let start = self.start();
+        let tail = self.tail.lock();
+        let after = tail.marks.partition_point(|&mark| mark <= bound.0);
+        after.checked_sub(1).map_or(start, |index| Lsn(tail.marks[index]).max(start))
     }
 
     /// Keeps `bytes` of the ring from forward records.

@@ -24,8 +24,13 @@ pub(crate) struct Analysis {
     pub(crate) losers: BTreeMap<TxnId, (Lsn, Lsn)>,
     /// Greater than every transaction seen.
     pub(crate) next_txn: u64,
+    /// Where records begin, some way apart.
+    pub(crate) places: Vec<Lsn>,
     ended: BTreeSet<TxnId>,
 }
+
+/// Bytes between two of `Analysis::places`.
+const PLACE_BYTES: u64 = 16 << 10;
 
 /// A page that may lack changes at home.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +52,9 @@ pub(crate) fn analyse(
 ) -> Result<(Analysis, End), Error> {
     let mut analysis = Analysis { next_txn: boot.next_txn.0, ..Analysis::default() };
     while let Some(stored) = reader.next()? {
+        if analysis.places.last().is_none_or(|place| stored.lsn.0 - place.0 >= PLACE_BYTES) {
+            analysis.places.push(stored.lsn);
+        }
         analysis.note(stored.lsn, &stored.record, boot.oldest_dirty);
     }
     let end = reader.end();

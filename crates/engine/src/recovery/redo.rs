@@ -51,9 +51,11 @@ pub(crate) fn redo(
             named_to = prefetch(pool, analysis, ahead)?;
         }
         let Some(step) = step_of(stored.lsn, stored.record.body) else { continue };
-        let entry = analysis.dirty.get(&step.page);
-        if entry.is_some_and(|entry| entry.rec_lsn <= step.lsn) {
-            journal.redo_at(step.lsn);
+        let Some(entry) = analysis.dirty.get(&step.page) else { continue };
+        if entry.rec_lsn <= step.lsn {
+            // Its new dirty entry must hold the log as the old one did: from its image on, which may
+            // lie before the first change that home lacks.
+            journal.redo_at(entry.rec_lsn);
             redo_step(pool, step, end)?;
         }
     }
