@@ -283,9 +283,8 @@ fn measure_and_check(
 
 fn real_builder(config: &Config, design: Design, world: World) -> Builder {
     let Place::Real { flash, log, .. } = &config.place else { unreachable!("the caller looked") };
-    let builder = builder(config, design, world)
-        .log(log)
-        .log_size(config.log_bytes.min(REAL_LOG_BYTES_MAX));
+    let builder =
+        builder(config, design, world).log(log).log_size(config.log_bytes.min(REAL_LOG_BYTES_MAX));
     match design.uses_flash() {
         true => builder.flash(flash, u64::from(config.flash_pages) * PAGE_SIZE as u64),
         false => builder,
