@@ -1,5 +1,7 @@
 //! Redo: every change that home may lack, in the order of the log, read ahead in batches.
 
+use std::collections::BTreeSet;
+
 use terrace_page::{Lsn, PAGE_SIZE, PageBuf, PageId, lsn, page_id};
 use terrace_pool::{BufferPool, PageMut, Recovered};
 
@@ -46,6 +48,7 @@ pub(crate) fn redo(
     end: Lsn,
 ) -> Result<(), Error> {
     let mut named_to = Lsn::ZERO;
+    let mut damaged = BTreeSet::new();
     while let Some(stored) = reader.next()? {
         if stored.lsn >= named_to {
             named_to = prefetch(pool, analysis, ahead)?;
@@ -56,10 +59,16 @@ pub(crate) fn redo(
             // Its new dirty entry must hold the log as the old one did: from its image on, which may
             // lie before the first change that home lacks.
             journal.redo_at(entry.rec_lsn);
-            redo_step(pool, step, end)?;
+            redo_step(pool, step, end, &mut damaged)?;
         }
     }
-    Ok(())
+    match damaged.first() {
+        None => Ok(()),
+        Some(&page) => {
+            let what = "home has it damaged, and the log no image of it";
+            Err(Error::Corrupt { part: Part::Home, page, what })
+        }
+    }
 }
 
 /// Fetches the pages of the next batch of records; returns where that batch ends.
@@ -97,7 +106,14 @@ fn step_of(lsn: Lsn, body: Body<'_>) -> Option<Step<'_>> {
     Some(Step { lsn, page, work })
 }
 
-fn redo_step(pool: &BufferPool, step: Step<'_>, end: Lsn) -> Result<(), Error> {
+/// Redoes one change. A page that is `damaged` is passed by until its image comes: what analysis took
+/// for its first lost change may be older than its last write home, and that write's image later.
+fn redo_step(
+    pool: &BufferPool,
+    step: Step<'_>,
+    end: Lsn,
+    damaged: &mut BTreeSet<PageId>,
+) -> Result<(), Error> {
     let bad = |what| Error::CorruptLog { lsn: step.lsn, what };
     let change = match step.work {
         Work::Change { change, .. } => {
@@ -118,11 +134,17 @@ fn redo_step(pool: &BufferPool, step: Step<'_>, end: Lsn) -> Result<(), Error> {
             page
         }
         Recovered::Damaged(page, _) => match step.work {
-            Work::Image(pieces) => return repair(page, step, pieces),
-            Work::Change { .. } if formats => page,
+            Work::Image(pieces) => {
+                damaged.remove(&step.page);
+                return repair(page, step, pieces);
+            }
+            Work::Change { .. } if formats => {
+                damaged.remove(&step.page);
+                page
+            }
             _ => {
-                let what = "home has it damaged, and the log no image of it";
-                return Err(Error::Corrupt { part: Part::Home, page: step.page, what });
+                damaged.insert(step.page);
+                return Ok(());
             }
         },
     };
