@@ -10,7 +10,7 @@
 //!     24    8 groups   in map 0: how many groups have a map; else 0
 //!     32      entries  8 bytes for each extent of the group
 //!
-//! entry:  4 owner (tree number + 1, 0 nobody, 2^32-1 the maps themselves)   4 bits, page i is bit i
+//! entry:  4 owner (tree number + 1, 0 nobody, 2^32-1 the maps), 4 bits (page i is bit i)
 //! ```
 //!
 //! An extent is 256 KiB, one stripe unit of the arrays that we model: what lies in one is read by

@@ -77,8 +77,8 @@ pub(crate) trait Writer: Reader {
     ) -> Result<(), Error>;
 
     /// Applies `change`, which formats its page, without logging it, and gives the page the LSN of
-    /// the last record appended: for a page in an extent that a logged change has taken, that nothing
-    /// leads to before the pool was flushed. See `btree::load`.
+    /// the last record appended: for a page in an extent that a logged change has taken, that
+    /// nothing leads to before the pool was flushed. See `btree::load`.
     ///
     /// # Errors
     ///

@@ -110,8 +110,8 @@ impl Filling {
         }
     }
 
-    /// At least the bytes of the page with one more cell. A leaf's upper fence, which separates that
-    /// key from the next, is at most one byte longer than it; an inner node's is no longer.
+    /// At least the bytes of the page with one more cell. A leaf's upper fence, which separates
+    /// that key from the next, is at most one byte longer than it; an inner node's is no longer.
     fn len_with(&self, key: &[u8], cell_len: usize) -> usize {
         let shared = match self.count {
             0 => 0,
@@ -214,8 +214,8 @@ impl Tree {
         Ok(self.header_fields()?.loading)
     }
 
-    /// Makes the tree empty, and gives all but its first extent back. Nobody else may use it, and no
-    /// undo may come.
+    /// Makes the tree empty, and gives all but its first extent back. Nobody else may use it, and
+    /// no undo may come.
     ///
     /// # Errors
     ///

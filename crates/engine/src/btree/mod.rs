@@ -5,7 +5,7 @@
 //!                             /          |           \
 //!                         inner  ->   inner   ->    inner        level 1
 //!                        /  |  \       ...
-//!                    leaf->leaf->leaf-> ...                      level 0, each knows its right neighbour
+//!                    leaf->leaf->leaf-> ...                      level 0
 //! ```
 //!
 //! **Latches.** A descent holds one latch at a time: it reads a child's number, lets the parent

@@ -17,7 +17,7 @@
 //!     54    2 slots_at      first byte of the slots
 //!     56    2 holes         bytes in the cell area that no cell uses
 //!     58    2 last_insert   leaf: slot of the newest key
-//!     60    2 run           leaf: how many keys before it came in ascending order, one after another
+//!     60    2 run           leaf: how many keys before it came in ascending order, in a row
 //!     62    2 reserved      zero
 //!
 //! 0        64                        slots_at                cells_start    PAGE_SIZE

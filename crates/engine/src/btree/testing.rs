@@ -1,7 +1,7 @@
 //! A transaction layer just large enough to test trees: a log in memory, locks on keys, rollback.
 //!
-//! The log keeps every change as encoded, and can be replayed into empty pages: what it gives must be
-//! what the pool has. It checks the rules that the tree owes its writer: no waiting lock in a nested
+//! The log keeps every change as encoded, and can be replayed into empty pages: what it gives must
+//! be what the pool has. It checks the rules that the tree owes its writer: no lock in a nested
 //! action, pages formatted before anything else, undo outside of nested actions.
 
 use std::collections::BTreeMap;
@@ -199,7 +199,7 @@ impl Writer for Txn {
         let lsn = Lsn(self.bench.log.last.fetch_add(1, Ordering::Relaxed) + 1);
         let decoded = Change::decode(&bytes).expect("just encoded");
         page.apply(lsn, |page| {
-            decoded.apply(page).unwrap_or_else(|_| panic!("{decoded:?} does not fit its page"));
+            assert!(decoded.apply(page).is_ok(), "a change does not fit its page");
         });
         self.bench.log.records.lock().push((page.id(), bytes));
         let own = match undo {

@@ -231,8 +231,8 @@ fn ascending_keys_fill_their_leaves() {
     });
 }
 
-/// A split at the end of the tree kept all cells of a full leaf, which had no upper fence before and
-/// no room for one: the change did not fit its page.
+/// A split at the end of the tree kept all cells of a full leaf, which had no upper fence before
+/// and no room for one: the change did not fit its page.
 #[test]
 fn a_full_leaf_makes_room_for_its_fence() {
     in_world(1, 0, || {
@@ -251,6 +251,40 @@ fn a_full_leaf_makes_room_for_its_fence() {
         txn.commit();
         bench.pool.shutdown();
     });
+}
+
+/// The bug: a node that was full to the brim had no room for the longer fence of its split.
+#[test]
+fn fences_have_room_in_full_nodes() {
+    for (seed, prefix) in [0usize, 3, 40, 300, 700, 1_000].into_iter().enumerate() {
+        for order in 0..4 {
+            in_world(1, 0, || {
+                let mut prng = Prng::from_seed(seed as u64);
+                let bench = Bench::new(here(), 60_000, 1_000);
+                let tree = bench.tree(3);
+                let mut numbers: Vec<u64> = (0..3_000).map(|number| number * 7).collect();
+                match order {
+                    0 => numbers.reverse(),
+                    1 => prng.shuffle(&mut numbers),
+                    _ => {}
+                }
+                let mut txn = bench.begin();
+                for number in numbers {
+                    let mut key = vec![b'm'; prefix];
+                    if order == 3 && prng.below(20) == 0 {
+                        key[..prefix.min(1)].fill(prng.below(256) as u8);
+                        key.truncate(prng.below(prefix as u64 + 1) as usize);
+                    }
+                    key.extend_from_slice(&number.to_be_bytes());
+                    let value = vec![1; prng.below(200) as usize];
+                    done(tree.put(&mut txn, &key, &value, Put::Upsert, None));
+                }
+                txn.commit();
+                tree.check().expect("a sound tree");
+                bench.pool.shutdown();
+            });
+        }
+    }
 }
 
 #[test]
