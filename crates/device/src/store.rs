@@ -14,7 +14,8 @@
 //!
 //! Three ways to keep bytes: shared by content in a slab (databases and flash), plain (a log, whose
 //! pages are never equal), and timed only (a log that is written in a benchmark, never restarted
-//! from): it keeps the most recently written pages and answers older ones with an error.
+//! from): it keeps the first pages, where a header stands, and the most recently written ones, and
+//! answers others with an error.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -25,6 +26,8 @@ use crate::slab::{IMAGE_SIZE, Image, ImageBytes, Slab};
 
 /// Pages in a chunk.
 const CHUNK_PAGES: usize = 512;
+/// Pages at the front of a store that `Keep::Recent` never drops.
+const HEAD_PAGES: u64 = 2;
 /// Sectors in a page.
 pub(crate) const PAGE_SECTORS: usize = IMAGE_SIZE / SECTOR_SIZE;
 const _: () = assert!(PAGE_SECTORS == 16, "a page's sectors are the bits of a u16");
@@ -36,7 +39,8 @@ pub enum Keep {
     Shared(Arc<Slab>),
     /// Page images of its own.
     Plain,
-    /// The `pages` written last; see the module.
+    /// The `pages` written last, and the first two, where formats keep their headers; see the
+    /// module.
     Recent {
         /// Pages to keep.
         pages: usize,
@@ -313,6 +317,9 @@ impl Store {
         let Keep::Recent { pages } = self.keep else {
             return;
         };
+        if page < HEAD_PAGES {
+            return;
+        }
         if matches!(self.kept(page), Kept::Image(_)) {
             return;
         }
@@ -391,13 +398,17 @@ mod tests {
     #[test]
     fn a_timed_only_store_keeps_what_was_written_last() {
         let mut store = Store::new(LEN, Keep::Recent { pages: 2 });
-        for page in 0..4u64 {
+        for page in 0..6u64 {
             store.write(page * IMAGE_SIZE as u64, &[page as u8 + 1; IMAGE_SIZE]);
         }
         let mut bytes = [0; SECTOR_SIZE];
-        assert_eq!(store.read(0, &mut bytes), Err(Dropped));
-        assert_eq!(store.read(3 * IMAGE_SIZE as u64, &mut bytes), Ok(()));
-        assert_eq!(bytes, [4; SECTOR_SIZE]);
+        for page in [2, 3] {
+            assert_eq!(store.read(page * IMAGE_SIZE as u64, &mut bytes), Err(Dropped));
+        }
+        for page in [0, 1, 4, 5u8] {
+            assert_eq!(store.read(u64::from(page) * IMAGE_SIZE as u64, &mut bytes), Ok(()));
+            assert_eq!(bytes, [page + 1; SECTOR_SIZE]);
+        }
         assert_eq!(store.read(9 * IMAGE_SIZE as u64, &mut bytes), Ok(()), "never written");
     }
 
