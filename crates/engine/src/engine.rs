@@ -66,6 +66,7 @@ pub(crate) struct Engine {
     chains: LeafMutex<BTreeMap<TxnId, Arc<Chain>>>,
     next_txn: AtomicU64,
     boot: Mutex<Superblock>,
+    #[expect(clippy::vec_box, reason = "they go from hand to hand as one pointer")]
     buffers: LeafMutex<Vec<Box<Buffers>>>,
     closed: AtomicBool,
 }

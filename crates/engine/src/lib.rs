@@ -9,7 +9,6 @@
 //! - `error`: what can go wrong.
 
 #![forbid(unsafe_code)]
-#![allow(dead_code, reason = "the trees that join the parts follow")]
 
 mod api;
 mod key;

@@ -203,11 +203,6 @@ impl Space {
         Space { pool, capacity: AtomicU64::new(capacity), hints: LeafMutex::new(Hints::default()) }
     }
 
-    /// Home has grown to `capacity` pages.
-    pub(crate) fn set_capacity(&self, capacity: u64) {
-        self.capacity.fetch_max(capacity, Ordering::Relaxed);
-    }
-
     /// Makes the first map of a new database.
     ///
     /// # Errors

@@ -20,7 +20,9 @@
 //!   who wants a table of that name.
 //! - N2: who opens a table holds its name Shared, who makes it live or drops it Exclusive; the names as
 //!   a whole are locked like a table. So `names` in memory is what the lock's holder may see.
-//! - N3: `by_id` has every tree that any undo may name.
+//! - N3: a load writes pages that no undo takes back. It is made only into a tree that its transaction
+//!   makes live, and a tree that is not live is emptied before it is used again.
+//! - N4: `by_id` has every tree that any undo may name.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -49,10 +51,19 @@ const BATCH: usize = 64;
 const MADE: u8 = 0;
 const LIVE: u8 = 1;
 
+/// Whether a table was there before the transaction that opens it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Age {
+    /// It was live.
+    Old,
+    /// This transaction makes it live.
+    New,
+}
+
 /// A table that is live.
 #[derive(Clone)]
-pub(crate) struct OpenTable {
-    pub(crate) tree: Tree,
+struct OpenTable {
+    tree: Tree,
     types: Arc<str>,
 }
 
@@ -75,13 +86,9 @@ pub(crate) struct Trees {
 }
 
 /// Reads without locks: nobody else is there, or what is read is locked otherwise.
-struct Unlocked<'p>(&'p BufferPool);
+struct Unlocked;
 
-impl Reader for Unlocked<'_> {
-    fn pool(&self) -> &BufferPool {
-        self.0
-    }
-
+impl Reader for Unlocked {
     fn try_lock(&mut self, _request: LockRequest) -> Result<LockOutcome, Error> {
         Ok(LockOutcome::Granted)
     }
@@ -151,7 +158,7 @@ impl Trees {
             Scan::new(Bound::Unbounded, Bound::Unbounded, Direction::Forward, LockMode::Shared);
         let mut batch = Batch::default();
         loop {
-            done(scan.next_batch(&self.catalog, &mut Unlocked(&self.pool), BATCH, &mut batch)?);
+            done(scan.next_batch(&self.catalog, &mut Unlocked, BATCH, &mut batch)?);
             if batch.len() == 0 {
                 return Ok(());
             }
@@ -222,13 +229,18 @@ impl Trees {
         }
         self.names.lock().clear();
         self.load()?;
-        let mut dropped = Vec::new();
-        for (id, tree) in &*self.by_id.lock() {
-            dropped.push((*id, tree.clone()));
+        let made: Vec<Tree> = {
+            let names = self.names.lock();
+            let made = names.values().filter(|entry| entry.state == MADE);
+            made.map(|entry| entry.table.tree.clone()).collect()
+        };
+        for tree in made {
+            self.empty(engine, &tree)?;
         }
+        let trees: Vec<Tree> = self.by_id.lock().values().cloned().collect();
         let mut garbage = Vec::new();
-        for (id, tree) in dropped {
-            if self.lookup(&dropped_key(id))?.is_some() {
+        for tree in trees {
+            if self.lookup(&dropped_key(tree.id()))?.is_some() {
                 garbage.push(tree);
             }
         }
@@ -236,7 +248,7 @@ impl Trees {
     }
 
     fn lookup(&self, key: &[u8]) -> Result<Option<Entry>, Error> {
-        let mut reader = Unlocked(&self.pool);
+        let mut reader = Unlocked;
         let found = self.catalog.get(&mut reader, key, LockMode::Shared, <[u8]>::to_vec)?;
         done(found).map(|value| self.decode(&value)).transpose()
     }
@@ -297,19 +309,20 @@ impl Trees {
         context: &mut Context,
         name: &str,
         types: &str,
-    ) -> Result<Tree, Error> {
+    ) -> Result<(Tree, Age), Error> {
         context.lock_key(CATALOG, name_lock(name), LockMode::Shared)?;
         if let Some(tree) = self.live(name, types)? {
-            return Ok(tree);
+            return Ok((tree, Age::Old));
         }
         context.lock_key(CATALOG, name_lock(name), LockMode::Exclusive)?;
         if let Some(tree) = self.live(name, types)? {
-            return Ok(tree);
+            return Ok((tree, Age::Old));
         }
         let made = self.names.lock().get(name).map(|entry| entry.table.tree.clone());
+        let engine = Arc::clone(context.engine());
         let tree = match made {
-            Some(tree) => tree,
-            None => self.make(&Arc::clone(context.engine()), name)?,
+            Some(tree) => self.empty(&engine, &tree).map(|()| tree)?,
+            None => self.make(&engine, name)?,
         };
         let key = table_key(name);
         context.begin_operation(key.len())?;
@@ -321,7 +334,23 @@ impl Trees {
         assert!(done(put?), "a table that was made has an entry");
         let table = OpenTable { tree: tree.clone(), types: types.into() };
         self.names.lock().insert(name.to_string(), Entry { state: LIVE, table });
-        Ok(tree)
+        Ok((tree, Age::New))
+    }
+
+    /// Takes away what a load has left in a tree that is not live: no undo does.
+    ///
+    /// # Errors
+    ///
+    /// Those of the pool and the log.
+    pub(crate) fn empty(&self, engine: &Arc<Engine>, tree: &Tree) -> Result<(), Error> {
+        let all = Bound::Unbounded;
+        let mut scan = Scan::new(all, all, Direction::Forward, LockMode::Shared);
+        let mut batch = Batch::default();
+        done(scan.next_batch(tree, &mut Unlocked, 1, &mut batch)?);
+        if batch.len() == 0 && !tree.is_loading()? {
+            return Ok(());
+        }
+        self.alone(engine, |context| tree.reset(context))
     }
 
     fn make(&self, engine: &Arc<Engine>, name: &str) -> Result<Tree, Error> {

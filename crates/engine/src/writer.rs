@@ -18,7 +18,7 @@
 //! - W5: nested actions nest. An inner one that has ended survives the outer one's undo.
 
 use terrace_page::{Lsn, TxnId};
-use terrace_pool::{BufferPool, PageMut};
+use terrace_pool::PageMut;
 
 use crate::change::Change;
 use crate::{Error, LockOutcome, LockRequest, TreeId};
@@ -36,9 +36,6 @@ pub(crate) enum Step<T> {
 
 /// What reading a tree needs.
 pub(crate) trait Reader {
-    /// Where the pages are.
-    fn pool(&self) -> &BufferPool;
-
     /// Tries to lock without waiting, see W1.
     ///
     /// # Errors

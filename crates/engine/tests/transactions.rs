@@ -108,7 +108,7 @@ fn savepoints_undo_what_came_after() {
             rows.insert(4, 4)
         })
         .expect("room");
-        let total = db.write(|txn| sum(txn)).expect("readable");
+        let total = db.write(sum).expect("readable");
         assert_eq!(total, 5);
     });
 }
@@ -140,7 +140,7 @@ fn write_skew_does_not_happen() {
             };
             let tasks = [leave(1), leave(2)];
             tasks.into_iter().for_each(terrace_rt::Task::join);
-            assert_eq!(db.write(|txn| sum(txn)).expect("readable"), 1, "seed {seed}");
+            assert_eq!(db.write(sum).expect("readable"), 1, "seed {seed}");
         });
     }
 }
@@ -267,7 +267,7 @@ fn a_full_home_fails_one_transaction() {
         assert!(matches!(full, Some(Error::HomeFull)), "{full:?}");
         large.rollback().expect("undone");
         db.write(|txn| txn.open_table(ROWS)?.insert(1, 1)).expect("room again");
-        assert_eq!(db.write(|txn| sum(txn)).expect("readable"), 1);
+        assert_eq!(db.write(sum).expect("readable"), 1);
         db.check().expect("whole");
     });
 }
@@ -284,11 +284,43 @@ fn a_closed_database_opens_again() {
                 (0..2000).try_for_each(|row| rows.insert(opening * 2000 + row, 1))
             })
             .expect("room");
-            assert_eq!(db.write(|txn| sum(txn)).expect("readable"), (opening + 1) * 2000);
+            assert_eq!(db.write(sum).expect("readable"), (opening + 1) * 2000);
             db.close().expect("memory");
         }
         let again = builder().create_on_devices();
         assert!(matches!(again, Err(Error::Exists)));
+    });
+}
+
+#[test]
+fn a_load_is_there_whole_or_not_at_all() {
+    in_world(8, || {
+        let devices = Devices { home: memory(32 << 20), flash: None, log: memory(8 << 20) };
+        let builder = || Database::builder().memory(1 << 20).devices(devices.clone());
+        let db = builder().create_on_devices().expect("good devices");
+        let load = |rows: u64| {
+            let txn = db.begin_write().expect("open");
+            let mut loader = txn.bulk_load(ROWS).expect("a new table");
+            (0..rows).for_each(|row| loader.push(row, 1).expect("ascending"));
+            assert!(matches!(loader.push(0, 1), Err(Error::NotAscending)));
+            loader.finish().expect("memory");
+            txn
+        };
+        load(20_000).rollback().expect("undone");
+        let used = db.stats().home_used_bytes;
+        assert!(used < 1 << 20, "{used} bytes are left of a load rolled back");
+        let txn = db.begin_write().expect("open");
+        drop(txn.bulk_load(ROWS).expect("a new table"));
+        assert!(matches!(txn.commit(Durability::None), Err(Error::Doomed)));
+
+        let txn = load(5_000);
+        txn.open_table(ROWS).expect("there").insert(5_000, 1).expect("room");
+        assert_eq!(sum(&txn).expect("readable"), 5_001);
+        txn.commit(Durability::Durable).expect("good devices");
+        db.check().expect("whole");
+        db.close().expect("memory");
+        let db = builder().open_on_devices().expect("good devices");
+        assert_eq!(db.write(sum).expect("readable"), 5_001);
     });
 }
 
@@ -324,7 +356,7 @@ fn transfers_keep_the_sum() {
                 })
                 .collect();
             tasks.into_iter().for_each(terrace_rt::Task::join);
-            assert_eq!(db.write(|txn| sum(txn)).expect("readable"), 2000, "seed {seed}");
+            assert_eq!(db.write(sum).expect("readable"), 2000, "seed {seed}");
             assert_eq!(db.stats().transactions.active, 0);
             assert_eq!(db.stats().transactions.locks, 0);
         });

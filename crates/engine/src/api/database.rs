@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use terrace_rt::{LeafMutex, Nanos, Task, World, dead};
 
@@ -291,14 +291,16 @@ impl Database {
         let (locks, tally) = (engine.locks.counts(), &engine.tally);
         let mut log = engine.log.stats();
         log.checkpoints = tally.checkpoints.load(Ordering::Relaxed);
-        let mut transactions = TransactionStats::default();
-        transactions.commits = tally.commits.load(Ordering::Relaxed);
-        transactions.rollbacks = tally.rollbacks.load(Ordering::Relaxed);
-        transactions.conflicts = tally.conflicts.load(Ordering::Relaxed);
-        transactions.lock_waits = locks.waits;
-        transactions.lock_escalations = tally.escalations.load(Ordering::Relaxed);
-        transactions.locks = locks.stored;
-        transactions.active = engine.locks.owners_count();
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let transactions = TransactionStats {
+            commits: count(&tally.commits),
+            rollbacks: count(&tally.rollbacks),
+            conflicts: count(&tally.conflicts),
+            lock_waits: locks.waits,
+            lock_escalations: count(&tally.escalations),
+            locks: locks.stored,
+            active: engine.locks.owners_count(),
+        };
         Stats {
             pool: engine.pool.stats(),
             log,
@@ -322,6 +324,7 @@ impl Database {
         let report = self.engine().trees.check(&mut context)?;
         context.commit(Durability::None)?;
         self.engine().pool.check();
+        self.engine().locks.check();
         Ok(report)
     }
 

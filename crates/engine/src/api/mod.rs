@@ -3,6 +3,7 @@
 mod builder;
 mod database;
 mod files;
+mod loader;
 mod range;
 mod stats;
 mod table;
@@ -10,7 +11,8 @@ mod transaction;
 
 pub use builder::{Builder, Checkpoints, Devices, FullImages};
 pub use database::{CheckReport, Checkpoint, Database};
+pub use loader::Loader;
 pub use range::{Entry, Range};
 pub use stats::{LogStats, Stats, TransactionStats};
-pub use table::{Loader, Owned, ReadTable, Table, TableDef};
+pub use table::{Owned, ReadTable, Table, TableDef};
 pub use transaction::{Durability, ReadTransaction, Savepoint, Transaction, WriteTransaction};

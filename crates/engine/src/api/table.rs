@@ -5,8 +5,8 @@ use std::marker::PhantomData;
 use std::ops::{Bound, RangeBounds};
 
 use crate::api::transaction::Core;
-use crate::api::transaction::sealed::Sealed;
-use crate::btree::{Batch, Direction, Put, Scan, Tree};
+use crate::btree::{Put, Tree};
+use crate::writer::Step;
 use crate::{
     Entry, Error, Key, LockMode, Part, Range, ReadTransaction, Transaction, Value, WriteTransaction,
 };
@@ -147,14 +147,14 @@ pub struct Table<'t, K: Key, V: Value, T: Transaction = WriteTransaction> {
 
 /// An encoded key with a value not yet encoded: memory that is taken from the transaction and given
 /// back, so that an operation allocates nothing.
-struct Encoded<'t> {
+pub(crate) struct Encoded<'t> {
     core: &'t Core,
     key: Vec<u8>,
     value: Vec<u8>,
 }
 
 impl<'t> Encoded<'t> {
-    fn key<K: Key>(core: &'t Core, key: &K::View<'_>) -> Encoded<'t> {
+    pub(crate) fn key<K: Key>(core: &'t Core, key: &K::View<'_>) -> Encoded<'t> {
         let (mut bytes, value) = core.take_buffers();
         bytes.clear();
         K::encode(key, &mut bytes);
@@ -162,7 +162,10 @@ impl<'t> Encoded<'t> {
     }
 
     /// The bytes of `value`, encoded here unless they are at hand.
-    fn value<'v, V: Value>(&'v mut self, value: &'v V::View<'_>) -> (&'v [u8], &'v [u8]) {
+    pub(crate) fn value<'v, V: Value>(
+        &'v mut self,
+        value: &'v V::View<'_>,
+    ) -> (&'v [u8], &'v [u8]) {
         match V::as_encoded(value) {
             Some(bytes) => (&self.key, bytes),
             None => {
@@ -197,10 +200,6 @@ fn encode_bounds<'k, K: Key>(
 impl<'t, K: Key, V: Value, T: Transaction> Table<'t, K, V, T> {
     pub(crate) fn new(transaction: &'t T, tree: Tree) -> Table<'t, K, V, T> {
         Table { transaction, tree, types: PhantomData }
-    }
-
-    pub(crate) fn tree(&self) -> &Tree {
-        &self.tree
     }
 
     fn core(&self) -> &'t Core {
@@ -410,6 +409,17 @@ impl<K: Key, V: Value> Table<'_, K, V, WriteTransaction> {
         found.then(|| Owned::new(old, &self.tree)).transpose()
     }
 
+    /// Sets room aside for the table to grow by `bytes`, as far as possible in one piece: what grows
+    /// slowly beside others then lies together all the same.
+    ///
+    /// # Errors
+    ///
+    /// `HomeFull`, and those of devices.
+    pub fn reserve(&mut self, bytes: u64) -> Result<(), Error> {
+        let pages = bytes.div_ceil(terrace_page::PAGE_SIZE as u64);
+        self.core().change(0, |context| self.tree.reserve(context, pages).map(Step::Done))
+    }
+
     /// Deletes the entry with the least key in `bounds` and returns it.
     ///
     /// # Errors
@@ -428,99 +438,8 @@ impl<K: Key, V: Value> Table<'_, K, V, WriteTransaction> {
     }
 }
 
-/// A bulk load, under the types.
-pub(crate) struct Bulk {
-    tree: Tree,
-    last: Option<Vec<u8>>,
-}
-
-impl Bulk {
-    /// Locks the table, which must be empty.
-    pub(crate) fn begin(core: &Core, tree: &Tree) -> Result<Bulk, Error> {
-        core.run(|context| context.lock_table(tree.id(), LockMode::Exclusive))?;
-        let all = Bound::Unbounded;
-        let mut scan = Scan::new(all, all, Direction::Forward, LockMode::Shared);
-        let mut batch = Batch::default();
-        core.read(|context| scan.next_batch(tree, context, 1, &mut batch))?;
-        if batch.len() > 0 {
-            return Err(Error::NotAscending);
-        }
-        Ok(Bulk { tree: tree.clone(), last: None })
-    }
-
-    fn push(&mut self, core: &Core, key: &[u8], value: &[u8]) -> Result<(), Error> {
-        if self.last.as_deref().is_some_and(|last| last >= key) {
-            return Err(Error::NotAscending);
-        }
-        core.change(key.len() + value.len(), |context| {
-            self.tree.put(context, key, value, Put::Upsert, None)
-        })?;
-        let last = self.last.get_or_insert_default();
-        last.clear();
-        last.extend_from_slice(key);
-        Ok(())
-    }
-}
-
-/// Loads an empty table with entries in key order. Dropped before `finish`, it leaves the table
-/// as far as it was loaded, part of the transaction like any change.
-///
-/// # Examples
-///
-/// ```
-/// # use terrace::{Durability, TableDef};
-/// # let db = terrace::doc_test::database();
-/// const SQUARES: TableDef<u64, u64> = TableDef::new("squares");
-/// let txn = db.begin_write()?;
-/// let mut loader = txn.bulk_load(SQUARES)?;
-/// for n in 0..1000 {
-///     loader.push(n, n * n)?;
-/// }
-/// loader.finish()?;
-/// txn.commit(Durability::Durable)?;
-/// # Ok::<(), terrace::Error>(())
-/// ```
-pub struct Loader<'t, K: Key, V: Value> {
-    transaction: &'t WriteTransaction,
-    bulk: Bulk,
-    types: PhantomData<fn() -> (K, V)>,
-}
-
-impl<'t, K: Key, V: Value> Loader<'t, K, V> {
-    pub(crate) fn new(transaction: &'t WriteTransaction, bulk: Bulk) -> Loader<'t, K, V> {
-        Loader { transaction, bulk, types: PhantomData }
-    }
-
-    /// Adds the next entry.
-    ///
-    /// # Errors
-    ///
-    /// `NotAscending`, `KeyTooLong`, `ValueTooLong`, `HomeFull`, `LogFull`, `Failed`.
-    pub fn push(&mut self, key: K::View<'_>, value: V::View<'_>) -> Result<(), Error> {
-        let core = self.transaction.core();
-        let mut encoded = Encoded::key::<K>(core, &key);
-        let (key, value) = encoded.value::<V>(&value);
-        self.bulk.push(core, key, value)
-    }
-
-    /// Completes the load.
-    ///
-    /// # Errors
-    ///
-    /// As `push`.
-    pub fn finish(self) -> Result<(), Error> {
-        Ok(())
-    }
-}
-
 impl<K: Key, V: Value, T: Transaction> fmt::Debug for Table<'_, K, V, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Table").field("tree", &self.tree.id()).finish_non_exhaustive()
-    }
-}
-
-impl<K: Key, V: Value> fmt::Debug for Loader<'_, K, V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Loader").field("tree", &self.bulk.tree.id()).finish_non_exhaustive()
     }
 }

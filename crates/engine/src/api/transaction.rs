@@ -5,7 +5,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::api::table::{Bulk, type_names};
+use crate::api::loader::Bulk;
+use crate::api::table::type_names;
 use crate::context::{Context, Locking, Mark};
 use crate::engine::Engine;
 use crate::writer::Step;
@@ -42,6 +43,8 @@ pub struct Core {
     context: RefCell<Context>,
     doomed: Cell<bool>,
     conflicted: Cell<bool>,
+    /// Loads that were begun and not finished.
+    loads: Cell<u32>,
 }
 
 pub(crate) mod sealed {
@@ -178,12 +181,23 @@ impl Core {
     fn begin(engine: &Arc<Engine>) -> Result<Core, Error> {
         engine.check_open()?;
         let context = RefCell::new(Context::begin(engine, Locking::On)?);
-        Ok(Core { context, doomed: Cell::new(false), conflicted: Cell::new(false) })
+        let (doomed, conflicted) = (Cell::new(false), Cell::new(false));
+        Ok(Core { context, doomed, conflicted, loads: Cell::new(0) })
     }
 
     /// Whether an operation met a conflict.
     pub(crate) fn is_conflicted(&self) -> bool {
         self.conflicted.get()
+    }
+
+    /// A table is being loaded: no commit until `end_load`.
+    pub(crate) fn begin_load(&self) {
+        self.loads.set(self.loads.get() + 1);
+    }
+
+    /// The table is loaded.
+    pub(crate) fn end_load(&self) {
+        self.loads.set(self.loads.get() - 1);
     }
 
     /// Memory for an encoded key and value.
@@ -281,7 +295,7 @@ impl WriteTransaction {
             let engine = Arc::clone(context.engine());
             engine.trees.open_or_make(context, table.name(), &type_names::<K, V>())
         })?;
-        Ok(Table::new(self, tree))
+        Ok(Table::new(self, tree.0))
     }
 
     /// Deletes the table with all it holds; returns whether there was one.
@@ -305,8 +319,9 @@ impl WriteTransaction {
         self.core.run(|context| Arc::clone(context.engine()).trees.names(context))
     }
 
-    /// Loads an empty table with entries in key order: faster than insertion. The table is locked
-    /// as a whole.
+    /// Loads an empty table with entries in key order. A table that this transaction makes is built
+    /// bottom up and not logged, many times faster than by insertion; a table that was there before is
+    /// filled by insertion. The table is locked as a whole.
     ///
     /// # Errors
     ///
@@ -315,8 +330,11 @@ impl WriteTransaction {
         &self,
         table: TableDef<K, V>,
     ) -> Result<Loader<'_, K, V>, Error> {
-        let table = self.open_table(table)?;
-        Bulk::begin(&self.core, table.tree()).map(|bulk| Loader::new(self, bulk))
+        let (tree, age) = self.core.run(|context| {
+            let engine = Arc::clone(context.engine());
+            engine.trees.open_or_make(context, table.name(), &type_names::<K, V>())
+        })?;
+        Bulk::begin(&self.core, tree, age).map(|bulk| Loader::new(self, bulk))
     }
 
     /// Marks this point, to roll back to.
@@ -344,7 +362,7 @@ impl WriteTransaction {
     /// `Doomed` if an operation failed so that the transaction is rolled back; `Failed` if the log
     /// could not be written: reopening shows whether it is committed.
     pub fn commit(self, durability: Durability) -> Result<(), Error> {
-        if self.core.doomed.get() {
+        if self.core.doomed.get() || self.core.loads.get() > 0 {
             return Err(Error::Doomed);
         }
         let mut context = self.core.context.into_inner();
@@ -371,10 +389,6 @@ impl ReadTransaction {
 
     pub(crate) fn is_conflicted(&self) -> bool {
         self.core.is_conflicted()
-    }
-
-    pub(crate) fn core(&self) -> &Core {
-        &self.core
     }
 
     /// Opens the table.

@@ -253,6 +253,7 @@ impl Tree {
 
 impl Loader {
     /// How many entries came.
+    #[cfg(test)]
     pub(crate) fn keys(&self) -> u64 {
         self.keys
     }

@@ -107,13 +107,6 @@ impl Tree {
         Tree { id, header, pool, space, append_fill: APPEND_FILL }
     }
 
-    /// The same tree, whose splits leave `percent` of the left node full when keys come in
-    /// ascending order, 50 to 100.
-    #[must_use]
-    pub(crate) fn with_append_fill(self, percent: usize) -> Tree {
-        Tree { append_fill: percent.clamp(50, 100), ..self }
-    }
-
     /// Its number.
     pub(crate) fn id(&self) -> TreeId {
         self.id

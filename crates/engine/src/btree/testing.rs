@@ -166,10 +166,6 @@ impl Txn {
 }
 
 impl Reader for Txn {
-    fn pool(&self) -> &BufferPool {
-        &self.bench.pool
-    }
-
     fn try_lock(&mut self, request: LockRequest) -> Result<LockOutcome, Error> {
         assert_eq!(self.depth, 0, "locks come before nested actions");
         assert!(!self.undoing, "an undo needs no lock");

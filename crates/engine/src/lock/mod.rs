@@ -82,8 +82,6 @@ impl Modes {
     pub(crate) const NONE: Modes = Modes(0);
     const SHARED: Modes = Modes(LockMode::Shared as u16);
     const EXCLUSIVE: Modes = Modes(LockMode::Exclusive as u16);
-    /// An insertion into the gap.
-    pub(crate) const GAP_INSERT: Modes = Modes(LockMode::GapInsert as u16);
     /// What a gap may be locked with for long.
     pub(crate) const GAP_KEPT: Modes = Modes(LockMode::GapScan as u16 | LockMode::GapDelete as u16);
     /// Some keys of the table are read.

@@ -25,8 +25,6 @@ const _: () = assert!(CHUNK_BYTES >= 2 * RECORD_MAX);
 pub(crate) struct Stored<'a> {
     /// Where it begins.
     pub(crate) lsn: Lsn,
-    /// Where the next one begins.
-    pub(crate) next: Lsn,
     /// What it says.
     pub(crate) record: Record<'a>,
 }
@@ -132,7 +130,7 @@ impl<'d> LogReader<'d> {
     fn decode(&self, lsn: Lsn, len: usize) -> Result<Stored<'_>, Error> {
         let at = (lsn.0 - self.held.start) as usize;
         match record::decode(&self.chunk[at..at + len]) {
-            Some(record) => Ok(Stored { lsn, next: Lsn(lsn.0 + len as u64), record }),
+            Some(record) => Ok(Stored { lsn, record }),
             None => Err(Error::CorruptLog { lsn, what: "a whole record makes no sense" }),
         }
     }

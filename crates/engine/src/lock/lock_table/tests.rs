@@ -161,10 +161,13 @@ fn a_gap_lock_moves_when_its_key_vanishes() {
     let (scanner, inserter) = (table.enter().expect("room"), table.enter().expect("room"));
     assert!(table.try_acquire(&scanner, key(1), LockMode::GapScan.into()).expect("room"));
     table.merge_gap(key(1), key(2));
-    assert!(!table.is_free(&inserter, key(2), Modes::GAP_INSERT), "the gap is still scanned");
+    assert!(
+        !table.is_free(&inserter, key(2), LockMode::GapInsert.into()),
+        "the gap is still scanned"
+    );
     table.release(&scanner, key(1));
     table.release_given(&scanner);
-    assert!(table.is_free(&inserter, key(2), Modes::GAP_INSERT));
+    assert!(table.is_free(&inserter, key(2), LockMode::GapInsert.into()));
     assert_eq!(table.counts().stored, 0);
 }
 

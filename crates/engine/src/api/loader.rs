@@ -1,0 +1,130 @@
+//! Bulk loads: a table filled with entries in key order.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::Bound;
+
+use crate::api::table::Encoded;
+use crate::api::transaction::Core;
+use crate::api::transaction::sealed::Sealed;
+use crate::btree::{Batch, Direction, Put, Scan, Tree};
+use crate::trees::Age;
+use crate::writer::Step;
+use crate::{Error, Key, LockMode, Value, WriteTransaction};
+
+/// How full pages are left, in percent.
+const FILL: usize = 100;
+
+/// A load, under the types.
+pub(crate) struct Bulk {
+    tree: Tree,
+    last: Option<Vec<u8>>,
+    /// None if the entries are inserted one by one.
+    built: Option<crate::btree::Loader>,
+}
+
+impl Bulk {
+    /// Locks the table, which must be empty.
+    pub(crate) fn begin(core: &Core, tree: Tree, age: Age) -> Result<Bulk, Error> {
+        core.run(|context| context.lock_table(tree.id(), LockMode::Exclusive))?;
+        if age == Age::New {
+            let built = core.change(0, |context| {
+                context.loads(tree.clone());
+                tree.load(context, FILL).map(Step::Done)
+            })?;
+            core.begin_load();
+            return Ok(Bulk { tree, last: None, built: Some(built) });
+        }
+        let all = Bound::Unbounded;
+        let mut scan = Scan::new(all, all, Direction::Forward, LockMode::Shared);
+        let mut batch = Batch::default();
+        core.read(|context| scan.next_batch(&tree, context, 1, &mut batch))?;
+        if batch.len() > 0 {
+            return Err(Error::NotAscending);
+        }
+        Ok(Bulk { tree, last: None, built: None })
+    }
+
+    fn push(&mut self, core: &Core, key: &[u8], value: &[u8]) -> Result<(), Error> {
+        let bytes = key.len() + value.len();
+        if let Some(built) = &mut self.built {
+            return core.change(bytes, |context| built.push(context, key, value).map(Step::Done));
+        }
+        if self.last.as_deref().is_some_and(|last| last >= key) {
+            return Err(Error::NotAscending);
+        }
+        core.change(bytes, |context| self.tree.put(context, key, value, Put::Upsert, None))?;
+        let last = self.last.get_or_insert_default();
+        last.clear();
+        last.extend_from_slice(key);
+        Ok(())
+    }
+
+    fn finish(&mut self, core: &Core) -> Result<(), Error> {
+        let Some(built) = self.built.take() else { return Ok(()) };
+        let mut built = Some(built);
+        core.change(0, |context| {
+            let built = built.take().expect("it never waits");
+            built.finish(context)?.install(context).map(Step::Done)
+        })?;
+        core.end_load();
+        Ok(())
+    }
+}
+
+/// Loads an empty table with entries in key order. Without [`Loader::finish`], the transaction can
+/// only be rolled back.
+///
+/// # Examples
+///
+/// ```
+/// # use terrace::{Durability, TableDef};
+/// # let db = terrace::doc_test::database();
+/// const SQUARES: TableDef<u64, u64> = TableDef::new("squares");
+/// let txn = db.begin_write()?;
+/// let mut loader = txn.bulk_load(SQUARES)?;
+/// for n in 0..1000 {
+///     loader.push(n, n * n)?;
+/// }
+/// loader.finish()?;
+/// txn.commit(Durability::Durable)?;
+/// # Ok::<(), terrace::Error>(())
+/// ```
+pub struct Loader<'t, K: Key, V: Value> {
+    transaction: &'t WriteTransaction,
+    bulk: Bulk,
+    types: PhantomData<fn() -> (K, V)>,
+}
+
+impl<'t, K: Key, V: Value> Loader<'t, K, V> {
+    pub(crate) fn new(transaction: &'t WriteTransaction, bulk: Bulk) -> Loader<'t, K, V> {
+        Loader { transaction, bulk, types: PhantomData }
+    }
+
+    /// Adds the next entry.
+    ///
+    /// # Errors
+    ///
+    /// `NotAscending`, `KeyTooLong`, `ValueTooLong`, `HomeFull`, `LogFull`, `Failed`.
+    pub fn push(&mut self, key: K::View<'_>, value: V::View<'_>) -> Result<(), Error> {
+        let core = self.transaction.core();
+        let mut encoded = Encoded::key::<K>(core, &key);
+        let (key, value) = encoded.value::<V>(&value);
+        self.bulk.push(core, key, value)
+    }
+
+    /// Completes the load: from here on the entries are there, for this transaction.
+    ///
+    /// # Errors
+    ///
+    /// As `push`.
+    pub fn finish(mut self) -> Result<(), Error> {
+        self.bulk.finish(self.transaction.core())
+    }
+}
+
+impl<K: Key, V: Value> fmt::Debug for Loader<'_, K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Loader").field("tree", &self.bulk.tree.id()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,180 @@
+//! Changes of pages by a transaction: each one logged, with what undoes it, then applied.
+
+use std::sync::Arc;
+
+use terrace_page::{Lsn, PAGE_SIZE, PageBuf, PageId, TxnId, lsn};
+use terrace_pool::{Dirtied, PageMut};
+
+use super::{Context, Mode, UNDO_BYTES, UNDO_BYTES_MAX, UndoEntry};
+use crate::api::FullImages;
+use crate::change::Change;
+use crate::lock::Resource;
+use crate::log::Room;
+use crate::log::record::{Pieces, undo_difference, undo_writer};
+use crate::writer::{Nested, Undo, Writer};
+use crate::{Error, KeyHash, TreeId};
+
+impl Context {
+    /// Puts back bytes that a nested action changed which never ended: a RESTORE record.
+    ///
+    /// # Errors
+    ///
+    /// Those of the pool and the log.
+    pub(crate) fn restore(
+        &mut self,
+        page: PageId,
+        pieces: Pieces<'_>,
+        undo_next: Lsn,
+    ) -> Result<(), Error> {
+        let engine = Arc::clone(&self.engine);
+        let mut page = engine.pool.write(page)?;
+        self.announce(&mut page, false)?;
+        let place = (page.id(), lsn(&page));
+        self.buffers.draft.restore(self.txn, self.last, place, pieces, undo_next);
+        let lsn = self.append(Room::Reserved)?;
+        page.apply(lsn, |bytes| pieces.apply(bytes));
+        Ok(())
+    }
+
+    /// Announces a change of `page` to the pool, and logs its image if it was clean.
+    fn announce(&mut self, page: &mut PageMut<'_>, formats: bool) -> Result<(), Error> {
+        let fresh = page.dirty() == Dirtied::Fresh;
+        if fresh && !formats && self.engine.full_images == FullImages::On {
+            self.buffers.image.image(page.id(), page);
+            // From the reserved part: a page that is dirty without an image could not be repaired.
+            self.engine.log.append_image(&mut self.buffers.image, Room::Reserved)?;
+        }
+        Ok(())
+    }
+
+    /// Appends the draft as the transaction's next record.
+    fn append(&mut self, room: Room) -> Result<Lsn, Error> {
+        let chain = self.chain.as_ref().expect("registered by begin_operation");
+        let lsn = self.engine.log.append_next(&mut self.buffers.draft, room, chain)?;
+        self.last = lsn;
+        Ok(lsn)
+    }
+
+    /// A change whose undo is logical, or that is never undone.
+    fn change_forward(
+        &mut self,
+        page: &mut PageMut<'_>,
+        change: &Change<'_>,
+        undo: Undo<'_>,
+    ) -> Result<(), Error> {
+        let place = (page.id(), lsn(page));
+        let prev = self.last;
+        let buffers = &mut *self.buffers;
+        let encode = |out: &mut Vec<u8>| change.encode(out);
+        let undo_at = buffers.draft.update(self.txn, prev, place, encode, undo_writer(&undo));
+        let lsn = self.append(Room::Forward)?;
+        if undo != Undo::None {
+            self.remember(lsn, prev, undo_at);
+        }
+        page.apply(lsn, |bytes| apply(change, bytes));
+        Ok(())
+    }
+
+    fn remember(&mut self, lsn: Lsn, prev: Lsn, undo_at: usize) {
+        let buffers = &mut *self.buffers;
+        let bytes = buffers.draft.len() as u64 + UNDO_BYTES;
+        self.engine.log.reserve(bytes);
+        self.reserved_rollback += bytes;
+        if self.spilled {
+            return;
+        }
+        let encoded = buffers.draft.undo_bytes(undo_at);
+        if buffers.undo_bytes.len() + encoded.len() > UNDO_BYTES_MAX {
+            self.spilled = true;
+            buffers.undo_bytes = Vec::new();
+            buffers.undo_list = Vec::new();
+            return;
+        }
+        buffers.undo_list.push(UndoEntry { lsn, prev, at: buffers.undo_bytes.len() });
+        buffers.undo_bytes.extend_from_slice(encoded);
+    }
+
+    /// A change within a nested action.
+    fn change_nested(&mut self, page: &mut PageMut<'_>, change: &Change<'_>) -> Result<(), Error> {
+        let place = (page.id(), lsn(page));
+        let mut after = self.buffers.page.take().unwrap_or_else(|| Box::new([0; PAGE_SIZE]));
+        after.copy_from_slice(&page[..]);
+        apply(change, &mut after);
+        let encode = |out: &mut Vec<u8>| change.encode(out);
+        let (txn, prev, draft) = (self.txn, self.last, &mut self.buffers.draft);
+        if change.formats() {
+            // Nobody needs the bytes of a page that nothing leads to.
+            draft.update(txn, prev, place, encode, undo_writer(&Undo::None));
+        } else {
+            draft.update(txn, prev, place, encode, undo_difference(page, &after));
+        }
+        let appended = self.append(Room::Reserved);
+        if let Ok(lsn) = appended {
+            page.apply(lsn, |bytes| bytes.copy_from_slice(&after[..]));
+        }
+        self.buffers.page = Some(after);
+        appended.map(|_| ())
+    }
+}
+
+fn apply(change: &Change<'_>, page: &mut PageBuf) {
+    assert!(change.apply(page).is_ok(), "a change that does not fit its page: {change:?}");
+}
+
+impl Writer for Context {
+    fn change(
+        &mut self,
+        page: &mut PageMut<'_>,
+        change: &Change<'_>,
+        undo: Undo<'_>,
+    ) -> Result<(), Error> {
+        self.announce(page, change.formats())?;
+        if self.nested > 0 {
+            assert!(undo == Undo::None, "a nested action has no undo by key: {undo:?}");
+            return self.change_nested(page, change);
+        }
+        let Mode::Undoing { undo_next } = self.mode else {
+            return self.change_forward(page, change, undo);
+        };
+        let place = (page.id(), lsn(page));
+        let encode = |out: &mut Vec<u8>| change.encode(out);
+        self.buffers.draft.clr(self.txn, self.last, place, encode, undo_next);
+        let lsn = self.append(Room::Reserved)?;
+        page.apply(lsn, |bytes| apply(change, bytes));
+        Ok(())
+    }
+
+    fn unlogged(&mut self, page: &mut PageMut<'_>, change: &Change<'_>) -> Result<(), Error> {
+        assert!(change.formats() && self.nested == 0, "only a page that nothing leads to");
+        let _fresh_or_not = page.dirty();
+        page.apply(self.engine.log.last_lsn(), |bytes| apply(change, bytes));
+        Ok(())
+    }
+
+    fn txn(&self) -> TxnId {
+        assert!(self.chain.is_some(), "a transaction has a number once it writes");
+        self.txn
+    }
+
+    fn oldest_active(&self) -> TxnId {
+        self.engine.oldest_active()
+    }
+
+    fn begin_nested(&mut self) -> Nested {
+        self.nested += 1;
+        Nested { undo_next: self.last, depth: self.nested }
+    }
+
+    fn end_nested(&mut self, nested: Nested) -> Result<(), Error> {
+        assert_eq!(nested.depth, self.nested, "nested actions end in order");
+        self.buffers.draft.nested_end(self.txn, self.last, nested.undo_next);
+        self.append(Room::Reserved)?;
+        self.nested -= 1;
+        Ok(())
+    }
+
+    fn merge_gap(&mut self, tree: TreeId, key: KeyHash, next: KeyHash) {
+        let (from, to) = (Resource::key(tree, key), Resource::key(tree, next));
+        self.engine.locks.merge_gap(from, to);
+    }
+}

@@ -1,0 +1,219 @@
+//! The locks of a transaction: on keys, on tables, and from one to the other.
+//!
+//! - A key is locked under an intention lock of its table. Both are noted in `Held`, so that what is
+//!   held already costs a look there, and nothing else.
+//! - A transaction with many keys of a table tries for the whole table, now and again; at the limit it
+//!   waits for it. What it locked before stays locked.
+
+use std::sync::atomic::Ordering;
+
+use super::{Context, Locking, Mode};
+use crate::lock::{Modes, Resource};
+use crate::writer::Reader;
+use crate::{Error, KeyHash, LockMode, LockOutcome, LockRequest, TreeId};
+
+/// What a transaction has of a table.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TableLock {
+    tree: TreeId,
+    modes: Modes,
+    /// Locks of keys.
+    keys: usize,
+    /// When to try to lock the whole table next.
+    escalate_at: usize,
+}
+
+impl Context {
+    /// Waits for a lock that a tree could not get.
+    ///
+    /// # Errors
+    ///
+    /// `Conflict`, `TooManyLocks`, `Closed`.
+    pub(crate) fn wait_for(&mut self, request: LockRequest) -> Result<(), Error> {
+        let (resource, modes) = self.refused(request);
+        let owner = self.owner.as_ref().expect("who waits locks");
+        self.engine.locks.acquire(owner, resource, modes)?;
+        self.note(request.tree, resource, modes);
+        Ok(())
+    }
+
+    /// Locks a key, waiting for others.
+    ///
+    /// # Errors
+    ///
+    /// As `wait_for`.
+    pub(crate) fn lock_key(
+        &mut self,
+        tree: TreeId,
+        key: KeyHash,
+        mode: LockMode,
+    ) -> Result<(), Error> {
+        let request = LockRequest { tree, key, mode };
+        while self.try_lock(request)? == LockOutcome::Busy {
+            self.wait_for(request)?;
+        }
+        Ok(())
+    }
+
+    /// Locks a whole table, waiting for others.
+    ///
+    /// # Errors
+    ///
+    /// As `wait_for`.
+    pub(crate) fn lock_table(&mut self, tree: TreeId, mode: LockMode) -> Result<(), Error> {
+        let Some(owner) = &self.owner else { return Ok(()) };
+        let modes = match mode {
+            LockMode::Shared | LockMode::GapScan => Modes::TABLE_READ,
+            _ => Modes::TABLE_WRITE,
+        };
+        let resource = Resource::table(tree);
+        self.engine.locks.acquire(owner, resource, modes)?;
+        self.note(tree, resource, modes);
+        Ok(())
+    }
+
+    /// What stands between the transaction and `request`: first the table, then the key.
+    fn refused(&self, request: LockRequest) -> (Resource, Modes) {
+        let (intent, whole) = table_modes(request.mode);
+        let held = self.table(request.tree).map_or(Modes::NONE, |table| table.modes);
+        if !held.covers(intent) && !covers_table(held, whole) {
+            return (Resource::table(request.tree), intent);
+        }
+        let full = self.buffers.held.len() >= self.engine.lock_limits.per_transaction_max;
+        if full && !covers_table(held, whole) {
+            return (Resource::table(request.tree), whole);
+        }
+        (Resource::key(request.tree, request.key), request.mode.into())
+    }
+
+    fn table(&self, tree: TreeId) -> Option<&TableLock> {
+        self.buffers.tables.iter().find(|table| table.tree == tree)
+    }
+
+    /// Notes a lock that was granted.
+    fn note(&mut self, tree: TreeId, resource: Resource, modes: Modes) {
+        let escalate_at = self.engine.lock_limits.escalate_at;
+        self.buffers.held.add(resource, modes);
+        let tables = &mut self.buffers.tables;
+        let index = tables.iter().position(|table| table.tree == tree).unwrap_or_else(|| {
+            tables.push(TableLock { tree, modes: Modes::NONE, keys: 0, escalate_at });
+            tables.len() - 1
+        });
+        if resource == Resource::table(tree) {
+            tables[index].modes = tables[index].modes.and(modes);
+        } else {
+            tables[index].keys += 1;
+        }
+    }
+
+    fn try_lock_table(&mut self, request: LockRequest) -> Result<TableAnswer, Error> {
+        let (intent, whole) = table_modes(request.mode);
+        let limits = self.engine.lock_limits;
+        let (held, keys, escalate_at) = match self.table(request.tree) {
+            Some(table) => (table.modes, table.keys, table.escalate_at),
+            None => (Modes::NONE, 0, limits.escalate_at),
+        };
+        if covers_table(held, whole) {
+            return Ok(TableAnswer::Covered);
+        }
+        let owner = self.owner.as_ref().expect("who locks is an owner");
+        let resource = Resource::table(request.tree);
+        let locks = &self.engine.locks;
+        if !held.covers(intent) {
+            if !locks.try_acquire(owner, resource, intent)? {
+                return Ok(TableAnswer::Busy);
+            }
+            self.note(request.tree, resource, intent);
+            return Ok(TableAnswer::ByKey);
+        }
+        if keys < escalate_at {
+            return Ok(TableAnswer::ByKey);
+        }
+        if locks.try_acquire(owner, resource, whole)? {
+            self.note(request.tree, resource, whole);
+            let escalations = &self.engine.tally.escalations;
+            escalations.fetch_add(1, Ordering::Relaxed);
+            return Ok(TableAnswer::Covered);
+        }
+        let table = self.buffers.tables.iter_mut().find(|table| table.tree == request.tree);
+        table.expect("its locks were counted").escalate_at *= 2;
+        let full = self.buffers.held.len() >= limits.per_transaction_max;
+        Ok(if full { TableAnswer::Busy } else { TableAnswer::ByKey })
+    }
+
+    /// Gives up every lock.
+    pub(super) fn release_locks(&mut self) {
+        let Some(owner) = self.owner.take() else { return };
+        let locks = &self.engine.locks;
+        for resource in self.buffers.held.iter() {
+            locks.release(&owner, resource);
+        }
+        locks.release_given(&owner);
+        locks.leave(owner);
+    }
+}
+
+/// How the table stands to a lock of one of its keys.
+enum TableAnswer {
+    /// The lock of the table covers it.
+    Covered,
+    /// The key has to be locked.
+    ByKey,
+    /// The table is locked by others.
+    Busy,
+}
+
+/// The modes of the table that a lock of a key needs, and that stand for it.
+fn table_modes(mode: LockMode) -> (Modes, Modes) {
+    match mode {
+        LockMode::Shared | LockMode::GapScan => (Modes::TABLE_INTENT_READ, Modes::TABLE_READ),
+        _ => (Modes::TABLE_INTENT_WRITE, Modes::TABLE_WRITE),
+    }
+}
+
+/// Whether what is held of a table stands for `whole`.
+fn covers_table(held: Modes, whole: Modes) -> bool {
+    held.covers(Modes::TABLE_WRITE) || held.covers(whole)
+}
+
+impl Reader for Context {
+    fn try_lock(&mut self, request: LockRequest) -> Result<LockOutcome, Error> {
+        if self.locking == Locking::Off || self.mode != Mode::Forward {
+            return Ok(LockOutcome::Granted);
+        }
+        let modes = Modes::from(request.mode);
+        let resource = Resource::key(request.tree, request.key);
+        if self.buffers.held.modes(resource).covers(modes) {
+            return Ok(LockOutcome::Granted);
+        }
+        match self.try_lock_table(request)? {
+            TableAnswer::Covered => return Ok(LockOutcome::Granted),
+            TableAnswer::Busy => return Ok(LockOutcome::Busy),
+            TableAnswer::ByKey => (),
+        }
+        let owner = self.owner.as_ref().expect("checked above");
+        let locks = &self.engine.locks;
+        if request.mode == LockMode::GapInsert {
+            return Ok(match locks.is_free(owner, resource, modes) {
+                true => LockOutcome::Granted,
+                false => LockOutcome::Busy,
+            });
+        }
+        if !locks.try_acquire(owner, resource, modes)? {
+            return Ok(LockOutcome::Busy);
+        }
+        self.note(request.tree, resource, modes);
+        Ok(LockOutcome::Granted)
+    }
+
+    fn inherit_gap(&mut self, tree: TreeId, key: KeyHash, next: KeyHash) -> Result<(), Error> {
+        let Some(owner) = &self.owner else { return Ok(()) };
+        let held = self.buffers.held.modes(Resource::key(tree, next)).within(Modes::GAP_KEPT);
+        if !held.is_none() && self.mode == Mode::Forward && self.locking == Locking::On {
+            let resource = Resource::key(tree, key);
+            self.engine.locks.hold(owner, resource, held)?;
+            self.note(tree, resource, held);
+        }
+        Ok(())
+    }
+}

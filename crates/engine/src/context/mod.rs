@@ -1,0 +1,405 @@
+//! A transaction within: its locks, its records, its undo. Trees see it as `Reader` and `Writer`.
+//!
+//! ```text
+//!             change (Undo)                   commit: COMMIT, forced as asked for
+//!   Forward ----------------> Forward ------> ended
+//!      | rollback                               ^
+//!      v                                        | END
+//!   Undoing ---- change: CLR, undo_next --------+
+//! ```
+//!
+//! - X1: undo entries are in the order of their records; rolling back takes them from the end.
+//!   Past `UNDO_BYTES_MAX` the list is dropped, and the log is read instead.
+//! - X2: every undo is one record that is no nested action's: CLR, whose `undo_next` is the record
+//!   before the one undone. So a crash at any point finds where to go on.
+//! - X3: within a nested action a record carries the bytes that it changes, as they were. Only
+//!   recovery uses them, if the action never ended: the pages are latched until then, so nobody
+//!   else has changed them since.
+//! - X4: locks are kept until the transaction has ended, and its COMMIT is as durable as asked for.
+
+mod changes;
+mod locks;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use terrace_page::{Lsn, PageBuf, TxnId};
+
+use self::locks::TableLock;
+use crate::Error;
+use crate::api::Durability;
+use crate::btree::Tree;
+use crate::engine::Engine;
+use crate::lock::{Held, Owner};
+use crate::log::record::{Draft, StoredUndo, decode_undo};
+use crate::log::{Chain, Level};
+use crate::writer::Undo;
+
+/// Bytes of the undo list in memory.
+const UNDO_BYTES_MAX: usize = 4 << 20;
+/// What one operation on a tree may append, besides its value: images and splits of a few levels.
+const OPERATION_BYTES: u64 = 96 << 10;
+/// What undoing a record may append, besides what the record has.
+const UNDO_BYTES: u64 = 512;
+
+/// Memory of a transaction, used again by a later one.
+#[derive(Debug, Default)]
+pub(crate) struct Buffers {
+    held: Held,
+    tables: Vec<TableLock>,
+    undo_bytes: Vec<u8>,
+    undo_list: Vec<UndoEntry>,
+    draft: Draft,
+    image: Draft,
+    page: Option<Box<PageBuf>>,
+    /// An encoded key.
+    pub(crate) key: Vec<u8>,
+    /// An encoded value.
+    pub(crate) value: Vec<u8>,
+}
+
+impl Buffers {
+    /// Forgets what the last transaction left.
+    pub(crate) fn clear(&mut self) {
+        self.held.clear();
+        self.tables.clear();
+        self.undo_list.clear();
+        self.undo_bytes.clear();
+        for bytes in [&mut self.undo_bytes, &mut self.key, &mut self.value] {
+            bytes.clear();
+            bytes.shrink_to(1 << 16);
+        }
+    }
+}
+
+/// How to undo one record.
+#[derive(Clone, Copy, Debug)]
+struct UndoEntry {
+    lsn: Lsn,
+    /// The transaction's record before.
+    prev: Lsn,
+    /// Where its encoded undo begins in the list's bytes.
+    at: usize,
+}
+
+/// A place in a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Mark {
+    last: Lsn,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    Forward,
+    Undoing { undo_next: Lsn },
+}
+
+/// Whether a transaction asks for locks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Locking {
+    /// It does.
+    On,
+    /// It does not: recovery, which is alone, and checks of structure.
+    Off,
+}
+
+/// A transaction, seen from within.
+pub(crate) struct Context {
+    engine: Arc<Engine>,
+    txn: TxnId,
+    owner: Option<Owner>,
+    locking: Locking,
+    buffers: Box<Buffers>,
+    /// Names whose catalog entries it has changed.
+    touched: Vec<String>,
+    /// Trees that it has dropped.
+    dropped: Vec<Tree>,
+    /// Trees that it has loaded.
+    loaded: Vec<Tree>,
+    chain: Option<Arc<Chain>>,
+    last: Lsn,
+    mode: Mode,
+    nested: u32,
+    /// The undo list lacks entries: the log has them.
+    spilled: bool,
+    /// Log bytes reserved, for the operation under way and for the rollback.
+    reserved_operation: u64,
+    reserved_rollback: u64,
+    ended: bool,
+}
+
+impl Context {
+    /// A new transaction.
+    ///
+    /// # Errors
+    ///
+    /// `TooManyLocks` if too many transactions are open.
+    pub(crate) fn begin(engine: &Arc<Engine>, locking: Locking) -> Result<Context, Error> {
+        let owner = match locking {
+            Locking::On => Some(engine.locks.enter()?),
+            Locking::Off => None,
+        };
+        Ok(Context::new(engine, TxnId(0), owner))
+    }
+
+    /// A transaction that recovery found unfinished, to be rolled back.
+    pub(crate) fn resume(engine: &Arc<Engine>, txn: TxnId, first: Lsn, last: Lsn) -> Context {
+        let mut context = Context::new(engine, txn, None);
+        context.chain = Some(engine.register_recovered(txn, first, last));
+        context.last = last;
+        context.spilled = true;
+        context
+    }
+
+    fn new(engine: &Arc<Engine>, txn: TxnId, owner: Option<Owner>) -> Context {
+        Context {
+            engine: Arc::clone(engine),
+            txn,
+            locking: if owner.is_some() { Locking::On } else { Locking::Off },
+            owner,
+            touched: Vec::new(),
+            dropped: Vec::new(),
+            loaded: Vec::new(),
+            buffers: engine.take_buffers(),
+            chain: None,
+            last: Lsn::ZERO,
+            mode: Mode::Forward,
+            nested: 0,
+            spilled: false,
+            reserved_operation: 0,
+            reserved_rollback: 0,
+            ended: false,
+        }
+    }
+
+    /// The engine.
+    pub(crate) fn engine(&self) -> &Arc<Engine> {
+        &self.engine
+    }
+
+    /// Memory for encoded keys and values.
+    pub(crate) fn buffers(&mut self) -> &mut Buffers {
+        &mut self.buffers
+    }
+
+    /// Makes sure of log room for an operation whose key and value have `bytes`. Called without
+    /// latches: it may wait for a checkpoint.
+    ///
+    /// # Errors
+    ///
+    /// `LogFull` for a transaction that is too large for the log; those of a checkpoint.
+    pub(crate) fn begin_operation(&mut self, bytes: usize) -> Result<(), Error> {
+        if self.chain.is_none() {
+            let (txn, chain) = self.engine.register();
+            self.txn = txn;
+            self.chain = Some(chain);
+        }
+        let log = &self.engine.log;
+        if log.is_failed() {
+            return Err(Error::Failed);
+        }
+        if log.is_buffer_full() {
+            log.force(log.end(), Level::Written)?;
+        }
+        let wanted = OPERATION_BYTES.min(log.capacity() / 32) + 3 * bytes as u64;
+        if let Some(chain) = &self.chain {
+            let span = log.end().0.saturating_sub(chain.first().0);
+            if chain.first() != Lsn::ZERO && span + self.reserved_rollback > log.capacity() / 2 {
+                return Err(Error::LogFull);
+            }
+        }
+        if !log.has_room(wanted) {
+            self.engine.make_log_room(wanted)?;
+        }
+        if log.used() > log.capacity() / 2 {
+            self.engine.checkpoint_wanted.notify_all();
+        }
+        log.reserve(wanted);
+        self.reserved_operation = wanted;
+        Ok(())
+    }
+
+    /// The operation is over.
+    pub(crate) fn end_operation(&mut self) {
+        self.engine.log.unreserve(std::mem::take(&mut self.reserved_operation));
+    }
+
+    /// Runs `work` without asking for locks: what it touches is locked otherwise.
+    pub(crate) fn without_locks<T>(&mut self, work: impl FnOnce(&mut Context) -> T) -> T {
+        let before = std::mem::replace(&mut self.locking, Locking::Off);
+        let done = work(self);
+        self.locking = before;
+        done
+    }
+
+    /// Notes that the catalog's entry of `name` changes.
+    pub(crate) fn touch(&mut self, name: &str) {
+        self.touched.push(name.to_string());
+    }
+
+    /// Notes a tree that is being loaded, to be emptied if the transaction is rolled back.
+    pub(crate) fn loads(&mut self, tree: Tree) {
+        self.loaded.push(tree);
+    }
+
+    /// Notes a tree to be freed after the commit.
+    pub(crate) fn dropped(&mut self, tree: Tree) {
+        self.dropped.push(tree);
+    }
+
+    /// Where the transaction stands now.
+    pub(crate) fn mark(&self) -> Mark {
+        Mark { last: self.last }
+    }
+
+    /// Commits: appends COMMIT, forces the log as asked for, gives up the locks.
+    ///
+    /// # Errors
+    ///
+    /// `Failed`, `Closed`: reopening shows whether it is committed.
+    pub(crate) fn commit(&mut self, durability: Durability) -> Result<(), Error> {
+        assert!(!self.ended, "a transaction ends once");
+        let forced = self.write_commit(durability);
+        self.end();
+        if forced.is_ok() && !self.dropped.is_empty() {
+            let dropped = std::mem::take(&mut self.dropped);
+            return self.engine.trees.free(&self.engine, &dropped);
+        }
+        forced
+    }
+
+    fn write_commit(&mut self, durability: Durability) -> Result<(), Error> {
+        let Some(chain) = self.chain.take() else { return Ok(()) };
+        let log = &self.engine.log;
+        if self.nested != 0 {
+            log.fail();
+            return Err(Error::Failed);
+        }
+        if self.last == Lsn::ZERO {
+            self.engine.unregister(self.txn);
+            return Ok(());
+        }
+        self.buffers.draft.commit(self.txn, self.last);
+        let lsn = log.append_last(&mut self.buffers.draft, &chain)?;
+        self.engine.unregister(self.txn);
+        let position = Lsn(lsn.0 + 1);
+        match durability {
+            Durability::None => Ok(()),
+            Durability::Buffered => log.force(position, Level::Written),
+            Durability::Durable => {
+                log.count_durable_commit();
+                log.force(position, Level::Durable)
+            }
+        }
+    }
+
+    /// Undoes everything, appends END, gives up the locks.
+    ///
+    /// # Errors
+    ///
+    /// `Failed`, `Closed`, those of devices: recovery undoes the rest.
+    pub(crate) fn rollback(&mut self) -> Result<(), Error> {
+        assert!(!self.ended, "a transaction ends once");
+        let rollbacks = &self.engine.tally.rollbacks;
+        rollbacks.fetch_add(1, Ordering::Relaxed);
+        let undone = self.undo_and_end();
+        if undone.is_err() && !terrace_rt::dead() && self.chain.is_some() {
+            // Its changes stay, half undone, and its locks go: only recovery can put that right.
+            self.engine.log.fail();
+        }
+        self.end();
+        undone
+    }
+
+    fn undo_and_end(&mut self) -> Result<(), Error> {
+        if self.last == Lsn::ZERO {
+            if self.chain.take().is_some() {
+                self.engine.unregister(self.txn);
+            }
+            return Ok(());
+        }
+        self.undo_to(Mark { last: Lsn::ZERO })?;
+        let chain = self.chain.take().expect("checked above");
+        self.buffers.draft.end(self.txn, self.last);
+        self.engine.log.append_last(&mut self.buffers.draft, &chain)?;
+        self.engine.unregister(self.txn);
+        for tree in std::mem::take(&mut self.loaded) {
+            self.engine.trees.empty(&self.engine, &tree)?;
+        }
+        Ok(())
+    }
+
+    /// Undoes what was done since `mark`, and goes forward again.
+    ///
+    /// # Errors
+    ///
+    /// As `rollback`.
+    pub(crate) fn undo_to(&mut self, mark: Mark) -> Result<(), Error> {
+        if self.nested != 0 || self.engine.log.is_failed() {
+            return Err(Error::Failed);
+        }
+        if self.spilled {
+            crate::recovery::undo_from_log(self, mark.last)?;
+        } else {
+            self.undo_from_memory(mark.last)?;
+        }
+        self.mode = Mode::Forward;
+        self.engine.trees.reload(&self.touched)
+    }
+
+    fn undo_from_memory(&mut self, stop: Lsn) -> Result<(), Error> {
+        while let Some(entry) = self.buffers.undo_list.last().copied() {
+            if entry.lsn <= stop {
+                break;
+            }
+            self.buffers.undo_list.pop();
+            let bytes = self.buffers.undo_bytes.split_off(entry.at);
+            let Some(StoredUndo::Logical(undo)) = decode_undo(&bytes) else {
+                unreachable!("the list holds what was encoded")
+            };
+            self.undo_one(undo, entry.prev)?;
+        }
+        Ok(())
+    }
+
+    /// Undoes one record by key; the rollback goes on at `undo_next`.
+    ///
+    /// # Errors
+    ///
+    /// Those of the tree.
+    pub(crate) fn undo_one(&mut self, undo: Undo<'_>, undo_next: Lsn) -> Result<(), Error> {
+        let log = &self.engine.log;
+        if log.is_buffer_full() {
+            log.force(log.end(), Level::Written)?;
+        }
+        self.mode = Mode::Undoing { undo_next };
+        let engine = Arc::clone(&self.engine);
+        engine.trees.undo(self, undo)
+    }
+
+    /// Where the transaction's last record is.
+    pub(crate) fn last(&self) -> Lsn {
+        self.last
+    }
+
+    fn end(&mut self) {
+        self.ended = true;
+        let log = &self.engine.log;
+        log.unreserve(std::mem::take(&mut self.reserved_operation));
+        log.unreserve(std::mem::take(&mut self.reserved_rollback));
+        self.release_locks();
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        if terrace_rt::dead() {
+            return;
+        }
+        if !self.ended {
+            // Nobody is left to be told; a failure has stopped the log, and recovery goes on.
+            let _undone = self.rollback();
+        }
+        self.engine.keep_buffers(std::mem::take(&mut self.buffers));
+    }
+}
