@@ -64,3 +64,64 @@ pub mod doc_test {
         builder.create_on_devices().expect("memory is there")
     }
 }
+
+/// Entry points for fuzzing: whatever the bytes, each returns.
+#[doc(hidden)]
+pub mod fuzz {
+    use terrace_page::{PAGE_SIZE, PageBuf, PageId, verify};
+
+    /// Log records, and the changes in them.
+    pub fn record(bytes: &[u8]) {
+        use crate::log::record::{Body, claimed_len, decode, verify};
+        let _length = claimed_len(bytes);
+        let _epoch = verify(bytes, terrace_page::Lsn(4096), 1);
+        let Some(record) = decode(bytes) else { return };
+        if let Body::Update { change, .. } | Body::Clr { change, .. } = record.body
+            && let Ok(change) = crate::change::Change::decode(change)
+        {
+            let mut page: Box<PageBuf> = Box::new([0; PAGE_SIZE]);
+            let _applied = change.apply(&mut page);
+        }
+    }
+
+    /// Pages: the checksum, then as a node of a tree.
+    pub fn page(bytes: &[u8]) {
+        let mut page: Box<PageBuf> = Box::new([0; PAGE_SIZE]);
+        let len = bytes.len().min(PAGE_SIZE);
+        page[..len].copy_from_slice(&bytes[..len]);
+        let _damage = verify(&page, PageId(7));
+        let _flaw = crate::btree::node::check(&page);
+    }
+
+    /// Superblocks.
+    pub fn superblock(bytes: &[u8]) {
+        let mut page: Box<PageBuf> = Box::new([0; PAGE_SIZE]);
+        let len = bytes.len().min(PAGE_SIZE);
+        page[..len].copy_from_slice(&bytes[..len]);
+        crate::superblock::fuzz(&page);
+    }
+}
+
+#[cfg(test)]
+mod fuzz_tests {
+    use terrace_rt::Prng;
+
+    /// A small dose of what `fuzz/` does for hours.
+    #[test]
+    fn garbage_is_survived() {
+        let mut prng = Prng::from_seed(5);
+        for _ in 0..3_000 {
+            let mut bytes = vec![0; prng.below(9_000) as usize];
+            let dense = prng.chance(2);
+            for byte in &mut bytes {
+                *byte = if dense || prng.chance(20) { prng.next_u64() as u8 } else { 0 };
+            }
+            if let Some(kind) = bytes.get_mut(12) {
+                *kind = 1 + prng.below(11) as u8;
+            }
+            super::fuzz::record(&bytes);
+            super::fuzz::page(&bytes);
+            super::fuzz::superblock(&bytes);
+        }
+    }
+}

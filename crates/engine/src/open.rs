@@ -1,7 +1,8 @@
 //! Creating and opening a database on its devices.
 //!
 //! - O1: a new database is the log's header, then the first map and catalog in the log, then home;
-//!   the superblock that says so comes after the log's header. Cut short before it, there is nothing.
+//!   the superblock that says so comes after the log's header. Cut short before it, there is
+//!   nothing.
 //! - O2: opening never writes before it knows that home and log are one database of this format.
 //! - O3: a database is open only once recovery has finished, whether it was closed well or not.
 

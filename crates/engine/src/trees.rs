@@ -8,7 +8,7 @@
 //! ```
 //!
 //! ```text
-//!             made                 made live (by the transaction)      dropped (by the transaction)
+//!             made                   live (in a transaction)         dropped (in a transaction)
 //!   nothing --------> 'T' made -------------------------> 'T' live -------------------> 'D'
 //!      ^    (alone)      ^                                   |                           |
 //!      |                 +---------- rollback ---------------+                           |
@@ -18,10 +18,11 @@
 //! - N1: a tree is made, and freed, by a transaction of its own, that takes no locks and commits at
 //!   once: what a rolled-back transaction made is an empty tree that nobody sees, for the next one
 //!   who wants a table of that name.
-//! - N2: who opens a table holds its name Shared, who makes it live or drops it Exclusive; the names as
-//!   a whole are locked like a table. So `names` in memory is what the lock's holder may see.
-//! - N3: a load writes pages that no undo takes back. It is made only into a tree that its transaction
-//!   makes live, and a tree that is not live is emptied before it is used again.
+//! - N2: who opens a table holds its name Shared, who makes it live or drops it Exclusive; the
+//!   names as a whole are locked like a table. So `names` in memory is what the lock's holder may
+//!   see.
+//! - N3: a load writes pages that no undo takes back. It is made only into a tree that its
+//!   transaction makes live, and a tree that is not live is emptied before it is used again.
 //! - N4: `by_id` has every tree that any undo may name.
 
 use std::collections::BTreeMap;
@@ -209,8 +210,8 @@ impl Trees {
         }
     }
 
-    /// After the undo: makes what a new database lacks, reads the catalog again, and frees the trees
-    /// that committed transactions dropped.
+    /// After the undo: makes what a new database lacks, reads the catalog again, and frees the
+    /// trees that committed transactions dropped.
     ///
     /// # Errors
     ///

@@ -175,8 +175,8 @@ impl Builder {
         self
     }
 
-    /// Keeps a flash tier of `bytes` in the file or block device at `path`, with the design `lc` unless
-    /// `design` says otherwise.
+    /// Keeps a flash tier of `bytes` in the file or block device at `path`, with the design `lc`
+    /// unless `design` says otherwise.
     #[must_use]
     pub fn flash(mut self, path: impl AsRef<Path>, bytes: u64) -> Builder {
         self.flash = Some((path.as_ref().to_path_buf(), bytes));

@@ -409,8 +409,8 @@ impl<K: Key, V: Value> Table<'_, K, V, WriteTransaction> {
         found.then(|| Owned::new(old, &self.tree)).transpose()
     }
 
-    /// Sets room aside for the table to grow by `bytes`, as far as possible in one piece: what grows
-    /// slowly beside others then lies together all the same.
+    /// Sets room aside for the table to grow by `bytes`, as far as possible in one piece: what
+    /// grows slowly beside others then lies together all the same.
     ///
     /// # Errors
     ///

@@ -319,9 +319,9 @@ impl WriteTransaction {
         self.core.run(|context| Arc::clone(context.engine()).trees.names(context))
     }
 
-    /// Loads an empty table with entries in key order. A table that this transaction makes is built
-    /// bottom up and not logged, many times faster than by insertion; a table that was there before is
-    /// filled by insertion. The table is locked as a whole.
+    /// Loads an empty table with entries in key order. A table that this transaction makes is
+    /// built bottom up and not logged, many times faster than by insertion; a table that was there
+    /// before is filled by insertion. The table is locked as a whole.
     ///
     /// # Errors
     ///

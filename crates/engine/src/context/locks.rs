@@ -1,9 +1,9 @@
 //! The locks of a transaction: on keys, on tables, and from one to the other.
 //!
-//! - A key is locked under an intention lock of its table. Both are noted in `Held`, so that what is
-//!   held already costs a look there, and nothing else.
-//! - A transaction with many keys of a table tries for the whole table, now and again; at the limit it
-//!   waits for it. What it locked before stays locked.
+//! - A key is locked under an intention lock of its table. Both are noted in `Held`, so that what
+//!   is held already costs a look there, and nothing else.
+//! - A transaction with many keys of a table tries for the whole table, now and again; at the
+//!   limit it waits for it. What it locked before stays locked.
 
 use std::sync::atomic::Ordering;
 

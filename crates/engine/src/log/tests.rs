@@ -1,3 +1,5 @@
+//! Tests of the log against models: laps, tears, lost futures, groups.
+
 use std::sync::Arc;
 
 use terrace_device::model::{Preset, build};
@@ -110,8 +112,8 @@ fn a_torn_tail_is_dropped_at_every_byte() {
     });
 }
 
-/// A bug that epochs prevent: the first opening's second block survived, its first did not; the second
-/// opening writes a record that ends just where the old one begins.
+/// A bug that epochs prevent: the first opening's second block survived, its first did not; the
+/// second opening writes a record that ends just where the old one begins.
 #[test]
 fn what_a_lost_future_left_is_no_record() {
     in_world(|| {

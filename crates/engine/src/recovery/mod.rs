@@ -14,8 +14,8 @@
 //!   formatted it: either lies in the range of redo, since both begin a dirty entry.
 //! - V4: recovery can be cut short anywhere and run again. Redo changes pages as the log says; undo
 //!   appends CLRs, and never undoes the same record twice.
-//! - V5: nested actions that never ended are undone first, in every transaction, then what is undone
-//!   by key: so trees are whole when they are searched.
+//! - V5: nested actions that never ended are undone first, in every transaction, then what is
+//!   undone by key: so trees are whole when they are searched.
 //! - V6: a page may not be newer than the log's end: then the log has lost its tail.
 
 mod analysis;

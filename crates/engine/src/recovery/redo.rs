@@ -56,8 +56,8 @@ pub(crate) fn redo(
         let Some(step) = step_of(stored.lsn, stored.record.body) else { continue };
         let Some(entry) = analysis.dirty.get(&step.page) else { continue };
         if entry.rec_lsn <= step.lsn {
-            // Its new dirty entry must hold the log as the old one did: from its image on, which may
-            // lie before the first change that home lacks.
+            // Its new dirty entry must hold the log as the old one did: from its image on, which
+            // may lie before the first change that home lacks.
             journal.redo_at(entry.rec_lsn);
             redo_step(pool, step, end, &mut damaged)?;
         }
@@ -106,8 +106,9 @@ fn step_of(lsn: Lsn, body: Body<'_>) -> Option<Step<'_>> {
     Some(Step { lsn, page, work })
 }
 
-/// Redoes one change. A page that is `damaged` is passed by until its image comes: what analysis took
-/// for its first lost change may be older than its last write home, and that write's image later.
+/// Redoes one change. A page that is `damaged` is passed by until its image comes: what analysis
+/// took for its first lost change may be older than its last write home, and that write's image
+/// later.
 fn redo_step(
     pool: &BufferPool,
     step: Step<'_>,

@@ -20,8 +20,8 @@ enum Task {
     Undo { encoded: Vec<u8>, page: terrace_page::PageId, prev: Lsn },
 }
 
-/// Resumes every transaction that had not ended, and undoes their nested actions that had not ended:
-/// byte by byte, so that every tree is whole before anything is undone by key.
+/// Resumes every transaction that had not ended, and undoes their nested actions that had not
+/// ended: byte by byte, so that every tree is whole before anything is undone by key.
 ///
 /// # Errors
 ///

@@ -1,0 +1,173 @@
+//! A scripted history, its power cut at every event, and cut again while it recovers.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use terrace::{Checkpoint, Database, Devices, Durability, Error, TableDef};
+use terrace_device::model::{Preset, SimDevice};
+use terrace_device::{Keep, Store};
+use terrace_rt::{Prng, Stopped, Virtual, VirtualConfig, World};
+
+const ROWS: TableDef<u64, &[u8]> = TableDef::new("rows");
+const OTHERS: TableDef<u64, &[u8]> = TableDef::new("others");
+
+/// The devices of one history, from world to world.
+struct Rig {
+    home: Arc<SimDevice>,
+    log: Arc<SimDevice>,
+}
+
+impl Rig {
+    fn blank(world: &World) -> Rig {
+        let device = |bytes| {
+            let spec = Preset::Ram.spec().with_write_cache();
+            SimDevice::new(spec, world.clone(), Store::new(bytes, Keep::Plain))
+        };
+        Rig { home: device(4 << 20), log: device(2 << 20) }
+    }
+
+    fn cut(&self, prng: &mut Prng) {
+        self.home.power_cut(prng);
+        self.log.power_cut(prng);
+    }
+
+    fn in_world(&self, world: &World) -> Rig {
+        Rig { home: self.home.reopen(world.clone()), log: self.log.reopen(world.clone()) }
+    }
+
+    fn open(&self) -> Result<Database, Error> {
+        let (home, log) = (Arc::clone(&self.home), Arc::clone(&self.log));
+        let devices = Devices { home, flash: None, log };
+        Database::builder().memory(256 << 10).devices(devices).open_or_create_on_devices()
+    }
+}
+
+fn world(seed: u64) -> Virtual {
+    Virtual::new(VirtualConfig { seed, switch_one_in: 0, cores: 1, stack_bytes: 256 << 10 })
+}
+
+type Contents = BTreeMap<u64, Vec<u8>>;
+
+/// What transaction `number` makes of the rows: some new, some changed, some gone.
+fn step(number: u64, rows: &mut Contents) {
+    for row in 0..25 {
+        let key = (number * 7919 + row * 31) % 200;
+        match (number + row) % 4 {
+            0 => drop(rows.remove(&key)),
+            _ => drop(rows.insert(key, vec![number as u8; 40 + (row as usize * 37) % 400])),
+        }
+    }
+}
+
+const TRANSACTIONS: u64 = 24;
+
+/// Runs the history; `committed` counts the transactions that were reported as durable.
+fn run(rig: &Rig, committed: &AtomicU64) -> Result<(), Error> {
+    let db = rig.open()?;
+    let mut rows = Contents::new();
+    for number in 0..TRANSACTIONS {
+        let before = rows.clone();
+        step(number, &mut rows);
+        let txn = db.begin_write()?;
+        let mut table = txn.open_table(ROWS)?;
+        for key in before.keys().filter(|key| !rows.contains_key(key)) {
+            table.remove(*key)?;
+        }
+        for (key, value) in rows.iter().filter(|(key, value)| before.get(key) != Some(value)) {
+            table.insert(*key, value)?;
+        }
+        if number % 6 == 5 {
+            rows = before;
+            txn.rollback()?;
+        } else {
+            txn.commit(Durability::Durable)?;
+        }
+        committed.store(number + 1, Ordering::Relaxed);
+        match number {
+            4 => db.checkpoint(Checkpoint::Indirect)?,
+            9 => db.checkpoint(Checkpoint::Sharp)?,
+            12 => drop(db.write(|txn| txn.open_table(OTHERS)?.insert(1, &[1; 3000]))?),
+            16 => drop(db.write(|txn| txn.delete_table("others"))?),
+            _ => (),
+        }
+    }
+    db.close()
+}
+
+/// The rows after `count` transactions.
+fn expected(count: u64) -> Contents {
+    let mut rows = Contents::new();
+    for number in (0..count).filter(|number| number % 6 != 5) {
+        step(number, &mut rows);
+    }
+    rows
+}
+
+fn contents(db: &Database) -> Result<Contents, Error> {
+    let read = db.read(|txn| {
+        let table = txn.open_table(ROWS)?;
+        table.range(..)?.map(|entry| entry.map(|e| (e.key(), e.value().to_vec()))).collect()
+    });
+    match read {
+        Err(Error::NoSuchTable) => Ok(Contents::new()),
+        read => read,
+    }
+}
+
+/// Runs the history to event `at` and cuts; returns false if it ended before.
+fn cut_at(at: u64, recuts: u64) -> bool {
+    let first = world(at);
+    let rig = Rig::blank(&first.world());
+    let committed = AtomicU64::new(0);
+    first.cut_at_event(at);
+    let mut prng = Prng::from_seed(at);
+    match first.run(|| run(&rig, &committed)) {
+        Ok(ran) => {
+            ran.expect("good devices");
+            return false;
+        }
+        Err(Stopped::PowerCut { .. }) => rig.cut(&mut prng),
+        Err(stopped) => panic!("{stopped:?} at event {at}"),
+    }
+    let mut rig = rig;
+    for recut in 0..recuts {
+        let again = world(at + recut);
+        rig = rig.in_world(&again.world());
+        again.cut_at_event(1 + prng.below(60));
+        match again.run(|| rig.open().map(drop)) {
+            Ok(opened) => opened.expect("recovers"),
+            Err(_) => rig.cut(&mut prng),
+        }
+    }
+    let last = world(at);
+    let rig = rig.in_world(&last.world());
+    let count = committed.load(Ordering::Relaxed);
+    let found = last.run(|| {
+        let db = rig.open().expect("recovers");
+        db.check().expect("whole");
+        contents(&db).expect("readable")
+    });
+    let found = found.expect("nobody waits for ever");
+    // The transaction in flight is there whole, or not at all.
+    let either = found == expected(count) || found == expected(count + 1);
+    assert!(either, "event {at}: {} rows, {count} transactions", found.len());
+    true
+}
+
+#[test]
+fn every_cut_recovers() {
+    let mut at = 1;
+    while cut_at(at, 0) {
+        at += 1 + at / 400;
+    }
+    assert!(at > 100, "the history has only {at} events");
+}
+
+#[test]
+fn recovery_can_be_cut_again_and_again() {
+    let mut at = 3;
+    while cut_at(at, 3) {
+        at += 5 + at / 200;
+    }
+}
