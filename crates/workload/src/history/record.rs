@@ -169,10 +169,11 @@ impl Client {
                     Op::Read { key, found, at: self.log.lock().tick() }
                 }
                 4 => self.scan(&table, key)?,
-                5 => {
-                    table.remove(key)?;
-                    Op::Write { key, value: None, at: self.log.lock().tick() }
-                }
+                5 => match table.remove(key)? {
+                    true => Op::Write { key, value: None, at: self.log.lock().tick() },
+                    // To remove what is not there is to see that it is not.
+                    false => Op::Read { key, found: None, at: self.log.lock().tick() },
+                },
                 _ => {
                     let value = self.log.lock().new_value();
                     table.insert(key, &stored(value, self.options.value_bytes))?;

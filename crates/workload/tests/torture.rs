@@ -1,0 +1,52 @@
+//! The torture finds nothing in the engine as it is, and finds every rule that is switched off.
+
+use terrace_policy::designs;
+use terrace_workload::torture::{self, Fixed, Report};
+
+/// Seeds of the suite.
+const SEEDS: u64 = 200;
+
+#[test]
+fn two_hundred_seeds_lose_nothing() {
+    let mut total = Report::default();
+    for seed in 0..SEEDS {
+        let report = torture::run(seed);
+        assert!(report.failures.is_empty(), "{}: {}", Report::command(seed), report.failures[0].1,);
+        total.add(report);
+    }
+    let cuts = total.cuts;
+    println!("{total:?}");
+    assert!(cuts.total > SEEDS, "{cuts:?}");
+    assert!(cuts.in_recovery > 0 && cuts.in_run > 0 && cuts.in_checkpoint > 0, "{cuts:?}");
+    assert!(cuts.with_dirty_pages > 0 && cuts.with_dirty_flash > 0, "{cuts:?}");
+    assert!(cuts.with_io_in_flight > 0 && cuts.with_flash_wiped > 0, "{cuts:?}");
+    assert!(total.commits > 1000 && total.losses_allowed > 0);
+}
+
+#[test]
+fn a_seed_decides_the_torture() {
+    for seed in [3, 4] {
+        let (one, two) = (torture::run(seed), torture::run(seed));
+        assert_eq!(format!("{one:?}"), format!("{two:?}"));
+    }
+}
+
+/// Switches off one rule.
+type Switch = fn(&mut terrace_pool::Rules);
+
+/// Each rule, a design that needs it, and the seeds within which its absence is found.
+const RULES: [(&str, &str, u64, Switch); 3] = [
+    ("log before page", "no-ssd", 20, |rules| rules.wal_before_page = false),
+    ("invalidate on modify", "cw", 20, |rules| rules.invalidate_on_modify = false),
+    ("oldest covers flash", "lc", 60, |rules| rules.oldest_covers_flash = false),
+];
+
+#[test]
+fn every_switched_off_rule_is_found() {
+    for (name, design, seeds, switch) in RULES {
+        let mut fixed = Fixed { design: designs::find(design).ok(), ..Fixed::default() };
+        switch(&mut fixed.rules);
+        let found = (0..seeds).find(|&seed| !torture::run_fixed(seed, fixed).failures.is_empty());
+        assert!(found.is_some(), "{name} is off under {design} and {seeds} seeds see nothing");
+    }
+}
