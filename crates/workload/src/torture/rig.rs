@@ -6,7 +6,7 @@ use terrace::Devices;
 use terrace_device::model::{CutReport, Faults, Preset, SimDevice, Spec};
 use terrace_device::{Device, Keep, Store};
 use terrace_page::PAGE_SIZE;
-use terrace_rt::{Prng, World};
+use terrace_rt::{Nanos, Prng, World};
 
 use super::scenario::{FlashFate, Scenario};
 
@@ -15,6 +15,9 @@ const HOME_BYTES: u64 = 2048 * PAGE_SIZE as u64;
 
 /// Bytes of the log device: small, so that it runs full and wraps.
 const LOG_BYTES: u64 = 4 << 20;
+
+/// The longest stall of a request.
+const STALL_NS_MAX: u64 = 30_000_000;
 
 /// Pages of the flash device beside the tier's slots.
 const FLASH_HEADER_PAGES: u64 = 64;
@@ -47,7 +50,13 @@ impl Rig {
         let flash_bytes = (u64::from(scenario.flash_slots) + FLASH_HEADER_PAGES) * PAGE_SIZE as u64;
         let mut device = |bytes| {
             let store = Store::new(bytes, Keep::Plain);
-            SimDevice::with_faults(spec(prng), world.clone(), store, Faults::default())
+            let faults = Faults {
+                seed: prng.next_u64(),
+                stall_one_in: scenario.stall_one_in,
+                stall: Nanos(prng.below(STALL_NS_MAX)),
+                ..Faults::default()
+            };
+            SimDevice::with_faults(spec(prng), world.clone(), store, faults)
         };
         Rig {
             home: device(HOME_BYTES),

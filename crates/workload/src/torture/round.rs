@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use terrace::{Checkpoints, Database};
 use terrace_page::PAGE_SIZE;
-use terrace_rt::{Nanos, Prng, Stopped, Virtual, VirtualConfig, World};
+use terrace_rt::{Prng, Stopped, Virtual, VirtualConfig, World};
 
 use super::client::{Client, read_all};
 use super::ledger::Failure;
@@ -162,8 +162,9 @@ impl Round {
                 tier.rules = self.scenario.rules;
                 tier.lambda = self.scenario.lambda;
                 tier.partitions = self.scenario.partitions;
+                tier.buf_write_pages = self.scenario.buf_write_pages;
             })
-            .checkpoints(Checkpoints::Every(Nanos::from_millis(200)))
+            .checkpoints(Checkpoints::Every(self.scenario.checkpoint_every))
             .world(self.world.clone())
             .devices(self.devices.clone());
         // A database whose creation was cut short is not there; one that was opened once is.

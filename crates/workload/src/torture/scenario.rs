@@ -2,7 +2,7 @@
 
 use terrace_policy::{DESIGNS, Design};
 use terrace_pool::Rules;
-use terrace_rt::Prng;
+use terrace_rt::{Nanos, Prng};
 
 /// Ordinary tables beside that of the markers.
 pub const TABLES: u8 = 3;
@@ -61,6 +61,12 @@ pub struct Scenario {
     pub rounds: u32,
     /// Tasks switch at one in so many latch acquisitions.
     pub switch_one_in: u32,
+    /// Time between two checkpoints of the engine's own.
+    pub checkpoint_every: Nanos,
+    /// Pages in a BUF_WRITE record.
+    pub buf_write_pages: u32,
+    /// One in so many requests stalls, so that others overtake it; zero is none.
+    pub stall_one_in: u64,
     /// A checkpoint is asked for after so many transactions; zero is never.
     pub checkpoint_one_in: u32,
 }
@@ -81,6 +87,9 @@ impl Scenario {
             keys: 500 + prng.below(500) as u32,
             rounds: 3 + prng.below(4) as u32,
             switch_one_in: [0, 3, 20, 100][prng.below(4) as usize],
+            checkpoint_every: Nanos::from_millis([2, 20, 200][prng.below(3) as usize]),
+            buf_write_pages: 1 << prng.below(6),
+            stall_one_in: [0, 8, 40][prng.below(3) as usize],
             checkpoint_one_in: [0, 10, 40][prng.below(3) as usize],
         }
     }
