@@ -12,8 +12,10 @@ use crate::trees::Age;
 use crate::writer::Step;
 use crate::{Error, Key, LockMode, Value, WriteTransaction};
 
-/// How full pages are left, in percent.
-const FILL: usize = 100;
+/// How full pages are left unless told otherwise, in percent.
+pub(crate) const FILL: u8 = 100;
+/// Emptier pages make no sense.
+pub(crate) const FILL_MIN: u8 = 10;
 
 /// A load, under the types.
 pub(crate) struct Bulk {
@@ -25,12 +27,12 @@ pub(crate) struct Bulk {
 
 impl Bulk {
     /// Locks the table, which must be empty.
-    pub(crate) fn begin(core: &Core, tree: Tree, age: Age) -> Result<Bulk, Error> {
+    pub(crate) fn begin(core: &Core, tree: Tree, age: Age, fill: u8) -> Result<Bulk, Error> {
         core.run(|context| context.lock_table(tree.id(), LockMode::Exclusive))?;
         if age == Age::New {
             let built = core.change(0, |context| {
                 context.loads(tree.clone());
-                tree.load(context, FILL).map(Step::Done)
+                tree.load(context, usize::from(fill)).map(Step::Done)
             })?;
             core.begin_load();
             return Ok(Bulk { tree, last: None, built: Some(built) });

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::api::loader::Bulk;
+use crate::api::loader::{Bulk, FILL, FILL_MIN};
 use crate::api::table::type_names;
 use crate::context::{Context, Locking, Mark};
 use crate::engine::Engine;
@@ -330,11 +330,27 @@ impl WriteTransaction {
         &self,
         table: TableDef<K, V>,
     ) -> Result<Loader<'_, K, V>, Error> {
+        self.bulk_load_filled(table, FILL)
+    }
+
+    /// As `bulk_load`, with pages filled to `percent`, 10 to 100, so that rows to come find room.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidOption`; those of `bulk_load`.
+    pub fn bulk_load_filled<K: Key, V: Value>(
+        &self,
+        table: TableDef<K, V>,
+        percent: u8,
+    ) -> Result<Loader<'_, K, V>, Error> {
+        if !(FILL_MIN..=FILL).contains(&percent) {
+            return Err(Error::InvalidOption { what: "pages are filled to 10 to 100 percent" });
+        }
         let (tree, age) = self.core.run(|context| {
             let engine = Arc::clone(context.engine());
             engine.trees.open_or_make(context, table.name(), &type_names::<K, V>())
         })?;
-        Bulk::begin(&self.core, tree, age).map(|bulk| Loader::new(self, bulk))
+        Bulk::begin(&self.core, tree, age, percent).map(|bulk| Loader::new(self, bulk))
     }
 
     /// Marks this point, to roll back to.

@@ -94,12 +94,14 @@ impl CpuCosts {
     }
 }
 
-/// How Stock-Level reads.
+/// How Stock-Level reads. In one transaction it deadlocks with New-Order, which takes stocks before
+/// the district: a third of all runs meet a conflict when 50 clients share 4 warehouses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StockLevelScope {
     /// In one serializable transaction, as all others.
     OneTransaction,
-    /// In several, which clause 2.8.2.3 allows: the order lines first, then the stocks in groups.
+    /// In several, which clause 2.8.2.3 allows and which is the default: the order lines first,
+    /// then the stocks in groups.
     Split,
 }
 
@@ -223,7 +225,7 @@ impl Default for Config {
             pacing: Pacing::None,
             costs: CpuCosts::default(),
             cores: 8,
-            stock_level: StockLevelScope::OneTransaction,
+            stock_level: StockLevelScope::Split,
             durability: Durability::Durable,
             checkpoint_every: None,
             duration: Nanos::from_millis(360_000),

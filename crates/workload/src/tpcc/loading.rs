@@ -57,7 +57,8 @@ pub fn populate(
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<(), Error> {
     let population = Population::new(config.scale, config.seed);
-    let mut load = Load { db, done: 0, total: rows_count(config.scale), progress };
+    let fill = (config.fill * 100.0).round() as u8;
+    let mut load = Load { db, fill, done: 0, total: rows_count(config.scale), progress };
     load.table(ITEM, |to| population.items(|key, row| to.push(key, row)))?;
     load.table(WAREHOUSE, |to| population.warehouses(|key, row| to.push(key, row)))?;
     load.table(DISTRICT, |to| population.districts(|key, row| to.push(key, row)))?;
@@ -75,6 +76,8 @@ pub fn populate(
 
 struct Load<'a> {
     db: &'a Database,
+    /// How full pages are left, in percent.
+    fill: u8,
     done: u64,
     total: u64,
     progress: &'a mut dyn FnMut(u64, u64),
@@ -88,7 +91,7 @@ impl Load<'_> {
         generate: impl FnOnce(&mut Target<'_, '_, K, V>) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let txn = self.db.begin_write()?;
-        let loader = txn.bulk_load(table)?;
+        let loader = txn.bulk_load_filled(table, self.fill)?;
         let Load { done, total, progress, .. } = self;
         let mut target = Target { loader, done, total: *total, progress };
         generate(&mut target)?;
