@@ -54,7 +54,7 @@ impl BufferPool {
         for task in tasks {
             task.join();
         }
-        // A panic that drops the pool kills the world at the first wait: nobody comes to an end then.
+        // A panic that drops the pool kills the world at the first wait: nobody ends after that.
         while !dead()
             && (self.cleaner_runs.load(Ordering::Acquire) > 0
                 || self.read_aheads.load(Ordering::Acquire) > 0)

@@ -205,7 +205,7 @@ fn power_cuts_leave_a_consistent_database() {
                 Some(old) => (false, old.map(|device| device.reopen(handle.clone()))),
             };
             let [home, flash, log] = devices.clone();
-            let parts = Devices { home, flash: design.uses_flash().then(|| flash as _), log };
+            let parts = Devices { home, flash: design.uses_flash().then_some(flash as _), log };
             let cut = Nanos::from_millis(20 + prng.below(100));
             let stopped = world.run(|| {
                 let builder =

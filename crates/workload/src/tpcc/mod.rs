@@ -15,8 +15,8 @@
 //!   devices busy. So `tpmC` is New-Orders per minute, not a figure that the TPC would accept.
 //! - By default each transaction draws its warehouse, and Stock-Level its district.
 //! - HISTORY has a key (its date and its terminal), since an ordered table must have one.
-//! - A Delivery is ten transactions, one for each district (clause 2.7.4.2 allows it); its result is
-//!   counted, not written to a file.
+//! - A Delivery is ten transactions, one for each district (clause 2.7.4.2 allows it); its result
+//!   is counted, not written to a file.
 
 pub mod config;
 pub mod consistency;
