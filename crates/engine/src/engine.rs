@@ -65,6 +65,8 @@ pub(crate) struct Engine {
     pub(crate) checkpoint_wanted: Signal,
     chains: LeafMutex<BTreeMap<TxnId, Arc<Chain>>>,
     next_txn: AtomicU64,
+    /// Where the last COMMIT record ends, at least: what is read may be no more durable than that.
+    pub(crate) committed_to: AtomicU64,
     boot: Mutex<Superblock>,
     #[expect(clippy::vec_box, reason = "they go from hand to hand as one pointer")]
     buffers: LeafMutex<Vec<Box<Buffers>>>,
@@ -113,6 +115,7 @@ impl Engine {
             checkpoint_wanted: Signal::new(),
             chains: LeafMutex::new(BTreeMap::new()),
             next_txn: AtomicU64::new(parts.next_txn.0),
+            committed_to: AtomicU64::new(0),
             boot: Mutex::new(parts.boot),
             buffers: LeafMutex::new(Vec::new()),
             closed: AtomicBool::new(false),
