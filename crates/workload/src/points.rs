@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use hdrhistogram::Histogram;
 use terrace::{Database, Durability, Table, TableDef, Transaction, WriteTransaction};
 use terrace_page::PAGE_SIZE;
-use terrace_rt::{LeafMutex, Nanos, Prng, Real, World, now, sleep};
+use terrace_rt::{LeafMutex, Nanos, Prng, Real, World, now, sleep, yield_now};
 
 use crate::Error;
 
@@ -238,6 +238,8 @@ impl Worker {
             match self.batch(&mut scratch) {
                 Ok(()) => {
                     counts.operations.fetch_add(floor.config.batch, Ordering::Relaxed);
+                    // Nothing blocks a task whose pages are all in memory: let the others run.
+                    yield_now();
                 }
                 Err(Error::Engine(error)) if error.is_transient() => {
                     counts.conflicts.fetch_add(1, Ordering::Relaxed);

@@ -255,9 +255,9 @@ impl Context {
     /// Commits: appends COMMIT, gives up the locks, forces the log as asked for.
     ///
     /// The locks go before the log is durable, so that nobody waits for a transaction and the log
-    /// disk both. That is safe since the log survives as a prefix: whoever saw these changes has its
-    /// own records behind this COMMIT, and one that only read waits for the commits that it saw
-    /// (early lock release: DeWitt et al., "Implementation Techniques for Main Memory Database
+    /// disk both. That is safe since the log survives as a prefix: whoever saw these changes has
+    /// its own records behind this COMMIT, and one that only read waits for the commits that it
+    /// saw (early lock release: DeWitt et al., "Implementation Techniques for Main Memory Database
     /// Systems", SIGMOD 1984).
     ///
     /// # Errors
