@@ -106,6 +106,7 @@ pub fn run(config: &Config) -> Result<RunResult, Error> {
             .world(world.clone())
             .open_or_create(&config.path)?;
         load(&db, config)?;
+        warm(&db, config)?;
         let result = measure(&db, config, &world)?;
         db.close()?;
         Ok(result)
@@ -128,6 +129,20 @@ fn load(db: &Database, config: &Config) -> Result<(), Error> {
     }
     loader.finish()?;
     txn.commit(Durability::Buffered)?;
+    Ok(())
+}
+
+/// Reads everything into memory, if there is room for it.
+fn warm(db: &Database, config: &Config) -> Result<(), Error> {
+    const ROW_OVERHEAD_BYTES: u64 = 24;
+    let rows_bytes = config.rows * (config.value_bytes as u64 + ROW_OVERHEAD_BYTES);
+    if rows_bytes > u64::from(config.memory_pages) * PAGE_SIZE as u64 {
+        return Ok(());
+    }
+    let txn = db.begin_read()?;
+    for row in txn.open_table(ROWS)?.range(..)? {
+        row?;
+    }
     Ok(())
 }
 
@@ -235,6 +250,8 @@ impl Worker {
         let value = vec![0; floor.config.value_bytes];
         let mut scratch = Scratch { value, timings: histogram() };
         while !floor.is_closed.load(Ordering::Relaxed) {
+            // Reads of memory never wait: without this, no other task of the thread had a turn.
+            yield_now();
             match self.batch(&mut scratch) {
                 Ok(()) => {
                     counts.operations.fetch_add(floor.config.batch, Ordering::Relaxed);
