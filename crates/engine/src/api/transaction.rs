@@ -33,7 +33,8 @@ pub enum Durability {
     /// When it has been handed to the log device, without a barrier: it survives a crash of the
     /// process, and of the machine if the device has no volatile cache.
     Buffered,
-    /// When it survives a power cut.
+    /// When it survives a power cut, and with it all that the transaction has read. (A read
+    /// transaction does not wait: it may show a commit that a power cut then takes back.)
     #[default]
     Durable,
 }
