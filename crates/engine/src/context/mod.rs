@@ -15,7 +15,7 @@
 //! - X3: within a nested action a record carries the bytes that it changes, as they were. Only
 //!   recovery uses them, if the action never ended: the pages are latched until then, so nobody
 //!   else has changed them since.
-//! - X4: locks are kept until the transaction has ended, and its COMMIT is as durable as asked for.
+//! - X4: locks are kept until COMMIT or END is in the log; only then is COMMIT made durable.
 
 mod changes;
 mod locks;
