@@ -17,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 pub mod designs;
+pub mod restarts;
 mod touch;
 
 mod clock;
@@ -37,6 +38,7 @@ pub use designs::{
     Replacement, UnknownName,
 };
 pub use frames::{FramePolicy, Frames, MEMORY_POLICIES, MemoryPolicy};
+pub use restarts::{RESTARTS, Restart, RestartKind};
 pub use slot_lru_2::{CleanerOrder, SlotLru2, SlotState};
 pub use tac::{
     EXTENT_PAGES, REFRESHES_MAX, SEQUENTIAL_REQUESTS_MIN, SavedCosts, SlotHeat, TacRule,

@@ -1,7 +1,7 @@
 //! How a pool is set up, with the papers' values as defaults.
 
 use terrace_policy::{
-    Classifier, CleanerOrder, Design, MemoryPolicy, SavedCosts, TacRule, designs,
+    Classifier, CleanerOrder, Design, MemoryPolicy, Restart, SavedCosts, TacRule, designs,
 };
 
 use crate::PoolError;
@@ -20,6 +20,8 @@ pub struct PoolConfig {
     pub memory_policy: MemoryPolicy,
     /// The flash design, a row of `terrace_policy::DESIGNS`.
     pub design: Design,
+    /// What of the flash is found again at the next open, a row of `terrace_policy::RESTARTS`.
+    pub restart: Restart,
     /// Slots on the flash device, in pages; zero if the design uses no flash.
     pub flash_slots: u32,
     /// Aggressive filling: share of the slots up to which every page is admitted [S0 3.3.1].
@@ -103,6 +105,7 @@ impl Default for PoolConfig {
             frames: 1024,
             memory_policy: MemoryPolicy::Lru2,
             design: designs::find("no-ssd").expect("the row of no flash"),
+            restart: Restart::forget(),
             flash_slots: 0,
             tau: 0.95,
             mu: 100,
@@ -129,6 +132,9 @@ impl PoolConfig {
         let uses_flash = self.design.uses_flash();
         let flash_bytes_min = u64::from(self.flash_slots) * terrace_page::PAGE_SIZE as u64;
         match () {
+            () if self.restart.kind != terrace_policy::RestartKind::Forget => {
+                bad("only the restart `forget` is there")
+            }
             () if self.frames == 0 => bad("frames must not be zero"),
             () if !share.contains(&self.tau) => bad("tau must be a share"),
             () if !share.contains(&self.lambda) => bad("lambda must be a share"),

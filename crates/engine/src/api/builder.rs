@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use terrace_device::Device;
 use terrace_page::PAGE_SIZE;
-use terrace_policy::{Design, designs};
+use terrace_policy::{Design, Restart, designs};
 use terrace_pool::PoolConfig;
 use terrace_rt::{Nanos, World};
 
@@ -187,6 +187,14 @@ impl Builder {
     #[must_use]
     pub fn design(mut self, design: Design) -> Builder {
         self.design = Some(design);
+        self
+    }
+
+    /// What of the flash tier is found again when the database is next opened: a row of
+    /// `terrace_policy::RESTARTS`.
+    #[must_use]
+    pub fn restart(mut self, restart: Restart) -> Builder {
+        self.pool.restart = restart;
         self
     }
 

@@ -1,0 +1,103 @@
+//! The table of restarts: what a flash tier remembers when the database is opened again. The other
+//! axis beside the designs; a pair of the two is a run of the ICDE 2013 paper [S3 III].
+//!
+//! - T1: names are unique, lower case, and stay: they are part of the command and of its output.
+//! - T2: a restart decides how much of the flash is used again, never what the database holds.
+//!
+//! | restart | the table of slots is kept | used again after a power cut |
+//! |---|---|---|
+//! | `forget` | nowhere | nothing |
+//! | `mmr` | in a file, entry by entry, as it changes | what the file says |
+//! | `lbr` | in the log, and whole at each checkpoint | what the log says |
+//! | `lvr` | in a file, in passes of a flusher | what proves current, all read once |
+//! | `warm` | in a file, by a journal of its changes | what the log does not contradict, checked when used |
+
+use crate::designs::{Design, UnknownName, find_in};
+
+/// How the flash tier is found again when the database is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RestartKind {
+    /// It starts cold (SSDBP) [S3].
+    Forget,
+    /// Entries hardened one by one, as by a memory-mapped file (MMR) [S3 III-B].
+    MemoryMapped,
+    /// Entries rebuilt from records in the log (LBR) [S3 III-C].
+    LogBased,
+    /// Entries hardened in passes, and verified (LVR) [S3 III-D].
+    LazyVerification,
+    /// Entries hardened by a journal of their own, pages verified on first use, changes redone on
+    /// first use: no paper has it.
+    Warm,
+}
+
+/// A row of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Restart {
+    /// The name by which it is chosen and printed.
+    pub name: &'static str,
+    /// What it is, in a few words.
+    pub title: &'static str,
+    /// What it does.
+    pub kind: RestartKind,
+}
+
+/// The restarts, in the order in which they are listed and run.
+pub const RESTARTS: [Restart; 5] = [
+    row("forget", "starts cold (SSDBP), ICDE 2013", RestartKind::Forget),
+    row("mmr", "memory-mapped restart, ICDE 2013", RestartKind::MemoryMapped),
+    row("lbr", "log-based restart, ICDE 2013", RestartKind::LogBased),
+    row("lvr", "lazy verification restart, ICDE 2013", RestartKind::LazyVerification),
+    row("warm", "journalled table, verified and redone on first use", RestartKind::Warm),
+];
+
+const fn row(name: &'static str, title: &'static str, kind: RestartKind) -> Restart {
+    Restart { name, title, kind }
+}
+
+impl Restart {
+    /// The baseline, which every design can have.
+    #[must_use]
+    pub fn forget() -> Restart {
+        RESTARTS[0]
+    }
+
+    /// Why `design` cannot have this restart, if it cannot.
+    ///
+    /// ```
+    /// use terrace_policy::{designs, restarts};
+    ///
+    /// let mmr = restarts::find("mmr").unwrap();
+    /// assert_eq!(mmr.refusal(&designs::find("dw").unwrap()), None);
+    /// assert!(mmr.refusal(&designs::find("no-ssd").unwrap()).is_some());
+    /// ```
+    #[must_use]
+    pub fn refusal(&self, design: &Design) -> Option<&'static str> {
+        let keeps = self.kind != RestartKind::Forget;
+        (keeps && !design.uses_flash())
+            .then_some("a design without flash has nothing to find again; use `forget`")
+    }
+}
+
+/// The restart called `name`.
+///
+/// # Errors
+///
+/// An unknown name; the message lists the known.
+pub fn find(name: &str) -> Result<Restart, UnknownName> {
+    find_in("restart", &RESTARTS, |restart| restart.name, name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_lead_to_their_rows() {
+        for restart in RESTARTS {
+            assert_eq!(find(restart.name), Ok(restart));
+            assert_eq!(RESTARTS.iter().filter(|other| other.name == restart.name).count(), 1);
+        }
+        let error = find("MMR").unwrap_err().to_string();
+        assert_eq!(error, "unknown restart `MMR`; known: forget, mmr, lbr, lvr, warm");
+    }
+}
