@@ -225,6 +225,18 @@ pub trait Device: Send + Sync {
     /// that succeeds does not make it known: give up writing.
     fn sync(&self) -> io::Result<()>;
 
+    /// Makes sure that writes to `offset..offset + len` will find room, as far as the device can
+    /// promise it; what is stored there stays. Blocks the task. A device that has its room from
+    /// the start, or cannot promise, has nothing to do.
+    ///
+    /// # Errors
+    ///
+    /// `StorageFull` and the like if there is no room: nothing that was promised before is lost.
+    fn reserve(&self, offset: u64, len: u64) -> io::Result<()> {
+        let _ = (offset, len);
+        Ok(())
+    }
+
     /// Requests submitted and not yet complete.
     fn queued(&self) -> usize;
 

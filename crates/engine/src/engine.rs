@@ -103,7 +103,7 @@ impl Engine {
         Engine {
             log: parts.log,
             journal: parts.journal,
-            trees: Trees::new(&parts.pool, parts.boot.home_pages),
+            trees: Trees::new(&parts.pool, &parts.home, parts.boot.home_pages),
             pool: parts.pool,
             home: parts.home,
             flash: parts.flash,

@@ -49,7 +49,8 @@ pub enum Error {
     TooManyLocks,
     /// The log has no room for this transaction. Use smaller transactions, or a larger log.
     LogFull,
-    /// The home device has no room for another page. Delete, or enlarge it.
+    /// The home, or the file system that it grows on, has no room for another page. Delete
+    /// something, make room on its device, or enlarge it; then all goes on.
     HomeFull,
     /// The key is longer than a page allows. Shorten it.
     KeyTooLong {
@@ -165,7 +166,7 @@ impl fmt::Display for Error {
                 "the log has no room for this transaction: use smaller ones, or a larger log",
             ),
             Error::HomeFull => {
-                f.write_str("the home device is full: delete something, or enlarge it")
+                f.write_str("the home is full: delete something, or make room on its device")
             }
             Error::KeyTooLong { len, max } => {
                 write!(f, "a key of {len} bytes is too long: at most {max}")

@@ -29,6 +29,7 @@ mod btree;
 mod trees;
 
 mod change;
+mod room;
 mod space;
 mod writer;
 

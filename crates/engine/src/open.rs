@@ -151,6 +151,9 @@ fn recover(
     analysis: &crate::recovery::Analysis,
     end: Lsn,
 ) -> Result<(), Error> {
+    if let Some((&last, _)) = analysis.dirty.last_key_value() {
+        engine.trees.promise_up_to(last)?;
+    }
     if let Some(start) = analysis.redo_start() {
         let (ring, device) = engine.log.place();
         let mut reader = LogReader::new(&**device, ring, start, end);

@@ -23,6 +23,9 @@
 //!   that of a page which no other task can reach.
 //! - S2: an extent with a used page has an owner. One whose last page is freed has none.
 //! - S3: forward operations leave the end of home alone, so that an undo finds room for a split.
+//! - S4: the device has promised room for an extent before it belongs to anybody, and forward
+//!   operations have some more promised, for an undo: so a full file system under a sparse home is
+//!   met here, where nothing has changed yet, and not when a page is written home.
 //! - The hints in memory are lower bounds: below them there is nothing to find. Losing them costs
 //!   one search.
 
@@ -30,11 +33,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use terrace_device::Device;
 use terrace_page::{HEADER_SIZE, PAGE_SIZE, PageBuf, PageId, PageKind, kind};
 use terrace_pool::{BufferPool, PageMut};
 use terrace_rt::LeafMutex;
 
 use crate::change::{BODY_AT, Change};
+use crate::room::Room;
 use crate::writer::{Undo, Writer};
 use crate::{Error, Part, TreeId};
 
@@ -96,6 +101,8 @@ struct TreeHint {
 /// The pages of home, and whom they belong to.
 pub(crate) struct Space {
     pool: Arc<BufferPool>,
+    /// What the device has promised of them.
+    pub(crate) room: Room,
     /// Pages of home.
     capacity: AtomicU64,
     hints: LeafMutex<Hints>,
@@ -199,8 +206,9 @@ impl Freeing<'_> {
 
 impl Space {
     /// The space of a home with `capacity` pages.
-    pub(crate) fn new(pool: Arc<BufferPool>, capacity: u64) -> Space {
-        Space { pool, capacity: AtomicU64::new(capacity), hints: LeafMutex::new(Hints::default()) }
+    pub(crate) fn new(pool: Arc<BufferPool>, home: Arc<dyn Device>, capacity: u64) -> Space {
+        let (room, hints) = (Room::new(home, capacity), LeafMutex::new(Hints::default()));
+        Space { pool, room, capacity: AtomicU64::new(capacity), hints }
     }
 
     /// Makes the first map of a new database.
@@ -212,6 +220,7 @@ impl Space {
         if self.extents(Purpose::Undo) < 2 {
             return Err(Error::HomeFull);
         }
+        self.promise(2, Purpose::Forward)?;
         let mut map = self.pool.create(map_page(0))?;
         let nested = w.begin_nested();
         format_map(w, &mut map, 1)?;
@@ -225,6 +234,13 @@ impl Space {
             Purpose::Forward if extents >= 16 => extents - (extents / 64).clamp(2, 64),
             _ => extents,
         }
+    }
+
+    /// Has the device promise room for all extents below `end`, and for some more if others than
+    /// an undo need them (S4).
+    fn promise(&self, end: u64, purpose: Purpose) -> Result<(), Error> {
+        let ahead = self.extents(Purpose::Undo) - self.extents(purpose);
+        self.room.promise(extent_page(end + ahead))
     }
 
     fn open_map(&self, group: u64) -> Result<PageMut<'_>, Error> {
@@ -273,7 +289,7 @@ impl Space {
             let run = (1 + self.hint(tree).0.taken / 4).min(RUN_MAX);
             let lengths = [run, 1];
             for length in &lengths[usize::from(run == 1)..] {
-                if let Some((map, first)) = self.free_run(*length, purpose)? {
+                if let Some((map, first)) = self.promised_run(*length, purpose)? {
                     return Ok(self.first_of_run(map, first, *length, tree, count));
                 }
             }
@@ -354,6 +370,20 @@ impl Space {
         Ok(None)
     }
 
+    /// A run of `length` free extents that the device has room for.
+    fn promised_run(
+        &self,
+        length: u64,
+        purpose: Purpose,
+    ) -> Result<Option<(PageMut<'_>, u64)>, Error> {
+        let Some((map, first)) = self.free_run(length, purpose)? else { return Ok(None) };
+        match self.promise(first + length, purpose) {
+            Ok(()) => Ok(Some((map, first))),
+            Err(Error::HomeFull) if length > 1 => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Below `to` there is no free extent, unless one was freed since.
     fn move_free(&self, frees: u64, to: u64) {
         let mut hints = self.hints.lock();
@@ -401,7 +431,7 @@ impl Space {
         for _ in 0..SEARCHES_MAX {
             let mut length = length.clamp(1, EXTENTS_PER_MAP / 2);
             while length > 0 {
-                if let Some((mut map, first)) = self.free_run(length, Purpose::Forward)? {
+                if let Some((mut map, first)) = self.promised_run(length, Purpose::Forward)? {
                     let nested = w.begin_nested();
                     let entries = vec![(owner(tree), used); length as usize];
                     put_entries(w, &mut map, first, &entries)?;
@@ -449,6 +479,7 @@ impl Space {
         if group * EXTENTS_PER_MAP + 2 > self.extents(purpose) {
             return Err(Error::HomeFull);
         }
+        self.promise(group * EXTENTS_PER_MAP + 2, purpose)?;
         let mut map = self.pool.create(map_page(group))?;
         let nested = w.begin_nested();
         format_map(w, &mut map, 0)?;

@@ -30,6 +30,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use terrace_device::Device;
 use terrace_page::{Damage, PageId, PageKind, kind};
 use terrace_pool::{BufferPool, Recovered};
 use terrace_rt::{LeafMutex, Mutex};
@@ -132,8 +133,8 @@ fn corrupt(what: &'static str) -> Error {
 
 impl Trees {
     /// The trees of a home of `home_pages`, of which only the catalog is known yet.
-    pub(crate) fn new(pool: &Arc<BufferPool>, home_pages: u64) -> Trees {
-        let space = Arc::new(Space::new(Arc::clone(pool), home_pages));
+    pub(crate) fn new(pool: &Arc<BufferPool>, home: &Arc<dyn Device>, home_pages: u64) -> Trees {
+        let space = Arc::new(Space::new(Arc::clone(pool), Arc::clone(home), home_pages));
         let catalog = Tree::open(CATALOG, CATALOG_HEADER, Arc::clone(pool), Arc::clone(&space));
         Trees {
             pool: Arc::clone(pool),
@@ -144,6 +145,15 @@ impl Trees {
             next: AtomicU32::new(CATALOG.0 + 1),
             making: Mutex::new(()),
         }
+    }
+
+    /// Has home promise room for all pages up to `page`, which redo will write.
+    ///
+    /// # Errors
+    ///
+    /// `HomeFull`, `Device`.
+    pub(crate) fn promise_up_to(&self, page: PageId) -> Result<(), Error> {
+        self.space.room.promise(PageId(page.0 + 1))
     }
 
     /// Reads the catalog, after redo: structures are whole, transactions not yet undone.

@@ -44,6 +44,7 @@ impl Gauge {
                 state.counters.written_bytes += bytes;
             }
             Job::Sync => state.counters.syncs += 1,
+            Job::Reserve { .. } => (),
         }
     }
 

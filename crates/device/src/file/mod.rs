@@ -26,7 +26,7 @@ mod ring;
 mod transfer;
 
 use std::fs::File;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -159,6 +159,21 @@ impl Device for FileDevice {
             self.0.sync_failed.store(true, Ordering::Release);
             failure.source
         })
+    }
+
+    /// By `fallocate`. A block device has all its room; a file system that knows no reservations
+    /// promises nothing.
+    fn reserve(&self, offset: u64, len: u64) -> io::Result<()> {
+        assert!(len > 0 && offset + len <= self.0.len, "a range of the device");
+        let completion = Completion::with_drain(1, Arc::new(Driver));
+        let ticket = completion.ticket();
+        self.0.gauge.start(1);
+        let at = Request { op: Op::Write, offset, bufs: &[] };
+        self.start(Transfer::new(&self.0, &completion, 0, Job::Reserve { len }, &at));
+        match ticket.wait() {
+            Err(failure) if failure.source.kind() == ErrorKind::Unsupported => Ok(()),
+            waited => waited.map_err(|failure| failure.source),
+        }
     }
 
     fn queued(&self) -> usize {

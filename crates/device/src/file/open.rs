@@ -94,20 +94,19 @@ fn fit_length(path: &Path, mut file: &File, options: &FileOptions) -> io::Result
 /// Reserves space, so that a full disk is found out now; a file system without reservations gets a
 /// sparse file.
 fn grow(file: &File, from: u64, to: u64) -> io::Result<()> {
-    let offset = |at: u64| libc::off_t::try_from(at).map_err(|_| ErrorKind::FileTooLarge);
+    match reserve(file, from, to - from) {
+        Err(error) if error.kind() == ErrorKind::Unsupported => file.set_len(to)?,
+        reserved => reserved?,
+    }
+    file.sync_all()
+}
+
+/// Reserves the range, and makes the file longer if it ends within.
+pub(super) fn reserve(file: &File, offset: u64, len: u64) -> io::Result<()> {
+    let number = |at: u64| libc::off_t::try_from(at).map_err(|_| ErrorKind::FileTooLarge);
     // SAFETY: a plain system call on an open file.
-    let result = unsafe { libc::fallocate(file.as_raw_fd(), 0, offset(from)?, offset(to - from)?) };
-    if result == 0 {
-        return file.sync_all();
-    }
-    let error = io::Error::last_os_error();
-    match error.raw_os_error() {
-        Some(libc::EOPNOTSUPP | libc::ENOSYS) => {
-            file.set_len(to)?;
-            file.sync_all()
-        }
-        _ => Err(error),
-    }
+    let result = unsafe { libc::fallocate(file.as_raw_fd(), 0, number(offset)?, number(len)?) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Makes a new name durable.

@@ -178,6 +178,7 @@ fn entry(transfer: &Transfer) -> squeue::Entry {
     let (at, count) = (pieces.as_ptr(), pieces.len() as u32);
     match (transfer.job(), pieces) {
         (Job::Sync, _) => opcode::Fsync::new(fd).flags(FsyncFlags::DATASYNC).build(),
+        (Job::Reserve { len }, _) => opcode::Fallocate::new(fd, len).offset(offset).build(),
         (Job::Read, [one]) => {
             let len = one.iov_len.min(BYTES_MAX) as u32;
             opcode::Read::new(fd, one.iov_base.cast(), len).offset(offset).build()

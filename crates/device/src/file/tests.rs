@@ -40,6 +40,31 @@ fn devices() -> Vec<(TempDir, PathBuf, FileDevice)> {
     devices
 }
 
+#[test]
+fn room_is_reserved_and_what_is_stored_stays() {
+    use std::os::unix::fs::MetadataExt;
+    for (_folder, path, device) in devices() {
+        drop(device);
+        std::fs::remove_file(&path).expect("its only opener has gone");
+        std::fs::File::create(&path).and_then(|file| file.set_len(LEN)).expect("a sparse file");
+        let real = Real::new(1);
+        real.run(|| {
+            let device = FileDevice::open(&path, &FileOptions::default())
+                .or_else(|_| FileDevice::open(&path, &options(Method::Auto, false)))
+                .expect("it opens");
+            write(&device, 0, &[7; PAGE]).expect("written");
+            device.reserve(0, LEN / 2).expect("room");
+            device.reserve(LEN / 4, LEN / 4).expect("reserved twice");
+            let mut bytes = vec![0; 2 * PAGE];
+            read(&device, 0, &mut bytes).expect("read");
+            assert!(bytes[..PAGE] == [7; PAGE] && bytes[PAGE..] == [0; PAGE]);
+            assert_eq!(device.counters().writes, 1);
+        });
+        let stored = std::fs::metadata(&path).expect("there").blocks() * 512;
+        assert!((LEN / 2..LEN).contains(&stored), "{stored} bytes");
+    }
+}
+
 /// Random reads and writes of one task in its own part of the device, against plain memory.
 fn exercise(device: &FileDevice, from: u64, len: usize, seed: u64) {
     let mut prng = Prng::from_seed(seed);

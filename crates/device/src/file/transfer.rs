@@ -9,7 +9,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use super::Shared;
+use super::{Shared, open};
 use crate::{Completion, IoBuf, Op, Request};
 
 /// The kernel takes so many pieces of memory at once (`IOV_MAX`).
@@ -21,6 +21,10 @@ pub(super) enum Job {
     Read,
     Write,
     Sync,
+    /// Room for so many bytes, which do not change.
+    Reserve {
+        len: u64,
+    },
 }
 
 impl Job {
@@ -112,6 +116,7 @@ impl Transfer {
     fn run_rest(mut self, moved: usize) {
         let result = match self.job {
             Job::Sync => self.shared.file.sync_data(),
+            Job::Reserve { len } => open::reserve(&self.shared.file, self.offset, len),
             Job::Read | Job::Write => self.move_rest(moved),
         };
         self.finish(result);
@@ -137,7 +142,7 @@ impl Transfer {
                 Job::Read => unsafe { libc::preadv(fd, at, count, offset) },
                 // SAFETY: `Device::submit` has promised that the memory may be read.
                 Job::Write => unsafe { libc::pwritev(fd, at, count, offset) },
-                Job::Sync => unreachable!("a sync moves nothing"),
+                Job::Sync | Job::Reserve { .. } => unreachable!("it moves nothing"),
             };
             match usize::try_from(result) {
                 Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),

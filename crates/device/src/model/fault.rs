@@ -7,7 +7,8 @@
 //! - **Read error**: the read fails once. All data survive; reading again succeeds.
 //! - **Latent sector error**: a page cannot be read until it is written again. All others survive.
 //! - **Write error**: the write fails. Its range holds the old data, like all the rest.
-//! - **Full device**: writes past a limit fail and change nothing. All data survive.
+//! - **Full device**: writes and reservations past a limit fail and change nothing. All data
+//!   survive.
 //! - **Bit rot**: a bit of a stored page flips while it is read. All other pages survive; a
 //!   checksum sees it.
 //! - **Lost write**: it is reported complete and never happens. All else survives.
@@ -48,7 +49,8 @@ pub struct Faults {
     pub stall_one_in: u64,
     /// How much longer.
     pub stall: Nanos,
-    /// Writes that end past this byte fail as on a full device.
+    /// Writes and reservations that end past this byte fail as on a full device. `set_full_from`
+    /// moves it.
     pub full_from: Option<u64>,
     /// The device dies when it has accepted so many requests.
     pub dies_after: Option<u64>,
@@ -105,6 +107,15 @@ impl FaultState {
         self.dead = dead;
     }
 
+    pub(super) fn set_full_from(&mut self, limit: Option<u64>) {
+        self.faults.full_from = limit;
+    }
+
+    /// Whether a write that ends at `end` meets a full device.
+    pub(super) fn is_full(&self, end: u64) -> bool {
+        self.faults.full_from.is_some_and(|limit| end > limit)
+    }
+
     /// Decides over a request, and how much longer it takes.
     pub(super) fn decide(&mut self, op: Op, offset: u64, len: u64) -> (Fate, Nanos) {
         self.accepted += 1;
@@ -137,7 +148,7 @@ impl FaultState {
     }
 
     fn decide_write(&mut self, offset: u64, len: u64) -> Fate {
-        if self.faults.full_from.is_some_and(|limit| offset + len > limit) {
+        if self.is_full(offset + len) {
             return Fate::Fails(io::ErrorKind::StorageFull);
         }
         if self.hits(self.faults.write_error_one_in) {

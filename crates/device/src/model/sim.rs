@@ -205,6 +205,11 @@ impl SimDevice {
         self.state.lock().faults.set_dead(dead);
     }
 
+    /// Moves the byte past which the device is full; with none it has room for all.
+    pub fn set_full_from(&self, limit: Option<u64>) {
+        self.state.lock().faults.set_full_from(limit);
+    }
+
     /// Starts to record an instant for each write and each barrier, so that a test can run again
     /// and cut at each.
     pub fn record_writes(&self) {
@@ -281,6 +286,13 @@ impl Device for SimDevice {
         drop(state);
         self.perform(effects);
         completion.ticket().wait().map_err(|failure| failure.source)
+    }
+
+    fn reserve(&self, offset: u64, len: u64) -> io::Result<()> {
+        match self.state.lock().faults.is_full(offset + len) {
+            true => Err(io::ErrorKind::StorageFull.into()),
+            false => Ok(()),
+        }
     }
 
     fn queued(&self) -> usize {

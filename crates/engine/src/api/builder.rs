@@ -208,7 +208,8 @@ impl Builder {
     }
 
     /// Bytes of the home, when it is created: reserved at once, so that a full disk is found out
-    /// then. Without, the home is a sparse file that may grow to 64 GiB.
+    /// then. Without, the home is a sparse file that may grow to 64 GiB, a few MiB at a time; where
+    /// its file system is full, transactions that need room fail with `HomeFull`, and no others.
     #[must_use]
     pub fn home_size(mut self, bytes: u64) -> Builder {
         self.home_bytes = Some(bytes);

@@ -82,9 +82,9 @@ impl Bench {
         let home = build(Preset::IoDrive, world.clone(), store);
         let log = Arc::new(Log::default());
         let config = PoolConfig { frames, partitions: 4, ..PoolConfig::default() };
-        let pool = BufferPool::open(config, world, home, None, Arc::clone(&log) as Arc<_>);
+        let pool = BufferPool::open(config, world, home.clone(), None, Arc::clone(&log) as Arc<_>);
         let pool = pool.expect("a pool");
-        let space = Arc::new(Space::new(Arc::clone(&pool), home_pages));
+        let space = Arc::new(Space::new(Arc::clone(&pool), home, home_pages));
         let locks = Arc::new(LeafMutex::new(Locks::default()));
         let bench = Bench { pool, space, log, locks, txns: Arc::new(AtomicU64::new(1)) };
         let mut txn = bench.begin();
