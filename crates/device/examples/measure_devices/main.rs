@@ -63,26 +63,39 @@ fn sequential_writes_with_a_queue() {
     }
 }
 
+/// What a queue gains on `spec`, on the same disk with moves that keep to the curve, and in order.
 fn queue_gain(title: &str, spec: &Spec) {
-    println!("{title}: random 8 KiB reads");
+    println!("{title}: random 8 KiB reads, and writes");
     println!(
-        "  {:>5} {:>12} {:>6} {:>10} {:>12} {:>10}",
-        "depth", "SPTF IOPS", "gain", "worst s", "FCFS IOPS", "util"
+        "  {:>5} {:>8} {:>6} {:>8} {:>6} {:>12} {:>6} {:>10} {:>8} {:>6}",
+        "depth",
+        "IOPS",
+        "gain",
+        "worst s",
+        "util",
+        "exact IOPS",
+        "gain",
+        "FCFS IOPS",
+        "writes",
+        "gain"
     );
-    let mut fcfs = spec.clone();
-    if let MemberSpec::Disk(disk) = &mut fcfs.member {
-        disk.scheduling = Scheduling::Fcfs;
+    let (mut exact, mut fcfs) = (spec.clone(), spec.clone());
+    if let (MemberSpec::Disk(exact), MemberSpec::Disk(fcfs)) = (&mut exact.member, &mut fcfs.member)
+    {
+        exact.arrival_error_ms = 0.0;
+        fcfs.scheduling = Scheduling::Fcfs;
     }
-    let alone = run(&load(spec, Op::Read, Pattern::Random, 1)).iops;
+    let random = |spec: &Spec, op, depth| run(&load(spec, op, Pattern::Random, depth));
+    let alone = random(spec, Op::Read, 1).iops;
+    let write_alone = random(spec, Op::Write, 1).iops;
     for depth in [1, 2, 4, 8, 16, 32, 64] {
-        let rates = run(&load(spec, Op::Read, Pattern::Random, depth));
-        let in_order = run(&load(&fcfs, Op::Read, Pattern::Random, depth)).iops;
-        println!(
-            "  {depth:>5} {:>12.1} {:>6.2} {:>10.2} {in_order:>12.1} {:>10.3}",
-            rates.iops,
-            rates.iops / alone,
-            rates.worst_s,
-            rates.utilisation
-        );
+        let Rates { iops, worst_s, utilisation } = random(spec, Op::Read, depth);
+        let exact = random(&exact, Op::Read, depth).iops;
+        let in_order = random(&fcfs, Op::Read, depth).iops;
+        let writes = random(spec, Op::Write, depth).iops;
+        let (gain, exact_gain) = (iops / alone, exact / alone);
+        print!("  {depth:>5} {iops:>8.1} {gain:>6.2} {worst_s:>8.2} {utilisation:>6.3}");
+        print!(" {exact:>12.1} {exact_gain:>6.2} {in_order:>10.1}");
+        println!(" {writes:>8.1} {:>6.2}", writes / write_alone);
     }
 }

@@ -104,8 +104,13 @@ fn parse_request(line: &str) -> Traced {
     }
 }
 
-/// A drive built from the description of disk `name` under `folder`.
+/// A drive built from the description of disk `name` under `folder`, whose moves keep to the curve.
 pub fn load_drive(folder: &Path, name: &str) -> Drive {
+    load_drive_that_errs(folder, name, 0.0)
+}
+
+/// The same, whose moves are off by `arrival_error_ms` in the mean.
+pub fn load_drive_that_errs(folder: &Path, name: &str, arrival_error_ms: f64) -> Drive {
     let specs = Parameters::load(&folder.join(format!("{name}.diskspecs")));
     let model_file = specs.text("Model").trim_start_matches("source ").to_string();
     let model = Parameters::load(&folder.join(model_file));
@@ -117,6 +122,7 @@ pub fn load_drive(folder: &Path, name: &str) -> Drive {
         stroke_scale: 1.0,
         head_switch: model.number("Head switch time") * NS_PER_MS,
         write_settle: model.number("Add. write settling delay") * NS_PER_MS,
+        arrival_error: arrival_error_ms * NS_PER_MS,
         starts_anywhere: specs.number("Read any free blocks") > 0.0,
     };
     Drive::new(electronics(name, &specs), Mechanism::new(geometry, mechanics))

@@ -171,7 +171,25 @@ impl Drive {
         Service { finished: service.finished + completion, ..service }
     }
 
-    /// Time in ns from `now` until `access` could begin to transfer: what a scheduler compares.
+    /// Of `waiting`, commands with an index and their arrival in ns, the one to serve next at
+    /// `now`: its expected positioning time less `aging` times the time waited is the least.
+    pub fn nearest(
+        &mut self,
+        now: f64,
+        aging: f64,
+        waiting: impl Iterator<Item = (usize, Access, f64)>,
+    ) -> Option<usize> {
+        let mut best: Option<(f64, usize)> = None;
+        for (index, access, arrived) in waiting {
+            let cost = self.positioning(now, access) - aging * (now - arrived);
+            if best.is_none_or(|(least, _)| cost < least) {
+                best = Some((cost, index));
+            }
+        }
+        best.map(|(_, index)| index)
+    }
+
+    /// Expected time in ns from `now` until `access` could begin to transfer.
     pub fn positioning(&mut self, now: f64, access: Access) -> f64 {
         self.advance(now);
         if access.op == Op::Read && self.lookup(access) != Lookup::Absent {

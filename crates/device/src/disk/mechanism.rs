@@ -3,10 +3,14 @@
 //! - M1: the platter turns for ever: its angle is time over the period, from angle 0 at time 0.
 //! - M2: time never runs backwards between calls, and the arm stands where the last call left it.
 //! - M3: reading on from where the last transfer ended, at the same instant, costs no rotation.
+//! - M4: the seek curve is a mean: a move over more than a cylinder ends early or late by an error
+//!   that nobody knows beforehand. Shorter moves keep to the curve, as the skew allows for them.
 //!
 //! Arm move and head switch overlap; the settling time of writes is added to any move. At the end
 //! of a track the head switches (or the arm steps) and waits for the first sector, which the skew
 //! puts just behind the switch.
+
+use terrace_rt::Prng;
 
 use super::geometry::{Geometry, Place};
 use super::seek::SeekCurve;
@@ -48,6 +52,8 @@ pub struct Mechanics {
     pub head_switch: f64,
     /// Added to any move before a write.
     pub write_settle: f64,
+    /// Mean absolute error of the time of a move over more than a cylinder.
+    pub arrival_error: f64,
     /// Whether a transfer starts at whatever sector comes by first ("zero latency").
     pub starts_anywhere: bool,
 }
@@ -59,7 +65,13 @@ pub struct Mechanism {
     mechanics: Mechanics,
     cylinder: u32,
     surface: u32,
+    errors: Prng,
 }
+
+/// Where the errors of moves begin: a disk repeats them from run to run.
+const ERROR_SEED: u64 = 0x5eec;
+/// Largest error of a move in mean absolute errors: errors are distributed triangularly.
+const ERROR_REACH: f64 = 3.0;
 
 /// When a transfer touched the medium, in ns.
 #[derive(Clone, Copy, Debug)]
@@ -76,7 +88,10 @@ impl Mechanism {
     pub fn new(geometry: Geometry, mechanics: Mechanics) -> Mechanism {
         assert!(mechanics.period > 0.0, "a disk that does not turn");
         assert!(mechanics.stroke_scale >= 1.0, "strokes are only ever enlarged");
-        Mechanism { geometry, mechanics, cylinder: 0, surface: 0 }
+        let reach = mechanics.arrival_error * ERROR_REACH;
+        assert!(reach >= 0.0 && reach < mechanics.period, "a move that errs by more than a turn");
+        let errors = Prng::from_seed(ERROR_SEED);
+        Mechanism { geometry, mechanics, cylinder: 0, surface: 0, errors }
     }
 
     /// Where sectors lie.
@@ -91,12 +106,21 @@ impl Mechanism {
         self.mechanics.period
     }
 
-    /// Time in ns from `now` until the head is over `sector`, ready to transfer.
+    /// Expected time in ns from `now` until the head is over `sector`, ready to transfer: arm and
+    /// rotation, plus a turn times the probability that the head comes too late for the sector,
+    /// less a turn times the probability that it comes in time for the turn before. (Expected
+    /// access time: Espeseth, Hall, Mosser and Smith, US patent 6,725,327, assigned to Hitachi.)
     #[must_use]
     pub fn positioning(&self, now: f64, op: Op, sector: u64) -> f64 {
         let place = self.geometry.locate(sector);
         let settled = now + self.move_time(op, place);
-        settled + self.rotation(settled, place.angle) - now
+        let wait = self.rotation(settled, place.angle);
+        let risk = if self.errs(place) {
+            self.error_beyond(wait) - self.error_beyond(self.mechanics.period - wait)
+        } else {
+            0.0
+        };
+        settled + wait + risk * self.mechanics.period - now
     }
 
     /// Moves to `sector` and transfers `count` sectors from there, from time `now` on.
@@ -117,7 +141,8 @@ impl Mechanism {
         while left > 0 {
             let place = self.geometry.locate(next);
             let run = left.min(u64::from(place.sectors_left));
-            let settled = data_at.max(at + self.move_time(op, place));
+            let moved = (self.move_time(op, place) + self.error(place)).max(0.0);
+            let settled = data_at.max(at + moved);
             let sector_time = self.mechanics.period / f64::from(place.sectors_per_track);
             let whole = run as f64 * sector_time;
             let wait = self.rotation(settled, place.angle);
@@ -179,6 +204,25 @@ impl Mechanism {
         (self.mechanics.seek.time(scaled).max(switch) + settle).max(0.0)
     }
 
+    fn errs(&self, place: Place) -> bool {
+        self.mechanics.arrival_error > 0.0 && place.cylinder.abs_diff(self.cylinder) > 1
+    }
+
+    /// What the move to `place` takes more than the curve says, ns.
+    fn error(&mut self, place: Place) -> f64 {
+        if !self.errs(place) {
+            return 0.0;
+        }
+        let reach = self.mechanics.arrival_error * ERROR_REACH;
+        (self.errors.f64() + self.errors.f64() - 1.0) * reach
+    }
+
+    /// Probability that a move takes more than `by` ns longer than the curve says, or shorter.
+    fn error_beyond(&self, by: f64) -> f64 {
+        let inside = (1.0 - by / (self.mechanics.arrival_error * ERROR_REACH)).max(0.0);
+        inside * inside / 2.0
+    }
+
     /// Time in ns from `at` until `angle` is under the head.
     fn rotation(&self, at: f64, angle: Turn) -> f64 {
         Turn::new(at / self.mechanics.period).until(angle) * self.mechanics.period
@@ -209,6 +253,7 @@ mod tests {
             stroke_scale: 1.0,
             head_switch: 900.0,
             write_settle: 100.0,
+            arrival_error: 0.0,
             starts_anywhere: false,
         };
         Mechanism::new(Geometry::new(2, Layout::Conventional, vec![zone]), mechanics)
@@ -247,5 +292,38 @@ mod tests {
         disk.mechanics.starts_anywhere = true;
         let track = disk.transfer(3_000.0, Op::Read, 0, 100);
         assert_eq!(track.end, 13_000.0);
+    }
+
+    #[test]
+    fn moves_err_by_the_mean_error_and_expected_positioning_is_the_mean() {
+        let mut disk = mechanism();
+        disk.mechanics.arrival_error = 300.0;
+        let (mut error, mut taken, mut expected) = (0.0, 0.0, 0.0);
+        let mut now = 0.0;
+        let moves = 20_000;
+        for step in 0..moves {
+            let sector = (step * 7_919) % 19_000 + 500;
+            let place = disk.geometry.locate(sector);
+            expected += disk.positioning(now, Op::Read, sector);
+            error += disk.clone().error(place).abs();
+            let transfer = disk.transfer(now, Op::Read, sector, 1);
+            taken += transfer.end - 100.0 - now;
+            now = transfer.end;
+        }
+        let (error, taken) = (error / moves as f64, taken / moves as f64);
+        assert!((error / 300.0 - 1.0).abs() < 0.03, "mean error {error}");
+        let expected = expected / moves as f64;
+        assert!((taken / expected - 1.0).abs() < 0.01, "{taken} taken, {expected} expected");
+    }
+
+    #[test]
+    fn a_sector_just_in_reach_costs_half_a_turn_more() {
+        let mut disk = mechanism();
+        let sure = disk.positioning(0.0, Op::Read, 4_050);
+        let place = disk.geometry.locate(4_050);
+        let wait = disk.rotation(disk.move_time(Op::Read, place), place.angle);
+        disk.mechanics.arrival_error = 300.0;
+        let reached = disk.positioning(wait, Op::Read, 4_050);
+        assert!((reached - (sure - wait) - 5_000.0).abs() < 1.0, "{reached} ns");
     }
 }

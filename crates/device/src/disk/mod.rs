@@ -1,4 +1,5 @@
-//! A rotating disk as a pure function of time: geometry, arm, rotation, buffer, command overheads.
+//! A rotating disk as a function of time and of a fixed seed: geometry, arm, rotation, buffer,
+//! command overheads.
 //!
 //! Modules in reading order: `geometry` (where a sector lies), `seek` (how long the arm takes),
 //! `mechanism` (arm and rotation together), `buffer` (what the disk remembers), `drive` (a command

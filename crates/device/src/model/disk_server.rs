@@ -103,20 +103,15 @@ impl DiskServer {
     }
 
     fn choose(&mut self, now: f64) -> Option<usize> {
-        let mut best: Option<(f64, usize)> = None;
-        for (index, queued) in self.queue.iter().take(self.depth).enumerate() {
-            if queued.ready > now {
-                continue;
-            }
-            let Scheduling::ShortestPositioning { aging } = self.scheduling else {
-                return Some(index);
-            };
-            let cost = self.drive.positioning(now, queued.access) - aging * (now - queued.arrived);
-            if best.is_none_or(|(least, _)| cost < least) {
-                best = Some((cost, index));
+        let seen = self.queue.iter().take(self.depth).enumerate();
+        let mut ready = seen.filter(|(_, queued)| queued.ready <= now);
+        match self.scheduling {
+            Scheduling::Fcfs => ready.next().map(|(index, _)| index),
+            Scheduling::ShortestPositioning { aging } => {
+                let waiting = ready.map(|(index, queued)| (index, queued.access, queued.arrived));
+                self.drive.nearest(now, aging, waiting)
             }
         }
-        best.map(|(_, index)| index)
     }
 }
 

@@ -125,6 +125,9 @@ const STRIPE: u64 = 256 << 10;
 /// A second of waiting outweighs the longest positioning.
 const AGED: Scheduling = Scheduling::ShortestPositioning { aging: 0.01 };
 
+/// Mean error of a move as the trace of a measured disk shows it, an upper bound: `docs/DISKS.md`.
+const ARRIVAL_ERROR_MS: f64 = 0.3;
+
 fn array(members: u32, disk: DiskSpec) -> Spec {
     Spec {
         members,
@@ -147,6 +150,7 @@ fn sata_2011() -> DiskSpec {
         seek_ms: (0.8, 8.5, 17.0),
         head_switch_ms: 0.8,
         write_settle_ms: 1.087,
+        arrival_error_ms: ARRIVAL_ERROR_MS,
         surfaces: 1,
         overhead_ms: 0.276,
         bus_bytes_per_s: 300e6,
@@ -165,6 +169,7 @@ fn sas_2013() -> DiskSpec {
         seek_ms: (0.3, 3.54, 8.0),
         head_switch_ms: 0.3,
         write_settle_ms: 0.256,
+        arrival_error_ms: ARRIVAL_ERROR_MS,
         surfaces: 1,
         overhead_ms: 0.082,
         bus_bytes_per_s: 600e6,
@@ -183,6 +188,7 @@ fn sata_today() -> DiskSpec {
         seek_ms: (0.8, 8.5, 17.0),
         head_switch_ms: 0.8,
         write_settle_ms: 0.8,
+        arrival_error_ms: ARRIVAL_ERROR_MS,
         surfaces: 1,
         overhead_ms: 0.1,
         bus_bytes_per_s: 600e6,

@@ -39,10 +39,11 @@ pub enum MemberSpec {
 pub enum Scheduling {
     /// In order of arrival.
     Fcfs,
-    /// Aged shortest positioning time first: the least of positioning time (arm and rotation) less
-    /// `aging` times the time waited. 0.01 makes a second of waiting worth the longest positioning.
-    /// After Jacobson and Wilkes, "Disk scheduling algorithms based on rotational position" (1991),
-    /// and Worthington, Ganger and Patt, "Scheduling algorithms for modern disk drives" (1994).
+    /// Aged shortest positioning time first: the least of expected positioning time (arm, rotation,
+    /// and the risk to miss the sector) less `aging` times the time waited. 0.01: a second of
+    /// waiting is worth the longest positioning. After Jacobson and Wilkes, "Disk scheduling
+    /// algorithms based on rotational position" (1991), and Worthington, Ganger and Patt,
+    /// "Scheduling algorithms for modern disk drives" (1994). The risk: `Mechanism::positioning`.
     ShortestPositioning {
         /// Share of the waiting time that is taken off the positioning time.
         aging: f64,
@@ -64,6 +65,8 @@ pub struct DiskSpec {
     pub head_switch_ms: f64,
     /// Added to the move before a write.
     pub write_settle_ms: f64,
+    /// How far off the drive's own estimate of a move over more than a cylinder is, mean.
+    pub arrival_error_ms: f64,
     /// Recording surfaces of the model (see `span`).
     pub surfaces: u32,
     /// Command overhead of host, controller and drive.
@@ -171,6 +174,7 @@ impl DiskSpec {
             stroke_scale: stroke.max(1.0),
             head_switch: self.head_switch_ms * NS_PER_MS,
             write_settle: self.write_settle_ms * NS_PER_MS,
+            arrival_error: self.arrival_error_ms * NS_PER_MS,
             starts_anywhere: false,
         };
         let electronics = DriveSpec {
