@@ -76,7 +76,10 @@ fn every_design_runs_and_its_figures_agree() {
             assert!((0.0..=1.0).contains(&share(path)), "{}: {path}", run["design"]);
         }
         let uses_flash = run["design"] != "no-ssd";
-        assert_eq!(share("/flash/slots") > 0.0, uses_flash, "{}", run["design"]);
+        // As many slots as were asked for, exactly.
+        let asked =
+            if uses_flash { bench["parameters"]["flash_pages"].as_f64() } else { Some(0.0) };
+        assert_eq!(Some(share("/flash/slots")), asked, "{}", run["design"]);
         assert_eq!(share("/devices/flash/writes") > 0.0, uses_flash, "{}", run["design"]);
         let bytes = share("/flash/metadata_bytes_per_slot");
         assert!(bytes <= 32.0 || share("/flash/slots") < 10_000.0, "{bytes} bytes for a slot");

@@ -238,7 +238,7 @@ fn run_virtual(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<RunResult, Error> {
     let world = virtual_world(config);
-    let flash_bytes = u64::from(config.flash_pages + FLASH_HEADER_PAGES) * PAGE_SIZE as u64;
+    let flash_bytes = u64::from(config.flash_pages) * PAGE_SIZE as u64;
     let flash_device = || {
         let store = Store::new(flash_bytes, Keep::Shared(Arc::clone(&stores.slab)));
         build(flash, world.world(), store) as Arc<dyn terrace_device::Device>
@@ -261,9 +261,6 @@ fn run_virtual(
     drop(db);
     Ok(result)
 }
-
-/// Pages of the flash device beside the tier's slots.
-const FLASH_HEADER_PAGES: u32 = 64;
 
 /// The date at which runs on a new database begin.
 const FIRST_DATE: u64 = LOAD_DATE + 86_400 * 1_000_000_000;
