@@ -258,9 +258,9 @@ pub enum TacRuleName {
 pub struct TpccClients {
     /// Clients at once
     #[arg(long, value_name = "N", default_value_t = 50,
-          value_parser = clap::value_parser!(u32).range(1..=100_000))]
+          value_parser = clap::value_parser!(u32).range(1..=20_000))]
     pub clients: u32,
-    /// Measured time
+    /// Measured time, by the clock of the world
     #[arg(long, value_name = "TIME", default_value = "360s")]
     pub duration: Span,
     /// Throughput is shown for windows of this length [default: a hundredth of the duration]
@@ -325,7 +325,7 @@ pub struct Points {
           value_parser = clap::value_parser!(u64).range(1..=256))]
     pub threads: u64,
     /// Tasks, spread over the threads; more than one each keep a queue at the device
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=65_536))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=20_000))]
     pub tasks: Option<u64>,
     /// Measured time
     #[arg(long, value_name = "TIME", default_value = "10s")]

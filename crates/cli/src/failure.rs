@@ -24,6 +24,17 @@ impl Failure {
         Failure::Usage(what.to_string())
     }
 
+    /// What stopped a bench: options that the engine refuses are errors of usage.
+    pub fn of(what: impl fmt::Display, error: &terrace_workload::Error) -> Failure {
+        use terrace_workload::Error::{Engine, UnknownName, UnknownPreset};
+        match error {
+            Engine(terrace::Error::InvalidOption { .. }) | UnknownName(_) | UnknownPreset(_) => {
+                Failure::usage(error)
+            }
+            _ => Failure::failed(what, error),
+        }
+    }
+
     /// The exit status.
     pub fn status(&self) -> ExitCode {
         match self {

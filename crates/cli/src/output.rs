@@ -126,6 +126,13 @@ pub fn peak_memory_bytes() -> u64 {
     kib.unwrap_or_default() * 1024
 }
 
+/// Memory of this machine; none where the system does not say.
+pub fn machine_memory_bytes() -> Option<u64> {
+    let all = fs::read_to_string("/proc/meminfo").ok()?;
+    let line = all.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    line.trim().trim_end_matches("kB").trim().parse::<u64>().ok().map(|kib| kib * 1024)
+}
+
 /// Cores of the machine that this process may use.
 pub fn cores() -> u64 {
     std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64)

@@ -3,6 +3,10 @@
 //! Whatever is wrong is one line on standard error, with exit status 2 for what makes no sense and
 //! 1 for what did not work; and nothing is written that was not asked for.
 
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -97,4 +101,247 @@ fn help_is_no_failure() {
         assert!(!output.stdout.is_empty() && output.stderr.is_empty());
     }
     assert_eq!(terrace(folder.path(), &[]).status.code(), Some(2));
+}
+
+/// A small real bench in `folder`, with more options.
+const REAL: [&str; 17] = [
+    "bench",
+    "tpcc",
+    "--world",
+    "real",
+    "--rows",
+    "tiny",
+    "--warehouses",
+    "1",
+    "--dram",
+    "64p",
+    "--partitions",
+    "1",
+    "--duration",
+    "1s",
+    "--clients",
+    "2",
+    "--no-report",
+];
+
+fn real<'a>(more: &[&'a str]) -> Vec<&'a str> {
+    [&REAL[..], more].concat()
+}
+
+/// Names in `folder`, and how the files begin.
+fn contents(folder: &Path) -> Vec<(OsString, Vec<u8>)> {
+    const BYTES_MAX: u64 = 1 << 20;
+    let entries = std::fs::read_dir(folder).expect("the folder");
+    let mut all: Vec<_> = entries
+        .map(|entry| {
+            let entry = entry.expect("an entry");
+            let mut bytes = Vec::new();
+            let file = File::open(entry.path()).expect("a file");
+            file.take(BYTES_MAX).read_to_end(&mut bytes).expect("readable");
+            (entry.file_name(), bytes)
+        })
+        .collect();
+    all.sort();
+    all
+}
+
+#[test]
+fn sizes_that_no_machine_has_are_refused_before_the_work() {
+    let folder = folder();
+    for options in [
+        &["--warehouses", "20000"][..],
+        &["--dram", "31TiB"],
+        &["--flash", "31TiB"],
+        &["--clients", "4000000000"],
+        &["--clients", "20000", "--jobs", "2"],
+        &["--window", "1us"],
+        &["--fill", "1%"],
+        &["--partitions", "5000"],
+        &["--cores", "0"],
+        &["--jobs", "0"],
+    ] {
+        refused(folder.path(), &[&["bench", "tpcc"], options].concat(), 2);
+    }
+    let last = u64::MAX.to_string();
+    refused(folder.path(), &["bench", "tpcc", "--seed", &last, "--seeds", "2"], 2);
+    for options in [
+        ["--rows", "0"],
+        ["--value-bytes", "0"],
+        ["--value-bytes", "1000000"],
+        ["--dram", "1p"],
+        ["--dram", "31TiB"],
+        ["--duration", "0s"],
+        ["--tasks", "0"],
+        ["--tasks", "1000000"],
+        ["--threads", "0"],
+        ["--batch", "0"],
+        ["--world", "virtual"],
+    ] {
+        refused(folder.path(), &["bench", "reads", options[0], options[1]], 2);
+    }
+    for options in [["--seeds", "0"], ["--jobs", "0"], ["--design", "lx"], ["--seed", "x"]] {
+        refused(folder.path(), &["torture", options[0], options[1]], 2);
+    }
+    assert_eq!(std::fs::read_dir(folder.path()).expect("the folder").count(), 0);
+}
+
+#[test]
+fn unknown_presets_are_answered_with_the_known() {
+    let folder = folder();
+    for option in ["--home", "--flash-device", "--log-device"] {
+        let said = refused(folder.path(), &["bench", "tpcc", option, "floppy"], 2);
+        assert!(said.contains("floppy") && said.contains("sigmod2011-hdd"), "{said}");
+    }
+}
+
+#[test]
+fn a_place_without_direct_io_is_refused_by_the_benches() {
+    let folder = folder();
+    // A file of the kernel's own: it can be opened and written, but not past the page cache.
+    let log = "/proc/self/comm";
+    let arguments = real(&["--design", "no-ssd", "--home", "home", "--log-device", log]);
+    let said = refused(folder.path(), &arguments, 1);
+    assert!(said.contains("refuses direct I/O") && said.contains(log), "{said}");
+    assert_eq!(contents(folder.path()), [], "what was made before is taken away");
+}
+
+#[test]
+fn places_in_the_real_world_are_checked_before_the_load() {
+    let folder = folder();
+    let places = |home, flash, log| {
+        real(&["--home", home, "--flash-device", flash, "--flash", "64p", "--log-device", log])
+    };
+    // A folder that is not there.
+    for arguments in [
+        places("no/home", "flash", "log"),
+        places("home", "no/flash", "log"),
+        places("home", "flash", "no/log"),
+    ] {
+        let said = refused(folder.path(), &arguments, 1);
+        assert!(said.contains("No such file"), "{said}");
+        assert_eq!(contents(folder.path()), [], "{arguments:?}");
+    }
+    // The same place twice, and a flash smaller than it can be.
+    refused(folder.path(), &places("home", "home", "log"), 2);
+    refused(folder.path(), &places("home", "flash", "home"), 2);
+    let tiny = real(&["--home", "h", "--flash-device", "f", "--log-device", "l", "--flash", "63p"]);
+    let said = refused(folder.path(), &tiny, 2);
+    assert!(said.contains("at least 64"), "{said}");
+    // What holds something else stays as it is.
+    let notes = "my notes\n".repeat(10_000);
+    std::fs::write(folder.path().join("notes"), &notes).expect("written");
+    std::fs::write(folder.path().join("short"), "my notes").expect("written");
+    let before = contents(folder.path());
+    for other in ["notes", "short", "/dev/null", "."] {
+        refused(folder.path(), &places(other, "flash", "log"), 1);
+        refused(folder.path(), &places("home", other, "log"), 1);
+        refused(folder.path(), &places("home", "flash", other), 1);
+        assert_eq!(contents(folder.path()), before, "{other}");
+    }
+}
+
+#[test]
+fn a_home_that_does_not_fit_leaves_nothing() {
+    let folder = folder();
+    // More than any file system has: what a full one says, on any machine.
+    let rows = ["bench", "reads", "--rows", "1000000000", "--value-bytes", "60000"];
+    refused(folder.path(), &[&rows[..], &["--path", "db", "--dram", "64p"]].concat(), 1);
+    assert_eq!(contents(folder.path()), []);
+}
+
+/// A database of a thousand rows, made by the bench.
+fn make(folder: &Path) {
+    let rows = ["bench", "reads", "--rows", "1000", "--path", "db", "--duration", "100ms"];
+    assert!(terrace(folder, &rows).status.success());
+}
+
+#[test]
+fn what_is_no_database_is_said_and_left_alone() {
+    let folder = folder();
+    std::fs::write(folder.path().join("notes"), "my notes\n".repeat(10_000)).expect("written");
+    std::fs::write(folder.path().join("empty"), "").expect("written");
+    let before = contents(folder.path());
+    for path in ["nothing", "notes", "empty", ".", "/dev/null", "no/db"] {
+        for command in ["check", "stat"] {
+            refused(folder.path(), &[command, path], 1);
+        }
+    }
+    for path in ["notes", ".", "/dev/null", "no/db"] {
+        refused(folder.path(), &["bench", "reads", "--rows", "1000", "--path", path], 1);
+    }
+    assert_eq!(contents(folder.path()), before);
+    let said = refused(folder.path(), &["check", "notes"], 1);
+    assert!(said.contains("something else"), "{said}");
+}
+
+#[test]
+fn a_database_that_is_open_or_of_another_size_is_refused() {
+    let folder = folder();
+    make(folder.path());
+    let other = ["bench", "reads", "--rows", "2000", "--path", "db", "--duration", "100ms"];
+    let said = refused(folder.path(), &other, 1);
+    assert!(said.contains("another size"), "{said}");
+    let open = terrace::Database::builder().open(folder.path().join("db")).expect("it is there");
+    for arguments in [&["check", "db"][..], &["stat", "db"], &other] {
+        let said = refused(folder.path(), arguments, 1);
+        assert!(said.contains("already open"), "{said}");
+    }
+    drop(open);
+    assert!(terrace(folder.path(), &["check", "db"]).status.success());
+}
+
+#[test]
+fn a_header_that_is_corrupt_or_newer_is_refused_and_left_alone() {
+    let folder = folder();
+    make(folder.path());
+    let path = folder.path().join("db");
+    let file = File::options().read(true).write(true).open(&path).expect("it is there");
+    let mut whole = vec![0; 2 * 8192];
+    file.read_exact_at(&mut whole, 0).expect("two superblocks");
+    // A version is refused only if the rest of the page is whole: both copies are sealed again.
+    let mut newer = whole.clone();
+    for (id, page) in newer.chunks_mut(8192).enumerate() {
+        page[40] = 200;
+        let page: &mut terrace_page::PageBuf = page.try_into().expect("a page");
+        terrace_page::set_page_id(page, terrace_page::PageId(id as u64));
+        terrace_page::seal(page);
+    }
+    let mut corrupt = whole.clone();
+    corrupt.chunks_mut(8192).for_each(|page| page[100] ^= 1);
+    for (bytes, what) in [(newer, "200"), (corrupt, "damaged")] {
+        file.write_all_at(&bytes, 0).expect("written");
+        for arguments in [
+            &["check", "db"][..],
+            &["stat", "db"],
+            &["bench", "reads", "--rows", "1000", "--path", "db"],
+        ] {
+            let said = refused(folder.path(), arguments, 1);
+            assert!(said.contains(what), "{said}");
+        }
+        let mut after = vec![0; 2 * 8192];
+        file.read_exact_at(&mut after, 0).expect("two superblocks");
+        assert!(after == bytes, "nothing was written");
+    }
+    // One copy is enough, as after a torn write.
+    whole[100] ^= 1;
+    file.write_all_at(&whole, 0).expect("written");
+    assert!(terrace(folder.path(), &["check", "db"]).status.success());
+    // The log of another, or none.
+    std::fs::rename(folder.path().join("db.log"), folder.path().join("log")).expect("renamed");
+    let said = refused(folder.path(), &["check", "db"], 1);
+    assert!(said.contains("log is missing"), "{said}");
+    let log = File::options().write(true).open(folder.path().join("log")).expect("there");
+    log.write_all_at(&[7], 20).expect("written");
+    let said = refused(folder.path(), &["check", "db", "--log", "log"], 1);
+    assert!(said.contains("header is corrupt"), "{said}");
+}
+
+#[test]
+fn results_that_cannot_be_kept_are_a_failure() {
+    let folder = folder();
+    make(folder.path());
+    let output = terrace(folder.path(), &["stat", "db", "--json", "/dev/full"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.lines().count() == 1 && said.contains("/dev/full"), "{said}");
 }

@@ -237,6 +237,11 @@ pub trait Device: Send + Sync {
         Ok(())
     }
 
+    /// Whether the operating system keeps copies of its bytes in memory, which nobody counts.
+    fn is_cached(&self) -> bool {
+        false
+    }
+
     /// Requests submitted and not yet complete.
     fn queued(&self) -> usize;
 

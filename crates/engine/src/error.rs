@@ -83,7 +83,10 @@ pub enum Error {
         what: &'static str,
     },
     /// There is already something at the path; nothing was touched. Open it, or choose another.
-    Exists,
+    Exists {
+        /// The part that has the path.
+        part: Part,
+    },
     /// There is no database at the path.
     Missing {
         /// The part that is not there.
@@ -187,7 +190,11 @@ impl fmt::Display for Error {
                 f.write_str("the transaction failed before: roll it back and run it again")
             }
             Error::InvalidOption { what } => write!(f, "invalid option: {what}"),
-            Error::Exists => f.write_str("the path already holds something: open it instead"),
+            Error::Exists { part } => write!(
+                f,
+                "something is at the path of the {part} already, and stays there: open it, or \
+                 choose another path",
+            ),
             Error::Missing { part } => write!(f, "no database here: its {part} is missing"),
             Error::AlreadyOpen => f.write_str("the database is already open: close it there first"),
             Error::NotADatabase { part, what } => {

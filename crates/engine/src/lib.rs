@@ -36,9 +36,9 @@ mod writer;
 mod error;
 
 pub use api::{
-    Builder, CheckReport, Checkpoint, Checkpoints, Database, Devices, Durability, Entry,
-    FullImages, Loader, LogStats, Owned, Range, ReadTable, ReadTransaction, Savepoint, Stats,
-    Table, TableDef, Transaction, TransactionStats, WriteTransaction,
+    Builder, CachedParts, CheckReport, Checkpoint, Checkpoints, Database, Devices, DirectIo,
+    Durability, Entry, FullImages, Loader, LogStats, Owned, Range, ReadTable, ReadTransaction,
+    Savepoint, Stats, Table, TableDef, Transaction, TransactionStats, WriteTransaction,
 };
 pub use error::{Error, Part};
 pub use key::{Key, KeyPart};

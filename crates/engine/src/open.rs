@@ -8,6 +8,7 @@
 
 use std::sync::Arc;
 
+use terrace_device::Device;
 use terrace_page::{Lsn, PAGE_SIZE, TxnId};
 use terrace_pool::{BufferPool, PoolConfig};
 use terrace_rt::World;
@@ -33,13 +34,13 @@ pub(crate) struct Setup {
     pub(crate) lock_limits: LockLimits,
 }
 
-/// Whether there is a database on these devices.
+/// Whether there is a database on this home.
 ///
 /// # Errors
 ///
 /// `NotADatabase` if there is something else, and those of `superblock::find`.
-pub(crate) fn is_database(devices: &Devices) -> Result<bool, Error> {
-    Ok(match superblock::find(&*devices.home)? {
+pub(crate) fn is_database(home: &dyn Device) -> Result<bool, Error> {
+    Ok(match superblock::find(home)? {
         Found::Database(_) => true,
         Found::Nothing => false,
     })
@@ -52,15 +53,15 @@ pub(crate) fn is_database(devices: &Devices) -> Result<bool, Error> {
 ///
 /// `Exists`, `NotADatabase`, `InvalidOption`, `Device`.
 pub(crate) fn create(devices: &Devices, database: u128) -> Result<(), Error> {
-    if is_database(devices)? {
-        return Err(Error::Exists);
+    if is_database(&*devices.home)? {
+        return Err(Error::Exists { part: Part::Home });
     }
     let home_pages = devices.home.len() / PAGE_SIZE as u64;
     if home_pages < HOME_PAGES_MIN {
         return Err(Error::InvalidOption { what: "the home must have at least 512 KiB" });
     }
     if !ring::is_free(&*devices.log)? {
-        return Err(Error::Exists);
+        return Err(Error::Exists { part: Part::Log });
     }
     ring::create(&*devices.log, database)?;
     devices.log.sync().map_err(|source| Error::Device { part: Part::Log, source })?;

@@ -2,8 +2,10 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 
-use terrace::{Builder, Database, Error, Part, TableDef};
+use terrace::{Builder, Database, Devices, DirectIo, Error, Part, TableDef};
+use terrace_device::{FileDevice, FileOptions};
 
 const ROWS: TableDef<u64, u64> = TableDef::new("rows");
 
@@ -24,7 +26,7 @@ fn a_database_in_files_comes_back() {
     make(&path);
     let db = small().open(&path).expect("there");
     assert!(matches!(small().open(&path), Err(Error::AlreadyOpen)));
-    assert!(matches!(small().create(&path), Err(Error::Exists)));
+    assert!(matches!(small().create(&path), Err(Error::Exists { .. })));
     // Dropped, not closed by name.
     drop(db);
     let db = small().open_or_create(&path).expect("there");
@@ -58,10 +60,10 @@ fn what_is_not_a_database_is_left_alone() {
         small().open(&path),
         Err(Error::NotADatabase { part: Part::Home, .. }) | Err(Error::Missing { part: Part::Log })
     ));
-    assert!(matches!(small().create(&path), Err(Error::Exists)));
+    assert!(matches!(small().create(&path), Err(Error::Exists { .. })));
     assert!(small().open_or_create(&path).is_err());
     let other = folder.path().join("db");
-    assert!(matches!(small().log(&path).create(&other), Err(Error::Exists)));
+    assert!(matches!(small().log(&path).create(&other), Err(Error::Exists { part: Part::Log })));
     assert!(small().open(folder.path()).is_err());
     assert_eq!(fs::read_to_string(&path).expect("there"), notes);
 }
@@ -96,6 +98,50 @@ fn a_foreign_log_a_newer_format_and_a_corrupt_header_are_refused() {
     let newer = small().open(&two);
     assert!(matches!(newer, Err(Error::NewerFormat { found: 9, .. })), "{newer:?}");
     assert_eq!(fs::read(&two).expect("there"), bytes, "nothing was written");
+}
+
+#[test]
+fn what_lies_in_the_page_cache_is_said_or_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = |name, direct| {
+        let options =
+            FileOptions { size: Some(2 << 20), create: true, direct, ..Default::default() };
+        FileDevice::open(folder.path().join(name), &options).map(|device| Arc::new(device) as _)
+    };
+    let (home, log) = (file("home", false).expect("a file"), file("log", false).expect("a file"));
+    let devices = Devices { home, flash: None, log };
+    let db = Database::builder().devices(devices).create_on_devices().expect("good files");
+    let cached = db.stats().cached;
+    assert!(cached.home && cached.log && !cached.flash, "{cached:?}");
+    db.close().expect("good files");
+    // A file of the kernel's own has no direct I/O, wherever the test runs.
+    let path = folder.path().join("db");
+    let refused = small().log("/proc/self/comm").direct_io(DirectIo::Required).create(&path);
+    let said = refused.map(drop).expect_err("no direct I/O").to_string();
+    assert!(said.contains("refuses direct I/O"), "{said}");
+    assert!(!path.exists(), "what was made before is taken away");
+}
+
+#[test]
+fn a_flash_that_holds_something_else_is_left_alone() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (path, flash) = (folder.path().join("db"), folder.path().join("flash"));
+    let photo = vec![0xd8; 3 << 20];
+    fs::write(&flash, &photo).expect("written");
+    let with_flash = |bytes| small().flash(&flash, bytes);
+    let refused = with_flash(1 << 20).create(&path);
+    assert!(matches!(refused, Err(Error::NotADatabase { part: Part::Flash, .. })), "{refused:?}");
+    assert_eq!(fs::read(&flash).expect("there"), photo);
+    assert!(!path.exists(), "what was made before is taken away");
+    // Its own flash it knows again, larger and smaller, whatever the slots hold.
+    fs::remove_file(&flash).expect("there");
+    for bytes in [1 << 20, 3 << 20, 2 << 20, 3 << 20] {
+        let db = with_flash(bytes).open_or_create(&path).expect("its own");
+        db.close().expect("good files");
+        let mut file = fs::read(&flash).expect("there");
+        file[..1 << 20].fill(0xd8);
+        fs::write(&flash, file).expect("written");
+    }
 }
 
 #[test]

@@ -288,7 +288,7 @@ fn a_closed_database_opens_again() {
             db.close().expect("memory");
         }
         let again = builder().create_on_devices();
-        assert!(matches!(again, Err(Error::Exists)));
+        assert!(matches!(again, Err(Error::Exists { .. })));
     });
 }
 

@@ -18,8 +18,8 @@ pub enum Error {
     UnknownName(UnknownName),
     /// There is no modelled device of this name.
     UnknownPreset(UnknownPreset),
-    /// There is a database already, of another number of warehouses. Use that number, or another
-    /// path.
+    /// There is a database already, of another number of warehouses or rows. Give that number, or
+    /// another path.
     OtherScale,
     /// A row that every TPC-C database holds is not there.
     MissingRow {
@@ -46,8 +46,8 @@ impl fmt::Display for Error {
             Error::UnknownName(unknown) => unknown.fmt(f),
             Error::UnknownPreset(unknown) => unknown.fmt(f),
             Error::OtherScale => f.write_str(
-                "the path holds a database of another number of warehouses, or half of one: \
-                 use that number, or another path",
+                "the path holds a database of another size, or half of one: give that size, or \
+                 another path",
             ),
             Error::MissingRow { table } => {
                 write!(f, "a row of {table} is missing: is this a whole TPC-C database?")

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use hdrhistogram::Histogram;
-use terrace::{Database, Durability, Table, TableDef, Transaction, WriteTransaction};
+use terrace::{Database, DirectIo, Durability, Table, TableDef, Transaction, WriteTransaction};
 use terrace_page::PAGE_SIZE;
 use terrace_rt::{LeafMutex, Nanos, Prng, Real, World, now, sleep, yield_now};
 
@@ -92,6 +92,11 @@ pub struct RunResult {
     pub home_reads_per_s: f64,
 }
 
+/// Bytes that a row takes in a page beside its value: key, header, its share of free room.
+const ROW_OVERHEAD_BYTES: u64 = 24;
+/// A home whose size nobody names may grow to this.
+const SPARSE_HOME_BYTES: u64 = 64 << 30;
+
 /// Loads the rows if they are not there, then runs the operation.
 ///
 /// # Errors
@@ -101,10 +106,15 @@ pub fn run(config: &Config) -> Result<RunResult, Error> {
     let real = Real::new(config.threads);
     let world = real.world();
     real.run(|| {
-        let db = Database::builder()
+        let mut builder = Database::builder()
             .memory(u64::from(config.memory_pages) * PAGE_SIZE as u64)
             .world(world.clone())
-            .open_or_create(&config.path)?;
+            .direct_io(DirectIo::Required);
+        let rows_bytes = config.rows * (config.value_bytes as u64 + ROW_OVERHEAD_BYTES);
+        if rows_bytes > SPARSE_HOME_BYTES / 2 {
+            builder = builder.home_size(rows_bytes.saturating_mul(2));
+        }
+        let db = builder.open_or_create(&config.path)?;
         load(&db, config)?;
         warm(&db, config)?;
         let result = measure(&db, config, &world)?;
@@ -134,7 +144,6 @@ fn load(db: &Database, config: &Config) -> Result<(), Error> {
 
 /// Reads everything into memory, if there is room for it.
 fn warm(db: &Database, config: &Config) -> Result<(), Error> {
-    const ROW_OVERHEAD_BYTES: u64 = 24;
     let rows_bytes = config.rows * (config.value_bytes as u64 + ROW_OVERHEAD_BYTES);
     if rows_bytes > u64::from(config.memory_pages) * PAGE_SIZE as u64 {
         return Ok(());

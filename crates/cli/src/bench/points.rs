@@ -1,6 +1,6 @@
 //! `terrace bench reads | updates | scan`: the engine's own speed, in real time.
 
-use crate::bench::probe;
+use crate::bench::{probe, settings};
 use crate::command::{Points, WorldName};
 use crate::failure::Failure;
 use crate::output::{Sinks, Stopwatch, cores, peak_memory_bytes};
@@ -36,8 +36,10 @@ pub fn points(name: &str, options: &Points) -> Result<(), Failure> {
         (Some(folder), _) => folder.0.join("rows.terrace"),
         (None, path) => path.clone().unwrap_or_default(),
     };
-    let result =
-        points::run(&config).map_err(|error| Failure::failed(format!("bench {name}"), error))?;
+    let result = points::run(&config).map_err(|error| {
+        let path = config.path.display();
+        Failure::of(format!("bench {name} on {path}"), &error)
+    })?;
     let probed_reads_per_s = options.probe.then(|| probed(&config)).transpose()?;
     drop(temporary);
 
@@ -135,6 +137,7 @@ fn config(name: &str, options: &Points) -> Result<Config, Failure> {
     if frames < FRAMES_MIN {
         return Err(Failure::usage(format!("memory needs at least {FRAMES_MIN} pages")));
     }
+    settings::fits("--dram", frames.saturating_mul(PAGE_BYTES))?;
     let threads = options.threads as usize;
     let operation = match name {
         "reads" => Operation::Read,

@@ -7,6 +7,7 @@ use crate::command::{
 };
 use crate::failure::Failure;
 use crate::interval::rounded;
+use crate::output::{cores, machine_memory_bytes};
 use crate::quantity::{Share, Size};
 use clap::ValueEnum;
 use serde_json::{Map, Value, json};
@@ -14,10 +15,24 @@ use terrace::{Fills, TacConfig, TacWrite};
 use terrace_device::model::Preset;
 use terrace_policy::{Classifier, CleanerOrder, TacRule};
 use terrace_rt::Nanos;
-use terrace_workload::tpcc::{Checks, Config, Durability, Pacing, Place, Scale, WarehouseChoice};
+use terrace_workload::tpcc::{
+    Checks, Config, Durability, FLASH_BYTES_MIN, Pacing, Place, Scale, WarehouseChoice,
+    estimated_bytes,
+};
 
 /// Windows of a run, unless their length is given.
 const WINDOWS: f64 = 100.0;
+const PAGE_BYTES: u64 = 8192;
+/// Runs side by side unless asked otherwise: each may hold a copy of all that it changed.
+const JOBS_MAX: u64 = 4;
+/// More are shown by nothing.
+const WINDOWS_MAX: f64 = 100_000.0;
+/// Pages are loaded no emptier than this.
+const FILL_MIN: f64 = 0.1;
+/// Memory for each slot of the flash tier, in bytes.
+const SLOT_BYTES: u64 = 32;
+/// Tasks of all runs side by side, whose stacks are two mappings each: a process has 65,530.
+const TASKS_MAX: u64 = 25_000;
 /// Fewer frames than this cannot hold what a transaction pins.
 const FRAMES_MIN: u64 = 64;
 /// Fewer slots than this leave partitions empty.
@@ -37,6 +52,15 @@ pub fn config(options: &Tpcc) -> Result<Config, Failure> {
     positive("--fill", database.fill.0)?;
     if window > clients.duration.0 {
         return Err(Failure::usage("--window is longer than --duration"));
+    }
+    if clients.duration.0 / window > WINDOWS_MAX {
+        return Err(Failure::usage(format!("more than {WINDOWS_MAX} windows in --duration")));
+    }
+    if options.seed.checked_add(options.seeds).is_none() {
+        return Err(Failure::usage("--seed is too large for so many --seeds"));
+    }
+    if database.fill.0 < FILL_MIN {
+        return Err(Failure::usage(format!("--fill must be at least {}", Share(FILL_MIN))));
     }
     let config = Config {
         seed: options.seed,
@@ -141,6 +165,12 @@ fn place(options: &Tpcc) -> Result<Place, Failure> {
         }
         WorldName::Real => {
             let uses_flash = options.design.0.iter().any(terrace_policy::Design::uses_flash);
+            for (at, (option, path)) in named.iter().enumerate() {
+                if let Some((other, _)) = named[..at].iter().find(|(_, p)| p == path && p.is_some())
+                {
+                    return Err(Failure::usage(format!("{other} and {option} are the same")));
+                }
+            }
             let path = |at: usize| match named[at] {
                 (_, Some(path)) => Ok(path.into()),
                 // A design without flash gets along without a flash device.
@@ -179,9 +209,47 @@ pub fn set_sizes(config: &mut Config, options: &Tpcc, database_pages: u64) -> Re
             options.tier.flash, config.partitions,
         )));
     }
+    let is_real = matches!(config.place, Place::Real { .. });
+    if uses_flash && is_real && slots * PAGE_BYTES < FLASH_BYTES_MIN {
+        return Err(Failure::usage(format!(
+            "--flash {} is {slots} pages: a real one has at least {}",
+            options.tier.flash,
+            FLASH_BYTES_MIN / PAGE_BYTES,
+        )));
+    }
+    fits("--dram", frames * PAGE_BYTES)?;
+    if uses_flash {
+        fits("--flash, which keeps 32 bytes of each page in memory,", slots * SLOT_BYTES)?;
+    }
     config.memory_pages = frames.try_into().map_err(|_| Failure::usage("--dram is too large"))?;
     config.flash_pages = slots.try_into().map_err(|_| Failure::usage("--flash is too large"))?;
     Ok(())
+}
+
+/// Runs that go on at once.
+pub fn jobs(options: &Tpcc) -> usize {
+    match options.devices.world {
+        WorldName::Virtual => options.jobs.unwrap_or(cores().min(JOBS_MAX)) as usize,
+        // Real devices are shared: one run at a time.
+        WorldName::Real => 1,
+    }
+}
+
+/// Checks that `bytes` are no more than the machine's memory.
+///
+/// # Errors
+///
+/// They are more.
+pub fn fits(what: &str, bytes: u64) -> Result<(), Failure> {
+    let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
+    match machine_memory_bytes() {
+        Some(memory) if bytes > memory => Err(Failure::usage(format!(
+            "{what} needs {:.1} GiB of memory, and this machine has {:.1}",
+            gib(bytes),
+            gib(memory),
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// Checks the sizes that are not relative, before anything is loaded.
@@ -190,6 +258,17 @@ pub fn set_sizes(config: &mut Config, options: &Tpcc, database_pages: u64) -> Re
 ///
 /// Tiers that are too small.
 pub fn check_sizes(config: &Config, options: &Tpcc) -> Result<(), Failure> {
+    if let Place::Virtual { .. } = config.place {
+        fits("--warehouses, kept in memory,", estimated_bytes(config.scale, config.fill))?;
+    }
+    let side_by_side = jobs(options).min(options.design.0.len()) as u64;
+    let tasks = u64::from(config.clients + config.delivery_tasks) * side_by_side;
+    if tasks > TASKS_MAX {
+        return Err(Failure::usage(format!(
+            "--clients in {side_by_side} runs side by side are {tasks} tasks: \
+             a process has room for {TASKS_MAX}, try --jobs 1"
+        )));
+    }
     let mut absolute = config.clone();
     let relative = [options.tier.dram, options.tier.flash]
         .iter()

@@ -5,7 +5,7 @@
 
 use crate::bench::run_of::run_of;
 use crate::bench::settings;
-use crate::command::{Tpcc, WorldName};
+use crate::command::Tpcc;
 use crate::failure::Failure;
 use crate::output::{Sink, Sinks, Stopwatch, cores, peak_memory_bytes};
 use crate::progress::Bars;
@@ -15,11 +15,9 @@ use crate::side_by_side;
 use crate::table::{Table, percent, thousands};
 use std::path::Path;
 use terrace_policy::Design;
-use terrace_workload::tpcc::{Config, Loaded, load, run};
+use terrace_workload::tpcc::{Config, Loaded, Place, load, run};
 
 const DEFAULT_REPORT: &str = "report.html";
-/// Runs side by side unless asked otherwise: each may hold a copy of all that it changed.
-const JOBS_MAX: u64 = 4;
 
 /// Runs the bench.
 ///
@@ -90,7 +88,13 @@ fn load_shown(config: &Config, bars: &Bars) -> Result<Loaded, Failure> {
         bar.set_position(rows);
         bar.set_message(format!("{} rows", thousands(rows as f64)));
     })
-    .map_err(|error| Failure::failed("cannot load the database", error))?;
+    .map_err(|error| {
+        let at = match &config.place {
+            Place::Virtual { .. } => String::new(),
+            Place::Real { home, .. } => format!(" at {}", home.display()),
+        };
+        Failure::of(format!("cannot load the database{at}"), &error)
+    })?;
     bar.finish_and_clear();
     Ok(loaded)
 }
@@ -102,12 +106,9 @@ fn run_all(
     bars: &Bars,
 ) -> Result<Vec<Run>, Failure> {
     let designs = &options.design.0;
-    let jobs = match options.devices.world {
-        WorldName::Virtual => options.jobs.unwrap_or(cores().min(JOBS_MAX)) as usize,
-        // Real devices are shared: one run at a time.
-        WorldName::Real => 1,
-    };
-    side_by_side::each(designs.len(), jobs, |at| run_shown(loaded, config, designs[at], bars))
+    side_by_side::each(designs.len(), settings::jobs(options), |at| {
+        run_shown(loaded, config, designs[at], bars)
+    })
 }
 
 fn run_shown(
@@ -122,7 +123,7 @@ fn run_shown(
         bar.set_position(progress.done.0);
         bar.set_message(format!("{} tpmC", thousands(progress.tpmc)));
     })
-    .map_err(|error| Failure::failed(format!("the run of {}", design.name), error))?;
+    .map_err(|error| Failure::of(format!("the run of {}", design.name), &error))?;
     bar.finish_and_clear();
     Ok(run_of(&result, watch.seconds()))
 }

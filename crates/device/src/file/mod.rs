@@ -16,6 +16,7 @@
 //! - F4: after a failed sync every later sync fails too: the kernel may have dropped what it could
 //!   not write, and says so only once (Rebello et al., "Can Applications Recover from fsync
 //!   Failures?", USENIX ATC 2020).
+//! - F5: what opening made and could not finish, for want of room say, it takes away again.
 //!
 //! Offsets are multiples of 512 bytes; a device with larger logical blocks answers with an error to
 //! requests that are not multiples of its own.
@@ -80,6 +81,8 @@ struct Shared {
     path: PathBuf,
     len: u64,
     method: Method,
+    /// The page cache is bypassed.
+    direct: bool,
     /// Alignment of memory for direct I/O, in bytes; 1 if the page cache is used.
     memory_align: usize,
     gauge: Gauge,
@@ -174,6 +177,10 @@ impl Device for FileDevice {
             Err(failure) if failure.source.kind() == ErrorKind::Unsupported => Ok(()),
             waited => waited.map_err(|failure| failure.source),
         }
+    }
+
+    fn is_cached(&self) -> bool {
+        !self.0.direct
     }
 
     fn queued(&self) -> usize {

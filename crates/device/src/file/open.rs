@@ -20,7 +20,7 @@ pub(super) fn explain(path: &Path, what: &str, source: io::Error) -> io::Error {
 pub(super) fn open(path: &Path, options: &FileOptions) -> io::Result<Shared> {
     let method = choose_method(path, options.method)?;
     let existed = path.exists();
-    let file = open_flags(path, options)?;
+    let file = open_flags(path, options, !existed)?;
     file.try_lock().map_err(|error| match error {
         TryLockError::WouldBlock => {
             let source = io::Error::new(ErrorKind::ResourceBusy, "another opener holds its lock");
@@ -28,14 +28,26 @@ pub(super) fn open(path: &Path, options: &FileOptions) -> io::Result<Shared> {
         }
         TryLockError::Error(source) => explain(path, "cannot lock", source),
     })?;
-    let len = fit_length(path, &file, options)?;
+    let fitted = fit_length(path, &file, options);
+    if fitted.is_err() && !existed {
+        // Nobody else has it: the lock is held. A failure leaves an empty file, and harms nobody.
+        let _removed = std::fs::remove_file(path);
+    }
+    let len = fitted?;
     if !existed {
         sync_folder(path)?;
     }
     let memory_align = if options.direct { direct_alignment(&file) } else { 1 };
-    let sync_failed = AtomicBool::new(false);
-    let path = path.to_owned();
-    Ok(Shared { file, path, len, method, memory_align, gauge: Gauge::default(), sync_failed })
+    Ok(Shared {
+        file,
+        path: path.to_owned(),
+        len,
+        method,
+        direct: options.direct,
+        memory_align,
+        gauge: Gauge::default(),
+        sync_failed: AtomicBool::new(false),
+    })
 }
 
 fn choose_method(path: &Path, asked: Method) -> io::Result<Method> {
@@ -49,16 +61,20 @@ fn choose_method(path: &Path, asked: Method) -> io::Result<Method> {
     }
 }
 
-fn open_flags(path: &Path, options: &FileOptions) -> io::Result<File> {
+fn open_flags(path: &Path, options: &FileOptions, is_new: bool) -> io::Result<File> {
     let mut flags = OpenOptions::new();
     flags.read(true).write(true).create(options.create);
     if options.direct {
         flags.custom_flags(libc::O_DIRECT);
     }
     flags.open(path).map_err(|source| {
+        if is_new && source.raw_os_error() == Some(libc::EINVAL) {
+            // The kernel makes the file before it finds that it has no direct I/O.
+            let _removed = std::fs::remove_file(path);
+        }
         let what = match source.raw_os_error() {
             Some(libc::EINVAL) if options.direct => {
-                "its file system refuses direct I/O, move it to a disk or turn direct I/O off"
+                "its file system refuses direct I/O, choose one that has it"
             }
             _ => "cannot open",
         };
@@ -86,7 +102,12 @@ fn fit_length(path: &Path, mut file: &File, options: &FileOptions) -> io::Result
         if !options.create || kind.is_block_device() {
             return refuse(&format!("too short: {whole} bytes, and {len} are asked for"));
         }
-        grow(file, whole, len).map_err(|source| explain(path, "cannot grow", source))?;
+        grow(file, whole, len).map_err(|source| {
+            // Of what was reserved before it failed nothing is kept.
+            let _shortened = file.set_len(whole);
+            let what = format!("cannot grow from {whole} to {len} bytes");
+            explain(path, &what, source)
+        })?;
     }
     Ok(len)
 }

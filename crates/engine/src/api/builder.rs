@@ -10,7 +10,7 @@ use terrace_policy::{Design, Restart, designs};
 use terrace_pool::PoolConfig;
 use terrace_rt::{Nanos, World};
 
-use crate::api::files::{self, Place};
+use crate::api::files::{self, Made, Place};
 use crate::engine::LockLimits;
 use crate::open::{self, Setup};
 use crate::{Database, Error};
@@ -60,6 +60,28 @@ pub enum Checkpoints {
     Off,
     /// Indirect ones whenever this much time has passed, and when the log runs full.
     Every(Nanos),
+}
+
+/// Whether files are used that have no direct I/O.
+///
+/// Without it the operating system keeps copies in its page cache: they cost memory, and a read
+/// that they serve says nothing of the device. Nothing is less durable.
+///
+/// # Examples
+///
+/// ```
+/// let builder = terrace::Database::builder().direct_io(terrace::DirectIo::Required);
+/// # let _ = builder;
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DirectIo {
+    /// Where a file system has no direct I/O, the page cache is used, and [`Stats::cached`] says
+    /// so: the default.
+    ///
+    /// [`Stats::cached`]: crate::Stats::cached
+    Preferred,
+    /// What cannot be opened so is refused: for measurements.
+    Required,
 }
 
 /// The devices of a database: for modelled and faulty devices, or a storage of your own.
@@ -119,6 +141,7 @@ pub struct Builder {
     home_bytes: Option<u64>,
     log: Option<PathBuf>,
     log_bytes: u64,
+    direct_io: DirectIo,
     full_images: FullImages,
     checkpoints: Checkpoints,
     devices: Option<Devices>,
@@ -138,6 +161,7 @@ impl Default for Builder {
             home_bytes: None,
             log: None,
             log_bytes: LOG_BYTES,
+            direct_io: DirectIo::Preferred,
             full_images: FullImages::On,
             checkpoints: Checkpoints::Every(CHECKPOINT_INTERVAL),
             devices: None,
@@ -230,6 +254,13 @@ impl Builder {
         self
     }
 
+    /// Whether files are used that have no direct I/O.
+    #[must_use]
+    pub fn direct_io(mut self, direct_io: DirectIo) -> Builder {
+        self.direct_io = direct_io;
+        self
+    }
+
     /// Whether full images of pages are logged.
     #[must_use]
     pub fn full_images(mut self, images: FullImages) -> Builder {
@@ -289,16 +320,28 @@ impl Builder {
     /// `Exists` if there is anything; `Device`, `InvalidOption`.
     pub fn create(self, path: impl AsRef<Path>) -> Result<Database, Error> {
         self.check()?;
-        let devices = self.create_files(path.as_ref())?;
-        self.devices(devices).create_on_devices()
+        let mut made = Vec::new();
+        let created = self.create_files(path.as_ref(), &mut made);
+        let created = created.and_then(|devices| self.devices(devices).create_on_devices());
+        if created.is_err() {
+            made.into_iter().for_each(Made::take_away);
+        }
+        created
     }
 
-    fn create_files(&self, path: &Path) -> Result<Devices, Error> {
+    /// `made` gets the files that were not there before.
+    fn create_files(&self, path: &Path, made: &mut Vec<Made>) -> Result<Devices, Error> {
         let home = Place::home(path, self.home_bytes, HOME_BYTES);
         let log = Place::log(path, self.log.as_deref(), Some(self.log_bytes));
         files::check_blank(&home)?;
         files::check_blank(&log)?;
-        Ok(Devices { home: home.create()?, flash: self.open_flash()?, log: log.create()? })
+        let direct_io = self.direct_io;
+        let flash = self.flash_place();
+        Ok(Devices {
+            home: home.create(direct_io, made)?,
+            flash: flash.map(|place| place.create(direct_io, made)).transpose()?,
+            log: log.create(direct_io, made)?,
+        })
     }
 
     /// Opens the database at `path`, after a crash too: it recovers first.
@@ -310,15 +353,15 @@ impl Builder {
     pub fn open(self, path: impl AsRef<Path>) -> Result<Database, Error> {
         self.check()?;
         let path = path.as_ref();
-        let home = Place::home(path, None, HOME_BYTES).open()?;
-        let log = Place::log(path, self.log.as_deref(), None);
-        // What is no database is told before anything is made for it, the flash file included.
-        let devices = Devices { home, flash: None, log: log.open()? };
-        if !open::is_database(&devices)? {
+        let home = Place::home(path, None, HOME_BYTES).open(self.direct_io)?;
+        // What is no database is told before anything else is looked for, or made for it.
+        if !open::is_database(&*home)? {
             return Err(Error::Missing { part: crate::Part::Home });
         }
-        let flash = self.open_flash()?;
-        self.devices(Devices { flash, ..devices }).open_on_devices()
+        let log = Place::log(path, self.log.as_deref(), None).open(self.direct_io)?;
+        let flash = self.flash_place();
+        let flash = flash.map(|place| place.create(self.direct_io, &mut Vec::new())).transpose()?;
+        self.devices(Devices { home, flash, log }).open_on_devices()
     }
 
     /// Opens the database at `path`, or creates it if there is nothing.
@@ -362,7 +405,7 @@ impl Builder {
     ///
     /// As `open_or_create`.
     pub fn open_or_create_on_devices(self) -> Result<Database, Error> {
-        if open::is_database(&self.given()?)? {
+        if open::is_database(&*self.given()?.home)? {
             self.open_on_devices()
         } else {
             self.create_on_devices()
@@ -398,8 +441,8 @@ impl Builder {
         self.devices.clone().ok_or(Error::InvalidOption { what })
     }
 
-    fn open_flash(&self) -> Result<Option<Arc<dyn Device>>, Error> {
-        self.flash.as_ref().map(|(path, bytes)| Place::flash(path, *bytes).create()).transpose()
+    fn flash_place(&self) -> Option<Place> {
+        self.flash.as_ref().map(|(path, bytes)| Place::flash(path, *bytes))
     }
 
     fn setup(&self) -> Result<Setup, Error> {

@@ -11,7 +11,8 @@ use crate::api::Checkpoints;
 use crate::context::{Context, Locking};
 use crate::engine::Engine;
 use crate::{
-    Builder, Durability, Error, ReadTransaction, Stats, TransactionStats, WriteTransaction,
+    Builder, CachedParts, Durability, Error, ReadTransaction, Stats, TransactionStats,
+    WriteTransaction,
 };
 
 /// A transaction that meets this many conflicts in a row gives up.
@@ -308,6 +309,11 @@ impl Database {
             home_device: engine.home.counters(),
             flash_device: engine.flash.as_ref().map(|device| device.counters()),
             log_device: engine.log_device.counters(),
+            cached: CachedParts {
+                home: engine.home.is_cached(),
+                flash: engine.flash.as_ref().is_some_and(|device| device.is_cached()),
+                log: engine.log_device.is_cached(),
+            },
             home_used_bytes: engine.trees.used_bytes(),
         }
     }

@@ -1,10 +1,10 @@
 //! Where the parts of a database lie in the file system.
 //!
-//! Direct I/O is used where the file system has it, else the page cache: it costs memory, nothing
-//! else, since durability comes from `fdatasync` in both.
+//! Direct I/O is used where the file system has it, else the page cache unless that is refused: it
+//! costs memory, nothing else, since durability comes from `fdatasync` in both.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -12,7 +12,11 @@ use terrace_device::{Device, FileDevice, FileOptions};
 use terrace_page::PAGE_SIZE;
 use terrace_rt::World;
 
+use crate::api::DirectIo;
 use crate::{Error, Part};
+
+/// How the last page of a flash file or device begins.
+const FLASH_LABEL: [u8; 16] = *b"terrace flash 1\n";
 
 /// A part of a database in the file system.
 pub(crate) struct Place {
@@ -22,6 +26,20 @@ pub(crate) struct Place {
     bytes: Option<u64>,
     /// Bytes of a sparse file.
     sparse_bytes: u64,
+}
+
+/// A file that was not there before, open and so locked.
+pub(crate) struct Made {
+    path: PathBuf,
+    _device: Arc<dyn Device>,
+}
+
+impl Made {
+    /// Removes it: what it was made for has failed.
+    pub(crate) fn take_away(self) {
+        // Why the rest failed is what the caller is told; a file left behind is refused later.
+        let _removed = fs::remove_file(&self.path);
+    }
 }
 
 impl Place {
@@ -41,26 +59,55 @@ impl Place {
         Place { part: Part::Log, path, bytes: whole(bytes), sparse_bytes: 0 }
     }
 
-    /// The flash tier.
+    /// The flash tier: slots of `bytes` in all, and the label.
     pub(crate) fn flash(path: &Path, bytes: u64) -> Place {
-        let bytes = whole(Some(bytes));
+        let bytes = whole(Some(bytes.saturating_add(PAGE_SIZE as u64)));
         Place { part: Part::Flash, path: path.to_path_buf(), bytes, sparse_bytes: 0 }
     }
 
-    /// Opens it, and makes it if it is not there.
+    /// Opens it, and makes it if it is not there: then it is added to `made`.
     ///
     /// # Errors
     ///
     /// `AlreadyOpen`, `Device`.
-    pub(crate) fn create(&self) -> Result<Arc<dyn Device>, Error> {
-        if self.bytes.is_none() && !is_device(&self.path) {
-            let file = OpenOptions::new().write(true).create_new(true).open(&self.path);
-            let sized = file.and_then(|file| file.set_len(self.sparse_bytes));
-            sized.map_err(|source| self.failed(source))?;
+    pub(crate) fn create(
+        &self,
+        direct_io: DirectIo,
+        made: &mut Vec<Made>,
+    ) -> Result<Arc<dyn Device>, Error> {
+        let is_new = !self.path.exists();
+        if self.part == Part::Flash {
+            check_label(&self.path)?;
+        }
+        let is_sparse = self.bytes.is_none() && !is_device(&self.path);
+        if is_sparse {
+            self.make_sparse().map_err(|source| self.not_made(source))?;
         }
         // A block device has its own size.
         let size = self.bytes.filter(|_| !is_device(&self.path) || self.part == Part::Flash);
-        self.device(&FileOptions { size, create: true, ..FileOptions::default() })
+        let options = FileOptions { size, create: true, ..FileOptions::default() };
+        let device = self.device(&options, direct_io).map_err(|source| {
+            if is_sparse && source.kind() != ErrorKind::ResourceBusy {
+                // Nobody has it open, and it holds nothing yet.
+                let _removed = fs::remove_file(&self.path);
+            }
+            self.not_made(source)
+        })?;
+        if self.part == Part::Flash {
+            put_label(&self.path).map_err(|source| self.not_made(source))?;
+        }
+        if is_new {
+            made.push(Made { path: self.path.clone(), _device: Arc::clone(&device) });
+        }
+        Ok(device)
+    }
+
+    /// Makes a file of holes where there is nothing.
+    fn make_sparse(&self) -> io::Result<()> {
+        let file = OpenOptions::new().write(true).create_new(true).open(&self.path);
+        file.and_then(|file| file.set_len(self.sparse_bytes)).map_err(|source| {
+            io::Error::new(source.kind(), format!("{}: {source}", self.path.display()))
+        })
     }
 
     /// Opens it as it is.
@@ -68,27 +115,33 @@ impl Place {
     /// # Errors
     ///
     /// `Missing`, `AlreadyOpen`, `NotADatabase`, `Device`.
-    pub(crate) fn open(&self) -> Result<Arc<dyn Device>, Error> {
+    pub(crate) fn open(&self, direct_io: DirectIo) -> Result<Arc<dyn Device>, Error> {
         let metadata = fs::metadata(&self.path).map_err(|source| self.failed(source))?;
         let is_short = metadata.is_file() && metadata.len() < 2 * PAGE_SIZE as u64;
         if metadata.is_dir() || is_short {
             let what = "it is a folder, or too short";
             return Err(Error::NotADatabase { part: self.part, what });
         }
-        self.device(&FileOptions::default())
+        self.device(&FileOptions::default(), direct_io).map_err(|source| self.failed(source))
     }
 
-    fn device(&self, options: &FileOptions) -> Result<Arc<dyn Device>, Error> {
+    fn device(&self, options: &FileOptions, direct_io: DirectIo) -> io::Result<Arc<dyn Device>> {
         let direct = FileDevice::open(&self.path, options);
+        let may_cache = direct_io == DirectIo::Preferred;
         let opened = match direct {
-            Err(error) if error.kind() == ErrorKind::InvalidInput => {
+            Err(error) if may_cache && error.kind() == ErrorKind::InvalidInput => {
                 FileDevice::open(&self.path, &FileOptions { direct: false, ..options.clone() })
             }
             opened => opened,
         };
-        match opened {
-            Ok(device) => Ok(Arc::new(device)),
-            Err(source) => Err(self.failed(source)),
+        opened.map(|device| Arc::new(device) as _)
+    }
+
+    /// Why it could not be made: a folder that is missing is no missing database.
+    fn not_made(&self, source: io::Error) -> Error {
+        match source.kind() {
+            ErrorKind::NotFound => Error::Device { part: self.part, source },
+            _ => self.failed(source),
         }
     }
 
@@ -96,7 +149,7 @@ impl Place {
         match source.kind() {
             ErrorKind::NotFound => Error::Missing { part: self.part },
             ErrorKind::ResourceBusy | ErrorKind::WouldBlock => Error::AlreadyOpen,
-            ErrorKind::AlreadyExists => Error::Exists,
+            ErrorKind::AlreadyExists => Error::Exists { part: self.part },
             _ => Error::Device { part: self.part, source },
         }
     }
@@ -127,6 +180,41 @@ fn begins_blank(path: &Path) -> bool {
     read.is_ok() && head.iter().all(|&byte| byte == 0)
 }
 
+/// Checks that nothing is lost by using `path` as flash: it is not there, or blank, or was used so
+/// before, as its last page says.
+///
+/// # Errors
+///
+/// `NotADatabase`.
+fn check_label(path: &Path) -> Result<(), Error> {
+    let is_free = match File::open(path) {
+        // Whatever is wrong with it, opening it for writing tells.
+        Err(_) => true,
+        Ok(file) if file.metadata().is_ok_and(|found| found.is_file() && found.len() == 0) => true,
+        Ok(file) => is_labelled(&file) || begins_blank(path),
+    };
+    let what = "it holds something else than a flash tier";
+    if is_free { Ok(()) } else { Err(Error::NotADatabase { part: Part::Flash, what }) }
+}
+
+fn is_labelled(mut file: &File) -> bool {
+    let mut head = [0; FLASH_LABEL.len()];
+    let last_page = SeekFrom::End(-(PAGE_SIZE as i64));
+    let read = file.seek(last_page).and_then(|_| file.read_exact(&mut head));
+    read.is_ok() && head == FLASH_LABEL
+}
+
+/// Labels the flash at `path`, whose last page is no slot, unless it is.
+fn put_label(path: &Path) -> io::Result<()> {
+    let mut file = OpenOptions::new().read(true).write(true).open(path)?;
+    if !is_labelled(&file) {
+        file.seek(SeekFrom::End(-(PAGE_SIZE as i64)))?;
+        file.write_all(&FLASH_LABEL)?;
+        file.sync_data()?;
+    }
+    Ok(())
+}
+
 /// Checks that nothing is lost by making `place`: it is not there, or empty, or a blank device.
 ///
 /// # Errors
@@ -138,7 +226,7 @@ pub(crate) fn check_blank(place: &Place) -> Result<(), Error> {
     if free || (metadata.is_file() && metadata.len() == 0 && place.bytes.is_some()) {
         Ok(())
     } else {
-        Err(Error::Exists)
+        Err(Error::Exists { part: place.part })
     }
 }
 

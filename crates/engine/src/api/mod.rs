@@ -9,10 +9,10 @@ mod stats;
 mod table;
 mod transaction;
 
-pub use builder::{Builder, Checkpoints, Devices, FullImages};
+pub use builder::{Builder, Checkpoints, Devices, DirectIo, FullImages};
 pub use database::{CheckReport, Checkpoint, Database};
 pub use loader::Loader;
 pub use range::{Entry, Range};
-pub use stats::{LogStats, Stats, TransactionStats};
+pub use stats::{CachedParts, LogStats, Stats, TransactionStats};
 pub use table::{Owned, ReadTable, Table, TableDef};
 pub use transaction::{Durability, ReadTransaction, Savepoint, Transaction, WriteTransaction};

@@ -47,6 +47,18 @@ pub struct LogStats {
     pub capacity_bytes: u64,
 }
 
+/// Parts of a database that lie in the page cache of the operating system too.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CachedParts {
+    /// The home.
+    pub home: bool,
+    /// The flash tier.
+    pub flash: bool,
+    /// The log.
+    pub log: bool,
+}
+
 /// Counters and gauges of an open database.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -63,6 +75,9 @@ pub struct Stats {
     pub flash_device: Option<Counters>,
     /// The log device.
     pub log_device: Counters,
+    /// What the operating system keeps copies of in its page cache, since its file system has no
+    /// direct I/O: memory that is not counted here.
+    pub cached: CachedParts,
     /// Bytes of the home that belong to tables or maps.
     pub home_used_bytes: u64,
 }

@@ -14,7 +14,7 @@
 
 use std::sync::Arc;
 
-use terrace::{Builder, Checkpoints, Database, Devices, FullImages, PoolConfig};
+use terrace::{Builder, Checkpoints, Database, Devices, DirectIo, FullImages, PoolConfig};
 use terrace_device::model::{Preset, build};
 use terrace_device::{Keep, Slab, Store};
 use terrace_page::PAGE_SIZE;
@@ -55,6 +55,12 @@ struct Stores {
 
 /// Pages of the log that a modelled log device keeps readable.
 const LOG_PAGES_KEPT: usize = 1 << 14;
+
+/// A home whose size nobody names may grow to this.
+const SPARSE_HOME_BYTES: u64 = 64 << 30;
+
+/// The smallest flash tier that the engine takes.
+pub const FLASH_BYTES_MIN: u64 = 64 * PAGE_SIZE as u64;
 
 /// Memory while loading.
 const LOAD_MEMORY_BYTES: u64 = 64 << 20;
@@ -168,10 +174,17 @@ fn load_stores(config: &Config, progress: &mut dyn FnMut(u64, u64)) -> Result<Lo
 
 fn load_files(
     config: &Config,
-    builder: Builder,
+    mut builder: Builder,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Loaded, Error> {
-    let Place::Real { home, .. } = &config.place else { unreachable!("the caller looked") };
+    let Place::Real { home, flash, .. } = &config.place else { unreachable!("the caller looked") };
+    if home_bytes(config) > SPARSE_HOME_BYTES {
+        builder = builder.home_size(home_bytes(config));
+    }
+    if !flash.as_os_str().is_empty() {
+        // A flash that cannot be used is better told before the load; it grows when it is used.
+        builder = builder.flash(flash, FLASH_BYTES_MIN);
+    }
     let db = builder.open_or_create(home)?;
     if is_loaded(&db, config)? {
         let home_pages = measure::home_pages(&db.stats());
@@ -280,8 +293,10 @@ fn measure_and_check(
 
 fn real_builder(config: &Config, design: Design, world: World) -> Builder {
     let Place::Real { flash, log, .. } = &config.place else { unreachable!("the caller looked") };
-    let builder =
-        builder(config, design, world).log(log).log_size(config.log_bytes.min(REAL_LOG_BYTES_MAX));
+    let builder = builder(config, design, world)
+        .direct_io(DirectIo::Required)
+        .log(log)
+        .log_size(config.log_bytes.min(REAL_LOG_BYTES_MAX));
     match design.uses_flash() {
         true => builder.flash(flash, u64::from(config.flash_pages) * PAGE_SIZE as u64),
         false => builder,
