@@ -28,7 +28,7 @@ use crate::journal::LogJournal;
 use crate::lock::LockTable;
 use crate::log::record::{Draft, TXN_TABLE_MAX};
 use crate::log::{Chain, Level, Log, Room};
-use crate::superblock::Superblock;
+use crate::superblock::{FlashMark, Superblock};
 use crate::trees::Trees;
 use crate::{Error, Part};
 
@@ -234,10 +234,10 @@ impl Engine {
             draft.txn_table(entries);
             self.log.append(&mut draft, Room::Reserved)?; // 3
         }
-        let oldest_dirty = match self.pool.oldest_dirty_lsn() {
-            Some(lsn) => self.log.record_before(lsn),
-            None => Lsn::MAX,
-        }; // 4
+        let oldest = self.pool.oldest_dirty();
+        let record_at = |lsn| if lsn == Lsn::MAX { lsn } else { self.log.record_before(lsn) };
+        let (oldest_dirty, oldest_base) = (record_at(oldest.rec), record_at(oldest.base)); // 4
+        let flash = self.harden_flash(boot.flash);
         let oldest_txn = active.iter().map(|(_, first, _)| *first).min().unwrap_or(Lsn::MAX); // 5
         draft.end_checkpoint(begin);
         let end = self.log.append(&mut draft, Room::Reserved)?; // 6
@@ -247,7 +247,9 @@ impl Engine {
             sequence: boot.sequence + 1,
             clean,
             oldest_dirty,
+            oldest_base,
             oldest_txn,
+            flash,
             begin_checkpoint: begin,
             end_checkpoint: end,
             next_txn: TxnId(self.next_txn.load(Ordering::Relaxed)),
@@ -262,6 +264,15 @@ impl Engine {
         self.log.truncate(next.log_start()); // 8
         self.tally.checkpoints.fetch_add(1, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Lets the flash table catch up with the oldest dirty LSN. A table that cannot is not to be
+    /// believed any more: home then names no flash device.
+    fn harden_flash(&self, mark: FlashMark) -> FlashMark {
+        match self.pool.harden_table() {
+            Ok(journal) => FlashMark { journal, ..mark },
+            Err(_) => FlashMark::default(),
+        }
     }
 
     /// Transactions that have written and not ended, with their first and last records. Called

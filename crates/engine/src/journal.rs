@@ -70,4 +70,10 @@ impl Journal for LogJournal {
             let _unlogged = self.log.append(&mut draft, Room::Forward);
         }
     }
+
+    fn log_flash(&self, payload: &[u8]) -> Option<Lsn> {
+        let mut draft = self.draft.lock();
+        draft.flash(payload);
+        self.log.append(&mut draft, Room::Forward).ok()
+    }
 }

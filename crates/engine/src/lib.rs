@@ -16,6 +16,7 @@ mod value;
 
 mod context;
 mod engine;
+mod flash;
 mod open;
 mod recovery;
 mod superblock;
@@ -43,7 +44,7 @@ pub use api::{
 pub use error::{Error, Part};
 pub use key::{Key, KeyPart};
 pub use lock::TreeId;
-pub use terrace_pool::{Fills, PoolConfig, TacConfig, TacWrite};
+pub use terrace_pool::{ColdStart, Fills, FlashLayout, PoolConfig, TacConfig, TacWrite};
 pub use terrace_rt::{Nanos, World};
 pub use value::Value;
 

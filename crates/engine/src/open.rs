@@ -10,15 +10,16 @@ use std::sync::Arc;
 
 use terrace_device::Device;
 use terrace_page::{Lsn, PAGE_SIZE, TxnId};
-use terrace_pool::{BufferPool, PoolConfig};
+use terrace_pool::{BufferPool, PoolConfig, ScanFrom};
 use terrace_rt::World;
 
 use crate::api::{Checkpoint, FullImages};
 use crate::engine::{Engine, LockLimits, Parts};
+use crate::flash::FoundFlash;
 use crate::journal::LogJournal;
-use crate::log::{BLOCK, FIRST_LSN, Log, LogReader, ring};
+use crate::log::{BLOCK, End, FIRST_LSN, Log, LogReader, Ring, ring};
 use crate::recovery::{analyse, redo, resume_losers, undo_losers};
-use crate::superblock::{self, Found, Superblock};
+use crate::superblock::{self, FlashMark, Found, Superblock};
 use crate::{Devices, Error, Part};
 
 /// Pages of the smallest home: superblocks, a map, and one extent for the catalog.
@@ -76,6 +77,8 @@ pub(crate) fn create(devices: &Devices, database: u128) -> Result<(), Error> {
         end_checkpoint: FIRST_LSN,
         next_txn: TxnId(1),
         home_pages,
+        oldest_base: Lsn::MAX,
+        flash: FlashMark::default(),
     };
     boot.write(&*devices.home)
 }
@@ -94,35 +97,38 @@ pub(crate) fn open(setup: Setup, devices: Devices) -> Result<Arc<Engine>, Error>
     let log_failed = |source| Error::Device { part: Part::Log, source };
     // What is read now must not vanish later.
     devices.log.sync().map_err(log_failed)?;
-    boot = Superblock { sequence: boot.sequence + 1, epoch: boot.epoch + 1, clean: false, ..boot };
+    let mut flash = FoundFlash::look(&setup, &devices, &boot);
+    let journal_at = if flash.is_believed() { boot.flash.journal } else { 0 };
+    boot = Superblock {
+        sequence: boot.sequence + 1,
+        epoch: boot.epoch + 1,
+        clean: false,
+        flash: FlashMark { stamps: flash.stamps(&setup.world, boot.epoch), journal: journal_at },
+        ..boot
+    };
     boot.write(&*devices.home)?;
+    flash.adopt(&boot);
 
-    let from = boot.oldest_dirty.min(boot.begin_checkpoint);
+    let from = match flash.recovery.scan_from() {
+        ScanFrom::OldestDirty => boot.oldest_dirty.min(boot.begin_checkpoint),
+        ScanFrom::LogStart => boot.log_start(),
+        ScanFrom::OldestBase => boot.oldest_base.min(boot.begin_checkpoint),
+    };
     let limit = Lsn(boot.log_start().0 + ring.capacity);
     let mut reader = LogReader::new(&*devices.log, ring, from, limit);
-    let (analysis, end) = analyse(&mut reader, &boot)?;
-    let tail_block = if end.position.0.is_multiple_of(BLOCK as u64) {
-        vec![0; BLOCK]
-    } else {
-        reader.block_at(end.position)?
-    };
-    let log = Log::open(
-        Arc::clone(&devices.log),
-        ring,
-        boot.epoch,
-        (boot.log_start(), end.position),
-        end.last,
-        &tail_block,
-    );
+    let (analysis, end) = analyse(&mut reader, &boot, &mut flash.recovery)?;
+    flash.settle(&analysis, &boot, end.position);
+    let log = open_log(&devices.log, ring, &boot, &end, &mut reader)?;
     log.set_marks(analysis.places.iter().copied());
     let log = Arc::new(log);
     let journal = Arc::new(LogJournal::new(Arc::clone(&log), Lsn(from.0 - 1)));
-    let pool = BufferPool::open(
+    let pool = BufferPool::open_recovering(
         setup.pool,
         setup.world,
         Arc::clone(&devices.home),
         devices.flash.clone(),
         Arc::clone(&journal) as Arc<dyn terrace_pool::Journal>,
+        Some(&flash.recovery),
     )?;
     let parts = Parts {
         log,
@@ -147,6 +153,23 @@ pub(crate) fn open(setup: Setup, devices: Devices) -> Result<Arc<Engine>, Error>
     }
 }
 
+/// The log, which goes on where `reader` found its end.
+fn open_log(
+    device: &Arc<dyn Device>,
+    ring: Ring,
+    boot: &Superblock,
+    end: &End,
+    reader: &mut LogReader<'_>,
+) -> Result<Log, Error> {
+    let tail_block = if end.position.0.is_multiple_of(BLOCK as u64) {
+        vec![0; BLOCK]
+    } else {
+        reader.block_at(end.position)?
+    };
+    let kept = (boot.log_start(), end.position);
+    Ok(Log::open(Arc::clone(device), ring, boot.epoch, kept, end.last, &tail_block))
+}
+
 fn recover(
     engine: &Arc<Engine>,
     analysis: &crate::recovery::Analysis,
@@ -165,6 +188,7 @@ fn recover(
     let losers = resume_losers(engine, analysis)?;
     engine.trees.load()?;
     undo_losers(losers)?;
+    engine.pool.begin();
     engine.trees.tidy(engine)?;
     engine.checkpoint(Checkpoint::Indirect)
 }

@@ -16,13 +16,19 @@
 //!    104    8 end_checkpoint    where that checkpoint's END_CHKPT ended: the log reaches that far
 //!    112    8 next_txn          greater than any transaction before the checkpoint
 //!    120    8 home_pages        pages that the home may have
-//!    128      reserved          zero
+//!    128    8 oldest_base       the first change that home and the flash may lack
+//!    136    8 flash_stamp       stamp of the flash device that is this database's, or zero
+//!    144    8 next_flash_stamp  stamp that the device gets, or zero
+//!    152    8 flash_journal     the flash table's journal reaches this far at least
+//!    160      reserved          zero
 //! ```
 //!
 //! - S1: copy `sequence % 2` is written, then synced, so the other one stays whole: the change from
 //!   one superblock to the next is atomic and durable.
 //! - S2: magic and version keep their places in every format to come.
-//! - S3: the log from `min(oldest_dirty, oldest_txn, begin_checkpoint)` on is kept.
+//! - S3: a flash device is believed only with one of the two stamps. Both are zero while the
+//!   database runs without flash.
+//! - S4: the log from `min(oldest_dirty, oldest_txn, begin_checkpoint)` on is kept.
 
 use terrace_device::{Device, read, write};
 use terrace_page::{
@@ -46,8 +52,8 @@ const SEQUENCE_AT: usize = 64;
 const EPOCH_AT: usize = 72;
 const FLAGS_AT: usize = 76;
 const NUMBERS_AT: usize = 80;
-const NUMBERS: usize = 6;
-const END_AT: usize = 128;
+const NUMBERS: usize = 10;
+const END_AT: usize = 160;
 
 const _: () = assert!(MAGIC_AT == terrace_page::HEADER_SIZE);
 const _: () = assert!(DATABASE_AT + 16 == SEQUENCE_AT);
@@ -76,6 +82,19 @@ pub(crate) struct Superblock {
     pub(crate) next_txn: TxnId,
     /// Pages that the home may have.
     pub(crate) home_pages: u64,
+    /// The first change that home and the flash may both lack, or `Lsn::MAX`.
+    pub(crate) oldest_base: Lsn,
+    /// Of the flash device that is this database's.
+    pub(crate) flash: FlashMark,
+}
+
+/// What home knows of its flash device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct FlashMark {
+    /// The stamps that it may have: the one it had, and the one it gets. Zero is none.
+    pub(crate) stamps: [u64; 2],
+    /// How far the journal of its table reaches at least.
+    pub(crate) journal: u64,
 }
 
 impl Superblock {
@@ -103,6 +122,10 @@ impl Superblock {
             self.end_checkpoint.0,
             self.next_txn.0,
             self.home_pages,
+            self.oldest_base.0,
+            self.flash.stamps[0],
+            self.flash.stamps[1],
+            self.flash.journal,
         ];
         for (at, number) in (NUMBERS_AT..).step_by(8).zip(numbers) {
             page[at..at + 8].copy_from_slice(&number.to_le_bytes());
@@ -131,6 +154,11 @@ impl Superblock {
             end_checkpoint: Lsn(u64_at(NUMBERS_AT + 24)),
             next_txn: TxnId(u64_at(NUMBERS_AT + 32)),
             home_pages: u64_at(NUMBERS_AT + 40),
+            oldest_base: Lsn(u64_at(NUMBERS_AT + 48)),
+            flash: FlashMark {
+                stamps: [u64_at(NUMBERS_AT + 56), u64_at(NUMBERS_AT + 64)],
+                journal: u64_at(NUMBERS_AT + 72),
+            },
         };
         let ordered = block.log_start() <= block.begin_checkpoint
             && block.begin_checkpoint <= block.end_checkpoint;
@@ -250,6 +278,8 @@ mod tests {
             end_checkpoint: Lsn(6100),
             next_txn: TxnId(9),
             home_pages: 1000,
+            oldest_base: Lsn(80),
+            flash: FlashMark { stamps: [5, 6], journal: 7 },
         }
     }
 

@@ -60,6 +60,8 @@ pub enum Damage {
         /// The page whose bytes these are.
         found: PageId,
     },
+    /// Whole, but not the version that was written there last: a lost write, or an old device.
+    Version,
 }
 
 fn u64_at(page: &PageBuf, at: usize) -> u64 {

@@ -110,6 +110,28 @@ impl SlotLru2 {
         Some(SlotId(slot))
     }
 
+    /// Takes the slots that are `filled` off the free list of a new table: they are busy, until
+    /// they are filled one by one.
+    ///
+    /// # Panics
+    ///
+    /// If a slot was taken before.
+    pub fn occupy(&mut self, filled: impl Fn(SlotId) -> bool) {
+        let count = self.keys.last.len() as u32;
+        assert_eq!(self.free_count, count, "a new table");
+        (self.free_head, self.free_count) = (END, 0);
+        for slot in (0..count).rev() {
+            if filled(SlotId(slot)) {
+                self.keys.last[slot as usize] = self.keys.stamp(Tick(self.keys.base + 1));
+                self.keys.previous[slot as usize] = NONE;
+            } else {
+                self.keys.previous[slot as usize] = self.free_head;
+                self.free_head = slot;
+                self.free_count += 1;
+            }
+        }
+    }
+
     /// Names the clean slot to reuse among those that are `evictable`; it stays clean.
     pub fn victim(&self, evictable: impl Fn(SlotId) -> bool) -> Option<SlotId> {
         let keys = &self.keys;

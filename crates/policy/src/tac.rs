@@ -211,6 +211,27 @@ impl SlotHeat {
         Some(SlotId(slot))
     }
 
+    /// Takes the slots that are `filled` off the free list of a new table, to be inserted one by
+    /// one.
+    ///
+    /// # Panics
+    ///
+    /// If a slot was taken before.
+    pub fn occupy(&mut self, filled: impl Fn(SlotId) -> bool) {
+        let count = self.keys.len() as u32;
+        assert_eq!(self.free_count, count, "a new table");
+        (self.free_head, self.free_count) = (END, 0);
+        for slot in (0..count).rev() {
+            if filled(SlotId(slot)) {
+                self.keys[slot as usize] = 0;
+            } else {
+                self.keys[slot as usize] = FREE | self.free_head;
+                self.free_head = slot;
+                self.free_count += 1;
+            }
+        }
+    }
+
     /// A slot that was taken or removed now holds a valid copy of `page`.
     pub fn insert(&mut self, slot: SlotId, page: PageId, temperatures: &Temperatures) {
         assert!(!self.is_free(slot), "{slot}");

@@ -5,6 +5,7 @@
 //! | evictor | a partition low on free frames | `run_evictor` |
 //! | cleaner | too many dirty pages on flash, a run that ended | `run_cleaner` |
 //! | TAC writers | a page read from home | `run_tac_writer` |
+//! | restart | what the restart waits for | `Keep::run` |
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -25,7 +26,13 @@ impl BufferPool {
 
     pub(crate) fn start_tasks(self: &Arc<BufferPool>) {
         self.start("evictor", BufferPool::run_evictor);
+    }
+
+    pub(crate) fn start_late_tasks(self: &Arc<BufferPool>) {
         let design = self.config.design;
+        if self.keeper.is_some() {
+            self.start("restart", BufferPool::run_keeper);
+        }
         if design.keeps_dirty_on_flash() {
             self.start("cleaner", BufferPool::run_cleaner);
         }
@@ -34,6 +41,12 @@ impl BufferPool {
             for _ in 0..self.config.tac.writers {
                 self.start("tac writer", BufferPool::run_tac_writer);
             }
+        }
+    }
+
+    fn run_keeper(&self) {
+        if let Some(keeper) = &self.keeper {
+            keeper.run(self);
         }
     }
 
@@ -50,6 +63,9 @@ impl BufferPool {
         self.tac_queue.close();
         self.frames_wanted.notify_all();
         self.cleaner_news.notify_all();
+        if let Some(keeper) = &self.keeper {
+            keeper.close();
+        }
         let tasks = std::mem::take(&mut *self.tasks.lock());
         for task in tasks {
             task.join();

@@ -12,7 +12,7 @@
 //!   page, and a store or two. Only a miss takes the lock of the page's partition.
 //! - Frames, slots and the directory belong to partitions by the hash of the page [S0 3.3.4].
 //! - After a failed write or sync of home the pool takes no more changes; reads go on.
-//! - The flash starts cold at each open: nothing on it is trusted (restart design `forget`).
+//! - What of the flash is used again after an opening is the restart's to say (`restart`).
 //!
 //! Orders that the rest relies on are told where they are made: `dirty` (modify), `write_out`
 //! (eviction and checkpoint), `cleaner`.
@@ -23,7 +23,9 @@ use std::sync::{Arc, Weak};
 
 use terrace_device::Device;
 use terrace_page::{Damage, FrameId, PAGE_SIZE, PageId};
-use terrace_policy::{AccessClass, Filling, FramePolicy, Replacement, Temperatures, Tick};
+use terrace_policy::{
+    AccessClass, Filling, FramePolicy, Replacement, RestartKind, Temperatures, Tick,
+};
 use terrace_rt::{LeafMutex, Mutex, Queue, Signal, Task, World};
 
 use crate::directory::{Directory, PageHash};
@@ -31,6 +33,7 @@ use crate::dirty::BufWrites;
 use crate::fetch::Fetched;
 use crate::frames::{Exclusive, FrameTable};
 use crate::partition::{Books, Partition};
+use crate::restart::{self, ColdStart, FlashLayout, FlashRecovery, Image, Keeper};
 use crate::slots::{Gauges, PAGES_MAX, SlotRules, SlotTable};
 use crate::{Journal, PageMut, PageRef, PoolConfig, PoolError, PoolStats};
 
@@ -82,6 +85,13 @@ pub struct BufferPool {
     pub(crate) is_closing: AtomicBool,
     pub(crate) tasks: LeafMutex<Vec<Task>>,
     pub(crate) stats: LeafMutex<PoolStats>,
+    /// Where things lie on the flash device.
+    pub(crate) layout: FlashLayout,
+    pub(crate) keeper: Keeper,
+    pub(crate) keeps_bases: bool,
+    cold_start: Option<ColdStart>,
+    /// From the opening until `begin`.
+    pub(crate) is_recovering: AtomicBool,
     pub(crate) itself: Weak<BufferPool>,
 }
 
@@ -95,8 +105,8 @@ pub enum Recovered<'p> {
 }
 
 impl BufferPool {
-    /// A pool over `home`, with `flash` if the design uses one, and its background tasks in
-    /// `world`. Close it with [`BufferPool::shutdown`].
+    /// A pool over `home`, with `flash` if the design uses one, which starts cold, and its
+    /// background tasks in `world`. Close it with [`BufferPool::shutdown`].
     ///
     /// # Errors
     ///
@@ -108,9 +118,29 @@ impl BufferPool {
         flash: Option<Arc<dyn Device>>,
         journal: Arc<dyn Journal>,
     ) -> Result<Arc<BufferPool>, PoolError> {
+        let pool = BufferPool::open_recovering(config, world, home, flash, journal, None)?;
+        pool.begin();
+        Ok(pool)
+    }
+
+    /// As [`BufferPool::open`], with what `recovery` found on the flash device. Background tasks
+    /// that must not see half a recovery wait for [`BufferPool::begin`].
+    ///
+    /// # Errors
+    ///
+    /// As [`BufferPool::open`].
+    pub fn open_recovering(
+        config: PoolConfig,
+        world: World,
+        home: Arc<dyn Device>,
+        flash: Option<Arc<dyn Device>>,
+        journal: Arc<dyn Journal>,
+        recovery: Option<&FlashRecovery>,
+    ) -> Result<Arc<BufferPool>, PoolError> {
         config.validate(flash.as_ref().map(|device| device.len()))?;
         let slots = if config.design.uses_flash() { config.flash_slots } else { 0 };
         let flash = flash.filter(|_| slots > 0);
+        let layout = FlashLayout::new(slots, config.restart.kind);
         let frames = FrameTable::new(config.frames);
         let frames = frames.ok_or(PoolError::Config { what: "frames are more than memory" })?;
         let gauges = Arc::new(Gauges::default());
@@ -120,10 +150,16 @@ impl BufferPool {
         };
         let temperatures = Temperatures::new(config.tac.costs, aging);
         let temperatures = Arc::new(LeafMutex::new(temperatures));
-        let partitions = build_partitions(&config, slots, &temperatures, &gauges);
+        let shared = Shared { temperatures: &temperatures, gauges: &gauges };
+        let (partitions, tick) = build_partitions(&config, &layout, &shared, recovery);
         let pool = Arc::new_cyclic(|itself| BufferPool {
             home_pages: (home.len() / PAGE_SIZE as u64).min(PAGES_MAX),
             filling: LeafMutex::new(Filling::new(slots, config.tau)),
+            keeps_bases: keeps_bases(&config),
+            keeper: restart::keeper_of(&config, &layout, recovery),
+            cold_start: recovery.and_then(FlashRecovery::cold),
+            layout,
+            is_recovering: AtomicBool::new(true),
             config,
             world,
             home,
@@ -131,7 +167,7 @@ impl BufferPool {
             journal,
             frames,
             partitions,
-            tick: AtomicU64::new(1),
+            tick: AtomicU64::new(tick),
             gauges,
             temperatures,
             aged_hits: AtomicU64::new(0),
@@ -156,6 +192,24 @@ impl BufferPool {
         });
         pool.start_tasks();
         Ok(pool)
+    }
+
+    /// Recovery is over: starts the cleaner, and what the restart does in the background [S3
+    /// III-D6, Pitfall 2].
+    pub fn begin(self: &Arc<BufferPool>) {
+        self.is_recovering.store(false, Ordering::Release);
+        self.start_late_tasks();
+    }
+
+    /// Why the flash tier started cold, if it did.
+    #[must_use]
+    pub fn cold_start(&self) -> Option<ColdStart> {
+        self.cold_start
+    }
+
+    /// Whether a copy that only flash has may be dropped: the log is redone, and has it all.
+    pub(crate) fn redo_covers_flash(&self) -> bool {
+        self.is_recovering.load(Ordering::Relaxed) && self.config.restart.kind != RestartKind::Warm
     }
 
     /// The page, latched shared. Waits while another task holds it exclusively, or reads it in.
@@ -376,44 +430,83 @@ impl BufferPool {
     }
 }
 
+/// Whether redo may start from copies on flash that are older than the log's last checkpoint.
+fn keeps_bases(config: &PoolConfig) -> bool {
+    config.restart.kind == RestartKind::Warm && config.design.keeps_dirty_on_flash()
+}
+
+/// What all partitions share.
+struct Shared<'a> {
+    temperatures: &'a Arc<LeafMutex<Temperatures>>,
+    gauges: &'a Arc<Gauges>,
+}
+
 /// Divides frames and slots: the first partitions get one more if the count is not a multiple.
+/// Fills the slots with what was found, and says which tick comes after all of them.
 fn build_partitions(
     config: &PoolConfig,
-    slots: u32,
-    temperatures: &Arc<LeafMutex<Temperatures>>,
-    gauges: &Arc<Gauges>,
-) -> Box<[Partition]> {
+    layout: &FlashLayout,
+    shared: &Shared<'_>,
+    recovery: Option<&FlashRecovery>,
+) -> (Box<[Partition]>, u64) {
     let count = config.partitions_count();
     let rules = SlotRules {
         replacement: config.design.replacement,
         order: config.cleaner_order,
         keeps_dirty: config.design.keeps_dirty_on_flash(),
+        versions: restart::version_bits(config.restart.kind),
         tac_rule: config.tac.rule,
     };
     let share = |total: u32, at: u32| total / count + u32::from(at < total % count);
-    let (mut first_frame, mut first_slot) = (0, 0);
+    let (mut first_frame, mut first_slot, mut tick) = (0, 0, 1);
     let partitions = (0..count).map(|at| {
-        let (frames_count, slots_count) = (share(config.frames, at), share(slots, at));
+        let (frames_count, slots_count) = (share(config.frames, at), share(layout.slots, at));
         // The lowest frame is on top of the stack.
         let free = (first_frame..first_frame + frames_count).rev().map(FrameId).collect();
         let policy = FramePolicy::new(config.memory_policy, frames_count);
-        let table =
-            (slots_count > 0).then(|| SlotTable::new(slots_count, &rules, temperatures, gauges));
+        let table = (slots_count > 0)
+            .then(|| SlotTable::new(slots_count, &rules, shared.temperatures, shared.gauges));
         let partition = Partition {
             directory: Directory::new(frames_count + slots_count),
             first_frame,
             frames_count,
             first_slot,
+            first_slot_page: layout.first_slot + u64::from(first_slot),
             books: LeafMutex::new(Books::new(free, policy, table)),
             room: Signal::new(),
             home_write_ended: Signal::new(),
             retired_hits: AtomicU64::new(0),
         };
+        if let Some(recovery) = recovery {
+            let found = |slot: u32| {
+                // A page that hashes to another partition was never here.
+                let is_here = |image: &Image| {
+                    PageHash::of(image.page).partition(count as usize) == at as usize
+                };
+                recovery.image(first_slot + slot).filter(is_here)
+            };
+            tick = tick.max(restore(&partition, slots_count, &found));
+        }
         first_frame += frames_count;
         first_slot += slots_count;
         partition
     });
-    partitions.collect()
+    (partitions.collect(), tick)
+}
+
+/// Fills the slots of a new partition with what was found; returns the tick after the last use.
+fn restore(partition: &Partition, slots: u32, found: &impl Fn(u32) -> Option<Image>) -> u64 {
+    let mut books = partition.books.lock();
+    let Some(table) = &mut books.slots else { return 1 };
+    table.restore(found);
+    let mut tick = 1;
+    for slot in 0..slots {
+        if let Some(image) = found(slot) {
+            partition.restore_slot(image.page, slot);
+            tick = tick.max(image.history.last.0 + 1);
+        }
+    }
+    tick
 }
 
 /// What a fetch is for.

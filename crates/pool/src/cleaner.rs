@@ -18,12 +18,12 @@
 
 use std::sync::atomic::Ordering;
 
-use terrace_page::{Lsn, PageId, verify};
+use terrace_page::{Lsn, PageBuf, PageId, lsn, verify};
 
 use crate::dirty::Logged;
 use crate::frames::Staging;
 use crate::io::{self, PageIo};
-use crate::partition::{Books, Partition, Place};
+use crate::partition::{Books, DirtyLsns, Partition, Place};
 use crate::slots::Cleaned;
 use crate::write_out::end_home_write;
 use crate::{BufferPool, PoolError};
@@ -190,16 +190,22 @@ impl BufferPool {
                 },
             );
         }
+        let slots: Vec<u32> = run.iter().map(|claim| self.slot_number(claim)).collect();
+        self.harden(&slots);
         // A failed sync stops the pool, and the next writer reports it.
         let _failed: Result<(), PoolError> = self.log_buf_writes(Logged::Full);
+    }
+
+    /// The slot of a claim, over all partitions.
+    fn slot_number(&self, claim: &Claim) -> u32 {
+        self.partition(claim.page).first_slot + claim.slot
     }
 
     /// Reads the run from flash; says which pages are whole.
     fn stage(&self, run: &[Claim], staging: &mut Staging) -> Vec<Staged> {
         let flash = self.flash.as_deref().expect("dirty slots are on flash");
         let ios = run.iter().zip(staging.pages_mut()).map(|(claim, bytes)| {
-            let first = self.partition(claim.page).first_slot;
-            PageIo::read(u64::from(first + claim.slot), [bytes])
+            PageIo::read(self.partition(claim.page).slot_page(claim.slot), [bytes])
         });
         if io::run(flash, ios.collect()).is_err() {
             self.stats.lock().flash_faults += 1;
@@ -210,19 +216,25 @@ impl BufferPool {
                 .map(|row| self.stage_one(*row.0, row.1))
                 .collect();
         }
-        let judge = |(claim, bytes): (&Claim, &terrace_page::PageBuf)| {
-            let is_whole = !self.config.rules.verify_reads || verify(bytes, claim.page).is_ok();
+        let judge = |(claim, bytes): (&Claim, &PageBuf)| {
+            let is_whole = !self.config.rules.verify_reads || self.is_copy(claim, bytes);
             if is_whole { Staged::Whole } else { Staged::Damaged }
         };
         run.iter().zip(staging.pages()).map(judge).collect()
     }
 
-    fn stage_one(&self, claim: Claim, bytes: &mut terrace_page::PageBuf) -> Staged {
+    /// Whether what was read from the slot is the page, in the version that was written there.
+    fn is_copy(&self, claim: &Claim, bytes: &PageBuf) -> bool {
+        let mut books = self.partition(claim.page).books.lock();
+        verify(bytes, claim.page).is_ok() && books.slots_mut().may_be(claim.slot, lsn(bytes))
+    }
+
+    fn stage_one(&self, claim: Claim, bytes: &mut PageBuf) -> Staged {
         let flash = self.flash.as_deref().expect("dirty slots are on flash");
-        let number = u64::from(self.partition(claim.page).first_slot + claim.slot);
+        let number = self.partition(claim.page).slot_page(claim.slot);
         match io::run(flash, vec![PageIo::read(number, [&mut *bytes])]) {
             Err(_) => Staged::Damaged,
-            Ok(()) if verify(bytes, claim.page).is_err() => Staged::Damaged,
+            Ok(()) if !self.is_copy(&claim, bytes) => Staged::Damaged,
             Ok(()) => Staged::Whole,
         }
     }
@@ -256,7 +268,15 @@ impl BufferPool {
         let mut books = partition.books.lock();
         let was_valid = books.slots_mut().clean_ends(claim.slot, cleaned);
         if cleaned == Cleaned::AtHome && was_valid {
-            self.written_home(&mut books, claim.page, claim.rec_lsn);
+            let mut lsns = DirtyLsns::at(claim.rec_lsn);
+            if self.keeps_bases() {
+                // Until home is synced the copy on flash stands for the page.
+                lsns.base = Lsn::MAX;
+                books.slots_mut().pin(claim.slot);
+                books.until_sync.push((claim.slot, claim.page));
+            }
+            self.written_home(&mut books, claim.page, lsns);
+            self.slot_cleaned(partition.first_slot + claim.slot, claim.page);
         } else if cleaned == Cleaned::AtHome && !self.config.rules.buf_write_join_rule {
             self.join_buf_write(claim.page);
         }

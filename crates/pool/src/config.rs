@@ -4,7 +4,7 @@ use terrace_policy::{
     Classifier, CleanerOrder, Design, MemoryPolicy, Restart, SavedCosts, TacRule, designs,
 };
 
-use crate::PoolError;
+use crate::{FlashLayout, PoolError};
 
 /// The largest number of frames and slots in one partition: an index and a tag share 32 bits.
 pub(crate) const PARTITION_PLACES_MAX: u32 = (1 << 24) - 1;
@@ -130,10 +130,10 @@ impl PoolConfig {
         let bad = |what| Err(PoolError::Config { what });
         let share = 0.0..=1.0;
         let uses_flash = self.design.uses_flash();
-        let flash_bytes_min = u64::from(self.flash_slots) * terrace_page::PAGE_SIZE as u64;
+        let flash_bytes_min = FlashLayout::new(self.flash_slots, self.restart.kind).bytes();
         match () {
-            () if self.restart.kind != terrace_policy::RestartKind::Forget => {
-                bad("only the restart `forget` is there")
+            () if self.restart.refusal(&self.design).is_some() => {
+                bad("the design has no flash to find again: its restart is `forget`")
             }
             () if self.frames == 0 => bad("frames must not be zero"),
             () if !share.contains(&self.tau) => bad("tau must be a share"),

@@ -14,6 +14,9 @@
 //!    +----- syncing <---+
 //! ```
 //!
+//! Recovery that redoes on first use begins with entries that are owed: they are in no frame until
+//! their page is read.
+//!
 //! - E1: entry first, then the flash copy is invalidated, then the record is appended: otherwise a
 //!   checkpoint or the cleaner could believe, in between, that no record is owed [D in S0 2.3].
 //! - E2: every arrow is one section under the lock of the page's partition, which a page never
@@ -34,7 +37,8 @@ use terrace_policy::Invalidation;
 use terrace_rt::{Nanos, sleep};
 
 use crate::frames::Exclusive;
-use crate::partition::{Books, Partition};
+use crate::partition::{Books, DirtyLsns, Partition};
+use crate::restart::Freed;
 use crate::{BufferPool, Dirtied, PoolError};
 
 /// How long a page is without an entry when `entry_before_invalidation` is off.
@@ -45,6 +49,15 @@ const WRONG_ORDER_GAP: Nanos = Nanos(3_000_000);
 pub(crate) struct BufWrites {
     open: Option<Batch>,
     full: Vec<Batch>,
+}
+
+/// How old the oldest changes are that are not everywhere. `Lsn::MAX` where there is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OldestDirty {
+    /// The first change that home may lack: the log from here on makes the flash discardable.
+    pub rec: Lsn,
+    /// The first change that home and the flash may lack.
+    pub base: Lsn,
 }
 
 struct Batch {
@@ -62,12 +75,32 @@ impl BufferPool {
         }
         let mut books = partition.books.lock();
         let newer = newer_on_flash(&books, guard);
-        books.set_dirty(guard.id(), guard.frame(), newer.unwrap_or(lower).min(lower));
+        let lsns = self.entry_of(&books, guard, newer, lower);
+        books.set_dirty(guard.id(), guard.frame(), lsns);
         books.trim_dirty(&self.frames);
-        if self.config.rules.invalidate_on_modify {
-            self.invalidate(&mut books, guard);
-        }
+        let freed = if self.config.rules.invalidate_on_modify {
+            self.invalidate(partition, &mut books, guard)
+        } else {
+            None
+        };
+        drop(books);
+        self.harden(freed.as_slice());
         found(newer)
+    }
+
+    /// The entry of a page that changes first at `lower`, by what flash has of it.
+    fn entry_of(
+        &self,
+        books: &Books,
+        guard: &Exclusive<'_>,
+        newer: Option<Lsn>,
+        lower: Lsn,
+    ) -> DirtyLsns {
+        let rec = newer.unwrap_or(lower).min(lower);
+        let is_base = |slot| books.slots.as_ref().is_some_and(|slots| slots.is_base(slot));
+        let stays = self.keeps_bases() && guard.frame().slot().is_some_and(is_base);
+        // Without a base of its own the page has what home has.
+        DirtyLsns { rec, base: if stays { lower } else { rec } }
     }
 
     /// The order that is wrong, for tests.
@@ -79,34 +112,56 @@ impl BufferPool {
     ) -> Dirtied {
         let mut books = partition.books.lock();
         let newer = newer_on_flash(&books, guard);
-        self.invalidate(&mut books, guard);
+        self.invalidate(partition, &mut books, guard);
         drop(books);
         sleep(WRONG_ORDER_GAP);
         let mut books = partition.books.lock();
-        books.set_dirty(guard.id(), guard.frame(), newer.unwrap_or(lower).min(lower));
+        let lsns = DirtyLsns::at(newer.unwrap_or(lower).min(lower));
+        books.set_dirty(guard.id(), guard.frame(), lsns);
         found(newer)
     }
 
-    fn invalidate(&self, books: &mut Books, guard: &Exclusive<'_>) {
-        let Some(slot) = guard.frame().slot() else { return };
-        let logical = self.config.design.invalidation == Invalidation::Logical;
+    /// The slot, over all partitions, whose copy is no longer the page's.
+    fn invalidate(
+        &self,
+        partition: &Partition,
+        books: &mut Books,
+        guard: &Exclusive<'_>,
+    ) -> Option<u32> {
+        let slot = guard.frame().slot()?;
+        let page = guard.frame().page().expect("a page that changes");
         if !books.slots_mut().is_valid(slot) {
-            return;
+            return None;
         }
-        books.slots_mut().invalidate(slot, logical);
         books.stats.invalidations += 1;
+        let number = partition.first_slot + slot;
+        if self.keeps_bases() && books.slots_mut().is_base(slot) {
+            books.slots_mut().keep_base(slot);
+            return None;
+        }
+        let logical = self.config.design.invalidation == Invalidation::Logical;
+        books.slots_mut().invalidate(slot, logical);
         if !logical {
             guard.frame().set_slot(None);
         }
+        self.slot_freed(number, page, Freed::Modified);
+        Some(number)
+    }
+
+    pub(crate) fn is_clean_copy(&self, page: PageId, guard: &Exclusive<'_>) -> bool {
+        let mut books = self.partition(page).books.lock();
+        let Some(slot) = guard.frame().slot() else { return false };
+        let slots = books.slots_mut();
+        slots.is_valid(slot) && slots.newer(slot).is_none()
     }
 
     /// The change that was announced does not come, and the frame's bytes are no page.
     pub(crate) fn unmake_dirty(&self, page: PageId, guard: &Exclusive<'_>, found: Dirtied) {
         let mut books = self.partition(page).books.lock();
-        let rec_lsn = guard.frame().rec_lsn().expect("an entry to take back");
+        let lsns = guard.frame().dirty().expect("an entry to take back");
         books.clear_dirty(guard.frame());
         if found == Dirtied::Already {
-            books.lost = books.lost.min(rec_lsn);
+            books.lost = books.lost.min(DirtyLsns::at(lsns.rec));
         }
     }
 
@@ -114,6 +169,12 @@ impl BufferPool {
     /// durable at home, over memory and flash, as one consistent view [S3 Fig.3]; `None` if home
     /// has them all. Syncs home first, so that pages written before the call no longer count.
     pub fn oldest_dirty_lsn(&self) -> Option<Lsn> {
+        Some(self.oldest_dirty().rec).filter(|&lsn| lsn != Lsn::MAX)
+    }
+
+    /// As `oldest_dirty_lsn`, and the same for what neither home nor the flash has: where analysis
+    /// may begin while the flash tier is whole. The flash counts only once its table is hardened.
+    pub fn oldest_dirty(&self) -> OldestDirty {
         // After a failure the entries stay, and so does the log: nothing to report.
         let _failed = self.log_buf_writes(Logged::Open);
         let oldest = self.partitions.iter().map(|partition| {
@@ -124,16 +185,20 @@ impl BufferPool {
                 _ => None,
             };
             let written = books.unsynced.min(books.syncing).min(books.lost);
-            in_frame.min(in_slot.unwrap_or(Lsn::MAX)).min(written)
+            let owed = books.owed.values().fold(DirtyLsns::NONE, |all, &lsns| all.min(lsns));
+            let rec = in_frame.min(in_slot.unwrap_or(Lsn::MAX));
+            let base = partition.oldest_base(&self.frames);
+            DirtyLsns { rec, base }.min(written).min(owed)
         });
-        oldest.min().filter(|&lsn| lsn != Lsn::MAX)
+        let oldest = oldest.fold(DirtyLsns::NONE, DirtyLsns::min);
+        OldestDirty { rec: oldest.rec, base: oldest.base }
     }
 
-    /// The entry of a page that was written home, at `rec_lsn`, and not modified since, becomes one
-    /// that waits for a sync; the page joins a BUF_WRITE batch. Under the lock of the partition.
-    pub(crate) fn written_home(&self, books: &mut Books, page: PageId, rec_lsn: Lsn) {
+    /// The entry of a page that was written home, and not modified since, becomes one that waits
+    /// for a sync; the page joins a BUF_WRITE batch. Under the lock of the partition.
+    pub(crate) fn written_home(&self, books: &mut Books, page: PageId, lsns: DirtyLsns) {
         if self.config.rules.entry_until_sync {
-            books.written_home(rec_lsn);
+            books.written_home(lsns);
         }
         self.join_buf_write(page);
     }
@@ -181,7 +246,7 @@ impl BufferPool {
         // A sync that is under way may still fail: it is waited for.
         let unsynced = |partition: &Partition| {
             let books = partition.books.lock();
-            books.unsynced.min(books.syncing) != Lsn::MAX
+            books.unsynced.min(books.syncing) != DirtyLsns::NONE
         };
         self.partitions.iter().any(unsynced)
     }
@@ -192,22 +257,37 @@ impl BufferPool {
         self.check_writable()?;
         for partition in &self.partitions {
             let mut books = partition.books.lock();
-            assert_eq!(books.syncing, Lsn::MAX, "one sync at a time");
-            books.syncing = std::mem::replace(&mut books.unsynced, Lsn::MAX);
+            assert_eq!(books.syncing, DirtyLsns::NONE, "one sync at a time");
+            books.syncing = std::mem::replace(&mut books.unsynced, DirtyLsns::NONE);
+            books.until_this_sync = std::mem::take(&mut books.until_sync);
         }
         let synced = self.home.sync();
         if let Err(source) = synced {
             for partition in &self.partitions {
                 let mut books = partition.books.lock();
                 books.unsynced = books.unsynced.min(books.syncing);
-                books.syncing = Lsn::MAX;
+                books.syncing = DirtyLsns::NONE;
             }
             return Err(self.stop(source));
         }
         for partition in &self.partitions {
-            partition.books.lock().syncing = Lsn::MAX;
+            let mut books = partition.books.lock();
+            books.syncing = DirtyLsns::NONE;
+            self.end_bases(partition, &mut books);
         }
         Ok(())
+    }
+
+    /// Home was synced: it has what bases were kept for, and what pinned copies stand for.
+    fn end_bases(&self, partition: &Partition, books: &mut Books) {
+        for (slot, page) in std::mem::take(&mut books.until_this_sync) {
+            books.slots_mut().unpin(slot);
+            if books.slots_mut().is_kept_for(slot, page) {
+                partition.detach_slot(books, &self.frames, page, slot);
+                books.slots_mut().release_base(slot);
+                self.slot_freed(partition.first_slot + slot, page, Freed::Modified);
+            }
+        }
     }
 
     /// Slots whose page is newer than home.

@@ -86,6 +86,7 @@ impl fmt::Display for PoolError {
                     Damage::Blank => f.write_str("never written"),
                     Damage::Checksum => f.write_str("wrong checksum"),
                     Damage::WrongPage { found } => write!(f, "it is {found}"),
+                    Damage::Version => f.write_str("it is another version of the page"),
                 }
             }
             PoolError::Read { tier, page, source } => {

@@ -17,13 +17,14 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use terrace_page::{Damage, PageBuf, PageId, verify};
+use terrace_page::{Damage, PageBuf, PageId, lsn, verify};
 use terrace_policy::{AccessClass, Invalidation, Tick, Touch};
 
 use crate::buffer_pool::Intent;
 use crate::frames::Exclusive;
 use crate::io::{self, PageIo};
 use crate::partition::{Books, Partition, Place};
+use crate::restart::Freed;
 use crate::{BufferPool, PoolError, Tier};
 
 /// What a lookup that may read came to.
@@ -262,7 +263,7 @@ impl BufferPool {
     /// Reads one page in flight, and verifies it. On an error the page is still in flight.
     pub(crate) fn load(&self, loading: &mut Loading<'_>) -> Result<(), PoolError> {
         if let Source::Flash { slot, newer } = loading.source {
-            let number = u64::from(loading.partition.first_slot + slot);
+            let number = loading.partition.slot_page(slot);
             let flash = self.flash.as_deref().expect("a slot is on flash");
             let read = io::run(flash, vec![PageIo::read(number, [&mut *loading.guard])]);
             let read = self.judge(loading.page, Tier::Flash, read, &loading.guard);
@@ -288,19 +289,31 @@ impl BufferPool {
     ) -> Result<bool, PoolError> {
         let mut books = loading.partition.books.lock();
         books.slots_mut().read_ends(slot);
-        match read {
-            Ok(()) => Ok(true),
-            Err(error) if newer && books.slots_mut().newer(slot).is_some() => Err(error),
-            Err(_) => {
-                books.stats.flash_faults += 1;
-                let logical = self.config.design.invalidation == Invalidation::Logical;
-                books.slots_mut().invalidate(slot, logical);
-                if !logical {
-                    loading.guard.frame().set_slot(None);
-                }
-                Ok(false)
+        let is_version = books.slots_mut().may_be(slot, lsn(&loading.guard));
+        let read = match read {
+            Ok(()) if self.config.rules.verify_reads && !is_version => {
+                let (tier, page, damage) = (Tier::Flash, loading.page, Damage::Version);
+                Err(PoolError::Damaged { tier, page, damage })
             }
+            read => read,
+        };
+        let Err(error) = read else { return Ok(true) };
+        // While the log is redone it has all that the copy had.
+        let is_needed = newer && books.slots_mut().newer(slot).is_some();
+        if is_needed && !self.redo_covers_flash() {
+            return Err(error);
         }
+        books.stats.flash_faults += 1;
+        let logical = self.config.design.invalidation == Invalidation::Logical;
+        books.slots_mut().invalidate(slot, logical);
+        if !logical {
+            loading.guard.frame().set_slot(None);
+        }
+        let number = loading.partition.first_slot + slot;
+        self.slot_freed(number, loading.page, Freed::Modified);
+        drop(books);
+        self.harden(&[number]);
+        Ok(false)
     }
 
     /// Whether what a device returned is `page` (F3).

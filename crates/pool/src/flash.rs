@@ -21,6 +21,7 @@ use crate::fetch::Loading;
 use crate::frames::Exclusive;
 use crate::io::{self, PageIo};
 use crate::partition::{Books, Partition, Place};
+use crate::restart::{Freed, Held};
 use crate::slots::{NoVictim, SlotState};
 
 /// After so many writes in a row failed, the flash is left alone.
@@ -105,6 +106,7 @@ impl BufferPool {
         let former = slots.page(victim).expect("a clean slot has a page");
         partition.detach_slot(books, &self.frames, former, victim);
         books.slots_mut().reuse(victim, page);
+        self.slot_freed(partition.first_slot + victim, former, Freed::Reused);
         Ok(victim)
     }
 
@@ -184,17 +186,23 @@ impl BufferPool {
             frame.set_slot(Some(slot));
             slot
         };
-        let flash: &dyn Device = self.flash.as_deref().expect("an admitted page goes to flash");
-        let number = u64::from(partition.first_slot + slot);
-        let written = io::run(flash, vec![PageIo::write(number, [&**guard])]).is_ok();
+        let number = partition.first_slot + slot;
+        let written = self.before_slot_writes(&[number]).is_ok() && {
+            let flash: &dyn Device = self.flash.as_deref().expect("an admitted page");
+            io::run(flash, vec![PageIo::write(partition.slot_page(slot), [&**guard])]).is_ok()
+        };
         self.flash_was_written(written);
         let mut books = partition.books.lock();
         books.stats.flash_writes += 1;
         if written {
-            let history = frame.touch().history(self.now());
-            books.slots_mut().wrote_clean(slot, history);
+            let (history, lsn) = (frame.touch().history(self.now()), terrace_page::lsn(guard));
+            books.slots_mut().wrote_clean(slot, history, lsn);
+            let history = Some(history);
+            self.slot_filled(&Held { slot: number, page, lsn, newer: None, history });
         } else {
             books.slots_mut().give_back(slot, true);
         }
+        drop(books);
+        self.harden(&[number]);
     }
 }

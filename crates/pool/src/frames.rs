@@ -19,6 +19,8 @@ use terrace_page::{FrameId, Lsn, PAGE_SIZE, PageBuf, PageId};
 use terrace_policy::{AccessClass, Tick, Touch};
 use terrace_rt::{Latch, Nanos};
 
+use crate::partition::DirtyLsns;
+
 /// Alignment that direct I/O asks for, in bytes.
 const MEMORY_ALIGN: usize = 4096;
 /// Large memory is aligned for huge pages of this size: a miss of the TLB costs as much as a miss
@@ -37,6 +39,8 @@ pub(crate) struct Frame {
     touch: AtomicU64,
     /// `Lsn::MAX` if the frame has no dirty entry.
     rec_lsn: AtomicU64,
+    /// Means something only beside a dirty entry.
+    base_lsn: AtomicU64,
     slot: AtomicU32,
     class: AtomicU32,
     hits: AtomicU32,
@@ -51,6 +55,7 @@ impl Frame {
             page: AtomicU64::new(NO_PAGE),
             touch: AtomicU64::new(0),
             rec_lsn: AtomicU64::new(Lsn::MAX.0),
+            base_lsn: AtomicU64::new(Lsn::MAX.0),
             slot: AtomicU32::new(NO_SLOT),
             class: AtomicU32::new(0),
             hits: AtomicU32::new(0),
@@ -106,8 +111,16 @@ impl Frame {
         (lsn != Lsn::MAX.0).then_some(Lsn(lsn))
     }
 
-    pub fn set_rec_lsn(&self, lsn: Option<Lsn>) {
-        self.rec_lsn.store(lsn.unwrap_or(Lsn::MAX).0, Ordering::Relaxed);
+    /// The dirty entry.
+    pub fn dirty(&self) -> Option<DirtyLsns> {
+        let base = Lsn(self.base_lsn.load(Ordering::Relaxed));
+        self.rec_lsn().map(|rec| DirtyLsns { rec, base })
+    }
+
+    pub fn set_dirty(&self, lsns: Option<DirtyLsns>) {
+        let lsns = lsns.unwrap_or(DirtyLsns::NONE);
+        self.base_lsn.store(lsns.base.0, Ordering::Relaxed);
+        self.rec_lsn.store(lsns.rec.0, Ordering::Relaxed);
     }
 
     /// The slot of the page's flash copy, numbered within the partition.

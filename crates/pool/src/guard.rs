@@ -110,6 +110,13 @@ impl<'p> PageMut<'p> {
         self.page
     }
 
+    /// Whether the page came from a copy on flash that counts as the same as home's. Recovery asks:
+    /// the home write behind it may have been lost.
+    #[must_use]
+    pub fn is_clean_copy(&self) -> bool {
+        self.pool.is_clean_copy(self.page, self.exclusive())
+    }
+
     /// Announces a change: makes the page's dirty entry, then invalidates its flash copy; the
     /// caller then appends the record, then calls `apply` [S0 2.3, order by SPEC 2.3]. Cheap from
     /// the second call on.

@@ -6,8 +6,8 @@ use crate::PoolError;
 
 /// The log, as the pool sees it [S3 II-A].
 ///
-/// The pool calls `last_lsn` and `log_buf_write` under its own leaf locks: neither may block or
-/// switch tasks. `make_durable` is called without any.
+/// The pool calls `last_lsn`, `log_buf_write` and `log_flash` under its own leaf locks: none may
+/// block or switch tasks. `make_durable` is called without any.
 pub trait Journal: Send + Sync {
     /// The LSN of the last record appended. Never decreases.
     fn last_lsn(&self) -> Lsn;
@@ -26,4 +26,8 @@ pub trait Journal: Send + Sync {
     /// Appends a BUF_WRITE record, not forced: the home copy of each of `pages` is durable and
     /// holds every update with an LSN up to `eol` [S3 II-A].
     fn log_buf_write(&self, pages: &[PageId], eol: Lsn);
+
+    /// Appends a record of the flash tier's own, not forced; returns its LSN, or `None` if the log
+    /// has no room. Recovery shows it to the tier again [S3 III-C].
+    fn log_flash(&self, payload: &[u8]) -> Option<Lsn>;
 }

@@ -7,7 +7,8 @@
 //! Modules in reading order: the seam to the log, what can be told and what can go wrong; then the
 //! pool and its guards; then a page's way (`fetch`, `multi_read`, `dirty`, `evict`, `write_out`,
 //! `flash`, `cleaner`, `flush`) and the tasks that push it along; then what the books are kept in
-//! (`partition`, `directory`, `slots`, `frames`, `io`); and `check`, which asserts it all.
+//! (`partition`, `directory`, `slots`, `frames`, `io`); `check`, which asserts it all; and
+//! `restart`, what of the flash is found again.
 
 mod journal;
 
@@ -43,9 +44,13 @@ mod io;
 
 mod check;
 
+mod restart;
+
 pub use buffer_pool::{BufferPool, Recovered};
 pub use config::{Fills, PoolConfig, Rules, TacConfig, TacWrite};
+pub use dirty::OldestDirty;
 pub use error::{PoolError, Tier};
 pub use guard::{Dirtied, PageMut, PageRef};
 pub use journal::Journal;
+pub use restart::{ColdStart, FlashLayout, FlashRecovery, Image, LogFacts, ScanFrom};
 pub use stats::PoolStats;

@@ -193,7 +193,7 @@ impl BufferPool {
                     home.push(PageIo::read(loading.page.0, [&mut *loading.guard]));
                 }
                 Source::Flash { slot, .. } => {
-                    let number = u64::from(loading.partition.first_slot + slot);
+                    let number = loading.partition.slot_page(slot);
                     flash.push(PageIo::read(number, [&mut *loading.guard]));
                 }
             }

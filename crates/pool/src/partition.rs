@@ -8,7 +8,7 @@
 
 use std::cell::RefCell;
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use terrace_page::{FrameId, Lsn, PageId};
@@ -25,8 +25,10 @@ pub(crate) struct Partition {
     pub directory: Directory,
     pub first_frame: u32,
     pub frames_count: u32,
-    /// Number of the partition's first slot on the flash device.
+    /// Number of the partition's first slot, over all partitions.
     pub first_slot: u32,
+    /// The page of the flash device that this slot is.
+    pub first_slot_page: u64,
     pub books: LeafMutex<Books>,
     /// Given when a frame becomes free.
     pub room: Signal,
@@ -46,14 +48,20 @@ pub(crate) struct Books {
     /// Dirty frames by recLSN; entries that no longer agree with their frame are skipped.
     dirty: BinaryHeap<Reverse<(Lsn, u32)>>,
     pub dirty_count: u32,
+    /// Slots that are bases, or pinned, until home was synced: with their pages.
+    pub until_sync: Vec<(u32, PageId)>,
+    /// The same for the sync under way.
+    pub until_this_sync: Vec<(u32, PageId)>,
+    /// Pages that are to be redone when they are first read, by recLSN and base.
+    pub owed: BTreeMap<PageId, DirtyLsns>,
     /// Pages with a home write outstanding, whoever issued it [D in S3 II-A].
     pub home_writes: Vec<PageId>,
-    /// Least recLSN of the entries whose pages were written home since the last sync began.
-    pub unsynced: Lsn,
+    /// The least of the entries whose pages were written home since the last sync began.
+    pub unsynced: DirtyLsns,
     /// The same for the pages that the sync under way covers.
-    pub syncing: Lsn,
-    /// Least recLSN of the entries whose pages were lost with the flash: the log alone has them.
-    pub lost: Lsn,
+    pub syncing: DirtyLsns,
+    /// The same for pages that were lost with the flash: the log alone has them.
+    pub lost: DirtyLsns,
     pub stats: PoolStats,
 }
 
@@ -75,9 +83,12 @@ impl Books {
             dirty: BinaryHeap::new(),
             dirty_count: 0,
             home_writes: Vec::new(),
-            unsynced: Lsn::MAX,
-            syncing: Lsn::MAX,
-            lost: Lsn::MAX,
+            until_sync: Vec::new(),
+            until_this_sync: Vec::new(),
+            owed: BTreeMap::new(),
+            unsynced: DirtyLsns::NONE,
+            syncing: DirtyLsns::NONE,
+            lost: DirtyLsns::NONE,
             stats: PoolStats::default(),
         }
     }
@@ -88,17 +99,18 @@ impl Books {
     }
 
     /// Makes the dirty entry of `frame`.
-    pub fn set_dirty(&mut self, id: FrameId, frame: &Frame, rec_lsn: Lsn) {
+    pub fn set_dirty(&mut self, id: FrameId, frame: &Frame, lsns: DirtyLsns) {
         assert!(frame.rec_lsn().is_none(), "one dirty entry per page");
-        frame.set_rec_lsn(Some(rec_lsn));
+        assert!(lsns.rec <= lsns.base, "home's copy is no newer than the base");
+        frame.set_dirty(Some(lsns));
         self.dirty_count += 1;
-        self.dirty.push(Reverse((rec_lsn, id.0)));
+        self.dirty.push(Reverse((lsns.rec, id.0)));
     }
 
     /// Takes the dirty entry of `frame` away; the caller has put it elsewhere.
     pub fn clear_dirty(&mut self, frame: &Frame) {
         assert!(frame.rec_lsn().is_some(), "a dirty entry");
-        frame.set_rec_lsn(None);
+        frame.set_dirty(None);
         self.dirty_count -= 1;
     }
 
@@ -147,8 +159,32 @@ impl Books {
     }
 
     /// An entry's page was written home: it counts until home was synced.
-    pub fn written_home(&mut self, rec_lsn: Lsn) {
-        self.unsynced = self.unsynced.min(rec_lsn);
+    pub fn written_home(&mut self, lsns: DirtyLsns) {
+        self.unsynced = self.unsynced.min(lsns);
+    }
+}
+
+/// From where on the log has what a page lacks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct DirtyLsns {
+    /// The first change that home lacks.
+    pub rec: Lsn,
+    /// The first change that home lacks and that no copy on flash has which is kept as a base: the
+    /// same as `rec`, or later.
+    pub base: Lsn,
+}
+
+impl DirtyLsns {
+    /// Of no page.
+    pub const NONE: DirtyLsns = DirtyLsns { rec: Lsn::MAX, base: Lsn::MAX };
+
+    /// Home alone counts.
+    pub fn at(rec: Lsn) -> DirtyLsns {
+        DirtyLsns { rec, base: rec }
+    }
+
+    pub fn min(self, other: DirtyLsns) -> DirtyLsns {
+        DirtyLsns { rec: self.rec.min(other.rec), base: self.base.min(other.base) }
     }
 }
 
@@ -187,6 +223,24 @@ impl Partition {
 
     fn place_of_frame(&self, id: FrameId) -> u32 {
         id.0 - self.first_frame
+    }
+
+    /// The least base of dirty frames. Under the lock.
+    pub fn oldest_base(&self, frames: &FrameTable) -> Lsn {
+        let bases = (0..self.frames_count)
+            .filter_map(|at| frames.frame(self.frame_at(at)).dirty())
+            .map(|lsns| lsns.base);
+        bases.min().unwrap_or(Lsn::MAX)
+    }
+
+    /// The page of the flash device that `slot` is.
+    pub fn slot_page(&self, slot: u32) -> u64 {
+        self.first_slot_page + u64::from(slot)
+    }
+
+    /// Puts a page that was found in `slot` into the directory of a new pool.
+    pub fn restore_slot(&self, page: PageId, slot: u32) {
+        self.directory.insert(PageHash::of(page), self.place_of_slot(slot));
     }
 
     fn place_of_slot(&self, slot: u32) -> u32 {

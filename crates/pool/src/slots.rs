@@ -10,6 +10,8 @@
 //! CLEAN|DIRTY --read_begins--> READING --read_ends--> back
 //! DIRTY --clean_begins--> LAZYCLEANING --clean_ends--> CLEAN
 //! CLEAN|DIRTY --invalidate--> FREE (physical) or INVALID (logical: TAC)
+//!
+//! DIRTY --keep_base--> INVALID --retire--> RETIRED --release_retired--> FREE
 //! ```
 //!
 //! - S1: READING is a mark beside the state, so that a page may be read while it is being cleaned.
@@ -18,9 +20,18 @@
 //! - S3: a slot that is invalidated while it is being cleaned is DOOMED: it serves no read, and is
 //!   free when its I/O ends.
 //! - S4: a slot that is read, written or cleaned is never reused.
-//! - Cost: 9 bytes per slot beside the policy's, of which 4 if the design keeps dirty pages here.
+//! - S5: a restart that redoes from flash keeps bases: the copy that a change was made on stays, as
+//!   INVALID, until a newer copy is durable somewhere; it is then RETIRED until the table on flash
+//!   says so. A copy is PINNED while the home write that made it clean may still be lost.
+//! - Cost: 9 bytes per slot beside the policy's, of which 4 if the design keeps dirty pages here;
+//!   and 4 or 8 for the version of the copy, if the restart wants it.
 //!
 //! Sources: S0 3.1 (the SSD buffer table), S3 II-B1 (the states).
+
+mod bases;
+mod versions;
+
+pub(crate) use versions::VersionBits;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -31,11 +42,14 @@ use terrace_policy::{
 };
 use terrace_rt::LeafMutex;
 
+use versions::Versions;
+
 const STATE: u8 = 0b111;
 const NEWER: u8 = 1 << 3;
 const READING: u8 = 1 << 4;
 const DOOMED: u8 = 1 << 5;
 const DAMAGED: u8 = 1 << 6;
+const PINNED: u8 = 1 << 7;
 
 const FREE: u8 = 0;
 const READY: u8 = 1;
@@ -44,6 +58,7 @@ const CLEAN: u8 = 3;
 const DIRTY: u8 = 4;
 const LAZYCLEANING: u8 = 5;
 const INVALID: u8 = 6;
+const RETIRED: u8 = 7;
 
 /// recLSNs are kept in blocks of the log, rounded down: a lower bound stays one. 16 TiB of log.
 const REC_SHIFT: u32 = 12;
@@ -60,6 +75,7 @@ pub(crate) enum SlotState {
     Dirty,
     LazyCleaning,
     Invalid,
+    Retired,
 }
 
 /// Counts over all partitions, changed where the states change.
@@ -95,6 +111,7 @@ pub(crate) struct SlotTable {
     /// Blocks of log; empty if the design keeps no dirty pages on flash.
     rec: Box<[u32]>,
     states: Box<[u8]>,
+    versions: Versions,
     ranks: Ranks,
     gauges: Arc<Gauges>,
 }
@@ -104,6 +121,7 @@ pub(crate) struct SlotRules {
     pub replacement: Replacement,
     pub order: CleanerOrder,
     pub keeps_dirty: bool,
+    pub versions: VersionBits,
     pub tac_rule: TacRule,
 }
 
@@ -126,6 +144,7 @@ impl SlotTable {
             pages: vec![NO_PAGE; count as usize].into(),
             rec: vec![0; recs as usize].into(),
             states: vec![FREE; count as usize].into(),
+            versions: Versions::new(count, rules.versions),
             ranks,
             gauges: Arc::clone(gauges),
         }
@@ -137,7 +156,8 @@ impl SlotTable {
             Ranks::Lru2(ranks) => ranks.bytes(),
             Ranks::Heat(ranks, ..) => ranks.bytes(),
         };
-        ranks + self.pages.len() * 4 + self.rec.len() * 4 + self.states.len()
+        let books = self.pages.len() * 4 + self.rec.len() * 4 + self.states.len();
+        ranks + books + self.versions.bytes()
     }
 
     pub fn count(&self) -> u32 {
@@ -153,7 +173,7 @@ impl SlotTable {
             DIRTY => SlotState::Dirty,
             LAZYCLEANING => SlotState::LazyCleaning,
             INVALID => SlotState::Invalid,
-            _ => unreachable!("seven states"),
+            _ => SlotState::Retired,
         }
     }
 
@@ -267,8 +287,9 @@ impl SlotTable {
     }
 
     /// Flash, and home, hold the page: WRITING -> CLEAN.
-    pub fn wrote_clean(&mut self, slot: u32, history: History) {
+    pub fn wrote_clean(&mut self, slot: u32, history: History, lsn: Lsn) {
         self.set_base(slot, &[WRITING], CLEAN);
+        self.versions.set(slot, lsn);
         let page = PageId(u64::from(self.pages[slot as usize]));
         match &mut self.ranks {
             Ranks::Lru2(ranks) => ranks.fill_clean(SlotId(slot), history),
@@ -280,8 +301,9 @@ impl SlotTable {
 
     /// Flash alone holds the page, with its first change after home's at `rec_lsn`: WRITING ->
     /// DIRTY.
-    pub fn wrote_dirty(&mut self, slot: u32, history: History, rec_lsn: Lsn) {
+    pub fn wrote_dirty(&mut self, slot: u32, history: History, lsn: Lsn, rec_lsn: Lsn) {
         self.set_base(slot, &[WRITING], DIRTY);
+        self.versions.set(slot, lsn);
         self.set_newer(slot, Some(rec_lsn));
         match &mut self.ranks {
             Ranks::Lru2(ranks) => ranks.fill_dirty(SlotId(slot), history, rec_lsn),
@@ -399,6 +421,7 @@ impl SlotTable {
             self.states[slot as usize] |= DOOMED;
         } else if logical {
             self.unrank(slot);
+            self.states[slot as usize] &= !PINNED;
             self.set_base(slot, &[CLEAN], INVALID);
         } else {
             self.release(slot, &[CLEAN, DIRTY]);
@@ -429,15 +452,17 @@ impl SlotTable {
         for slot in 0..self.count() {
             let (state, marks) = (self.state(slot), self.states[slot as usize] & !STATE);
             let may = match state {
-                SlotState::Free | SlotState::Ready | SlotState::Writing | SlotState::Invalid => 0,
-                SlotState::Clean => READING,
+                SlotState::Free | SlotState::Ready | SlotState::Writing => 0,
+                SlotState::Invalid | SlotState::Retired => 0,
+                SlotState::Clean => READING | PINNED,
                 SlotState::Dirty => NEWER | READING | DAMAGED,
                 SlotState::LazyCleaning => NEWER | READING | DOOMED,
             };
             assert_eq!(marks & !may, 0, "slot {slot} is {state:?} with marks {marks:b}");
             let must = matches!(state, SlotState::Dirty | SlotState::LazyCleaning);
             assert_eq!(marks & NEWER != 0, must, "slot {slot} is {state:?}");
-            assert_eq!(self.page(slot).is_none(), state == SlotState::Free, "slot {slot}");
+            let is_empty = matches!(state, SlotState::Free | SlotState::Retired);
+            assert_eq!(self.page(slot).is_none(), is_empty, "slot {slot}");
             if let Ranks::Lru2(ranks) = &self.ranks {
                 let expected = match state {
                     SlotState::Free => terrace_policy::SlotState::Free,

@@ -22,9 +22,10 @@ use terrace_page::{Lsn, PageId, lsn, seal};
 use terrace_policy::{AccessClass, CleanLeave, DirtyLeave, Touch};
 
 use crate::dirty::Logged;
-use crate::frames::{Exclusive, Shared};
+use crate::frames::{Exclusive, Frame, Shared};
 use crate::io::{self, PageIo};
-use crate::partition::{Books, Partition};
+use crate::partition::{Books, DirtyLsns, Partition};
+use crate::restart::Held;
 use crate::{BufferPool, PoolError};
 
 /// Why a page is written.
@@ -69,7 +70,7 @@ struct Transfer<'p> {
     guard: Shared<'p>,
     targets: Targets,
     page_lsn: Lsn,
-    rec_lsn: Option<Lsn>,
+    dirty: Option<DirtyLsns>,
     touch: Touch,
 }
 
@@ -87,11 +88,14 @@ impl BufferPool {
         let page = frame.page().expect("a page to write");
         let is_dirty = frame.rec_lsn().is_some();
         let is_busy = self.config.rules.in_flight_home_writes && books.home_writes.contains(&page);
+        // A base that is kept for the page is no copy of it.
+        let is_copy = |slot| !self.keeps_bases() || books.slots_mut().is_valid(slot);
+        let has_copy = frame.slot().is_some_and(is_copy);
         let is_sharp = self.sharp.load(std::sync::atomic::Ordering::Relaxed) > 0;
         let mut slot_by = |class: AccessClass| self.admit(partition, books, page, class);
         let targets = match (is_dirty, self.config.design.dirty_leave, purpose) {
             (false, ..) => match self.config.design.clean_leave {
-                CleanLeave::Flash if purpose == Purpose::Evict && frame.slot().is_none() => {
+                CleanLeave::Flash if purpose == Purpose::Evict && !has_copy => {
                     Targets { home: false, slot: slot_by(frame.class()) }
                 }
                 _ => Targets { home: false, slot: None },
@@ -143,12 +147,22 @@ impl BufferPool {
         }
         transfers.sort_by_key(|transfer| transfer.page);
         self.skip_rules(&transfers);
-        let (home, flash) = self.transfer(&transfers);
+        let slots: Vec<u32> = transfers.iter().filter_map(Transfer::slot_number).collect();
+        let (home, flash) = match self.before_slot_writes(&slots) {
+            Ok(()) => self.transfer(&transfers),
+            Err(error) => {
+                for transfer in transfers {
+                    self.complete(transfer, purpose, Outcome { home: false, flash: false });
+                }
+                return Err(error);
+            }
+        };
         let mut freed = 0;
         for transfer in transfers {
             let outcome = Outcome { home: home.is_ok(), flash };
             freed += usize::from(self.complete(transfer, purpose, outcome));
         }
+        self.harden(&slots);
         if let Err(source) = home {
             return Err(self.stop(source));
         }
@@ -158,7 +172,7 @@ impl BufferPool {
 
     /// W1.
     fn write_ahead(&self, transfers: &[Transfer<'_>]) -> Result<(), PoolError> {
-        let dirty = transfers.iter().filter(|transfer| transfer.rec_lsn.is_some());
+        let dirty = transfers.iter().filter(|transfer| transfer.dirty.is_some());
         let upto = dirty.map(|transfer| transfer.page_lsn).max();
         match upto {
             Some(lsn) if self.config.rules.wal_before_page && self.journal.durable_lsn() < lsn => {
@@ -172,7 +186,7 @@ impl BufferPool {
     fn skip_rules(&self, transfers: &[Transfer<'_>]) {
         let rules = self.config.rules;
         for transfer in transfers {
-            let Some(rec_lsn) = transfer.rec_lsn else { continue };
+            let Some(lsns) = transfer.dirty else { continue };
             let (home, flash) = (transfer.targets.home, transfer.targets.slot.is_some());
             let too_soon = if home && flash {
                 !rules.dw_clean_after_both
@@ -183,7 +197,7 @@ impl BufferPool {
                 let mut books = transfer.partition.books.lock();
                 books.clear_dirty(transfer.guard.frame());
                 if home {
-                    self.written_home(&mut books, transfer.page, rec_lsn);
+                    self.written_home(&mut books, transfer.page, lsns);
                 }
             }
         }
@@ -194,7 +208,7 @@ impl BufferPool {
         let mut flash = Vec::new();
         for transfer in transfers {
             if let Some(slot) = transfer.targets.slot {
-                let number = u64::from(transfer.partition.first_slot + slot);
+                let number = transfer.partition.slot_page(slot);
                 flash.push(PageIo::write(number, [&*transfer.guard]));
             }
         }
@@ -215,33 +229,31 @@ impl BufferPool {
 
     /// Moves slot and entry on, and lets the page leave if it may. Whether a frame became free.
     fn complete(&self, transfer: Transfer<'_>, purpose: Purpose, outcome: Outcome) -> bool {
-        let Transfer { partition, page, guard, targets, rec_lsn, touch, .. } = transfer;
+        let Transfer { partition, page, guard, targets, page_lsn, dirty, touch } = transfer;
+        let was_dirty = dirty.is_some();
         let frame = guard.frame();
         let mut books = partition.books.lock();
-        // A rule that is off may have cleared the entry already.
-        let rec_lsn = rec_lsn.filter(|_| frame.rec_lsn().is_some());
         let at_home = targets.home && outcome.home;
-        if let Some(slot) = targets.slot {
-            let owned = frame.slot() == Some(slot);
-            let history = frame.touch().history(self.now());
-            let slots = books.slots_mut();
-            if !outcome.flash || (targets.home && !at_home) {
-                slots.give_back(slot, owned);
-            } else if let (Some(rec_lsn), false) = (transfer.rec_lsn, targets.home) {
-                slots.wrote_dirty(slot, history, rec_lsn);
-            } else {
-                slots.wrote_clean(slot, history);
-            }
-            let kept = owned || books.slots_mut().is_valid(slot);
-            frame.set_slot(kept.then_some(slot));
-        }
         let on_flash = targets.slot.is_some() && !targets.home && outcome.flash;
-        if let Some(rec_lsn) = rec_lsn {
+        if let Some(slot) = targets.slot {
+            let held = Held {
+                slot: partition.first_slot + slot,
+                page,
+                lsn: page_lsn,
+                newer: dirty.filter(|_| !targets.home).map(|lsns| lsns.rec),
+                history: Some(frame.touch().history(self.now())),
+            };
+            let is_written = outcome.flash && (at_home || !targets.home);
+            self.end_slot_write(partition, &mut books, frame, &held, is_written);
+        }
+        // A rule that is off may have cleared the entry already.
+        if let Some(lsns) = dirty.filter(|_| frame.rec_lsn().is_some()) {
             if at_home || on_flash {
                 books.clear_dirty(frame);
             }
             if at_home {
-                self.written_home(&mut books, page, rec_lsn);
+                self.written_home(&mut books, page, lsns);
+                self.base_until_sync(&mut books, frame, page);
             }
         }
         let leaves =
@@ -249,7 +261,7 @@ impl BufferPool {
         let left = match guard.try_upgrade_if(leaves) {
             Some(exclusive) => {
                 books.stats.evictions += 1;
-                books.stats.evictions_dirty += u64::from(transfer.rec_lsn.is_some());
+                books.stats.evictions_dirty += u64::from(was_dirty);
                 partition.uninstall(&mut books, &self.frames, exclusive);
                 true
             }
@@ -265,10 +277,51 @@ impl BufferPool {
         if left {
             partition.room.notify_all();
         }
-        if on_flash && transfer.rec_lsn.is_some() {
+        if on_flash && was_dirty {
             self.wake_cleaner();
         }
         left
+    }
+}
+
+impl BufferPool {
+    /// The write of a page into a slot of its partition has ended.
+    fn end_slot_write(
+        &self,
+        partition: &Partition,
+        books: &mut Books,
+        frame: &Frame,
+        held: &Held,
+        is_written: bool,
+    ) {
+        let slot = held.slot - partition.first_slot;
+        let owned = frame.slot() == Some(slot);
+        let history = held.history.expect("a page in memory has uses");
+        let slots = books.slots_mut();
+        match (is_written, held.newer) {
+            (false, _) => slots.give_back(slot, owned),
+            (true, Some(rec_lsn)) => slots.wrote_dirty(slot, history, held.lsn, rec_lsn),
+            (true, None) => slots.wrote_clean(slot, history, held.lsn),
+        }
+        if !is_written {
+            // A base that the page has elsewhere stays.
+            return;
+        }
+        self.slot_filled(held);
+        if let Some(base) = frame.slot().filter(|&base| base != slot) {
+            books.slots_mut().retire(base);
+            self.retire_base(partition, base);
+        }
+        frame.set_slot(Some(slot));
+    }
+
+    /// The page was written home: a base that it has is kept until home is synced.
+    fn base_until_sync(&self, books: &mut Books, frame: &Frame, page: PageId) {
+        if let (true, Some(slot)) = (self.keeps_bases(), frame.slot()) {
+            if books.slots_mut().is_kept_for(slot, page) {
+                books.until_sync.push((slot, page));
+            }
+        }
     }
 }
 
@@ -280,6 +333,11 @@ struct Outcome {
 }
 
 impl<'p> Transfer<'p> {
+    /// The slot that is written, over all partitions.
+    fn slot_number(&self) -> Option<u32> {
+        self.targets.slot.map(|slot| self.partition.first_slot + slot)
+    }
+
     fn seal(job: Job<'p>) -> Transfer<'p> {
         let Job { partition, page, mut guard, targets } = job;
         seal(&mut guard);
@@ -290,7 +348,7 @@ impl<'p> Transfer<'p> {
             page,
             targets,
             page_lsn: lsn(&guard),
-            rec_lsn: frame.rec_lsn(),
+            dirty: frame.dirty(),
             touch: frame.touch(),
             guard,
         }

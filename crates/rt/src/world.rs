@@ -148,6 +148,14 @@ impl World {
         }
     }
 
+    /// A number by chance: by the seed in a virtual world, by the system's entropy in a real one.
+    pub fn draw(&self) -> u64 {
+        match &self.0 {
+            Inner::Virtual(core) => core.owned().draw(),
+            Inner::Real(_) => real::draw(),
+        }
+    }
+
     /// Events that have happened: submissions, completions, wake-ups, switches. Zero if real.
     pub fn events(&self) -> u64 {
         match &self.0 {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use terrace_device::Device;
 use terrace_page::PAGE_SIZE;
 use terrace_policy::{Design, Restart, designs};
-use terrace_pool::PoolConfig;
+use terrace_pool::{FlashLayout, PoolConfig};
 use terrace_rt::{Nanos, World};
 
 use crate::api::files::{self, Made, Place};
@@ -458,9 +458,12 @@ impl Builder {
         };
         let flash_bytes = self.flash.as_ref().map(|(_, bytes)| *bytes).or(flash).unwrap_or(0);
         if pool.flash_slots == 0 && pool.design.uses_flash() {
-            let slots = flash_bytes / PAGE_SIZE as u64;
-            let what = "the flash must be less than 32 TiB";
-            pool.flash_slots = slots.try_into().map_err(|_| Error::InvalidOption { what })?;
+            if flash_bytes / PAGE_SIZE as u64 >= u64::from(u32::MAX) {
+                let what = "the flash must be less than 32 TiB";
+                return Err(Error::InvalidOption { what });
+            }
+            let pages = flash_bytes / PAGE_SIZE as u64;
+            pool.flash_slots = FlashLayout::fitting(pages, pool.restart.kind).slots;
         }
         Ok(Setup {
             pool,

@@ -21,6 +21,7 @@
 //! BEGIN_CHKPT nothing
 //! TXN_TABLE   txn 8, first 8, last 8, for each transaction
 //! END_CHKPT   begin 8
+//! FLASH       bytes of the flash tier's own
 //!
 //! pieces      at 2, len 2, bytes; repeated
 //! undo        tag 1: 0 none; 1 insert, 2 delete, 3 update: tree 4, key_len 2, key, record;
@@ -46,6 +47,8 @@ pub(crate) const HEADER_BYTES: usize = 32;
 pub(crate) const RECORD_MAX: usize = 64 << 10;
 /// Most pages in one BUF_WRITE [S3 II-A].
 pub(crate) const BUF_WRITE_PAGES_MAX: usize = 2048;
+/// Most bytes of the flash tier in one record.
+pub(crate) const FLASH_BYTES_MAX: usize = 16 << 10;
 /// Most transactions in one TXN_TABLE.
 pub(crate) const TXN_TABLE_MAX: usize = 1024;
 
@@ -76,13 +79,14 @@ pub(crate) enum Kind {
     BeginCheckpoint = 9,
     TxnTable = 10,
     EndCheckpoint = 11,
+    Flash = 12,
 }
 
 impl Kind {
     fn of(byte: u8) -> Option<Kind> {
         use Kind::{
-            BeginCheckpoint, BufWrite, Clr, Commit, End, EndCheckpoint, Image, NestedEnd, Restore,
-            TxnTable, Update,
+            BeginCheckpoint, BufWrite, Clr, Commit, End, EndCheckpoint, Flash, Image, NestedEnd,
+            Restore, TxnTable, Update,
         };
         let all = [
             Update,
@@ -96,6 +100,7 @@ impl Kind {
             BeginCheckpoint,
             TxnTable,
             EndCheckpoint,
+            Flash,
         ];
         all.into_iter().find(|&kind| kind as u8 == byte)
     }
@@ -144,6 +149,8 @@ pub(crate) enum Body<'a> {
     TxnTable { entries: TxnList<'a> },
     /// The checkpoint that began at `begin` has ended.
     EndCheckpoint { begin: Lsn },
+    /// Something of the flash tier's own.
+    Flash { payload: &'a [u8] },
 }
 
 /// How an `Update` is undone.
@@ -418,6 +425,11 @@ impl Draft {
     }
 
     /// A BUF_WRITE of at most `BUF_WRITE_PAGES_MAX` pages.
+    pub(crate) fn flash(&mut self, payload: &[u8]) {
+        assert!(payload.len() <= FLASH_BYTES_MAX, "{} bytes for the flash tier", payload.len());
+        self.begin(Kind::Flash, TxnId(0), Lsn::ZERO).extend_from_slice(payload);
+    }
+
     pub(crate) fn buf_write(&mut self, pages: &[PageId], eol: Lsn) {
         assert!(pages.len() <= BUF_WRITE_PAGES_MAX, "{} pages in a BUF_WRITE", pages.len());
         let out = self.begin(Kind::BufWrite, TxnId(0), Lsn::ZERO);
@@ -545,6 +557,7 @@ fn decode_body<'a>(kind: Kind, input: &mut Input<'a>) -> Option<Body<'a>> {
         Kind::BeginCheckpoint => Body::BeginCheckpoint,
         Kind::TxnTable => Body::TxnTable { entries: TxnList(whole_items(input.rest(), 24)?) },
         Kind::EndCheckpoint => Body::EndCheckpoint { begin: Lsn(input.u64()?) },
+        Kind::Flash => Body::Flash { payload: input.rest() },
     };
     input.0.is_empty().then_some(body)
 }

@@ -9,6 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use terrace_page::{Lsn, PageId, TxnId};
+use terrace_pool::FlashRecovery;
 
 use crate::Error;
 use crate::log::record::{Body, Record};
@@ -49,6 +50,7 @@ pub(crate) struct DirtyEntry {
 pub(crate) fn analyse(
     reader: &mut LogReader<'_>,
     boot: &Superblock,
+    flash: &mut FlashRecovery,
 ) -> Result<(Analysis, End), Error> {
     let mut analysis = Analysis { next_txn: boot.next_txn.0, ..Analysis::default() };
     while let Some(stored) = reader.next()? {
@@ -56,6 +58,7 @@ pub(crate) fn analyse(
             analysis.places.push(stored.lsn);
         }
         analysis.note(stored.lsn, &stored.record, boot.oldest_dirty);
+        show(flash, stored.lsn, &stored.record);
     }
     let end = reader.end();
     if end.position < boot.end_checkpoint {
@@ -63,6 +66,19 @@ pub(crate) fn analyse(
         return Err(Error::CorruptLog { lsn: end.position, what });
     }
     Ok((analysis, end))
+}
+
+/// Shows a record to the flash tier, which may have copies that it speaks of.
+fn show(flash: &mut FlashRecovery, lsn: Lsn, record: &Record<'_>) {
+    match record.body {
+        Body::Update { page, .. } | Body::Clr { page, .. } | Body::Restore { page, .. } => {
+            flash.updated(page, lsn);
+        }
+        Body::BufWrite { eol, pages } => pages.iter().for_each(|page| flash.written(page, eol)),
+        Body::BeginCheckpoint => flash.checkpoint_began(lsn),
+        Body::Flash { payload } => flash.record(lsn, payload),
+        _ => {}
+    }
 }
 
 impl Analysis {
@@ -111,6 +127,7 @@ impl Analysis {
             | Body::Commit
             | Body::End
             | Body::BeginCheckpoint
+            | Body::Flash { .. }
             | Body::EndCheckpoint { .. } => (),
         }
     }

@@ -130,6 +130,7 @@ fn redo_step(
                 return Err(Error::Corrupt { part: Part::Home, page: step.page, what });
             }
             if lsn(&page) >= step.lsn || matches!(step.work, Work::Image(_)) {
+                owe_home(page);
                 return Ok(());
             }
             page
@@ -165,6 +166,14 @@ fn redo_step(
         (_, None) => unreachable!("a change was decoded"),
     });
     applied.map_err(|_| bad("a change does not fit its page"))
+}
+
+/// A copy on flash has the change already. If it counts as clean, home may have lost the write that
+/// made it so: the page is dirty until it is written there again.
+fn owe_home(mut page: PageMut<'_>) {
+    if page.is_clean_copy() {
+        page.dirty();
+    }
 }
 
 /// Puts the image where home has a torn page, or none. Its LSN is the one before the change.

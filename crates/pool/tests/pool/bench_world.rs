@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use terrace_page::{PageId, lsn};
 use terrace_policy::designs;
-use terrace_pool::{BufferPool, Dirtied, PageMut, PoolConfig};
+use terrace_pool::{BufferPool, Dirtied, FlashLayout, PageMut, PoolConfig};
 use terrace_rt::{Prng, World};
 
 use crate::log_model::{LogModel, Record, fresh_page, set_value, value};
@@ -53,8 +53,9 @@ impl Bench {
         for page in 0..pages {
             home.set_page(page, &fresh_page(page));
         }
-        let slots = u64::from(config.flash_slots);
-        let flash = (slots > 0).then(|| RamDevice::new(world, slots, flash_ns, seed + 1));
+        let layout = FlashLayout::new(config.flash_slots, config.restart.kind);
+        let flash = || RamDevice::new(world, layout.pages(), flash_ns, seed + 1);
+        let flash = (layout.slots > 0).then(flash);
         let log = Arc::new(LogModel::new(seed + 2));
         let pool = BufferPool::open(
             config,

@@ -110,6 +110,10 @@ impl Journal for LogModel {
     fn log_buf_write(&self, pages: &[PageId], eol: Lsn) {
         self.append(Record::BufWrite { pages: pages.to_vec(), eol });
     }
+
+    fn log_flash(&self, _payload: &[u8]) -> Option<Lsn> {
+        None
+    }
 }
 
 /// Where the value of a page stands, twice, so that a mixture is told.

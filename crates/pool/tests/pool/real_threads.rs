@@ -103,7 +103,7 @@ fn threads_agree_with_the_model_under_every_design() {
             ..config(design.name)
         };
         let home = Instant::new(PAGES);
-        let flash: Arc<dyn Device> = Instant::new(150);
+        let flash: Arc<dyn Device> = Instant::new(158);
         let log = Arc::new(LogModel::untimed(1));
         let pool = BufferPool::open(config, real.world(), home.clone(), Some(flash), log.clone());
         let pool = pool.expect("a pool opens");

@@ -208,3 +208,12 @@ impl Drop for Real {
         }
     }
 }
+
+/// A number by chance: each hasher that the standard library makes is keyed by the system.
+pub(crate) fn draw() -> u64 {
+    use std::hash::{BuildHasher, Hasher, RandomState};
+    let mut hasher = RandomState::new().build_hasher();
+    hasher.write_u64(now().0);
+    hasher.write_u32(std::process::id());
+    hasher.finish()
+}

@@ -52,6 +52,7 @@ pub(crate) struct Core {
     dead: AtomicBool,
     running: Cell<bool>,
     prng: RefCell<Prng>,
+    draws: RefCell<Prng>,
     cores_free_at: RefCell<Vec<Nanos>>,
     schedule: RefCell<Schedule>,
     tasks: TaskTable,
@@ -117,6 +118,7 @@ impl Core {
             dead: AtomicBool::new(false),
             running: Cell::new(false),
             prng: RefCell::new(Prng::from_seed(config.seed)),
+            draws: RefCell::new(Prng::from_seed(!config.seed)),
             cores_free_at: RefCell::new(vec![Nanos::ZERO; config.cores as usize]),
             schedule: RefCell::default(),
             tasks: TaskTable::new(config.stack_bytes),
@@ -153,6 +155,10 @@ impl Core {
 
     pub(crate) fn now(&self) -> Nanos {
         self.now.get()
+    }
+
+    pub(crate) fn draw(&self) -> u64 {
+        self.draws.borrow_mut().next_u64()
     }
 
     pub(crate) fn events(&self) -> u64 {

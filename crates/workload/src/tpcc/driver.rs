@@ -14,11 +14,13 @@
 
 use std::sync::Arc;
 
-use terrace::{Builder, Checkpoints, Database, Devices, DirectIo, FullImages, PoolConfig};
+use terrace::{
+    Builder, Checkpoints, Database, Devices, DirectIo, FlashLayout, FullImages, PoolConfig,
+};
 use terrace_device::model::{Preset, build};
 use terrace_device::{Keep, Slab, Store};
 use terrace_page::PAGE_SIZE;
-use terrace_policy::{Design, MemoryPolicy, designs};
+use terrace_policy::{Design, MemoryPolicy, RestartKind, designs};
 use terrace_rt::{Nanos, Real, Virtual, VirtualConfig, World};
 
 use super::config::{Checks, Config, Place};
@@ -251,7 +253,7 @@ fn run_virtual(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<RunResult, Error> {
     let world = virtual_world(config);
-    let flash_bytes = u64::from(config.flash_pages) * PAGE_SIZE as u64;
+    let flash_bytes = FlashLayout::new(config.flash_pages, RestartKind::Forget).bytes();
     let flash_device = || {
         let store = Store::new(flash_bytes, Keep::Shared(Arc::clone(&stores.slab)));
         build(flash, world.world(), store) as Arc<dyn terrace_device::Device>

@@ -1,0 +1,302 @@
+//! What opening found on the flash device, and what the log says of it.
+//!
+//! The engine holds a [`FlashRecovery`] from its first look at the device until the pool is opened:
+//! it stamps the device, reads the table, shows it the log, and hands it to the pool.
+
+use std::fmt;
+use std::io;
+
+use terrace_device::{Device, write};
+use terrace_page::{Lsn, PAGE_SIZE, PageId};
+use terrace_policy::{History, RestartKind};
+
+use super::header::{Header, Looked, SECTOR_BYTES};
+use super::layout::FlashLayout;
+use crate::PoolConfig;
+use crate::frames::Staging;
+use crate::io::{PageIo, run};
+
+/// Why the tier starts cold. One line for whoever opened the database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ColdStart {
+    /// There is no flash device.
+    NoDevice,
+    /// The restart is `forget`.
+    Forget,
+    /// The device is new: it holds zeroes where a header would be.
+    Blank,
+    /// The header is damaged, or something else stands there.
+    Header,
+    /// The device has the format of another version.
+    Version,
+    /// It is the tier of another database.
+    OtherDatabase,
+    /// The database was used without the device since, or the device with another copy of it.
+    OtherSession,
+    /// Its table was kept by another restart.
+    OtherRestart,
+    /// It was divided otherwise: another number of slots or of partitions.
+    OtherShape,
+    /// The table, or its journal, is damaged or incomplete.
+    Table,
+    /// The device could not be read or written.
+    Device(io::ErrorKind),
+}
+
+impl fmt::Display for ColdStart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let why = match self {
+            ColdStart::NoDevice => "there is no flash device",
+            ColdStart::Forget => "the restart is `forget`",
+            ColdStart::Blank => "the flash device is new",
+            ColdStart::Header => "the flash device has no whole header",
+            ColdStart::Version => "the flash device has the format of another version",
+            ColdStart::OtherDatabase => "the flash device belongs to another database",
+            ColdStart::OtherSession => {
+                "the flash device is not what this database used last, or is of an older day"
+            }
+            ColdStart::OtherRestart => "the flash device was kept for another restart",
+            ColdStart::OtherShape => "the flash tier had another size, or other partitions",
+            ColdStart::Table => "the table of the flash tier is damaged",
+            ColdStart::Device(kind) => return write!(f, "the flash device failed: {kind}"),
+        };
+        f.write_str(why)
+    }
+}
+
+/// A slot that was found filled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Image {
+    /// The page whose copy it should be.
+    pub page: PageId,
+    /// The LSN that the copy should have, if the table tells.
+    pub lsn: Option<Lsn>,
+    /// Lower bound of the first change in the copy that home lacks, if it is newer than home.
+    pub newer: Option<Lsn>,
+    /// The uses of the page.
+    pub history: History,
+}
+
+/// Where analysis must begin for the tier to be judged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ScanFrom {
+    /// At the oldest change that home may lack, or the last checkpoint: as without flash.
+    OldestDirty,
+    /// At the first record that is kept [D in S3 III-D4].
+    LogStart,
+    /// At the oldest change that neither home nor the flash has.
+    OldestBase,
+}
+
+/// What analysis knows of the log when it is done.
+pub struct LogFacts<'a> {
+    /// Where the log begins: truncationLSN.
+    pub start: Lsn,
+    /// Where it ends.
+    pub end: Lsn,
+    /// The dirty entry of a page: the first change that home may lack, and the last.
+    pub dirty: &'a dyn Fn(PageId) -> Option<(Lsn, Lsn)>,
+    /// The oldest version that the records to be redone of a page can be applied to, if some are.
+    pub redo_base: &'a dyn Fn(PageId) -> Option<Lsn>,
+}
+
+/// The table of one restart while the database is opened.
+pub(super) trait Recover {
+    /// Reads the table. `journal` is the position that home names.
+    fn load(&mut self, place: &Place<'_>, journal: u64) -> Result<(), ColdStart>;
+    /// Where analysis begins.
+    fn scan_from(&self) -> ScanFrom;
+    /// The log has a change of `page`.
+    fn updated(&mut self, _page: PageId, _lsn: Lsn) {}
+    /// The log says that home has `page` with every change up to `eol`.
+    fn written(&mut self, _page: PageId, _eol: Lsn) {}
+    /// The log has a BEGIN_CHKPT at `lsn`.
+    fn checkpoint_began(&mut self, _lsn: Lsn) {}
+    /// The log has a record of the tier's own.
+    fn record(&mut self, _lsn: Lsn, _payload: &[u8]) {}
+    /// Drops what the log contradicts. Reads the slots if it must.
+    fn settle(&mut self, place: &Place<'_>, facts: &LogFacts<'_>) -> Result<(), ColdStart>;
+    /// What is believed of slot `slot`.
+    fn image(&self, slot: u32) -> Option<Image>;
+}
+
+/// A flash device and its layout.
+pub(super) struct Place<'a> {
+    pub flash: &'a dyn Device,
+    pub layout: FlashLayout,
+    /// The stamp of the cold start at which the table was begun.
+    pub table: u64,
+    /// Whether the database was closed in good order.
+    pub clean: bool,
+}
+
+/// The flash tier between the first look at its device and the opening of the pool.
+pub struct FlashRecovery {
+    pub(crate) layout: FlashLayout,
+    header: Header,
+    cold: Option<ColdStart>,
+    clean: bool,
+    table: Box<dyn Recover>,
+}
+
+impl FlashRecovery {
+    /// Looks at the header on `flash`. `database` and `known` are what home says: the id, and the
+    /// stamps that it accepts, of which zero is none; `clean`, whether the database was closed.
+    #[must_use]
+    pub fn look(
+        config: &PoolConfig,
+        flash: &dyn Device,
+        database: u128,
+        known: [u64; 2],
+        clean: bool,
+    ) -> FlashRecovery {
+        let kind = config.restart.kind;
+        let layout = FlashLayout::new(config.flash_slots, kind);
+        let (slots, partitions) = (config.flash_slots, config.partitions_count());
+        let wanted = Header { database, stamp: 0, table: 0, slots, partitions, restart: kind };
+        let (header, cold) = match judge(flash, &wanted, known) {
+            Ok(found) => (found, (kind == RestartKind::Forget).then_some(ColdStart::Forget)),
+            Err(cold) => (wanted, Some(cold)),
+        };
+        FlashRecovery { layout, header, cold, clean, table: super::table_of(kind, layout) }
+    }
+
+    /// There is no flash device.
+    #[must_use]
+    pub fn nothing(config: &PoolConfig) -> FlashRecovery {
+        let (slots, kind) = (0, config.restart.kind);
+        let layout = FlashLayout::new(slots, kind);
+        let (database, partitions) = (0, config.partitions_count());
+        let header = Header { database, stamp: 0, table: 0, slots, partitions, restart: kind };
+        let table = super::table_of(RestartKind::Forget, layout);
+        FlashRecovery { layout, header, cold: Some(ColdStart::NoDevice), clean: false, table }
+    }
+
+    /// The stamp that the device has and home accepts; zero if the tier starts cold.
+    #[must_use]
+    pub fn stamp(&self) -> u64 {
+        if self.cold.is_some() { 0 } else { self.header.stamp }
+    }
+
+    /// Why the tier starts cold, if it does.
+    #[must_use]
+    pub fn cold(&self) -> Option<ColdStart> {
+        self.cold
+    }
+
+    /// Gives the device `stamp`, which home names already as the next one. A device that cannot be
+    /// written starts cold, and stays unknown to home.
+    pub fn adopt(&mut self, flash: &dyn Device, stamp: u64) {
+        self.header.stamp = stamp;
+        if self.cold.is_some() {
+            self.header.table = stamp;
+        }
+        let mut staging = Staging::new(1);
+        staging.pages_mut()[0][..SECTOR_BYTES].copy_from_slice(&self.header.encode());
+        let written = write(flash, 0, &staging.pages()[0][..SECTOR_BYTES]);
+        if let Err(error) = written.and_then(|()| flash.sync()) {
+            self.cold = Some(ColdStart::Device(error.kind()));
+        }
+    }
+
+    /// Reads the table, if the tier is this database's. `journal` is the position that home names.
+    pub fn load(&mut self, flash: &dyn Device, journal: u64) {
+        if self.cold.is_none() {
+            let place = self.place(flash);
+            self.cold = self.table.load(&place, journal).err();
+        }
+    }
+
+    /// Where analysis must begin.
+    #[must_use]
+    pub fn scan_from(&self) -> ScanFrom {
+        if self.cold.is_some() { ScanFrom::OldestDirty } else { self.table.scan_from() }
+    }
+
+    /// Analysis met a change of `page`.
+    pub fn updated(&mut self, page: PageId, lsn: Lsn) {
+        if self.cold.is_none() {
+            self.table.updated(page, lsn);
+        }
+    }
+
+    /// Analysis met a BUF_WRITE of `page`.
+    pub fn written(&mut self, page: PageId, eol: Lsn) {
+        if self.cold.is_none() {
+            self.table.written(page, eol);
+        }
+    }
+
+    /// Analysis met a BEGIN_CHKPT.
+    pub fn checkpoint_began(&mut self, lsn: Lsn) {
+        if self.cold.is_none() {
+            self.table.checkpoint_began(lsn);
+        }
+    }
+
+    /// Analysis met a record of the flash tier.
+    pub fn record(&mut self, lsn: Lsn, payload: &[u8]) {
+        if self.cold.is_none() {
+            self.table.record(lsn, payload);
+        }
+    }
+
+    /// Analysis is done: drops what it contradicts.
+    pub fn settle(&mut self, flash: &dyn Device, facts: &LogFacts<'_>) {
+        if self.cold.is_none() {
+            let place = self.place(flash);
+            self.cold = self.table.settle(&place, facts).err();
+        }
+    }
+
+    fn place<'a>(&self, flash: &'a dyn Device) -> Place<'a> {
+        Place { flash, layout: self.layout, table: self.header.table, clean: self.clean }
+    }
+
+    /// The stamp of the cold start at which the table was begun.
+    pub(crate) fn table_stamp(&self) -> u64 {
+        self.header.table
+    }
+
+    /// What is believed of slot `slot`.
+    pub(crate) fn image(&self, slot: u32) -> Option<Image> {
+        if self.cold.is_some() { None } else { self.table.image(slot) }
+    }
+}
+
+/// The header on the device if it is that of the tier that is `wanted`.
+fn judge(flash: &dyn Device, wanted: &Header, known: [u64; 2]) -> Result<Header, ColdStart> {
+    let mut staging = Staging::new(1);
+    run(flash, vec![PageIo::read(0, staging.pages_mut())])
+        .map_err(|error| ColdStart::Device(error.kind()))?;
+    let sector = staging.pages()[0][..SECTOR_BYTES].try_into().expect("a sector");
+    let found = match Header::look(sector) {
+        Looked::Header(found) => found,
+        Looked::Blank => return Err(ColdStart::Blank),
+        Looked::Version => return Err(ColdStart::Version),
+        Looked::Damaged => return Err(ColdStart::Header),
+    };
+    match () {
+        () if found.database != wanted.database => Err(ColdStart::OtherDatabase),
+        () if found.stamp == 0 || !known.contains(&found.stamp) => Err(ColdStart::OtherSession),
+        () if found.restart != wanted.restart => Err(ColdStart::OtherRestart),
+        () if (found.slots, found.partitions) != (wanted.slots, wanted.partitions) => {
+            Err(ColdStart::OtherShape)
+        }
+        () => Ok(found),
+    }
+}
+
+/// Bytes of `pages` pages of `flash` from page `first` on, read in large requests.
+pub(super) fn read_pages(flash: &dyn Device, first: u64, staging: &mut Staging) -> io::Result<()> {
+    const PAGES_PER_IO: usize = 32;
+    let ios = staging.pages_mut().chunks_mut(PAGES_PER_IO).enumerate();
+    let ios = ios.map(|(at, pages)| PageIo::read(first + (at * PAGES_PER_IO) as u64, pages));
+    run(flash, ios.collect())
+}
+
+/// Pages that hold `bytes`.
+pub(super) fn pages_of(bytes: usize) -> usize {
+    bytes.div_ceil(PAGE_SIZE)
+}

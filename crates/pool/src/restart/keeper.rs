@@ -1,0 +1,141 @@
+//! The hooks through which a restart follows the states of the slots.
+//!
+//! ```text
+//! take a slot        before the write      after it            the page changes      cleaned
+//! freed(Reused) ---> before_writes -----> filled, harden ----> freed(Modified) ---> cleaned
+//!  under the lock     blocks               lock; blocks         lock; harden blocks   lock; harden
+//! ```
+//!
+//! - K1: `filled`, `freed` and `cleaned` are called under the lock of the slot's partition, in the
+//!   order in which the states change; they neither block nor switch.
+//! - K2: `before_writes` and `harden` are called without a lock, with the pages' latches, and may
+//!   block. `before_writes` returns before the first byte is written into the slots; `harden`
+//!   before the latches go.
+
+use std::io;
+
+use terrace_page::{Lsn, PageId};
+use terrace_policy::History;
+
+use crate::partition::Partition;
+use crate::{BufferPool, PoolError};
+
+/// What a slot holds from now on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Held {
+    /// The slot, numbered over all partitions.
+    pub slot: u32,
+    pub page: PageId,
+    /// The LSN of the copy.
+    pub lsn: Lsn,
+    /// Lower bound of its first change that home lacks, if it is newer than home.
+    pub newer: Option<Lsn>,
+    pub history: Option<History>,
+}
+
+/// Why a slot no longer holds its page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Freed {
+    /// The page is about to change in memory, or the copy is bad.
+    Modified,
+    /// Another page is about to be written into the slot.
+    Reused,
+}
+
+/// A restart, while the database is open.
+pub(crate) trait Keep: Send + Sync {
+    /// Bytes are about to be written into `slots`.
+    fn before_writes(&self, _pool: &BufferPool, _slots: &[u32]) -> Result<(), PoolError> {
+        Ok(())
+    }
+
+    /// The write into a slot has finished, and home's too if there was one.
+    fn filled(&self, _pool: &BufferPool, _held: &Held) {}
+
+    /// Home has the page of `slot` too now.
+    fn cleaned(&self, _pool: &BufferPool, _slot: u32, _page: PageId) {}
+
+    /// `slot` no longer holds `page`.
+    fn freed(&self, _pool: &BufferPool, _slot: u32, _page: PageId, _why: Freed) {}
+
+    /// `slot` held a base, and its page has a newer copy on flash.
+    fn retired(&self, _pool: &BufferPool, _slot: u32) {}
+
+    /// What was told of `slots` is to be made as durable as the restart wants it at once.
+    fn harden(&self, _pool: &BufferPool, _slots: &[u32]) -> Result<(), PoolError> {
+        Ok(())
+    }
+
+    /// A checkpoint is between BEGIN_CHKPT and END_CHKPT; the oldest dirty LSN is known. Returns
+    /// the position of the journal that home should name, for the restart that has one.
+    fn checkpoint(&self, _pool: &BufferPool) -> Result<u64, PoolError> {
+        Ok(0)
+    }
+
+    /// The life of the background task; returns when the pool closes.
+    fn run(&self, _pool: &BufferPool) {}
+
+    /// Wakes the background task, for the last time.
+    fn close(&self) {}
+}
+
+/// A keeper, if the restart keeps anything.
+pub(crate) type Keeper = Option<Box<dyn Keep>>;
+
+impl BufferPool {
+    /// Whether copies on flash are kept as the bases of changes: redo then starts from them.
+    pub(crate) fn keeps_bases(&self) -> bool {
+        self.keeps_bases
+    }
+
+    /// K2: bytes are about to be written into `slots`, numbered over all partitions.
+    pub(crate) fn before_slot_writes(&self, slots: &[u32]) -> Result<(), PoolError> {
+        match &self.keeper {
+            Some(keeper) if !slots.is_empty() => keeper.before_writes(self, slots),
+            _ => Ok(()),
+        }
+    }
+
+    pub(crate) fn slot_filled(&self, held: &Held) {
+        if let Some(keeper) = &self.keeper {
+            keeper.filled(self, held);
+        }
+    }
+
+    pub(crate) fn slot_cleaned(&self, slot: u32, page: PageId) {
+        if let Some(keeper) = &self.keeper {
+            keeper.cleaned(self, slot, page);
+        }
+    }
+
+    pub(crate) fn slot_freed(&self, slot: u32, page: PageId, why: Freed) {
+        if let Some(keeper) = &self.keeper {
+            keeper.freed(self, slot, page, why);
+        }
+    }
+
+    /// A base gave way to a newer copy on flash: it is free once the table there says so.
+    pub(crate) fn retire_base(&self, partition: &Partition, slot: u32) {
+        if let Some(keeper) = &self.keeper {
+            keeper.retired(self, partition.first_slot + slot);
+        }
+    }
+
+    /// In the middle of a checkpoint, after its oldest dirty LSN was taken: returns when the table
+    /// on flash says enough for the log to be cut there. Returns how far its journal reaches.
+    ///
+    /// # Errors
+    ///
+    /// The table cannot be hardened: what is on flash may not be believed after this session.
+    pub fn harden_table(&self) -> Result<u64, PoolError> {
+        self.keeper.as_ref().map_or(Ok(0), |keeper| keeper.checkpoint(self))
+    }
+
+    /// K2. A table that cannot be hardened may not be believed later, so the pool stops.
+    pub(crate) fn harden(&self, slots: &[u32]) {
+        let Some(keeper) = &self.keeper else { return };
+        if let (false, Err(error)) = (slots.is_empty(), keeper.harden(self, slots)) {
+            self.stop(io::Error::other(error.to_string()));
+        }
+    }
+}

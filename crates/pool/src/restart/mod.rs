@@ -1,0 +1,70 @@
+//! Finding the flash tier warm again: what is kept beside the slots, and what is believed of it.
+//!
+//! Modules in reading order: `layout`, where things lie on the flash device; `header`, whose tier
+//! it is; `found`, what opening found there and what the log says of it; `keeper`, the hooks
+//! through which a restart follows the states of the slots; then the restarts themselves.
+//!
+//! ```text
+//!   look          adopt          load          the engine's analysis         BufferPool
+//!  header -----> stamp -----> table of slots ---------------------> images -----------> slots
+//!     |  not ours: cold          |  damaged: cold     what the log contradicts goes
+//! ```
+//!
+//! - X1: what is not provably this database's, of this session's history, is not looked at: the
+//!   tier starts cold, and nothing is lost, since the log has every change that is not at home.
+//! - X2: no page is served from a slot unless its bytes say that they are that page.
+
+mod found;
+mod header;
+mod keeper;
+mod layout;
+
+mod forget;
+
+pub use found::{ColdStart, FlashRecovery, Image, LogFacts, ScanFrom};
+pub use layout::FlashLayout;
+
+pub(crate) use keeper::{Freed, Held, Keep, Keeper};
+
+use terrace_policy::RestartKind;
+
+use crate::PoolConfig;
+use crate::slots::VersionBits;
+
+/// The reader of the table that `kind` keeps.
+fn table_of(kind: RestartKind, _layout: FlashLayout) -> Box<dyn found::Recover> {
+    match kind {
+        RestartKind::Forget => Box::new(forget::Nothing),
+        RestartKind::MemoryMapped => Box::new(forget::Nothing),
+        RestartKind::LogBased => Box::new(forget::Nothing),
+        RestartKind::LazyVerification => Box::new(forget::Nothing),
+        RestartKind::Warm => Box::new(forget::Nothing),
+    }
+}
+
+/// The keeper of the restart that `config` names, which goes on from what `recovery` found.
+pub(crate) fn keeper_of(
+    config: &PoolConfig,
+    _layout: &FlashLayout,
+    _recovery: Option<&FlashRecovery>,
+) -> Keeper {
+    match config.restart.kind {
+        RestartKind::Forget => None,
+        RestartKind::MemoryMapped => None,
+        RestartKind::LogBased => None,
+        RestartKind::LazyVerification => None,
+        RestartKind::Warm => None,
+    }
+}
+
+/// What the slots remember of their copies' versions. The papers' memory-mapped and log-based
+/// tables have no LSN, and cannot tell an old copy of the same page from the right one.
+pub(crate) fn version_bits(kind: RestartKind) -> VersionBits {
+    match kind {
+        RestartKind::Forget | RestartKind::MemoryMapped | RestartKind::LogBased => {
+            VersionBits::None
+        }
+        RestartKind::LazyVerification => VersionBits::Full,
+        RestartKind::Warm => VersionBits::Low,
+    }
+}

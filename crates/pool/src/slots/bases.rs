@@ -1,0 +1,91 @@
+//! States that restarts need: slots found filled at the opening, bases and pins (S5).
+
+use terrace_page::{Lsn, PageId, SlotId};
+
+use super::{CLEAN, DIRTY, FREE, INVALID, NO_PAGE, PINNED, PageNumber, RETIRED, Ranks, SlotTable};
+use crate::restart::Image;
+
+impl SlotTable {
+    /// Fills a new table with what opening found; `image` tells of each slot.
+    pub fn restore(&mut self, image: impl Fn(u32) -> Option<Image>) {
+        let is_filled = |slot: SlotId| image(slot.0).is_some();
+        match &mut self.ranks {
+            Ranks::Lru2(ranks) => ranks.occupy(is_filled),
+            Ranks::Heat(ranks, ..) => ranks.occupy(is_filled),
+        }
+        for slot in 0..self.count() {
+            let Some(image) = image(slot) else { continue };
+            self.pages[slot as usize] = PageNumber::of(image.page).0;
+            self.versions.set(slot, image.lsn.unwrap_or(Lsn::ZERO));
+            let to = if image.newer.is_some() { DIRTY } else { CLEAN };
+            self.set_base(slot, &[FREE], to);
+            self.set_newer(slot, image.newer);
+            match (&mut self.ranks, image.newer) {
+                (Ranks::Lru2(ranks), None) => ranks.fill_clean(SlotId(slot), image.history),
+                (Ranks::Lru2(ranks), Some(rec_lsn)) => {
+                    ranks.fill_dirty(SlotId(slot), image.history, rec_lsn);
+                }
+                (Ranks::Heat(ranks, temperatures, _), _) => {
+                    ranks.insert(SlotId(slot), image.page, &temperatures.lock());
+                }
+            }
+        }
+    }
+
+    /// Whether what was read from `slot` may be the version that was written there.
+    pub fn may_be(&self, slot: u32, lsn: Lsn) -> bool {
+        self.versions.may_be(slot, lsn)
+    }
+
+    /// The version in `slot`, if all of it is kept.
+    pub fn version(&self, slot: u32) -> Option<Lsn> {
+        self.versions.full(slot)
+    }
+
+    /// Whether a change of the slot's page needs the copy as its base: home may not have it.
+    pub fn is_base(&self, slot: u32) -> bool {
+        self.is_cleanable(slot) || self.states[slot as usize] == CLEAN | PINNED
+    }
+
+    /// The page of a slot that `is_base` changes in memory; the copy stays: DIRTY|CLEAN -> INVALID.
+    pub fn keep_base(&mut self, slot: u32) {
+        assert!(self.is_base(slot));
+        self.unrank(slot);
+        self.set_newer(slot, None);
+        self.states[slot as usize] &= !PINNED;
+        self.set_base(slot, &[DIRTY, CLEAN], INVALID);
+    }
+
+    /// A newer copy is on flash, though the table there may not say so yet: INVALID -> RETIRED.
+    pub fn retire(&mut self, slot: u32) {
+        self.set_base(slot, &[INVALID], RETIRED);
+        self.pages[slot as usize] = NO_PAGE;
+    }
+
+    /// The table on flash names the newer copy: RETIRED -> FREE.
+    pub fn release_retired(&mut self, slot: u32) {
+        self.release(slot, &[RETIRED]);
+    }
+
+    /// Home has a newer version for good: INVALID -> FREE.
+    pub fn release_base(&mut self, slot: u32) {
+        self.release(slot, &[INVALID]);
+    }
+
+    /// The home write that made `slot` clean may still be lost.
+    pub fn pin(&mut self, slot: u32) {
+        if self.base(slot) == CLEAN {
+            self.states[slot as usize] |= PINNED;
+        }
+    }
+
+    /// Home was synced.
+    pub fn unpin(&mut self, slot: u32) {
+        self.states[slot as usize] &= !PINNED;
+    }
+
+    /// Whether `slot` keeps a base of `page`.
+    pub fn is_kept_for(&self, slot: u32, page: PageId) -> bool {
+        self.base(slot) == INVALID && self.holds(slot, page)
+    }
+}
