@@ -4,8 +4,9 @@ use crate::quantity::{Share, Size, Span};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use terrace_device::model::Preset;
-use terrace_policy::designs;
-use terrace_policy::{DESIGNS, Design, MemoryPolicy};
+use terrace_policy::{DESIGNS, Design, MemoryPolicy, Restart};
+use terrace_policy::{designs, restarts};
+use terrace_workload::torture::matrix::{Fate, SCRIPTS, TPCC};
 use terrace_workload::tpcc::{Config, Place};
 
 /// A transactional storage engine over memory, local flash and a slow home: measure it, break it,
@@ -345,12 +346,42 @@ pub struct Torture {
     /// Seeds to try [default: 100, or 1 with --seed]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub seeds: Option<u64>,
-    /// Torture this design only [default: the seed draws one]
+    /// Torture this design only [default: the seed draws one; with --matrix, all]
     #[arg(long, value_name = "NAME", value_parser = one_design)]
     pub design: Option<Design>,
+    /// Torture this restart only [default: the seed draws one; with --matrix, all]
+    #[arg(long, value_name = "NAME", value_parser = one_restart)]
+    pub restart: Option<Restart>,
     /// Seeds tried side by side [default: the cores, at most 4]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=256))]
     pub jobs: Option<u64>,
+    #[command(flatten)]
+    pub matrix: Matrix,
+}
+
+#[derive(Args)]
+pub struct Matrix {
+    /// Walk the crash matrix instead: scripted paths, cut at every event at which a device changes,
+    /// and opened again after everything that may become of the flash [default: 1 seed]
+    #[arg(id = "matrix", long = "matrix")]
+    pub is_asked: bool,
+    /// This script only, or `tpcc`
+    #[arg(long, value_name = "NAME", requires = "matrix", value_parser = one_script)]
+    pub script: Option<&'static str>,
+    /// One in so many cases, drawn by the seed [default: 1, all]
+    #[arg(long, value_name = "N", requires = "matrix",
+          value_parser = clap::value_parser!(u64).range(1..))]
+    pub one_in: Option<u64>,
+    /// Only the case that is cut at this event
+    #[arg(long, value_name = "EVENT",
+          requires_all = ["matrix", "script", "design", "restart", "fate"])]
+    pub cut: Option<u64>,
+    /// What becomes of the flash in this case
+    #[arg(long, value_name = "NAME", requires = "cut", value_parser = one_fate)]
+    pub fate: Option<Fate>,
+    /// The event of the opening at which this case is cut again
+    #[arg(long, value_name = "EVENT", requires = "cut")]
+    pub second: Option<u64>,
 }
 
 #[derive(Args)]
@@ -405,6 +436,25 @@ fn design_list(text: &str) -> Result<DesignList, String> {
 
 fn one_design(text: &str) -> Result<Design, String> {
     designs::find(text).map_err(|unknown| unknown.to_string())
+}
+
+fn one_restart(text: &str) -> Result<Restart, String> {
+    restarts::find(text).map_err(|unknown| unknown.to_string())
+}
+
+fn one_script(text: &str) -> Result<&'static str, String> {
+    let names = || SCRIPTS.iter().map(|script| script.name).chain([TPCC]);
+    let found = names().find(|name| *name == text);
+    found.ok_or_else(|| unknown("script", text, names().collect()))
+}
+
+fn one_fate(text: &str) -> Result<Fate, String> {
+    let names = Fate::ALL.map(Fate::name).to_vec();
+    Fate::find(text).ok_or_else(|| unknown("fate", text, names))
+}
+
+fn unknown(what: &str, name: &str, known: Vec<&str>) -> String {
+    format!("unknown {what} `{name}`; known: {}", known.join(", "))
 }
 
 fn memory_policy(text: &str) -> Result<MemoryPolicy, String> {

@@ -3,7 +3,8 @@
 //! Modules in reading order:
 //!
 //! - `command`: what can be asked for. `quantity`: sizes, shares and times as they are written.
-//! - `bench`: TPC-C on every design, and the engine's own speed. `torture`: power cuts.
+//! - `bench`: TPC-C on every design, and the engine's own speed. `torture`: power cuts at
+//!   random moments; `matrix`: at every event of scripted paths.
 //! - `database`: check and show a database.
 //! - `results`, `interval`: what a bench found. `table`, `report`, `output`: how it is shown.
 //! - `progress`, `side_by_side`: while it runs. `failure`: when it does not.
@@ -18,6 +19,7 @@ mod quantity;
 
 mod bench;
 mod database;
+mod matrix;
 mod torture;
 
 mod interval;

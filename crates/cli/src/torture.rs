@@ -4,6 +4,7 @@
 
 use crate::command::Torture;
 use crate::failure;
+use crate::matrix;
 use crate::output::{Sinks, Stopwatch, cores, peak_memory_bytes};
 use crate::progress::Bars;
 use crate::results::Host;
@@ -13,14 +14,13 @@ use serde_json::json;
 use std::convert::Infallible;
 use std::panic;
 use std::sync::atomic::{AtomicU64, Ordering};
-use terrace_policy::Design;
 use terrace_workload::torture::ledger::Failure;
 use terrace_workload::torture::{self, Cuts, Fixed, Report};
 
 const SEEDS: u64 = 100;
-const JOBS_MAX: u64 = 4;
+pub const JOBS_MAX: u64 = 4;
 /// Failures that are printed; all are in the JSON.
-const SHOWN_MAX: usize = 10;
+pub const SHOWN_MAX: usize = 10;
 
 /// Tortures, and says what was hit and what was lost.
 ///
@@ -28,19 +28,22 @@ const SHOWN_MAX: usize = 10;
 ///
 /// Something was lost, or is there that should not be.
 pub fn torture(options: &Torture) -> Result<(), failure::Failure> {
+    if options.matrix.is_asked {
+        return matrix::matrix(options);
+    }
     let watch = Stopwatch::start();
     let sinks = Sinks::open(options.shown.json.as_deref())?;
     let first = options.seed.unwrap_or(1);
     let seeds = options.seeds.unwrap_or(if options.seed.is_some() { 1 } else { SEEDS });
     let jobs = options.jobs.unwrap_or(cores().min(JOBS_MAX));
-    let fixed = Fixed { design: options.design, ..Fixed::default() };
+    let fixed = Fixed { design: options.design, restart: options.restart, ..Fixed::default() };
     let total = run_all(first, seeds, jobs, fixed);
     sinks.show(&shown(&total, options, seeds, watch.seconds()));
     let failures: Vec<_> = total
         .failures
         .iter()
         .map(|(seed, failure)| {
-            let repeat = repeat(*seed, options.design);
+            let repeat = repeat(*seed, options);
             json!({ "seed": seed, "what": failure.to_string(), "repeat": repeat })
         })
         .collect();
@@ -72,7 +75,7 @@ pub fn torture(options: &Torture) -> Result<(), failure::Failure> {
         Some((seed, failure)) => Err(failure::Failure::Failed(format!(
             "{} failures, the first: {failure}; repeat it with `{}`",
             total.failures.len(),
-            repeat(*seed, options.design),
+            repeat(*seed, options),
         ))),
     }
 }
@@ -108,7 +111,7 @@ fn one(seed: u64, fixed: Fixed) -> Report {
 }
 
 /// Whether a commit that had to survive did not.
-fn is_loss(failure: &Failure) -> bool {
+pub fn is_loss(failure: &Failure) -> bool {
     matches!(failure, Failure::DurableLost(_) | Failure::Hole { .. })
 }
 
@@ -138,15 +141,13 @@ fn shown(total: &Report, options: &Torture, seeds: u64, wall_s: f64) -> String {
     table.row(["failures".into(), thousands(total.failures.len() as f64)]);
     let mut text = format!("{}{seeds} seeds in {wall_s:.1} s\n", table.text());
     for (seed, failure) in total.failures.iter().take(SHOWN_MAX) {
-        text.push_str(&format!(
-            "seed {seed}: {failure}; repeat: {}\n",
-            repeat(*seed, options.design)
-        ));
+        text.push_str(&format!("seed {seed}: {failure}; repeat: {}\n", repeat(*seed, options)));
     }
     text
 }
 
-fn repeat(seed: u64, design: Option<Design>) -> String {
-    let design = design.map_or(String::new(), |design| format!(" --design {}", design.name));
-    format!("terrace torture --seed {seed}{design}")
+fn repeat(seed: u64, options: &Torture) -> String {
+    let design = options.design.map_or(String::new(), |one| format!(" --design {}", one.name));
+    let restart = options.restart.map_or(String::new(), |one| format!(" --restart {}", one.name));
+    format!("terrace torture --seed {seed}{design}{restart}")
 }

@@ -345,3 +345,31 @@ fn results_that_cannot_be_kept_are_a_failure() {
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.lines().count() == 1 && said.contains("/dev/full"), "{said}");
 }
+
+#[test]
+fn a_case_of_the_matrix_is_repeated_alone() {
+    let folder = folder();
+    let case =
+        ["torture", "--matrix", "--script", "close", "--design", "lc", "--restart", "forget"];
+    let cut = |event: &'static str| {
+        [&case[..], &["--fate", "half-wiped", "--json", "-", "--cut", event]].concat()
+    };
+    let output = terrace(folder.path(), &cut("300"));
+    let said = String::from_utf8(output.stdout).expect("text");
+    assert!(output.status.success(), "{said}");
+    let found: serde_json::Value = serde_json::from_str(&said).expect("JSON");
+    for (name, count) in [("cuts", 1), ("losses", 0), ("first_cuts", 1), ("verified", 2)] {
+        assert_eq!(found[name], count, "{name}: {said}");
+    }
+    let output = terrace(folder.path(), &cut("90000000"));
+    let said = String::from_utf8(output.stderr).expect("text");
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains("there is no event 90000000") && said.contains("--cut 90000000"),
+        "{said}"
+    );
+    let said = refused(folder.path(), &["torture", "--matrix", "--script", "closing"], 2);
+    assert!(said.contains("unknown script `closing`; known: admit-free"), "{said}");
+    refused(folder.path(), &["torture", "--script", "close"], 2);
+    refused(folder.path(), &["torture", "--matrix", "--cut", "7"], 2);
+}

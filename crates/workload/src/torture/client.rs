@@ -12,14 +12,14 @@ use super::ledger::{Entry, Failure, Found, Place, Promise, STAMP_SIZE, Stamp};
 use super::scenario::{Scenario, TABLES};
 
 /// A row: bytes that name their writer.
-type Row = &'static [u8];
+pub(super) type Row = &'static [u8];
 
 /// The ordinary tables.
-const ROWS: [TableDef<u32, Row>; TABLES as usize] =
+pub(super) const ROWS: [TableDef<u32, Row>; TABLES as usize] =
     [TableDef::new("left"), TableDef::new("middle"), TableDef::new("right")];
 
 /// A row for each transaction that is there.
-const MARKERS: TableDef<u32, ()> = TableDef::new("markers");
+pub(super) const MARKERS: TableDef<u32, ()> = TableDef::new("markers");
 
 /// Most operations of one transaction.
 const OPERATIONS_MAX: u64 = 7;

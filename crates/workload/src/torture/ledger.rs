@@ -55,15 +55,18 @@ impl Stamp {
     /// The value that this stamp names: the stamp, then bytes that follow from it.
     pub fn value(&self, place: Place) -> Vec<u8> {
         assert!(self.length as usize >= STAMP_SIZE);
-        let mut value = Vec::with_capacity(self.length as usize);
-        for word in [self.transaction, self.write, self.length] {
-            value.extend_from_slice(&word.to_le_bytes());
+        let mut value = vec![0; self.length as usize];
+        let (front, rest) = value.split_at_mut(STAMP_SIZE);
+        let words = [self.transaction, self.write, self.length];
+        for (at, word) in front.chunks_exact_mut(4).zip(words) {
+            at.copy_from_slice(&word.to_le_bytes());
         }
         let mut state = u64::from(self.transaction) << 32 | u64::from(self.write);
         state ^= u64::from(place.key) << 8 | u64::from(place.table);
-        while value.len() < self.length as usize {
+        for bytes in rest.chunks_mut(8) {
             state = state.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(0x1405_7B7E_F767_814F);
-            value.push((state >> 56) as u8);
+            let word = (state ^ state >> 32).to_le_bytes();
+            bytes.copy_from_slice(&word[..bytes.len()]);
         }
         value
     }
@@ -106,7 +109,7 @@ enum State {
     Settled,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Record {
     state: State,
     /// Whether a call into the engine is on its way: it may be rolling back.
@@ -184,7 +187,7 @@ pub struct Found {
 }
 
 /// The ledger of one torture.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Ledger {
     clock: u64,
     records: Vec<Record>,

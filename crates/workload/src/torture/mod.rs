@@ -5,6 +5,7 @@
 //! - `ledger`: the oracle. `scenario`: what a seed does. `client`: random transactions.
 //! - `rig`: the devices. `round`: opens the database, holds it against the ledger, lets clients
 //!   run until the power is cut.
+//! - `matrix`: scripted paths, cut at every event at which a device changes.
 //!
 //! ```text
 //!            +--> opening --> verifying --> running --> closing --+
@@ -15,6 +16,7 @@
 //! ```
 
 pub mod ledger;
+pub mod matrix;
 
 mod client;
 mod report;
@@ -24,7 +26,7 @@ mod scenario;
 
 pub use report::{Cuts, Report};
 pub use round::{run, run_fixed};
-pub use scenario::{Fixed, Scenario};
+pub use scenario::{Fixed, OPEN_RESTARTS, Scenario};
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -54,8 +56,13 @@ pub(crate) struct Shared {
 
 impl Shared {
     fn new() -> Shared {
+        Shared::with(Ledger::default())
+    }
+
+    /// Goes on with `ledger`.
+    fn with(ledger: Ledger) -> Shared {
         Shared {
-            ledger: LeafMutex::new(Ledger::default()),
+            ledger: LeafMutex::new(ledger),
             failure: LeafMutex::new(None),
             phase: LeafMutex::new(Phase::Opening),
             checkpoints: AtomicU64::new(0),
@@ -75,6 +82,16 @@ impl Shared {
 
     fn has_failed(&self) -> bool {
         self.failure.lock().is_some()
+    }
+
+    /// The first finding, if there was one.
+    fn found_nothing(&self) -> Result<(), Failure> {
+        self.failure.lock().clone().map_or(Ok(()), Err)
+    }
+
+    /// The ledger as it is now, unless something was found.
+    fn outcome(&self) -> Result<Ledger, Failure> {
+        self.found_nothing().map(|()| self.ledger().clone())
     }
 
     fn enter(&self, phase: Phase) {

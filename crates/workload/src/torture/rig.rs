@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use terrace::Devices;
-use terrace_device::model::{CutReport, Faults, Preset, SimDevice, Spec};
+use terrace_device::model::{CutReport, Faults, Preset, SimDevice};
 use terrace_device::{Device, Keep, Store};
 use terrace_page::PAGE_SIZE;
 use terrace_rt::{Nanos, Prng, World};
 
+use super::matrix::spec;
 use super::scenario::{FlashFate, Scenario};
 
 /// Bytes of the home device.
@@ -29,19 +30,6 @@ pub struct Rig {
     log: Arc<SimDevice>,
     /// The flash as it was at an earlier restart.
     old_flash: Option<Store>,
-}
-
-/// A device that finishes requests in varying order, with a volatile write cache in front of it.
-fn spec(prng: &mut Prng) -> Spec {
-    let preset = match prng.below(3) {
-        0 => Preset::Nvme,
-        1 => Preset::Gp3,
-        _ => Preset::Hdd7200,
-    };
-    match prng.chance(4) {
-        true => preset.spec(),
-        false => preset.spec().with_write_cache(),
-    }
 }
 
 impl Rig {

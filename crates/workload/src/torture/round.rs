@@ -158,6 +158,7 @@ impl Round {
         let builder = Database::builder()
             .memory(u64::from(self.scenario.frames) * PAGE_SIZE as u64)
             .design(self.scenario.design)
+            .restart(self.scenario.restart)
             .tune(|tier| {
                 tier.rules = self.scenario.rules;
                 tier.lambda = self.scenario.lambda;

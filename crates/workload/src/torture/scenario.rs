@@ -1,17 +1,30 @@
 //! What one torture does, drawn from its seed.
 
-use terrace_policy::{DESIGNS, Design};
+use terrace_policy::{DESIGNS, Design, RESTARTS, Restart};
 use terrace_pool::Rules;
 use terrace_rt::{Nanos, Prng};
 
 /// Ordinary tables beside that of the markers.
 pub const TABLES: u8 = 3;
 
+/// Names of the restarts that can be opened with.
+pub const OPEN_RESTARTS: &[&str] = &["forget"];
+
+/// The restarts that `design` can be opened with.
+pub(super) fn open_restarts(design: &Design) -> Vec<Restart> {
+    let is_open = |restart: &Restart| {
+        OPEN_RESTARTS.contains(&restart.name) && restart.refusal(design).is_none()
+    };
+    RESTARTS.into_iter().filter(is_open).collect()
+}
+
 /// What a test fixes of a scenario; the seed decides the rest.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Fixed {
     /// The design.
     pub design: Option<Design>,
+    /// The restart; a design that cannot have it gets another.
+    pub restart: Option<Restart>,
     /// Safety rules of the pool that are switched off.
     pub rules: Rules,
 }
@@ -41,6 +54,8 @@ pub enum FlashFate {
 pub struct Scenario {
     /// The design under torture.
     pub design: Design,
+    /// How its flash is found again.
+    pub restart: Restart,
     /// Safety rules of the pool.
     pub rules: Rules,
     /// Pages in memory, fewer than the database has.
@@ -75,8 +90,13 @@ impl Scenario {
     /// The scenario of `prng`, with what is `fixed`.
     pub fn draw(prng: &mut Prng, fixed: Fixed) -> Scenario {
         let any = DESIGNS[prng.below(DESIGNS.len() as u64) as usize];
+        let design = fixed.design.unwrap_or(any);
+        let restarts = open_restarts(&design);
+        let any = restarts[prng.below(restarts.len() as u64) as usize];
+        let fixed_restart = fixed.restart.filter(|restart| restart.refusal(&design).is_none());
         Scenario {
-            design: fixed.design.unwrap_or(any),
+            design,
+            restart: fixed_restart.unwrap_or(any),
             rules: fixed.rules,
             frames: 64 + prng.below(32) as u32,
             flash_slots: 24 + prng.below(120) as u32,

@@ -1,0 +1,358 @@
+//! The scripts: short scenarios, each made to go through one path of SPEC 8.5.
+//!
+//! | script | path |
+//! |---|---|
+//! | `admit-free` | clean pages that leave memory (TAC: pages read) go to free slots |
+//! | `admit-clean` | they go to slots that hold another clean page |
+//! | `evict-dirty` | changed pages leave: home, home and flash (DW), flash (LC), own slot (TAC) |
+//! | `modify-clean` | pages change whose flash copy is clean |
+//! | `modify-dirty` | pages change whose flash copy is newer than home (LC) |
+//! | `lazy-clean` | the cleaner brings dirty pages of the flash home (LC) |
+//! | `outlive` | a cached page changes, goes home past its slot, and the log forgets it: violation D |
+//! | `checkpoint` | an indirect checkpoint, with dirty pages everywhere and an open transaction |
+//! | `cold-checkpoint` | an indirect checkpoint, with dirty pages on flash only (LC) |
+//! | `sharp-checkpoint` | a sharp one |
+//! | `roll-back` | a transaction takes its changes back, of cached pages too |
+//! | `reshape` | pages are split and merged |
+//! | `rest` | nothing but what the restart does in the background |
+//! | `close` | a clean shutdown |
+//! | `reopen` | opening after one, warm if the restart can |
+//! | `recover` | recovery after a power cut, with a loser to undo |
+//!
+//! - C1: what a script must go through is asserted on its uncut run, by what the engine and the
+//!   devices counted: a script that misses its path is a failure.
+
+use terrace::{Checkpoint, Stats};
+use terrace_policy::{Design, DirtyLeave, Replacement, Restart, RestartKind};
+use terrace_rt::Nanos;
+
+use super::super::ledger::Promise::{Buffered, Durable};
+use super::walk::Step;
+
+/// Rows of the database, four to a page: some three times the memory.
+pub(super) const ROWS: u32 = 200;
+/// Pages of memory: as few as the engine takes.
+pub(super) const FRAMES: u64 = 16;
+
+/// Slots for every page of the database.
+const ALL: u32 = 96;
+/// Slots for a fraction of them.
+const FEW: u32 = 10;
+/// Long enough for a pass of any flusher [S3: 64 s].
+const LONG: Nanos = Nanos::from_secs(70);
+
+/// What the database is like when a script begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Start {
+    /// Closed in good order, with a blank flash device.
+    Cold,
+    /// Closed in good order.
+    Day,
+    /// Cut short, with dirty pages everywhere and an open transaction.
+    Crash,
+}
+
+/// The part of a script at whose events the power is cut.
+pub(super) enum Path {
+    /// Opening the database.
+    Opening,
+    /// Steps after it.
+    Steps(fn(&Design) -> Vec<Step>),
+}
+
+/// A scenario.
+pub struct Script {
+    /// Its name in the command and its output.
+    pub name: &'static str,
+    pub(super) applies: fn(&Design, &Restart) -> bool,
+    pub(super) slots: u32,
+    pub(super) lambda: f64,
+    pub(super) start: Start,
+    /// Steps before the path.
+    pub(super) before: fn() -> Vec<Step>,
+    pub(super) path: Path,
+    pub(super) shows: fn(&Seen) -> bool,
+}
+
+/// What the uncut run of a path did.
+pub(super) struct Seen {
+    pub design: Design,
+    pub restart: Restart,
+    /// Counted before and after it; zeroes where the database is not open.
+    pub before: Stats,
+    pub after: Stats,
+    /// Writes to the flash device.
+    pub flash_writes: usize,
+    /// Writes to home.
+    pub home_writes: usize,
+    /// Barriers on the log.
+    pub log_syncs: usize,
+}
+
+impl Seen {
+    fn admissions(&self) -> u64 {
+        self.after.pool.admissions - self.before.pool.admissions
+    }
+
+    fn invalidations(&self) -> u64 {
+        self.after.pool.invalidations - self.before.pool.invalidations
+    }
+
+    fn evicted_dirty(&self) -> u64 {
+        self.after.pool.evictions_dirty - self.before.pool.evictions_dirty
+    }
+
+    fn checkpoints(&self) -> u64 {
+        self.after.log.checkpoints - self.before.log.checkpoints
+    }
+}
+
+fn flash(design: &Design, _: &Restart) -> bool {
+    design.uses_flash()
+}
+
+fn any(_: &Design, _: &Restart) -> bool {
+    true
+}
+
+fn lazy(design: &Design, _: &Restart) -> bool {
+    design.keeps_dirty_on_flash()
+}
+
+fn nothing() -> Vec<Step> {
+    Vec::new()
+}
+
+/// Reads every page of the table.
+fn read_all() -> Step {
+    Step::Read(0..ROWS)
+}
+
+/// Dirty pages in memory and, where the design has it, on flash; and an open transaction.
+fn dirty_everywhere() -> Vec<Step> {
+    vec![
+        read_all(),
+        Step::Write(0..8, Durable),
+        Step::Write(40..48, Buffered),
+        Step::Hold(100..104),
+        Step::Read(120..ROWS),
+        Step::Write(60..68, Durable),
+    ]
+}
+
+impl Script {
+    /// The script of this name.
+    #[must_use]
+    pub fn find(name: &str) -> Option<&'static Script> {
+        SCRIPTS.iter().find(|script| script.name == name)
+    }
+}
+
+/// What most scripts have in common.
+const COMMON: Script = Script {
+    name: "",
+    applies: flash,
+    slots: ALL,
+    lambda: 0.9,
+    start: Start::Day,
+    before: nothing,
+    path: Path::Opening,
+    shows: |_| false,
+};
+
+/// Every script.
+pub static SCRIPTS: [Script; 16] = [
+    Script {
+        name: "admit-free",
+        start: Start::Cold,
+        before: || vec![Step::Read(0..60)],
+        path: Path::Steps(|_| vec![Step::Read(60..88)]),
+        shows: |seen| {
+            let grown = seen.after.pool.slots_used - seen.before.pool.slots_used;
+            seen.admissions() > 3 && grown == seen.admissions() && seen.flash_writes > 3
+        },
+        ..COMMON
+    },
+    Script {
+        name: "admit-clean",
+        slots: FEW,
+        before: || vec![Step::Read(0..100)],
+        path: Path::Steps(|design| {
+            // Under TAC pages must be hotter than those that they replace.
+            let hot = design.replacement == Replacement::Temperature;
+            if hot { vec![Step::Read(130..ROWS); 4] } else { vec![Step::Read(130..158)] }
+        }),
+        shows: |seen| {
+            let grown = seen.after.pool.slots_used - seen.before.pool.slots_used;
+            seen.before.pool.slots_used > 4 && seen.admissions() > grown
+        },
+        ..COMMON
+    },
+    Script {
+        name: "evict-dirty",
+        applies: any,
+        before: || vec![Step::Read(0..80)],
+        path: Path::Steps(|_| vec![Step::Write(0..12, Durable), Step::Read(120..176)]),
+        shows: |seen| {
+            let dirty = seen.after.pool.slots_dirty > seen.before.pool.slots_dirty;
+            let (home, flash) = (seen.home_writes > 0, seen.flash_writes > 0);
+            seen.evicted_dirty() > 0
+                && match seen.design.dirty_leave {
+                    DirtyLeave::Home => home,
+                    DirtyLeave::FlashAndHome | DirtyLeave::HomeAndOwnSlot => home && flash,
+                    DirtyLeave::Flash => dirty && flash,
+                }
+        },
+        ..COMMON
+    },
+    Script {
+        name: "modify-clean",
+        before: || vec![read_all()],
+        path: Path::Steps(|_| {
+            vec![Step::Write(0..8, Durable), Step::Read(60..88), Step::Write(20..24, Buffered)]
+        }),
+        shows: |seen| seen.invalidations() > 1 && seen.before.pool.slots_dirty == 0,
+        ..COMMON
+    },
+    Script {
+        name: "modify-dirty",
+        applies: lazy,
+        before: || vec![Step::Write(0..16, Durable), Step::Read(60..ROWS)],
+        path: Path::Steps(|_| {
+            vec![Step::Write(0..8, Durable), Step::Read(60..88), Step::Write(0..4, Buffered)]
+        }),
+        shows: |seen| seen.invalidations() > 1 && seen.before.pool.slots_dirty > 2,
+        ..COMMON
+    },
+    Script {
+        name: "lazy-clean",
+        applies: lazy,
+        lambda: 0.02,
+        before: || vec![Step::Read(60..120)],
+        path: Path::Steps(|_| {
+            vec![Step::Write(0..32, Durable), Step::Read(120..ROWS), Step::Rest(Nanos(50_000_000))]
+        }),
+        shows: |seen| seen.after.pool.cleaner_pages > seen.before.pool.cleaner_pages,
+        ..COMMON
+    },
+    Script {
+        name: "outlive",
+        before: || vec![read_all(), read_all()],
+        path: Path::Steps(|_| {
+            vec![
+                Step::Write(0..8, Durable),
+                Step::Checkpoint(Checkpoint::Sharp),
+                Step::Write(100..104, Durable),
+                Step::Checkpoint(Checkpoint::Indirect),
+                Step::Checkpoint(Checkpoint::Indirect),
+            ]
+        }),
+        shows: |seen| seen.invalidations() > 1 && seen.checkpoints() == 3 && seen.home_writes > 2,
+        ..COMMON
+    },
+    Script {
+        name: "checkpoint",
+        applies: any,
+        before: dirty_everywhere,
+        path: Path::Steps(|_| vec![Step::Checkpoint(Checkpoint::Indirect)]),
+        shows: |seen| {
+            let lazy = !seen.design.keeps_dirty_on_flash() || seen.before.pool.slots_dirty > 0;
+            seen.before.pool.frames_dirty > 0 && lazy && seen.checkpoints() == 1
+        },
+        ..COMMON
+    },
+    Script {
+        name: "cold-checkpoint",
+        applies: lazy,
+        before: || vec![Step::Write(0..16, Durable), Step::Read(40..ROWS), Step::Read(40..ROWS)],
+        path: Path::Steps(|_| vec![Step::Checkpoint(Checkpoint::Indirect), Step::Read(0..8)]),
+        shows: |seen| {
+            let on_flash_only = seen.before.pool.frames_dirty == 0;
+            on_flash_only && seen.before.pool.slots_dirty > 0 && seen.checkpoints() == 1
+        },
+        ..COMMON
+    },
+    Script {
+        name: "sharp-checkpoint",
+        applies: any,
+        before: dirty_everywhere,
+        path: Path::Steps(|_| vec![Step::Checkpoint(Checkpoint::Sharp)]),
+        shows: |seen| {
+            let all = seen.after.pool.frames_dirty == 0 && seen.after.pool.slots_dirty == 0;
+            seen.before.pool.frames_dirty > 0 && all && seen.checkpoints() == 1
+        },
+        ..COMMON
+    },
+    Script {
+        name: "roll-back",
+        applies: any,
+        before: || vec![read_all(), Step::Hold(0..12), Step::Read(80..ROWS)],
+        path: Path::Steps(|_| {
+            vec![Step::RollBack, Step::Write(20..22, Durable), Step::Read(120..180)]
+        }),
+        shows: |seen| {
+            let undone = seen.after.log.records - seen.before.log.records;
+            let is_cached = seen.design.dirty_leave != DirtyLeave::Home;
+            undone > 12 && (!is_cached || seen.invalidations() > 1)
+        },
+        ..COMMON
+    },
+    Script {
+        name: "reshape",
+        applies: any,
+        before: || vec![read_all()],
+        path: Path::Steps(|_| vec![Step::Write(ROWS..ROWS + 12, Durable), Step::Remove(0..20)]),
+        shows: |seen| seen.after.log.records - seen.before.log.records > 40 && seen.log_syncs > 1,
+        ..COMMON
+    },
+    Script {
+        name: "rest",
+        applies: |design, restart| {
+            let flushes = matches!(restart.kind, RestartKind::LazyVerification | RestartKind::Warm);
+            design.uses_flash() && flushes
+        },
+        before: dirty_everywhere,
+        path: Path::Steps(|_| vec![Step::Rest(LONG)]),
+        shows: |seen| seen.flash_writes > 0,
+        ..COMMON
+    },
+    Script {
+        name: "close",
+        applies: any,
+        before: dirty_everywhere,
+        path: Path::Steps(|_| vec![Step::Close]),
+        shows: |seen| seen.before.pool.frames_dirty > 0 && seen.home_writes > 0,
+        ..COMMON
+    },
+    Script {
+        name: "reopen",
+        applies: any,
+        path: Path::Opening,
+        shows: |seen| seen.home_writes > 0 && seen.log_syncs > 0,
+        ..COMMON
+    },
+    Script {
+        name: "recover",
+        applies: any,
+        start: Start::Crash,
+        path: Path::Opening,
+        shows: |seen| {
+            let is_warm = seen.restart.kind != RestartKind::Forget;
+            let undone = seen.after.transactions.rollbacks > 0 || seen.after.log.records > 4;
+            undone && (seen.home_writes > 0 || is_warm) && seen.log_syncs > 0
+        },
+        ..COMMON
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_lead_to_scripts() {
+        for script in &SCRIPTS {
+            assert!(std::ptr::eq(Script::find(script.name).expect("named"), script));
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! One client that takes the steps of a script, each noted in the ledger.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use terrace::{Checkpoint, Database, Durability, Error, WriteTransaction};
+use terrace_rt::{Nanos, sleep};
+
+use super::super::Shared;
+use super::super::client::{MARKERS, ROWS};
+use super::super::ledger::{Entry, Failure, Place, Promise, Stamp};
+
+/// Bytes of a row: four to a page.
+const ROW_BYTES: u32 = 1_900;
+/// Rows of one transaction that loads.
+const LOADED_TOGETHER: u32 = 20;
+
+/// What the client of a script does.
+#[derive(Clone, Debug)]
+pub(super) enum Step {
+    /// Reads every second of the rows: every page of them once or twice.
+    Read(Range<u32>),
+    /// Replaces the rows, in one transaction.
+    Write(Range<u32>, Promise),
+    /// Replaces the rows, in a transaction that stays open.
+    Hold(Range<u32>),
+    /// Rolls back what is held.
+    RollBack,
+    /// Removes the rows, in one transaction.
+    Remove(Range<u32>),
+    /// Takes a checkpoint.
+    Checkpoint(Checkpoint),
+    /// Lets the background work.
+    Rest(Nanos),
+    /// Closes the database.
+    Close,
+}
+
+/// The client.
+pub(super) struct Walker {
+    db: Option<Database>,
+    shared: Arc<Shared>,
+    held: Option<(WriteTransaction, Entry)>,
+}
+
+fn place(key: u32) -> Place {
+    Place { table: 0, key }
+}
+
+impl Walker {
+    pub fn new(db: Database, shared: Arc<Shared>) -> Walker {
+        Walker { db: Some(db), shared, held: None }
+    }
+
+    /// The database, until it is closed.
+    pub fn db(&self) -> Option<&Database> {
+        self.db.as_ref()
+    }
+
+    fn open_db(&self) -> &Database {
+        self.db.as_ref().expect("no step follows the closing")
+    }
+
+    /// Takes the steps in order.
+    ///
+    /// # Errors
+    ///
+    /// Those of the engine: there is nobody to conflict with.
+    pub fn walk(&mut self, steps: &[Step]) -> Result<(), Error> {
+        steps.iter().try_for_each(|step| self.take(step))
+    }
+
+    fn take(&mut self, step: &Step) -> Result<(), Error> {
+        match step.clone() {
+            Step::Read(keys) => self.read(keys),
+            Step::Write(keys, promise) => {
+                let (txn, entry) = self.replace(keys)?;
+                self.commit(txn, entry, promise)
+            }
+            Step::Hold(keys) => {
+                self.held = Some(self.replace(keys)?);
+                Ok(())
+            }
+            Step::RollBack => self.roll_back(),
+            Step::Remove(keys) => self.remove(keys),
+            Step::Checkpoint(kind) => self.open_db().checkpoint(kind),
+            Step::Rest(span) => {
+                sleep(span);
+                Ok(())
+            }
+            Step::Close => {
+                self.roll_back()?;
+                self.db.take().expect("closed once").close()
+            }
+        }
+    }
+
+    /// Fills the rows `keys`, a few in each transaction.
+    ///
+    /// # Errors
+    ///
+    /// Those of the engine.
+    pub fn load(&mut self, keys: Range<u32>) -> Result<(), Error> {
+        for first in keys.clone().step_by(LOADED_TOGETHER as usize) {
+            let (txn, entry) = self.replace(first..keys.end.min(first + LOADED_TOGETHER))?;
+            self.commit(txn, entry, Promise::Durable)?;
+        }
+        Ok(())
+    }
+
+    fn read(&self, keys: Range<u32>) -> Result<(), Error> {
+        let entry = self.shared.ledger().begin();
+        let txn = self.open_db().begin_read()?;
+        let table = txn.open_table(ROWS[0])?;
+        for key in keys.step_by(2) {
+            let found = table.get(key)?;
+            let found = found.as_ref().map(|row| row.value());
+            let checked = self.shared.ledger().check_read(entry, place(key), found);
+            if let Err(failure) = checked {
+                self.shared.fail(failure);
+            }
+        }
+        Ok(())
+    }
+
+    fn begin(&self) -> Result<(WriteTransaction, Entry), Error> {
+        let entry = self.shared.ledger().begin();
+        let txn = self.open_db().begin_write()?;
+        txn.open_table(MARKERS)?.insert(entry.0, ())?;
+        Ok((txn, entry))
+    }
+
+    fn replace(&self, keys: Range<u32>) -> Result<(WriteTransaction, Entry), Error> {
+        let (txn, entry) = self.begin()?;
+        for key in keys {
+            let stamp = Stamp { transaction: entry.0, write: key, length: ROW_BYTES };
+            txn.open_table(ROWS[0])?.insert(key, &stamp.value(place(key)))?;
+            self.shared.ledger().wrote(entry, place(key), Some(stamp));
+        }
+        Ok((txn, entry))
+    }
+
+    fn remove(&self, keys: Range<u32>) -> Result<(), Error> {
+        let (txn, entry) = self.begin()?;
+        for key in keys {
+            txn.open_table(ROWS[0])?.remove(key)?;
+            self.shared.ledger().wrote(entry, place(key), None);
+        }
+        self.commit(txn, entry, Promise::Durable)
+    }
+
+    fn commit(&self, txn: WriteTransaction, entry: Entry, promise: Promise) -> Result<(), Error> {
+        let durability = match promise {
+            Promise::Durable => Durability::Durable,
+            Promise::Buffered => Durability::Buffered,
+        };
+        self.shared.ledger().ask(entry);
+        txn.commit(durability)?;
+        self.shared.ledger().acknowledge(entry, promise);
+        Ok(())
+    }
+
+    fn roll_back(&mut self) -> Result<(), Error> {
+        let Some((txn, entry)) = self.held.take() else { return Ok(()) };
+        self.shared.ledger().set_calling(entry, true);
+        let outcome = txn.rollback();
+        self.shared.ledger().give_up(entry);
+        outcome
+    }
+}
+
+/// Holds all that the database contains against the ledger, and walks its trees.
+///
+/// # Errors
+///
+/// Those of the engine.
+pub(super) fn verify(db: &Database, shared: &Shared) -> Result<(), Error> {
+    let found = super::super::client::read_all(db)?;
+    let failures: Vec<Failure> = shared.ledger().verify(&found);
+    failures.into_iter().for_each(|failure| shared.fail(failure));
+    db.check()?;
+    Ok(())
+}

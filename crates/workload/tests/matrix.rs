@@ -1,0 +1,86 @@
+//! The crash matrix: a sample of it finds nothing in the engine as it is, and it finds rules of the
+//! pool that are switched off.
+
+use terrace_policy::designs;
+use terrace_pool::Rules;
+use terrace_workload::torture::matrix::{Choice, Fate, Report, SCRIPTS, walks};
+
+/// One in so many cases is in the suite; `terrace torture --matrix` runs all.
+const SAMPLED_ONE_IN: u64 = 60;
+
+fn run(choice: Choice, seed: u64, one_in: u64) -> Report {
+    let mut total = Report::default();
+    for walk in walks(choice, seed) {
+        total.add(walk.run(one_in));
+    }
+    total
+}
+
+#[test]
+fn a_sample_of_the_matrix_loses_nothing() {
+    let total = run(Choice::default(), 1, SAMPLED_ONE_IN);
+    let first = total.failures.first().map(|(case, failure)| format!("{failure}: {case}"));
+    assert_eq!(first, None, "{} failures", total.failures.len());
+    for script in SCRIPTS.iter().filter(|script| script.name != "rest") {
+        assert!(total.by_script.contains_key(script.name), "{} is not cut", script.name);
+    }
+    for fate in Fate::ALL {
+        assert!(total.by_fate.contains_key(fate.name()), "{} does not happen", fate.name());
+    }
+    assert_eq!(total.by_moment.len(), 9, "{:?}", total.by_moment);
+    assert!(total.second_cuts > 50 && total.verified > total.cuts);
+    assert!(total.torn.dropped > 0 && total.torn.torn > 0, "{:?}", total.torn);
+    assert!(total.tpcc_in_opening > 9 && total.tpcc_in_run > 9 && total.tpcc_checks > 9);
+}
+
+#[test]
+fn a_seed_decides_the_matrix() {
+    let choice = Choice {
+        script: Some("lazy-clean"),
+        design: designs::find("lc").ok(),
+        ..Choice::default()
+    };
+    let once = || format!("{:?}", run(choice, 4, 40));
+    assert_eq!(once(), once());
+}
+
+/// Switches off a rule.
+type Switch = fn(&mut Rules);
+
+/// Rules, a design that needs them, and the script whose cuts show that they are missing.
+const RULES: [(&str, &str, &str, Switch); 5] = [
+    ("log before page", "cw", "roll-back", |rules| rules.wal_before_page = false),
+    ("home synced before the log forgets", "no-ssd", "sharp-checkpoint", |rules| {
+        rules.sync_before_buf_write = false;
+        rules.entry_until_sync = false;
+    }),
+    ("invalidate on modify", "cw", "roll-back", |rules| rules.invalidate_on_modify = false),
+    ("oldest covers flash", "lc", "cold-checkpoint", |rules| rules.oldest_covers_flash = false),
+    ("verify reads", "cw", "evict-dirty", |rules| rules.verify_reads = false),
+];
+
+#[test]
+fn every_switched_off_rule_is_found() {
+    for (name, design, script, switch) in RULES {
+        let mut rules = Rules::default();
+        switch(&mut rules);
+        let design = designs::find(design).ok();
+        let choice = Choice { script: Some(script), design, rules, ..Choice::default() };
+        let found = (0..6).map(|seed| run(choice, seed, 5)).find(|it| !it.failures.is_empty());
+        let found = found.unwrap_or_else(|| panic!("nobody sees that {name} is off in {script}"));
+        let (case, failure) = &found.failures[0];
+        println!("{name} is off: {} in {} cuts, {failure}", found.failures.len(), found.cuts);
+        assert!(case.cut.is_some(), "a cut shows it, not the script alone: {case}");
+    }
+}
+
+#[test]
+fn a_case_alone_fails_as_it_does_in_its_walk() {
+    let rules = Rules { oldest_covers_flash: false, ..Rules::default() };
+    let (script, design) = (Some("cold-checkpoint"), designs::find("lc").ok());
+    let choice = Choice { script, design, rules, ..Choice::default() };
+    let found = run(choice, 0, 3);
+    let (case, failure) = &found.failures[0];
+    let again = walks(choice, 0)[0].repeat(case.cut.expect("a case with a cut"));
+    assert_eq!(&again.failures[0].1, failure);
+}
