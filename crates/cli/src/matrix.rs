@@ -107,6 +107,10 @@ fn shown(total: &Report, seeds: u64, wall_s: f64) -> String {
         }
     }
     row("  second cuts, in recovery".into(), total.second_cuts);
+    row("  found warm".into(), total.warm_by_fate.values().sum());
+    for (name, count) in &total.warm_by_fate {
+        row(format!("    {name}"), *count);
+    }
     row("tpc-c, cuts in opening".into(), total.tpcc_in_opening);
     row("tpc-c, cuts in run".into(), total.tpcc_in_run);
     row("tpc-c, conditions checked".into(), total.tpcc_checks);
@@ -148,6 +152,7 @@ fn json(total: &Report, (first, seeds): (u64, u64), watch: &Stopwatch) -> serde_
     for (kind, counts) in by_name(total) {
         object[format!("first_cuts_by_{kind}")] = json!(counts);
     }
+    object["found_warm_by_fate"] = json!(total.warm_by_fate);
     object["tpcc"] = json!({
         "cuts_in_opening": total.tpcc_in_opening,
         "cuts_in_run": total.tpcc_in_run,

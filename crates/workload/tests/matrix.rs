@@ -3,6 +3,7 @@
 
 use terrace_policy::designs;
 use terrace_pool::Rules;
+use terrace_workload::torture::OPEN_RESTARTS;
 use terrace_workload::torture::matrix::{Choice, Fate, Report, SCRIPTS, walks};
 
 /// One in so many cases is in the suite; `terrace torture --matrix` runs all.
@@ -28,6 +29,9 @@ fn a_sample_of_the_matrix_loses_nothing() {
         assert!(total.by_fate.contains_key(fate.name()), "{} does not happen", fate.name());
     }
     assert_eq!(total.by_moment.len(), 9, "{:?}", total.by_moment);
+    let remembers = |name: &&str| **name != *"forget";
+    let is_warm = total.warm_by_fate.contains_key("kept");
+    assert_eq!(is_warm, OPEN_RESTARTS.iter().any(remembers), "{:?}", total.warm_by_fate);
     assert!(total.second_cuts > 50 && total.verified > total.cuts);
     assert!(total.torn.dropped > 0 && total.torn.torn > 0, "{:?}", total.torn);
     assert!(total.tpcc_in_opening > 9 && total.tpcc_in_run > 9 && total.tpcc_checks > 9);

@@ -79,6 +79,8 @@ pub(super) struct Uncut {
 pub(super) struct Outcome {
     /// Events that the opening after the first cut took.
     pub opening: u64,
+    /// Slots that this opening found filled.
+    pub warm: u64,
     pub torn: Torn,
     /// Restarts whose database was held against the ledger.
     pub verified: u64,
@@ -185,6 +187,11 @@ pub(super) fn run(setting: &Setting, stage: &Stage, case: Cut) -> Result<Outcome
     let mut left = (disks, ledger);
     befall(stage, case.fate, notes.hour, &mut left, &mut prng);
     let mut outcome = after(setting, salt, left, case.second)?;
+    let is_cold = case.fate.is_cold() && case.second.is_none();
+    if (is_cold || setting.restart == Restart::forget()) && outcome.warm > 0 {
+        let what = format!("{} slots are believed that may not be", outcome.warm);
+        return Err(Failure::Error(what));
+    }
     outcome.torn.exposed += torn.exposed;
     outcome.torn.dropped += torn.dropped;
     outcome.torn.torn += torn.torn;
@@ -216,6 +223,7 @@ fn befall(
         Fate::Flipped => disks.flip_front(prng),
         Fate::Rotten => disks.flip(u64::MAX, prng),
         Fate::Shrunk => disks.shrink(),
+        Fate::Newer => disks.renew_version(),
     }
 }
 
@@ -254,7 +262,7 @@ fn after(
         }
         shared.found_nothing()?;
     }
-    let mut opening = 0;
+    let mut first = Opened::default();
     for (moment, steps) in [(Moment::After, go_on()), (Moment::Again, Vec::new())] {
         let mut prng = setting.prng(moment, salt);
         if matches!(moment, Moment::Again) && prng.chance(2) {
@@ -263,41 +271,49 @@ fn after(
         let world = setting.world(&mut prng);
         let powered = disks.power_on(&world.world(), &mut prng);
         let ran = world.run(|| resume(setting, &shared, (&world, &powered), disks.slots, &steps));
-        let ran = ran.map(|resumed| {
-            resumed.map(|events| {
-                if matches!(moment, Moment::After) {
-                    opening = events;
-                }
-            })
-        });
-        orderly(ran)?;
+        let keep = |opened| {
+            if matches!(moment, Moment::After) {
+                first = opened;
+            }
+        };
+        orderly(ran.map(|resumed| resumed.map(keep)))?;
         shared.found_nothing()?;
         disks = powered.power_off();
     }
-    Ok(Outcome { opening, torn, verified: 2 })
+    let Opened { events: opening, warm } = first;
+    Ok(Outcome { opening, warm, torn, verified: 2 })
 }
 
-/// Opens the database, holds it against the ledger, takes `steps` and closes it. The events that
-/// opening took.
+/// What opening took, and found.
+#[derive(Clone, Copy, Debug, Default)]
+struct Opened {
+    events: u64,
+    /// Slots that are filled and were not since: at least so many.
+    warm: u64,
+}
+
+/// Opens the database, holds it against the ledger, takes `steps` and closes it.
 fn resume(
     setting: &Setting,
     shared: &Arc<Shared>,
     (world, powered): (&Virtual, &Powered),
     slots: u32,
     steps: &[Step],
-) -> Result<u64, Error> {
+) -> Result<Opened, Error> {
     shared.enter(Phase::Opening);
     let builder = setting.builder(world.world(), powered.devices(), slots);
     let db = builder.open_on_devices()?;
-    let opening = world.world().events();
+    let pool = db.stats().pool;
+    let warm = pool.slots_used.saturating_sub(pool.admissions);
+    let opened = Opened { events: world.world().events(), warm };
     shared.enter(Phase::Verifying);
     verify(&db, shared)?;
     if shared.has_failed() {
-        return Ok(opening);
+        return Ok(opened);
     }
     shared.enter(Phase::Running);
     let mut walker = Walker::new(db, Arc::clone(shared));
     walker.walk(steps)?;
     walker.walk(&[Step::Close])?;
-    Ok(opening)
+    Ok(opened)
 }

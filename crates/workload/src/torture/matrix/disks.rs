@@ -7,22 +7,24 @@
 //! | `wiped` | what the cut left | zeroes | no |
 //! | `half-wiped` | what the cut left | half of its pages zeroes | in part |
 //! | `old-hour` | what the cut left | as when the path began | in part |
-//! | `old-day` | what the cut left | of an earlier day | in part |
+//! | `old-day` | what the cut left | of an earlier day | no |
 //! | `foreign` | what the cut left | of another database | no |
 //! | `restored` | of an earlier day | what the cut left | no |
 //! | `forked` | of an earlier day, and used since with another flash | what the cut left | no |
 //! | `flipped` | what the cut left | bits flipped in its first pages | in part |
 //! | `rotten` | what the cut left | bits flipped all over | in part |
-//! | `shrunk` | what the cut left | its first half, as a smaller device | in part |
+//! | `shrunk` | what the cut left | its first half, as a smaller device | no |
+//! | `newer` | what the cut left | with the header of a newer version | no |
 //!
 //! - D1: whatever the fate, home and log are one database, and it is the ledger of that day that
 //!   must be found: the flash may cost time, never a page.
+//! - D2: a tier that must not be found warm has no page in a slot before one was admitted.
 
 use std::sync::Arc;
 
 use terrace::Devices;
 use terrace_device::model::{Faults, Mark, Preset, SimDevice, Spec};
-use terrace_device::{Device, Keep, Store};
+use terrace_device::{Device, Keep, SECTOR_SIZE, Store};
 use terrace_page::PAGE_SIZE;
 use terrace_rt::{Prng, World};
 
@@ -32,6 +34,11 @@ const PAGES: u64 = 512;
 const TABLE_PAGES: u64 = 64;
 /// How many of the first pages of a flash device `flipped` damages: header and table.
 const FRONT_PAGES: u64 = 32;
+/// Where the flash device says which version it is: see `terrace_pool::restart::header`.
+const MAGIC: [u8; 8] = *b"TERRFLSH";
+const MAGIC_AT: usize = 8;
+const VERSION_AT: usize = 4;
+const HEADER_BYTES: usize = 64;
 /// Flipped bits, at most.
 const FLIPS_MAX: u64 = 24;
 
@@ -60,11 +67,13 @@ pub enum Fate {
     Rotten,
     /// The flash device has lost its second half.
     Shrunk,
+    /// The header of the flash device is whole, and of a newer version.
+    Newer,
 }
 
 impl Fate {
     /// All, in the order in which they are run.
-    pub const ALL: [Fate; 11] = [
+    pub const ALL: [Fate; 12] = [
         Fate::Kept,
         Fate::Wiped,
         Fate::HalfWiped,
@@ -76,6 +85,7 @@ impl Fate {
         Fate::Flipped,
         Fate::Rotten,
         Fate::Shrunk,
+        Fate::Newer,
     ];
 
     /// Its name in the command and its output.
@@ -93,6 +103,16 @@ impl Fate {
             Fate::Flipped => "flipped",
             Fate::Rotten => "rotten",
             Fate::Shrunk => "shrunk",
+            Fate::Newer => "newer",
+        }
+    }
+
+    /// Whether the flash device is one whose slots may not be believed (D2).
+    pub(super) fn is_cold(self) -> bool {
+        match self {
+            Fate::Kept | Fate::HalfWiped | Fate::OldHour | Fate::Flipped | Fate::Rotten => false,
+            Fate::Wiped | Fate::OldDay | Fate::Foreign | Fate::Restored | Fate::Forked => true,
+            Fate::Shrunk | Fate::Newer => true,
         }
     }
 
@@ -187,6 +207,21 @@ impl Disks {
             half.write(at, &bytes);
         }
         *flash = half;
+    }
+
+    /// Makes the flash device one of a newer version, as that version might have left it.
+    pub fn renew_version(&mut self) {
+        let Some(flash) = &mut self.flash else { return };
+        let mut sector = [0; SECTOR_SIZE];
+        flash.read(0, &mut sector).expect("a plain store keeps all");
+        let header = &mut sector[..HEADER_BYTES];
+        if header[MAGIC_AT..MAGIC_AT + MAGIC.len()] != MAGIC {
+            return;
+        }
+        header[VERSION_AT] += 1;
+        let checksum = crc32c::crc32c(&header[VERSION_AT..]);
+        header[..VERSION_AT].copy_from_slice(&checksum.to_le_bytes());
+        flash.write(0, &sector);
     }
 
     /// Devices with these bytes in `world`, whose figures and write caches `prng` draws.

@@ -199,6 +199,7 @@ impl Walk {
     ) -> Option<u64> {
         match guarded(|| case::run(setting, stage, cut)) {
             Ok(outcome) => {
+                report.count_warm(cut, outcome.warm);
                 report.verified += outcome.verified;
                 report.torn.add(outcome.torn);
                 Some(outcome.opening)

@@ -31,6 +31,8 @@ pub struct Report {
     pub by_restart: Counts,
     /// First cuts by what became of the flash device.
     pub by_fate: Counts,
+    /// Openings after a cut that found slots filled, by what became of the flash device.
+    pub warm_by_fate: Counts,
     /// First cuts by what had just happened on a device; a cut just before counts with it.
     pub by_moment: Counts,
     /// Cuts of TPC-C while it was opened or checked.
@@ -85,6 +87,13 @@ impl Report {
         add(&mut self.by_moment, moment(mark.0, mark.1), 1);
     }
 
+    /// Counts an opening that found `slots` filled.
+    pub(super) fn count_warm(&mut self, cut: Cut, slots: u64) {
+        if slots > 0 {
+            add(&mut self.warm_by_fate, cut.fate.name(), 1);
+        }
+    }
+
     /// Counts the cuts of a run of TPC-C.
     pub(super) fn count_tpcc(&mut self, found: &TpccReport) {
         self.tpcc_in_opening += found.in_opening;
@@ -108,6 +117,7 @@ impl Report {
             (&mut self.by_restart, other.by_restart),
             (&mut self.by_fate, other.by_fate),
             (&mut self.by_moment, other.by_moment),
+            (&mut self.warm_by_fate, other.warm_by_fate),
         ] {
             others.into_iter().for_each(|(name, count)| add(counts, name, count));
         }
