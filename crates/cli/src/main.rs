@@ -3,7 +3,7 @@
 //! Modules in reading order:
 //!
 //! - `command`: what can be asked for. `quantity`: sizes, shares and times as they are written.
-//! - `bench`: TPC-C on every design, and the engine's own speed. `torture`: power cuts at
+//! - `bench`: TPC-C on every design, restarts, and the engine's own speed. `torture`: power cuts at
 //!   random moments; `matrix`: at every event of scripted paths.
 //! - `database`: check and show a database.
 //! - `results`, `interval`: what a bench found. `table`, `report`, `output`: how it is shown.
@@ -32,14 +32,13 @@ mod failure;
 mod progress;
 mod side_by_side;
 
-use clap::Parser;
 use clap::error::ErrorKind;
-use command::{Bench, Command, Terrace};
+use command::{Bench, Command};
 use failure::Failure;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let result = match Terrace::try_parse() {
+    let result = match command::parse() {
         Ok(terrace) => run(terrace.command),
         Err(error) if shows_help(error.kind()) => {
             // Help goes to standard output, and a closed pipe there is nobody's failure.
@@ -64,6 +63,7 @@ fn main() -> ExitCode {
 fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Bench(Bench::Tpcc(options)) => bench::tpcc(&options),
+        Command::Bench(Bench::Restart(options)) => bench::restart(&options),
         Command::Bench(Bench::Reads(options)) => bench::points("reads", &options),
         Command::Bench(Bench::Updates(options)) => bench::points("updates", &options),
         Command::Bench(Bench::Scan(options)) => bench::points("scan", &options),

@@ -97,6 +97,20 @@ impl Sinks {
     }
 }
 
+/// The place of a report. One that was not asked for is left out where it cannot be written.
+///
+/// # Errors
+///
+/// A place that was asked for and cannot be written.
+pub fn report_sink(asked: Option<&Path>, refused: bool) -> Result<Option<Sink>, Failure> {
+    const DEFAULT: &str = "report.html";
+    match asked {
+        Some(path) => Sink::open(path).map(Some),
+        None if refused => Ok(None),
+        None => Ok(Sink::open(Path::new(DEFAULT)).ok()),
+    }
+}
+
 /// A reader that has seen enough and closed the pipe is nobody's failure.
 fn standard_output(text: &str) {
     let mut out = io::stdout().lock();

@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 
 /// The object that a bench prints.
 #[derive(Clone, Debug, Serialize)]
-pub struct Bench {
+pub struct Bench<R = Run> {
     /// The command, without its options.
     pub command: &'static str,
     /// Version of Terrace.
@@ -24,7 +24,7 @@ pub struct Bench {
     /// What depends on the machine.
     pub host: Host,
     /// One for each design.
-    pub runs: Vec<Run>,
+    pub runs: Vec<R>,
     /// With several seeds: how much faster each design is than each before it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub pairs: Vec<Pair>,
@@ -58,7 +58,7 @@ pub struct RunHost {
 pub struct Run {
     /// Name of the design.
     pub design: &'static str,
-    /// What the tier keeps over a restart: these runs start cold.
+    /// What of the flash is found again when the database is next opened.
     pub restart: &'static str,
     /// All that is one number, or an object of numbers.
     #[serde(flatten)]
@@ -69,18 +69,55 @@ pub struct Run {
     pub checks: Checks,
     /// What depends on the machine.
     pub host: RunHost,
-    /// With several seeds: the mean of each figure.
+    /// With several seeds: the intervals.
+    #[serde(flatten)]
+    pub spread: Spread,
+}
+
+/// The 95% intervals of a run's figures over several seeds; nothing with one seed.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Spread {
+    /// The mean of each figure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mean: Option<Value>,
-    /// With several seeds: the lower end of its 95% interval.
+    /// The lower end of its 95% interval.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub low: Option<Value>,
-    /// With several seeds: the upper end of its 95% interval.
+    /// The upper end of its 95% interval.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub high: Option<Value>,
-    /// With several seeds: how many.
+    /// How many seeds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seeds: Option<u64>,
+}
+
+impl Spread {
+    /// The intervals of `figures`, one object for each seed.
+    pub fn of<F: Serialize>(figures: impl IntoIterator<Item = F>) -> Spread {
+        let samples: Vec<Value> = figures.into_iter().map(|figures| value_of(&figures)).collect();
+        if samples.len() < 2 {
+            return Spread::default();
+        }
+        let [mean, low, high] = interval::of_objects(&samples).map(Some);
+        Spread { mean, low, high, seeds: Some(samples.len() as u64) }
+    }
+
+    /// One of `figures`, or with several seeds its mean. `path` is as in the JSON, with dots.
+    pub fn figure(&self, figures: &impl Serialize, path: &str) -> Option<f64> {
+        match &self.mean {
+            Some(mean) => lookup(mean, path),
+            None => lookup(&value_of(figures), path),
+        }
+    }
+
+    /// The 95% interval of a figure, with several seeds.
+    pub fn ends(&self, path: &str) -> Option<(f64, f64)> {
+        Some((lookup(self.low.as_ref()?, path)?, lookup(self.high.as_ref()?, path)?))
+    }
+}
+
+fn value_of(figures: &impl Serialize) -> Value {
+    serde_json::to_value(figures).expect("figures are numbers")
 }
 
 /// The figures of a run.
@@ -292,13 +329,7 @@ pub fn combine(mut by_seed: Vec<Vec<Run>>) -> (Vec<Run>, Vec<Pair>) {
         return (runs, Vec::new());
     }
     for (at, run) in runs.iter_mut().enumerate() {
-        let samples: Vec<Value> = by_seed
-            .iter()
-            .map(|runs| serde_json::to_value(&runs[at].figures).expect("figures are numbers"))
-            .collect();
-        let [mean, low, high] = interval::of_objects(&samples);
-        (run.mean, run.low, run.high) = (Some(mean), Some(low), Some(high));
-        run.seeds = Some(by_seed.len() as u64);
+        run.spread = Spread::of(by_seed.iter().map(|runs| &runs[at].figures));
         let broken = by_seed.iter().map(|runs| &runs[at].checks).find(|c| c.is_broken());
         if let Some(broken) = broken {
             run.checks = broken.clone();
@@ -338,13 +369,12 @@ impl Checks {
 impl Run {
     /// A figure of the run: with several seeds its mean. `path` is as in the JSON, with dots.
     pub fn figure(&self, path: &str) -> Option<f64> {
-        let own = || serde_json::to_value(&self.figures).expect("figures are numbers");
-        lookup(&self.mean.clone().unwrap_or_else(own), path)
+        self.spread.figure(&self.figures, path)
     }
 
     /// The 95% interval of a figure, with several seeds.
     pub fn ends(&self, path: &str) -> Option<(f64, f64)> {
-        Some((lookup(self.low.as_ref()?, path)?, lookup(self.high.as_ref()?, path)?))
+        self.spread.ends(path)
     }
 }
 
@@ -407,10 +437,7 @@ pub mod tests {
             windows,
             checks: Checks { consistency: "ok".into() },
             host: RunHost::default(),
-            mean: None,
-            low: None,
-            high: None,
-            seeds: None,
+            spread: Spread::default(),
         }
     }
 
@@ -422,7 +449,7 @@ pub mod tests {
         let expected = interval::rounded(runs[1].figures.tpmc / runs[0].figures.tpmc);
         assert_eq!(runs[1].figures.speedup, Some(expected));
         assert!(pairs.is_empty());
-        assert!(runs[1].mean.is_none());
+        assert!(runs[1].spread.mean.is_none());
         let (alone, _) = combine(vec![vec![synthetic("lc", 9_000.0, 1)]]);
         assert_eq!(alone[0].figures.speedup, None);
     }

@@ -207,6 +207,29 @@ fn a_cut_without_a_cache_keeps_completed_writes() {
 }
 
 #[test]
+fn a_cut_between_pages_tears_none() {
+    let (mut old, mut new) = (0, 0);
+    for seed in 0..20 {
+        let virtual_world = world(seed);
+        let device = SimDevice::new(Preset::Sigmod2011Hdd.spec(), virtual_world.world(), store());
+        let writer = Arc::clone(&device);
+        virtual_world.cut_at(Nanos::from_millis(1));
+        let end = virtual_world.run(move || {
+            write(&*writer, at(8), &[7; 8 * PAGE]).expect("no faults");
+        });
+        assert!(matches!(end, Err(Stopped::PowerCut { .. })), "a disk is not so fast");
+        let report = device.power_cut_between_pages(&mut Prng::from_seed(seed));
+        assert_eq!((report.exposed, report.torn), (1, 0), "seed {seed}");
+        for page in 8..16 {
+            let bytes = page_of(&device, page);
+            assert!(bytes.iter().all(|byte| *byte == bytes[0]), "seed {seed}: page {page}");
+            *(if bytes[0] == 7 { &mut new } else { &mut old }) += 1;
+        }
+    }
+    assert!(old > 20 && new > 20, "{old} old and {new} new pages");
+}
+
+#[test]
 fn a_dead_world_gives_back_its_bytes() {
     let slab = Slab::new();
     let virtual_world = world(3);

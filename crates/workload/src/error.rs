@@ -21,7 +21,7 @@ pub enum Error {
     /// There is a database already, of another number of warehouses or rows. Give that number, or
     /// another path.
     OtherScale,
-    /// A row that every TPC-C database holds is not there.
+    /// A row that every database of the workload holds is not there.
     MissingRow {
         /// The table.
         table: &'static str,
@@ -50,13 +50,16 @@ impl fmt::Display for Error {
                  another path",
             ),
             Error::MissingRow { table } => {
-                write!(f, "a row of {table} is missing: is this a whole TPC-C database?")
+                write!(f, "a row of {table} is missing: is this a whole database of this workload?")
             }
             Error::AlwaysConflicts { attempts } => {
                 write!(f, "a transaction met a conflict {attempts} times: use fewer clients")
             }
             Error::MalformedRow { table } => {
-                write!(f, "a row of {table} has the wrong length: is this a TPC-C database?")
+                write!(
+                    f,
+                    "a row of {table} has the wrong length: is this a database of this workload?"
+                )
             }
         }
     }

@@ -2,7 +2,11 @@
 //!
 //! Modules in reading order:
 //!
+//! - `system`: what a workload runs on. `clients`: what workloads have in common. `sampling`:
+//!   counters over time.
 //! - `tpcc`: the benchmark of the papers, whole, with its consistency conditions.
+//! - `brokerage`: read-intensive and synthetic, a stand-in for TPC-E.
+//! - `restart`: runs a workload to its peak, stops it, and times the way back.
 //! - `torture`: power cuts in the virtual world, and the ledger that knows what must survive them.
 //! - `points`: random reads, updates and scans of single rows.
 //! - `history`: random transactions, and the checker that says whether they were serializable.
@@ -11,10 +15,17 @@
 
 #![forbid(unsafe_code)]
 
+pub mod brokerage;
+mod clients;
 mod error;
 pub mod history;
 pub mod points;
+pub mod restart;
+pub mod sampling;
+pub mod system;
 pub mod torture;
 pub mod tpcc;
 
+pub use clients::{Clients, Consistency, Part, Workload};
 pub use error::Error;
+pub use system::{FLASH_BYTES_MIN, LogKept, Place, System};

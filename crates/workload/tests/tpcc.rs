@@ -14,9 +14,8 @@ use terrace_workload::tpcc::schema::{
     CUSTOMER, CUSTOMER_BY_NAME, DISTRICT, HISTORY, NEW_ORDER, ORDER, ORDER_BY_CUSTOMER, ORDER_LINE,
     WAREHOUSE,
 };
-use terrace_workload::tpcc::{
-    Config, Consistency, Durability as Promise, Kind, Scale, load, populate, run,
-};
+use terrace_workload::tpcc::{Config, Durability as Promise, Kind, Scale, load, populate, run};
+use terrace_workload::{Consistency, System};
 
 /// Some 400 pages, three times the memory of `small`.
 const SCALE: Scale = Scale { warehouses: 2, districts: 10, customers: 60, items: 1000 };
@@ -25,9 +24,12 @@ fn small() -> Config {
     Config {
         seed: 7,
         scale: SCALE,
-        memory_pages: 128,
-        flash_pages: 256,
-        log_bytes: 64 << 20,
+        system: System {
+            memory_pages: 128,
+            flash_pages: 256,
+            log_bytes: 64 << 20,
+            ..System::default()
+        },
         clients: 8,
         delivery_tasks: 2,
         duration: Nanos::from_millis(6_000),
@@ -169,7 +171,7 @@ fn every_design_runs_and_stays_consistent() {
         for kind in Kind::ALL {
             assert!(result.kind(kind).committed > 0, "{} {}", design.name, kind.name());
         }
-        assert!(result.tpmc > 0.0 && result.home.reads + result.home.writes > 0);
+        assert!(result.tpmc > 0.0 && result.averages.home.reads + result.averages.home.writes > 0);
     }
 }
 

@@ -1,6 +1,6 @@
 //! `terrace bench reads | updates | scan`: the engine's own speed, in real time.
 
-use crate::bench::{probe, settings};
+use crate::bench::{probe, system};
 use crate::command::{Points, WorldName};
 use crate::failure::Failure;
 use crate::output::{Sinks, Stopwatch, cores, peak_memory_bytes};
@@ -137,7 +137,7 @@ fn config(name: &str, options: &Points) -> Result<Config, Failure> {
     if frames < FRAMES_MIN {
         return Err(Failure::usage(format!("memory needs at least {FRAMES_MIN} pages")));
     }
-    settings::fits("--dram", frames.saturating_mul(PAGE_BYTES))?;
+    system::fits("--dram", frames.saturating_mul(PAGE_BYTES))?;
     let threads = options.threads as usize;
     let operation = match name {
         "reads" => Operation::Read,

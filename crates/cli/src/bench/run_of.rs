@@ -2,48 +2,45 @@
 
 use crate::interval::rounded;
 use crate::results::{
-    Checks, Cleaner, Database, Device, Devices, Figures, Flash, Memory, Run, RunHost, Traffic,
-    Transaction, Transactions, Window,
+    Checks, Cleaner, Database, Device, Devices, Figures, Flash, Memory, Run, RunHost, Spread,
+    Traffic, Transaction, Transactions, Window,
 };
 use terrace_device::Counters;
-use terrace_pool::PoolStats;
-use terrace_workload::tpcc;
-use terrace_workload::tpcc::{DeviceUse, Kind, KindCounts, RunResult};
+use terrace_workload::sampling::{self, Averages, DeviceSample, DeviceUse};
+use terrace_workload::tpcc::{Kind, KindCounts, RunResult};
 
 /// The run that `result` was; `wall_s` is what it took on this machine.
 pub fn run_of(result: &RunResult, wall_s: f64) -> Run {
     let events_per_s = result.events.map(|events| rounded(ratio(events as f64, wall_s)));
     Run {
         design: result.design,
-        restart: "forget",
+        restart: result.restart,
         figures: figures(result),
         windows: windows(&result.windows),
         checks: Checks { consistency: result.consistency.summary().to_string() },
         host: RunHost { wall_s, events_per_s },
-        mean: None,
-        low: None,
-        high: None,
-        seeds: None,
+        spread: Spread::default(),
     }
 }
 
 fn figures(result: &RunResult) -> Figures {
-    let averaged_s = result.averaged.as_secs_f64();
-    let (before, after) = averaged_pools(result);
+    let averages = &result.averages;
+    let averaged_s = averages.span.as_secs_f64();
+    let (before, after) = (&averages.before, &averages.pool);
     let cleaner_ios = after.cleaner_ios - before.cleaner_ios;
     let cleaner_pages = after.cleaner_pages - before.cleaner_pages;
     let of = |kind: Kind| transaction(result.kind(kind));
     Figures {
         tpmc: rounded(result.tpmc),
-        transactions_per_s: rounded(result.transactions_per_s),
+        transactions_per_s: rounded(averages.transactions_per_s),
         speedup: None,
         averaged_s: rounded(averaged_s),
-        memory: Memory { hit_ratio: rounded(result.memory_hit_ratio), frames: result.pool.frames },
-        flash: flash(result, &before, &after),
+        memory: Memory { hit_ratio: rounded(averages.memory_hit_ratio), frames: after.frames },
+        flash: flash(averages),
         devices: Devices {
-            home: device(&result.home),
-            flash: device(&result.flash),
-            log: device(&result.log),
+            home: device(&averages.home),
+            flash: device(&averages.flash),
+            log: device(&averages.log),
         },
         cleaner: Cleaner {
             ios_per_s: rounded(ratio(cleaner_ios as f64, averaged_s)),
@@ -60,36 +57,29 @@ fn figures(result: &RunResult) -> Figures {
     }
 }
 
-/// The pool before and after the averaged part.
-fn averaged_pools(result: &RunResult) -> (PoolStats, PoolStats) {
-    let Some(last) = result.windows.last() else { return (result.pool, result.pool) };
-    let start = last.end.as_secs_f64() - result.averaged.as_secs_f64();
-    // Half a nanosecond of slack: window ends are sums.
-    let before = result.windows.iter().rev().find(|w| w.end.as_secs_f64() <= start + 5e-10);
-    (before.map_or_else(PoolStats::default, |window| window.pool), last.pool)
-}
-
-fn flash(result: &RunResult, before: &PoolStats, after: &PoolStats) -> Flash {
-    let end = &result.pool;
+/// The flash tier in the averaged part; shares are of its end.
+pub fn flash(averages: &Averages) -> Flash {
+    let (before, end) = (&averages.before, &averages.pool);
     let share = |slots: u64| rounded(ratio(slots as f64, end.slots as f64));
     Flash {
-        hit_ratio: rounded(result.flash_hit_ratio),
-        dirty_hit_share: rounded(result.flash_dirty_hit_share),
+        hit_ratio: rounded(averages.flash_hit_ratio),
+        dirty_hit_share: rounded(averages.flash_dirty_hit_share),
         slots: end.slots,
         used_share: share(end.slots_used),
         dirty_share: share(end.slots_dirty),
         invalid_share: share(end.slots_invalid),
-        reads: after.flash_reads - before.flash_reads,
-        writes: after.flash_writes - before.flash_writes,
+        reads: end.flash_reads - before.flash_reads,
+        writes: end.flash_writes - before.flash_writes,
         metadata_bytes_per_slot: end.metadata_bytes_per_slot,
-        bypassed_by_policy: after.bypassed_by_policy - before.bypassed_by_policy,
-        bypassed_by_throttle: after.bypassed_by_throttle - before.bypassed_by_throttle,
-        bypassed_for_room: after.bypassed_for_room - before.bypassed_for_room,
-        tac_abandoned: after.tac_abandoned - before.tac_abandoned,
+        bypassed_by_policy: end.bypassed_by_policy - before.bypassed_by_policy,
+        bypassed_by_throttle: end.bypassed_by_throttle - before.bypassed_by_throttle,
+        bypassed_for_room: end.bypassed_for_room - before.bypassed_for_room,
+        tac_abandoned: end.tac_abandoned - before.tac_abandoned,
     }
 }
 
-fn device(used: &DeviceUse) -> Device {
+/// What a device did in the averaged part.
+pub fn device(used: &DeviceUse) -> Device {
     Device {
         utilisation: rounded(used.utilisation),
         reads: used.reads,
@@ -111,8 +101,8 @@ fn transaction(counts: &KindCounts) -> Transaction {
     }
 }
 
-fn windows(windows: &[tpcc::Window]) -> Vec<Window> {
-    let mut before = tpcc::DeviceSample::default();
+fn windows(windows: &[sampling::Window]) -> Vec<Window> {
+    let mut before = DeviceSample::default();
     let mut start_s = 0.0;
     let mut shown = Vec::with_capacity(windows.len());
     for window in windows {
@@ -122,7 +112,7 @@ fn windows(windows: &[tpcc::Window]) -> Vec<Window> {
         let share = |slots: u64| rounded(ratio(slots as f64, window.pool.slots as f64));
         shown.push(Window {
             t_s: rounded(end_s),
-            tpmc: rounded(ratio(window.new_orders as f64 * 60.0, span_s)),
+            tpmc: rounded(ratio(window.counted as f64 * 60.0, span_s)),
             home: traffic(devices.home - before.home, span_s),
             flash: traffic(devices.flash - before.flash, span_s),
             log: traffic(devices.log - before.log, span_s),
@@ -135,7 +125,8 @@ fn windows(windows: &[tpcc::Window]) -> Vec<Window> {
     shown
 }
 
-fn traffic(counters: Counters, span_s: f64) -> Traffic {
+/// What a device did in a window of `span_s` seconds.
+pub fn traffic(counters: Counters, span_s: f64) -> Traffic {
     Traffic {
         read_bytes: counters.read_bytes,
         written_bytes: counters.written_bytes,
@@ -144,6 +135,6 @@ fn traffic(counters: Counters, span_s: f64) -> Traffic {
 }
 
 /// Zero over zero is zero here: nothing happened.
-fn ratio(part: f64, whole: f64) -> f64 {
+pub fn ratio(part: f64, whole: f64) -> f64 {
     if whole > 0.0 { part / whole } else { 0.0 }
 }

@@ -4,20 +4,18 @@
 //! go side by side. With several seeds, each seed has a database of its own.
 
 use crate::bench::run_of::run_of;
-use crate::bench::settings;
+use crate::bench::{settings, system};
 use crate::command::Tpcc;
 use crate::failure::Failure;
-use crate::output::{Sink, Sinks, Stopwatch, cores, peak_memory_bytes};
+use crate::output::{Sink, Sinks, Stopwatch, cores, peak_memory_bytes, report_sink};
 use crate::progress::Bars;
 use crate::report;
 use crate::results::{Bench, Host, Run, combine};
 use crate::side_by_side;
 use crate::table::{Table, percent, thousands};
-use std::path::Path;
 use terrace_policy::Design;
-use terrace_workload::tpcc::{Config, Loaded, Place, load, run};
-
-const DEFAULT_REPORT: &str = "report.html";
+use terrace_workload::Place;
+use terrace_workload::tpcc::{Config, Loaded, load, run};
 
 /// Runs the bench.
 ///
@@ -29,7 +27,7 @@ pub fn tpcc(options: &Tpcc) -> Result<(), Failure> {
     let config = settings::config(options)?;
     settings::check_sizes(&config, options)?;
     let sinks = Sinks::open(options.shown.json.as_deref())?;
-    let report = report_sink(options)?;
+    let report = report_sink(options.report.as_deref(), options.no_report)?;
 
     let bars = Bars::new();
     let mut load_wall_s = 0.0;
@@ -40,7 +38,8 @@ pub fn tpcc(options: &Tpcc) -> Result<(), Failure> {
         let watch = Stopwatch::start();
         let loaded = load_shown(&config, &bars)?;
         load_wall_s += watch.seconds();
-        settings::set_sizes(&mut config, options, loaded.home_pages)?;
+        let (tier, designs) = (&options.tier, &options.design.0);
+        system::set_sizes(&mut config.system, tier, designs, loaded.home_pages)?;
         parameters.get_or_insert_with(|| settings::parameters(&config, options));
         by_seed.push(run_all(options, &config, &loaded, &bars)?);
     }
@@ -61,24 +60,15 @@ pub fn tpcc(options: &Tpcc) -> Result<(), Failure> {
         runs,
         pairs,
     };
-    sinks.show(&shown(&bench, config.lambda));
+    sinks.show(&shown(&bench, config.system.tier.lambda));
     sinks.write(&bench)?;
     if let Some(sink) = report {
-        sink.write(&report::page(&bench, &settings::repeat(options)))?;
+        sink.write(&report::page(&bench, &system::repeat("tpcc", options.seed)))?;
         if let Sink::File(path) = sink {
             sinks.show(&format!("report: {}\n", path.display()));
         }
     }
     broken(&bench)
-}
-
-/// The report's place. One that was not asked for is left out where it cannot be written.
-fn report_sink(options: &Tpcc) -> Result<Option<Sink>, Failure> {
-    match &options.report {
-        Some(path) => Sink::open(path).map(Some),
-        None if options.no_report => Ok(None),
-        None => Ok(Sink::open(Path::new(DEFAULT_REPORT)).ok()),
-    }
 }
 
 fn load_shown(config: &Config, bars: &Bars) -> Result<Loaded, Failure> {
@@ -89,7 +79,7 @@ fn load_shown(config: &Config, bars: &Bars) -> Result<Loaded, Failure> {
         bar.set_message(format!("{} rows", thousands(rows as f64)));
     })
     .map_err(|error| {
-        let at = match &config.place {
+        let at = match &config.system.place {
             Place::Virtual { .. } => String::new(),
             Place::Real { home, .. } => format!(" at {}", home.display()),
         };
@@ -106,9 +96,8 @@ fn run_all(
     bars: &Bars,
 ) -> Result<Vec<Run>, Failure> {
     let designs = &options.design.0;
-    side_by_side::each(designs.len(), settings::jobs(options), |at| {
-        run_shown(loaded, config, designs[at], bars)
-    })
+    let jobs = settings::jobs(options) as usize;
+    side_by_side::each(designs.len(), jobs, |at| run_shown(loaded, config, designs[at], bars))
 }
 
 fn run_shown(

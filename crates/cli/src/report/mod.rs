@@ -4,11 +4,14 @@
 //! It holds nothing that depends on the machine, so that the same seed gives the same page.
 
 mod plot;
+mod restart;
+
+pub use restart::restart_page;
 
 use crate::results::{Bench, Run, Traffic, Window};
 use crate::table::{percent, thousands};
 use plot::{Chart, Series};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::fmt::Write;
 
 const STYLE: &str = include_str!("style.css");
@@ -19,26 +22,33 @@ const COLOURED: [&str; 5] = ["no-ssd", "cw", "dw", "lc", "tac"];
 
 /// The page for `bench`. `repeat` is the command that gives the same numbers again.
 pub fn page(bench: &Bench, repeat: &str) -> String {
-    let mut out = String::with_capacity(1 << 18);
-    let title = format!("terrace {}", bench.command);
-    let _ = write!(
-        out,
-        "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
-         <title>{title}</title><style>{STYLE}</style></head><body><main>\
-         <h1>{}</h1><p class=\"soft\">{}</p><pre><code>{}</code></pre>",
-        headline(bench),
-        subtitle(bench),
-        escaped(repeat),
-    );
+    let mut out = top(bench.command, &headline(bench), &subtitle(bench), repeat);
     out.push_str(&bars(bench));
     out.push_str(&throughput(bench));
     out.push_str(&figures(bench));
     out.push_str(&pairs(bench));
     out.push_str(&traffic(bench));
-    out.push_str(&parameters(bench));
-    let _ = write!(out, "</main><script>{SCRIPT}</script></body></html>");
+    out.push_str(&parameters(bench.seed, &bench.parameters));
+    out.push_str(&bottom());
     out
+}
+
+/// The page down to the command that repeats the bench.
+fn top(command: &str, headline: &str, subtitle: &str, repeat: &str) -> String {
+    let mut out = String::with_capacity(1 << 18);
+    let _ = write!(
+        out,
+        "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
+         <title>terrace {command}</title><style>{STYLE}</style></head><body><main>\
+         <h1>{headline}</h1><p class=\"soft\">{subtitle}</p><pre><code>{}</code></pre>",
+        escaped(repeat),
+    );
+    out
+}
+
+fn bottom() -> String {
+    format!("</main><script>{SCRIPT}</script></body></html>")
 }
 
 /// `text` with the letters that HTML means something by replaced.
@@ -62,10 +72,7 @@ fn headline(bench: &Bench) -> String {
 
 fn subtitle(bench: &Bench) -> String {
     let text = |name: &str| parameter_text(bench.parameters.get(name).unwrap_or(&Value::Null));
-    let seeds = bench.runs.first().and_then(|run| run.seeds);
-    let seeds = seeds.map_or(format!("seed {}", bench.seed), |count| {
-        format!("{count} seeds from {}", bench.seed)
-    });
+    let seeds = seeds(bench.seed, bench.runs.first().and_then(|run| run.spread.seeds));
     format!(
         "{} warehouses, {} clients, {} world, {seeds}. Terrace {}.",
         text("warehouses"),
@@ -73,6 +80,10 @@ fn subtitle(bench: &Bench) -> String {
         text("world"),
         bench.version,
     )
+}
+
+fn seeds(first: u64, count: Option<u64>) -> String {
+    count.map_or(format!("seed {first}"), |count| format!("{count} seeds from {first}"))
 }
 
 fn colour(design: &str) -> String {
@@ -124,7 +135,7 @@ fn throughput(bench: &Bench) -> String {
         size: (1040.0, 380.0),
         label_room: 76.0,
     };
-    let several = bench.runs.iter().any(|run| run.seeds.is_some());
+    let several = bench.runs.iter().any(|run| run.spread.seeds.is_some());
     let which = if several { " The curves are of the first seed." } else { "" };
     format!(
         "<h2>Throughput over time</h2><p class=\"soft\">Every run starts cold: memory and flash \
@@ -308,13 +319,13 @@ fn small(chart: Chart) -> String {
     format!("{}</svg>", &svg[..labels])
 }
 
-fn parameters(bench: &Bench) -> String {
+fn parameters(seed: u64, parameters: &Map<String, Value>) -> String {
     let mut out = String::from(
         "<h2>Parameters</h2><p class=\"soft\">All of them, defaults included.</p>\
          <div class=\"panel\"><dl class=\"parameters\">",
     );
-    let seed = (&"seed".to_string(), &Value::from(bench.seed));
-    for (name, value) in std::iter::once(seed).chain(&bench.parameters) {
+    let seed = (&"seed".to_string(), &Value::from(seed));
+    for (name, value) in std::iter::once(seed).chain(parameters) {
         let name = escaped(&name.replace('_', " "));
         let value = escaped(&parameter_text(value));
         let _ = write!(out, "<div><dt>{name}</dt><dd>{value}</dd></div>");

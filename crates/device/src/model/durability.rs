@@ -76,6 +76,7 @@ impl Uncovered {
         &mut self,
         store: &mut Store,
         in_flight: Vec<Vec<Piece>>,
+        tearing: Tearing,
         prng: &mut Prng,
     ) -> CutReport {
         for (page, image) in std::mem::take(&mut self.before) {
@@ -89,10 +90,19 @@ impl Uncovered {
             prng.shuffle(&mut exposed);
         }
         for piece in exposed.iter().flatten() {
-            strike(store, piece, mood, prng, &mut report);
+            strike(store, piece, (mood, tearing), prng, &mut report);
         }
         report
     }
+}
+
+/// Where a power cut may end a write.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Tearing {
+    /// Between any two sectors.
+    Sectors,
+    /// Between two pages only.
+    Pages,
 }
 
 /// How a whole cut goes: the extremes are likely enough to be tested.
@@ -113,11 +123,18 @@ impl Mood {
     }
 }
 
-fn strike(store: &mut Store, piece: &Piece, mood: Mood, prng: &mut Prng, report: &mut CutReport) {
+fn strike(
+    store: &mut Store,
+    piece: &Piece,
+    (mood, tearing): (Mood, Tearing),
+    prng: &mut Prng,
+    report: &mut CutReport,
+) {
     let whole = ((1u32 << piece.sectors()) - 1) as u16;
     let mask = match (mood, prng.below(3)) {
         (Mood::AllKept, _) | (Mood::Mixed, 0) => whole,
         (Mood::AllDropped, _) | (Mood::Mixed, 1) => 0,
+        _ if tearing == Tearing::Pages => whole * prng.below(2) as u16,
         _ => prng.next_u64() as u16 & whole,
     };
     if mask == whole {

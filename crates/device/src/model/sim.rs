@@ -24,7 +24,7 @@ use std::sync::{Arc, Weak};
 
 use terrace_rt::{LeafMutex, Nanos, Prng, Timer, World};
 
-use super::durability::{CutReport, Uncovered, rot};
+use super::durability::{CutReport, Tearing, Uncovered, rot};
 use super::fault::{Fate, FaultState, Faults};
 use super::member::{Job, Member, Started, for_each_stripe};
 use super::spec::{MemberSpec, Spec};
@@ -182,6 +182,15 @@ impl SimDevice {
     /// Leaves on the medium what a power cut might: to be called when the world has died, before
     /// `reopen`.
     pub fn power_cut(&self, prng: &mut Prng) -> CutReport {
+        self.cut(Tearing::Sectors, prng)
+    }
+
+    /// The same for a device that writes each page whole or not at all.
+    pub fn power_cut_between_pages(&self, prng: &mut Prng) -> CutReport {
+        self.cut(Tearing::Pages, prng)
+    }
+
+    fn cut(&self, tearing: Tearing, prng: &mut Prng) -> CutReport {
         let mut guard = self.state.lock();
         let state = &mut *guard;
         let writes = |request: &InFlight| request.op == Op::Write && request.fate == Fate::Well;
@@ -191,7 +200,7 @@ impl SimDevice {
         state.held.clear();
         state.flushing = None;
         state.in_service = 0;
-        state.uncovered.cut(&mut state.store, in_flight, prng)
+        state.uncovered.cut(&mut state.store, in_flight, tearing, prng)
     }
 
     /// A copy of the bytes as a reader sees them.

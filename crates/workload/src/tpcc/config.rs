@@ -1,41 +1,13 @@
 //! What a TPC-C run assumes: every option with its default and where that comes from.
 //!
 //! The defaults are the paper's 2K-warehouse point scaled by 1/100 (RESULTS.md, scaling rules): 20
-//! warehouses, memory and flash fixed in pages, device speeds unscaled, ten hours as 360 seconds.
+//! warehouses, ten hours as 360 seconds, and the system of `System::default`.
 
-use std::path::PathBuf;
-
-use terrace::{Fills, PoolConfig, TacConfig};
-use terrace_policy::{Classifier, CleanerOrder};
 use terrace_rt::Nanos;
 
 use super::input::{Kind, Mix};
 use super::population::Scale;
-
-/// Where the three devices of a run are.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// Models in virtual time, by the names of their presets.
-    Virtual {
-        /// The permanent home of the database.
-        home: String,
-        /// The flash tier.
-        flash: String,
-        /// The log.
-        log: String,
-    },
-    /// Files or block devices in real time.
-    Real {
-        /// The permanent home of the database.
-        home: PathBuf,
-        /// The flash tier.
-        flash: PathBuf,
-        /// The log.
-        log: PathBuf,
-        /// Threads that run the terminals.
-        threads: usize,
-    },
-}
+use crate::system::System;
 
 /// Which warehouse a terminal's transactions are for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,7 +78,7 @@ pub enum StockLevelScope {
 }
 
 /// All that decides a run but the design.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Config {
     /// Decides the database, the transactions and the order of events.
     pub seed: u64,
@@ -114,36 +86,8 @@ pub struct Config {
     pub scale: Scale,
     /// Share of a page that the load fills: 0.7.
     pub fill: f64,
-    /// The three devices.
-    pub place: Place,
-    /// Pages in memory: 25,600.
-    pub memory_pages: u32,
-    /// Pages of the flash tier: 183,501.
-    pub flash_pages: u32,
-    /// Name of the memory policy: `lru-2`.
-    pub memory_policy: String,
-    /// Share of the flash that is filled with whatever comes: 0.95.
-    pub tau: f64,
-    /// Requests queued at the flash above which it is spared: 100.
-    pub mu: u32,
-    /// Partitions of the flash tier's structures (N): 16.
-    pub partitions: u32,
-    /// Most pages gathered by one cleaning write (alpha): 32.
-    pub alpha: u32,
-    /// Share of the flash that may be dirty before the cleaner starts (lambda): 0.5.
-    pub lambda: f64,
-    /// Which dirty slots the cleaner takes first: the least recently used, as in SIGMOD 2011.
-    pub cleaner_order: CleanerOrder,
-    /// Writes that the cleaner keeps outstanding at most: 256.
-    pub cleaner_ios: u32,
-    /// Which reads fetch neighbours too: those until memory is full, as in SIGMOD 2011.
-    pub fills: Fills,
-    /// How a page is told to be sequential: by read-ahead.
-    pub classifier: Classifier,
-    /// The choices of TAC: those of the port of SIGMOD 2011.
-    pub tac: TacConfig,
-    /// Bytes of the log: 64 GiB, as checkpoints are off. It is sparse.
-    pub log_bytes: u64,
+    /// What it runs on.
+    pub system: System,
     /// Terminals: 50.
     pub clients: u32,
     /// Tasks that execute the queued deliveries: 10.
@@ -156,14 +100,10 @@ pub struct Config {
     pub pacing: Pacing,
     /// CPU time charged.
     pub costs: CpuCosts,
-    /// Cores that CPU time is charged to, in virtual time.
-    pub cores: u32,
     /// How Stock-Level reads.
     pub stock_level: StockLevelScope,
     /// When a commit returns.
     pub durability: Durability,
-    /// Time between checkpoints; none as in the paper.
-    pub checkpoint_every: Option<Nanos>,
     /// Measured time: 360 s.
     pub duration: Nanos,
     /// Throughput is shown for windows of this length: 3.6 s.
@@ -194,40 +134,19 @@ pub enum Checks {
 
 impl Default for Config {
     fn default() -> Config {
-        let tier = PoolConfig::default();
         Config {
             seed: 1,
             scale: Scale::full(20),
             fill: 0.7,
-            place: Place::Virtual {
-                home: "sigmod2011-hdd".into(),
-                flash: "iodrive".into(),
-                log: "sigmod2011-log".into(),
-            },
-            memory_pages: 25_600,
-            flash_pages: 183_501,
-            memory_policy: "lru-2".into(),
-            tau: 0.95,
-            mu: 100,
-            partitions: 16,
-            alpha: 32,
-            lambda: 0.5,
-            cleaner_order: tier.cleaner_order,
-            cleaner_ios: tier.cleaner_ios,
-            fills: tier.fills,
-            classifier: tier.classifier,
-            tac: tier.tac,
-            log_bytes: 64 << 30,
+            system: System::default(),
             clients: 50,
             delivery_tasks: 10,
             mix: Mix::STANDARD,
             warehouse_choice: WarehouseChoice::PerTransaction,
             pacing: Pacing::None,
             costs: CpuCosts::default(),
-            cores: 8,
             stock_level: StockLevelScope::Split,
             durability: Durability::Durable,
-            checkpoint_every: None,
             duration: Nanos::from_millis(360_000),
             window: Nanos::from_millis(3_600),
             averaged_share: 0.1,

@@ -12,23 +12,20 @@
 //! - D2: runs share no state; two of them may run on two threads at once.
 //! - D3: files that already hold a loaded database of the same scale are used, never loaded over.
 
-use std::sync::Arc;
-
-use terrace::{
-    Builder, Checkpoints, Database, Devices, DirectIo, FlashLayout, FullImages, PoolConfig,
-};
-use terrace_device::model::{Preset, build};
-use terrace_device::{Keep, Slab, Store};
+use terrace::{Builder, Database, DirectIo};
 use terrace_page::PAGE_SIZE;
-use terrace_policy::{Design, MemoryPolicy, RestartKind, designs};
-use terrace_rt::{Nanos, Real, Virtual, VirtualConfig, World};
+use terrace_policy::{Design, designs};
+use terrace_rt::{Nanos, Real, World};
 
-use super::config::{Checks, Config, Place};
+use super::config::{Checks, Config};
 use super::population::LOAD_DATE;
-use super::results::{Consistency, Progress, RunResult};
+use super::results::{Progress, RunResult};
 use super::schema::{HISTORY, ITEM, WAREHOUSE};
 use super::{consistency, loading, measure};
 use crate::Error;
+use crate::clients::{Clients, Consistency, Part, Workload};
+use crate::sampling::home_pages;
+use crate::system::{FLASH_BYTES_MIN, Place, Stores};
 
 /// A loaded database: cheap to clone, and sent to other threads, so that each run starts from its
 /// own copy.
@@ -47,25 +44,8 @@ pub struct Loaded {
     stores: Option<Stores>,
 }
 
-/// The bytes of modelled devices.
-#[derive(Clone)]
-struct Stores {
-    slab: Arc<Slab>,
-    home: Store,
-    log: Store,
-}
-
-/// Pages of the log that a modelled log device keeps readable.
-const LOG_PAGES_KEPT: usize = 1 << 14;
-
 /// A home whose size nobody names may grow to this.
 const SPARSE_HOME_BYTES: u64 = 64 << 30;
-
-/// The smallest flash tier that the engine takes.
-pub const FLASH_BYTES_MIN: u64 = 64 * PAGE_SIZE as u64;
-
-/// Memory while loading.
-const LOAD_MEMORY_BYTES: u64 = 64 << 20;
 
 /// Loads the database of `config`. `progress` is called with the rows loaded and their number.
 ///
@@ -73,13 +53,12 @@ const LOAD_MEMORY_BYTES: u64 = 64 << 20;
 ///
 /// Devices that cannot be opened or are too small; whatever else the engine says.
 pub fn load(config: &Config, progress: &mut dyn FnMut(u64, u64)) -> Result<Loaded, Error> {
-    match &config.place {
-        Place::Virtual { home, flash, log } => {
-            // An unknown name is better said before the load than after it.
-            for name in [home, flash, log] {
-                name.parse::<Preset>()?;
-            }
-            load_stores(config, progress)
+    match &config.system.place {
+        Place::Virtual { .. } => {
+            let fill = |db| load_and_check(config, db, progress);
+            let (loaded, stores) =
+                Stores::load(&config.system, config.seed, config.home_bytes(), fill)?;
+            Ok(Loaded { stores: Some(stores), ..loaded })
         }
         Place::Real { threads, .. } => {
             let real = Real::new(*threads);
@@ -102,76 +81,32 @@ pub fn run(
     progress: &mut (dyn FnMut(Progress) + Send),
 ) -> Result<RunResult, Error> {
     assert_eq!(loaded.config.scale, config.scale, "a database of another scale");
-    match (&config.place, &loaded.stores) {
-        (Place::Virtual { home, flash, log }, Some(stores)) => {
-            let presets = [home.parse()?, flash.parse()?, log.parse()?];
-            run_virtual(stores.clone(), presets, config, design, progress)
-        }
+    match (&config.system.place, &loaded.stores) {
+        (Place::Virtual { .. }, Some(stores)) => run_virtual(stores, config, design, progress),
         (Place::Real { .. }, _) => run_real(config, design, progress),
         (Place::Virtual { .. }, None) => panic!("a database on files does not run on models"),
     }
 }
 
-/// Bytes of a home with room for what a run adds.
-fn home_bytes(config: &Config) -> u64 {
-    const ROOM_BYTES: u64 = 64 << 20;
-    let loaded = loading::estimated_bytes(config.scale, config.fill);
-    (loaded * 3 / 2 + ROOM_BYTES).next_multiple_of(PAGE_SIZE as u64)
-}
+impl Workload for Config {
+    fn home_bytes(&self) -> u64 {
+        const ROOM_BYTES: u64 = 64 << 20;
+        let loaded = loading::estimated_bytes(self.scale, self.fill);
+        (loaded * 3 / 2 + ROOM_BYTES).next_multiple_of(PAGE_SIZE as u64)
+    }
 
-fn virtual_world(config: &Config) -> Virtual {
-    Virtual::new(VirtualConfig {
-        seed: config.seed,
-        switch_one_in: 0,
-        cores: config.cores,
-        ..VirtualConfig::default()
-    })
-}
+    fn load(&self, db: &Database, progress: &mut dyn FnMut(u64, u64)) -> Result<(), Error> {
+        loading::populate(db, self, progress)
+    }
 
-/// A builder with what all runs and the load have in common.
-fn builder(config: &Config, design: Design, world: World) -> Builder {
-    let checkpoints = config.checkpoint_every.map_or(Checkpoints::Off, Checkpoints::Every);
-    Database::builder()
-        .memory(u64::from(config.memory_pages) * PAGE_SIZE as u64)
-        .design(design)
-        .tune(|tier| tune(tier, config))
-        .checkpoints(checkpoints)
-        .full_images(FullImages::Off)
-        .world(world)
-}
+    fn start(&self, db: &Database, part: Part, world: &World) -> Box<dyn Clients> {
+        let epoch = FIRST_DATE + part.since.0;
+        Box::new(measure::Terminals::start(db, self, (part.number, epoch), world))
+    }
 
-fn tune(tier: &mut PoolConfig, config: &Config) {
-    // The name was looked up when it was read; an unknown one is a bug of the caller.
-    tier.memory_policy = MemoryPolicy::find(&config.memory_policy).expect("a memory policy");
-    tier.tau = config.tau;
-    tier.mu = config.mu as usize;
-    tier.partitions = config.partitions;
-    tier.alpha = config.alpha;
-    tier.lambda = config.lambda;
-    tier.cleaner_order = config.cleaner_order;
-    tier.cleaner_ios = config.cleaner_ios;
-    tier.fills = config.fills;
-    tier.classifier = config.classifier;
-    tier.tac = config.tac;
-}
-
-fn load_stores(config: &Config, progress: &mut dyn FnMut(u64, u64)) -> Result<Loaded, Error> {
-    let slab = Slab::new();
-    let world = virtual_world(config);
-    let home = Store::new(home_bytes(config), Keep::Shared(Arc::clone(&slab)));
-    let log = Store::new(config.log_bytes, Keep::Recent { pages: LOG_PAGES_KEPT });
-    let home = build(Preset::Ram, world.world(), home);
-    let log = build(Preset::Ram, world.world(), log);
-    let devices = Devices { home: home.clone(), flash: None, log: log.clone() };
-    let loaded = world.run(|| {
-        let no_ssd = designs::find("no-ssd")?;
-        let db = builder(config, no_ssd, world.world())
-            .memory(LOAD_MEMORY_BYTES)
-            .devices(devices)
-            .create_on_devices()?;
-        load_and_check(config, db, progress)
-    })??;
-    Ok(Loaded { stores: Some(Stores { slab, home: home.store(), log: log.store() }), ..loaded })
+    fn check(&self, db: &Database) -> Result<Consistency, Error> {
+        check(db, self)
+    }
 }
 
 fn load_files(
@@ -179,9 +114,11 @@ fn load_files(
     mut builder: Builder,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Loaded, Error> {
-    let Place::Real { home, flash, .. } = &config.place else { unreachable!("the caller looked") };
-    if home_bytes(config) > SPARSE_HOME_BYTES {
-        builder = builder.home_size(home_bytes(config));
+    let Place::Real { home, flash, .. } = &config.system.place else {
+        unreachable!("the caller looked")
+    };
+    if config.home_bytes() > SPARSE_HOME_BYTES {
+        builder = builder.home_size(config.home_bytes());
     }
     if !flash.as_os_str().is_empty() {
         // A flash that cannot be used is better told before the load; it grows when it is used.
@@ -189,7 +126,7 @@ fn load_files(
     }
     let db = builder.open_or_create(home)?;
     if is_loaded(&db, config)? {
-        let home_pages = measure::home_pages(&db.stats());
+        let home_pages = home_pages(&db.stats());
         let consistency = check(&db, config)?;
         db.close()?;
         return Ok(Loaded { consistency, home_pages, ..described(config) });
@@ -219,7 +156,7 @@ fn load_and_check(
 ) -> Result<Loaded, Error> {
     loading::populate(&db, config, progress)?;
     let consistency = check(&db, config)?;
-    let home_pages = measure::home_pages(&db.stats());
+    let home_pages = home_pages(&db.stats());
     db.close()?;
     Ok(Loaded { consistency, home_pages, ..described(config) })
 }
@@ -246,25 +183,16 @@ fn check(db: &Database, config: &Config) -> Result<Consistency, Error> {
 }
 
 fn run_virtual(
-    stores: Stores,
-    [home, flash, log]: [Preset; 3],
+    stores: &Stores,
     config: &Config,
     design: Design,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<RunResult, Error> {
-    let world = virtual_world(config);
-    let flash_bytes = FlashLayout::new(config.flash_pages, RestartKind::Forget).bytes();
-    let flash_device = || {
-        let store = Store::new(flash_bytes, Keep::Shared(Arc::clone(&stores.slab)));
-        build(flash, world.world(), store) as Arc<dyn terrace_device::Device>
-    };
-    let devices = Devices {
-        home: build(home, world.world(), stores.home.clone()),
-        flash: design.uses_flash().then(flash_device),
-        log: build(log, world.world(), stores.log.clone()),
-    };
+    let world = config.system.world(config.seed);
+    let devices = stores.devices(&config.system, design, &world.world())?.devices();
     let ran = world.run(|| {
-        let db = builder(config, design, world.world()).devices(devices).open_on_devices()?;
+        let builder = config.system.builder(design, world.world());
+        let db = builder.devices(devices).open_on_devices()?;
         let result = measure_and_check(&db, config, design, &world.world(), FIRST_DATE, progress)?;
         Ok::<_, Error>((result, db))
     })??;
@@ -294,13 +222,15 @@ fn measure_and_check(
 }
 
 fn real_builder(config: &Config, design: Design, world: World) -> Builder {
-    let Place::Real { flash, log, .. } = &config.place else { unreachable!("the caller looked") };
-    let builder = builder(config, design, world)
+    let system = &config.system;
+    let Place::Real { flash, log, .. } = &system.place else { unreachable!("the caller looked") };
+    let builder = system.builder(design, world);
+    let builder = builder
         .direct_io(DirectIo::Required)
         .log(log)
-        .log_size(config.log_bytes.min(REAL_LOG_BYTES_MAX));
+        .log_size(system.log_bytes.min(REAL_LOG_BYTES_MAX));
     match design.uses_flash() {
-        true => builder.flash(flash, u64::from(config.flash_pages) * PAGE_SIZE as u64),
+        true => builder.flash(flash, system.flash_bytes()),
         false => builder,
     }
 }
@@ -313,7 +243,7 @@ fn run_real(
     design: Design,
     progress: &mut (dyn FnMut(Progress) + Send),
 ) -> Result<RunResult, Error> {
-    let Place::Real { home, threads, .. } = &config.place else {
+    let Place::Real { home, threads, .. } = &config.system.place else {
         unreachable!("the caller looked")
     };
     let real = Real::new(*threads);

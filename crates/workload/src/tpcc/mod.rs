@@ -32,12 +32,10 @@ pub mod schema;
 mod terminal;
 pub mod transactions;
 
-pub use config::{
-    Checks, Config, CpuCosts, Durability, Pacing, Place, StockLevelScope, WarehouseChoice,
-};
-pub use driver::{FLASH_BYTES_MIN, Loaded, load, run};
+pub use config::{Checks, Config, CpuCosts, Durability, Pacing, StockLevelScope, WarehouseChoice};
+pub use driver::{Loaded, load, run};
 pub use input::{Kind, Mix};
 pub use loading::{estimated_bytes, populate};
 pub use measure::measure;
 pub use population::Scale;
-pub use results::{Consistency, DeviceSample, DeviceUse, KindCounts, Progress, RunResult, Window};
+pub use results::{KindCounts, Progress, RunResult};

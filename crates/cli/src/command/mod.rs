@@ -1,13 +1,20 @@
 //! What can be asked for: the command line, with its defaults.
 
+mod lists;
+mod restart;
+
+pub use lists::DesignList;
+pub use restart::{EventName, RestartBench, WorkloadName};
+
 use crate::quantity::{Share, Size, Span};
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use lists::{design_list, memory_policy, one_design, one_fate, one_restart, one_script};
+use restart::RESTART_DEFAULTS;
 use std::path::PathBuf;
 use terrace_device::model::Preset;
-use terrace_policy::{DESIGNS, Design, MemoryPolicy, Restart};
-use terrace_policy::{designs, restarts};
-use terrace_workload::torture::matrix::{Fate, SCRIPTS, TPCC};
-use terrace_workload::tpcc::{Config, Place};
+use terrace_policy::{Design, MemoryPolicy, Restart};
+use terrace_workload::torture::matrix::Fate;
+use terrace_workload::{Place, System};
 
 /// A transactional storage engine over memory, local flash and a slow home: measure it, break it,
 /// look into it.
@@ -35,6 +42,8 @@ pub enum Command {
 pub enum Bench {
     /// Run TPC-C on each design of the flash tier
     Tpcc(Box<Tpcc>),
+    /// Shut down or cut the power at peak, open again, and ramp up: the peak-to-peak interval
+    Restart(Box<RestartBench>),
     /// Read random rows, in real time
     Reads(Points),
     /// Replace random rows, in real time
@@ -76,6 +85,9 @@ pub struct Tpcc {
     /// Designs to run, by name, or `all`
     #[arg(long, value_name = "NAMES", default_value = "all", value_parser = design_list)]
     pub design: DesignList,
+    /// What of the flash is found again when the database is next opened, by name
+    #[arg(long, value_name = "NAME", default_value = "forget", value_parser = one_restart)]
+    pub restart: Restart,
     /// Decides the database, the transactions and the order of events
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
@@ -92,7 +104,7 @@ pub struct Tpcc {
     #[command(flatten)]
     pub devices: TpccDevices,
     #[command(flatten)]
-    pub tier: TpccTier,
+    pub tier: Tier,
     #[command(flatten)]
     pub clients: TpccClients,
 }
@@ -151,7 +163,7 @@ pub struct TpccDevices {
 
 #[derive(Args)]
 #[command(next_help_heading = "Memory and flash tier")]
-pub struct TpccTier {
+pub struct Tier {
     /// Memory for pages: 64MiB, 25600p (pages) or 10% of the loaded database
     #[arg(long, value_name = "SIZE", default_value = "25600p")]
     pub dram: Size,
@@ -182,6 +194,10 @@ pub struct TpccTier {
     #[arg(long, value_name = "N", default_value_t = 256,
           value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub cleaner_ios: u32,
+    /// Pages in a record that says which pages are home
+    #[arg(long, value_name = "N", default_value_t = 2048,
+          value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub buf_write_pages: u32,
     /// Which dirty pages the cleaner takes first
     #[arg(long, value_enum, default_value_t = CleanerOrderName::Lru2)]
     pub cleaner_order: CleanerOrderName,
@@ -203,9 +219,10 @@ pub struct TpccTier {
     /// TAC: page requests after which temperatures are halved; 0 for as many as there are slots
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub tac_aging: u64,
-    /// Time between checkpoints; `0s` is never
-    #[arg(long, value_name = "TIME", default_value = "0s")]
-    pub checkpoint: Span,
+    /// Time between checkpoints; `0s` is never [default: never; `bench restart`: 18s, and 4.5s for
+    /// the tpce-like workload]
+    #[arg(long, value_name = "TIME")]
+    pub checkpoint: Option<Span>,
 }
 
 /// An optimization, used or not.
@@ -401,7 +418,7 @@ pub struct Stored {
 
 /// The presets of the virtual world unless others are asked for: home, flash, log.
 pub fn default_presets() -> [String; 3] {
-    match Config::default().place {
+    match System::default().place {
         Place::Virtual { home, flash, log } => [home, flash, log],
         Place::Real { .. } => unreachable!("the default is virtual"),
     }
@@ -416,69 +433,32 @@ fn device_help(what: &str, device: usize) -> String {
     )
 }
 
-/// Designs by name.
-#[derive(Clone)]
-pub struct DesignList(pub Vec<Design>);
-
-fn design_list(text: &str) -> Result<DesignList, String> {
-    if text == "all" {
-        return Ok(DesignList(DESIGNS.to_vec()));
-    }
-    let mut list: Vec<Design> = Vec::new();
-    for name in text.split(',') {
-        let design = designs::find(name.trim()).map_err(|unknown| format!("{unknown}, all"))?;
-        if !list.contains(&design) {
-            list.push(design);
-        }
-    }
-    Ok(DesignList(list))
+/// Parses the command line. The tier of `bench restart` is that of another paper than the tier of
+/// `bench tpcc`, with the same options.
+///
+/// # Errors
+///
+/// What clap says of it.
+pub fn parse() -> Result<Terrace, clap::Error> {
+    Terrace::from_arg_matches(&terrace().try_get_matches()?)
 }
 
-fn one_design(text: &str) -> Result<Design, String> {
-    designs::find(text).map_err(|unknown| unknown.to_string())
-}
-
-fn one_restart(text: &str) -> Result<Restart, String> {
-    restarts::find(text).map_err(|unknown| unknown.to_string())
-}
-
-fn one_script(text: &str) -> Result<&'static str, String> {
-    let names = || SCRIPTS.iter().map(|script| script.name).chain([TPCC]);
-    let found = names().find(|name| *name == text);
-    found.ok_or_else(|| unknown("script", text, names().collect()))
-}
-
-fn one_fate(text: &str) -> Result<Fate, String> {
-    let names = Fate::ALL.map(Fate::name).to_vec();
-    Fate::find(text).ok_or_else(|| unknown("fate", text, names))
-}
-
-fn unknown(what: &str, name: &str, known: Vec<&str>) -> String {
-    format!("unknown {what} `{name}`; known: {}", known.join(", "))
-}
-
-fn memory_policy(text: &str) -> Result<MemoryPolicy, String> {
-    MemoryPolicy::find(text).map_err(|unknown| unknown.to_string())
+fn terrace() -> clap::Command {
+    Terrace::command().mut_subcommand("bench", |bench| {
+        bench.mut_subcommand("restart", |restart| {
+            RESTART_DEFAULTS.iter().fold(restart, |command, (name, value)| {
+                command.mut_arg(name, |option| option.default_value(*value))
+            })
+        })
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_command_line_is_sound() {
-        Terrace::command().debug_assert();
-    }
-
-    #[test]
-    fn lists_of_designs_are_read() {
-        let names = |text: &str| {
-            design_list(text).map(|list| list.0.iter().map(|d| d.name).collect::<Vec<_>>())
-        };
-        assert_eq!(names("all").unwrap().len(), DESIGNS.len());
-        assert_eq!(names("lc, no-ssd,lc"), Ok(vec!["lc", "no-ssd"]));
-        let unknown = names("lc,fastest").unwrap_err();
-        assert_eq!(unknown, "unknown design `fastest`; known: no-ssd, cw, dw, lc, tac, all");
+        terrace().debug_assert();
     }
 }

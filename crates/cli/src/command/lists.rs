@@ -1,0 +1,88 @@
+//! Names as they are written on the command line: of designs, restarts, policies, devices.
+
+use terrace_device::model::Preset;
+use terrace_policy::{DESIGNS, Design, MemoryPolicy, RESTARTS, Restart, UnknownName};
+use terrace_policy::{designs, restarts};
+use terrace_workload::torture::matrix::{Fate, SCRIPTS, TPCC};
+
+pub(super) fn preset(name: &str) -> Result<String, String> {
+    name.parse::<Preset>().map(|_| name.to_string()).map_err(|unknown| unknown.to_string())
+}
+
+pub(super) fn one_restart(name: &str) -> Result<Restart, String> {
+    restarts::find(name).map_err(|unknown| unknown.to_string())
+}
+
+/// Restarts by name.
+#[derive(Clone)]
+pub struct RestartList(pub Vec<Restart>);
+
+pub(super) fn restart_list(text: &str) -> Result<RestartList, String> {
+    list(text, &RESTARTS, restarts::find).map(RestartList)
+}
+
+/// Designs by name.
+#[derive(Clone)]
+pub struct DesignList(pub Vec<Design>);
+
+pub(super) fn design_list(text: &str) -> Result<DesignList, String> {
+    list(text, &DESIGNS, designs::find).map(DesignList)
+}
+
+/// The rows named in `text`, each once, or `all` of them.
+fn list<T: Copy + PartialEq>(
+    text: &str,
+    all: &[T],
+    find: impl Fn(&str) -> Result<T, UnknownName>,
+) -> Result<Vec<T>, String> {
+    if text == "all" {
+        return Ok(all.to_vec());
+    }
+    let mut list = Vec::new();
+    for name in text.split(',') {
+        let row = find(name.trim()).map_err(|unknown| format!("{unknown}, all"))?;
+        if !list.contains(&row) {
+            list.push(row);
+        }
+    }
+    Ok(list)
+}
+
+pub(super) fn one_design(text: &str) -> Result<Design, String> {
+    designs::find(text).map_err(|unknown| unknown.to_string())
+}
+
+pub(super) fn one_script(text: &str) -> Result<&'static str, String> {
+    let names = || SCRIPTS.iter().map(|script| script.name).chain([TPCC]);
+    let found = names().find(|name| *name == text);
+    found.ok_or_else(|| unknown("script", text, names().collect()))
+}
+
+pub(super) fn one_fate(text: &str) -> Result<Fate, String> {
+    let names = Fate::ALL.map(Fate::name).to_vec();
+    Fate::find(text).ok_or_else(|| unknown("fate", text, names))
+}
+
+fn unknown(what: &str, name: &str, known: Vec<&str>) -> String {
+    format!("unknown {what} `{name}`; known: {}", known.join(", "))
+}
+
+pub(super) fn memory_policy(text: &str) -> Result<MemoryPolicy, String> {
+    MemoryPolicy::find(text).map_err(|unknown| unknown.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_designs_are_read() {
+        let names = |text: &str| {
+            design_list(text).map(|list| list.0.iter().map(|d| d.name).collect::<Vec<_>>())
+        };
+        assert_eq!(names("all").unwrap().len(), DESIGNS.len());
+        assert_eq!(names("lc, no-ssd,lc"), Ok(vec!["lc", "no-ssd"]));
+        let unknown = names("lc,fastest").unwrap_err();
+        assert_eq!(unknown, "unknown design `fastest`; known: no-ssd, cw, dw, lc, tac, all");
+    }
+}

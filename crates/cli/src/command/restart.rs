@@ -1,0 +1,141 @@
+//! The options of `bench restart`. The tier of ICDE 2013 has other defaults than that of SIGMOD
+//! 2011.
+
+use super::lists::{DesignList, RestartList, design_list, preset, restart_list};
+use super::{Shown, Tier, TpccDatabase};
+use crate::quantity::{Share, Size, Span};
+use clap::{Args, ValueEnum};
+use std::path::PathBuf;
+
+#[derive(Args)]
+pub struct RestartBench {
+    #[command(flatten)]
+    pub shown: Shown,
+
+    /// Where to write the report, one self-contained page [default: report.html]
+    #[arg(long, value_name = "FILE.html")]
+    pub report: Option<PathBuf>,
+    /// Write no report
+    #[arg(long, conflicts_with = "report")]
+    pub no_report: bool,
+
+    /// Designs to run, by name, or `all`
+    #[arg(long, value_name = "NAMES", default_value = "dw,lc", value_parser = design_list)]
+    pub design: DesignList,
+    /// Restarts to run with each design, by name, or `all`
+    #[arg(long, value_name = "NAMES", default_value = "forget", value_parser = restart_list)]
+    pub restart: RestartList,
+    /// What ends the first part of a run
+    #[arg(long, value_enum, default_value_t = EventName::Shutdown)]
+    pub event: EventName,
+    /// What the clients do
+    #[arg(long, value_enum, default_value_t = WorkloadName::Tpcc)]
+    pub workload: WorkloadName,
+    /// Decides the database, the transactions and the order of events
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Run each pair of design and restart with so many seeds, and give 95% intervals
+    #[arg(long, value_name = "N", default_value_t = 1,
+          value_parser = clap::value_parser!(u64).range(1..=1000))]
+    pub seeds: u64,
+    /// Runs side by side, each on a thread of its own [default: the cores, at most 4]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=256))]
+    pub jobs: Option<u64>,
+
+    #[command(flatten)]
+    pub database: TpccDatabase,
+    #[command(flatten)]
+    pub brokerage: BrokerageDatabase,
+    #[command(flatten)]
+    pub models: Models,
+    #[command(flatten)]
+    pub tier: Tier,
+    #[command(flatten)]
+    pub parts: Parts,
+}
+
+/// What ends the first part of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum EventName {
+    /// The database is closed
+    Shutdown,
+    /// The power is cut
+    Crash,
+}
+
+/// What the clients of a restart bench do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum WorkloadName {
+    /// TPC-C
+    Tpcc,
+    /// Synthetic, with TPC-E's read:write ratio, and a skew
+    TpceLike,
+}
+
+#[derive(Args)]
+#[command(next_help_heading = "Database of the tpce-like workload")]
+pub struct BrokerageDatabase {
+    /// Customers, about 100 KiB each
+    #[arg(long, value_name = "N", default_value_t = 20_000,
+          value_parser = clap::value_parser!(u32).range(10..=10_000_000))]
+    pub customers: u32,
+}
+
+#[derive(Args)]
+#[command(next_help_heading = "Modelled devices")]
+pub struct Models {
+    /// The permanent home
+    #[arg(long, value_name = "PRESET", default_value = "icde2013-hdd", value_parser = preset)]
+    pub home: String,
+    /// The flash device
+    #[arg(long, value_name = "PRESET", default_value = "iodrive", value_parser = preset)]
+    pub flash_device: String,
+    /// The log device
+    #[arg(long, value_name = "PRESET", default_value = "sigmod2011-log", value_parser = preset)]
+    pub log_device: String,
+    /// Bytes of the log, all of it kept in memory as far as it is written
+    #[arg(long, value_name = "SIZE", default_value = "4GiB")]
+    pub log: Size,
+    /// Cores that charged CPU time queues for
+    #[arg(long, value_name = "N", default_value_t = 8,
+          value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub cores: u32,
+}
+
+#[derive(Args)]
+#[command(next_help_heading = "Clients and time")]
+pub struct Parts {
+    /// Clients at once
+    #[arg(long, value_name = "N", default_value_t = 50,
+          value_parser = clap::value_parser!(u32).range(1..=20_000))]
+    pub clients: u32,
+    /// Time from the cold start to the event
+    #[arg(long, value_name = "TIME", default_value = "200s")]
+    pub peak: Span,
+    /// Time from the end of recovery to the end of the run
+    #[arg(long, value_name = "TIME", default_value = "200s")]
+    pub after: Span,
+    /// Throughput is sampled in windows of this length [ICDE 2013: 60 s, here a hundredth]
+    #[arg(long, value_name = "TIME", default_value = "600ms")]
+    pub window: Span,
+    /// Time before the event, and before the end, that is averaged: the steady levels
+    #[arg(long, value_name = "TIME", default_value = "18s")]
+    pub averaged: Span,
+    /// Share of the steady level at which throughput is back at its peak
+    #[arg(long, value_name = "SHARE", default_value = "95%")]
+    pub peak_share: Share,
+    /// With `--event crash`: time from the end of a checkpoint to the cut [default: half of
+    /// `--checkpoint`]
+    #[arg(long, value_name = "TIME")]
+    pub cut_after: Option<Span>,
+}
+
+/// Defaults of `bench restart` that differ from those of `bench tpcc`: ICDE 2013, IV-A, scaled by
+/// 1/100 (RESULTS.md, H1 to H7).
+pub(super) const RESTART_DEFAULTS: [(&str, &str); 5] = [
+    ("dram", "31457p"),
+    ("lambda", "20%"),
+    ("buf_write_pages", "20"),
+    ("cleaner_order", "rec-lsn"),
+    ("aggressive_fill", "on"),
+];
