@@ -1,12 +1,13 @@
 //! The flash device at an opening: whose it is, and what the log says of its pages.
 //!
 //! ```text
-//! look: header        boot page: stamps      adopt: header      analysis      settle: images
-//! (read only)    ---> (old, new), durable --> new stamp   -----> shows   ----> to the pool
+//! look: header    boot page: stamps       adopt: header   boot page    analysis    settle: images
+//! (read only) --> (old, new), durable --> new stamp ----> (new) -----> shows ----> to the pool
 //! ```
 //!
-//! - F1: home names the new stamp before the device has it, and keeps naming the old one until the
-//!   next opening: a cut between the two leaves a device that is still believed.
+//! - F1: home names the new stamp before the device has it, and the old one until then: a cut
+//!   between the two leaves a device that is still believed. Nothing else changes on home, log or
+//!   flash meanwhile; once something may, a copy of the device from before the opening is refused.
 //! - F2: while the database runs without a flash device, home names none.
 
 use std::sync::Arc;
@@ -16,10 +17,10 @@ use terrace_page::Lsn;
 use terrace_pool::{FlashRecovery, LogFacts};
 use terrace_rt::World;
 
-use crate::Devices;
 use crate::open::Setup;
 use crate::recovery::Analysis;
-use crate::superblock::Superblock;
+use crate::superblock::{FlashMark, Superblock};
+use crate::{Devices, Error};
 
 /// The flash device, if the database has one, and what was found on it.
 pub(crate) struct FoundFlash {
@@ -60,12 +61,22 @@ impl FoundFlash {
         }
     }
 
-    /// Gives the device the stamp that home names next, and reads its table.
-    pub(crate) fn adopt(&mut self, boot: &Superblock) {
-        if let Some(device) = &self.device {
-            self.recovery.adopt(&**device, boot.flash.stamps[1]);
-            self.recovery.load(&**device, boot.flash.journal);
-        }
+    /// Gives the device the stamp that home names next, has home forget the old one, and reads the
+    /// device's table.
+    ///
+    /// # Errors
+    ///
+    /// `Device` if home cannot be written.
+    pub(crate) fn adopt(&mut self, home: &dyn Device, boot: &mut Superblock) -> Result<(), Error> {
+        let Some(device) = &self.device else { return Ok(()) };
+        self.recovery.adopt(&**device, boot.flash.stamps[1]);
+        // Zero if the device could not be written: then home is to know none.
+        let stamps = [self.recovery.adopted(); 2];
+        boot.sequence += 1;
+        boot.flash = FlashMark { stamps, ..boot.flash };
+        boot.write(home)?;
+        self.recovery.load(&**device, boot.flash.journal);
+        Ok(())
     }
 
     /// Holds what was found against the log, which ends at `end`.

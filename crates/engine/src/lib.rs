@@ -72,6 +72,8 @@ pub mod doc_test {
 pub mod fuzz {
     use terrace_page::{PAGE_SIZE, PageBuf, PageId, verify};
 
+    pub use terrace_pool::fuzz::mapped_table;
+
     /// Log records, and the changes in them.
     pub fn record(bytes: &[u8]) {
         use crate::log::record::{Body, claimed_len, decode, verify};

@@ -107,7 +107,7 @@ pub(crate) fn open(setup: Setup, devices: Devices) -> Result<Arc<Engine>, Error>
         ..boot
     };
     boot.write(&*devices.home)?;
-    flash.adopt(&boot);
+    flash.adopt(&*devices.home, &mut boot)?;
 
     let from = match flash.recovery.scan_from() {
         ScanFrom::OldestDirty => boot.oldest_dirty.min(boot.begin_checkpoint),

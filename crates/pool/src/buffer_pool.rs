@@ -362,6 +362,7 @@ impl BufferPool {
         stats.frames = u64::from(self.config.frames);
         stats.latch_waits = self.frames.waits.count.load(Ordering::Relaxed);
         stats.latch_wait_ns = self.frames.waits.ns.load(Ordering::Relaxed);
+        slot_bytes += self.keeper.as_ref().map_or(0, |keeper| keeper.bytes()) as u64;
         if slots_count > 0 {
             stats.metadata_bytes_per_slot = slot_bytes.div_ceil(slots_count);
         }
@@ -483,7 +484,9 @@ fn build_partitions(
                 let is_here = |image: &Image| {
                     PageHash::of(image.page).partition(count as usize) == at as usize
                 };
-                recovery.image(first_slot + slot).filter(is_here)
+                let image = recovery.image(first_slot + slot).filter(is_here);
+                // Another design may have left pages that this one cannot keep; the log has them.
+                image.filter(|image| image.newer.is_none() || rules.keeps_dirty)
             };
             tick = tick.max(restore(&partition, slots_count, &found));
         }

@@ -4,7 +4,7 @@ use terrace_policy::{
     Classifier, CleanerOrder, Design, MemoryPolicy, Restart, SavedCosts, TacRule, designs,
 };
 
-use crate::{FlashLayout, PoolError};
+use crate::{FlashLayout, PoolError, RestartRules, RestartTuning};
 
 /// The largest number of frames and slots in one partition: an index and a tag share 32 bits.
 pub(crate) const PARTITION_PLACES_MAX: u32 = (1 << 24) - 1;
@@ -22,6 +22,11 @@ pub struct PoolConfig {
     pub design: Design,
     /// What of the flash is found again at the next open, a row of `terrace_policy::RESTARTS`.
     pub restart: Restart,
+    /// How the restart keeps its table.
+    pub restart_tuning: RestartTuning,
+    /// Cures of the restarts; for tests.
+    #[doc(hidden)]
+    pub restart_rules: RestartRules,
     /// Slots on the flash device, in pages; zero if the design uses no flash.
     pub flash_slots: u32,
     /// Aggressive filling: share of the slots up to which every page is admitted [S0 3.3.1].
@@ -106,6 +111,8 @@ impl Default for PoolConfig {
             memory_policy: MemoryPolicy::Lru2,
             design: designs::find("no-ssd").expect("the row of no flash"),
             restart: Restart::forget(),
+            restart_tuning: RestartTuning::default(),
+            restart_rules: RestartRules::default(),
             flash_slots: 0,
             tau: 0.95,
             mu: 100,
@@ -134,6 +141,9 @@ impl PoolConfig {
         match () {
             () if self.restart.refusal(&self.design).is_some() => {
                 bad("the design has no flash to find again: its restart is `forget`")
+            }
+            () if self.restart_tuning.flaw().is_some() => {
+                bad(self.restart_tuning.flaw().expect("a flaw"))
             }
             () if self.frames == 0 => bad("frames must not be zero"),
             () if !share.contains(&self.tau) => bad("tau must be a share"),

@@ -29,6 +29,11 @@ impl<'a> PageIo<'a> {
         PageIo { op: Op::Write, offset: first * PAGE_SIZE as u64, bufs, borrowed: PhantomData }
     }
 
+    /// Writes bytes that are not pages, whole sectors of them, from byte `offset` of a device on.
+    pub fn write_bytes(offset: u64, bytes: &'a [u8]) -> PageIo<'a> {
+        PageIo { op: Op::Write, offset, bufs: vec![IoBuf::from_ref(bytes)], borrowed: PhantomData }
+    }
+
     /// Pages that it moves.
     pub fn pages(&self) -> usize {
         self.bufs.len()

@@ -52,5 +52,7 @@ pub use dirty::OldestDirty;
 pub use error::{PoolError, Tier};
 pub use guard::{Dirtied, PageMut, PageRef};
 pub use journal::Journal;
+pub use restart::fuzz;
 pub use restart::{ColdStart, FlashLayout, FlashRecovery, Image, LogFacts, ScanFrom};
+pub use restart::{RestartRules, RestartTuning};
 pub use stats::PoolStats;

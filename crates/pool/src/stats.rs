@@ -17,6 +17,8 @@ pub struct PoolStats {
     pub flash_reads: u64,
     /// Pages written to flash.
     pub flash_writes: u64,
+    /// Writes to the table that the restart keeps on flash.
+    pub table_writes: u64,
     /// Reads or writes of flash that failed or returned damaged bytes, and were survived.
     pub flash_faults: u64,
     /// Gauge: slots of the flash tier.
@@ -83,6 +85,7 @@ impl PoolStats {
         self.flash_hits_dirty += other.flash_hits_dirty;
         self.flash_reads += other.flash_reads;
         self.flash_writes += other.flash_writes;
+        self.table_writes += other.table_writes;
         self.flash_faults += other.flash_faults;
         self.admissions += other.admissions;
         self.bypassed_by_policy += other.bypassed_by_policy;

@@ -197,7 +197,14 @@ impl FlashRecovery {
         let written = write(flash, 0, &staging.pages()[0][..SECTOR_BYTES]);
         if let Err(error) = written.and_then(|()| flash.sync()) {
             self.cold = Some(ColdStart::Device(error.kind()));
+            self.header.stamp = 0;
         }
+    }
+
+    /// The stamp that the device has now; zero if it could not be written.
+    #[must_use]
+    pub fn adopted(&self) -> u64 {
+        self.header.stamp
     }
 
     /// Reads the table, if the tier is this database's. `journal` is the position that home names.

@@ -77,6 +77,11 @@ pub(crate) trait Keep: Send + Sync {
 
     /// Wakes the background task, for the last time.
     fn close(&self) {}
+
+    /// Bytes of memory beside the slots' own books.
+    fn bytes(&self) -> usize {
+        0
+    }
 }
 
 /// A keeper, if the restart keeps anything.

@@ -16,13 +16,17 @@
 
 mod found;
 mod header;
+mod images;
 mod keeper;
 mod layout;
+mod tuning;
 
 mod forget;
+mod mmr;
 
 pub use found::{ColdStart, FlashRecovery, Image, LogFacts, ScanFrom};
 pub use layout::FlashLayout;
+pub use tuning::{RestartRules, RestartTuning};
 
 pub(crate) use keeper::{Freed, Held, Keep, Keeper};
 
@@ -31,11 +35,20 @@ use terrace_policy::RestartKind;
 use crate::PoolConfig;
 use crate::slots::VersionBits;
 
+/// Entry points for fuzzing: whatever a device or the log returns, each returns.
+#[doc(hidden)]
+pub mod fuzz {
+    /// Entries of the memory-mapped table.
+    pub fn mapped_table(bytes: &[u8]) {
+        super::mmr::fuzz(bytes);
+    }
+}
+
 /// The reader of the table that `kind` keeps.
-fn table_of(kind: RestartKind, _layout: FlashLayout) -> Box<dyn found::Recover> {
+fn table_of(kind: RestartKind, layout: FlashLayout) -> Box<dyn found::Recover> {
     match kind {
         RestartKind::Forget => Box::new(forget::Nothing),
-        RestartKind::MemoryMapped => Box::new(forget::Nothing),
+        RestartKind::MemoryMapped => Box::new(mmr::MappedImages::new(&layout)),
         RestartKind::LogBased => Box::new(forget::Nothing),
         RestartKind::LazyVerification => Box::new(forget::Nothing),
         RestartKind::Warm => Box::new(forget::Nothing),
@@ -45,12 +58,16 @@ fn table_of(kind: RestartKind, _layout: FlashLayout) -> Box<dyn found::Recover> 
 /// The keeper of the restart that `config` names, which goes on from what `recovery` found.
 pub(crate) fn keeper_of(
     config: &PoolConfig,
-    _layout: &FlashLayout,
-    _recovery: Option<&FlashRecovery>,
+    layout: &FlashLayout,
+    recovery: Option<&FlashRecovery>,
 ) -> Keeper {
+    let table = recovery.map_or(0, FlashRecovery::table_stamp);
+    let was_loaded = recovery.is_some_and(|recovery| recovery.cold().is_none());
     match config.restart.kind {
         RestartKind::Forget => None,
-        RestartKind::MemoryMapped => None,
+        RestartKind::MemoryMapped => {
+            Some(Box::new(mmr::MappedTable::new(*layout, table, was_loaded, config)))
+        }
         RestartKind::LogBased => None,
         RestartKind::LazyVerification => None,
         RestartKind::Warm => None,

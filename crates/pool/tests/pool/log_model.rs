@@ -18,14 +18,30 @@ const RECORD_BYTES: u64 = 100;
 /// A record.
 #[derive(Clone, Debug)]
 pub enum Record {
-    Update { page: PageId, previous: Lsn, value: u64, is_image: bool },
-    BufWrite { pages: Vec<PageId>, eol: Lsn },
+    Update {
+        page: PageId,
+        previous: Lsn,
+        value: u64,
+        is_image: bool,
+    },
+    BufWrite {
+        pages: Vec<PageId>,
+        eol: Lsn,
+    },
+    /// A checkpoint begins.
+    Begin,
+    /// Something of the flash tier's own.
+    Flash {
+        payload: Vec<u8>,
+    },
 }
 
 /// The log.
 pub struct LogModel {
     last: AtomicU64,
     durable: AtomicU64,
+    /// What `last_lsn` answers while records are redone, or zero.
+    redone: AtomicU64,
     records: LeafMutex<BTreeMap<u64, Record>>,
     /// Every update ever appended: what recovery must arrive at.
     updates: LeafMutex<Vec<(u64, PageId, u64)>>,
@@ -39,6 +55,7 @@ impl LogModel {
         LogModel {
             last: AtomicU64::new(0),
             durable: AtomicU64::new(0),
+            redone: AtomicU64::new(0),
             records: LeafMutex::new(BTreeMap::new()),
             updates: LeafMutex::new(Vec::new()),
             prng: LeafMutex::new(Prng::from_seed(seed)),
@@ -60,6 +77,25 @@ impl LogModel {
         records.insert(lsn, record);
         self.last.store(lsn, Ordering::Relaxed);
         Lsn(lsn)
+    }
+
+    /// A page with the recLSN `lsn` is redone next; none is if it is zero.
+    pub fn redo_at(&self, lsn: u64) {
+        self.redone.store(lsn.saturating_sub(1), Ordering::Relaxed);
+    }
+
+    /// Loses what a power cut takes; the log goes on after what was durable.
+    pub fn lose_tail(&self) {
+        let durable = self.durable.load(Ordering::Relaxed);
+        *self.records.lock() = self.after_power_cut();
+        self.updates.lock().retain(|&(lsn, ..)| lsn <= durable);
+        self.last.store(durable, Ordering::Relaxed);
+        self.redone.store(0, Ordering::Relaxed);
+    }
+
+    /// All records.
+    pub fn records(&self) -> BTreeMap<u64, Record> {
+        self.records.lock().clone()
     }
 
     /// Forgets the records before `lsn`.
@@ -90,7 +126,10 @@ impl LogModel {
 
 impl Journal for LogModel {
     fn last_lsn(&self) -> Lsn {
-        Lsn(self.last.load(Ordering::Relaxed))
+        match self.redone.load(Ordering::Relaxed) {
+            0 => Lsn(self.last.load(Ordering::Relaxed)),
+            redone => Lsn(redone),
+        }
     }
 
     fn durable_lsn(&self) -> Lsn {
@@ -98,7 +137,7 @@ impl Journal for LogModel {
     }
 
     fn make_durable(&self, upto: Lsn) -> Result<(), PoolError> {
-        assert!(upto <= self.last_lsn(), "{upto} was never appended");
+        assert!(upto.0 <= self.last.load(Ordering::Relaxed), "{upto} was never appended");
         let span = self.prng.lock().below(self.force_ns_max);
         if span > 0 {
             sleep(Nanos(span));
@@ -111,8 +150,8 @@ impl Journal for LogModel {
         self.append(Record::BufWrite { pages: pages.to_vec(), eol });
     }
 
-    fn log_flash(&self, _payload: &[u8]) -> Option<Lsn> {
-        None
+    fn log_flash(&self, payload: &[u8]) -> Option<Lsn> {
+        Some(self.append(Record::Flash { payload: payload.to_vec() }))
     }
 }
 
@@ -159,6 +198,7 @@ pub fn recover(
                     }
                 }
             }
+            Record::Begin | Record::Flash { .. } => {}
         }
     }
     for (&at, record) in records {

@@ -7,4 +7,5 @@ mod power_cuts;
 mod ram_device;
 mod random_work;
 mod real_threads;
+mod restarts;
 mod states;

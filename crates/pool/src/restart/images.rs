@@ -1,0 +1,155 @@
+//! What is believed of all slots while a database is opened, in columns; and what a pool's slots
+//! hold now, in the same words.
+
+use std::ops::Range;
+
+use terrace_page::{Lsn, PageId};
+use terrace_policy::{History, Tick};
+
+use super::found::Image;
+use crate::BufferPool;
+use crate::partition::{Books, Partition};
+use crate::slots::SlotTable;
+
+const NONE: u64 = u64::MAX;
+const NO_PAGE: u32 = u32::MAX;
+
+/// What each slot is believed to hold. Costs 28 bytes a slot, 36 with versions, until the pool is
+/// open.
+pub(super) struct Images {
+    pages: Box<[u32]>,
+    /// The first change that home lacks, or `NONE`.
+    newer: Box<[u64]>,
+    last: Box<[u64]>,
+    previous: Box<[u64]>,
+    /// Empty if the table has no versions.
+    lsns: Box<[u64]>,
+}
+
+impl Images {
+    /// `slots` free slots; their versions are kept if the table `has_lsns`.
+    pub fn new(slots: u32, has_lsns: bool) -> Images {
+        let count = slots as usize;
+        Images {
+            pages: vec![NO_PAGE; count].into(),
+            newer: vec![NONE; count].into(),
+            last: vec![0; count].into(),
+            previous: vec![NONE; count].into(),
+            lsns: vec![0; if has_lsns { count } else { 0 }].into(),
+        }
+    }
+
+    pub fn get(&self, slot: u32) -> Option<Image> {
+        let at = slot as usize;
+        let page = self.page(slot)?;
+        let some = |number: u64| (number != NONE).then_some(number);
+        Some(Image {
+            page,
+            lsn: self.lsns.get(at).map(|&lsn| Lsn(lsn)),
+            newer: some(self.newer[at]).map(Lsn),
+            history: History {
+                last: Tick(self.last[at]),
+                previous: some(self.previous[at]).map(Tick),
+            },
+        })
+    }
+
+    pub fn page(&self, slot: u32) -> Option<PageId> {
+        let page = self.pages[slot as usize];
+        (page != NO_PAGE).then_some(PageId(u64::from(page)))
+    }
+
+    pub fn set(&mut self, slot: u32, image: &Image) {
+        let at = slot as usize;
+        self.pages[at] = image.page.0 as u32;
+        self.newer[at] = image.newer.map_or(NONE, |lsn| lsn.0);
+        self.last[at] = image.history.last.0;
+        self.previous[at] = image.history.previous.map_or(NONE, |tick| tick.0);
+        if let Some(lsn) = self.lsns.get_mut(at) {
+            *lsn = image.lsn.unwrap_or(Lsn::ZERO).0;
+        }
+    }
+
+    pub fn free(&mut self, slot: u32) {
+        self.pages[slot as usize] = NO_PAGE;
+    }
+
+    /// The slots that hold something.
+    pub fn filled(&self) -> impl Iterator<Item = (u32, PageId)> + '_ {
+        (0..self.pages.len() as u32).filter_map(|slot| Some((slot, self.page(slot)?)))
+    }
+
+    /// Of slots that claim one page, `keep` names the one that is believed, or none.
+    pub fn settle_rivals(&mut self, keep: impl Fn(&Images, &[u32]) -> Option<u32>) {
+        let mut claims: Vec<(PageId, u32)> =
+            self.filled().map(|(slot, page)| (page, slot)).collect();
+        claims.sort_unstable();
+        for rivals in claims.chunk_by(|a, b| a.0 == b.0).filter(|rivals| rivals.len() > 1) {
+            let slots: Vec<u32> = rivals.iter().map(|&(_, slot)| slot).collect();
+            let kept = keep(self, &slots);
+            for &slot in slots.iter().filter(|&&slot| Some(slot) != kept) {
+                self.free(slot);
+            }
+        }
+    }
+
+    /// Gives the slots that are newer than home the recLSNs that analysis found; one that it does
+    /// not know was brought home, and starts anew at the log's end [R in SPEC 8.2].
+    pub fn take_rec_lsns(&mut self, facts: &super::LogFacts<'_>) {
+        for slot in 0..self.pages.len() as u32 {
+            let at = slot as usize;
+            if let Some(page) = self.page(slot).filter(|_| self.newer[at] != NONE) {
+                self.newer[at] = (facts.dirty)(page).map_or(facts.end, |(rec_lsn, _)| rec_lsn).0;
+            }
+        }
+    }
+}
+
+/// What `slot` of a table holds now. Transitions under way count as what a restart may rely on:
+/// READY and WRITING as nothing, READING as what is read, LAZYCLEANING as newer than home [R in
+/// SPEC 8.4].
+pub(super) fn image_of(slots: &SlotTable, slot: u32) -> Option<Image> {
+    if !slots.is_valid(slot) {
+        return None;
+    }
+    Some(Image {
+        page: slots.page(slot).expect("a valid slot has a page"),
+        lsn: slots.version(slot),
+        newer: slots.newer(slot),
+        history: slots.history(slot).unwrap_or(History::once(Tick(1))),
+    })
+}
+
+impl BufferPool {
+    /// Shows the partitions of `slots`, which are numbered over all of them, one after the other
+    /// under its lock, with the part that is the partition's, numbered within it.
+    pub(super) fn visit_slots(
+        &self,
+        slots: Range<u32>,
+        mut visit: impl FnMut(&Partition, &mut Books, Range<u32>),
+    ) {
+        let after = self.partitions.partition_point(|part| part.first_slot <= slots.start);
+        for partition in &self.partitions[after.saturating_sub(1)..] {
+            let first = partition.first_slot;
+            if first >= slots.end {
+                break;
+            }
+            let mut books = partition.books.lock();
+            let count = books.slots.as_ref().map_or(0, SlotTable::count);
+            let part = slots.start.max(first) - first..(slots.end - first).min(count);
+            if !part.is_empty() {
+                visit(partition, &mut books, part);
+            }
+        }
+    }
+
+    /// What `slots`, numbered over all partitions, hold now.
+    pub(super) fn slot_images(&self, slots: Range<u32>) -> Vec<Option<Image>> {
+        let mut images = Vec::with_capacity(slots.len());
+        self.visit_slots(slots, |_, books, part| {
+            let table = books.slots_mut();
+            images.extend(part.map(|slot| image_of(table, slot)));
+        });
+        images
+    }
+}

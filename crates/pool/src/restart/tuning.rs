@@ -1,0 +1,78 @@
+//! What can be set of the published restarts, with the papers' values as defaults; and the switches
+//! that take their cures out.
+
+use terrace_page::PAGE_SIZE;
+use terrace_rt::Nanos;
+
+/// How the restarts of the ICDE 2013 paper harden their tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RestartTuning {
+    /// MMR: bytes of the table that are written at once, around the entry that changed: a page of
+    /// the memory that the paper maps. A power of two of at least 512 [S3 III-B2: 4 KiB].
+    pub mmr_unit: u32,
+    /// LBR: writes that overwrite a clean slot and share one force of the log, at most; one turns
+    /// group-writing off [S3 III-C3: eight].
+    pub lbr_group: u32,
+    /// LBR: how long such a write waits for others, at most [R in SPEC 8.3: 2 ms].
+    pub lbr_timeout: Nanos,
+    /// LVR: parts of the table, each hardened by one write [S3 III-D2].
+    pub lvr_chunks: u32,
+    /// LVR: how long the flusher sleeps [S3 III-D2].
+    pub lvr_pause: Nanos,
+    /// LVR: chunks after which it does [S3 III-D2].
+    pub lvr_chunks_per_pause: u32,
+    /// LVR: chunks after which a checkpoint's pass lets others run [S3 III-D2].
+    pub lvr_chunks_per_yield: u32,
+}
+
+impl Default for RestartTuning {
+    fn default() -> RestartTuning {
+        RestartTuning {
+            mmr_unit: 4096,
+            lbr_group: 8,
+            lbr_timeout: Nanos(2_000_000),
+            lvr_chunks: 1024,
+            lvr_pause: Nanos(500_000_000),
+            lvr_chunks_per_pause: 8,
+            lvr_chunks_per_yield: 64,
+        }
+    }
+}
+
+impl RestartTuning {
+    /// What is wrong with it, if something is.
+    pub(crate) fn flaw(&self) -> Option<&'static str> {
+        if !self.mmr_unit.is_power_of_two() || !(512..=PAGE_SIZE as u32).contains(&self.mmr_unit) {
+            return Some("restart_tuning.mmr_unit must be a power of two from 512 to 8192");
+        }
+        let counts =
+            [self.lbr_group, self.lvr_chunks, self.lvr_chunks_per_pause, self.lvr_chunks_per_yield];
+        counts.contains(&0).then_some("counts of restart_tuning must not be zero")
+    }
+}
+
+/// Switches that take out one cure of a restart each, so that tests can show what it cures. All on
+/// by default; nothing but a test turns one off.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RestartRules {
+    /// What is read from a slot must be the page that the slot is said to hold.
+    pub checks_page_id: bool,
+    /// MMR: an entry says that its slot holds a page only once the page is durable there.
+    pub mmr_syncs_slots: bool,
+    /// MMR: CLEAN -> READY is durable before the slot is overwritten.
+    pub mmr_hardens_reused: bool,
+    /// MMR: -> FREE is durable before the page changes.
+    pub mmr_hardens_modified: bool,
+}
+
+impl Default for RestartRules {
+    fn default() -> RestartRules {
+        RestartRules {
+            checks_page_id: true,
+            mmr_syncs_slots: true,
+            mmr_hardens_reused: true,
+            mmr_hardens_modified: true,
+        }
+    }
+}
