@@ -166,7 +166,8 @@ impl Walk {
             Ok((stage, uncut))
         })?;
         if uncut.marks.is_empty() || !(script.shows)(&uncut.seen) {
-            return Err(Failure::Error("the script does not take its path".into()));
+            let what = format!("the script does not take its path: {}", uncut.seen);
+            return Err(Failure::Error(what));
         }
         let mut sample = self.sample();
         for event in cut_events(&uncut) {
@@ -199,7 +200,9 @@ impl Walk {
     ) -> Option<u64> {
         match guarded(|| case::run(setting, stage, cut)) {
             Ok(outcome) => {
-                report.count_warm(cut, outcome.warm);
+                if cut.second.is_none() {
+                    report.count_warm(cut, outcome.warm);
+                }
                 report.verified += outcome.verified;
                 report.torn.add(outcome.torn);
                 Some(outcome.opening)

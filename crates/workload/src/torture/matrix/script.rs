@@ -14,13 +14,16 @@
 //! | `sharp-checkpoint` | a sharp one |
 //! | `roll-back` | a transaction takes its changes back, of cached pages too |
 //! | `reshape` | pages are split and merged |
-//! | `rest` | nothing but what the restart does in the background |
+//! | `rest` | what the flusher of the table does in the background (LVR) |
+//! | `table` | checkpoints in a row, each of which writes the table or its journal (LVR, warm) |
 //! | `close` | a clean shutdown |
 //! | `reopen` | opening after one, warm if the restart can |
 //! | `recover` | recovery after a power cut, with a loser to undo |
 //!
 //! - C1: what a script must go through is asserted on its uncut run, by what the engine and the
 //!   devices counted: a script that misses its path is a failure.
+
+use std::fmt;
 
 use terrace::{Checkpoint, Stats};
 use terrace_policy::{Design, DirtyLeave, Replacement, Restart, RestartKind};
@@ -40,6 +43,9 @@ const ALL: u32 = 96;
 const FEW: u32 = 10;
 /// Long enough for a pass of any flusher [S3: 64 s].
 const LONG: Nanos = Nanos::from_secs(70);
+
+/// Checkpoints in a row: more blocks than the shortest journal has.
+const TABLE_ROUNDS: u32 = 9;
 
 /// What the database is like when a script begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,7 +95,38 @@ pub(super) struct Seen {
     pub log_syncs: usize,
 }
 
+/// What a script that missed its path did instead.
+impl fmt::Display for Seen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (before, after) = (&self.before.pool, &self.after.pool);
+        write!(
+            f,
+            "admissions {}, invalidations {}, evicted dirty {}, checkpoints {}, records {}, \
+             slots used {} to {}, slots dirty {} to {}, frames dirty {} to {}, flash writes {}, \
+             home writes {}, log forces {}",
+            self.admissions(),
+            self.invalidations(),
+            self.evicted_dirty(),
+            self.checkpoints(),
+            self.records(),
+            before.slots_used,
+            after.slots_used,
+            before.slots_dirty,
+            after.slots_dirty,
+            before.frames_dirty,
+            after.frames_dirty,
+            self.flash_writes,
+            self.home_writes,
+            self.log_syncs,
+        )
+    }
+}
+
 impl Seen {
+    fn records(&self) -> u64 {
+        self.after.log.records - self.before.log.records
+    }
+
     fn admissions(&self) -> u64 {
         self.after.pool.admissions - self.before.pool.admissions
     }
@@ -119,8 +156,18 @@ fn lazy(design: &Design, _: &Restart) -> bool {
     design.keeps_dirty_on_flash()
 }
 
+/// Whether the restart brings its table up to date on flash at a checkpoint.
+fn keeps_table(restart: &Restart) -> bool {
+    matches!(restart.kind, RestartKind::LazyVerification | RestartKind::Warm)
+}
+
 fn nothing() -> Vec<Step> {
     Vec::new()
+}
+
+/// Brings home what recovery may have left dirty.
+fn clean() -> Step {
+    Step::Checkpoint(Checkpoint::Sharp)
 }
 
 /// Reads every page of the table.
@@ -161,11 +208,11 @@ const COMMON: Script = Script {
 };
 
 /// Every script.
-pub static SCRIPTS: [Script; 16] = [
+pub static SCRIPTS: [Script; 17] = [
     Script {
         name: "admit-free",
         start: Start::Cold,
-        before: || vec![Step::Read(0..60)],
+        before: || vec![clean(), Step::Read(0..60)],
         path: Path::Steps(|_| vec![Step::Read(60..88)]),
         shows: |seen| {
             let grown = seen.after.pool.slots_used - seen.before.pool.slots_used;
@@ -175,8 +222,9 @@ pub static SCRIPTS: [Script; 16] = [
     },
     Script {
         name: "admit-clean",
+        start: Start::Cold,
         slots: FEW,
-        before: || vec![Step::Read(0..100)],
+        before: || vec![clean(), Step::Read(0..100)],
         path: Path::Steps(|design| {
             // Under TAC pages must be hotter than those that they replace.
             let hot = design.replacement == Replacement::Temperature;
@@ -190,9 +238,13 @@ pub static SCRIPTS: [Script; 16] = [
     },
     Script {
         name: "evict-dirty",
+        start: Start::Cold,
         applies: any,
-        before: || vec![Step::Read(0..80)],
-        path: Path::Steps(|_| vec![Step::Write(0..12, Durable), Step::Read(120..176)]),
+        before: || vec![clean(), Step::Read(0..80)],
+        path: Path::Steps(|_| {
+            let reads = || Step::Read(110..ROWS);
+            vec![Step::Write(0..12, Durable), reads(), reads()]
+        }),
         shows: |seen| {
             let dirty = seen.after.pool.slots_dirty > seen.before.pool.slots_dirty;
             let (home, flash) = (seen.home_writes > 0, seen.flash_writes > 0);
@@ -207,7 +259,8 @@ pub static SCRIPTS: [Script; 16] = [
     },
     Script {
         name: "modify-clean",
-        before: || vec![read_all()],
+        start: Start::Cold,
+        before: || vec![clean(), read_all()],
         path: Path::Steps(|_| {
             vec![Step::Write(0..8, Durable), Step::Read(60..88), Step::Write(20..24, Buffered)]
         }),
@@ -216,8 +269,12 @@ pub static SCRIPTS: [Script; 16] = [
     },
     Script {
         name: "modify-dirty",
+        start: Start::Cold,
         applies: lazy,
-        before: || vec![Step::Write(0..16, Durable), Step::Read(60..ROWS)],
+        before: || {
+            let reads = || Step::Read(60..ROWS);
+            vec![clean(), Step::Write(0..16, Durable), reads(), reads()]
+        },
         path: Path::Steps(|_| {
             vec![Step::Write(0..8, Durable), Step::Read(60..88), Step::Write(0..4, Buffered)]
         }),
@@ -226,9 +283,10 @@ pub static SCRIPTS: [Script; 16] = [
     },
     Script {
         name: "lazy-clean",
+        start: Start::Cold,
         applies: lazy,
         lambda: 0.02,
-        before: || vec![Step::Read(60..120)],
+        before: || vec![clean(), Step::Read(60..120)],
         path: Path::Steps(|_| {
             vec![Step::Write(0..32, Durable), Step::Read(120..ROWS), Step::Rest(Nanos(50_000_000))]
         }),
@@ -257,7 +315,8 @@ pub static SCRIPTS: [Script; 16] = [
         path: Path::Steps(|_| vec![Step::Checkpoint(Checkpoint::Indirect)]),
         shows: |seen| {
             let lazy = !seen.design.keeps_dirty_on_flash() || seen.before.pool.slots_dirty > 0;
-            seen.before.pool.frames_dirty > 0 && lazy && seen.checkpoints() == 1
+            let table = !keeps_table(&seen.restart) || seen.flash_writes > 0;
+            seen.before.pool.frames_dirty > 0 && lazy && table && seen.checkpoints() == 1
         },
         ..COMMON
     },
@@ -291,9 +350,8 @@ pub static SCRIPTS: [Script; 16] = [
             vec![Step::RollBack, Step::Write(20..22, Durable), Step::Read(120..180)]
         }),
         shows: |seen| {
-            let undone = seen.after.log.records - seen.before.log.records;
             let is_cached = seen.design.dirty_leave != DirtyLeave::Home;
-            undone > 12 && (!is_cached || seen.invalidations() > 1)
+            seen.records() > 12 && (!is_cached || seen.invalidations() > 1)
         },
         ..COMMON
     },
@@ -302,18 +360,32 @@ pub static SCRIPTS: [Script; 16] = [
         applies: any,
         before: || vec![read_all()],
         path: Path::Steps(|_| vec![Step::Write(ROWS..ROWS + 12, Durable), Step::Remove(0..20)]),
-        shows: |seen| seen.after.log.records - seen.before.log.records > 40 && seen.log_syncs > 1,
+        shows: |seen| seen.records() > 40 && seen.log_syncs > 1,
         ..COMMON
     },
     Script {
         name: "rest",
         applies: |design, restart| {
-            let flushes = matches!(restart.kind, RestartKind::LazyVerification | RestartKind::Warm);
-            design.uses_flash() && flushes
+            design.uses_flash() && restart.kind == RestartKind::LazyVerification
         },
         before: dirty_everywhere,
-        path: Path::Steps(|_| vec![Step::Rest(LONG)]),
-        shows: |seen| seen.flash_writes > 0,
+        path: Path::Steps(|_| {
+            vec![Step::Write(0..4, Durable), Step::Read(20..60), Step::Rest(LONG)]
+        }),
+        // Beside the pages, the table.
+        shows: |seen| seen.flash_writes as u64 > seen.admissions(),
+        ..COMMON
+    },
+    Script {
+        name: "table",
+        applies: |design, restart| design.uses_flash() && keeps_table(restart),
+        before: || vec![read_all()],
+        path: Path::Steps(|_| {
+            let write = |round: u32| Step::Write(round * 8..round * 8 + 2, Durable);
+            let round = |round| [write(round), Step::Checkpoint(Checkpoint::Indirect)];
+            (0..TABLE_ROUNDS).flat_map(round).collect()
+        }),
+        shows: |seen| seen.flash_writes as u64 >= seen.admissions() + u64::from(TABLE_ROUNDS),
         ..COMMON
     },
     Script {
