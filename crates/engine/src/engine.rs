@@ -285,7 +285,8 @@ impl Engine {
             .collect()
     }
 
-    /// Writes everything home, takes a last checkpoint, and stops. Only the first call does.
+    /// Writes what the restart wants written, takes a last checkpoint, and stops. Only the first call
+    /// does.
     ///
     /// # Errors
     ///
@@ -312,7 +313,7 @@ impl Engine {
 
     fn last_checkpoint(&self) -> Result<(), Error> {
         let mut boot = self.boot.lock();
-        self.pool.flush_all()?;
+        self.pool.flush_for_close()?;
         self.take_checkpoint(&mut boot, true)
     }
 }
@@ -341,6 +342,7 @@ impl From<PoolError> for Error {
                 let source = std::io::Error::new(source.kind(), source.to_string());
                 Error::Device { part: part(tier), source }
             }
+            PoolError::Redo { page, what } => Error::Corrupt { part: Part::Home, page, what },
             PoolError::OutOfRange { .. } => Error::HomeFull,
             PoolError::Config { what } => Error::InvalidOption { what },
             _ if dead() => Error::Closed,

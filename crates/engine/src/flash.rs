@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use terrace_device::Device;
 use terrace_page::Lsn;
-use terrace_pool::{FlashRecovery, LogFacts};
+use terrace_pool::{FlashRecovery, LogFacts, ScanFrom};
 use terrace_rt::World;
 
 use crate::open::Setup;
@@ -48,6 +48,12 @@ impl FoundFlash {
     /// Whether the device is this database's, as far as its header tells.
     pub(crate) fn is_believed(&self) -> bool {
         self.recovery.stamp() != 0
+    }
+
+    /// Whether pages may be redone when they are first read: analysis begins late enough for the
+    /// changes to be kept in memory.
+    pub(crate) fn owes(&self) -> bool {
+        self.recovery.scan_from() == ScanFrom::OldestBase
     }
 
     /// The stamps that home is to name from now on: the device's, and a new one.
@@ -86,7 +92,7 @@ impl FoundFlash {
             start: boot.log_start(),
             end,
             dirty: &|page| analysis.dirty.get(&page).map(|entry| (entry.rec_lsn, entry.last_lsn)),
-            redo_base: &|_| None,
+            redo_base: &|page| analysis.dirty.get(&page).and_then(|entry| entry.base),
         };
         self.recovery.settle(&**device, &facts);
     }

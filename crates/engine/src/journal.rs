@@ -7,12 +7,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use terrace_page::{Lsn, PageId};
+use terrace_page::{Lsn, PageBuf, PageId};
 use terrace_pool::{Journal, PoolError};
 use terrace_rt::LeafMutex;
 
 use crate::log::record::{BUF_WRITE_PAGES_MAX, Draft};
-use crate::log::{Level, Log, Room};
+use crate::log::{Level, Log, LogReader, Room};
+use crate::recovery::repair;
 
 /// The log of an open database, for its pool.
 pub(crate) struct LogJournal {
@@ -75,5 +76,23 @@ impl Journal for LogJournal {
         let mut draft = self.draft.lock();
         draft.flash(payload);
         self.log.append(&mut draft, Room::Forward).ok()
+    }
+
+    fn repair(
+        &self,
+        page: PageId,
+        rec: Lsn,
+        bytes: &mut PageBuf,
+        is_whole: bool,
+    ) -> Result<(), PoolError> {
+        let end = self.log.end();
+        self.log
+            .force(end, Level::Written)
+            .map_err(|source| PoolError::Journal { source: Arc::new(source) })?;
+        let (ring, device) = self.log.place();
+        // A bound need not be where a record begins.
+        let start = self.log.record_before(rec);
+        let mut reader = LogReader::new(&**device, ring, start, end);
+        repair(&mut reader, page, bytes, is_whole)
     }
 }

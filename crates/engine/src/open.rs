@@ -18,12 +18,15 @@ use crate::engine::{Engine, LockLimits, Parts};
 use crate::flash::FoundFlash;
 use crate::journal::LogJournal;
 use crate::log::{BLOCK, End, FIRST_LSN, Log, LogReader, Ring, ring};
-use crate::recovery::{analyse, redo, resume_losers, undo_losers};
+use crate::recovery::{Analysis, OwedChanges, analyse, redo, resume_losers, undo_losers};
 use crate::superblock::{self, FlashMark, Found, Superblock};
 use crate::{Devices, Error, Part};
 
 /// Pages of the smallest home: superblocks, a map, and one extent for the catalog.
 const HOME_PAGES_MIN: u64 = 64;
+
+/// Bytes of changes that may wait in memory to be redone, for each frame of it: half as much again.
+const OWED_BYTES_PER_FRAME: usize = PAGE_SIZE / 2;
 
 /// What opening needs to know beside the devices.
 #[derive(Clone)]
@@ -116,7 +119,10 @@ pub(crate) fn open(setup: Setup, devices: Devices) -> Result<Arc<Engine>, Error>
     };
     let limit = Lsn(boot.log_start().0 + ring.capacity);
     let mut reader = LogReader::new(&*devices.log, ring, from, limit);
-    let (analysis, end) = analyse(&mut reader, &boot, &mut flash.recovery)?;
+    let owed_bytes =
+        if flash.owes() { setup.pool.frames as usize * OWED_BYTES_PER_FRAME } else { 0 };
+    let mut owed = OwedChanges::new(owed_bytes);
+    let (analysis, end) = analyse(&mut reader, &boot, &mut flash.recovery, &mut owed)?;
     flash.settle(&analysis, &boot, end.position);
     let log = open_log(&devices.log, ring, &boot, &end, &mut reader)?;
     log.set_marks(analysis.places.iter().copied());
@@ -144,7 +150,7 @@ pub(crate) fn open(setup: Setup, devices: Devices) -> Result<Arc<Engine>, Error>
         lock_limits: setup.lock_limits,
     };
     let engine = Arc::new(Engine::assemble(parts));
-    match recover(&engine, &analysis, end.position) {
+    match recover(&engine, &analysis, owed, end.position) {
         Ok(()) => Ok(engine),
         Err(error) => {
             engine.abandon();
@@ -172,13 +178,18 @@ fn open_log(
 
 fn recover(
     engine: &Arc<Engine>,
-    analysis: &crate::recovery::Analysis,
+    analysis: &Analysis,
+    mut owed: OwedChanges,
     end: Lsn,
 ) -> Result<(), Error> {
     if let Some((&last, _)) = analysis.dirty.last_key_value() {
         engine.trees.promise_up_to(last)?;
     }
-    if let Some(start) = analysis.redo_start() {
+    if owed.is_whole() {
+        owed.keep(analysis, end);
+        let pages = analysis.dirty.iter().map(|(&page, entry)| (page, entry.rec_lsn));
+        engine.pool.owe(pages, Arc::new(owed));
+    } else if let Some(start) = analysis.redo_start() {
         let (ring, device) = engine.log.place();
         let mut reader = LogReader::new(&**device, ring, start, end);
         let mut ahead = LogReader::new(&**device, ring, start, end);

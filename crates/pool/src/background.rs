@@ -6,6 +6,7 @@
 //! | cleaner | too many dirty pages on flash, a run that ended | `run_cleaner` |
 //! | TAC writers | a page read from home | `run_tac_writer` |
 //! | restart | what the restart waits for | `Keep::run` |
+//! | redo | an opening that owes pages | `drain_owed` |
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -32,6 +33,9 @@ impl BufferPool {
         let design = self.config.design;
         if self.keeper.is_some() {
             self.start("restart", BufferPool::run_keeper);
+        }
+        if self.owed() > 0 {
+            self.start("redo", BufferPool::drain_owed);
         }
         if design.keeps_dirty_on_flash() {
             self.start("cleaner", BufferPool::run_cleaner);

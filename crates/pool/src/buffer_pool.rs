@@ -17,6 +17,7 @@
 //! Orders that the rest relies on are told where they are made: `dirty` (modify), `write_out`
 //! (eviction and checkpoint), `cleaner`.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -33,9 +34,9 @@ use crate::dirty::BufWrites;
 use crate::fetch::Fetched;
 use crate::frames::{Exclusive, FrameTable};
 use crate::partition::{Books, Partition};
-use crate::restart::{self, ColdStart, FlashLayout, FlashRecovery, Image, Keeper};
+use crate::restart::{self, ColdStart, FlashLayout, FlashRecovery, Freed, Image, Keeper};
 use crate::slots::{Gauges, PAGES_MAX, SlotRules, SlotTable};
-use crate::{Journal, PageMut, PageRef, PoolConfig, PoolError, PoolStats};
+use crate::{Journal, PageMut, PageRef, PoolConfig, PoolError, PoolStats, Redo};
 
 /// How often a page is looked up anew because it left before it was latched.
 pub(crate) const LOOKUPS_MAX: u32 = 1_000_000;
@@ -90,6 +91,9 @@ pub struct BufferPool {
     pub(crate) keeper: Keeper,
     pub(crate) keeps_bases: bool,
     cold_start: Option<ColdStart>,
+    /// Pages that are to be redone when they are first read.
+    pub(crate) owed_count: AtomicU64,
+    pub(crate) redo: LeafMutex<Option<Arc<dyn Redo>>>,
     /// From the opening until `begin`.
     pub(crate) is_recovering: AtomicBool,
     pub(crate) itself: Weak<BufferPool>,
@@ -151,12 +155,15 @@ impl BufferPool {
         let temperatures = Temperatures::new(config.tac.costs, aging);
         let temperatures = Arc::new(LeafMutex::new(temperatures));
         let shared = Shared { temperatures: &temperatures, gauges: &gauges };
-        let (partitions, tick) = build_partitions(&config, &layout, &shared, recovery);
+        let (partitions, doubled) = build_partitions(&config, &layout, &shared, recovery);
+        let tick = recovery.map_or(1, |recovery| recovery.clock() + 1);
         let pool = Arc::new_cyclic(|itself| BufferPool {
             home_pages: (home.len() / PAGE_SIZE as u64).min(PAGES_MAX),
             filling: LeafMutex::new(Filling::new(slots, config.tau)),
             keeps_bases: keeps_bases(&config),
             keeper: restart::keeper_of(&config, &layout, recovery),
+            owed_count: AtomicU64::new(0),
+            redo: LeafMutex::new(None),
             cold_start: recovery.and_then(FlashRecovery::cold),
             layout,
             is_recovering: AtomicBool::new(true),
@@ -190,6 +197,8 @@ impl BufferPool {
             stats: LeafMutex::new(PoolStats::default()),
             itself: Weak::clone(itself),
         });
+        // Copies that gave way to newer ones must not be found again.
+        doubled.iter().for_each(|&(slot, page)| pool.slot_freed(slot, page, Freed::Modified));
         pool.start_tasks();
         Ok(pool)
     }
@@ -381,6 +390,12 @@ impl BufferPool {
         self.partitions.iter().map(|part| part.retired_hits.load(Ordering::Relaxed)).sum()
     }
 
+    /// The partition of `slot`, numbered over all partitions.
+    pub(crate) fn partition_of_slot(&self, slot: u32) -> &Partition {
+        let after = self.partitions.partition_point(|part| part.first_slot <= slot);
+        &self.partitions[after - 1]
+    }
+
     /// The partition of `page`.
     #[inline]
     pub(crate) fn partition(&self, page: PageId) -> &Partition {
@@ -443,13 +458,13 @@ struct Shared<'a> {
 }
 
 /// Divides frames and slots: the first partitions get one more if the count is not a multiple.
-/// Fills the slots with what was found, and says which tick comes after all of them.
+/// Fills the slots with what was found.
 fn build_partitions(
     config: &PoolConfig,
     layout: &FlashLayout,
     shared: &Shared<'_>,
     recovery: Option<&FlashRecovery>,
-) -> (Box<[Partition]>, u64) {
+) -> (Box<[Partition]>, Vec<(u32, PageId)>) {
     let count = config.partitions_count();
     let rules = SlotRules {
         replacement: config.design.replacement,
@@ -459,7 +474,7 @@ fn build_partitions(
         tac_rule: config.tac.rule,
     };
     let share = |total: u32, at: u32| total / count + u32::from(at < total % count);
-    let (mut first_frame, mut first_slot, mut tick) = (0, 0, 1);
+    let (mut first_frame, mut first_slot, mut doubled) = (0, 0, Vec::new());
     let partitions = (0..count).map(|at| {
         let (frames_count, slots_count) = (share(config.frames, at), share(layout.slots, at));
         // The lowest frame is on top of the stack.
@@ -488,28 +503,42 @@ fn build_partitions(
                 // Another design may have left pages that this one cannot keep; the log has them.
                 image.filter(|image| image.newer.is_none() || rules.keeps_dirty)
             };
-            tick = tick.max(restore(&partition, slots_count, &found));
+            let older = restore(&partition, slots_count, &found);
+            doubled.extend(older.into_iter().map(|(slot, page)| (first_slot + slot, page)));
         }
         first_frame += frames_count;
         first_slot += slots_count;
         partition
     });
-    (partitions.collect(), tick)
+    (partitions.collect(), doubled)
 }
 
-/// Fills the slots of a new partition with what was found; returns the tick after the last use.
-fn restore(partition: &Partition, slots: u32, found: &impl Fn(u32) -> Option<Image>) -> u64 {
+/// Fills the slots of a new partition with what was found. Of two slots with one page the newer
+/// copy counts; the other is free, and returned.
+fn restore(
+    partition: &Partition,
+    slots: u32,
+    found: &impl Fn(u32) -> Option<Image>,
+) -> BTreeMap<u32, PageId> {
     let mut books = partition.books.lock();
-    let Some(table) = &mut books.slots else { return 1 };
-    table.restore(found);
-    let mut tick = 1;
+    let mut older = BTreeMap::new();
+    let Some(table) = &mut books.slots else { return older };
     for slot in 0..slots {
-        if let Some(image) = found(slot) {
-            partition.restore_slot(image.page, slot);
-            tick = tick.max(image.history.last.0 + 1);
+        let Some(image) = found(slot) else { continue };
+        let is_it = |other| found(other).is_some_and(|found| found.page == image.page);
+        match partition.find_slot(image.page, is_it) {
+            None => partition.restore_slot(image.page, slot),
+            Some(other) if found(other).and_then(|found| found.lsn) < image.lsn => {
+                partition.move_slot(image.page, other, slot);
+                older.insert(other, image.page);
+            }
+            Some(_) => {
+                older.insert(slot, image.page);
+            }
         }
     }
-    tick
+    table.restore(|slot| found(slot).filter(|_| !older.contains_key(&slot)));
+    older
 }
 
 /// What a fetch is for.

@@ -274,9 +274,10 @@ impl BufferPool {
                 lsns.base = Lsn::MAX;
                 books.slots_mut().pin(claim.slot);
                 books.until_sync.push((claim.slot, claim.page));
+            } else {
+                self.slot_cleaned(partition.first_slot + claim.slot, claim.page);
             }
             self.written_home(&mut books, claim.page, lsns);
-            self.slot_cleaned(partition.first_slot + claim.slot, claim.page);
         } else if cleaned == Cleaned::AtHome && !self.config.rules.buf_write_join_rule {
             self.join_buf_write(claim.page);
         }

@@ -75,17 +75,29 @@ impl BufferPool {
         }
         let mut books = partition.books.lock();
         let newer = newer_on_flash(&books, guard);
-        let lsns = self.entry_of(&books, guard, newer, lower);
-        books.set_dirty(guard.id(), guard.frame(), lsns);
-        books.trim_dirty(&self.frames);
-        let freed = if self.config.rules.invalidate_on_modify {
-            self.invalidate(partition, &mut books, guard)
-        } else {
-            None
-        };
+        let freed = self.make_dirty_since(partition, &mut books, guard, lower);
         drop(books);
         self.harden(freed.as_slice());
         found(newer)
+    }
+
+    /// Makes the entry of a page whose first change is at `lower`, and invalidates its flash copy;
+    /// the slot that is freed, over all partitions, is still to be hardened.
+    pub(crate) fn make_dirty_since(
+        &self,
+        partition: &Partition,
+        books: &mut Books,
+        guard: &Exclusive<'_>,
+        lower: Lsn,
+    ) -> Option<u32> {
+        let newer = newer_on_flash(books, guard);
+        let lsns = self.entry_of(books, guard, newer, lower);
+        books.set_dirty(guard.id(), guard.frame(), lsns);
+        books.trim_dirty(&self.frames);
+        match self.config.rules.invalidate_on_modify {
+            true => self.invalidate(partition, books, guard),
+            false => None,
+        }
     }
 
     /// The entry of a page that changes first at `lower`, by what flash has of it.
@@ -281,7 +293,9 @@ impl BufferPool {
     /// Home was synced: it has what bases were kept for, and what pinned copies stand for.
     fn end_bases(&self, partition: &Partition, books: &mut Books) {
         for (slot, page) in std::mem::take(&mut books.until_this_sync) {
-            books.slots_mut().unpin(slot);
+            if books.slots_mut().unpin(slot) {
+                self.slot_cleaned(partition.first_slot + slot, page);
+            }
             if books.slots_mut().is_kept_for(slot, page) {
                 partition.detach_slot(books, &self.frames, page, slot);
                 books.slots_mut().release_base(slot);

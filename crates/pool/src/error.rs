@@ -44,6 +44,13 @@ pub enum PoolError {
         /// How the bytes differ from a page.
         damage: Damage,
     },
+    /// The log does not fit the page that it should bring up to date. Restore from a backup.
+    Redo {
+        /// The page.
+        page: PageId,
+        /// How they do not fit.
+        what: &'static str,
+    },
     /// A device failed to read. Try again, or replace it.
     Read {
         /// Which device.
@@ -89,6 +96,7 @@ impl fmt::Display for PoolError {
                     Damage::Version => f.write_str("it is another version of the page"),
                 }
             }
+            PoolError::Redo { page, what } => write!(f, "{page} cannot be redone: {what}"),
             PoolError::Read { tier, page, source } => {
                 write!(f, "{page} cannot be read from {tier}: {source}")
             }

@@ -92,7 +92,7 @@ impl BufferPool {
         } else {
             self.load(&mut loading)
         };
-        match loaded {
+        match loaded.and_then(|()| self.redo_if_owed(&mut loading)) {
             Ok(()) => Ok(Fetched::New(self.serve(loading))),
             Err(error) => {
                 self.unload(loading);
@@ -111,7 +111,7 @@ impl BufferPool {
             Installed::Memory(id) => return Ok((Fetched::Memory(id), None)),
             Installed::NoFrame | Installed::Unwanted => unreachable!("any source is wanted"),
         };
-        match self.load(&mut loading) {
+        match self.load(&mut loading).and_then(|()| self.redo_if_owed(&mut loading)) {
             Ok(()) => Ok((Fetched::New(self.serve(loading)), None)),
             Err(PoolError::Damaged { damage, .. }) => {
                 Ok((Fetched::New(loading.guard), Some(damage)))
@@ -126,6 +126,9 @@ impl BufferPool {
     /// A frame for a page that will be created; reads it only if flash is newer than home, since
     /// its LSN is needed then.
     pub(crate) fn fetch_blank(&self, page: PageId) -> Result<Fetched<'_>, PoolError> {
+        if self.is_owed(page) {
+            return self.fetch(page);
+        }
         match self.install_with_room(page, Want::Nothing)? {
             Installed::New(loading) => match loading.source {
                 Source::Home => Ok(Fetched::New(loading.guard)),
@@ -141,7 +144,7 @@ impl BufferPool {
 
     /// Brings a page into memory that is newer on flash; the next lookup finds it there.
     fn read_flash_to_recreate(&self, mut loading: Loading<'_>) {
-        match self.load(&mut loading) {
+        match self.load(&mut loading).and_then(|()| self.redo_if_owed(&mut loading)) {
             Ok(()) => drop(self.serve(loading)),
             // The next lookup meets the same error, and reports it.
             Err(_) => self.unload(loading),
@@ -270,13 +273,35 @@ impl BufferPool {
             match self.flash_was_read(loading, slot, newer, read) {
                 Ok(true) => return Ok(()),
                 Ok(false) => loading.source = Source::Home,
-                Err(error) => return Err(error),
+                Err(error) => return self.rescue_from(loading, slot, error),
             }
         }
+        let read = self.read_home(loading);
+        read.or_else(|error| self.redo_damaged(loading, error))
+    }
+
+    /// Reads a page in flight from home, and verifies it.
+    pub(crate) fn read_home(&self, loading: &mut Loading<'_>) -> Result<(), PoolError> {
         let io = PageIo::read(loading.page.0, [&mut *loading.guard]);
         self.count_home_read(1);
         let read = io::run(&*self.home, vec![io]);
         self.judge(loading.page, Tier::Home, read, &loading.guard)
+    }
+
+    /// The copy in `slot`, which home lacks, is bad: home and the log together may have the page.
+    fn rescue_from(
+        &self,
+        loading: &mut Loading<'_>,
+        slot: u32,
+        error: PoolError,
+    ) -> Result<(), PoolError> {
+        let rec = loading.partition.books.lock().slots_mut().newer(slot);
+        let rescued = rec.map(|rec| self.rescue(loading, slot, rec));
+        if matches!(rescued, Some(Ok(()))) { Ok(()) } else { Err(error) }
+    }
+
+    pub(crate) fn redo_if_owed(&self, loading: &mut Loading<'_>) -> Result<(), PoolError> {
+        if self.owed() == 0 { Ok(()) } else { self.redo_owed(loading, true) }
     }
 
     /// Takes the mark of reading from the slot. Whether flash served; if not, home will.

@@ -1,6 +1,6 @@
 //! What the pool asks of the log. The engine implements it.
 
-use terrace_page::{Lsn, PageId};
+use terrace_page::{Lsn, PageBuf, PageId};
 
 use crate::PoolError;
 
@@ -30,4 +30,18 @@ pub trait Journal: Send + Sync {
     /// Appends a record of the flash tier's own, not forced; returns its LSN, or `None` if the log
     /// has no room. Recovery shows it to the tier again [S3 III-C].
     fn log_flash(&self, payload: &[u8]) -> Option<Lsn>;
+
+    /// Brings `bytes`, home's version of `page`, up to date from the log, which has every change
+    /// since `rec`; if they are not `whole`, an image in the log must come first.
+    ///
+    /// # Errors
+    ///
+    /// [`PoolError::Redo`] if the log does not have what it takes.
+    fn repair(
+        &self,
+        page: PageId,
+        rec: Lsn,
+        bytes: &mut PageBuf,
+        is_whole: bool,
+    ) -> Result<(), PoolError>;
 }

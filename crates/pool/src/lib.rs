@@ -42,6 +42,8 @@ mod slots;
 mod frames;
 mod io;
 
+mod owed;
+
 mod check;
 
 mod restart;
@@ -52,6 +54,7 @@ pub use dirty::OldestDirty;
 pub use error::{PoolError, Tier};
 pub use guard::{Dirtied, PageMut, PageRef};
 pub use journal::Journal;
+pub use owed::Redo;
 pub use restart::fuzz;
 pub use restart::{ColdStart, FlashLayout, FlashRecovery, Image, LogFacts, ScanFrom};
 pub use restart::{RestartRules, RestartTuning};

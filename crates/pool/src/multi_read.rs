@@ -176,7 +176,9 @@ impl BufferPool {
         for place in run {
             let Some(loading) = place.take() else { continue };
             let read = same_result(&read);
-            match self.judge(loading.page, Tier::Home, read, &loading.guard) {
+            let mut loading = loading;
+            let whole = self.judge(loading.page, Tier::Home, read, &loading.guard);
+            match whole.and_then(|()| self.redo_if_owed(&mut loading)) {
                 Ok(()) => drop(self.serve(loading)),
                 // Whoever wants the page will read it alone, and learn why.
                 Err(_) => self.unload(loading),
@@ -214,7 +216,7 @@ impl BufferPool {
         }
     }
 
-    fn end_loading(&self, loading: Loading<'_>, read: std::io::Result<()>) {
+    fn end_loading(&self, mut loading: Loading<'_>, read: std::io::Result<()>) {
         let is_whole = match loading.source {
             Source::Home => self.judge(loading.page, Tier::Home, read, &loading.guard).is_ok(),
             Source::Flash { slot, newer } => {
@@ -222,7 +224,7 @@ impl BufferPool {
                 self.flash_was_read(&loading, slot, newer, read).unwrap_or(false)
             }
         };
-        if is_whole {
+        if is_whole && self.redo_if_owed(&mut loading).is_ok() {
             drop(self.serve(loading));
         } else {
             self.unload(loading);
@@ -274,7 +276,8 @@ impl BufferPool {
             self.end_loading(other, same_result(&read));
         }
         if is_read {
-            self.judge(loading.page, Tier::Home, Ok(()), &loading.guard)
+            let whole = self.judge(loading.page, Tier::Home, Ok(()), &loading.guard);
+            whole.or_else(|error| self.redo_damaged(loading, error))
         } else {
             // A neighbour's bad sector must not hide this page.
             self.load(loading)

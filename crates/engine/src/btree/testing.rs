@@ -46,6 +46,16 @@ impl Journal for Log {
     fn log_flash(&self, _payload: &[u8]) -> Option<Lsn> {
         None
     }
+
+    fn repair(
+        &self,
+        page: PageId,
+        _rec: Lsn,
+        _bytes: &mut terrace_page::PageBuf,
+        _is_whole: bool,
+    ) -> Result<(), PoolError> {
+        Err(PoolError::Redo { page, what: "this log repairs nothing" })
+    }
 }
 
 /// Who has which key.

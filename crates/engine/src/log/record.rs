@@ -169,6 +169,19 @@ impl StoredUndo<'_> {
     }
 }
 
+impl Body<'_> {
+    /// The page that it changes, or shows.
+    pub(crate) fn page(&self) -> Option<PageId> {
+        match *self {
+            Body::Update { page, .. }
+            | Body::Clr { page, .. }
+            | Body::Restore { page, .. }
+            | Body::Image { page, .. } => Some(page),
+            _ => None,
+        }
+    }
+}
+
 /// Runs of bytes of a page, encoded; checked when decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pieces<'a>(&'a [u8]);
@@ -215,7 +228,12 @@ impl<'a> Input<'a> {
 }
 
 impl<'a> Pieces<'a> {
-    fn decode(bytes: &'a [u8]) -> Option<Pieces<'a>> {
+    /// As they are stored.
+    pub(crate) fn bytes(&self) -> &'a [u8] {
+        self.0
+    }
+
+    pub(crate) fn decode(bytes: &'a [u8]) -> Option<Pieces<'a>> {
         let mut input = Input(bytes);
         while !input.0.is_empty() {
             let (at, len) = (usize::from(input.u16()?), usize::from(input.u16()?));
@@ -424,12 +442,13 @@ impl Draft {
         self.begin(Kind::End, txn, prev);
     }
 
-    /// A BUF_WRITE of at most `BUF_WRITE_PAGES_MAX` pages.
+    /// A FLASH of at most `FLASH_BYTES_MAX` bytes.
     pub(crate) fn flash(&mut self, payload: &[u8]) {
         assert!(payload.len() <= FLASH_BYTES_MAX, "{} bytes for the flash tier", payload.len());
         self.begin(Kind::Flash, TxnId(0), Lsn::ZERO).extend_from_slice(payload);
     }
 
+    /// A BUF_WRITE of at most `BUF_WRITE_PAGES_MAX` pages.
     pub(crate) fn buf_write(&mut self, pages: &[PageId], eol: Lsn) {
         assert!(pages.len() <= BUF_WRITE_PAGES_MAX, "{} pages in a BUF_WRITE", pages.len());
         let out = self.begin(Kind::BufWrite, TxnId(0), Lsn::ZERO);

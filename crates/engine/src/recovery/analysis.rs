@@ -14,6 +14,7 @@ use terrace_pool::FlashRecovery;
 use crate::Error;
 use crate::log::record::{Body, Record};
 use crate::log::{End, LogReader};
+use crate::recovery::OwedChanges;
 use crate::superblock::Superblock;
 
 /// What analysis found.
@@ -40,6 +41,8 @@ pub(crate) struct DirtyEntry {
     pub(crate) rec_lsn: Lsn,
     /// The last one.
     pub(crate) last_lsn: Lsn,
+    /// The version that the first of them was written on, if it tells.
+    pub(crate) base: Option<Lsn>,
 }
 
 /// Reads the log from `reader`'s place to its end.
@@ -51,6 +54,7 @@ pub(crate) fn analyse(
     reader: &mut LogReader<'_>,
     boot: &Superblock,
     flash: &mut FlashRecovery,
+    owed: &mut OwedChanges,
 ) -> Result<(Analysis, End), Error> {
     let mut analysis = Analysis { next_txn: boot.next_txn.0, ..Analysis::default() };
     while let Some(stored) = reader.next()? {
@@ -59,6 +63,7 @@ pub(crate) fn analyse(
         }
         analysis.note(stored.lsn, &stored.record, boot.oldest_dirty);
         show(flash, stored.lsn, &stored.record);
+        owed.note(stored.lsn, &stored.record.body);
     }
     let end = reader.end();
     if end.position < boot.end_checkpoint {
@@ -87,6 +92,15 @@ impl Analysis {
         self.dirty.values().map(|entry| entry.rec_lsn).min()
     }
 
+    fn changed(&mut self, page: PageId, lsn: Lsn, base: Option<Lsn>, oldest_dirty: Lsn) {
+        if oldest_dirty == Lsn::MAX || lsn >= oldest_dirty {
+            let entry = DirtyEntry { rec_lsn: lsn, last_lsn: lsn, base };
+            let entry = self.dirty.entry(page).or_insert(entry);
+            entry.last_lsn = lsn;
+            entry.base = entry.base.or(base);
+        }
+    }
+
     fn note(&mut self, lsn: Lsn, record: &Record<'_>, oldest_dirty: Lsn) {
         if record.txn != TxnId(0) {
             self.next_txn = self.next_txn.max(record.txn.0 + 1);
@@ -98,15 +112,12 @@ impl Analysis {
             }
         }
         match record.body {
-            Body::Update { page, .. }
-            | Body::Clr { page, .. }
-            | Body::Restore { page, .. }
-            | Body::Image { page, .. } => {
-                if oldest_dirty == Lsn::MAX || lsn >= oldest_dirty {
-                    let entry = DirtyEntry { rec_lsn: lsn, last_lsn: lsn };
-                    self.dirty.entry(page).or_insert(entry).last_lsn = lsn;
-                }
+            Body::Update { page, page_prev, .. }
+            | Body::Clr { page, page_prev, .. }
+            | Body::Restore { page, page_prev, .. } => {
+                self.changed(page, lsn, Some(page_prev), oldest_dirty);
             }
+            Body::Image { page, .. } => self.changed(page, lsn, None, oldest_dirty),
             Body::BufWrite { eol, pages } => {
                 for page in pages.iter() {
                     if self.dirty.get(&page).is_some_and(|entry| entry.last_lsn <= eol) {

@@ -16,12 +16,16 @@
 //!   appends CLRs, and never undoes the same record twice.
 //! - V5: nested actions that never ended are undone first, in every transaction, then what is
 //!   undone by key: so trees are whole when they are searched.
+//! - V7: under the restart `warm` nothing is redone before the database is open: pages are redone
+//!   when they are read (`owed`), and undo reads pages too.
 //! - V6: a page may not be newer than the log's end: then the log has lost its tail.
 
 mod analysis;
+mod owed;
 mod redo;
 mod undo;
 
 pub(crate) use analysis::{Analysis, analyse};
+pub(crate) use owed::{OwedChanges, repair};
 pub(crate) use redo::redo;
 pub(crate) use undo::{resume_losers, undo_from_log, undo_losers};

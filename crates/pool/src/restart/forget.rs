@@ -1,6 +1,13 @@
 //! Nothing is kept, and nothing believed (SSDBP) [S3 I].
 
+use std::io;
+use std::sync::Arc;
+
+use terrace_page::PageId;
+
 use super::found::{ColdStart, Image, LogFacts, Place, Recover, ScanFrom};
+use super::keeper::Keep;
+use crate::{BufferPool, PoolError, Tier};
 
 /// A table that is not there.
 pub(super) struct Nothing;
@@ -20,5 +27,16 @@ impl Recover for Nothing {
 
     fn image(&self, _slot: u32) -> Option<Image> {
         None
+    }
+}
+
+/// The keeper of a device whose header could not be written: it says so at each checkpoint, and
+/// home then names no flash device.
+pub(super) struct Disowned;
+
+impl Keep for Disowned {
+    fn checkpoint(&self, _pool: &BufferPool) -> Result<u64, PoolError> {
+        let source = Arc::new(io::Error::other("the header of the flash device is not written"));
+        Err(PoolError::Read { tier: Tier::Flash, page: PageId(0), source })
     }
 }

@@ -12,6 +12,7 @@ use terrace_policy::{History, RestartKind};
 
 use super::header::{Header, Looked, SECTOR_BYTES};
 use super::layout::FlashLayout;
+use super::warm::Resume;
 use crate::PoolConfig;
 use crate::frames::Staging;
 use crate::io::{PageIo, run};
@@ -119,6 +120,10 @@ pub(super) trait Recover {
     fn settle(&mut self, place: &Place<'_>, facts: &LogFacts<'_>) -> Result<(), ColdStart>;
     /// What is believed of slot `slot`.
     fn image(&self, slot: u32) -> Option<Image>;
+    /// Where the journal goes on, for the restart that has one.
+    fn resume(&self) -> Option<Resume> {
+        None
+    }
 }
 
 /// A flash device and its layout.
@@ -137,6 +142,7 @@ pub struct FlashRecovery {
     header: Header,
     cold: Option<ColdStart>,
     clean: bool,
+    is_disowned: bool,
     table: Box<dyn Recover>,
 }
 
@@ -159,7 +165,8 @@ impl FlashRecovery {
             Ok(found) => (found, (kind == RestartKind::Forget).then_some(ColdStart::Forget)),
             Err(cold) => (wanted, Some(cold)),
         };
-        FlashRecovery { layout, header, cold, clean, table: super::table_of(kind, layout) }
+        let table = super::table_of(kind, layout);
+        FlashRecovery { layout, header, cold, clean, is_disowned: false, table }
     }
 
     /// There is no flash device.
@@ -170,7 +177,14 @@ impl FlashRecovery {
         let (database, partitions) = (0, config.partitions_count());
         let header = Header { database, stamp: 0, table: 0, slots, partitions, restart: kind };
         let table = super::table_of(RestartKind::Forget, layout);
-        FlashRecovery { layout, header, cold: Some(ColdStart::NoDevice), clean: false, table }
+        FlashRecovery {
+            layout,
+            header,
+            cold: Some(ColdStart::NoDevice),
+            clean: false,
+            is_disowned: false,
+            table,
+        }
     }
 
     /// The stamp that the device has and home accepts; zero if the tier starts cold.
@@ -192,12 +206,17 @@ impl FlashRecovery {
         if self.cold.is_some() {
             self.header.table = stamp;
         }
+        self.write_header(flash);
+    }
+
+    fn write_header(&mut self, flash: &dyn Device) {
         let mut staging = Staging::new(1);
         staging.pages_mut()[0][..SECTOR_BYTES].copy_from_slice(&self.header.encode());
         let written = write(flash, 0, &staging.pages()[0][..SECTOR_BYTES]);
         if let Err(error) = written.and_then(|()| flash.sync()) {
             self.cold = Some(ColdStart::Device(error.kind()));
             self.header.stamp = 0;
+            self.is_disowned = true;
         }
     }
 
@@ -207,11 +226,27 @@ impl FlashRecovery {
         self.header.stamp
     }
 
+    /// The tier starts cold after all: a new table begins, so that nothing of the old one is taken
+    /// for a part of it.
+    fn turn(&mut self, flash: &dyn Device, judged: Result<(), ColdStart>) {
+        if let Err(cold) = judged {
+            self.cold = Some(cold);
+            self.header.table = self.header.stamp;
+            self.write_header(flash);
+        }
+    }
+
+    /// Whether the device could not be told what it holds: home must not believe it again.
+    pub(super) fn is_disowned(&self) -> bool {
+        self.is_disowned
+    }
+
     /// Reads the table, if the tier is this database's. `journal` is the position that home names.
     pub fn load(&mut self, flash: &dyn Device, journal: u64) {
         if self.cold.is_none() {
             let place = self.place(flash);
-            self.cold = self.table.load(&place, journal).err();
+            let loaded = self.table.load(&place, journal);
+            self.turn(flash, loaded);
         }
     }
 
@@ -253,7 +288,8 @@ impl FlashRecovery {
     pub fn settle(&mut self, flash: &dyn Device, facts: &LogFacts<'_>) {
         if self.cold.is_none() {
             let place = self.place(flash);
-            self.cold = self.table.settle(&place, facts).err();
+            let settled = self.table.settle(&place, facts);
+            self.turn(flash, settled);
         }
     }
 
@@ -264,6 +300,21 @@ impl FlashRecovery {
     /// The stamp of the cold start at which the table was begun.
     pub(crate) fn table_stamp(&self) -> u64 {
         self.header.table
+    }
+
+    /// Where the journal goes on: at its beginning after a cold start.
+    pub(super) fn resume(&self) -> Resume {
+        let warm = if self.cold.is_none() { self.table.resume() } else { None };
+        warm.unwrap_or(Resume { table: self.header.table, ..Resume::default() })
+    }
+
+    /// The policies' clock when the table was written: no use that it tells of is later.
+    pub(crate) fn clock(&self) -> u64 {
+        let last = |slot| self.image(slot).map_or(0, |image| image.history.last.0);
+        match self.cold {
+            Some(_) => 0,
+            None => (0..self.layout.slots).map(last).max().unwrap_or(0),
+        }
     }
 
     /// What is believed of slot `slot`.

@@ -23,6 +23,7 @@ mod tuning;
 
 mod forget;
 mod mmr;
+mod warm;
 
 pub use found::{ColdStart, FlashRecovery, Image, LogFacts, ScanFrom};
 pub use layout::FlashLayout;
@@ -51,7 +52,7 @@ fn table_of(kind: RestartKind, layout: FlashLayout) -> Box<dyn found::Recover> {
         RestartKind::MemoryMapped => Box::new(mmr::MappedImages::new(&layout)),
         RestartKind::LogBased => Box::new(forget::Nothing),
         RestartKind::LazyVerification => Box::new(forget::Nothing),
-        RestartKind::Warm => Box::new(forget::Nothing),
+        RestartKind::Warm => Box::new(warm::WarmTable::new()),
     }
 }
 
@@ -63,6 +64,9 @@ pub(crate) fn keeper_of(
 ) -> Keeper {
     let table = recovery.map_or(0, FlashRecovery::table_stamp);
     let was_loaded = recovery.is_some_and(|recovery| recovery.cold().is_none());
+    if recovery.is_some_and(FlashRecovery::is_disowned) {
+        return Some(Box::new(forget::Disowned));
+    }
     match config.restart.kind {
         RestartKind::Forget => None,
         RestartKind::MemoryMapped => {
@@ -70,7 +74,10 @@ pub(crate) fn keeper_of(
         }
         RestartKind::LogBased => None,
         RestartKind::LazyVerification => None,
-        RestartKind::Warm => None,
+        RestartKind::Warm => {
+            let resume = recovery.map(FlashRecovery::resume).unwrap_or_default();
+            Some(Box::new(warm::Journalled::new(*layout, resume)))
+        }
     }
 }
 

@@ -37,6 +37,11 @@ impl SlotTable {
         self.versions.may_be(slot, lsn)
     }
 
+    /// A copy that only flash had is bad, and the page is whole elsewhere: DIRTY -> FREE.
+    pub fn give_up(&mut self, slot: u32) {
+        self.release(slot, &[DIRTY]);
+    }
+
     /// The version in `slot`, if all of it is kept.
     pub fn version(&self, slot: u32) -> Option<Lsn> {
         self.versions.full(slot)
@@ -79,9 +84,11 @@ impl SlotTable {
         }
     }
 
-    /// Home was synced.
-    pub fn unpin(&mut self, slot: u32) {
+    /// Home was synced. Whether the slot was pinned.
+    pub fn unpin(&mut self, slot: u32) -> bool {
+        let was = self.states[slot as usize] & PINNED != 0;
         self.states[slot as usize] &= !PINNED;
+        was
     }
 
     /// Whether `slot` keeps a base of `page`.

@@ -153,6 +153,16 @@ impl Journal for LogModel {
     fn log_flash(&self, payload: &[u8]) -> Option<Lsn> {
         Some(self.append(Record::Flash { payload: payload.to_vec() }))
     }
+
+    fn repair(
+        &self,
+        page: PageId,
+        _rec: Lsn,
+        _bytes: &mut terrace_page::PageBuf,
+        _is_whole: bool,
+    ) -> Result<(), PoolError> {
+        Err(PoolError::Redo { page, what: "this log repairs nothing" })
+    }
 }
 
 /// Where the value of a page stands, twice, so that a mixture is told.

@@ -1,0 +1,181 @@
+//! Redo on first use: a page whose changes are in the log alone is brought up to date when it is
+//! read, so that a database can be used before its log is redone. A restart of our own; the idea of
+//! redo on demand is that of Graefe's instant recovery.
+//!
+//! ```text
+//!         owe                    read (flash or home)            redo_owed
+//! (log) ------> owed, in no frame ---------------------> loaded -----------> dirty, in a frame
+//!                  |                                                  ^
+//!                  +---------------- drain, in the background --------+
+//! ```
+//!
+//! - O1: until then the page's dirty entry is in `owed` of its partition, and holds the log.
+//! - O2: a page is redone under its exclusive latch, before anybody else sees its bytes.
+//! - O3: what fails stays owed: whoever reads the page is told, and may try again.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use terrace_page::{Damage, Lsn, PageBuf, PageId};
+use terrace_rt::{Nanos, sleep};
+
+use crate::fetch::{Loading, Source};
+use crate::partition::DirtyLsns;
+use crate::restart::Freed;
+use crate::slots::SlotState;
+use crate::{BufferPool, PoolError, Tier};
+
+/// Pages that the background brings in at once: a small part of what the devices can do.
+const DRAIN_PAGES: usize = 8;
+/// How long it waits when a page could not be brought in.
+const DRAIN_NAP: Nanos = Nanos(10_000_000);
+/// How often it tries.
+const DRAIN_ROUNDS_MAX: u32 = 1000;
+
+/// The log's changes of pages that are owed. The engine implements it.
+pub trait Redo: Send + Sync {
+    /// Applies to `bytes` the changes that they lack. `is_whole` says whether they are the page in
+    /// some version; otherwise an image in the log must come first. Returns whether any was
+    /// applied.
+    ///
+    /// # Errors
+    ///
+    /// [`PoolError::Redo`] if the log does not fit the page: `bytes` are then undefined.
+    fn redo(&self, page: PageId, bytes: &mut PageBuf, is_whole: bool) -> Result<bool, PoolError>;
+
+    /// The page is redone: its changes are not asked for again.
+    fn done(&self, page: PageId);
+}
+
+impl BufferPool {
+    /// From now on `redo` knows what `pages` lack: page, and the first change that home may lack.
+    /// Before anything is read.
+    pub fn owe(&self, pages: impl IntoIterator<Item = (PageId, Lsn)>, redo: Arc<dyn Redo>) {
+        for (page, rec) in pages {
+            let mut books = self.partition(page).books.lock();
+            let before = books.owed.insert(page, DirtyLsns::at(rec));
+            assert!(before.is_none(), "{page} is owed once");
+            self.owed_count.fetch_add(1, Ordering::Relaxed);
+        }
+        *self.redo.lock() = Some(redo);
+    }
+
+    /// Pages that are still to be redone.
+    #[must_use]
+    pub fn owed(&self) -> u64 {
+        self.owed_count.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn is_owed(&self, page: PageId) -> bool {
+        self.owed() > 0 && self.partition(page).books.lock().owed.contains_key(&page)
+    }
+
+    /// Redoes a page that was just read, if it is owed (O2).
+    pub(crate) fn redo_owed(
+        &self,
+        loading: &mut Loading<'_>,
+        is_whole: bool,
+    ) -> Result<(), PoolError> {
+        let (page, partition) = (loading.page, loading.partition);
+        let Some(lsns) = partition.books.lock().owed.get(&page).copied() else { return Ok(()) };
+        let redo = self.redo.lock().clone().expect("who owes knows how to redo");
+        let is_changed = redo.redo(page, &mut loading.guard, is_whole)?;
+        let guard = &loading.guard;
+        let mut books = partition.books.lock();
+        books.owed.remove(&page);
+        self.owed_count.fetch_sub(1, Ordering::Relaxed);
+        // A copy that counts as clean may be newer than home: the write behind it may be lost.
+        let slot = guard.frame().slot();
+        let is_copy = slot.is_some_and(|slot| {
+            let slots = books.slots_mut();
+            slots.is_valid(slot) && slots.newer(slot).is_none()
+        });
+        let mut freed = None;
+        if is_changed || (is_copy && loading.source != Source::Home) {
+            freed = self.make_dirty_since(partition, &mut books, guard, lsns.rec);
+        }
+        drop(books);
+        self.harden(freed.as_slice());
+        redo.done(page);
+        Ok(())
+    }
+
+    /// What is damaged at home may be whole in the log.
+    pub(crate) fn redo_damaged(
+        &self,
+        loading: &mut Loading<'_>,
+        error: PoolError,
+    ) -> Result<(), PoolError> {
+        match error {
+            PoolError::Damaged { .. } if self.is_owed(loading.page) => {
+                self.redo_owed(loading, false).map_err(|_| error)
+            }
+            error => Err(error),
+        }
+    }
+
+    /// A copy that only flash had is bad: home may have the same version, and the log has all that
+    /// home lacks.
+    pub(crate) fn rescue(
+        &self,
+        loading: &mut Loading<'_>,
+        slot: u32,
+        rec: Lsn,
+    ) -> Result<(), PoolError> {
+        let partition = loading.partition;
+        let is_whole = self.read_home(loading).is_ok();
+        let is_same = is_whole && {
+            let mut books = partition.books.lock();
+            let version = terrace_page::lsn(&loading.guard);
+            self.config.restart.kind == terrace_policy::RestartKind::Warm
+                && books.slots_mut().may_be(slot, version)
+        };
+        if !is_same {
+            self.journal.repair(loading.page, rec, &mut loading.guard, is_whole)?;
+        }
+        let mut books = partition.books.lock();
+        if books.slots_mut().state(slot) != SlotState::Dirty {
+            // The cleaner has it, and finds it damaged too: then the next reader comes here again.
+            let (tier, page) = (Tier::Flash, loading.page);
+            return Err(PoolError::Damaged { tier, page, damage: Damage::Checksum });
+        }
+        books.stats.flash_faults += 1;
+        books.slots_mut().give_up(slot);
+        loading.guard.frame().set_slot(None);
+        let number = partition.first_slot + slot;
+        self.slot_freed(number, loading.page, Freed::Modified);
+        books.set_dirty(loading.guard.id(), loading.guard.frame(), DirtyLsns::at(rec));
+        drop(books);
+        self.harden(&[number]);
+        loading.source = Source::Home;
+        Ok(())
+    }
+
+    /// Brings in what is owed, a few pages at a time: the life of a background task.
+    pub(crate) fn drain_owed(&self) {
+        for _ in 0..DRAIN_ROUNDS_MAX {
+            for partition in &self.partitions {
+                loop {
+                    let pages: Vec<PageId> = {
+                        let books = partition.books.lock();
+                        books.owed.keys().take(DRAIN_PAGES).copied().collect()
+                    };
+                    if pages.is_empty() || self.is_closing() {
+                        break;
+                    }
+                    let before = self.owed();
+                    self.prefetch(&pages);
+                    if self.owed() == before {
+                        // Memory may be full of what is in use, or a page damaged: one by one.
+                        let _failed = self.read(pages[0]).map(drop);
+                        break;
+                    }
+                }
+            }
+            if self.owed() == 0 || self.is_closing() || terrace_rt::dead() {
+                return;
+            }
+            sleep(DRAIN_NAP);
+        }
+    }
+}

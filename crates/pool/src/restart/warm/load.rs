@@ -1,0 +1,203 @@
+//! What opening reads: the base copy and the journal after it, never a slot.
+//!
+//! - L1: home names how far the journal reaches at least. If it does not reach so far, or the base
+//!   copy is not whole, dirty copies may be unknown: the tier starts cold.
+//! - L2: blocks after that point count up to the first that is not whole: the session may have been
+//!   cut while it wrote them. What they said is then found out another way (W1, W2).
+
+use std::collections::HashMap;
+
+use terrace_device::Device;
+use terrace_page::{Lsn, PageBuf, PageId};
+
+use super::Resume;
+use super::entry::{BlockHeader, Entry, Record, block_number, read_block, read_chunk};
+use crate::frames::Staging;
+use crate::io::{PageIo, run};
+use crate::restart::found::{ColdStart, Image, LogFacts, Place, Recover, ScanFrom};
+use crate::restart::layout::{CHUNK_ENTRIES, FlashLayout};
+
+/// Pages read at once.
+const READ_PAGES: u64 = 256;
+
+/// The table while the database is opened.
+pub(in crate::restart) struct WarmTable {
+    entries: Vec<Entry>,
+    /// The last change of each page in the log.
+    updated: HashMap<PageId, Lsn>,
+    resume: Resume,
+}
+
+impl WarmTable {
+    pub fn new() -> WarmTable {
+        WarmTable { entries: Vec::new(), updated: HashMap::new(), resume: Resume::default() }
+    }
+
+    /// The blocks from `first` on: up to `until`, where all must be whole, and beyond while they
+    /// are. Calls `each` with them in order.
+    fn read_journal(
+        place: &Place<'_>,
+        first: u64,
+        until: u64,
+        mut each: impl FnMut(&BlockHeader, &mut dyn Iterator<Item = Record>),
+    ) -> Result<(), ColdStart> {
+        let length = place.layout.journal_pages;
+        let mut staging = Staging::new(READ_PAGES as usize);
+        let mut next = first;
+        let end = first + length;
+        while next < end {
+            let at = next % length;
+            let count = READ_PAGES.min(length - at).min(end - next);
+            let pages = &mut staging.pages_mut()[..count as usize];
+            read_run(place.flash, place.layout.journal + at, pages)?;
+            for page in pages.iter() {
+                match read_block(page, place.table, next) {
+                    Some((header, mut records)) => each(&header, &mut records),
+                    None if next < until => return Err(ColdStart::Table),
+                    None => return Ok(()),
+                }
+                next += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// The number of the newest block in the ring, wherever it is.
+    fn find_newest(place: &Place<'_>) -> Result<Option<u64>, ColdStart> {
+        let length = place.layout.journal_pages;
+        let mut staging = Staging::new(READ_PAGES.min(length) as usize);
+        let mut newest = None;
+        for start in (0..length).step_by(READ_PAGES as usize) {
+            let count = READ_PAGES.min(length - start);
+            let pages = &mut staging.pages_mut()[..count as usize];
+            read_run(place.flash, place.layout.journal + start, pages)?;
+            for (at, page) in (start..).zip(pages.iter()) {
+                let number = block_number(page, place.table);
+                newest = newest.max(number.filter(|number| number % length == at));
+            }
+        }
+        Ok(newest)
+    }
+
+    /// Reads base copy `number` into `entries`, with their ages as of `now`.
+    fn read_base(&mut self, place: &Place<'_>, number: u64, now: u64) -> Result<(), ColdStart> {
+        let chunks = u64::from(place.layout.slots.div_ceil(CHUNK_ENTRIES));
+        let first = base_page(&place.layout, number);
+        let mut staging = Staging::new(READ_PAGES.min(chunks) as usize);
+        for start in (0..chunks).step_by(READ_PAGES as usize) {
+            let count = READ_PAGES.min(chunks - start);
+            let pages = &mut staging.pages_mut()[..count as usize];
+            read_run(place.flash, first + start, pages)?;
+            for page in pages.iter() {
+                let (entries, then) =
+                    read_chunk(page, place.table, number).ok_or(ColdStart::Table)?;
+                self.entries.extend(entries.map(|entry| entry.aged(then, now)));
+            }
+        }
+        match self.entries.len() == place.layout.slots as usize {
+            true => Ok(()),
+            false => Err(ColdStart::Table),
+        }
+    }
+
+    /// What the log says of the copy in an entry.
+    fn is_believed(&self, entry: &Entry, facts: &LogFacts<'_>) -> bool {
+        let Some(page) = entry.page() else { return true };
+        let lsn = entry.lsn();
+        if lsn >= facts.end {
+            // The log has lost its tail, or was put back from an older day.
+            return false;
+        }
+        match self.updated.get(&page) {
+            Some(&last) if last > lsn => {
+                // Old, but maybe what the records to be redone were written on.
+                (facts.redo_base)(page).is_some_and(|base| base <= lsn)
+            }
+            _ => true,
+        }
+    }
+}
+
+/// The first page of base copy `number`.
+pub(super) fn base_page(layout: &FlashLayout, number: u64) -> u64 {
+    layout.table + (number % 2) * (layout.table_pages / 2)
+}
+
+pub(super) fn read_run(
+    flash: &dyn Device,
+    first: u64,
+    pages: &mut [PageBuf],
+) -> Result<(), ColdStart> {
+    const PAGES_PER_IO: usize = 64;
+    let ios = pages.chunks_mut(PAGES_PER_IO).enumerate();
+    let ios = ios.map(|(at, pages)| PageIo::read(first + (at * PAGES_PER_IO) as u64, pages));
+    run(flash, ios.collect()).map_err(|error| ColdStart::Device(error.kind()))
+}
+
+impl Recover for WarmTable {
+    fn load(&mut self, place: &Place<'_>, journal: u64) -> Result<(), ColdStart> {
+        let last = journal.checked_sub(1).ok_or(ColdStart::Table)?;
+        // The newest block says where to begin. Home names one that is not much older, unless the
+        // ring has gone round since.
+        let mut newest = None;
+        let seen =
+            WarmTable::read_journal(place, last, journal, |header, _| newest = Some(*header));
+        if seen.is_err() {
+            let found = WarmTable::find_newest(place)?.filter(|&number| number > last);
+            let number = found.ok_or(ColdStart::Table)?;
+            let keep = |header: &BlockHeader, _: &mut dyn Iterator<Item = Record>| {
+                newest = Some(*header);
+            };
+            WarmTable::read_journal(place, number, number + 1, keep)?;
+        }
+        let newest = newest.ok_or(ColdStart::Table)?;
+        match newest.base {
+            0 => self.entries = vec![Entry::FREE; place.layout.slots as usize],
+            number => self.read_base(place, number, newest.now)?,
+        }
+        let (entries, end) = (&mut self.entries, newest.number + 1);
+        WarmTable::read_journal(place, newest.tail, end, |header, records| {
+            for record in records {
+                if let Some(entry) = entries.get_mut(record.slot as usize) {
+                    *entry = entry.after(record.entry.aged(header.now, newest.now));
+                }
+            }
+        })?;
+        self.resume = Resume {
+            table: place.table,
+            next: end,
+            tail: newest.tail,
+            base: newest.base,
+            now: newest.now,
+            dropped: Vec::new(),
+        };
+        Ok(())
+    }
+
+    fn scan_from(&self) -> ScanFrom {
+        ScanFrom::OldestBase
+    }
+
+    fn updated(&mut self, page: PageId, lsn: Lsn) {
+        self.updated.insert(page, lsn);
+    }
+
+    fn settle(&mut self, _place: &Place<'_>, facts: &LogFacts<'_>) -> Result<(), ColdStart> {
+        for slot in 0..self.entries.len() {
+            if !self.is_believed(&self.entries[slot], facts) {
+                self.entries[slot] = Entry::FREE;
+                self.resume.dropped.push(slot as u32);
+            }
+        }
+        self.updated = HashMap::new();
+        Ok(())
+    }
+
+    fn image(&self, slot: u32) -> Option<Image> {
+        self.entries.get(slot as usize)?.image(self.resume.now)
+    }
+
+    fn resume(&self) -> Option<Resume> {
+        Some(self.resume.clone())
+    }
+}
