@@ -285,8 +285,8 @@ impl Engine {
             .collect()
     }
 
-    /// Writes what the restart wants written, takes a last checkpoint, and stops. Only the first call
-    /// does.
+    /// Writes what the restart wants written, takes a last checkpoint, and stops. Only the first
+    /// call does.
     ///
     /// # Errors
     ///

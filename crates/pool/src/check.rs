@@ -11,7 +11,8 @@
 //!            all designs       all     LC only    all     LC only
 //! ```
 //!
-//! TAC keeps slots with stale bytes, which are no copies; they are INVALID.
+//! TAC keeps slots with stale bytes, which are no copies; they are INVALID. So does lazy cleaning
+//! under the restart `warm`, as bases of changes.
 
 use terrace_page::{FrameId, PageId};
 use terrace_policy::Invalidation;
@@ -68,7 +69,8 @@ impl BufferPool {
             assert!(!is_copy, "{page} is dirty in memory and valid in slot {slot}");
         }
         if !is_copy {
-            let may_own = self.config.design.invalidation == Invalidation::Logical;
+            let is_logical = self.config.design.invalidation == Invalidation::Logical;
+            let may_own = is_logical || self.keeps_bases();
             assert!(may_own, "{page} owns stale slot {slot}");
         }
     }

@@ -131,9 +131,9 @@ impl BufferPool {
         self.log_buf_writes(Logged::Open)
     }
 
-    /// Writes home what has to be there before the pool is closed in good order: every dirty page in
-    /// memory; what is dirty on flash stays there [S3 IV-B2]. The restart `warm` needs nothing: it
-    /// reopens as fast after a power cut.
+    /// Writes home what has to be there before the pool is closed in good order: every dirty page
+    /// in memory; what is dirty on flash stays there [S3 IV-B2]. The restart `warm` needs nothing:
+    /// it reopens as fast after a power cut.
     ///
     /// # Errors
     ///

@@ -90,8 +90,12 @@ impl BufferPool {
             let slots = books.slots_mut();
             slots.is_valid(slot) && slots.newer(slot).is_none()
         });
+        // A rescue has made the entry already, from an older change on.
+        let is_dirty = guard.frame().rec_lsn().is_some();
         let mut freed = None;
-        if is_changed || (is_copy && loading.source != Source::Home) {
+        if is_dirty {
+            assert!(guard.frame().rec_lsn() <= Some(lsns.rec), "{page} is rescued from the start");
+        } else if is_changed || (is_copy && loading.source != Source::Home) {
             freed = self.make_dirty_since(partition, &mut books, guard, lsns.rec);
         }
         drop(books);

@@ -19,9 +19,9 @@
 //!   is in the journal, or the change is in the log that analysis reads. A checkpoint hardens the
 //!   journal after it has taken the oldest dirty LSNs and before home names them.
 //! - W3: analysis begins at the oldest change that neither home nor flash has (`oldest_base`), not
-//!   at the oldest that home lacks: pages that are dirty on flash need no redo. So the copy on which
-//!   a change was made is kept until a newer one is durable, and the journal says so: INVALID while
-//!   the page is in memory, RETIRED until the journal has the newer copy.
+//!   at the oldest that home lacks: pages that are dirty on flash need no redo. So the copy on
+//!   which a change was made is kept until a newer one is durable, and the journal says so: INVALID
+//!   while the page is in memory, RETIRED until the journal has the newer copy.
 //! - W4: a copy counts as clean only when home was synced; until then it is PINNED, not reused.
 //! - W5: the log is kept from the oldest change that home lacks, as ever. So a flash that is gone,
 //!   or a dirty copy that is bad, costs a longer redo, and no commit.
