@@ -259,8 +259,9 @@ pub fn maybe_switch() {
     }
 }
 
-/// Whether the world has lost its power: destructors must do nothing but release memory.
+/// Whether the world has lost its power: destructors must do nothing but release memory. A virtual
+/// world has, too, while a task of it panics: that ends it, and nothing may wait for anything.
 #[inline]
 pub fn dead() -> bool {
-    here(|core| core.map_or_else(real::dead, Core::is_dead))
+    here(|core| core.map_or_else(real::dead, |core| core.is_dead() || std::thread::panicking()))
 }

@@ -424,6 +424,37 @@ fn background_tasks_stand_still_between_runs() {
     assert_eq!(Arc::strong_count(&ticks), 1, "the task was unwound");
 }
 
+/// A destructor that asked `dead()` went on to wait while its task panicked, and so aborted.
+#[test]
+fn destructors_of_a_panicking_task_are_told_to_do_nothing() {
+    struct Careful(Arc<Mutex<()>>, Arc<AtomicUsize>);
+    impl Drop for Careful {
+        fn drop(&mut self) {
+            self.1.fetch_add(1, Ordering::Relaxed);
+            if !dead() {
+                drop(self.0.lock());
+            }
+        }
+    }
+    let world = world(1, 0);
+    let (mutex, drops) = (Arc::new(Mutex::new(())), Arc::new(AtomicUsize::new(0)));
+    let result = panic::catch_unwind(AssertUnwindSafe(|| {
+        world.run(|| {
+            let holder = Arc::clone(&mutex);
+            drop(spawn("holder", move || {
+                let _held = holder.lock();
+                sleep(millis(10));
+            }));
+            sleep(millis(1));
+            let _careful = Careful(Arc::clone(&mutex), Arc::clone(&drops));
+            panic!("broken");
+        })
+    }));
+    let payload = result.expect_err("the panic comes out");
+    assert_eq!(payload.downcast_ref(), Some(&"broken"));
+    assert_eq!(drops.load(Ordering::Relaxed), 1);
+}
+
 #[test]
 fn a_panic_outside_drops_the_world_cleanly() {
     let alive = Arc::new(AtomicUsize::new(0));

@@ -20,9 +20,6 @@ const LOG_BYTES: u64 = 4 << 20;
 /// The longest stall of a request.
 const STALL_NS_MAX: u64 = 30_000_000;
 
-/// Pages of the flash device beside the tier's slots.
-const FLASH_HEADER_PAGES: u64 = 64;
-
 /// Devices, switched off between two worlds.
 pub struct Rig {
     home: Arc<SimDevice>,
@@ -35,7 +32,7 @@ pub struct Rig {
 impl Rig {
     /// Blank devices in `world`.
     pub fn new(scenario: &Scenario, world: &World, prng: &mut Prng) -> Rig {
-        let flash_bytes = (u64::from(scenario.flash_slots) + FLASH_HEADER_PAGES) * PAGE_SIZE as u64;
+        let flash_bytes = u64::from(scenario.flash_slots) * PAGE_SIZE as u64;
         let mut device = |bytes| {
             let store = Store::new(bytes, Keep::Plain);
             let faults = Faults {

@@ -27,6 +27,10 @@ pub struct Fixed {
     pub restart: Option<Restart>,
     /// Safety rules of the pool that are switched off.
     pub rules: Rules,
+    /// One in so many requests stalls.
+    pub stall_one_in: Option<u64>,
+    /// Share of the flash that may be dirty.
+    pub lambda: Option<f64>,
 }
 
 /// How a round is to end.
@@ -60,7 +64,7 @@ pub struct Scenario {
     pub rules: Rules,
     /// Pages in memory, fewer than the database has.
     pub frames: u32,
-    /// Pages of the flash tier.
+    /// Pages of the flash device: slots, and what a restart keeps beside them.
     pub flash_slots: u32,
     /// Share of them that may be dirty.
     pub lambda: f64,
@@ -94,12 +98,12 @@ impl Scenario {
         let restarts = open_restarts(&design);
         let any = restarts[prng.below(restarts.len() as u64) as usize];
         let fixed_restart = fixed.restart.filter(|restart| restart.refusal(&design).is_none());
-        Scenario {
+        let drawn = Scenario {
             design,
             restart: fixed_restart.unwrap_or(any),
             rules: fixed.rules,
             frames: 64 + prng.below(32) as u32,
-            flash_slots: 24 + prng.below(120) as u32,
+            flash_slots: 88 + prng.below(120) as u32,
             lambda: [0.1, 0.5, 0.9][prng.below(3) as usize],
             partitions: 1 << prng.below(3),
             clients: 2 + prng.below(6) as u32,
@@ -111,6 +115,11 @@ impl Scenario {
             buf_write_pages: 1 << prng.below(6),
             stall_one_in: [0, 8, 40][prng.below(3) as usize],
             checkpoint_one_in: [0, 10, 40][prng.below(3) as usize],
+        };
+        Scenario {
+            stall_one_in: fixed.stall_one_in.unwrap_or(drawn.stall_one_in),
+            lambda: fixed.lambda.unwrap_or(drawn.lambda),
+            ..drawn
         }
     }
 
