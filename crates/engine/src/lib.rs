@@ -50,6 +50,11 @@ pub use value::Value;
 
 pub(crate) use lock::{KeyHash, LockMode, LockOutcome, LockRequest};
 
+/// The example in the README, which is compiled and run with the others.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
+
 /// A database in memory, for the examples in this documentation.
 #[doc(hidden)]
 pub mod doc_test {

@@ -4,8 +4,9 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use terrace::{Builder, Database, Devices, DirectIo, Error, Part, TableDef};
+use terrace::{Builder, Database, Devices, DirectIo, Error, FlashLayout, Part, TableDef};
 use terrace_device::{FileDevice, FileOptions};
+use terrace_policy::{Restart, RestartKind};
 
 const ROWS: TableDef<u64, u64> = TableDef::new("rows");
 
@@ -141,6 +142,18 @@ fn a_flash_that_holds_something_else_is_left_alone() {
         let mut file = fs::read(&flash).expect("there");
         file[..1 << 20].fill(0xd8);
         fs::write(&flash, file).expect("written");
+    }
+}
+
+#[test]
+fn a_flash_file_has_the_slots_asked_for() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for slots in [100, 1000] {
+        let bytes = FlashLayout::new(slots, RestartKind::Forget).bytes();
+        let builder = small().restart(Restart::forget()).flash(folder.path().join("flash"), bytes);
+        let db = builder.open_or_create(folder.path().join("db")).expect("its own");
+        assert_eq!(db.stats().pool.slots, u64::from(slots));
+        db.close().expect("good files");
     }
 }
 

@@ -142,9 +142,9 @@ impl System {
         Ok([home.parse()?, flash.parse()?, log.parse()?])
     }
 
-    /// Bytes of the flash tier.
+    /// Bytes of a flash device with all the slots asked for, and what a restart keeps beside them.
     pub fn flash_bytes(&self) -> u64 {
-        bytes(self.flash_pages)
+        FlashLayout::new(self.flash_pages, self.tier.restart.kind).bytes()
     }
 }
 
@@ -206,10 +206,7 @@ impl Stores {
         world: &World,
     ) -> Result<ModelledDevices, UnknownPreset> {
         let [home, flash, log] = system.presets()?;
-        let blank = || {
-            let layout = FlashLayout::new(system.flash_pages, system.tier.restart.kind);
-            Store::new(layout.bytes(), Keep::Shared(Arc::clone(&self.slab)))
-        };
+        let blank = || Store::new(system.flash_bytes(), Keep::Shared(Arc::clone(&self.slab)));
         Ok(ModelledDevices {
             home: build(home, world.clone(), self.home.clone()),
             flash: design.uses_flash().then(|| build(flash, world.clone(), blank())),
