@@ -17,11 +17,11 @@ const SMALL: [&str; 22] = [
     "--flash",
     "40%",
     "--peak",
-    "6s",
+    "4s",
     "--after",
-    "6s",
+    "4s",
     "--averaged",
-    "2s",
+    "1s",
     "--window",
     "200ms",
     "--checkpoint",
@@ -130,8 +130,7 @@ fn one_axis(windows: &[Value], event: &str) {
 
 #[test]
 fn the_read_intensive_workload_runs_and_stays_consistent() {
-    let more =
-        ["--workload", "tpce-like", "--customers", "100", "--design", "lc", "--dram", "192p"];
+    let more = ["--workload", "tpce-like", "--customers", "40", "--design", "lc", "--dram", "96p"];
     let bench = bench(&[&more[..], &["--event", "crash", "--seeds", "2"]].concat());
     let lc = &bench["runs"][0];
     assert_eq!(lc["checks"]["consistency"], "ok");

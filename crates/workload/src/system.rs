@@ -17,7 +17,7 @@ use terrace::{Builder, Checkpoints, Database, Devices, FlashLayout, FullImages, 
 use terrace_device::model::{Preset, SimDevice, UnknownPreset, build};
 use terrace_device::{Device, Keep, Slab, Store};
 use terrace_page::PAGE_SIZE;
-use terrace_policy::{Design, designs};
+use terrace_policy::{Design, Restart, designs};
 use terrace_rt::{Nanos, Prng, Virtual, VirtualConfig, World};
 
 use crate::Error;
@@ -186,7 +186,7 @@ impl Stores {
             let db = system
                 .builder(designs::find("no-ssd")?, world.world())
                 .memory(LOAD_MEMORY_BYTES)
-                .restart(terrace_policy::Restart::forget())
+                .restart(Restart::forget())
                 .devices(devices)
                 .create_on_devices()?;
             fill(db)

@@ -14,7 +14,7 @@
 
 use terrace::{Builder, Database, DirectIo};
 use terrace_page::PAGE_SIZE;
-use terrace_policy::{Design, designs};
+use terrace_policy::{Design, Restart, designs};
 use terrace_rt::{Nanos, Real, World};
 
 use super::config::{Checks, Config};
@@ -62,8 +62,8 @@ pub fn load(config: &Config, progress: &mut dyn FnMut(u64, u64)) -> Result<Loade
         }
         Place::Real { threads, .. } => {
             let real = Real::new(*threads);
-            let db = real_builder(config, designs::find("no-ssd")?, real.world());
-            load_files(config, db, progress)
+            let builder = real_builder(config, designs::find("no-ssd")?, real.world());
+            load_files(config, builder.restart(Restart::forget()), progress)
         }
     }
 }
