@@ -316,7 +316,7 @@ impl BufferPool {
         books.slots_mut().read_ends(slot);
         let is_version = books.slots_mut().may_be(slot, lsn(&loading.guard));
         let read = match read {
-            Ok(()) if self.config.rules.verify_reads && !is_version => {
+            Ok(()) if self.checks_versions() && !is_version => {
                 let (tier, page, damage) = (Tier::Flash, loading.page, Damage::Version);
                 Err(PoolError::Damaged { tier, page, damage })
             }
@@ -339,6 +339,11 @@ impl BufferPool {
         drop(books);
         self.harden(&[number]);
         Ok(false)
+    }
+
+    /// Whether what is read from a slot must be the version that was written there.
+    pub(crate) fn checks_versions(&self) -> bool {
+        self.config.rules.verify_reads && self.config.restart_rules.checks_lsn
     }
 
     /// Whether what a device returned is `page` (F3).

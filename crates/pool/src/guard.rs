@@ -133,6 +133,13 @@ impl<'p> PageMut<'p> {
         found
     }
 
+    /// As [`PageMut::dirty`], for a change without a record of its own. `None` if the log is full,
+    /// and a restart would miss it: then the change must not be made.
+    pub fn dirty_unlogged(&mut self) -> Option<Dirtied> {
+        let found = self.dirty();
+        self.pool.log_unlogged(self.page).then_some(found)
+    }
+
     /// Changes the bytes, for a record that was appended with `lsn`, and sets the page's LSN.
     ///
     /// # Panics

@@ -146,7 +146,7 @@ impl Writer for Context {
 
     fn unlogged(&mut self, page: &mut PageMut<'_>, change: &Change<'_>) -> Result<(), Error> {
         assert!(change.formats() && self.nested == 0, "only a page that nothing leads to");
-        let _fresh_or_not = page.dirty();
+        page.dirty_unlogged().ok_or(Error::LogFull)?;
         page.apply(self.engine.log.last_lsn(), |bytes| apply(change, bytes));
         Ok(())
     }

@@ -62,7 +62,7 @@ pub(crate) fn analyse(
             analysis.places.push(stored.lsn);
         }
         analysis.note(stored.lsn, &stored.record, boot.oldest_dirty);
-        show(flash, stored.lsn, &stored.record);
+        show(flash, stored.lsn, &stored.record, boot.oldest_dirty);
         owed.note(stored.lsn, &stored.record.body);
     }
     let end = reader.end();
@@ -73,11 +73,15 @@ pub(crate) fn analyse(
     Ok((analysis, end))
 }
 
-/// Shows a record to the flash tier, which may have copies that it speaks of.
-fn show(flash: &mut FlashRecovery, lsn: Lsn, record: &Record<'_>) {
+/// Shows a record to the flash tier, which may have copies that it speaks of. Of a change before
+/// `oldest_dirty` home has the result (A4).
+fn show(flash: &mut FlashRecovery, lsn: Lsn, record: &Record<'_>, oldest_dirty: Lsn) {
     match record.body {
         Body::Update { page, .. } | Body::Clr { page, .. } | Body::Restore { page, .. } => {
             flash.updated(page, lsn);
+            if oldest_dirty != Lsn::MAX && lsn < oldest_dirty {
+                flash.written(page, lsn);
+            }
         }
         Body::BufWrite { eol, pages } => pages.iter().for_each(|page| flash.written(page, eol)),
         Body::BeginCheckpoint => flash.checkpoint_began(lsn),

@@ -6,13 +6,16 @@ use std::ops::Range;
 use terrace_page::{Lsn, PageId};
 use terrace_policy::{History, Tick};
 
-use super::found::Image;
+use super::found::{ColdStart, Image, Place, read_pages};
 use crate::BufferPool;
+use crate::frames::Staging;
 use crate::partition::{Books, Partition};
 use crate::slots::SlotTable;
 
 const NONE: u64 = u64::MAX;
 const NO_PAGE: u32 = u32::MAX;
+/// Pages of a table that opening reads at once: 2 MiB.
+const PAGES_PER_READ: u64 = 256;
 
 /// What each slot is believed to hold. Costs 28 bytes a slot, 36 with versions, until the pool is
 /// open.
@@ -59,6 +62,11 @@ impl Images {
         (page != NO_PAGE).then_some(PageId(u64::from(page)))
     }
 
+    /// The LSN of what a slot holds, in a table that has them; of a free slot any.
+    pub fn lsn(&self, slot: u32) -> Lsn {
+        Lsn(self.lsns[slot as usize])
+    }
+
     pub fn set(&mut self, slot: u32, image: &Image) {
         let at = slot as usize;
         self.pages[at] = image.page.0 as u32;
@@ -93,6 +101,13 @@ impl Images {
         }
     }
 
+    /// No recLSN is before the log's `start`: what was changed before is home.
+    pub fn raise_rec_lsns(&mut self, start: Lsn) {
+        for newer in self.newer.iter_mut().filter(|newer| **newer != NONE) {
+            *newer = (*newer).max(start.0);
+        }
+    }
+
     /// Gives the slots that are newer than home the recLSNs that analysis found; one that it does
     /// not know was brought home, and starts anew at the log's end [R in SPEC 8.2].
     pub fn take_rec_lsns(&mut self, facts: &super::LogFacts<'_>) {
@@ -103,6 +118,19 @@ impl Images {
             }
         }
     }
+}
+
+/// Shows the table of `place`, a part at a time, in order.
+pub(super) fn table_parts(place: &Place<'_>, mut see: impl FnMut(&[u8])) -> Result<(), ColdStart> {
+    let layout = &place.layout;
+    for first in (0..layout.table_pages).step_by(PAGES_PER_READ as usize) {
+        let pages = PAGES_PER_READ.min(layout.table_pages - first);
+        let mut staging = Staging::new(pages as usize);
+        read_pages(place.flash, layout.table + first, &mut staging)
+            .map_err(|error| ColdStart::Device(error.kind()))?;
+        see(staging.pages().as_flattened());
+    }
+    Ok(())
 }
 
 /// What `slot` of a table holds now. Transitions under way count as what a restart may rely on:

@@ -17,6 +17,7 @@ use std::io;
 use terrace_page::{Lsn, PageId};
 use terrace_policy::History;
 
+use super::records::Record;
 use crate::partition::Partition;
 use crate::{BufferPool, PoolError};
 
@@ -78,6 +79,11 @@ pub(crate) trait Keep: Send + Sync {
     /// Wakes the background task, for the last time.
     fn close(&self) {}
 
+    /// Whether a page that changes without a record needs a record of that.
+    fn wants_unlogged(&self) -> bool {
+        false
+    }
+
     /// Bytes of memory beside the slots' own books.
     fn bytes(&self) -> usize {
         0
@@ -134,6 +140,13 @@ impl BufferPool {
     /// The table cannot be hardened: what is on flash may not be believed after this session.
     pub fn harden_table(&self) -> Result<u64, PoolError> {
         self.keeper.as_ref().map_or(Ok(0), |keeper| keeper.checkpoint(self))
+    }
+
+    /// `page`, whose dirty entry was made, changes without a record. False if the restart needs one
+    /// of that, and the log is full.
+    pub(crate) fn log_unlogged(&self, page: PageId) -> bool {
+        let wants = self.keeper.as_ref().is_some_and(|keeper| keeper.wants_unlogged());
+        !wants || self.journal.log_flash(&Record::Unlogged { page }.encode()).is_some()
     }
 
     /// K2. A table that cannot be hardened may not be believed later, so the pool stops.

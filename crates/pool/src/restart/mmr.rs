@@ -40,8 +40,8 @@ use terrace_page::{Lsn, PAGE_SIZE, PageId};
 use terrace_policy::{History, Tick};
 use terrace_rt::Mutex;
 
-use super::found::{ColdStart, Image, LogFacts, Place, Recover, ScanFrom, read_pages};
-use super::images::Images;
+use super::found::{ColdStart, Image, LogFacts, Place, Recover, ScanFrom};
+use super::images::{Images, table_parts};
 use super::keeper::{Freed, Held, Keep};
 use super::layout::{FlashLayout, MAPPED_ENTRY_BYTES};
 use super::tuning::RestartRules;
@@ -65,9 +65,6 @@ const STATE_SHIFT: u32 = 56;
 const TICK_MASK: u64 = (1 << STATE_SHIFT) - 1;
 const CLEAN: u64 = 1;
 const DIRTY: u64 = 2;
-
-/// Pages of the table that opening reads at once: 2 MiB.
-const PAGES_PER_READ: u64 = 256;
 
 type Entry = [u8; MAPPED_ENTRY_BYTES];
 
@@ -141,20 +138,15 @@ impl MappedImages {
 
 impl Recover for MappedImages {
     fn load(&mut self, place: &Place<'_>, _journal: u64) -> Result<(), ColdStart> {
-        let layout = &place.layout;
-        let mut slots = 0..layout.slots;
-        for first in (0..layout.table_pages).step_by(PAGES_PER_READ as usize) {
-            let pages = PAGES_PER_READ.min(layout.table_pages - first);
-            let mut staging = Staging::new(pages as usize);
-            read_pages(place.flash, layout.table + first, &mut staging)
-                .map_err(|error| ColdStart::Device(error.kind()))?;
-            let entries = staging.pages().as_flattened().as_chunks().0;
-            for (slot, entry) in slots.by_ref().zip(entries) {
+        let mut slots = 0..place.layout.slots;
+        table_parts(place, |bytes| {
+            // The last page of the table may have room for more.
+            for (entry, slot) in bytes.as_chunks().0.iter().zip(slots.by_ref()) {
                 if let Some(image) = decode(entry, slot, place.table) {
                     self.images.set(slot, &image);
                 }
             }
-        }
+        })?;
         // Nothing here tells which of two copies is the right one.
         self.images.settle_rivals(|_, _| None);
         Ok(())

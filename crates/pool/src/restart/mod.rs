@@ -19,9 +19,11 @@ mod header;
 mod images;
 mod keeper;
 mod layout;
+mod records;
 mod tuning;
 
 mod forget;
+mod lvr;
 mod mmr;
 mod warm;
 
@@ -43,15 +45,24 @@ pub mod fuzz {
     pub fn mapped_table(bytes: &[u8]) {
         super::mmr::fuzz(bytes);
     }
+
+    /// Entries of the flusher's table.
+    pub fn flushed_table(bytes: &[u8]) {
+        super::lvr::fuzz(bytes);
+    }
 }
 
 /// The reader of the table that `kind` keeps.
-fn table_of(kind: RestartKind, layout: FlashLayout) -> Box<dyn found::Recover> {
+fn table_of(
+    kind: RestartKind,
+    layout: FlashLayout,
+    rules: RestartRules,
+) -> Box<dyn found::Recover> {
     match kind {
         RestartKind::Forget => Box::new(forget::Nothing),
         RestartKind::MemoryMapped => Box::new(mmr::MappedImages::new(&layout)),
         RestartKind::LogBased => Box::new(forget::Nothing),
-        RestartKind::LazyVerification => Box::new(forget::Nothing),
+        RestartKind::LazyVerification => Box::new(lvr::FlushedImages::new(&layout, rules)),
         RestartKind::Warm => Box::new(warm::WarmTable::new()),
     }
 }
@@ -73,7 +84,7 @@ pub(crate) fn keeper_of(
             Some(Box::new(mmr::MappedTable::new(*layout, table, was_loaded, config)))
         }
         RestartKind::LogBased => None,
-        RestartKind::LazyVerification => None,
+        RestartKind::LazyVerification => Some(Box::new(lvr::Flusher::new(*layout, table, config))),
         RestartKind::Warm => {
             let resume = recovery.map(FlashRecovery::resume).unwrap_or_default();
             Some(Box::new(warm::Journalled::new(*layout, resume)))

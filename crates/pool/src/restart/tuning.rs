@@ -58,21 +58,37 @@ impl RestartTuning {
 pub struct RestartRules {
     /// What is read from a slot must be the page that the slot is said to hold.
     pub checks_page_id: bool,
+    /// What is read from a slot must be the version that the slot is said to hold, where that is
+    /// kept.
+    pub checks_lsn: bool,
     /// MMR: an entry says that its slot holds a page only once the page is durable there.
     pub mmr_syncs_slots: bool,
     /// MMR: CLEAN -> READY is durable before the slot is overwritten.
     pub mmr_hardens_reused: bool,
     /// MMR: -> FREE is durable before the page changes.
     pub mmr_hardens_modified: bool,
+    /// LVR: beforeHardeningLSN is what is durable, not the log's tail.
+    pub lvr_durable_lsn: bool,
+    /// LVR: entries that are older than the log go.
+    pub lvr_shallow: bool,
+    /// LVR: a BUF_WRITE frees older copies of its pages.
+    pub lvr_buf_write_frees: bool,
+    /// LVR: a checkpoint ends after a full pass of the flusher.
+    pub lvr_checkpoint_waits: bool,
 }
 
 impl Default for RestartRules {
     fn default() -> RestartRules {
         RestartRules {
             checks_page_id: true,
+            checks_lsn: true,
             mmr_syncs_slots: true,
             mmr_hardens_reused: true,
             mmr_hardens_modified: true,
+            lvr_durable_lsn: true,
+            lvr_shallow: true,
+            lvr_buf_write_frees: true,
+            lvr_checkpoint_waits: true,
         }
     }
 }

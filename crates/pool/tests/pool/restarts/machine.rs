@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use terrace_device::model::{CutReport, Faults, Preset, SimDevice};
 use terrace_device::{Device, Keep, Store};
-use terrace_page::{Lsn, PAGE_SIZE, PageId, lsn};
+use terrace_page::{Lsn, PAGE_SIZE, PageId, lsn, page_id};
 use terrace_policy::{designs, restarts};
 use terrace_pool::{
     BufferPool, Dirtied, FlashLayout, FlashRecovery, Journal, LogFacts, PoolConfig, Recovered,
@@ -49,8 +49,16 @@ pub struct Plan {
     pub flash_stall: Nanos,
     /// How often a checkpoint is taken.
     pub checkpoint_every: Nanos,
+    /// How often the log is made durable.
+    pub commit_every: Nanos,
     /// The cleaner begins before analysis does (Pitfall 2).
     pub cleans_first: bool,
+    /// Home may lose writes until it is synced.
+    pub home_has_cache: bool,
+    /// A page that redo finds clean on flash counts as dirty.
+    pub owes_home: bool,
+    /// Pages are read and never changed.
+    pub only_reads: bool,
 }
 
 impl Plan {
@@ -72,7 +80,11 @@ impl Plan {
             home_stall: Nanos(4_000_000),
             flash_stall: Nanos(400_000),
             checkpoint_every: Nanos(20_000_000),
+            commit_every: Nanos(500_000),
             cleans_first: false,
+            home_has_cache: true,
+            owes_home: true,
+            only_reads: false,
         }
     }
 }
@@ -97,9 +109,11 @@ pub struct Session {
     pub reused: u64,
 }
 
-fn device(world: &World, store: Store, stall: Nanos, seed: u64) -> Arc<SimDevice> {
+fn device(world: &World, store: Store, stall: Nanos, has_cache: bool, seed: u64) -> Arc<SimDevice> {
     let faults = Faults { seed, stall_one_in: 2, stall, ..Faults::default() };
-    SimDevice::with_faults(Preset::Nvme.spec().with_write_cache(), world.clone(), store, faults)
+    let spec = Preset::Nvme.spec();
+    let spec = if has_cache { spec.with_write_cache() } else { spec };
+    SimDevice::with_faults(spec, world.clone(), store, faults)
 }
 
 impl Machine {
@@ -118,8 +132,8 @@ impl Machine {
             journal: 0,
         };
         Machine {
-            home: device(world, home, plan.home_stall, plan.seed),
-            flash: device(world, flash, plan.flash_stall, plan.seed + 1),
+            home: device(world, home, plan.home_stall, plan.home_has_cache, plan.seed),
+            flash: device(world, flash, plan.flash_stall, true, plan.seed + 1),
             log: Arc::new(LogModel::new(plan.seed + 2)),
             boot: LeafMutex::new(boot),
             model: (0..plan.pages).map(|_| AtomicU64::new(0)).collect(),
@@ -206,6 +220,9 @@ impl Machine {
             match record {
                 Record::Update { page, .. } => {
                     found.updated(*page, Lsn(at));
+                    if boot.oldest_dirty != Lsn::MAX && at < boot.oldest_dirty.0 {
+                        found.written(*page, Lsn(at));
+                    }
                     if boot.oldest_dirty == Lsn::MAX || at >= boot.oldest_dirty.0 {
                         dirty.entry(*page).or_insert((at, at)).1 = at;
                     }
@@ -232,7 +249,7 @@ impl Machine {
             self.log.redo_at(entry.0);
             let mut page = match pool.read_damaged_ok(*id).map_err(|error| error.to_string())? {
                 Recovered::Whole(mut page) if lsn(&page).0 >= at => {
-                    if page.is_clean_copy() {
+                    if self.plan.owes_home && page.is_clean_copy() {
                         page.dirty();
                     }
                     continue;
@@ -267,7 +284,7 @@ impl Session {
     pub fn verify(&self) -> Result<(), String> {
         for page in 0..self.machine.plan.pages {
             let guard = self.pool.read(PageId(page)).map_err(|error| error.to_string())?;
-            if value(&guard) != self.expected(page) {
+            if page_id(&guard) != PageId(page) || value(&guard) != self.expected(page) {
                 return Err(format!("page {page} lost an update"));
             }
         }
@@ -277,6 +294,7 @@ impl Session {
 
     pub fn read(&self, page: u64) {
         let guard = self.pool.read(PageId(page)).expect("a page is read");
+        assert_eq!(page_id(&guard), PageId(page), "another page is read");
         assert_eq!(value(&guard), self.expected(page), "page {page}");
     }
 
@@ -300,6 +318,7 @@ impl Session {
         let page = prng.below(spread);
         match prng.below(100) {
             0..60 => self.read(page),
+            60..97 if self.machine.plan.only_reads => self.read(page),
             60..97 => self.change(page, prng.next_u64()),
             _ => {
                 let batch: Vec<PageId> = (0..4).map(|_| PageId(prng.below(pages))).collect();
@@ -354,7 +373,7 @@ impl Session {
         drop(world.spawn("committer", move || {
             let mut prng = Prng::from_seed(seed * 100 + 98);
             loop {
-                sleep(Nanos(prng.below(1_000_000)));
+                sleep(Nanos(prng.below(2 * committer.machine.plan.commit_every.0)));
                 committer.commit();
             }
         }));
