@@ -47,6 +47,33 @@ impl BufferPool {
         Ok(())
     }
 
+    /// The background writer: writes home what has been dirty in memory since before `lsn`. Where
+    /// copies on flash are kept as bases, a page counts from the first change that its base lacks:
+    /// that is what the next opening would have to read.
+    ///
+    /// # Errors
+    ///
+    /// `Stopped` or `Journal`.
+    pub fn write_older(&self, lsn: Lsn) -> Result<(), PoolError> {
+        if !self.keeps_bases() {
+            return self.flush_below(lsn);
+        }
+        let mut oldest_first: Vec<(Lsn, FrameId)> = Vec::new();
+        for partition in &self.partitions {
+            let _books = partition.books.lock();
+            let frames = (0..partition.frames_count).map(|at| partition.frame_at(at));
+            oldest_first.extend(frames.filter_map(|id| {
+                let base = self.frames.frame(id).dirty()?.base;
+                (base < lsn).then_some((base, id))
+            }));
+        }
+        oldest_first.sort_unstable();
+        for batch in oldest_first.chunks(BATCH_PAGES) {
+            self.flush_batch(batch, lsn)?;
+        }
+        Ok(())
+    }
+
     fn flush_batch(&self, batch: &[(Lsn, FrameId)], below: Lsn) -> Result<(), PoolError> {
         self.check_writable()?;
         let (mut jobs, mut busy) = (Vec::new(), Vec::new());

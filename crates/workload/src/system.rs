@@ -117,8 +117,10 @@ impl System {
     pub fn builder(&self, design: Design, world: World) -> Builder {
         let checkpoints = self.checkpoint_every.map_or(Checkpoints::Off, Checkpoints::Every);
         let (tier, memory_bytes) = (self.tier.clone(), bytes(self.memory_pages));
+        let restart = tier.restart;
         Database::builder()
             .tune(|tuned| *tuned = tier)
+            .restart(restart)
             .memory(memory_bytes)
             .design(design)
             .checkpoints(checkpoints)

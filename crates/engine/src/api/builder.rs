@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use terrace_device::Device;
 use terrace_page::PAGE_SIZE;
-use terrace_policy::{Design, Restart, designs};
+use terrace_policy::{Design, Restart, designs, restarts};
 use terrace_pool::{FlashLayout, PoolConfig};
 use terrace_rt::{Nanos, World};
 
@@ -149,6 +149,7 @@ pub struct Builder {
     lock_bytes: u64,
     lock_limits: LockLimits,
     identity: Option<u128>,
+    restart: Option<Restart>,
 }
 
 impl Default for Builder {
@@ -169,6 +170,7 @@ impl Default for Builder {
             lock_bytes: LOCK_BYTES,
             lock_limits: LockLimits { escalate_at: 10_000, per_transaction_max: 500_000 },
             identity: None,
+            restart: None,
         }
     }
 }
@@ -215,10 +217,10 @@ impl Builder {
     }
 
     /// What of the flash tier is found again when the database is next opened: a row of
-    /// `terrace_policy::RESTARTS`.
+    /// `terrace_policy::RESTARTS`. With a flash tier the default is `warm`.
     #[must_use]
     pub fn restart(mut self, restart: Restart) -> Builder {
-        self.pool.restart = restart;
+        self.restart = Some(restart);
         self
     }
 
@@ -455,6 +457,13 @@ impl Builder {
                 designs::find("lc").expect("a row of the table")
             }
             _ => pool.design,
+        };
+        pool.restart = match self.restart {
+            Some(restart) => restart,
+            None if pool.design.uses_flash() && pool.restart == Restart::forget() => {
+                restarts::find("warm").expect("a row of the table")
+            }
+            None => pool.restart,
         };
         let flash_bytes = self.flash.as_ref().map(|(_, bytes)| *bytes).or(flash).unwrap_or(0);
         if pool.flash_slots == 0 && pool.design.uses_flash() {

@@ -1,11 +1,14 @@
 //! The database: a handle for any number of tasks and threads.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use terrace_rt::{LeafMutex, Nanos, Task, World, dead};
+use terrace_page::Lsn;
+use terrace_pool::ColdStart;
+use terrace_rt::{LeafMutex, Nanos, Task, Waited, World, dead};
 
 use crate::api::Checkpoints;
 use crate::context::{Context, Locking};
@@ -117,21 +120,42 @@ impl fmt::Debug for Database {
     }
 }
 
-/// Takes a checkpoint after each `interval`, and when the log is half full.
+/// How often the background writer looks, within the time between two checkpoints.
+const WRITER_ROUNDS: u64 = 8;
+
+/// Takes a checkpoint after each `interval`, and when the log is half full. In between it is the
+/// background writer: it brings home, a part at a time and oldest first, what has been dirty in
+/// memory for longer than `interval`, so that a checkpoint finds the oldest change no older than
+/// about two of them [S3 II-A2].
 fn take_checkpoints(engine: &Engine, interval: Nanos) {
+    let mut rounds = WRITER_ROUNDS;
+    let mut ends: VecDeque<Lsn> = VecDeque::new();
+    let nap = Nanos((interval.0 / WRITER_ROUNDS).max(1));
     loop {
         let seen = engine.checkpoint_wanted.seen();
         if engine.check_open().is_err() {
             return;
         }
-        let deadline = terrace_rt::now().saturating_add(interval);
-        engine.checkpoint_wanted.wait_until(seen, deadline);
+        let deadline = terrace_rt::now().saturating_add(nap);
+        let waited = engine.checkpoint_wanted.wait_until(seen, deadline);
         if engine.check_open().is_err() {
             return;
         }
-        if engine.log.used() > engine.log.capacity() / 2 {
+        if ends.len() as u64 >= WRITER_ROUNDS {
+            // A failure has stopped the pool: whoever writes next is told.
+            let target = ends.pop_front().expect("a round ago");
+            let _failed = engine.pool.write_older(target);
+        }
+        ends.push_back(engine.log.end());
+        rounds -= 1;
+        let is_full = engine.log.used() > engine.log.capacity() / 2;
+        if is_full {
             engine.flush_old_half();
         }
+        if rounds > 0 && waited == Waited::TimedOut && !is_full {
+            continue;
+        }
+        rounds = WRITER_ROUNDS;
         // A failure has stopped the log: whoever writes next is told.
         let _failed = engine.checkpoint(Checkpoint::Indirect);
     }
@@ -274,6 +298,22 @@ impl Database {
     pub fn flush(&self) -> Result<(), Error> {
         let log = &self.engine().log;
         log.force(log.end(), crate::log::Level::Durable)
+    }
+
+    /// Why the flash tier started cold when the database was opened, if it did: one line to tell
+    /// whoever expected it warm.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), terrace::Error> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let db = terrace::Database::builder().create(dir.path().join("db"))?;
+    /// assert_eq!(db.cold_start(), Some(terrace::ColdStart::NoDevice));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn cold_start(&self) -> Option<ColdStart> {
+        self.engine().pool.cold_start()
     }
 
     /// Takes a checkpoint and drops the log before it.
