@@ -81,7 +81,7 @@ impl FoundFlash {
         boot.sequence += 1;
         boot.flash = FlashMark { stamps, ..boot.flash };
         boot.write(home)?;
-        self.recovery.load(&**device, boot.flash.journal);
+        self.recovery.load(&**device, boot.flash.journal, boot.begin_checkpoint);
         Ok(())
     }
 

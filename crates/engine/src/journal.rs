@@ -11,7 +11,7 @@ use terrace_page::{Lsn, PageBuf, PageId};
 use terrace_pool::{Journal, PoolError};
 use terrace_rt::LeafMutex;
 
-use crate::log::record::{BUF_WRITE_PAGES_MAX, Draft};
+use crate::log::record::{BUF_WRITE_PAGES_MAX, Draft, HEADER_BYTES};
 use crate::log::{Level, Log, LogReader, Room};
 use crate::recovery::repair;
 
@@ -73,6 +73,10 @@ impl Journal for LogJournal {
     }
 
     fn log_flash(&self, payload: &[u8]) -> Option<Lsn> {
+        // Rollbacks have been promised room; the flash tier can do without.
+        if !self.log.has_room((HEADER_BYTES + payload.len()) as u64) {
+            return None;
+        }
         let mut draft = self.draft.lock();
         draft.flash(payload);
         self.log.append(&mut draft, Room::Forward).ok()

@@ -77,7 +77,7 @@ pub mod doc_test {
 pub mod fuzz {
     use terrace_page::{PAGE_SIZE, PageBuf, PageId, verify};
 
-    pub use terrace_pool::fuzz::{flushed_table, mapped_table};
+    pub use terrace_pool::fuzz::{flash_record, flushed_table, mapped_table};
 
     /// Log records, and the changes in them.
     pub fn record(bytes: &[u8]) {

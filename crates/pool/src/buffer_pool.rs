@@ -90,6 +90,8 @@ pub struct BufferPool {
     pub(crate) layout: FlashLayout,
     pub(crate) keeper: Keeper,
     pub(crate) keeps_bases: bool,
+    /// Whether the restart wants to know the LSNs of changes.
+    pub(crate) follows_changes: bool,
     cold_start: Option<ColdStart>,
     /// Pages that are to be redone when they are first read.
     pub(crate) owed_count: AtomicU64,
@@ -157,11 +159,13 @@ impl BufferPool {
         let shared = Shared { temperatures: &temperatures, gauges: &gauges };
         let (partitions, doubled) = build_partitions(&config, &layout, &shared, recovery);
         let tick = recovery.map_or(1, |recovery| recovery.clock() + 1);
+        let keeper = restart::keeper_of(&config, &layout, recovery);
         let pool = Arc::new_cyclic(|itself| BufferPool {
             home_pages: (home.len() / PAGE_SIZE as u64).min(PAGES_MAX),
             filling: LeafMutex::new(Filling::new(slots, config.tau)),
             keeps_bases: keeps_bases(&config),
-            keeper: restart::keeper_of(&config, &layout, recovery),
+            follows_changes: keeper.as_ref().is_some_and(|keeper| keeper.follows_changes()),
+            keeper,
             owed_count: AtomicU64::new(0),
             redo: LeafMutex::new(None),
             cold_start: recovery.and_then(FlashRecovery::cold),

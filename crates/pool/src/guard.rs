@@ -151,6 +151,9 @@ impl<'p> PageMut<'p> {
         assert!(lsn >= terrace_page::lsn(self), "{} gets {lsn} after a newer one", self.page);
         self.backing = Backing::Page;
         let id = self.page;
+        if self.pool.follows_changes {
+            self.pool.page_changed(id, lsn);
+        }
         let bytes = self.bytes();
         change(bytes);
         assert_eq!(page_id(bytes), id, "a change keeps the page's id");

@@ -19,6 +19,8 @@ pub struct PoolStats {
     pub flash_writes: u64,
     /// Writes to the table that the restart keeps on flash.
     pub table_writes: u64,
+    /// Bytes of log records in which the restart keeps its table, without their headers.
+    pub table_log_bytes: u64,
     /// Reads or writes of flash that failed or returned damaged bytes, and were survived.
     pub flash_faults: u64,
     /// Gauge: slots of the flash tier.
@@ -86,6 +88,7 @@ impl PoolStats {
         self.flash_reads += other.flash_reads;
         self.flash_writes += other.flash_writes;
         self.table_writes += other.table_writes;
+        self.table_log_bytes += other.table_log_bytes;
         self.flash_faults += other.flash_faults;
         self.admissions += other.admissions;
         self.bypassed_by_policy += other.bypassed_by_policy;

@@ -134,6 +134,8 @@ pub(super) struct Place<'a> {
     pub table: u64,
     /// Whether the database was closed in good order.
     pub clean: bool,
+    /// Where the last checkpoint that ended began.
+    pub began: Lsn,
 }
 
 /// The flash tier between the first look at its device and the opening of the pool.
@@ -142,6 +144,7 @@ pub struct FlashRecovery {
     header: Header,
     cold: Option<ColdStart>,
     clean: bool,
+    began: Lsn,
     is_disowned: bool,
     table: Box<dyn Recover>,
 }
@@ -166,7 +169,8 @@ impl FlashRecovery {
             Err(cold) => (wanted, Some(cold)),
         };
         let table = super::table_of(kind, layout, config.restart_rules);
-        FlashRecovery { layout, header, cold, clean, is_disowned: false, table }
+        let began = Lsn::ZERO;
+        FlashRecovery { layout, header, cold, clean, began, is_disowned: false, table }
     }
 
     /// There is no flash device.
@@ -182,6 +186,7 @@ impl FlashRecovery {
             header,
             cold: Some(ColdStart::NoDevice),
             clean: false,
+            began: Lsn::ZERO,
             is_disowned: false,
             table,
         }
@@ -241,8 +246,10 @@ impl FlashRecovery {
         self.is_disowned
     }
 
-    /// Reads the table, if the tier is this database's. `journal` is the position that home names.
-    pub fn load(&mut self, flash: &dyn Device, journal: u64) {
+    /// Reads the table, if the tier is this database's. `journal` is the position that home names,
+    /// `began` the BEGIN_CHKPT of the last checkpoint that ended.
+    pub fn load(&mut self, flash: &dyn Device, journal: u64, began: Lsn) {
+        self.began = began;
         if self.cold.is_none() {
             let place = self.place(flash);
             let loaded = self.table.load(&place, journal);
@@ -294,7 +301,13 @@ impl FlashRecovery {
     }
 
     fn place<'a>(&self, flash: &'a dyn Device) -> Place<'a> {
-        Place { flash, layout: self.layout, table: self.header.table, clean: self.clean }
+        Place {
+            flash,
+            layout: self.layout,
+            table: self.header.table,
+            clean: self.clean,
+            began: self.began,
+        }
     }
 
     /// The stamp of the cold start at which the table was begun.

@@ -1,6 +1,8 @@
 //! What is believed of all slots while a database is opened, in columns; and what a pool's slots
 //! hold now, in the same words.
 
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::ops::Range;
 
 use terrace_page::{Lsn, PageId};
@@ -16,6 +18,28 @@ const NONE: u64 = u64::MAX;
 const NO_PAGE: u32 = u32::MAX;
 /// Pages of a table that opening reads at once: 2 MiB.
 const PAGES_PER_READ: u64 = 256;
+
+/// The slot that is believed to hold a page.
+pub(super) type SlotsByPage = HashMap<PageId, u32, BuildHasherDefault<PageHasher>>;
+
+/// Spreads page numbers, the same way in every run.
+#[derive(Default)]
+pub(super) struct PageHasher(u64);
+
+impl Hasher for PageHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, _bytes: &[u8]) {
+        unreachable!("page numbers are hashed whole");
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        let mixed = (number ^ (number >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
+        self.0 = mixed ^ (mixed >> 32);
+    }
+}
 
 /// What each slot is believed to hold. Costs 28 bytes a slot, 36 with versions, until the pool is
 /// open.
@@ -76,6 +100,11 @@ impl Images {
         if let Some(lsn) = self.lsns.get_mut(at) {
             *lsn = image.lsn.unwrap_or(Lsn::ZERO).0;
         }
+    }
+
+    /// Home has the page of `slot` too.
+    pub fn clean(&mut self, slot: u32) {
+        self.newer[slot as usize] = NONE;
     }
 
     pub fn free(&mut self, slot: u32) {

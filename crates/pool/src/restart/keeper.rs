@@ -79,6 +79,14 @@ pub(crate) trait Keep: Send + Sync {
     /// Wakes the background task, for the last time.
     fn close(&self) {}
 
+    /// Whether `changed` is to be called.
+    fn follows_changes(&self) -> bool {
+        false
+    }
+
+    /// The change of `page` has a record, at `lsn`.
+    fn changed(&self, _page: PageId, _lsn: Lsn) {}
+
     /// Whether a page that changes without a record needs a record of that.
     fn wants_unlogged(&self) -> bool {
         false
@@ -140,6 +148,13 @@ impl BufferPool {
     /// The table cannot be hardened: what is on flash may not be believed after this session.
     pub fn harden_table(&self) -> Result<u64, PoolError> {
         self.keeper.as_ref().map_or(Ok(0), |keeper| keeper.checkpoint(self))
+    }
+
+    /// A change of `page` was logged at `lsn`.
+    pub(crate) fn page_changed(&self, page: PageId, lsn: Lsn) {
+        if let Some(keeper) = &self.keeper {
+            keeper.changed(page, lsn);
+        }
     }
 
     /// `page`, whose dirty entry was made, changes without a record. False if the restart needs one

@@ -23,6 +23,7 @@ mod records;
 mod tuning;
 
 mod forget;
+mod lbr;
 mod lvr;
 mod mmr;
 mod warm;
@@ -50,6 +51,11 @@ pub mod fuzz {
     pub fn flushed_table(bytes: &[u8]) {
         super::lvr::fuzz(bytes);
     }
+
+    /// Records of the restarts in the log.
+    pub fn flash_record(bytes: &[u8]) {
+        super::records::fuzz(bytes);
+    }
 }
 
 /// The reader of the table that `kind` keeps.
@@ -61,7 +67,7 @@ fn table_of(
     match kind {
         RestartKind::Forget => Box::new(forget::Nothing),
         RestartKind::MemoryMapped => Box::new(mmr::MappedImages::new(&layout)),
-        RestartKind::LogBased => Box::new(forget::Nothing),
+        RestartKind::LogBased => Box::new(lbr::LoggedImages::new(&layout, rules)),
         RestartKind::LazyVerification => Box::new(lvr::FlushedImages::new(&layout, rules)),
         RestartKind::Warm => Box::new(warm::WarmTable::new()),
     }
@@ -83,7 +89,7 @@ pub(crate) fn keeper_of(
         RestartKind::MemoryMapped => {
             Some(Box::new(mmr::MappedTable::new(*layout, table, was_loaded, config)))
         }
-        RestartKind::LogBased => None,
+        RestartKind::LogBased => Some(Box::new(lbr::LoggedTable::new(*layout, table, config))),
         RestartKind::LazyVerification => Some(Box::new(lvr::Flusher::new(*layout, table, config))),
         RestartKind::Warm => {
             let resume = recovery.map(FlashRecovery::resume).unwrap_or_default();

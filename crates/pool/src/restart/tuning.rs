@@ -67,6 +67,14 @@ pub struct RestartRules {
     pub mmr_hardens_reused: bool,
     /// MMR: -> FREE is durable before the page changes.
     pub mmr_hardens_modified: bool,
+    /// LBR: a slot is durable before its POST_WRITE is logged.
+    pub lbr_syncs_slots: bool,
+    /// LBR: PRE_INVALIDATE is durable before the slot is overwritten.
+    pub lbr_forces_before_write: bool,
+    /// LBR: so is the change that freed the slot.
+    pub lbr_forces_freed: bool,
+    /// LBR: only a checkpoint that ended has the table.
+    pub lbr_ended_checkpoints: bool,
     /// LVR: beforeHardeningLSN is what is durable, not the log's tail.
     pub lvr_durable_lsn: bool,
     /// LVR: entries that are older than the log go.
@@ -85,6 +93,10 @@ impl Default for RestartRules {
             mmr_syncs_slots: true,
             mmr_hardens_reused: true,
             mmr_hardens_modified: true,
+            lbr_syncs_slots: true,
+            lbr_forces_before_write: true,
+            lbr_forces_freed: true,
+            lbr_ended_checkpoints: true,
             lvr_durable_lsn: true,
             lvr_shallow: true,
             lvr_buf_write_frees: true,

@@ -8,7 +8,7 @@ use terrace_rt::{Nanos, Prng};
 pub const TABLES: u8 = 3;
 
 /// Names of the restarts that can be opened with.
-pub const OPEN_RESTARTS: &[&str] = &["forget", "mmr", "lvr", "warm"];
+pub const OPEN_RESTARTS: &[&str] = &["forget", "mmr", "lbr", "lvr", "warm"];
 
 /// The restarts that `design` can be opened with.
 pub(super) fn open_restarts(design: &Design) -> Vec<Restart> {

@@ -15,16 +15,13 @@
 //! so have fewer slots to look at. That 4 comes before 3 makes no difference: an entry that is old
 //! enough to fail 3 and has the later pageLSN makes the other one a lie.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
-
 use terrace_page::{Damage, Lsn, PageBuf, PageId, lsn, verify};
 
 use super::entry::{Bytes, Entry, decode};
 use crate::frames::Staging;
 use crate::io::{PageIo, run};
 use crate::restart::found::{ColdStart, Image, LogFacts, Place, Recover, ScanFrom};
-use crate::restart::images::{Images, table_parts};
+use crate::restart::images::{Images, SlotsByPage, table_parts};
 use crate::restart::layout::{FLUSHED_ENTRY_BYTES, FlashLayout};
 use crate::restart::records::Record;
 use crate::restart::tuning::RestartRules;
@@ -40,28 +37,6 @@ pub(in crate::restart) struct FlushedImages {
     hardened: Box<[u64]>,
     slots: SlotsByPage,
     rules: RestartRules,
-}
-
-/// The slot that is believed to hold a page.
-type SlotsByPage = HashMap<PageId, u32, BuildHasherDefault<PageHasher>>;
-
-/// Spreads page numbers, the same way in every run.
-#[derive(Default)]
-struct PageHasher(u64);
-
-impl Hasher for PageHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, _bytes: &[u8]) {
-        unreachable!("page numbers are hashed whole");
-    }
-
-    fn write_u64(&mut self, number: u64) {
-        let mixed = (number ^ (number >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
-        self.0 = mixed ^ (mixed >> 32);
-    }
 }
 
 impl FlushedImages {

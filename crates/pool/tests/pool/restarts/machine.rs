@@ -183,7 +183,7 @@ impl Machine {
         *self.boot.lock() = next;
         found.adopt(&*self.flash, next.stamps[1]);
         self.boot.lock().stamps = [found.adopted(); 2];
-        found.load(&*self.flash, boot.journal);
+        found.load(&*self.flash, boot.journal, boot.begin);
         if self.plan.cleans_first {
             let pool = self.pool(world, &found)?;
             pool.begin();
@@ -327,11 +327,18 @@ impl Session {
         }
     }
 
+    /// The first step of a checkpoint.
+    pub fn begin_checkpoint(&self) -> Lsn {
+        let log = &self.machine.log;
+        let begin = log.append(Record::Begin);
+        log.make_durable(begin).expect("a log");
+        begin
+    }
+
     /// An indirect checkpoint.
     pub fn checkpoint(&self, clean: bool) -> Result<(), String> {
         let log = &self.machine.log;
-        let begin = log.append(Record::Begin);
-        log.make_durable(begin).map_err(|error| error.to_string())?;
+        let begin = self.begin_checkpoint();
         let oldest = self.pool.oldest_dirty();
         let hardened = self.pool.harden_table();
         self.commit();

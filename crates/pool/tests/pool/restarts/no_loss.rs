@@ -6,7 +6,7 @@ use terrace_policy::DESIGNS;
 use super::machine::{Plan, survive};
 
 /// The restarts of the paper that are built.
-const RESTARTS: [&str; 2] = ["mmr", "lvr"];
+const RESTARTS: [&str; 3] = ["mmr", "lbr", "lvr"];
 
 #[test]
 fn no_restart_loses_an_update() {

@@ -28,7 +28,7 @@ mod walk;
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use terrace_policy::{DESIGNS, Design, Restart};
+use terrace_policy::{DESIGNS, Design, Restart, RestartKind};
 use terrace_pool::Rules;
 use terrace_rt::Prng;
 
@@ -100,9 +100,14 @@ pub fn walks(choice: Choice, seed: u64) -> Vec<Walk> {
     walks
 }
 
-/// The fates that are tried under `design`; without flash only one differs from the others.
-fn fates(design: &Design) -> &'static [Fate] {
-    if design.uses_flash() { &Fate::ALL } else { &Fate::ALL[..1] }
+/// The fates that are tried under `design` and `restart`; without flash only one differs from the
+/// others. MMR and LBR keep no LSN of a slot's page, and cannot tell a flash device that went back
+/// in time since it was opened: the papers' devices do not.
+fn fates(design: &Design, restart: &Restart) -> impl Iterator<Item = Fate> {
+    let kinds = [RestartKind::MemoryMapped, RestartKind::LogBased];
+    let tells_versions = !kinds.contains(&restart.kind);
+    let fates = if design.uses_flash() { &Fate::ALL } else { &Fate::ALL[..1] };
+    fates.iter().copied().filter(move |&fate| tells_versions || fate != Fate::OldHour)
 }
 
 impl Walk {
@@ -171,7 +176,7 @@ impl Walk {
         }
         let mut sample = self.sample();
         for event in cut_events(&uncut) {
-            for &fate in fates(&self.design) {
+            for fate in fates(&self.design, &self.restart) {
                 let (is_taken, has_second) = (sample.chance(one_in), sample.chance(SECOND_ONE_IN));
                 let draw = sample.next_u64();
                 if !is_taken {

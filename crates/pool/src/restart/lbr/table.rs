@@ -1,0 +1,239 @@
+//! What LBR logs, and when.
+//!
+//! ```text
+//! reuse a slot        before the write      after it                the page changes
+//! freed(Reused) ----> PRE_INVALIDATE, ----> sync, then           -> freed(Modified); the UPDATE
+//!   noted             forced in groups      POST_WRITE, if the      comes, its LSN is noted: the
+//!                                           slot is still filled    log is forced to it before the
+//!                                                                   next write into the slot
+//! ```
+//!
+//! - T1: POST_WRITE, LAZY_CLEANED and CHKPT are appended under the lock of the slot's partition, and
+//!   say what it holds then: so the log has them in the order of the states, and no UPDATE of the
+//!   page lies between the state and its record [D in SPEC 8.3].
+//! - T2: no record says that a slot holds a page before the page is durable there.
+//! - T3: a slot that was freed because its page changed may be given to another page before the
+//!   UPDATE is appended: it is then invalidated like one that is reused.
+//! - T4: a record that finds the log full is left out. Without CHKPT and POST_WRITE the slot is FREE
+//!   after a restart; without LAZY_CLEANED it is written home once more; without PRE_INVALIDATE the
+//!   page id alone tells that the slot holds another page.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use terrace_page::{Lsn, PageId};
+use terrace_rt::LeafMutex;
+
+use super::group::Group;
+use crate::restart::found::Image;
+use crate::restart::images::image_of;
+use crate::restart::keeper::{Freed, Held, Keep};
+use crate::restart::layout::FlashLayout;
+use crate::restart::records::{CHECKPOINT_ENTRIES, Record, What};
+use crate::restart::tuning::RestartRules;
+use crate::{BufferPool, PoolConfig, PoolError};
+
+/// CHKPT records after which the log is forced, so that they do not pile up in memory: 700 KB.
+const RECORDS_PER_FORCE: u32 = 512;
+
+/// The table of an open pool: what of it the log does not say yet.
+pub(in crate::restart) struct LoggedTable {
+    layout: FlashLayout,
+    table: u64,
+    rules: RestartRules,
+    group: Group,
+    news: LeafMutex<News>,
+}
+
+#[derive(Default)]
+struct News {
+    /// Filled slots without a POST_WRITE, and which filling it was.
+    filled: BTreeMap<u32, u64>,
+    fillings: u64,
+    /// Slots that are given to another page, without a PRE_INVALIDATE.
+    reused: BTreeSet<u32>,
+    /// Slots that were freed by a change of their page, and the LSN of the change, if it is logged.
+    freed: BTreeMap<u32, (PageId, Option<Lsn>)>,
+    /// The pages of those whose change is not.
+    changing: BTreeMap<PageId, u32>,
+}
+
+/// Entries of `News::freed` above which those that are durable are dropped.
+const FREED_MAX: usize = 4096;
+
+impl LoggedTable {
+    pub fn new(layout: FlashLayout, table: u64, config: &PoolConfig) -> LoggedTable {
+        let (tuning, rules) = (config.restart_tuning, config.restart_rules);
+        let group = Group::new(tuning.lbr_group, tuning.lbr_timeout);
+        LoggedTable { layout, table, rules, group, news: LeafMutex::default() }
+    }
+
+    fn log(&self, pool: &BufferPool, slot: u32, what: What) -> Option<Lsn> {
+        let payload = Record::Slots { table: self.table, slot, what }.encode();
+        let lsn = pool.journal.log_flash(&payload)?;
+        pool.stats.lock().table_log_bytes += payload.len() as u64;
+        Some(lsn)
+    }
+
+    /// What must be in the log before `slot` is overwritten.
+    fn owed(&self, slot: u32) -> Owed {
+        let mut news = self.news.lock();
+        if news.reused.remove(&slot) {
+            return Owed::Record;
+        }
+        let Some((page, update)) = news.freed.remove(&slot) else { return Owed::Nothing };
+        if news.changing.get(&page) == Some(&slot) {
+            news.changing.remove(&page);
+        }
+        update.map_or(Owed::Record, Owed::Force)
+    }
+
+    /// Logs what `slot` holds, if it is still what was filled as `filling`.
+    fn log_filled(&self, pool: &BufferPool, slot: u32, filling: u64) {
+        pool.visit_slots(slot..slot + 1, |_, books, part| {
+            let image = image_of(books.slots_mut(), part.start);
+            let mut news = self.news.lock();
+            if news.filled.get(&slot) != Some(&filling) {
+                return;
+            }
+            news.filled.remove(&slot);
+            drop(news);
+            let image = image.expect("a filled slot is valid until it is freed");
+            let _left_out_if_full = self.log(pool, slot, What::PostWrite(image));
+        });
+    }
+
+    /// What `slots` hold that the log may say, one record for each partition.
+    fn log_checkpoint(&self, pool: &BufferPool, first: u32) -> Option<()> {
+        let slots = first..(first + CHECKPOINT_ENTRIES).min(self.layout.slots);
+        let mut has_room = true;
+        pool.visit_slots(slots, |partition, books, part| {
+            let first = partition.first_slot + part.start;
+            let table = books.slots_mut();
+            let news = self.news.lock();
+            let image = |slot: u32| {
+                let is_told = !news.filled.contains_key(&(partition.first_slot + slot));
+                image_of(table, slot).filter(|_| is_told)
+            };
+            let images: Vec<Option<Image>> = part.map(image).collect();
+            drop(news);
+            has_room &= self.log(pool, first, What::Checkpoint(images)).is_some();
+        });
+        has_room.then_some(())
+    }
+}
+
+/// What a slot owes the log before it is overwritten.
+enum Owed {
+    Nothing,
+    /// The log is to be durable up to here.
+    Force(Lsn),
+    /// A PRE_INVALIDATE, durable.
+    Record,
+}
+
+impl Keep for LoggedTable {
+    fn before_writes(&self, pool: &BufferPool, slots: &[u32]) -> Result<(), PoolError> {
+        let (mut grouped, mut members, mut freed) = (Lsn::ZERO, 0, Lsn::ZERO);
+        for &slot in slots {
+            match self.owed(slot) {
+                Owed::Nothing => {}
+                Owed::Force(lsn) => freed = freed.max(lsn),
+                Owed::Record => {
+                    if let Some(lsn) = self.log(pool, slot, What::PreInvalidate) {
+                        grouped = grouped.max(lsn);
+                        members += 1;
+                    }
+                }
+            }
+        }
+        if members > 0 && self.rules.lbr_forces_before_write {
+            self.group.wait(&*pool.journal, grouped, members)?;
+        }
+        if self.rules.lbr_forces_freed && pool.journal.durable_lsn() < freed {
+            pool.journal.make_durable(freed)?;
+        }
+        Ok(())
+    }
+
+    fn filled(&self, _pool: &BufferPool, held: &Held) {
+        let mut news = self.news.lock();
+        news.fillings += 1;
+        let filling = news.fillings;
+        news.filled.insert(held.slot, filling);
+    }
+
+    fn cleaned(&self, pool: &BufferPool, slot: u32, _page: PageId) {
+        // A POST_WRITE that is still to come says it.
+        if !self.news.lock().filled.contains_key(&slot) {
+            let _left_out_if_full = self.log(pool, slot, What::LazyCleaned);
+        }
+    }
+
+    fn freed(&self, pool: &BufferPool, slot: u32, page: PageId, why: Freed) {
+        let mut news = self.news.lock();
+        news.filled.remove(&slot);
+        match why {
+            Freed::Reused => drop(news.reused.insert(slot)),
+            Freed::Modified if self.rules.lbr_forces_freed => {
+                news.freed.insert(slot, (page, None));
+                news.changing.insert(page, slot);
+            }
+            Freed::Modified => {}
+        }
+        if news.freed.len() > FREED_MAX {
+            let durable = pool.journal.durable_lsn();
+            news.freed.retain(|_, (_, update)| update.is_none_or(|lsn| lsn > durable));
+        }
+    }
+
+    fn changed(&self, page: PageId, lsn: Lsn) {
+        let mut news = self.news.lock();
+        let Some(slot) = news.changing.remove(&page) else { return };
+        if let Some((_, update)) = news.freed.get_mut(&slot).filter(|freed| freed.0 == page) {
+            *update = Some(lsn);
+        }
+    }
+
+    fn harden(&self, pool: &BufferPool, slots: &[u32]) -> Result<(), PoolError> {
+        let fillings: Vec<(u32, u64)> = {
+            let news = self.news.lock();
+            slots.iter().filter_map(|slot| Some((*slot, *news.filled.get(slot)?))).collect()
+        };
+        if fillings.is_empty() {
+            return Ok(());
+        }
+        let flash = pool.flash.as_deref().expect("slots are on flash");
+        if self.rules.lbr_syncs_slots && flash.sync().is_err() {
+            // They stay unknown to the log, and are free after a restart.
+            pool.stats.lock().flash_faults += 1;
+            return Ok(());
+        }
+        for (slot, filling) in fillings {
+            self.log_filled(pool, slot, filling);
+        }
+        Ok(())
+    }
+
+    fn checkpoint(&self, pool: &BufferPool) -> Result<u64, PoolError> {
+        for (number, first) in
+            (1..).zip((0..self.layout.slots).step_by(CHECKPOINT_ENTRIES as usize))
+        {
+            if self.log_checkpoint(pool, first).is_none() {
+                // The log is full: what is left out is FREE after a restart.
+                break;
+            }
+            if u32::is_multiple_of(number, RECORDS_PER_FORCE) {
+                pool.journal.make_durable(pool.journal.last_lsn())?;
+            }
+        }
+        Ok(0)
+    }
+
+    fn follows_changes(&self) -> bool {
+        true
+    }
+
+    fn wants_unlogged(&self) -> bool {
+        true
+    }
+}
