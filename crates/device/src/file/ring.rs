@@ -22,6 +22,10 @@ use super::transfer::{Job, PIECES_MAX, Transfer};
 
 const SUBMISSIONS: u32 = 256;
 const IN_FLIGHT_MAX: usize = 1024;
+/// So many wait for each other before they go to the kernel, at most. If they all waited until
+/// every task that is ready has run, the device would have that much less to do: reads of 64 tasks
+/// lost a fifth to that.
+const HANDED_OVER_TOGETHER: usize = 4;
 /// Room for the requests, and for the bell.
 const COMPLETIONS: u32 = 2 * IN_FLIGHT_MAX as u32;
 /// More bytes at once become a short transfer, whose rest is moved with blocking calls.
@@ -71,13 +75,16 @@ impl Ring {
         })
     }
 
-    /// Takes a transfer; the kernel gets it at the next `poll` or `wait`.
+    /// Takes a transfer; the kernel gets it with the next few, or at the next `poll` or `wait`.
     pub(super) fn start(&mut self, transfer: Transfer) {
         if transfer.pieces().len() > PIECES_MAX {
             return transfer.run_here();
         }
         self.backlog.push_back(transfer);
         self.feed();
+        if self.uring.submission().len() >= HANDED_OVER_TOGETHER {
+            self.enter(0, None);
+        }
     }
 
     fn in_flight(&self) -> usize {
