@@ -183,7 +183,12 @@ impl Reader for Context {
         }
         let modes = Modes::from(request.mode);
         let resource = Resource::key(request.tree, request.key);
-        if self.buffers.held.modes(resource).covers(modes) {
+        // What is held of the table is at hand; whether the key is held takes a look that may miss
+        // the cache, once there are many.
+        let (_, whole) = table_modes(request.mode);
+        if self.table(request.tree).is_some_and(|table| covers_table(table.modes, whole))
+            || self.buffers.held.modes(resource).covers(modes)
+        {
             return Ok(LockOutcome::Granted);
         }
         match self.try_lock_table(request)? {

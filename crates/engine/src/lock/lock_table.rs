@@ -41,6 +41,11 @@ struct OwnerState {
     given: LeafMutex<Vec<Resource>>,
 }
 
+/// A partition, alone on its cache lines: threads take different ones at the same time.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Line<T>(T);
+
 /// The right to hold locks. Give it back with `LockTable::leave`.
 #[derive(Debug)]
 pub(crate) struct Owner {
@@ -61,8 +66,8 @@ pub(crate) struct LockCounts {
 /// All locks of a database.
 #[derive(Debug)]
 pub(crate) struct LockTable {
-    parts: Vec<LeafMutex<Part>>,
-    owners: Vec<OwnerState>,
+    parts: Vec<Line<LeafMutex<Part>>>,
+    owners: Vec<Line<OwnerState>>,
     free_owners: LeafMutex<Vec<OwnerId>>,
     /// For each owner, what it waits for.
     waiting: LeafMutex<Vec<Option<Resource>>>,
@@ -80,8 +85,8 @@ impl LockTable {
             given: LeafMutex::new(Vec::new()),
         };
         LockTable {
-            parts: (0..PARTS).map(|_| LeafMutex::new(Part::new(requests))).collect(),
-            owners: (0..OWNERS_MAX).map(|_| owner()).collect(),
+            parts: (0..PARTS).map(|_| Line(LeafMutex::new(Part::new(requests)))).collect(),
+            owners: (0..OWNERS_MAX).map(|_| Line(owner())).collect(),
             free_owners: LeafMutex::new((0..OWNERS_MAX as u32).rev().map(OwnerId).collect()),
             waiting: LeafMutex::new(vec![None; OWNERS_MAX]),
             waits: AtomicU64::new(0),
@@ -165,7 +170,7 @@ impl LockTable {
         if self.enqueue(owner.id, resource, modes)? {
             return Ok(());
         }
-        let word = &self.owners[owner.id.0 as usize].word;
+        let word = &self.owners[owner.id.0 as usize].0.word;
         while word.load(Ordering::Acquire) == WAITING {
             if dead() {
                 return Err(Error::Closed);
@@ -190,7 +195,7 @@ impl LockTable {
                 return Err(Error::TooManyLocks);
             }
             // Before the partition is free: whoever grants it finds the word as it must be.
-            self.owners[owner.0 as usize].word.store(WAITING, Ordering::Release);
+            self.owners[owner.0 as usize].0.word.store(WAITING, Ordering::Release);
         }
         waiting[owner.0 as usize] = Some(resource);
         self.waits.fetch_add(1, Ordering::Relaxed);
@@ -198,7 +203,7 @@ impl LockTable {
             return Ok(false);
         }
         // It may have been granted meanwhile.
-        let word = &self.owners[owner.0 as usize].word;
+        let word = &self.owners[owner.0 as usize].0.word;
         let mut part = self.part(resource).lock();
         waiting[owner.0 as usize] = None;
         if word.swap(RUNNING, Ordering::AcqRel) == RUNNING {
@@ -238,7 +243,7 @@ impl LockTable {
 
     /// Gives up the locks that others gave this owner, and have not been released with its own.
     pub(crate) fn release_given(&self, owner: &Owner) {
-        let state = &self.owners[owner.id.0 as usize];
+        let state = &self.owners[owner.id.0 as usize].0;
         if state.has_given.swap(false, Ordering::AcqRel) {
             for resource in std::mem::take(&mut *state.given.lock()) {
                 self.release(owner, resource);
@@ -251,7 +256,7 @@ impl LockTable {
     pub(crate) fn merge_gap(&self, from: Resource, to: Resource) {
         let holders = self.part(from).lock().holders(from, Modes::GAP_KEPT);
         for (id, _) in holders {
-            let state = &self.owners[id.0 as usize];
+            let state = &self.owners[id.0 as usize].0;
             let mut given = state.given.lock();
             // An owner that ends releases its own locks, then looks at the flag, then takes the
             // mutex. So if it still holds `from` after the flag was set, it will see what is given.
@@ -271,25 +276,25 @@ impl LockTable {
         LockCounts {
             waits: self.waits.load(Ordering::Relaxed),
             deadlocks: self.deadlocks.load(Ordering::Relaxed),
-            stored: self.parts.iter().map(|part| part.lock().used() as u64).sum(),
+            stored: self.parts.iter().map(|part| part.0.lock().used() as u64).sum(),
         }
     }
 
     /// Asserts what the partitions promise.
     pub(crate) fn check(&self) {
         for part in &self.parts {
-            part.lock().check();
+            part.0.lock().check();
         }
     }
 
     #[inline]
     fn part(&self, resource: Resource) -> &LeafMutex<Part> {
-        &self.parts[resource.hash() as usize % PARTS]
+        &self.parts[resource.hash() as usize % PARTS].0
     }
 
     /// Called under the partition of what was granted.
     fn wake(&self, owner: OwnerId) {
-        let word = &self.owners[owner.0 as usize].word;
+        let word = &self.owners[owner.0 as usize].0.word;
         word.store(RUNNING, Ordering::Release);
         wake_all(word);
     }

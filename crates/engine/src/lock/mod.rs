@@ -127,14 +127,9 @@ impl Modes {
     }
 
     /// The modes that another transaction may not hold beside these.
+    #[inline]
     pub(crate) fn conflicts(self) -> Modes {
-        let mut all = 0;
-        for (mode, with) in Modes::CONFLICTS {
-            if self.0 & mode != 0 {
-                all |= with;
-            }
-        }
-        Modes(all)
+        Modes(CONFLICTS_OF[self.0 as usize])
     }
 
     /// Whether two transactions may not hold these and `other`.
@@ -142,6 +137,24 @@ impl Modes {
         !self.conflicts().within(other).is_none()
     }
 }
+
+/// For each set of modes, those that conflict with one of it.
+static CONFLICTS_OF: [u16; 512] = {
+    let mut table = [0; 512];
+    let mut set = 0;
+    while set < table.len() {
+        let mut at = 0;
+        while at < Modes::CONFLICTS.len() {
+            let (mode, with) = Modes::CONFLICTS[at];
+            if set as u16 & mode != 0 {
+                table[set] |= with;
+            }
+            at += 1;
+        }
+        set += 1;
+    }
+    table
+};
 
 impl From<LockMode> for Modes {
     /// The mode, with the weaker ones that it stands for.

@@ -41,6 +41,13 @@ pub(crate) enum Acquired {
     Full,
 }
 
+/// What those who are left in a queue do.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Others {
+    Wait,
+    DoNotWait,
+}
+
 /// Part of the lock table.
 #[derive(Debug)]
 pub(crate) struct Part {
@@ -80,12 +87,38 @@ impl Part {
         own || !behind
     }
 
-    /// Gives `modes` to `owner` if it can have them now.
+    /// Gives `modes` to `owner` if it can have them now. One walk of the queue: the path that
+    /// every lock takes.
     pub(crate) fn acquire(&mut self, resource: Resource, owner: OwnerId, modes: Modes) -> Acquired {
-        if !self.is_free(resource, owner, modes) {
+        let conflicts = modes.conflicts();
+        let bucket = self.bucket(resource);
+        let (mut own, mut behind, mut last) = (NONE, false, NONE);
+        let mut at = self.buckets[bucket];
+        while at != NONE {
+            let request = &self.requests[at as usize];
+            if request.resource == resource {
+                if request.owner == owner {
+                    own = at;
+                } else if !request.held.within(conflicts).is_none() {
+                    return Acquired::Busy;
+                } else {
+                    behind |= !request.wanted.within(conflicts).is_none();
+                }
+            }
+            (last, at) = (at, request.next);
+        }
+        if behind && (own == NONE || self.requests[own as usize].held.is_none()) {
             return Acquired::Busy;
         }
-        self.hold(resource, owner, modes)
+        if own == NONE {
+            let Some(added) = self.add_behind(last, bucket, resource, owner) else {
+                return Acquired::Full;
+            };
+            own = added;
+        }
+        let request = &mut self.requests[own as usize];
+        request.held = request.held.and(modes);
+        Acquired::Granted
     }
 
     /// Gives `modes` to `owner`, whoever else holds what.
@@ -115,8 +148,9 @@ impl Part {
         owner: OwnerId,
         granted: impl FnMut(OwnerId),
     ) {
-        self.remove(resource, owner);
-        self.grant(resource, granted);
+        if self.remove(resource, owner) == Others::Wait {
+            self.grant(resource, granted);
+        }
     }
 
     /// Gives up what `owner` wants, but not what it holds.
@@ -242,6 +276,17 @@ impl Part {
             last = at;
             at = request.next;
         }
+        self.add_behind(last, bucket, resource, owner).map(|added| added as usize)
+    }
+
+    /// Adds an empty request behind `last`, the end of the chain of `bucket`.
+    fn add_behind(
+        &mut self,
+        last: u32,
+        bucket: usize,
+        resource: Resource,
+        owner: OwnerId,
+    ) -> Option<u32> {
         let request =
             Request { resource, owner, next: NONE, held: Modes::NONE, wanted: Modes::NONE };
         let added = self.add(request)?;
@@ -252,7 +297,7 @@ impl Part {
         if self.used > self.buckets.len() {
             self.widen();
         }
-        Some(added as usize)
+        Some(added)
     }
 
     fn add(&mut self, request: Request) -> Option<u32> {
@@ -270,25 +315,31 @@ impl Part {
         Some(at)
     }
 
-    fn remove(&mut self, resource: Resource, owner: OwnerId) {
+    /// Removes a request, if there is one; says whether others wait for the resource.
+    fn remove(&mut self, resource: Resource, owner: OwnerId) -> Others {
         let bucket = self.bucket(resource);
+        let mut others = Others::DoNotWait;
         let mut last = NONE;
         let mut at = self.buckets[bucket];
         while at != NONE {
-            let request = self.requests[at as usize];
-            if request.owner == owner && request.resource == resource {
+            let Request { resource: of, owner: who, next, wanted, .. } = self.requests[at as usize];
+            if of == resource && who == owner {
                 match last {
-                    NONE => self.buckets[bucket] = request.next,
-                    last => self.requests[last as usize].next = request.next,
+                    NONE => self.buckets[bucket] = next,
+                    last => self.requests[last as usize].next = next,
                 }
                 self.requests[at as usize].next = self.free;
                 self.free = at;
                 self.used -= 1;
-                return;
+            } else {
+                if of == resource && !wanted.is_none() {
+                    others = Others::Wait;
+                }
+                last = at;
             }
-            last = at;
-            at = request.next;
+            at = next;
         }
+        others
     }
 
     /// Doubles the buckets; chains keep the order of arrival, since they are walked in order.
