@@ -13,7 +13,7 @@
 //! - C3: a transaction is in `chains` from before its first record until after its last one, so
 //!   that a checkpoint which began before its last record finds it.
 
-use std::collections::BTreeMap;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -63,7 +63,8 @@ pub(crate) struct Engine {
     pub(crate) tally: Tally,
     /// Given when the log is half full, or the database closes.
     pub(crate) checkpoint_wanted: Signal,
-    chains: LeafMutex<BTreeMap<TxnId, Arc<Chain>>>,
+    /// By number, which is the order in which they came.
+    chains: LeafMutex<VecDeque<(TxnId, Arc<Chain>)>>,
     next_txn: AtomicU64,
     /// Where the last COMMIT record ends, at least: what is read may be no more durable than that.
     pub(crate) committed_to: AtomicU64,
@@ -113,7 +114,7 @@ impl Engine {
             full_images: parts.full_images,
             tally: Tally::default(),
             checkpoint_wanted: Signal::new(),
-            chains: LeafMutex::new(BTreeMap::new()),
+            chains: LeafMutex::new(VecDeque::new()),
             next_txn: AtomicU64::new(parts.next_txn.0),
             committed_to: AtomicU64::new(0),
             boot: Mutex::new(parts.boot),
@@ -138,18 +139,19 @@ impl Engine {
 
     /// Gives a number to a transaction that is about to write its first record. Later numbers go to
     /// transactions that write later, so none below the least one registered will write again.
-    pub(crate) fn register(&self) -> (TxnId, Arc<Chain>) {
+    pub(crate) fn register(&self, chain: &Arc<Chain>) -> TxnId {
         let mut chains = self.chains.lock();
         let txn = TxnId(self.next_txn.fetch_add(1, Ordering::Relaxed));
-        let chain = Arc::new(Chain::default());
-        chains.insert(txn, Arc::clone(&chain));
-        (txn, chain)
+        chains.push_back((txn, Arc::clone(chain)));
+        txn
     }
 
     /// Notes a transaction that recovery found unfinished.
     pub(crate) fn register_recovered(&self, txn: TxnId, first: Lsn, last: Lsn) -> Arc<Chain> {
         let chain = Arc::new(Chain::recovered(first, last));
-        self.chains.lock().insert(txn, Arc::clone(&chain));
+        let mut chains = self.chains.lock();
+        let at = chains.partition_point(|(other, _)| *other < txn);
+        chains.insert(at, (txn, Arc::clone(&chain)));
         chain
     }
 
@@ -157,12 +159,14 @@ impl Engine {
     pub(crate) fn oldest_active(&self) -> TxnId {
         let chains = self.chains.lock();
         let next = || TxnId(self.next_txn.load(Ordering::Relaxed));
-        chains.keys().next().copied().unwrap_or_else(next)
+        chains.front().map_or_else(next, |(txn, _)| *txn)
     }
 
     /// Forgets a transaction whose last record is written.
     pub(crate) fn unregister(&self, txn: TxnId) {
-        self.chains.lock().remove(&txn);
+        let mut chains = self.chains.lock();
+        let at = chains.binary_search_by_key(&txn, |(other, _)| *other);
+        chains.remove(at.expect("a transaction is forgotten once"));
     }
 
     /// # Errors

@@ -18,6 +18,7 @@ mod context;
 mod engine;
 mod flash;
 mod open;
+mod opened;
 mod recovery;
 mod superblock;
 

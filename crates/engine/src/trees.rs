@@ -20,7 +20,8 @@
 //!   who wants a table of that name.
 //! - N2: who opens a table holds its name Shared, who makes it live or drops it Exclusive; the
 //!   names as a whole are locked like a table. So `names` in memory is what the lock's holder may
-//!   see.
+//!   see. Who drops a table also holds all of it Exclusive: so a table opened before is found
+//!   again without its name, by a lock of the table (`opened`).
 //! - N3: a load writes pages that no undo takes back. It is made only into a tree that its
 //!   transaction makes live, and a tree that is not live is emptied before it is used again.
 //! - N4: `by_id` has every tree that any undo may name.
@@ -28,7 +29,7 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use terrace_device::Device;
 use terrace_page::{Damage, PageId, PageKind, kind};
@@ -39,6 +40,7 @@ use crate::api::{CheckReport, Durability};
 use crate::btree::{Batch, Direction, Put, Scan, Tree};
 use crate::context::{Context, Locking};
 use crate::engine::Engine;
+use crate::opened::Types;
 use crate::space::{EXTENT_PAGES, Space};
 use crate::writer::{Reader, Step, Undo};
 use crate::{Error, KeyHash, LockMode, LockOutcome, LockRequest, Part, TreeId};
@@ -81,6 +83,8 @@ pub(crate) struct Trees {
     space: Arc<Space>,
     catalog: Tree,
     names: LeafMutex<BTreeMap<String, Entry>>,
+    /// Another after each change of `names`.
+    version: AtomicU64,
     by_id: LeafMutex<BTreeMap<TreeId, Tree>>,
     next: AtomicU32,
     /// Held by who makes or frees a tree.
@@ -142,6 +146,7 @@ impl Trees {
             by_id: LeafMutex::new(BTreeMap::from([(CATALOG, catalog.clone())])),
             catalog,
             names: LeafMutex::new(BTreeMap::new()),
+            version: AtomicU64::new(1),
             next: AtomicU32::new(CATALOG.0 + 1),
             making: Mutex::new(()),
         }
@@ -180,10 +185,20 @@ impl Trees {
                 self.by_id.lock().insert(id, entry.table.tree.clone());
                 if let Some(name) = key.strip_prefix(b"T") {
                     let name = std::str::from_utf8(name).map_err(|_| corrupt("a table's name"))?;
-                    self.names.lock().insert(name.to_string(), entry);
+                    self.name(name, Some(entry));
                 }
             }
         }
+    }
+
+    /// Gives `name` to a table, or to none.
+    fn name(&self, name: &str, entry: Option<Entry>) {
+        let mut names = self.names.lock();
+        match entry {
+            Some(entry) => names.insert(name.to_string(), entry),
+            None => names.remove(name),
+        };
+        self.version.fetch_add(1, Ordering::Release);
     }
 
     fn decode(&self, value: &[u8]) -> Result<Entry, Error> {
@@ -239,6 +254,7 @@ impl Trees {
             })?;
         }
         self.names.lock().clear();
+        self.version.fetch_add(1, Ordering::Release);
         self.load()?;
         let made: Vec<Tree> = {
             let names = self.names.lock();
@@ -291,11 +307,41 @@ impl Trees {
     pub(crate) fn open(
         &self,
         context: &mut Context,
-        name: &str,
-        types: &str,
-    ) -> Result<Tree, Error> {
+        name: &'static str,
+        types: Types,
+    ) -> Result<Arc<Tree>, Error> {
         context.lock_key(CATALOG, name_lock(name), LockMode::Shared)?;
-        self.live(name, types)?.ok_or(Error::NoSuchTable)
+        let version = self.version();
+        let tree = Arc::new(self.live(name, &(types.names)())?.ok_or(Error::NoSuchTable)?);
+        context.buffers().opened.add(version, name, types.id, &tree);
+        Ok(tree)
+    }
+
+    /// Changes with `names`.
+    #[inline]
+    pub(crate) fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
+    }
+
+    /// The live table `name`, for a transaction that writes: made, if there is none.
+    ///
+    /// # Errors
+    ///
+    /// As `open_or_make`.
+    pub(crate) fn open_for_write(
+        &self,
+        context: &mut Context,
+        name: &'static str,
+        types: Types,
+    ) -> Result<Arc<Tree>, Error> {
+        let (tree, age) = self.open_or_make(context, name, &(types.names)())?;
+        let tree = Arc::new(tree);
+        if age == Age::Old {
+            // Under the lock of its name, whatever happens to others.
+            let version = self.version();
+            context.buffers().opened.add(version, name, types.id, &tree);
+        }
+        Ok(tree)
     }
 
     fn live(&self, name: &str, types: &str) -> Result<Option<Tree>, Error> {
@@ -344,7 +390,7 @@ impl Trees {
         context.end_operation();
         assert!(done(put?), "a table that was made has an entry");
         let table = OpenTable { tree: tree.clone(), types: types.into() };
-        self.names.lock().insert(name.to_string(), Entry { state: LIVE, table });
+        self.name(name, Some(Entry { state: LIVE, table }));
         Ok((tree, Age::New))
     }
 
@@ -376,7 +422,7 @@ impl Trees {
             Ok(tree)
         })?;
         let table = OpenTable { tree: tree.clone(), types: "".into() };
-        self.names.lock().insert(name.to_string(), Entry { state: MADE, table });
+        self.name(name, Some(Entry { state: MADE, table }));
         Ok(tree)
     }
 
@@ -401,7 +447,7 @@ impl Trees {
         });
         context.end_operation();
         changed?;
-        self.names.lock().remove(name);
+        self.name(name, None);
         context.dropped(table.tree);
         Ok(true)
     }
@@ -413,12 +459,7 @@ impl Trees {
     /// Those of the pool.
     pub(crate) fn reload(&self, names: &[String]) -> Result<(), Error> {
         for name in names {
-            let entry = self.lookup(&table_key(name))?;
-            let mut known = self.names.lock();
-            match entry {
-                Some(entry) => known.insert(name.clone(), entry),
-                None => known.remove(name),
-            };
+            self.name(name, self.lookup(&table_key(name))?);
         }
         Ok(())
     }

@@ -89,6 +89,48 @@ fn tables_come_and_go_with_their_transactions() {
     });
 }
 
+/// A table that was opened before is found again without its name. Who finds it must find the one
+/// that has the name now: each is made with a row, and rows come only with that one.
+#[test]
+fn a_table_opened_again_is_the_one_that_has_its_name() {
+    const TASKS: u64 = 6;
+    for seed in 0..30 {
+        in_world(seed, || {
+            let db = database(64 << 20, 8 << 20);
+            let make = |db: &Database| {
+                db.write_with(Durability::None, |txn| {
+                    txn.delete_table("rows")?;
+                    txn.open_table(ROWS)?.insert(0, 1)
+                })
+            };
+            make(&db).expect("room");
+            let tasks: Vec<_> = (0..TASKS)
+                .map(|number| {
+                    let db = db.clone();
+                    World::current().spawn("opens", move || {
+                        let mut prng = Prng::from_seed(seed * TASKS + number);
+                        for _ in 0..40 {
+                            let count = |txn: &WriteTransaction| {
+                                let mut rows = txn.open_table(ROWS)?;
+                                assert_eq!(rows.get(0)?.expect("made with it").value(), 1);
+                                rows.insert(1 + prng.below(50), 0)?;
+                                rows.range(..)?.count();
+                                Ok::<_, Error>(())
+                            };
+                            db.write_with(Durability::None, count).expect("room");
+                            if prng.below(10) == 0 {
+                                make(&db).expect("room");
+                            }
+                        }
+                    })
+                })
+                .collect();
+            tasks.into_iter().for_each(terrace_rt::Task::join);
+            assert_eq!(db.check().expect("whole").trees, 2);
+        });
+    }
+}
+
 #[test]
 fn savepoints_undo_what_came_after() {
     in_world(3, || {

@@ -34,9 +34,10 @@ use crate::dirty::BufWrites;
 use crate::fetch::Fetched;
 use crate::frames::{Exclusive, FrameTable};
 use crate::partition::{Books, Partition};
+use crate::peeks::Peeks;
 use crate::restart::{self, ColdStart, FlashLayout, FlashRecovery, Freed, Image, Keeper};
 use crate::slots::{Gauges, PAGES_MAX, SlotRules, SlotTable};
-use crate::{Journal, PageMut, PageRef, PoolConfig, PoolError, PoolStats, Redo};
+use crate::{Journal, PageMut, PageRef, Peek, PoolConfig, PoolError, PoolStats, Redo};
 
 /// How often a page is looked up anew because it left before it was latched.
 pub(crate) const LOOKUPS_MAX: u32 = 1_000_000;
@@ -51,6 +52,8 @@ pub struct BufferPool {
     pub(crate) flash: Option<Arc<dyn Device>>,
     pub(crate) journal: Arc<dyn Journal>,
     pub(crate) frames: FrameTable,
+    /// Page requests that took no latch, as far as no frame counts them.
+    peeks: Peeks,
     pub(crate) partitions: Box<[Partition]>,
     home_pages: u64,
     /// The clock of the policies: one tick for each miss.
@@ -177,6 +180,7 @@ impl BufferPool {
             flash,
             journal,
             frames,
+            peeks: Peeks::default(),
             partitions,
             tick: AtomicU64::new(tick),
             gauges,
@@ -240,6 +244,26 @@ impl BufferPool {
             return Ok(PageRef::new(page, guard));
         }
         self.read_slow(page)
+    }
+
+    /// What `read` makes of the page as it is in memory, without its latch. `None`, if the page is
+    /// not in memory, or a task changes it meanwhile, or waits to: then `read` was given nonsense,
+    /// and what it returned is dropped. Writes to no memory that others read: it is for pages that
+    /// everybody reads and few change. Not counted as a page request if `read` makes nothing of it.
+    #[inline]
+    pub fn peek<T>(&self, page: PageId, read: impl FnOnce(Peek<'_>) -> Option<T>) -> Option<T> {
+        terrace_rt::maybe_switch();
+        let id = self.lookup(page)?;
+        let seen = self.frames.peek_if(id, page, read)??;
+        let frame = self.frames.frame(id);
+        if self.config.design.replacement == Replacement::Temperature {
+            // The hits of a page that leaves memory age the temperatures.
+            frame.hit(self.now());
+        } else {
+            frame.used(self.now());
+            self.peeks.count();
+        }
+        Some(seen)
     }
 
     #[cold]
@@ -368,6 +392,7 @@ impl BufferPool {
         }
         stats.hits =
             self.retired_hits() + self.frames.iter().map(|frame| frame.hits()).sum::<u64>();
+        stats.hits += self.peeks.sum();
         stats.slots = slots_count;
         stats.slots_used = u64::from(self.gauges.used.load(Ordering::Relaxed));
         stats.slots_dirty = u64::from(self.gauges.dirty.load(Ordering::Relaxed));

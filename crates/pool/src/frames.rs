@@ -6,6 +6,8 @@
 //!   can be trusted under either.
 //! - M3: `rec_lsn` and `slot` change only under the lock of the page's partition, by a task that
 //!   also holds the frame's latch, in either mode; the slot also when another page takes it over.
+//! - M4: a [`Peek`] reads without the latch, word by word as atomics, and what it read counts only
+//!   if the latch's version says that nobody had the exclusive mode meanwhile.
 //! - Holding the latch is the pin: there is no count beside it.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
@@ -26,6 +28,9 @@ const MEMORY_ALIGN: usize = 4096;
 /// Large memory is aligned for huge pages of this size: a miss of the TLB costs as much as a miss
 /// of the cache, and random page requests would have both.
 const HUGE_ALIGN: usize = 2 << 20;
+/// Lines of the cache that a page request asks for.
+#[cfg(target_arch = "x86_64")]
+const PREFETCHED_LINES: usize = 10;
 /// `Frame::page` of a frame without a page.
 const NO_PAGE: u64 = u64::MAX;
 /// `Frame::slot` of a page without a flash copy.
@@ -84,15 +89,21 @@ impl Frame {
         self.touch.store(touch.0, Ordering::Relaxed);
     }
 
-    /// A page request found the page here: at most two relaxed stores to a line that the latch has
-    /// fetched already. Hits of two threads at the same instant may count as one.
+    /// A page request found the page here, and is counted elsewhere.
     #[inline]
-    pub fn hit(&self, now: Tick) {
+    pub fn used(&self, now: Tick) {
         let before = self.touch();
         let after = before.hit(now);
         if after != before {
             self.set_touch(after);
         }
+    }
+
+    /// A page request found the page here: at most two relaxed stores to a line that the latch has
+    /// fetched already. Hits of two threads at the same instant may count as one.
+    #[inline]
+    pub fn hit(&self, now: Tick) {
+        self.used(now);
         self.hits.store(self.hits.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
     }
 
@@ -185,10 +196,54 @@ impl Memory {
         Some(Memory { base, layout, start, pages })
     }
 
+    #[inline]
     fn page(&self, at: usize) -> *mut PageBuf {
         assert!(at < self.pages);
         // SAFETY: `at` is within the allocation.
         unsafe { self.start.as_ptr().add(at) }
+    }
+
+    /// Has the processor fetch the first bytes of a page, where its header and its slots are: all
+    /// at once, and while it waits for the frame's latch, not one after the other.
+    #[inline]
+    fn prefetch(&self, at: usize) {
+        #[cfg(target_arch = "x86_64")]
+        {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            const LINE: usize = 64;
+            let page = self.page(at).cast::<i8>();
+            for line in 0..PREFETCHED_LINES {
+                // SAFETY: the address is within the page; a prefetch reads nothing.
+                unsafe { _mm_prefetch::<_MM_HINT_T0>(page.add(line * LINE)) };
+            }
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = at;
+    }
+}
+
+/// Words of a page.
+const WORDS: usize = PAGE_SIZE / 8;
+const _: () = assert!(WORDS.is_power_of_two());
+
+/// The bytes of a page that another task may be writing: what they say may be nonsense, and must
+/// not be believed before the latch was asked. Nothing that is read here can do harm.
+#[derive(Clone, Copy)]
+pub struct Peek<'p> {
+    words: NonNull<u64>,
+    table: std::marker::PhantomData<&'p FrameTable>,
+}
+
+impl Peek<'_> {
+    /// The eight bytes from offset `8 * index` on, little-endian; of the page's words modulo their
+    /// number.
+    #[inline]
+    #[must_use]
+    pub fn word(&self, index: usize) -> u64 {
+        // SAFETY: the word is within the page, aligned, and outlives `self`; it is read as an
+        // atomic only (M4).
+        let word = unsafe { AtomicU64::from_ptr(self.words.add(index % WORDS).as_ptr()) };
+        u64::from_le(word.load(Ordering::Relaxed))
     }
 }
 
@@ -306,9 +361,28 @@ impl FrameTable {
         taken.then(|| Exclusive { table: self, id })
     }
 
+    /// What `read` makes of `page` in frame `id`, if nobody changes it meanwhile.
+    #[inline]
+    pub fn peek_if<T>(
+        &self,
+        id: FrameId,
+        page: PageId,
+        read: impl FnOnce(Peek<'_>) -> T,
+    ) -> Option<T> {
+        let frame = self.frame(id);
+        let version = frame.latch.optimistic()?;
+        if !frame.holds(page) {
+            return None;
+        }
+        let words = NonNull::new(self.memory.page(id.0 as usize).cast())?;
+        let seen = read(Peek { words, table: std::marker::PhantomData });
+        frame.latch.validate(version).then_some(seen)
+    }
+
     /// The shared latch of `id`, while it holds `page`. `None` as soon as it does not.
     #[inline]
     pub fn shared_if(&self, id: FrameId, page: PageId) -> Option<Shared<'_>> {
+        self.memory.prefetch(id.0 as usize);
         let frame = self.frame(id);
         let waiting = Waiting::new(&self.waits);
         if !frame.latch.lock_shared_while(|| waiting.starts() && frame.holds(page)) {
@@ -321,6 +395,7 @@ impl FrameTable {
     /// The exclusive latch of `id`, while it holds `page`. `None` as soon as it does not.
     #[inline]
     pub fn exclusive_if(&self, id: FrameId, page: PageId) -> Option<Exclusive<'_>> {
+        self.memory.prefetch(id.0 as usize);
         let frame = self.frame(id);
         let waiting = Waiting::new(&self.waits);
         if !frame.latch.lock_exclusive_while(|| waiting.starts() && frame.holds(page)) {

@@ -7,7 +7,7 @@
 //! Modules in reading order: the seam to the log, what can be told and what can go wrong; then the
 //! pool and its guards; then a page's way (`fetch`, `multi_read`, `dirty`, `evict`, `write_out`,
 //! `flash`, `cleaner`, `flush`) and the tasks that push it along; then what the books are kept in
-//! (`partition`, `directory`, `slots`, `frames`, `io`); `check`, which asserts it all; and
+//! (`partition`, `directory`, `slots`, `frames`, `peeks`, `io`); `check`, which asserts it all; and
 //! `restart`, what of the flash is found again.
 
 mod journal;
@@ -41,6 +41,7 @@ mod slots;
 
 mod frames;
 mod io;
+mod peeks;
 
 mod owed;
 
@@ -52,6 +53,7 @@ pub use buffer_pool::{BufferPool, Recovered};
 pub use config::{Fills, PoolConfig, Rules, TacConfig, TacWrite};
 pub use dirty::OldestDirty;
 pub use error::{PoolError, Tier};
+pub use frames::Peek;
 pub use guard::{Dirtied, PageMut, PageRef};
 pub use journal::Journal;
 pub use owed::Redo;

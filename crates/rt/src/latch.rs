@@ -156,11 +156,12 @@ impl Latch {
         self.word.load(Ordering::Relaxed) & (EXCLUSIVE | SHARED_MASK) != 0
     }
 
-    /// A version to [`Latch::validate`] later, or none while a writer holds the latch.
+    /// A version to [`Latch::validate`] later, or none while a writer holds the latch or keeps
+    /// newcomers from the shared mode: whoever may not share may not read this way either.
     #[inline]
     pub fn optimistic(&self) -> Option<u64> {
         let seen = self.word.load(Ordering::Acquire);
-        (seen & EXCLUSIVE == 0).then_some(seen & VERSION_MASK)
+        (seen & (EXCLUSIVE | WRITER | INSIST) == 0).then_some(seen & VERSION_MASK)
     }
 
     /// Whether nobody has held the exclusive mode since [`Latch::optimistic`] gave `version`.

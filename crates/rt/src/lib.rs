@@ -16,6 +16,7 @@
 //! - What is guarded by a [`LeafMutex`] must not wait. Debug builds check it at each switch.
 //! - The address of a word that somebody waits on must stay valid until they have been woken.
 
+mod lane;
 mod latch;
 mod leaf;
 #[cfg(loom)]
@@ -39,6 +40,7 @@ mod virtual_world;
 #[cfg(not(loom))]
 mod world;
 
+pub use lane::lane;
 pub use latch::Latch;
 pub use leaf::{LeafGuard, LeafMutex};
 pub use mutex::{Mutex, MutexGuard};

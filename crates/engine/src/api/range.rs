@@ -3,6 +3,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Bound;
+use std::sync::Arc;
 
 use crate::api::table::check_decoded;
 use crate::btree::{Batch, Direction, Scan, Tree};
@@ -92,7 +93,7 @@ impl<K: Key, V: Value> fmt::Debug for Entry<K, V> {
 /// ```
 pub struct Range<'a, K: Key, V: Value, T: Transaction> {
     transaction: &'a T,
-    tree: Tree,
+    tree: Arc<Tree>,
     lower: Bound<Vec<u8>>,
     upper: Bound<Vec<u8>>,
     mode: LockMode,
@@ -117,7 +118,7 @@ struct Side {
 impl<'a, K: Key, V: Value, T: Transaction> Range<'a, K, V, T> {
     pub(crate) fn new(
         transaction: &'a T,
-        tree: Tree,
+        tree: Arc<Tree>,
         lower: Bound<Vec<u8>>,
         upper: Bound<Vec<u8>>,
         mode: LockMode,

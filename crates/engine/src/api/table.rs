@@ -1,11 +1,14 @@
 //! Tables: ordered maps from keys to values, seen through a transaction.
 
+use std::any::TypeId;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Bound, RangeBounds};
+use std::sync::Arc;
 
 use crate::api::transaction::Core;
 use crate::btree::{Put, Tree};
+use crate::opened::Types;
 use crate::writer::Step;
 use crate::{
     Entry, Error, Key, LockMode, Part, Range, ReadTransaction, Transaction, Value, WriteTransaction,
@@ -49,6 +52,11 @@ impl<K: Key, V: Value> Copy for TableDef<K, V> {}
 /// The names of the types of a table, as the catalog keeps them.
 pub(crate) fn type_names<K: Key, V: Value>() -> String {
     format!("{}\0{}", K::type_name(), V::type_name())
+}
+
+/// The types of a table.
+pub(crate) fn types<K: Key, V: Value>() -> Types {
+    Types { id: TypeId::of::<(K, V)>(), names: type_names::<K, V> }
 }
 
 /// A value that was read: its bytes, decoded on demand.
@@ -141,7 +149,7 @@ pub type ReadTable<'t, K, V> = Table<'t, K, V, ReadTransaction>;
 /// ```
 pub struct Table<'t, K: Key, V: Value, T: Transaction = WriteTransaction> {
     transaction: &'t T,
-    tree: Tree,
+    tree: Arc<Tree>,
     types: PhantomData<fn() -> (K, V)>,
 }
 
@@ -198,7 +206,7 @@ fn encode_bounds<'k, K: Key>(
 }
 
 impl<'t, K: Key, V: Value, T: Transaction> Table<'t, K, V, T> {
-    pub(crate) fn new(transaction: &'t T, tree: Tree) -> Table<'t, K, V, T> {
+    pub(crate) fn new(transaction: &'t T, tree: Arc<Tree>) -> Table<'t, K, V, T> {
         Table { transaction, tree, types: PhantomData }
     }
 
@@ -291,7 +299,7 @@ impl<'t, K: Key, V: Value, T: Transaction> Table<'t, K, V, T> {
         mode: LockMode,
     ) -> Range<'_, K, V, T> {
         let (lower, upper) = encode_bounds::<K>(bounds);
-        Range::new(self.transaction, self.tree.clone(), lower, upper, mode)
+        Range::new(self.transaction, Arc::clone(&self.tree), lower, upper, mode)
     }
 }
 

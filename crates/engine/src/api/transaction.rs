@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::api::loader::{Bulk, FILL, FILL_MIN};
-use crate::api::table::type_names;
+use crate::api::table::{type_names, types};
 use crate::context::{Context, Locking, Mark};
 use crate::engine::Engine;
 use crate::writer::Step;
@@ -293,10 +293,14 @@ impl WriteTransaction {
         table: TableDef<K, V>,
     ) -> Result<Table<'_, K, V>, Error> {
         let tree = self.core.run(|context| {
+            let (name, types) = (table.name(), types::<K, V>());
+            if let Some(tree) = context.opened(name, types)? {
+                return Ok(tree);
+            }
             let engine = Arc::clone(context.engine());
-            engine.trees.open_or_make(context, table.name(), &type_names::<K, V>())
+            engine.trees.open_for_write(context, name, types)
         })?;
-        Ok(Table::new(self, tree.0))
+        Ok(Table::new(self, tree))
     }
 
     /// Deletes the table with all it holds; returns whether there was one.
@@ -418,8 +422,12 @@ impl ReadTransaction {
         table: TableDef<K, V>,
     ) -> Result<ReadTable<'_, K, V>, Error> {
         let tree = self.core.run(|context| {
+            let (name, types) = (table.name(), types::<K, V>());
+            if let Some(tree) = context.opened(name, types)? {
+                return Ok(tree);
+            }
             let engine = Arc::clone(context.engine());
-            engine.trees.open(context, table.name(), &type_names::<K, V>())
+            engine.trees.open(context, name, types)
         })?;
         Ok(Table::new(self, tree))
     }

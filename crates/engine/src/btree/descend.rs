@@ -1,16 +1,18 @@
 //! The way down: from the root to the node of a level that covers a key.
 //!
-//! One latch at a time, checked by fences; see the latches in `btree`. The root never moves and
-//! has no fences, so that a descent can always start over there.
+//! Inner nodes without a latch where that can be (`way`), the last node latched, and checked by its
+//! fences; see the latches in `btree`. The root never moves and has no fences, so that a descent
+//! can always start over there.
 
 use std::ops::Deref;
 
 use terrace_page::{PageBuf, PageId};
-use terrace_pool::{BufferPool, PageMut, PageRef, PoolError};
+use terrace_pool::{BufferPool, PageMut, PageRef, Peek, PoolError};
 use terrace_rt::yield_now;
 
 use super::Tree;
 use super::node::Node;
+use super::way::Way;
 use crate::{Error, KeyHash};
 
 /// Each new start means that another task changed the structure in between: so many in one descent
@@ -137,32 +139,66 @@ impl Tree {
     {
         let pool: &'t BufferPool = &self.pool;
         let mut id = self.root();
-        let mut page = pool.read(id)?;
-        let mut node = self.node(id, &page)?;
-        if node.level() < level {
-            return Ok(Descent::TooLow);
-        }
-        if node.level() == level {
-            drop(page);
-            let root = latch(pool, id)?;
-            let found = self.node(id, &root)?.level() == level;
-            return Ok(if found { Descent::Found(root) } else { Descent::Stale(id) });
-        }
+        let mut expected = None;
         loop {
-            let below = node.level() - 1;
-            id = node.child(seek.child(&node));
-            drop(page);
+            let through = |page: Peek<'_>| {
+                let way = Way::through(|at| page.word(at), self.id.0, seek)?;
+                let wanted = way.level > level && expected.is_none_or(|above| above == way.level);
+                wanted.then_some(way)
+            };
+            let way = match pool.peek(id, through) {
+                Some(way) => way,
+                None => match self.latched_way(id, seek, expected, level, latch)? {
+                    Ok(way) => way,
+                    Err(descent) => return Ok(descent),
+                },
+            };
+            id = way.child;
+            let below = way.level - 1;
             if below == level {
                 let child = latch(pool, id)?;
                 let found = self.live(&child, level, seek).is_some();
                 return Ok(if found { Descent::Found(child) } else { Descent::Stale(id) });
             }
-            page = pool.read(id)?;
-            node = match self.live(&page, below, seek) {
-                Some(node) => node,
-                None => return Ok(Descent::Stale(id)),
-            };
+            expected = Some(below);
         }
+    }
+
+    /// The way through a node that is not in memory, is being changed, is no inner node, or is not
+    /// of the level that was expected. Or how the descent ends there.
+    #[cold]
+    fn latched_way<'t, G, L>(
+        &'t self,
+        id: PageId,
+        seek: Seek<'_>,
+        expected: Option<u8>,
+        level: u8,
+        latch: &L,
+    ) -> Result<Result<Way, Descent<G>>, Error>
+    where
+        G: Deref<Target = PageBuf>,
+        L: Fn(&'t BufferPool, PageId) -> Result<G, PoolError>,
+    {
+        let pool: &'t BufferPool = &self.pool;
+        let page = pool.read(id)?;
+        let node = match expected {
+            None => self.node(id, &page)?,
+            Some(expected) => match self.live(&page, expected, seek) {
+                Some(node) => node,
+                None => return Ok(Err(Descent::Stale(id))),
+            },
+        };
+        if node.level() < level {
+            return Ok(Err(Descent::TooLow));
+        }
+        if node.level() > level {
+            let (level, child) = (node.level(), node.child(seek.child(&node)));
+            return Ok(Ok(Way { level, child }));
+        }
+        drop(page);
+        let root = latch(pool, id)?;
+        let found = self.node(id, &root)?.level() == level;
+        Ok(Err(if found { Descent::Found(root) } else { Descent::Stale(id) }))
     }
 
     /// The first key from `slot` on, which may be in a leaf further right, latched shared: the key

@@ -12,10 +12,10 @@
 //! go, latches the child, and checks by tree, level and fences that this is still the node for its
 //! key; if not, it starts over. At any time exactly one live node of each level covers a key, so
 //! what passes the check is right, and no task waits for a device while it holds an inner node.
+//! Inner nodes in memory are not even latched: see [`way`].
 //! Who holds a latch and wants another takes them in this order: parent before child, left before
 //! right within a level, then the tree's header, overflow pages, an allocation map, pages that
-//! nobody else can reach. (An optimistic descent that latches leaves only needs the same checks:
-//! it belongs in [`descend`].)
+//! nobody else can reach.
 //!
 //! **Structure changes** (splits, merges, chains of overflow pages) are nested top actions that
 //! latch all they change, exclusively, until they have ended. An operation that finds no room drops
@@ -58,6 +58,7 @@ mod testing;
 mod tests;
 
 mod undo;
+mod way;
 mod write;
 
 use std::sync::Arc;

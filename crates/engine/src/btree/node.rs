@@ -96,6 +96,7 @@ const _: () = assert!(KEY_BITS + OFFSET_BITS <= CLASS_AT);
 const _: () = assert!(NODE_HEADER + 2 * KEY_MAX + 8 + 3 * CELL_MAX <= PAGE_SIZE);
 
 /// What orders keys after the prefix: exact for keys of up to four bytes.
+#[inline]
 pub(crate) fn rank(suffix: &[u8]) -> u64 {
     let head = if let Some(head) = suffix.first_chunk::<4>() {
         u32::from_be_bytes(*head)
@@ -112,15 +113,18 @@ pub(crate) fn slot_of(rank: u64, len: usize, offset: usize) -> u64 {
     rank << CLASS_AT | (len as u64) << OFFSET_BITS | offset as u64
 }
 
-fn slot_rank(slot: u64) -> u64 {
+#[inline]
+pub(crate) fn slot_rank(slot: u64) -> u64 {
     slot >> CLASS_AT
 }
 
-fn slot_key_len(slot: u64) -> usize {
+#[inline]
+pub(crate) fn slot_key_len(slot: u64) -> usize {
     (slot >> OFFSET_BITS) as usize & ((1 << KEY_BITS) - 1)
 }
 
-fn slot_offset(slot: u64) -> usize {
+#[inline]
+pub(crate) fn slot_offset(slot: u64) -> usize {
     slot as usize & ((1 << OFFSET_BITS) - 1)
 }
 

@@ -49,10 +49,17 @@ fn difference<'n>(old: &[u8], new: &'n [u8]) -> (usize, usize, &'n [u8]) {
     while at < shorter && old[at] == new[at] {
         at += 1;
     }
-    let most = shorter - at;
-    let pairs = old.iter().rev().zip(new.iter().rev());
-    let same = pairs.take(most).take_while(|(a, b)| a == b).count();
-    (at, old.len() - at - same, &new[at..new.len() - same])
+    let (old_rest, new_rest) = (&old[at..], &new[at..]);
+    let (_, old_words) = old_rest.as_rchunks::<8>();
+    let (_, new_words) = new_rest.as_rchunks::<8>();
+    let words = old_words.iter().rev().zip(new_words.iter().rev());
+    let mut same = 8 * words.take_while(|(a, b)| a == b).count();
+    let most = old_rest.len().min(new_rest.len());
+    while same < most && old_rest[old_rest.len() - same - 1] == new_rest[new_rest.len() - same - 1]
+    {
+        same += 1;
+    }
+    (at, old_rest.len() - same, &new_rest[..new_rest.len() - same])
 }
 
 /// Flags and value in one.

@@ -55,6 +55,25 @@ impl Context {
         Ok(())
     }
 
+    /// Locks a table as who reads some of its keys does, waiting for others.
+    ///
+    /// # Errors
+    ///
+    /// As `wait_for`.
+    pub(crate) fn lock_intent(&mut self, tree: TreeId) -> Result<(), Error> {
+        let Some(owner) = &self.owner else { return Ok(()) };
+        let modes = Modes::TABLE_INTENT_READ;
+        if self.table(tree).is_some_and(|table| table.modes.covers(modes)) {
+            return Ok(());
+        }
+        let resource = Resource::table(tree);
+        if !self.engine.locks.try_acquire(owner, resource, modes)? {
+            self.engine.locks.acquire(owner, resource, modes)?;
+        }
+        self.note(tree, resource, modes);
+        Ok(())
+    }
+
     /// Locks a whole table, waiting for others.
     ///
     /// # Errors
@@ -106,6 +125,7 @@ impl Context {
         }
     }
 
+    #[cold]
     fn try_lock_table(&mut self, request: LockRequest) -> Result<TableAnswer, Error> {
         let (intent, whole) = table_modes(request.mode);
         let limits = self.engine.lock_limits;
@@ -183,18 +203,25 @@ impl Reader for Context {
         }
         let modes = Modes::from(request.mode);
         let resource = Resource::key(request.tree, request.key);
+        let (intent, whole) = table_modes(request.mode);
         // What is held of the table is at hand; whether the key is held takes a look that may miss
         // the cache, once there are many.
-        let (_, whole) = table_modes(request.mode);
-        if self.table(request.tree).is_some_and(|table| covers_table(table.modes, whole))
-            || self.buffers.held.modes(resource).covers(modes)
-        {
+        let known = self.buffers.tables.iter().position(|table| table.tree == request.tree);
+        let table = known.map(|index| self.buffers.tables[index]);
+        let is_held = table.is_some_and(|table| {
+            covers_table(table.modes, whole) || self.buffers.held.modes(resource).covers(modes)
+        });
+        if is_held {
             return Ok(LockOutcome::Granted);
         }
-        match self.try_lock_table(request)? {
-            TableAnswer::Covered => return Ok(LockOutcome::Granted),
-            TableAnswer::Busy => return Ok(LockOutcome::Busy),
-            TableAnswer::ByKey => (),
+        let by_key =
+            |table: TableLock| table.modes.covers(intent) && table.keys < table.escalate_at;
+        if !table.is_some_and(by_key) {
+            match self.try_lock_table(request)? {
+                TableAnswer::Covered => return Ok(LockOutcome::Granted),
+                TableAnswer::Busy => return Ok(LockOutcome::Busy),
+                TableAnswer::ByKey => (),
+            }
         }
         let owner = self.owner.as_ref().expect("checked above");
         let locks = &self.engine.locks;
@@ -207,7 +234,13 @@ impl Reader for Context {
         if !locks.try_acquire(owner, resource, modes)? {
             return Ok(LockOutcome::Busy);
         }
-        self.note(request.tree, resource, modes);
+        match known {
+            Some(index) => {
+                self.buffers.held.add(resource, modes);
+                self.buffers.tables[index].keys += 1;
+            }
+            None => self.note(request.tree, resource, modes),
+        }
         Ok(LockOutcome::Granted)
     }
 

@@ -33,6 +33,7 @@ use crate::engine::Engine;
 use crate::lock::{Held, Owner};
 use crate::log::record::{Draft, StoredUndo, decode_undo};
 use crate::log::{Chain, Level};
+use crate::opened::{Opened, Types};
 use crate::writer::Undo;
 
 /// Bytes of the undo list in memory.
@@ -47,8 +48,11 @@ const UNDO_BYTES: u64 = 512;
 pub(crate) struct Buffers {
     held: Held,
     tables: Vec<TableLock>,
+    /// Tables that this transaction or an earlier one has opened.
+    pub(crate) opened: Opened,
     undo_bytes: Vec<u8>,
     undo_list: Vec<UndoEntry>,
+    chain: Option<Arc<Chain>>,
     draft: Draft,
     image: Draft,
     page: Option<Box<PageBuf>>,
@@ -172,6 +176,26 @@ impl Context {
         }
     }
 
+    /// The table `name`, if it was opened before and is still what it was.
+    ///
+    /// # Errors
+    ///
+    /// As `wait_for`.
+    pub(crate) fn opened(
+        &mut self,
+        name: &'static str,
+        types: Types,
+    ) -> Result<Option<Arc<Tree>>, Error> {
+        let opened = &self.buffers.opened;
+        if opened.version() != self.engine.trees.version() {
+            return Ok(None);
+        }
+        let Some(tree) = opened.find(name, types.id).cloned() else { return Ok(None) };
+        self.lock_intent(tree.id())?;
+        let is_same = self.buffers.opened.version() == self.engine.trees.version();
+        Ok(is_same.then_some(tree))
+    }
+
     /// The engine.
     pub(crate) fn engine(&self) -> &Arc<Engine> {
         &self.engine
@@ -190,8 +214,14 @@ impl Context {
     /// `LogFull` for a transaction that is too large for the log; those of a checkpoint.
     pub(crate) fn begin_operation(&mut self, bytes: usize) -> Result<(), Error> {
         if self.chain.is_none() {
-            let (txn, chain) = self.engine.register();
-            self.txn = txn;
+            // One that a transaction before has used: it is in no table any more.
+            let mut chain = self.buffers.chain.take().unwrap_or_default();
+            if let Some(chain) = Arc::get_mut(&mut chain) {
+                *chain = Chain::default();
+            } else {
+                chain = Arc::default();
+            }
+            self.txn = self.engine.register(&chain);
             self.chain = Some(chain);
         }
         let log = &self.engine.log;
@@ -292,6 +322,7 @@ impl Context {
         self.buffers.draft.commit(self.txn, self.last);
         let lsn = engine.log.append_last(&mut self.buffers.draft, &chain)?;
         engine.unregister(self.txn);
+        self.buffers.chain = Some(chain);
         let end = Lsn(lsn.0 + 1);
         engine.committed_to.fetch_max(end.0, Ordering::AcqRel);
         Ok(end)

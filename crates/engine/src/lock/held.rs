@@ -14,7 +14,9 @@ pub(crate) struct Held {
 }
 
 /// A transaction that held more gives the memory back.
-const KEPT_PLACES: usize = 1 << 10;
+const KEPT_PLACES: usize = 1 << 14;
+/// With fewer than one lock in so many places, the places are cleared one by one.
+const FEW_IN: usize = 16;
 const FIRST_PLACES: usize = 64;
 
 impl Held {
@@ -31,6 +33,7 @@ impl Held {
     }
 
     /// Notes that `resource` is held in `modes` too.
+    #[inline]
     pub(crate) fn add(&mut self, resource: Resource, modes: Modes) {
         if self.places.len() < 2 * (self.list.len() + 1) {
             self.widen();
@@ -63,6 +66,13 @@ impl Held {
         if self.places.len() > KEPT_PLACES {
             self.places = Vec::new();
             self.list = Vec::new();
+        } else if self.list.len() * FEW_IN < self.places.len() {
+            // The last one first: a place is found by those before it.
+            while let Some((resource, _)) = self.list.last() {
+                let place = self.place(*resource);
+                self.places[place] = 0;
+                self.list.pop();
+            }
         } else {
             self.places.fill(0);
             self.list.clear();
@@ -70,6 +80,7 @@ impl Held {
     }
 
     /// Where `resource` is, or would be put.
+    #[inline]
     fn place(&self, resource: Resource) -> usize {
         let mask = self.places.len() - 1;
         let mut at = resource.hash() as usize & mask;

@@ -237,6 +237,7 @@ impl LockTable {
     }
 
     /// Gives up one lock.
+    #[inline]
     pub(crate) fn release(&self, owner: &Owner, resource: Resource) {
         self.part(resource).lock().release(resource, owner.id, |granted| self.wake(granted));
     }

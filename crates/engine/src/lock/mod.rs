@@ -176,6 +176,7 @@ pub(crate) struct Resource {
 
 impl Resource {
     /// A key.
+    #[inline]
     pub(crate) fn key(tree: TreeId, key: KeyHash) -> Resource {
         assert!(tree.0 < TABLE_BIT, "{tree} is no tree");
         Resource { key: key.number(), tree: tree.0 }
@@ -188,6 +189,7 @@ impl Resource {
     }
 
     /// A well-mixed number.
+    #[inline]
     fn hash(self) -> u64 {
         let mixed = (self.key ^ u64::from(self.tree).rotate_left(40)).wrapping_mul(MIX);
         mixed ^ (mixed >> 32)

@@ -89,6 +89,7 @@ impl Part {
 
     /// Gives `modes` to `owner` if it can have them now. One walk of the queue: the path that
     /// every lock takes.
+    #[inline]
     pub(crate) fn acquire(&mut self, resource: Resource, owner: OwnerId, modes: Modes) -> Acquired {
         let conflicts = modes.conflicts();
         let bucket = self.bucket(resource);
@@ -247,6 +248,7 @@ impl Part {
         })
     }
 
+    #[inline]
     fn bucket(&self, resource: Resource) -> usize {
         // The low bits chose the partition.
         (resource.hash() >> 16) as usize & (self.buckets.len() - 1)
@@ -280,6 +282,7 @@ impl Part {
     }
 
     /// Adds an empty request behind `last`, the end of the chain of `bucket`.
+    #[inline]
     fn add_behind(
         &mut self,
         last: u32,
@@ -300,6 +303,7 @@ impl Part {
         Some(added)
     }
 
+    #[inline]
     fn add(&mut self, request: Request) -> Option<u32> {
         if self.used == self.requests_max {
             return None;

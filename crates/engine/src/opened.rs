@@ -1,0 +1,75 @@
+//! Tables that were opened before: found again without the catalog, its locks and its names.
+//!
+//! A transaction's buffers go from one transaction to the next, and these go with them.
+//!
+//! - O1: what is remembered is true as long as `Trees::version` is what it was then: every change
+//!   of the names makes it another, while who makes it holds the table locked as a whole, or the
+//!   name is of a table that nobody remembers.
+//! - O2: so whoever has locked the table, and then sees the same version, has the table by its
+//!   name until its lock goes.
+
+use std::any::TypeId;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::btree::Tree;
+
+/// The types of a table: quickly compared, and their names if need be.
+#[derive(Clone, Copy)]
+pub(crate) struct Types {
+    /// Tells them from others.
+    pub(crate) id: TypeId,
+    /// What the catalog calls them.
+    pub(crate) names: fn() -> String,
+}
+
+/// A table that was opened.
+struct Known {
+    name: &'static str,
+    types: TypeId,
+    tree: Arc<Tree>,
+}
+
+/// Tables that were opened while the names had one version.
+#[derive(Default)]
+pub(crate) struct Opened {
+    version: u64,
+    tables: Vec<Known>,
+}
+
+/// No transaction opens so many that it would pay to remember more.
+const TABLES_MAX: usize = 64;
+
+impl Opened {
+    /// The version that these are of.
+    pub(crate) fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// The table `name` with these types, if it was opened.
+    pub(crate) fn find(&self, name: &'static str, types: TypeId) -> Option<&Arc<Tree>> {
+        let is = |known: &&Known| known.types == types && known.name == name;
+        self.tables.iter().find(is).map(|known| &known.tree)
+    }
+
+    /// Remembers a table that had this name and these types in `version`.
+    pub(crate) fn add(
+        &mut self,
+        version: u64,
+        name: &'static str,
+        types: TypeId,
+        tree: &Arc<Tree>,
+    ) {
+        if version != self.version || self.tables.len() == TABLES_MAX {
+            self.tables.clear();
+            self.version = version;
+        }
+        self.tables.push(Known { name, types, tree: Arc::clone(tree) });
+    }
+}
+
+impl fmt::Debug for Opened {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Opened").field("version", &self.version).finish_non_exhaustive()
+    }
+}
