@@ -13,7 +13,7 @@ use terrace::PoolConfig;
 use terrace_device::model::Preset;
 use terrace_rt::Nanos;
 use terrace_workload::tpcc::{
-    Checks, Config, Durability, Pacing, Scale, WarehouseChoice, estimated_bytes,
+    Checks, Config, Durability, Pacing, Scale, Start, WarehouseChoice, estimated_bytes,
 };
 use terrace_workload::{Place, System};
 
@@ -61,6 +61,7 @@ pub fn config(options: &Tpcc) -> Result<Config, Failure> {
         duration: Nanos::from_secs_f64(clients.duration.0),
         window: Nanos::from_secs_f64(window),
         averaged_share: clients.averaged.0,
+        start: if clients.warm { Start::Warm } else { Start::Cold },
         checks: if database.no_check { Checks::Off } else { Checks::On },
         ..Config::default()
     })
@@ -176,7 +177,7 @@ fn client_parameters(config: &Config, options: &Tpcc) -> Map<String, Value> {
         "duration_s": config.duration.as_secs_f64(),
         "window_s": config.window.as_secs_f64(),
         "averaged": config.averaged_share,
-        "start": "cold",
+        "start": if config.start == Start::Warm { "warm" } else { "cold" },
         "restart": options.restart.name,
         "checks": config.checks == Checks::On,
     }))

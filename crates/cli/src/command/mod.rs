@@ -287,6 +287,9 @@ pub struct TpccClients {
     /// Last share of the duration that is averaged
     #[arg(long, value_name = "SHARE", default_value = "10%")]
     pub averaged: Share,
+    /// Read everything into memory first, as far as it finds room there
+    #[arg(long)]
+    pub warm: bool,
     /// Each client keeps to one warehouse, instead of drawing one per transaction
     #[arg(long)]
     pub own_warehouse: bool,

@@ -110,6 +110,8 @@ pub struct Config {
     pub window: Nanos,
     /// The last part of the duration that is averaged: 0.1.
     pub averaged_share: f64,
+    /// What is in memory when the run begins.
+    pub start: Start,
     /// Whether the twelve conditions are checked after load and after each run.
     pub checks: Checks,
 }
@@ -121,6 +123,15 @@ pub enum Durability {
     Buffered,
     /// When the log is on its device.
     Durable,
+}
+
+/// What is in memory when a run begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// Nothing, as in the papers.
+    Cold,
+    /// Every page that finds room: each was read before.
+    Warm,
 }
 
 /// Whether the twelve conditions of clause 3.3.2 are checked.
@@ -150,6 +161,7 @@ impl Default for Config {
             duration: Nanos::from_millis(360_000),
             window: Nanos::from_millis(3_600),
             averaged_share: 0.1,
+            start: Start::Cold,
             checks: Checks::On,
         }
     }

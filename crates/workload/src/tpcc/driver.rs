@@ -17,7 +17,7 @@ use terrace_page::PAGE_SIZE;
 use terrace_policy::{Design, Restart, designs};
 use terrace_rt::{Nanos, Real, World};
 
-use super::config::{Checks, Config};
+use super::config::{Checks, Config, Start};
 use super::population::LOAD_DATE;
 use super::results::{Progress, RunResult};
 use super::schema::{HISTORY, ITEM, WAREHOUSE};
@@ -216,6 +216,10 @@ fn measure_and_check(
     date: u64,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<RunResult, Error> {
+    if config.start == Start::Warm {
+        // It reads every page there is.
+        db.check()?;
+    }
     let mut result = measure::measure(db, config, (design.name, date), world, progress)?;
     result.consistency = check(db, config)?;
     Ok(result)
