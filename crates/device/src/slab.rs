@@ -3,12 +3,13 @@
 //! - S1: of all live images of a slab, no two have equal bytes. Exceptions cost memory, nothing
 //!   else: two threads that intern one page at one instant, and a page whose hash collides.
 //! - S2: an image leaves the slab with its last owner; a page of zeroes is no image at all.
-//! - Cost: a hash of the page to intern it, and about 40 bytes beside the page. A reference is
-//!   8 bytes.
+//! - Cost: a hash of some of the page to intern it, and about 40 bytes beside the page. A reference
+//!   is 8 bytes.
 //! - Not for: data that is never equal, such as a log (`Store` keeps those images unshared).
 //!
-//! Hashes come from rapidhash, seeded with a constant; a match is believed only after comparing the
-//! bytes.
+//! Hashes come from rapidhash, seeded with a constant, of the first bytes of a page and of samples
+//! of the rest: pages that differ mostly differ in their header, and a hash of all was most of what
+//! a modelled write cost. A match is believed only after comparing the bytes.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -101,7 +102,7 @@ impl Slab {
         if is_zero(bytes) {
             return None;
         }
-        let hash = rapidhash::v3::rapidhash_v3(bytes);
+        let hash = hash(bytes);
         if let Some(image) = self.find(hash) {
             if image.bytes == *bytes {
                 return Some(image);
@@ -139,6 +140,21 @@ impl Slab {
         // The map uses the low bits and the top seven.
         &self.shards[(hash >> 40) as usize & (SHARDS - 1)]
     }
+}
+
+/// A hash of the first `HEAD` bytes and of eight out of each `STRIDE`.
+fn hash(bytes: &ImageBytes) -> u64 {
+    const HEAD: usize = 64;
+    const STRIDE: usize = 128;
+    const SAMPLE: usize = 8;
+    let mut seen = [0; HEAD + SAMPLE * (IMAGE_SIZE / STRIDE)];
+    let (head, samples) = seen.split_at_mut(HEAD);
+    head.copy_from_slice(&bytes[..HEAD]);
+    let strides = bytes.as_chunks::<STRIDE>().0;
+    for (sample, stride) in samples.as_chunks_mut::<SAMPLE>().0.iter_mut().zip(strides) {
+        sample.copy_from_slice(&stride[STRIDE - SAMPLE..]);
+    }
+    rapidhash::v3::rapidhash_v3(&seen)
 }
 
 /// Whether all bytes are zero.

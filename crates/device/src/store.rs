@@ -213,6 +213,11 @@ impl Store {
         }
     }
 
+    /// Makes a piece, to be applied later, of a whole page.
+    pub(crate) fn capture_page(&self, page: u64, bytes: &ImageBytes) -> Piece {
+        Piece::Page { page, image: self.image(bytes) }
+    }
+
     /// Makes pieces, to be applied later, of `len` bytes for `offset`; `fill` is called for one run
     /// of bytes after the other.
     pub(crate) fn capture(

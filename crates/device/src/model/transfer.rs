@@ -2,6 +2,7 @@
 //! that it was only lent.
 
 use crate::IoBuf;
+use crate::slab::{IMAGE_SIZE, ImageBytes};
 use crate::store::{Dropped, Piece, Store};
 
 /// Copies the buffers of a write for `offset` to pieces.
@@ -10,6 +11,14 @@ use crate::store::{Dropped, Piece, Store};
 ///
 /// The buffers can be read for their whole length.
 pub(super) unsafe fn gather(store: &Store, offset: u64, bufs: &[IoBuf]) -> Vec<Piece> {
+    if offset.is_multiple_of(IMAGE_SIZE as u64) && bufs.iter().all(|buf| buf.len() == IMAGE_SIZE) {
+        let first = offset / IMAGE_SIZE as u64;
+        let whole = |(buf, page): (&IoBuf, u64)| {
+            // SAFETY: the buffer is as long as an image, and the caller vouches for it.
+            store.capture_page(page, unsafe { &*buf.ptr().cast::<ImageBytes>() })
+        };
+        return bufs.iter().zip(first..).map(whole).collect();
+    }
     let len = bufs.iter().map(|buf| buf.len() as u64).sum();
     let (mut rest, mut skip) = (bufs, 0);
     store.capture(offset, len, |to| {

@@ -149,36 +149,37 @@ pub(crate) fn separator<'k>(left: &[u8], right: &'k [u8]) -> &'k [u8] {
     &right[..(common_prefix(left, right) + 1).min(right.len())]
 }
 
-/// A key of a node, put together from prefix and suffix without an allocation if it is short.
-pub(crate) struct KeyBuf {
-    short: [u8; KeyBuf::SHORT],
+/// Two runs of bytes, put together without an allocation if they are short: a key of its prefix
+/// and suffix, a record of its flags and value.
+pub(crate) struct Joined {
+    short: [u8; Joined::SHORT],
     len: usize,
     long: Vec<u8>,
 }
 
-impl KeyBuf {
-    const SHORT: usize = 48;
+impl Joined {
+    const SHORT: usize = 64;
 
-    pub(crate) fn new(prefix: &[u8], suffix: &[u8]) -> KeyBuf {
-        let len = prefix.len() + suffix.len();
-        let mut key = KeyBuf { short: [0; KeyBuf::SHORT], len, long: Vec::new() };
-        if len <= KeyBuf::SHORT {
-            key.short[..prefix.len()].copy_from_slice(prefix);
-            key.short[prefix.len()..len].copy_from_slice(suffix);
+    pub(crate) fn new(first: &[u8], second: &[u8]) -> Joined {
+        let len = first.len() + second.len();
+        let mut joined = Joined { short: [0; Joined::SHORT], len, long: Vec::new() };
+        if len <= Joined::SHORT {
+            joined.short[..first.len()].copy_from_slice(first);
+            joined.short[first.len()..len].copy_from_slice(second);
         } else {
-            key.long.reserve_exact(len);
-            key.long.extend_from_slice(prefix);
-            key.long.extend_from_slice(suffix);
+            joined.long.reserve_exact(len);
+            joined.long.extend_from_slice(first);
+            joined.long.extend_from_slice(second);
         }
-        key
+        joined
     }
 }
 
-impl std::ops::Deref for KeyBuf {
+impl std::ops::Deref for Joined {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        if self.len <= KeyBuf::SHORT { &self.short[..self.len] } else { &self.long }
+        if self.len <= Joined::SHORT { &self.short[..self.len] } else { &self.long }
     }
 }
 
@@ -274,8 +275,8 @@ impl<'a> Node<'a> {
     }
 
     /// Key `index`.
-    pub(crate) fn key(&self, index: usize) -> KeyBuf {
-        KeyBuf::new(self.prefix(), self.suffix(index))
+    pub(crate) fn key(&self, index: usize) -> Joined {
+        Joined::new(self.prefix(), self.suffix(index))
     }
 
     /// Leaf: the flags and the value of key `index`.
@@ -424,7 +425,7 @@ pub(crate) fn check(page: &PageBuf) -> Result<(), &'static str> {
     let node = Node::open(page).ok_or("not a node, or its areas overlap")?;
     check_fences(page, &node)?;
     check_cells(page, &node)?;
-    let mut last: Option<KeyBuf> = None;
+    let mut last: Option<Joined> = None;
     for index in 0..node.len() {
         let key = node.key(index);
         if last.as_deref().is_some_and(|last| *last >= *key) {

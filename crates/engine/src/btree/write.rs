@@ -8,7 +8,7 @@ use terrace_page::PageId;
 use terrace_pool::PageMut;
 
 use super::descend::Seek;
-use super::node::{CELL_MAX, KEY_MAX, LEAF_CELL, OVERFLOW, SLOT};
+use super::node::{CELL_MAX, Joined, KEY_MAX, LEAF_CELL, OVERFLOW, SLOT};
 use super::overflow::Reference;
 use super::split::Need;
 use super::{Tree, VALUE_MAX, edit, lock_or_wait, merge};
@@ -63,11 +63,8 @@ fn difference<'n>(old: &[u8], new: &'n [u8]) -> (usize, usize, &'n [u8]) {
 }
 
 /// Flags and value in one.
-fn record(flags: u8, value: &[u8]) -> Vec<u8> {
-    let mut record = Vec::with_capacity(1 + value.len());
-    record.push(flags);
-    record.extend_from_slice(value);
-    record
+fn record(flags: u8, value: &[u8]) -> Joined {
+    Joined::new(&[flags], value)
 }
 
 /// Whether a value goes to overflow pages.
@@ -244,11 +241,10 @@ impl Tree {
             if cut == 0 && bytes.is_empty() {
                 return Ok(());
             }
-            let mut old = Vec::with_capacity(5 + cut);
-            old.push(old::PATCH);
-            old.extend_from_slice(&(at as u16).to_le_bytes());
-            old.extend_from_slice(&(bytes.len() as u16).to_le_bytes());
-            old.extend_from_slice(&old_value[at..at + cut]);
+            let ([at0, at1], [len0, len1]) =
+                ((at as u16).to_le_bytes(), (bytes.len() as u16).to_le_bytes());
+            let head = [old::PATCH, at0, at1, len0, len1];
+            let old = Joined::new(&head, &old_value[at..at + cut]);
             let change = Change::LeafPatch { slot, at: at as u16, cut: cut as u16, bytes };
             return w.change(leaf, &change, Undo::Update { tree, key, old: &old });
         }
