@@ -228,15 +228,17 @@ impl Store {
     ) -> Vec<Piece> {
         let mut pieces = Vec::with_capacity(1);
         let mut at = offset;
-        let mut page_bytes = [0; IMAGE_SIZE];
         while at < offset + len {
             let within = at % IMAGE_SIZE as u64;
             let run = (IMAGE_SIZE as u64 - within).min(offset + len - at) as usize;
-            fill(&mut page_bytes[..run]);
             pieces.push(if run == IMAGE_SIZE {
-                Piece::Page { page: at / IMAGE_SIZE as u64, image: self.image(&page_bytes) }
+                let mut bytes = [0; IMAGE_SIZE];
+                fill(&mut bytes);
+                self.capture_page(at / IMAGE_SIZE as u64, &bytes)
             } else {
-                Piece::Sectors { offset: at, bytes: page_bytes[..run].into() }
+                let mut bytes = vec![0; run].into_boxed_slice();
+                fill(&mut bytes);
+                Piece::Sectors { offset: at, bytes }
             });
             at += run as u64;
         }

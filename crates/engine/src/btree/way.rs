@@ -184,12 +184,16 @@ impl<W: Fn(usize) -> u64> Slots<'_, W> {
 /// The first eight bytes as a number that sorts like them; zeroes for those that are not there.
 #[inline]
 fn first_eight(bytes: &[u8]) -> u64 {
-    match bytes.first_chunk::<8>() {
-        Some(chunk) => u64::from_be_bytes(*chunk),
-        None => {
-            bytes.iter().enumerate().fold(0, |all, (at, &b)| all | u64::from(b) << (56 - 8 * at))
-        }
+    if let Some(chunk) = bytes.first_chunk::<8>() {
+        return u64::from_be_bytes(*chunk);
     }
+    // Two chunks that overlap where there are fewer bytes than both have.
+    let cut = 8 * (8 - bytes.len()) as u32;
+    if let (Some(first), Some(last)) = (bytes.first_chunk::<4>(), bytes.last_chunk::<4>()) {
+        let (first, last) = (u32::from_be_bytes(*first), u32::from_be_bytes(*last));
+        return u64::from(first) << 32 | u64::from(last) << cut;
+    }
+    bytes.iter().enumerate().fold(0, |all, (at, &byte)| all | u64::from(byte) << (56 - 8 * at))
 }
 
 /// The eight bytes at any offset, little-endian.

@@ -5,6 +5,7 @@ mod log_file;
 mod log_reader;
 pub(crate) mod record;
 pub(crate) mod ring;
+mod runs;
 
 pub(crate) use buffer::Aligned;
 pub(crate) use log_file::{Chain, Level, Log, Room};

@@ -38,6 +38,7 @@
 
 use terrace_page::{Lsn, PAGE_SIZE, PageBuf, PageId, TxnId};
 
+use super::runs::{encode_difference, encode_nonzero};
 use crate::TreeId;
 use crate::writer::Undo;
 
@@ -273,38 +274,6 @@ impl<'a> TxnList<'a> {
             .0
             .iter()
             .map(move |e| (TxnId(number(e, 0)), Lsn(number(e, 8)), Lsn(number(e, 16))))
-    }
-}
-
-/// Appends the runs where `now` differs from `before`, with the bytes of `before`. Runs that are
-/// close together are joined, since each costs four bytes.
-pub(crate) fn encode_difference(before: &PageBuf, now: &PageBuf, out: &mut Vec<u8>) {
-    encode_runs(before, |at| before[at] != now[at], out);
-}
-
-fn encode_nonzero(page: &PageBuf, out: &mut Vec<u8>) {
-    encode_runs(page, |at| page[at] != 0, out);
-}
-
-fn encode_runs(bytes: &PageBuf, wanted: impl Fn(usize) -> bool, out: &mut Vec<u8>) {
-    const JOIN_BELOW: usize = 12;
-    // The checksum in memory means nothing.
-    let mut at = 4;
-    while at < PAGE_SIZE {
-        if !wanted(at) {
-            at += 1;
-            continue;
-        }
-        let (start, mut end) = (at, at + 1);
-        while at < PAGE_SIZE && at < end + JOIN_BELOW {
-            if wanted(at) {
-                end = at + 1;
-            }
-            at += 1;
-        }
-        out.extend_from_slice(&(start as u16).to_le_bytes());
-        out.extend_from_slice(&((end - start) as u16).to_le_bytes());
-        out.extend_from_slice(&bytes[start..end]);
     }
 }
 
