@@ -55,6 +55,7 @@ pub fn config(options: &Tpcc) -> Result<Config, Failure> {
             speedup => Pacing::Specification { speedup },
         },
         durability: match clients.durability {
+            DurabilityName::None => Durability::None,
             DurabilityName::Buffered => Durability::Buffered,
             DurabilityName::Durable => Durability::Durable,
         },

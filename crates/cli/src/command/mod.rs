@@ -304,6 +304,8 @@ pub struct TpccClients {
 /// When a commit returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum DurabilityName {
+    /// At once: the log is written when enough of it waits in memory
+    None,
     /// When the log is handed to its device, without a barrier
     Buffered,
     /// When it survives a power cut

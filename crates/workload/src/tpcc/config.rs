@@ -119,9 +119,11 @@ pub struct Config {
 /// When the commit of a transaction returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
-    /// At once; the log is written when it is.
+    /// At once; the log is written when enough of it waits in memory.
+    None,
+    /// When the log has been handed to its device, without a barrier.
     Buffered,
-    /// When the log is on its device.
+    /// When it survives a power cut.
     Durable,
 }
 

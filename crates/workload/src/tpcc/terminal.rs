@@ -223,6 +223,7 @@ impl Terminal {
 
     fn durability(&self) -> terrace::Durability {
         match self.floor.config.durability {
+            Durability::None => terrace::Durability::None,
             Durability::Buffered => terrace::Durability::Buffered,
             Durability::Durable => terrace::Durability::Durable,
         }
