@@ -89,8 +89,6 @@ pub struct BufferPool {
     pub(crate) is_closing: AtomicBool,
     pub(crate) tasks: LeafMutex<Vec<Task>>,
     pub(crate) stats: LeafMutex<PoolStats>,
-    /// Where things lie on the flash device.
-    pub(crate) layout: FlashLayout,
     pub(crate) keeper: Keeper,
     pub(crate) keeps_bases: bool,
     /// Whether the restart wants to know the LSNs of changes.
@@ -153,11 +151,7 @@ impl BufferPool {
         let frames = FrameTable::new(config.frames);
         let frames = frames.ok_or(PoolError::Config { what: "frames are more than memory" })?;
         let gauges = Arc::new(Gauges::default());
-        let aging = match config.tac.aging_requests {
-            0 => u64::from(slots.max(1)),
-            requests => requests,
-        };
-        let temperatures = Temperatures::new(config.tac.costs, aging);
+        let temperatures = Temperatures::new(config.tac.costs, aging_requests(&config, slots));
         let temperatures = Arc::new(LeafMutex::new(temperatures));
         let shared = Shared { temperatures: &temperatures, gauges: &gauges };
         let (partitions, doubled) = build_partitions(&config, &layout, &shared, recovery);
@@ -172,7 +166,6 @@ impl BufferPool {
             owed_count: AtomicU64::new(0),
             redo: LeafMutex::new(None),
             cold_start: recovery.and_then(FlashRecovery::cold),
-            layout,
             is_recovering: AtomicBool::new(true),
             config,
             world,
@@ -472,6 +465,14 @@ impl BufferPool {
         let partition = self.partition(page);
         partition.uninstall(&mut partition.books.lock(), &self.frames, guard);
         partition.room.notify_all();
+    }
+}
+
+/// Page requests after which temperatures are halved.
+fn aging_requests(config: &PoolConfig, slots: u32) -> u64 {
+    match config.tac.aging_requests {
+        0 => u64::from(slots.max(1)),
+        requests => requests,
     }
 }
 

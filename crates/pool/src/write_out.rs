@@ -317,10 +317,10 @@ impl BufferPool {
 
     /// The page was written home: a base that it has is kept until home is synced.
     fn base_until_sync(&self, books: &mut Books, frame: &Frame, page: PageId) {
-        if let (true, Some(slot)) = (self.keeps_bases(), frame.slot()) {
-            if books.slots_mut().is_kept_for(slot, page) {
-                books.until_sync.push((slot, page));
-            }
+        if let (true, Some(slot)) = (self.keeps_bases(), frame.slot())
+            && books.slots_mut().is_kept_for(slot, page)
+        {
+            books.until_sync.push((slot, page));
         }
     }
 }

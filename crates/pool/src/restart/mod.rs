@@ -32,7 +32,7 @@ pub use found::{ColdStart, FlashRecovery, Image, LogFacts, ScanFrom};
 pub use layout::FlashLayout;
 pub use tuning::{RestartRules, RestartTuning};
 
-pub(crate) use keeper::{Freed, Held, Keep, Keeper};
+pub(crate) use keeper::{Freed, Held, Keeper};
 
 use terrace_policy::RestartKind;
 

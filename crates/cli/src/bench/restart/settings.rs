@@ -136,7 +136,6 @@ pub fn workload(options: &RestartBench, seed: u64) -> Box<dyn Workload> {
             fill: database.fill.0,
             clients,
             checks: !database.no_check,
-            ..brokerage::Config::default()
         }),
     }
 }

@@ -17,8 +17,8 @@
 //!   says of a device that was replaced since is not believed of the new one.
 //! - L3: the table takes 1.4 KB of log for 64 slots at each checkpoint: a log that has no room for
 //!   it keeps a part, and the tier starts part cold.
-//! - Cost: no memory per slot; sixty bytes of log for a page that goes to flash, about as much again
-//!   and a force if its slot held another.
+//! - Cost: no memory per slot; sixty bytes of log for a page that goes to flash, about as much
+//!   again and a force if its slot held another.
 //! - Not for: knowing an old copy of a page from the right one; see `mmr`.
 
 mod group;

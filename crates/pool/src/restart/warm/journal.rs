@@ -236,6 +236,11 @@ impl Keep for Journalled {
         self.push(slot, Entry::FREE);
     }
 
+    fn wants_unlogged(&self) -> bool {
+        // The drop of the old copy may be lost with the last block.
+        true
+    }
+
     fn retired(&self, _pool: &BufferPool, slot: u32) {
         self.push(slot, Entry::FREE);
         let mut pending = self.pending.lock();

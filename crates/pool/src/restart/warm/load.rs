@@ -16,6 +16,7 @@ use crate::frames::Staging;
 use crate::io::{PageIo, run};
 use crate::restart::found::{ColdStart, Image, LogFacts, Place, Recover, ScanFrom};
 use crate::restart::layout::{CHUNK_ENTRIES, FlashLayout};
+use crate::restart::records::Record as TierRecord;
 
 /// Pages read at once.
 const READ_PAGES: u64 = 256;
@@ -180,6 +181,12 @@ impl Recover for WarmTable {
 
     fn updated(&mut self, page: PageId, lsn: Lsn) {
         self.updated.insert(page, lsn);
+    }
+
+    fn record(&mut self, lsn: Lsn, payload: &[u8]) {
+        if let Some(TierRecord::Unlogged { page }) = TierRecord::decode(payload) {
+            self.updated.insert(page, lsn);
+        }
     }
 
     fn settle(&mut self, _place: &Place<'_>, facts: &LogFacts<'_>) -> Result<(), ColdStart> {
