@@ -5,8 +5,8 @@
 //!
 //! - Of every 10.7 accesses to a row or a run of rows of a customer, 9.7 read and one writes, which
 //!   is TPC-E's measured ratio of page reads to page writes. It is kept here where the workload
-//!   asks; what reaches the devices depends on the tiers. The market's rows are few, hot, read
-//!   only, and not counted.
+//!   asks; what reaches the devices depends on the tiers (without flash, at 20,000 customers, 12.5
+//!   page reads for each page write). The market's rows are few, hot, read only, and not counted.
 //! - The skew is stated, not TPC-E's: half of the requests are for a tenth of the customers, 45%
 //!   for the next six tenths, 5% for the rest; uniform within each. Hot customers are spread over
 //!   the tables.
