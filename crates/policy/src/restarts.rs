@@ -17,7 +17,7 @@ use crate::designs::{Design, UnknownName, find_in};
 /// How the flash tier is found again when the database is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RestartKind {
-    /// It starts cold (SSDBP) [S3].
+    /// It starts cold (SSDBP) [S3 I].
     Forget,
     /// Entries hardened one by one, as by a memory-mapped file (MMR) [S3 III-B].
     MemoryMapped,
