@@ -29,6 +29,10 @@ const DELIVERIES_QUEUED_MAX: usize = 1000;
 
 /// How often a transaction is run before the run is given up: never, but in a livelock.
 const ATTEMPTS_MAX: u32 = 100_000;
+/// The pause before a third attempt, and the growth of it with each more, at most.
+const PAUSE_NS: u64 = 50_000;
+/// How often the pause grows.
+const PAUSES_MAX: u64 = 100;
 
 /// What the terminals and delivery tasks of a run share.
 pub struct Floor {
@@ -197,17 +201,26 @@ impl Terminal {
         Nanos::from_secs_f64(drawn.min(mean * 10.0))
     }
 
+    /// Waits a little before a transaction is run again, longer each time: two that are run again
+    /// at once can stand in each other's way at the same instant for ever.
+    fn step_aside(&mut self, attempts: u64) {
+        match attempts {
+            0..=2 => yield_now(),
+            _ => sleep(Nanos(self.source.prng.below(PAUSE_NS * attempts.min(PAUSES_MAX)) + 1)),
+        }
+    }
+
     /// Runs `attempt` again as long as it meets conflicts (T1).
     fn until_no_conflict<T>(
         &mut self,
         kind: Kind,
         mut attempt: impl FnMut(&mut Terminal) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        for _ in 0..ATTEMPTS_MAX {
+        for attempts in 1..=u64::from(ATTEMPTS_MAX) {
             match attempt(self) {
                 Err(Error::Engine(error)) if error.is_transient() => {
                     self.floor.kinds.lock()[kind as usize].conflicts += 1;
-                    yield_now();
+                    self.step_aside(attempts);
                 }
                 other => return other,
             }
