@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use terrace_page::Lsn;
-use terrace_rt::LeafMutex;
 
 use super::Analysis;
 use crate::Error;
@@ -43,27 +42,16 @@ pub(crate) fn resume_losers(
     Ok(losers)
 }
 
-/// Rolls back what `resume_losers` resumed, side by side: no two of them changed the same row, as
-/// none of two transactions that run, and what one waits for on a device does not hold up another.
+/// Rolls back what `resume_losers` resumed, the newest first.
 ///
 /// # Errors
 ///
-/// Those of the pool and the log; the first counts.
-pub(crate) fn undo_losers(losers: Vec<Context>) -> Result<(), Error> {
-    let failed: Arc<LeafMutex<Option<Error>>> = Arc::default();
-    let undo = |mut loser: Context| {
-        let failed = Arc::clone(&failed);
-        terrace_rt::spawn("undo", move || {
-            if let Err(error) = loser.rollback() {
-                failed.lock().get_or_insert(error);
-            }
-        })
-    };
-    // The newest first, though they may overtake one another.
-    let tasks: Vec<_> = losers.into_iter().rev().map(undo).collect();
-    tasks.into_iter().for_each(terrace_rt::Task::join);
-    let failed = failed.lock().take();
-    failed.map_or(Ok(()), Err)
+/// Those of the pool and the log.
+pub(crate) fn undo_losers(mut losers: Vec<Context>) -> Result<(), Error> {
+    while let Some(mut loser) = losers.pop() {
+        loser.rollback()?;
+    }
+    Ok(())
 }
 
 /// Undoes the newest records of `context` as long as they belong to nested actions that never
