@@ -201,6 +201,24 @@ impl Tree {
         Ok(Err(if found { Descent::Found(root) } else { Descent::Stale(id) }))
     }
 
+    /// The leaf on the right of a latched one, latched shared. `None`: it is the last.
+    ///
+    /// # Errors
+    ///
+    /// `Corrupt` if its keys do not begin where those of `leaf` end: along pages of another day
+    /// a walk could go round for ever.
+    pub(super) fn right_of(&self, leaf: &Node<'_>) -> Result<Option<PageRef<'_>>, Error> {
+        if leaf.right() == PageId(0) {
+            return Ok(None);
+        }
+        let page = self.pool.read(leaf.right())?;
+        let node = self.node(page.id(), &page)?;
+        if !node.is_leaf() || leaf.upper() != Some(node.lower()) {
+            return Err(Tree::corrupt(page.id(), "its keys do not follow those on its left"));
+        }
+        Ok(Some(page))
+    }
+
     /// The first key from `slot` on, which may be in a leaf further right, latched shared: the key
     /// stays the next one while both latches are held.
     pub(super) fn next_key<'t>(
@@ -211,20 +229,20 @@ impl Tree {
         if slot < leaf.len() {
             return Ok((KeyHash::of(&leaf.key(slot)), None));
         }
-        let mut held = None;
-        let mut right = leaf.right();
-        while right != PageId(0) {
-            let page = self.pool.read(right)?;
-            let node = self.node(right, &page)?;
-            let next = node.right();
+        let mut held = self.right_of(leaf)?;
+        while let Some(page) = held {
+            let node = self.node(page.id(), &page)?;
             if node.len() > 0 {
                 let hash = KeyHash::of(&node.key(0));
                 return Ok((hash, Some(page)));
             }
             // The one before is let go only now: nobody may get in between.
-            held = Some(page);
-            right = next;
+            let right = self.right_of(&node)?;
+            if right.is_none() {
+                return Ok((KeyHash::END, Some(page)));
+            }
+            held = right;
         }
-        Ok((KeyHash::END, held))
+        Ok((KeyHash::END, None))
     }
 }

@@ -214,13 +214,12 @@ impl Scan {
                 Stop::LeafEnd => {}
                 stop => return Ok(stop),
             }
-            let right = node.right();
-            if right == PageId(0) {
+            let Some(right) = tree.right_of(&node)? else {
                 lock_or_stop!(tree, r, KeyHash::END, LockMode::GapScan);
                 return Ok(Stop::End);
-            }
+            };
             // Hand over hand: the one is let go when the other is held.
-            leaf = tree.pool.read(right)?;
+            leaf = right;
             slot = 0;
             self.walk();
         }

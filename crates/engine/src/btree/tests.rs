@@ -1,11 +1,12 @@
 //! Trees against `BTreeMap`: random operations, rollbacks, many tasks at once, both directions.
 
 use std::collections::BTreeMap;
-use std::ops::Bound;
+use std::ops::Bound::{self, Unbounded};
 
 use terrace_rt::{Prng, Virtual, VirtualConfig};
 
-use super::node::{KEY_MAX, OVERFLOW};
+use super::descend::Seek;
+use super::node::{KEY_MAX, OVERFLOW, RIGHT_AT};
 use super::testing::{Bench, Txn};
 use super::{Batch, Direction, Put, Scan, Tree};
 use crate::writer::Step;
@@ -208,6 +209,31 @@ fn empty(bench: &Bench, tree: &Tree, model: &mut Model) {
     let stats = tree.check().expect("a sound tree");
     assert_eq!((stats.keys, stats.pending_pages), (0, 0));
     assert!(stats.leaves + stats.inner_nodes < 20, "merges give pages back: {stats:?}");
+}
+
+/// The last leaf as an older day had it, from which the way goes back to the first.
+#[test]
+fn a_walk_in_a_circle_is_corruption() {
+    in_world(1, 0, || {
+        let bench = Bench::new(here(), 20_000, 500);
+        let tree = bench.tree(3);
+        let mut txn = bench.begin();
+        for number in 0..1000u64 {
+            done(tree.put(&mut txn, &number.to_be_bytes(), &[7; 100], Put::InsertNew, None));
+        }
+        let first = tree.leaf_shared(Seek::Key(b"")).expect("a leaf").id();
+        let mut last = tree.leaf_exclusive(Seek::Last).expect("a leaf");
+        let _ = last.dirty();
+        let lsn = terrace_page::lsn(&last);
+        last.apply(lsn, |page| page[RIGHT_AT..][..8].copy_from_slice(&first.0.to_le_bytes()));
+        drop(last);
+        let mut scan = Scan::new(Unbounded, Unbounded, Direction::Forward, LockMode::Shared);
+        let mut batch = Batch::default();
+        let ended = (0..9).find_map(|_| scan.next_batch(&tree, &mut txn, 200, &mut batch).err());
+        assert!(matches!(ended, Some(Error::Corrupt { .. })), "{ended:?}");
+        txn.commit();
+        bench.pool.shutdown();
+    });
 }
 
 #[test]
