@@ -300,6 +300,7 @@ impl Engine {
             return Ok(());
         }
         self.checkpoint_wanted.notify_all();
+        self.log.wake_writer();
         let flushed =
             if self.log.is_failed() { Err(Error::Failed) } else { self.last_checkpoint() };
         self.pool.shutdown();

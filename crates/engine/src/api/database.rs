@@ -91,15 +91,15 @@ pub struct Database {
 /// What the last handle closes.
 struct Handle {
     engine: Arc<Engine>,
-    checkpointer: LeafMutex<Option<Task>>,
+    background: LeafMutex<Vec<Task>>,
 }
 
 impl Handle {
     fn close(&self) -> Result<(), Error> {
         let closed = self.engine.close();
-        let task = self.checkpointer.lock().take();
-        if let Some(task) = task.filter(|_| !dead()) {
-            task.join();
+        let tasks = std::mem::take(&mut *self.background.lock());
+        if !dead() {
+            tasks.into_iter().for_each(Task::join);
         }
         closed
     }
@@ -168,14 +168,15 @@ impl Database {
         world: &World,
         checkpoints: Checkpoints,
     ) -> Result<Database, Error> {
-        let task = match checkpoints {
-            Checkpoints::Off => None,
-            Checkpoints::Every(interval) => {
-                let engine = Arc::clone(&engine);
-                Some(world.spawn("checkpoint", move || take_checkpoints(&engine, interval)))
-            }
-        };
-        Ok(Database { handle: Arc::new(Handle { engine, checkpointer: LeafMutex::new(task) }) })
+        let writer = Arc::clone(&engine);
+        let write_log = move || writer.log.write_as_wanted(|| writer.check_open().is_err());
+        let mut background = vec![world.spawn("log writer", write_log)];
+        if let Checkpoints::Every(interval) = checkpoints {
+            let engine = Arc::clone(&engine);
+            let checkpoint = move || take_checkpoints(&engine, interval);
+            background.push(world.spawn("checkpoint", checkpoint));
+        }
+        Ok(Database { handle: Arc::new(Handle { engine, background: LeafMutex::new(background) }) })
     }
 
     fn engine(&self) -> &Arc<Engine> {

@@ -228,9 +228,7 @@ impl Context {
         if log.is_failed() {
             return Err(Error::Failed);
         }
-        if log.is_buffer_full() {
-            log.force(log.end(), Level::Written)?;
-        }
+        log.relieve()?;
         let wanted = OPERATION_BYTES.min(log.capacity() / 32) + 3 * bytes as u64;
         if let Some(chain) = &self.chain {
             let span = log.end().0.saturating_sub(chain.first().0);
@@ -416,9 +414,7 @@ impl Context {
     /// Those of the tree.
     pub(crate) fn undo_one(&mut self, undo: Undo<'_>, undo_next: Lsn) -> Result<(), Error> {
         let log = &self.engine.log;
-        if log.is_buffer_full() {
-            log.force(log.end(), Level::Written)?;
-        }
+        log.relieve()?;
         self.mode = Mode::Undoing { undo_next };
         let engine = Arc::clone(&self.engine);
         engine.trees.undo(self, undo)

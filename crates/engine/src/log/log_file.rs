@@ -12,7 +12,8 @@
 //!   checksum, copy. Nothing blocks in it.
 //! - L3: who needs a force and finds none under way leads one: takes the memory buffer away, writes
 //!   it as whole blocks, syncs. All others wait, and one of those whom it did not serve leads next.
-//!   So a group is what arrives during one force, and there is no log thread.
+//!   So a group is what arrives during one force. The log writer, a task, leads when much waits
+//!   in memory and nobody forces: commits that need not be durable do not stop for the device.
 //! - L4: the block that holds the end is written again by the next force, with the same bytes in
 //!   front: whatever sectors of it a power cut leaves old or new, earlier records stand.
 //! - L5: after a failed write or sync nothing is appended or written any more.
@@ -34,8 +35,10 @@ use crate::{Error, LogStats};
 
 /// The log knows where a record begins in each stretch of this length.
 const MARK_BYTES: u64 = 16 << 10;
-/// Writers are asked to write out the buffer when it holds this many bytes.
-const BUFFER_BYTES_SOFT: u64 = 1 << 20;
+/// The log writer is asked to write when so many bytes wait in memory.
+const WAITING_SOFT: u64 = 512 << 10;
+/// Who would append waits for the device when so many do, or a sixteenth of the ring.
+const WAITING_HARD: u64 = 16 << 20;
 
 /// How far records must have got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,6 +122,8 @@ pub(crate) struct Log {
     start: AtomicU64,
     reserved: AtomicU64,
     flushed: Signal,
+    write_wanted: Signal,
+    is_write_wanted: AtomicBool,
     failed: AtomicBool,
     writes: AtomicU64,
     forces: AtomicU64,
@@ -163,6 +168,8 @@ impl Log {
             start: AtomicU64::new(start.0),
             reserved: AtomicU64::new(0),
             flushed: Signal::new(),
+            write_wanted: Signal::new(),
+            is_write_wanted: AtomicBool::new(false),
             failed: AtomicBool::new(false),
             writes: AtomicU64::new(0),
             forces: AtomicU64::new(0),
@@ -341,9 +348,48 @@ impl Log {
         self.ring.capacity
     }
 
-    /// Whether so much waits in memory that a writer without latches should write it out.
-    pub(crate) fn is_buffer_full(&self) -> bool {
-        self.end().0 - self.written.load(Ordering::Relaxed) > BUFFER_BYTES_SOFT
+    /// Before an append, without latches: has the log writer begin when much waits in memory, and
+    /// waits for the device when too much does.
+    ///
+    /// # Errors
+    ///
+    /// As `force`.
+    pub(crate) fn relieve(&self) -> Result<(), Error> {
+        let end = self.end();
+        let waiting = end.0 - self.written.load(Ordering::Relaxed);
+        if waiting <= WAITING_SOFT {
+            return Ok(());
+        }
+        if !self.is_write_wanted.load(Ordering::Relaxed)
+            && !self.is_write_wanted.swap(true, Ordering::AcqRel)
+        {
+            self.write_wanted.notify_all();
+        }
+        if waiting > WAITING_HARD.min(self.ring.capacity / 16) {
+            self.force(end, Level::Written)?;
+        }
+        Ok(())
+    }
+
+    /// The log writer's work: writes whenever `relieve` wants it, until `is_closed`, of whose
+    /// change [`Log::wake_writer`] tells it, or until the device fails.
+    pub(crate) fn write_as_wanted(&self, is_closed: impl Fn() -> bool) {
+        loop {
+            let seen = self.write_wanted.seen();
+            if is_closed() || dead() {
+                return;
+            }
+            if !self.is_write_wanted.swap(false, Ordering::AcqRel) {
+                self.write_wanted.wait(seen);
+            } else if self.force(self.end(), Level::Written).is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Has the log writer look whether the database was closed.
+    pub(crate) fn wake_writer(&self) {
+        self.write_wanted.notify_all();
     }
 
     /// Counts a commit that is about to wait for a barrier.
