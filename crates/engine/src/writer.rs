@@ -20,6 +20,7 @@
 use terrace_page::{Lsn, TxnId};
 use terrace_pool::PageMut;
 
+use crate::btree::Leaves;
 use crate::change::Change;
 use crate::{Error, LockOutcome, LockRequest, TreeId};
 
@@ -55,6 +56,11 @@ pub(crate) trait Reader {
         key: crate::KeyHash,
         next: crate::KeyHash,
     ) -> Result<(), Error>;
+
+    /// Where the keys of late were found, if that is remembered.
+    fn leaves(&mut self) -> Option<&mut Leaves> {
+        None
+    }
 }
 
 /// What changing a tree needs.

@@ -31,13 +31,12 @@ use terrace_rt::{LeafMutex, Mutex, Queue, Signal, Task, World};
 
 use crate::directory::{Directory, PageHash};
 use crate::dirty::BufWrites;
-use crate::fetch::Fetched;
 use crate::frames::{Exclusive, FrameTable};
 use crate::partition::{Books, Partition};
 use crate::peeks::Peeks;
 use crate::restart::{self, ColdStart, FlashLayout, FlashRecovery, Freed, Image, Keeper};
 use crate::slots::{Gauges, PAGES_MAX, SlotRules, SlotTable};
-use crate::{Journal, PageMut, PageRef, Peek, PoolConfig, PoolError, PoolStats, Redo};
+use crate::{Journal, PageMut, PoolConfig, PoolError, PoolStats, Redo};
 
 /// How often a page is looked up anew because it left before it was latched.
 pub(crate) const LOOKUPS_MAX: u32 = 1_000_000;
@@ -53,7 +52,7 @@ pub struct BufferPool {
     pub(crate) journal: Arc<dyn Journal>,
     pub(crate) frames: FrameTable,
     /// Page requests that took no latch, as far as no frame counts them.
-    peeks: Peeks,
+    pub(crate) peeks: Peeks,
     pub(crate) partitions: Box<[Partition]>,
     home_pages: u64,
     /// The clock of the policies: one tick for each miss.
@@ -222,147 +221,6 @@ impl BufferPool {
         self.is_recovering.load(Ordering::Relaxed) && self.config.restart.kind != RestartKind::Warm
     }
 
-    /// The page, latched shared. Waits while another task holds it exclusively, or reads it in.
-    ///
-    /// # Errors
-    ///
-    /// `Damaged`, `Read`, `AllPinned`, `OutOfRange`; `Stopped` or `Journal` if no frame is free and
-    /// none can be written out.
-    #[inline]
-    pub fn read(&self, page: PageId) -> Result<PageRef<'_>, PoolError> {
-        if let Some(id) = self.lookup(page)
-            && let Some(guard) = self.frames.shared_if(id, page)
-        {
-            guard.frame().hit(self.now());
-            return Ok(PageRef::new(page, guard));
-        }
-        self.read_slow(page)
-    }
-
-    /// What `read` makes of the page as it is in memory, without its latch. `None`, if the page is
-    /// not in memory, or a task changes it meanwhile, or waits to: then `read` was given nonsense,
-    /// and what it returned is dropped. Writes to no memory that others read: it is for pages that
-    /// everybody reads and few change. Not counted as a page request if `read` makes nothing of it.
-    #[inline]
-    pub fn peek<T>(&self, page: PageId, read: impl FnOnce(Peek<'_>) -> Option<T>) -> Option<T> {
-        terrace_rt::maybe_switch();
-        let id = self.lookup(page)?;
-        let seen = self.frames.peek_if(id, page, read)??;
-        let frame = self.frames.frame(id);
-        if self.config.design.replacement == Replacement::Temperature {
-            // The hits of a page that leaves memory age the temperatures.
-            frame.hit(self.now());
-        } else {
-            frame.used(self.now());
-            self.peeks.count();
-        }
-        Some(seen)
-    }
-
-    #[cold]
-    fn read_slow(&self, page: PageId) -> Result<PageRef<'_>, PoolError> {
-        for _ in 0..LOOKUPS_MAX {
-            match self.fetch(page)? {
-                Fetched::New(guard) => return Ok(PageRef::new(page, guard.downgrade())),
-                Fetched::Memory(id) => {
-                    if let Some(guard) = self.frames.shared_if(id, page) {
-                        guard.frame().hit(self.now());
-                        return Ok(PageRef::new(page, guard));
-                    }
-                }
-            }
-        }
-        Err(PoolError::AllPinned)
-    }
-
-    /// The page, latched exclusively.
-    ///
-    /// # Errors
-    ///
-    /// As [`BufferPool::read`], and `Stopped` after a failed write.
-    #[inline]
-    pub fn write(&self, page: PageId) -> Result<PageMut<'_>, PoolError> {
-        self.check_writable()?;
-        if let Some(id) = self.lookup(page)
-            && let Some(guard) = self.frames.exclusive_if(id, page)
-        {
-            guard.frame().hit(self.now());
-            return Ok(PageMut::new(self, page, guard));
-        }
-        self.write_slow(page)
-    }
-
-    #[cold]
-    fn write_slow(&self, page: PageId) -> Result<PageMut<'_>, PoolError> {
-        for _ in 0..LOOKUPS_MAX {
-            match self.fetch(page)? {
-                Fetched::New(guard) => return Ok(PageMut::new(self, page, guard)),
-                Fetched::Memory(id) => {
-                    if let Some(guard) = self.in_memory(id, page) {
-                        return Ok(guard);
-                    }
-                }
-            }
-        }
-        Err(PoolError::AllPinned)
-    }
-
-    fn in_memory(&self, id: FrameId, page: PageId) -> Option<PageMut<'_>> {
-        let guard = self.frames.exclusive_if(id, page)?;
-        guard.frame().hit(self.now());
-        Some(PageMut::new(self, page, guard))
-    }
-
-    /// The page, latched exclusively, without reading it: zeroes, with its id in the header. Its
-    /// LSN is that of the page's earlier life if memory or a newer flash copy tells it, else zero.
-    /// The zeroes stay only if the guard changes them.
-    ///
-    /// # Errors
-    ///
-    /// As [`BufferPool::write`].
-    pub fn create(&self, page: PageId) -> Result<PageMut<'_>, PoolError> {
-        self.check_writable()?;
-        for _ in 0..LOOKUPS_MAX {
-            match self.fetch_blank(page)? {
-                Fetched::New(guard) => return Ok(PageMut::blank(self, page, guard)),
-                Fetched::Memory(id) => {
-                    if let Some(guard) = self.in_memory(id, page) {
-                        return Ok(guard.recreated());
-                    }
-                }
-            }
-        }
-        Err(PoolError::AllPinned)
-    }
-
-    /// As [`BufferPool::write`], for recovery: a torn or blank page is no error, so that the image
-    /// in the log can repair it.
-    ///
-    /// # Errors
-    ///
-    /// As [`BufferPool::write`], but not `Damaged`.
-    pub fn read_damaged_ok(&self, page: PageId) -> Result<Recovered<'_>, PoolError> {
-        self.check_writable()?;
-        for _ in 0..LOOKUPS_MAX {
-            let (fetched, damage) = self.fetch_any(page)?;
-            match (fetched, damage) {
-                (Fetched::New(guard), None) => {
-                    return Ok(Recovered::Whole(PageMut::new(self, page, guard)));
-                }
-                (Fetched::New(guard), Some(damage)) => {
-                    let blank = PageMut::blank(self, page, guard);
-                    return Ok(Recovered::Damaged(blank, damage));
-                }
-                (Fetched::Memory(id), _) => {
-                    if let Some(guard) = self.in_memory(id, page) {
-                        return Ok(Recovered::Whole(guard));
-                    }
-                }
-            }
-        }
-        Err(PoolError::AllPinned)
-    }
-
     /// Counters and gauges.
     #[must_use]
     pub fn stats(&self) -> PoolStats {
@@ -398,13 +256,6 @@ impl BufferPool {
             stats.metadata_bytes_per_slot = slot_bytes.div_ceil(slots_count);
         }
         stats
-    }
-
-    #[inline]
-    pub(crate) fn lookup(&self, page: PageId) -> Option<FrameId> {
-        let hash = PageHash::of(page);
-        let partition = &self.partitions[hash.partition(self.partitions.len())];
-        partition.find_frame(&self.frames, hash, page)
     }
 
     /// Hits on pages that have left memory since.

@@ -355,6 +355,12 @@ impl FrameTable {
         &self.frames[id.0 as usize]
     }
 
+    /// Has the processor fetch what a page request will look at in frame `id`.
+    #[inline]
+    pub fn prefetch(&self, id: FrameId) {
+        self.memory.prefetch(id.0 as usize);
+    }
+
     /// The exclusive latch of `id`, if that needs no waiting. Never switches tasks.
     pub fn try_exclusive(&self, id: FrameId) -> Option<Exclusive<'_>> {
         let taken = self.frame(id).latch.try_lock_exclusive();
@@ -382,7 +388,6 @@ impl FrameTable {
     /// The shared latch of `id`, while it holds `page`. `None` as soon as it does not.
     #[inline]
     pub fn shared_if(&self, id: FrameId, page: PageId) -> Option<Shared<'_>> {
-        self.memory.prefetch(id.0 as usize);
         let frame = self.frame(id);
         let waiting = Waiting::new(&self.waits);
         if !frame.latch.lock_shared_while(|| waiting.starts() && frame.holds(page)) {
@@ -395,7 +400,6 @@ impl FrameTable {
     /// The exclusive latch of `id`, while it holds `page`. `None` as soon as it does not.
     #[inline]
     pub fn exclusive_if(&self, id: FrameId, page: PageId) -> Option<Exclusive<'_>> {
-        self.memory.prefetch(id.0 as usize);
         let frame = self.frame(id);
         let waiting = Waiting::new(&self.waits);
         if !frame.latch.lock_exclusive_while(|| waiting.starts() && frame.holds(page)) {
@@ -419,6 +423,11 @@ pub(crate) struct Exclusive<'p> {
 }
 
 impl<'p> Shared<'p> {
+    #[inline]
+    pub fn id(&self) -> FrameId {
+        self.id
+    }
+
     pub fn frame(&self) -> &'p Frame {
         self.table.frame(self.id)
     }

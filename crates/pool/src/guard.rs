@@ -2,7 +2,7 @@
 
 use std::ops::Deref;
 
-use terrace_page::{Lsn, PAGE_SIZE, PageBuf, PageId, lsn, page_id, set_lsn, set_page_id};
+use terrace_page::{FrameId, Lsn, PAGE_SIZE, PageBuf, PageId, lsn, page_id, set_lsn, set_page_id};
 
 use crate::BufferPool;
 use crate::frames::{Exclusive, Shared};
@@ -54,6 +54,13 @@ impl<'p> PageRef<'p> {
     #[inline]
     pub fn id(&self) -> PageId {
         self.page
+    }
+
+    /// The frame that it is in now: where `BufferPool::read_in` looks first.
+    #[must_use]
+    #[inline]
+    pub fn frame(&self) -> FrameId {
+        self.guard.id()
     }
 }
 
@@ -108,6 +115,13 @@ impl<'p> PageMut<'p> {
     #[inline]
     pub fn id(&self) -> PageId {
         self.page
+    }
+
+    /// The frame that it is in now: where `BufferPool::write_in` looks first.
+    #[must_use]
+    #[inline]
+    pub fn frame(&self) -> FrameId {
+        self.exclusive().id()
     }
 
     /// Whether the page came from a copy on flash that counts as the same as home's. Recovery asks:

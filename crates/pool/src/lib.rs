@@ -5,10 +5,10 @@
 //! through [`Journal`].
 //!
 //! Modules in reading order: the seam to the log, what can be told and what can go wrong; then the
-//! pool and its guards; then a page's way (`fetch`, `multi_read`, `dirty`, `evict`, `write_out`,
-//! `flash`, `cleaner`, `flush`) and the tasks that push it along; then what the books are kept in
-//! (`partition`, `directory`, `slots`, `frames`, `peeks`, `io`); `check`, which asserts it all; and
-//! `restart`, what of the flash is found again.
+//! pool, its guards and its page requests; then a page's way (`fetch`, `multi_read`, `dirty`,
+//! `evict`, `write_out`, `flash`, `cleaner`, `flush`) and the tasks that push it along; then what
+//! the books are kept in (`partition`, `directory`, `slots`, `frames`, `peeks`, `io`); `check`,
+//! which asserts it all; and `restart`, what of the flash is found again.
 
 mod journal;
 
@@ -18,6 +18,7 @@ mod stats;
 
 mod buffer_pool;
 mod guard;
+mod request;
 
 mod fetch;
 mod multi_read;

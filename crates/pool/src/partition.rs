@@ -198,6 +198,25 @@ impl Partition {
         Some(self.frame_at(place))
     }
 
+    /// As `find_frame`, for a page that will be looked into: its bytes are on their way while the
+    /// frame says whether it is the one.
+    #[inline]
+    pub fn find_frame_ahead(
+        &self,
+        frames: &FrameTable,
+        hash: PageHash,
+        page: PageId,
+    ) -> Option<FrameId> {
+        let place = self.directory.find(hash, |place| {
+            place < self.frames_count && {
+                let id = self.frame_at(place);
+                frames.prefetch(id);
+                frames.frame(id).holds(page)
+            }
+        })?;
+        Some(self.frame_at(place))
+    }
+
     /// Where `page` is.
     pub fn find(&self, books: &Books, frames: &FrameTable, page: PageId) -> Place {
         let is = |place| match self.slot_at(place) {
@@ -213,6 +232,7 @@ impl Partition {
         }
     }
 
+    #[inline]
     pub fn frame_at(&self, place: u32) -> FrameId {
         FrameId(self.first_frame + place)
     }

@@ -13,6 +13,7 @@ use terrace_rt::yield_now;
 use super::Tree;
 use super::node::Node;
 use super::way::Way;
+use crate::writer::Reader;
 use crate::{Error, KeyHash};
 
 /// Each new start means that another task changed the structure in between: so many in one descent
@@ -87,6 +88,44 @@ impl Tree {
     pub(super) fn leaf_exclusive(&self, seek: Seek<'_>) -> Result<PageMut<'_>, Error> {
         let leaf = self.descend(seek, 0, BufferPool::write)?;
         leaf.ok_or_else(|| Tree::corrupt(self.root(), "no level is below a leaf"))
+    }
+
+    /// The leaf of `key`, latched shared: the one that `r` remembers, if it is.
+    pub(super) fn leaf_read<R: Reader + ?Sized>(
+        &self,
+        r: &mut R,
+        key: &[u8],
+    ) -> Result<PageRef<'_>, Error> {
+        if let Some((page, frame)) = r.leaves().and_then(|leaves| leaves.find(self.id, key))
+            && let Some(leaf) = self.pool.read_in(frame, page)
+            && self.live(&leaf, 0, Seek::Key(key)).is_some()
+        {
+            return Ok(leaf);
+        }
+        let leaf = self.leaf_shared(Seek::Key(key))?;
+        if let Some(leaves) = r.leaves() {
+            leaves.note(self.id, (leaf.id(), leaf.frame()), &self.node(leaf.id(), &leaf)?);
+        }
+        Ok(leaf)
+    }
+
+    /// The leaf of `key`, latched exclusively: the one that `r` remembers, if it is.
+    pub(super) fn leaf_write<R: Reader + ?Sized>(
+        &self,
+        r: &mut R,
+        key: &[u8],
+    ) -> Result<PageMut<'_>, Error> {
+        if let Some((page, frame)) = r.leaves().and_then(|leaves| leaves.find(self.id, key))
+            && let Some(leaf) = self.pool.write_in(frame, page)?
+            && self.live(&leaf, 0, Seek::Key(key)).is_some()
+        {
+            return Ok(leaf);
+        }
+        let leaf = self.leaf_exclusive(Seek::Key(key))?;
+        if let Some(leaves) = r.leaves() {
+            leaves.note(self.id, (leaf.id(), leaf.frame()), &self.node(leaf.id(), &leaf)?);
+        }
+        Ok(leaf)
     }
 
     /// The node of `level` that `seek` leads to, latched shared; `None` if the root is lower.

@@ -1,6 +1,5 @@
 //! Point reads.
 
-use super::descend::Seek;
 use super::node::OVERFLOW;
 use super::{Tree, lock_or_wait};
 use crate::writer::{Reader, Step};
@@ -21,7 +20,7 @@ impl Tree {
         mode: LockMode,
         show: impl FnOnce(&[u8]) -> T,
     ) -> Result<Step<Option<T>>, Error> {
-        let leaf = self.leaf_shared(Seek::Key(key))?;
+        let leaf = self.leaf_read(r, key)?;
         let node = self.node(leaf.id(), &leaf)?;
         match node.search(key) {
             Ok(slot) => {

@@ -12,7 +12,8 @@
 //! go, latches the child, and checks by tree, level and fences that this is still the node for its
 //! key; if not, it starts over. At any time exactly one live node of each level covers a key, so
 //! what passes the check is right, and no task waits for a device while it holds an inner node.
-//! Inner nodes in memory are not even latched: see [`way`].
+//! Inner nodes in memory are not even latched: see [`way`]. The leaf that a transaction was in last
+//! passes the same check without a descent: see [`leaves`].
 //! Who holds a latch and wants another takes them in this order: parent before child, left before
 //! right within a level, then the tree's header, overflow pages, an allocation map, pages that
 //! nobody else can reach.
@@ -45,6 +46,7 @@ pub(crate) mod node;
 mod check;
 mod descend;
 mod header;
+mod leaves;
 
 mod load;
 mod lookup;
@@ -69,6 +71,7 @@ use terrace_pool::BufferPool;
 #[allow(unused_imports)]
 pub(crate) use check::TreeStats;
 
+pub(crate) use leaves::Leaves;
 #[allow(unused_imports)]
 pub(crate) use load::{Loaded, Loader};
 #[allow(unused_imports)]

@@ -202,11 +202,11 @@ impl Scan {
             _ => self.lower.clone(),
         };
         let from = from.as_ref().map(|key| &**key);
-        let seek = match from {
-            Bound::Unbounded => Seek::Key(b""),
-            Bound::Included(key) | Bound::Excluded(key) => Seek::Key(key),
+        let first = match from {
+            Bound::Unbounded => b"",
+            Bound::Included(key) | Bound::Excluded(key) => key,
         };
-        let mut leaf = tree.leaf_shared(seek)?;
+        let mut leaf = tree.leaf_read(r, first)?;
         let mut slot = first_slot(&tree.node(leaf.id(), &leaf)?, from);
         loop {
             let node = tree.node(leaf.id(), &leaf)?;

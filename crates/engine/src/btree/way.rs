@@ -183,7 +183,7 @@ impl<W: Fn(usize) -> u64> Slots<'_, W> {
 
 /// The first eight bytes as a number that sorts like them; zeroes for those that are not there.
 #[inline]
-fn first_eight(bytes: &[u8]) -> u64 {
+pub(super) fn first_eight(bytes: &[u8]) -> u64 {
     if let Some(chunk) = bytes.first_chunk::<8>() {
         return u64::from_be_bytes(*chunk);
     }

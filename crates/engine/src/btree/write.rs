@@ -7,7 +7,6 @@
 use terrace_page::PageId;
 use terrace_pool::PageMut;
 
-use super::descend::Seek;
 use super::node::{CELL_MAX, Joined, KEY_MAX, LEAF_CELL, OVERFLOW, SLOT};
 use super::overflow::Reference;
 use super::split::Need;
@@ -142,7 +141,7 @@ impl Tree {
         put: Put,
         old: Option<&mut Vec<u8>>,
     ) -> Result<Attempt, Error> {
-        let mut leaf = self.leaf_exclusive(Seek::Key(key))?;
+        let mut leaf = self.leaf_write(w, key)?;
         let node = self.node(leaf.id(), &leaf)?;
         let hash = KeyHash::of(key);
         match node.search(key) {
@@ -265,7 +264,7 @@ impl Tree {
         key: &[u8],
         old: Option<&mut Vec<u8>>,
     ) -> Result<Step<bool>, Error> {
-        let mut leaf = self.leaf_exclusive(Seek::Key(key))?;
+        let mut leaf = self.leaf_write(w, key)?;
         let node = self.node(leaf.id(), &leaf)?;
         let slot = match node.search(key) {
             Ok(slot) => slot,

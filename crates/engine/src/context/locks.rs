@@ -8,6 +8,7 @@
 use std::sync::atomic::Ordering;
 
 use super::{Context, Locking, Mode};
+use crate::btree::Leaves;
 use crate::lock::{Modes, Resource};
 use crate::writer::Reader;
 use crate::{Error, KeyHash, LockMode, LockOutcome, LockRequest, TreeId};
@@ -253,5 +254,15 @@ impl Reader for Context {
             self.note(tree, resource, held);
         }
         Ok(())
+    }
+
+    #[inline]
+    fn leaves(&mut self) -> Option<&mut Leaves> {
+        // An undo may meet the pages of a load that is being taken back.
+        if self.locking == Locking::Off || self.mode != Mode::Forward {
+            return None;
+        }
+        self.buffers.leaves.keep_to(self.engine.trees.version());
+        Some(&mut self.buffers.leaves)
     }
 }

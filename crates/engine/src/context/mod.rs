@@ -28,7 +28,7 @@ use terrace_page::{Lsn, PageBuf, TxnId};
 use self::locks::TableLock;
 use crate::Error;
 use crate::api::Durability;
-use crate::btree::Tree;
+use crate::btree::{Leaves, Tree};
 use crate::engine::Engine;
 use crate::lock::{Held, Owner};
 use crate::log::record::{Draft, StoredUndo, decode_undo};
@@ -50,6 +50,8 @@ pub(crate) struct Buffers {
     tables: Vec<TableLock>,
     /// Tables that this transaction or an earlier one has opened.
     pub(crate) opened: Opened,
+    /// Where this transaction or an earlier one has found keys.
+    leaves: Leaves,
     undo_bytes: Vec<u8>,
     undo_list: Vec<UndoEntry>,
     chain: Option<Arc<Chain>>,
