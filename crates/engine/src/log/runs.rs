@@ -14,24 +14,39 @@ use terrace_page::{PAGE_SIZE, PageBuf};
 pub(crate) fn encode_difference(before: &PageBuf, now: &PageBuf, out: &mut Vec<u8>) {
     let (old, new) = (before.as_chunks::<8>().0, now.as_chunks::<8>().0);
     let differs = |at: usize| u64::from_le_bytes(old[at]) ^ u64::from_le_bytes(new[at]);
-    encode_runs(before, differs, out);
+    let (old, new) = (before.as_chunks::<BLOCK>().0, now.as_chunks::<BLOCK>().0);
+    encode_runs(before, differs, |block| old[block] == new[block], out);
 }
 
 /// Appends the runs of `page` that are not zero.
 pub(crate) fn encode_nonzero(page: &PageBuf, out: &mut Vec<u8>) {
     let words = page.as_chunks::<8>().0;
-    encode_runs(page, |at| u64::from_le_bytes(words[at]), out);
+    let blocks = page.as_chunks::<BLOCK>().0;
+    let wanted = |at: usize| u64::from_le_bytes(words[at]);
+    encode_runs(page, wanted, |block| blocks[block] == [0; BLOCK], out);
 }
 
+/// Bytes that are passed at once where nothing is wanted.
+const BLOCK: usize = 64;
+const _: () = assert!(PAGE_SIZE.is_multiple_of(BLOCK));
 /// Runs end where so many bytes are not wanted.
 const JOIN_BELOW: usize = 12;
 
 /// Appends runs of `bytes`: each byte is wanted whose place in `wanted`, called with the index of
-/// its eight bytes, is not zero.
-fn encode_runs(bytes: &PageBuf, wanted: impl Fn(usize) -> u64, out: &mut Vec<u8>) {
+/// its eight bytes, is not zero. `is_blank` says of a block that none of it is.
+fn encode_runs(
+    bytes: &PageBuf,
+    wanted: impl Fn(usize) -> u64,
+    is_blank: impl Fn(usize) -> bool,
+    out: &mut Vec<u8>,
+) {
     // The checksum in memory means nothing.
     let mut at = 4;
     while at < PAGE_SIZE {
+        if at.is_multiple_of(BLOCK) && is_blank(at / BLOCK) {
+            at += BLOCK;
+            continue;
+        }
         let word = wanted(at / 8) >> (8 * (at % 8));
         if word == 0 {
             at = (at / 8 + 1) * 8;
