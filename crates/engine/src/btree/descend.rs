@@ -73,6 +73,7 @@ impl Tree {
         }
     }
 
+    #[inline]
     fn live<'a>(&self, page: &'a PageBuf, level: u8, seek: Seek<'_>) -> Option<Node<'a>> {
         let node = Node::open(page)?;
         (node.tree() == self.id.0 && node.level() == level && seek.is_in(&node)).then_some(node)
@@ -90,7 +91,7 @@ impl Tree {
         leaf.ok_or_else(|| Tree::corrupt(self.root(), "no level is below a leaf"))
     }
 
-    /// The leaf of `key`, latched shared: the one that `r` remembers, if it is.
+    /// The leaf of `key`, which is one, latched shared: the one that `r` remembers, if it is.
     pub(super) fn leaf_read<R: Reader + ?Sized>(
         &self,
         r: &mut R,
@@ -104,12 +105,12 @@ impl Tree {
         }
         let leaf = self.leaf_shared(Seek::Key(key))?;
         if let Some(leaves) = r.leaves() {
-            leaves.note(self.id, (leaf.id(), leaf.frame()), &self.node(leaf.id(), &leaf)?);
+            leaves.note(self.id, (leaf.id(), leaf.frame()), &Node::again(&leaf));
         }
         Ok(leaf)
     }
 
-    /// The leaf of `key`, latched exclusively: the one that `r` remembers, if it is.
+    /// The leaf of `key`, which is one, latched exclusively: the one that `r` remembers, if it is.
     pub(super) fn leaf_write<R: Reader + ?Sized>(
         &self,
         r: &mut R,
@@ -123,7 +124,7 @@ impl Tree {
         }
         let leaf = self.leaf_exclusive(Seek::Key(key))?;
         if let Some(leaves) = r.leaves() {
-            leaves.note(self.id, (leaf.id(), leaf.frame()), &self.node(leaf.id(), &leaf)?);
+            leaves.note(self.id, (leaf.id(), leaf.frame()), &Node::again(&leaf));
         }
         Ok(leaf)
     }

@@ -1,6 +1,6 @@
 //! Point reads.
 
-use super::node::OVERFLOW;
+use super::node::{Node, OVERFLOW};
 use super::{Tree, lock_or_wait};
 use crate::writer::{Reader, Step};
 use crate::{Error, KeyHash, LockMode};
@@ -21,7 +21,7 @@ impl Tree {
         show: impl FnOnce(&[u8]) -> T,
     ) -> Result<Step<Option<T>>, Error> {
         let leaf = self.leaf_read(r, key)?;
-        let node = self.node(leaf.id(), &leaf)?;
+        let node = Node::again(&leaf);
         match node.search(key) {
             Ok(slot) => {
                 lock_or_wait!(self, r, KeyHash::of(key), mode);

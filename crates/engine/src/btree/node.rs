@@ -192,6 +192,7 @@ pub(crate) struct Node<'a> {
 
 impl<'a> Node<'a> {
     /// The node in `page`, or `None` if it holds none: cheap, for every read. See [`check`].
+    #[inline]
     pub(crate) fn open(page: &'a PageBuf) -> Option<Node<'a>> {
         let level = page[LEVEL_AT];
         match kind(page)? {
@@ -210,6 +211,14 @@ impl<'a> Node<'a> {
             return None;
         }
         Some(Node { page, slots: page[slots_at..slots_end].as_chunks().0 })
+    }
+
+    /// The node in a page of which `open` has said that it is one, and that is latched since.
+    #[inline]
+    pub(crate) fn again(page: &'a PageBuf) -> Node<'a> {
+        let slots_at = u16_at(page, SLOTS_AT_AT);
+        let slots_end = slots_at + SLOT * u16_at(page, COUNT_AT);
+        Node { page, slots: page[slots_at..slots_end].as_chunks().0 }
     }
 
     pub(crate) fn level(&self) -> u8 {
@@ -254,6 +263,7 @@ impl<'a> Node<'a> {
     }
 
     /// Whether keys like `key` belong here.
+    #[inline]
     pub(crate) fn covers(&self, key: &[u8]) -> bool {
         self.lower() <= key && self.upper().is_none_or(|upper| key < upper)
     }
@@ -263,11 +273,13 @@ impl<'a> Node<'a> {
         self.lower() < key && self.upper().is_none_or(|upper| key <= upper)
     }
 
+    #[inline]
     fn slot(&self, index: usize) -> u64 {
         self.slots.get(index).map_or(0, |slot| u64::from_le_bytes(*slot))
     }
 
     /// Key `index` without the prefix.
+    #[inline]
     pub(crate) fn suffix(&self, index: usize) -> &'a [u8] {
         let slot = self.slot(index);
         let at = slot_offset(slot) + if self.is_leaf() { LEAF_CELL } else { INNER_CELL };
@@ -348,7 +360,7 @@ impl<'a> Node<'a> {
             Some(slot) if slot_rank(u64::from_le_bytes(*slot)) == wanted => {}
             _ => return Err(first),
         }
-        if suffix.len() <= 4 {
+        if suffix.len() <= 4 || self.suffix(first) == suffix {
             return Ok(first);
         }
         self.search_cells(first, suffix, wanted)

@@ -7,7 +7,7 @@
 use terrace_page::PageId;
 use terrace_pool::PageMut;
 
-use super::node::{CELL_MAX, Joined, KEY_MAX, LEAF_CELL, OVERFLOW, SLOT};
+use super::node::{CELL_MAX, Joined, KEY_MAX, LEAF_CELL, Node, OVERFLOW, SLOT};
 use super::overflow::Reference;
 use super::split::Need;
 use super::{Tree, VALUE_MAX, edit, lock_or_wait, merge};
@@ -142,7 +142,7 @@ impl Tree {
         old: Option<&mut Vec<u8>>,
     ) -> Result<Attempt, Error> {
         let mut leaf = self.leaf_write(w, key)?;
-        let node = self.node(leaf.id(), &leaf)?;
+        let node = Node::again(&leaf);
         let hash = KeyHash::of(key);
         match node.search(key) {
             Ok(slot) => {
@@ -188,7 +188,7 @@ impl Tree {
         key: &[u8],
         (flags, value): (u8, &[u8]),
     ) -> Result<Attempt, Error> {
-        let node = self.node(leaf.id(), &leaf)?;
+        let node = Node::again(&leaf);
         if !edit::fits(&node, key, 1 + value.len()) {
             return Ok(Attempt::NoRoom(Need::Insert { body_len: 1 + value.len() }));
         }
@@ -215,7 +215,7 @@ impl Tree {
         slot: usize,
         out: &mut Vec<u8>,
     ) -> Result<(), Error> {
-        let (flags, value) = self.node(leaf.id(), leaf)?.record(slot);
+        let (flags, value) = Node::again(leaf).record(slot);
         out.clear();
         if flags & OVERFLOW == 0 {
             out.extend_from_slice(value);
@@ -233,7 +233,7 @@ impl Tree {
         key: &[u8],
         (flags, value): (u8, &[u8]),
     ) -> Result<(), Error> {
-        let (old_flags, old_value) = self.node(leaf.id(), leaf)?.record(slot);
+        let (old_flags, old_value) = Node::again(leaf).record(slot);
         let (tree, slot) = (self.id, slot as u16);
         if flags == 0 && old_flags == 0 {
             let (at, cut, bytes) = difference(old_value, value);
@@ -265,7 +265,7 @@ impl Tree {
         old: Option<&mut Vec<u8>>,
     ) -> Result<Step<bool>, Error> {
         let mut leaf = self.leaf_write(w, key)?;
-        let node = self.node(leaf.id(), &leaf)?;
+        let node = Node::again(&leaf);
         let slot = match node.search(key) {
             Ok(slot) => slot,
             Err(slot) => {
@@ -289,8 +289,8 @@ impl Tree {
         let record = record(flags, value);
         let change = Change::LeafRemove { slot: slot as u16 };
         w.change(&mut leaf, &change, Undo::Delete { tree: self.id, key, record: &record })?;
-        let underfull = leaf.id() != self.root()
-            && merge::became_underfull(&self.node(leaf.id(), &leaf)?, removed);
+        let underfull =
+            leaf.id() != self.root() && merge::became_underfull(&Node::again(&leaf), removed);
         drop(leaf);
         if let Some(large) = large {
             self.push_pending(w, large.first)?;
