@@ -78,7 +78,12 @@ impl Context {
     fn remember(&mut self, lsn: Lsn, prev: Lsn, undo_at: usize) {
         let buffers = &mut *self.buffers;
         let bytes = buffers.draft.len() as u64 + UNDO_BYTES;
-        self.engine.log.reserve(bytes);
+        // From what the operation has reserved: a counter that all threads want is left alone.
+        let moved = bytes.min(self.reserved_operation);
+        self.reserved_operation -= moved;
+        if moved < bytes {
+            self.engine.log.reserve(bytes - moved);
+        }
         self.reserved_rollback += bytes;
         if self.spilled {
             return;

@@ -42,6 +42,13 @@ const UNDO_BYTES_MAX: usize = 4 << 20;
 const OPERATION_BYTES: u64 = 96 << 10;
 /// What undoing a record may append, besides what the record has.
 const UNDO_BYTES: u64 = 512;
+/// The longest record that a change of one key appends: key, old record and new one.
+const RECORD_BYTES: u64 = 6 << 10;
+/// What is reserved beyond an operation, so that not each one touches the counter that all share.
+const RESERVED_AHEAD: u64 = 16 << 10;
+/// Operations keep what they have reserved while all that is reserved is less than one part in so
+/// many of the ring.
+const KEPT_ONE_IN: u64 = 16;
 
 /// Memory of a transaction, used again by a later one.
 #[derive(Debug, Default)]
@@ -128,7 +135,7 @@ pub(crate) struct Context {
     nested: u32,
     /// The undo list lacks entries: the log has them.
     spilled: bool,
-    /// Log bytes reserved, for the operation under way and for the rollback.
+    /// Log bytes reserved, for operations and for the rollback.
     reserved_operation: u64,
     reserved_rollback: u64,
     ended: bool,
@@ -231,27 +238,38 @@ impl Context {
             return Err(Error::Failed);
         }
         log.relieve()?;
-        let wanted = OPERATION_BYTES.min(log.capacity() / 32) + 3 * bytes as u64;
+        let wanted =
+            OPERATION_BYTES.min(log.capacity() / 32) + RECORD_BYTES + UNDO_BYTES + 3 * bytes as u64;
         if let Some(chain) = &self.chain {
             let span = log.end().0.saturating_sub(chain.first().0);
             if chain.first() != Lsn::ZERO && span + self.reserved_rollback > log.capacity() / 2 {
                 return Err(Error::LogFull);
             }
         }
-        if !log.has_room(wanted) {
-            self.engine.make_log_room(wanted)?;
+        let more = match wanted.saturating_sub(self.reserved_operation) {
+            0 => 0,
+            more => more + RESERVED_AHEAD.min(log.capacity() / 256),
+        };
+        if !log.has_room(more) {
+            self.engine.make_log_room(more)?;
         }
         if log.used() > log.capacity() / 2 {
             self.engine.checkpoint_wanted.notify_all();
         }
-        log.reserve(wanted);
-        self.reserved_operation = wanted;
+        if more > 0 {
+            log.reserve(more);
+            self.reserved_operation += more;
+        }
         Ok(())
     }
 
-    /// The operation is over.
+    /// The operation is over. What it reserved serves the next one, unless the log is short of it:
+    /// all that transactions keep this way is a small part of the ring.
     pub(crate) fn end_operation(&mut self) {
-        self.engine.log.unreserve(std::mem::take(&mut self.reserved_operation));
+        let log = &self.engine.log;
+        if log.reserved() > log.capacity() / KEPT_ONE_IN {
+            log.unreserve(std::mem::take(&mut self.reserved_operation));
+        }
     }
 
     /// Runs `work` without asking for locks: what it touches is locked otherwise.
@@ -429,9 +447,11 @@ impl Context {
 
     fn end(&mut self) {
         self.ended = true;
-        let log = &self.engine.log;
-        log.unreserve(std::mem::take(&mut self.reserved_operation));
-        log.unreserve(std::mem::take(&mut self.reserved_rollback));
+        let reserved = std::mem::take(&mut self.reserved_operation)
+            + std::mem::take(&mut self.reserved_rollback);
+        if reserved > 0 {
+            self.engine.log.unreserve(reserved);
+        }
         self.release_locks();
     }
 }

@@ -332,6 +332,12 @@ impl Log {
         assert!(before >= bytes, "{bytes} log bytes given back of {before} reserved");
     }
 
+    /// Bytes that `reserve` keeps now.
+    #[inline]
+    pub(crate) fn reserved(&self) -> u64 {
+        self.reserved.load(Ordering::Relaxed)
+    }
+
     /// Whether an operation that may append `bytes` finds room beside all that is reserved.
     pub(crate) fn has_room(&self, bytes: u64) -> bool {
         let reserved = self.reserved.load(Ordering::Relaxed) + self.slack();
