@@ -244,11 +244,11 @@ impl Scan {
                 Bound::Included(upper) => (*key <= upper[..], *key == upper[..]),
                 Bound::Excluded(upper) => (*key < upper[..], false),
             };
-            lock_or_stop!(tree, r, hash, LockMode::GapScan);
             if !inside {
+                lock_or_stop!(tree, r, hash, LockMode::GapScan);
                 return Ok(Stop::End);
             }
-            lock_or_stop!(tree, r, hash, self.mode);
+            lock_or_stop!(tree, r, hash, self.mode.scanned());
             self.push(tree, leaf, node, slot, &key, batch)?;
             if last {
                 return Ok(Stop::End);
@@ -375,8 +375,7 @@ impl Scan {
                 return Ok(Stop::End);
             }
             let hash = KeyHash::of(&key);
-            lock_or_stop!(tree, r, hash, self.mode);
-            lock_or_stop!(tree, r, hash, LockMode::GapScan);
+            lock_or_stop!(tree, r, hash, self.mode.scanned());
             self.push(tree, leaf, node, slot, &key, batch)?;
             if last {
                 return Ok(Stop::End);

@@ -83,7 +83,7 @@ impl Context {
     pub(crate) fn lock_table(&mut self, tree: TreeId, mode: LockMode) -> Result<(), Error> {
         let Some(owner) = &self.owner else { return Ok(()) };
         let modes = match mode {
-            LockMode::Shared | LockMode::GapScan => Modes::TABLE_READ,
+            LockMode::Shared | LockMode::GapScan | LockMode::SharedScan => Modes::TABLE_READ,
             _ => Modes::TABLE_WRITE,
         };
         let resource = Resource::table(tree);
@@ -187,7 +187,9 @@ enum TableAnswer {
 /// The modes of the table that a lock of a key needs, and that stand for it.
 fn table_modes(mode: LockMode) -> (Modes, Modes) {
     match mode {
-        LockMode::Shared | LockMode::GapScan => (Modes::TABLE_INTENT_READ, Modes::TABLE_READ),
+        LockMode::Shared | LockMode::GapScan | LockMode::SharedScan => {
+            (Modes::TABLE_INTENT_READ, Modes::TABLE_READ)
+        }
         _ => (Modes::TABLE_INTENT_WRITE, Modes::TABLE_WRITE),
     }
 }

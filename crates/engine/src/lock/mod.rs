@@ -71,6 +71,21 @@ pub(crate) enum LockMode {
     GapInsert = 8,
     /// The gap before the key holds a key deleted and not yet committed.
     GapDelete = 16,
+    /// `Shared` and `GapScan`: a scan reads the record.
+    SharedScan = 1 | 4,
+    /// `Exclusive` and `GapScan`: a scan reads the record for a change.
+    ExclusiveScan = 1 | 2 | 4,
+}
+
+impl LockMode {
+    /// The mode of a record that a scan meets, which locks records in this mode.
+    pub(crate) fn scanned(self) -> LockMode {
+        match self {
+            LockMode::Shared => LockMode::SharedScan,
+            LockMode::Exclusive => LockMode::ExclusiveScan,
+            other => unreachable!("no scan locks records in {other:?}"),
+        }
+    }
 }
 
 /// A set of modes, among them those of whole tables.
