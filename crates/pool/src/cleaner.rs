@@ -14,6 +14,9 @@
 //!   write has ended, even if its slot is invalidated [D in SPEC 1.5].
 //! - L3: a page joins a BUF_WRITE batch under the partition's lock, and only if its slot is still
 //!   valid: modifying a page invalidates its slot before the record is appended [D in SPEC 1.1].
+//! - L4: a page that is owed is not cleaned before it is redone: its copy lacks what the log has of
+//!   it, which a BUF_WRITE would then take for written, and is the base of changes that have no
+//!   image in the log.
 //! - A slot whose bytes are damaged keeps its entry: the log has to keep what only it can tell.
 
 use std::sync::atomic::Ordering;
@@ -139,7 +142,7 @@ impl BufferPool {
         for partition in &self.partitions {
             let books = partition.books.lock();
             let Some(slots) = &books.slots else { continue };
-            let is_free = |page| !books.home_writes.contains(&page);
+            let is_free = |page| may_be_claimed(&books, page);
             let Some(slot) = slots.next_dirty(is_free) else { continue };
             let is_better = best.as_ref().is_none_or(|(_, other, other_slot)| {
                 let others = other.slots.as_ref().expect("it has a dirty slot");
@@ -163,8 +166,7 @@ impl BufferPool {
             Place::Flash(slot) => slot,
             Place::Nowhere => return None,
         };
-        let is_free = !books.home_writes.contains(&page);
-        let may = is_free && books.slots_mut().is_cleanable(slot);
+        let may = may_be_claimed(&books, page) && books.slots_mut().is_cleanable(slot);
         may.then(|| take_claim(&mut books, page, slot))
     }
 
@@ -275,7 +277,7 @@ impl BufferPool {
                 // Until home is synced the copy on flash stands for the page.
                 lsns.base = Lsn::MAX;
                 books.slots_mut().pin(claim.slot);
-                books.until_sync.push((claim.slot, claim.page));
+                books.until_sync.insert(claim.slot, claim.page);
             } else {
                 self.slot_cleaned(partition.first_slot + claim.slot, claim.page);
             }
@@ -294,6 +296,11 @@ impl BufferPool {
 enum Staged {
     Whole,
     Damaged,
+}
+
+/// L4, and nobody else writes it home.
+fn may_be_claimed(books: &Books, page: PageId) -> bool {
+    !books.home_writes.contains(&page) && !books.owed.contains_key(&page)
 }
 
 fn take_claim(books: &mut Books, page: PageId, slot: u32) -> Claim {

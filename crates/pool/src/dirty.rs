@@ -109,7 +109,10 @@ impl BufferPool {
         lower: Lsn,
     ) -> DirtyLsns {
         let rec = newer.unwrap_or(lower).min(lower);
-        let is_base = |slot| books.slots.as_ref().is_some_and(|slots| slots.is_base(slot));
+        let is_base = |slot| {
+            let slots = books.slots.as_ref();
+            slots.is_some_and(|slots| slots.is_base(slot) && !slots.is_damaged(slot))
+        };
         let stays = self.keeps_bases() && guard.frame().slot().is_some_and(is_base);
         // Without a base of its own the page has what home has.
         DirtyLsns { rec, base: if stays { lower } else { rec } }
@@ -211,6 +214,10 @@ impl BufferPool {
     pub(crate) fn written_home(&self, books: &mut Books, page: PageId, lsns: DirtyLsns) {
         if self.config.rules.entry_until_sync {
             books.written_home(lsns);
+            if self.keeps_bases() {
+                let rec = books.unsynced_pages.entry(page).or_insert(lsns.rec);
+                *rec = lsns.rec.min(*rec);
+            }
         }
         self.join_buf_write(page);
     }
@@ -271,6 +278,7 @@ impl BufferPool {
             let mut books = partition.books.lock();
             assert_eq!(books.syncing, DirtyLsns::NONE, "one sync at a time");
             books.syncing = std::mem::replace(&mut books.unsynced, DirtyLsns::NONE);
+            books.syncing_pages = std::mem::take(&mut books.unsynced_pages);
             books.until_this_sync = std::mem::take(&mut books.until_sync);
         }
         let synced = self.home.sync();
@@ -285,6 +293,7 @@ impl BufferPool {
         for partition in &self.partitions {
             let mut books = partition.books.lock();
             books.syncing = DirtyLsns::NONE;
+            books.syncing_pages.clear();
             self.end_bases(partition, &mut books);
         }
         Ok(())
@@ -293,6 +302,10 @@ impl BufferPool {
     /// Home was synced: it has what bases were kept for, and what pinned copies stand for.
     fn end_bases(&self, partition: &Partition, books: &mut Books) {
         for (slot, page) in std::mem::take(&mut books.until_this_sync) {
+            if books.until_sync.contains_key(&slot) {
+                // Written home once more, which this sync may not cover.
+                continue;
+            }
             if books.slots_mut().unpin(slot) {
                 self.slot_cleaned(partition.first_slot + slot, page);
             }

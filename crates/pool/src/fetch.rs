@@ -329,6 +329,11 @@ impl BufferPool {
             return Err(error);
         }
         books.stats.flash_faults += 1;
+        if self.keeps_bases() && books.slots_mut().is_base(slot) {
+            // Home has it, but may lose it again.
+            books.slots_mut().keep_base(slot);
+            return Ok(false);
+        }
         let logical = self.config.design.invalidation == Invalidation::Logical;
         books.slots_mut().invalidate(slot, logical);
         if !logical {

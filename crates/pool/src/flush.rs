@@ -178,6 +178,7 @@ impl BufferPool {
         while self.flash_dirty() > 0 {
             self.check_writable()?;
             self.check_flash_damage()?;
+            self.check_owed()?;
             if self.is_closing() && self.clean_one_run() {
                 continue;
             }
@@ -185,6 +186,17 @@ impl BufferPool {
             self.cleaner_news.notify_all();
             // Pages stop being dirty on flash by being modified, too: look again after a while.
             self.run_cleaned.wait_until(seen, now() + CLEANER_NAP);
+        }
+        Ok(())
+    }
+
+    /// Redoes pages that are still owed, which the cleaner leaves alone.
+    fn check_owed(&self) -> Result<(), PoolError> {
+        for partition in &self.partitions {
+            let owed = partition.books.lock().owed.first_key_value().map(|(&page, _)| page);
+            if let Some(page) = owed {
+                drop(self.read(page)?);
+            }
         }
         Ok(())
     }

@@ -127,6 +127,9 @@ impl BufferPool {
         rec: Lsn,
     ) -> Result<(), PoolError> {
         let partition = loading.partition;
+        // What is owed may go further back: home had a part of it when its copy was written.
+        let owed = partition.books.lock().owed.get(&loading.page).map(|lsns| lsns.rec);
+        let rec = owed.map_or(rec, |owed| owed.min(rec));
         let is_whole = self.read_home(loading).is_ok();
         let is_same = is_whole && {
             let mut books = partition.books.lock();
@@ -138,16 +141,23 @@ impl BufferPool {
             self.journal.repair(loading.page, rec, &mut loading.guard, is_whole)?;
         }
         let mut books = partition.books.lock();
-        if books.slots_mut().state(slot) != SlotState::Dirty {
+        let keeps = self.keeps_bases() && books.slots_mut().is_base(slot);
+        if !keeps && books.slots_mut().state(slot) != SlotState::Dirty {
             // The cleaner has it, and finds it damaged too: then the next reader comes here again.
             let (tier, page) = (Tier::Flash, loading.page);
             return Err(PoolError::Damaged { tier, page, damage: Damage::Checksum });
         }
         books.stats.flash_faults += 1;
-        books.slots_mut().give_up(slot);
-        loading.guard.frame().set_slot(None);
         let number = partition.first_slot + slot;
-        self.slot_freed(number, loading.page, Freed::Modified);
+        if keeps {
+            // Nobody but its entry tells, after a power cut, that home lacks the changes from `rec`
+            // on: not even the last checkpoint, which counted on the copy.
+            books.slots_mut().keep_base(slot);
+        } else {
+            books.slots_mut().give_up(slot);
+            loading.guard.frame().set_slot(None);
+            self.slot_freed(number, loading.page, Freed::Modified);
+        }
         books.set_dirty(loading.guard.id(), loading.guard.frame(), DirtyLsns::at(rec));
         drop(books);
         self.harden(&[number]);

@@ -48,10 +48,11 @@ pub(crate) struct Books {
     /// Dirty frames by recLSN; entries that no longer agree with their frame are skipped.
     dirty: BinaryHeap<Reverse<(Lsn, u32)>>,
     pub dirty_count: u32,
-    /// Slots that are bases, or pinned, until home was synced: with their pages.
-    pub until_sync: Vec<(u32, PageId)>,
+    /// Slots that are bases, or pinned, until home was synced: with their pages, which they stay
+    /// with so long, or until they are retired.
+    pub until_sync: BTreeMap<u32, PageId>,
     /// The same for the sync under way.
-    pub until_this_sync: Vec<(u32, PageId)>,
+    pub until_this_sync: BTreeMap<u32, PageId>,
     /// Pages that are to be redone when they are first read, by recLSN and base.
     pub owed: BTreeMap<PageId, DirtyLsns>,
     /// Pages with a home write outstanding, whoever issued it [D in S3 II-A].
@@ -60,6 +61,11 @@ pub(crate) struct Books {
     pub unsynced: DirtyLsns,
     /// The same for the pages that the sync under way covers.
     pub syncing: DirtyLsns,
+    /// Each page written home since the last sync began, and the first change that home lacks if a
+    /// power cut takes those writes back; kept where copies on flash are bases.
+    pub unsynced_pages: BTreeMap<PageId, Lsn>,
+    /// The same for the sync under way.
+    pub syncing_pages: BTreeMap<PageId, Lsn>,
     /// The same for pages that were lost with the flash: the log alone has them.
     pub lost: DirtyLsns,
     pub stats: PoolStats,
@@ -83,11 +89,13 @@ impl Books {
             dirty: BinaryHeap::new(),
             dirty_count: 0,
             home_writes: Vec::new(),
-            until_sync: Vec::new(),
-            until_this_sync: Vec::new(),
+            until_sync: BTreeMap::new(),
+            until_this_sync: BTreeMap::new(),
             owed: BTreeMap::new(),
             unsynced: DirtyLsns::NONE,
             syncing: DirtyLsns::NONE,
+            unsynced_pages: BTreeMap::new(),
+            syncing_pages: BTreeMap::new(),
             lost: DirtyLsns::NONE,
             stats: PoolStats::default(),
         }
@@ -161,6 +169,20 @@ impl Books {
     /// An entry's page was written home: it counts until home was synced.
     pub fn written_home(&mut self, lsns: DirtyLsns) {
         self.unsynced = self.unsynced.min(lsns);
+    }
+
+    /// The copy of `page` in `slot` stands for it until home was synced.
+    pub fn pinned_until_sync(&mut self, slot: u32, page: PageId) {
+        match self.unsynced_pages.contains_key(&page) {
+            true => self.until_sync.insert(slot, page),
+            false => self.until_this_sync.insert(slot, page),
+        };
+    }
+
+    /// The first change of `page` that home lacks if a power cut takes back what was not synced.
+    pub fn at_risk(&self, page: PageId) -> Option<Lsn> {
+        let both = [self.unsynced_pages.get(&page), self.syncing_pages.get(&page)];
+        both.into_iter().flatten().min().copied()
     }
 }
 

@@ -22,7 +22,8 @@
 //! - S4: a slot that is read, written or cleaned is never reused.
 //! - S5: a restart that redoes from flash keeps bases: the copy that a change was made on stays, as
 //!   INVALID, until a newer copy is durable somewhere; it is then RETIRED until the table on flash
-//!   says so. A copy is PINNED while the home write that made it clean may still be lost.
+//!   says so. A copy is PINNED while the home write that made it clean may still be lost. A slot
+//!   that becomes a base while it is being cleaned is DOOMED and PINNED until that has ended.
 //! - Cost: 9 bytes per slot beside the policy's, of which 4 if the design keeps dirty pages here;
 //!   and 4 or 8 for the version of the copy, if the restart wants it.
 //!
@@ -385,7 +386,10 @@ impl SlotTable {
     /// if home did not get the page. Says whether the slot still was the page.
     pub fn clean_ends(&mut self, slot: u32, cleaned: Cleaned) -> bool {
         if self.has(slot, DOOMED) {
-            self.release(slot, &[LAZYCLEANING]);
+            match self.has(slot, PINNED) {
+                true => self.base_was_cleaned(slot),
+                false => self.release(slot, &[LAZYCLEANING]),
+            }
             return false;
         }
         let history = self.history(slot).expect("a cleaned slot has uses");
@@ -456,13 +460,16 @@ impl SlotTable {
                 SlotState::Invalid | SlotState::Retired => 0,
                 SlotState::Clean => READING | PINNED,
                 SlotState::Dirty => NEWER | READING | DAMAGED,
-                SlotState::LazyCleaning => NEWER | READING | DOOMED,
+                SlotState::LazyCleaning => NEWER | READING | DOOMED | PINNED,
             };
             assert_eq!(marks & !may, 0, "slot {slot} is {state:?} with marks {marks:b}");
             let must = matches!(state, SlotState::Dirty | SlotState::LazyCleaning);
             assert_eq!(marks & NEWER != 0, must, "slot {slot} is {state:?}");
             let is_empty = matches!(state, SlotState::Free | SlotState::Retired);
-            assert_eq!(self.page(slot).is_none(), is_empty, "slot {slot}");
+            // A base may be retired while it is being cleaned.
+            let may_be_empty = is_empty || self.has(slot, DOOMED);
+            assert!(self.page(slot).is_some() || may_be_empty, "slot {slot} has no page");
+            assert!(self.page(slot).is_none() || !is_empty, "slot {slot} has a page");
             if let Ranks::Lru2(ranks) = &self.ranks {
                 let expected = match state {
                     SlotState::Free => terrace_policy::SlotState::Free,

@@ -17,6 +17,9 @@
 //!   leaves the page alone, or waits [D in SPEC 1.5].
 //! - W4: a slot is CLEAN only after the home write, if there is one, has finished too [S0 2.3].
 //! - W5: in LC the entry moves to flash only after the flash write has finished [D in S0 2.3].
+//! - W6: a home write that was not synced may be lost. Where flash is found again with its dirty
+//!   pages, what is said there of a page that was written home since the last sync counts from the
+//!   first change that home would lack; and its clean copy is pinned until home was synced.
 
 use terrace_page::{Lsn, PageId, lsn, seal};
 use terrace_policy::{AccessClass, CleanLeave, DirtyLeave, Touch};
@@ -236,15 +239,17 @@ impl BufferPool {
         let at_home = targets.home && outcome.home;
         let on_flash = targets.slot.is_some() && !targets.home && outcome.flash;
         if let Some(slot) = targets.slot {
+            let rec = dirty.filter(|_| !targets.home).map(|lsns| lsns.rec);
             let held = Held {
                 slot: partition.first_slot + slot,
                 page,
                 lsn: page_lsn,
-                newer: dirty.filter(|_| !targets.home).map(|lsns| lsns.rec),
+                // W6: what the slot says must hold after a power cut, too.
+                newer: rec.into_iter().chain(books.at_risk(page)).min(),
                 history: Some(frame.touch().history(self.now())),
             };
             let is_written = outcome.flash && (at_home || !targets.home);
-            self.end_slot_write(partition, &mut books, frame, &held, is_written);
+            self.end_slot_write(partition, &mut books, frame, &held, (is_written, rec.is_some()));
         }
         // A rule that is off may have cleared the entry already.
         if let Some(lsns) = dirty.filter(|_| frame.rec_lsn().is_some()) {
@@ -292,7 +297,7 @@ impl BufferPool {
         books: &mut Books,
         frame: &Frame,
         held: &Held,
-        is_written: bool,
+        (is_written, is_dirty): (bool, bool),
     ) {
         let slot = held.slot - partition.first_slot;
         let owned = frame.slot() == Some(slot);
@@ -300,8 +305,16 @@ impl BufferPool {
         let slots = books.slots_mut();
         match (is_written, held.newer) {
             (false, _) => slots.give_back(slot, owned),
-            (true, Some(rec_lsn)) => slots.wrote_dirty(slot, history, held.lsn, rec_lsn),
-            (true, None) => slots.wrote_clean(slot, history, held.lsn),
+            (true, Some(rec_lsn)) if is_dirty => {
+                slots.wrote_dirty(slot, history, held.lsn, rec_lsn);
+            }
+            (true, at_risk) => {
+                slots.wrote_clean(slot, history, held.lsn);
+                if at_risk.is_some() {
+                    slots.pin(slot);
+                    books.pinned_until_sync(slot, held.page);
+                }
+            }
         }
         if !is_written {
             // A base that the page has elsewhere stays.
@@ -310,6 +323,8 @@ impl BufferPool {
         self.slot_filled(held);
         if let Some(base) = frame.slot().filter(|&base| base != slot) {
             books.slots_mut().retire(base);
+            books.until_sync.remove(&base);
+            books.until_this_sync.remove(&base);
             self.retire_base(partition, base);
         }
         frame.set_slot(Some(slot));
@@ -320,7 +335,7 @@ impl BufferPool {
         if let (true, Some(slot)) = (self.keeps_bases(), frame.slot())
             && books.slots_mut().is_kept_for(slot, page)
         {
-            books.until_sync.push((slot, page));
+            books.until_sync.insert(slot, page);
         }
     }
 }

@@ -2,7 +2,10 @@
 
 use terrace_page::{Lsn, PageId, SlotId};
 
-use super::{CLEAN, DIRTY, FREE, INVALID, NO_PAGE, PINNED, PageNumber, RETIRED, Ranks, SlotTable};
+use super::{
+    CLEAN, DAMAGED, DIRTY, DOOMED, FREE, INVALID, LAZYCLEANING, NO_PAGE, PINNED, PageNumber,
+    RETIRED, Ranks, STATE, SlotTable, sub,
+};
 use crate::restart::Image;
 
 impl SlotTable {
@@ -47,29 +50,56 @@ impl SlotTable {
         self.versions.full(slot)
     }
 
-    /// Whether a change of the slot's page needs the copy as its base: home may not have it.
+    /// Whether a change of the slot's page needs the copy as its base: home may not have it. A bad
+    /// copy stays too: that it is there tells how far back the log must be read.
     pub fn is_base(&self, slot: u32) -> bool {
-        self.is_cleanable(slot) || self.states[slot as usize] == CLEAN | PINNED
+        self.newer(slot).is_some() || self.states[slot as usize] == CLEAN | PINNED
     }
 
-    /// The page of a slot that `is_base` changes in memory; the copy stays: DIRTY|CLEAN -> INVALID.
+    /// Whether the cleaner found the copy in `slot` bad.
+    pub fn is_damaged(&self, slot: u32) -> bool {
+        self.has(slot, DAMAGED)
+    }
+
+    /// The page of a slot that `is_base` changes in memory, or the copy is bad; it stays:
+    /// DIRTY|CLEAN -> INVALID, and LAZYCLEANING as soon as that has ended.
     pub fn keep_base(&mut self, slot: u32) {
         assert!(self.is_base(slot));
+        if self.base(slot) == LAZYCLEANING {
+            self.states[slot as usize] |= DOOMED | PINNED;
+            return;
+        }
+        sub(&self.gauges.unavailable, self.has(slot, DAMAGED));
         self.unrank(slot);
         self.set_newer(slot, None);
-        self.states[slot as usize] &= !PINNED;
+        self.states[slot as usize] &= !(PINNED | DAMAGED);
         self.set_base(slot, &[DIRTY, CLEAN], INVALID);
+    }
+
+    /// The cleaner is done with a base: LAZYCLEANING -> INVALID, or RETIRED if it was retired.
+    pub(super) fn base_was_cleaned(&mut self, slot: u32) {
+        self.set_newer(slot, None);
+        let to = if self.page(slot).is_some() { INVALID } else { RETIRED };
+        self.set_base(slot, &[LAZYCLEANING], to);
+        self.states[slot as usize] &= STATE;
     }
 
     /// A newer copy is on flash, though the table there may not say so yet: INVALID -> RETIRED.
     pub fn retire(&mut self, slot: u32) {
-        self.set_base(slot, &[INVALID], RETIRED);
         self.pages[slot as usize] = NO_PAGE;
+        if self.base(slot) != LAZYCLEANING {
+            self.set_base(slot, &[INVALID], RETIRED);
+        }
     }
 
     /// The table on flash names the newer copy: RETIRED -> FREE.
     pub fn release_retired(&mut self, slot: u32) {
-        self.release(slot, &[RETIRED]);
+        if self.base(slot) == LAZYCLEANING {
+            // Free once that has ended.
+            self.states[slot as usize] &= !PINNED;
+        } else {
+            self.release(slot, &[RETIRED]);
+        }
     }
 
     /// Home has a newer version for good: INVALID -> FREE.

@@ -67,7 +67,10 @@ impl Journalled {
     /// A keeper that goes on at `resume`.
     pub fn new(layout: FlashLayout, resume: Resume) -> Journalled {
         let drop_slot = |slot: &u32| Record { slot: *slot, entry: Entry::FREE };
-        let records: Vec<Record> = resume.dropped.iter().map(drop_slot).collect();
+        let clean_slot =
+            |&(slot, page): &(u32, PageId)| Record { slot, entry: Entry::cleaned(page) };
+        let cleaned = resume.cleaned.iter().map(clean_slot);
+        let records: Vec<Record> = resume.dropped.iter().map(drop_slot).chain(cleaned).collect();
         let gathered = records.len() as u64;
         let Resume { table, next, tail, base, .. } = resume;
         Journalled {

@@ -22,16 +22,19 @@ use crate::restart::records::Record as TierRecord;
 const READ_PAGES: u64 = 256;
 
 /// The table while the database is opened.
+#[derive(Default)]
 pub(in crate::restart) struct WarmTable {
     entries: Vec<Entry>,
     /// The last change of each page in the log.
     updated: HashMap<PageId, Lsn>,
+    /// How far home has each page, by the BUF_WRITEs in the log.
+    written: HashMap<PageId, Lsn>,
     resume: Resume,
 }
 
 impl WarmTable {
     pub fn new() -> WarmTable {
-        WarmTable { entries: Vec::new(), updated: HashMap::new(), resume: Resume::default() }
+        WarmTable::default()
     }
 
     /// The blocks from `first` on: up to `until`, where all must be whole, and beyond while they
@@ -117,6 +120,12 @@ impl WarmTable {
             _ => true,
         }
     }
+
+    /// The page of a dirty entry, if the log says that home has that version, or a newer one.
+    fn is_home_too(&self, entry: &Entry) -> Option<PageId> {
+        let page = entry.newer().and_then(|_| entry.page())?;
+        self.written.get(&page).is_some_and(|&eol| entry.lsn() <= eol).then_some(page)
+    }
 }
 
 /// The first page of base copy `number`.
@@ -171,6 +180,7 @@ impl Recover for WarmTable {
             base: newest.base,
             now: newest.now,
             dropped: Vec::new(),
+            cleaned: Vec::new(),
         };
         Ok(())
     }
@@ -181,6 +191,11 @@ impl Recover for WarmTable {
 
     fn updated(&mut self, page: PageId, lsn: Lsn) {
         self.updated.insert(page, lsn);
+    }
+
+    fn written(&mut self, page: PageId, eol: Lsn) {
+        let upto = self.written.entry(page).or_insert(eol);
+        *upto = eol.max(*upto);
     }
 
     fn record(&mut self, lsn: Lsn, payload: &[u8]) {
@@ -194,9 +209,14 @@ impl Recover for WarmTable {
             if !self.is_believed(&self.entries[slot], facts) {
                 self.entries[slot] = Entry::FREE;
                 self.resume.dropped.push(slot as u32);
+            } else if let Some(page) = self.is_home_too(&self.entries[slot]) {
+                // Written home again, it could be torn there, and the log has no image of it.
+                self.entries[slot] = self.entries[slot].after(Entry::cleaned(page));
+                self.resume.cleaned.push((slot as u32, page));
             }
         }
         self.updated = HashMap::new();
+        self.written = HashMap::new();
         Ok(())
     }
 

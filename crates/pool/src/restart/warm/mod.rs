@@ -22,7 +22,11 @@
 //!   at the oldest that home lacks: pages that are dirty on flash need no redo. So the copy on
 //!   which a change was made is kept until a newer one is durable, and the journal says so: INVALID
 //!   while the page is in memory, RETIRED until the journal has the newer copy.
+//!   A copy that is bad, or being cleaned when its page changes, is kept likewise: nothing else
+//!   tells a later opening how far back home lacks changes.
 //! - W4: a copy counts as clean only when home was synced; until then it is PINNED, not reused.
+//!   What is written of a page to flash meanwhile tells of all that home would lack without that
+//!   sync. A BUF_WRITE in the log says that home was synced, where the journal does not yet.
 //! - W5: the log is kept from the oldest change that home lacks, as ever. So a flash that is gone,
 //!   or a dirty copy that is bad, costs a longer redo, and no commit.
 //!
@@ -52,4 +56,6 @@ pub(crate) struct Resume {
     pub now: u64,
     /// Slots whose copies the log contradicts.
     pub dropped: Vec<u32>,
+    /// Slots whose pages home has too, as the log says and the table does not yet.
+    pub cleaned: Vec<(u32, terrace_page::PageId)>,
 }
