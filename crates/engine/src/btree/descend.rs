@@ -92,15 +92,26 @@ impl Tree {
     }
 
     /// The leaf of `key`, which is one, latched shared: the one that `r` remembers, if it is.
+    #[inline]
     pub(super) fn leaf_read<R: Reader + ?Sized>(
         &self,
         r: &mut R,
         key: &[u8],
     ) -> Result<PageRef<'_>, Error> {
-        if let Some((page, frame)) = r.leaves().and_then(|leaves| leaves.find(self.id, key))
-            && let Some(leaf) = self.pool.read_in(frame, page)
-            && self.live(&leaf, 0, Seek::Key(key)).is_some()
-        {
+        match self.leaf_remembered(r, key) {
+            Some(leaf) => Ok(leaf),
+            None => self.leaf_shared(Seek::Key(key)),
+        }
+    }
+
+    /// As `leaf_read`, for a key that its reader will come back to: the leaf is remembered. Who
+    /// only reads goes to another one next, most often.
+    pub(super) fn leaf_read_first<R: Reader + ?Sized>(
+        &self,
+        r: &mut R,
+        key: &[u8],
+    ) -> Result<PageRef<'_>, Error> {
+        if let Some(leaf) = self.leaf_remembered(r, key) {
             return Ok(leaf);
         }
         let leaf = self.leaf_shared(Seek::Key(key))?;
@@ -108,6 +119,13 @@ impl Tree {
             leaves.note(self.id, (leaf.id(), leaf.frame()), &Node::again(&leaf));
         }
         Ok(leaf)
+    }
+
+    #[inline]
+    fn leaf_remembered<R: Reader + ?Sized>(&self, r: &mut R, key: &[u8]) -> Option<PageRef<'_>> {
+        let (page, frame) = r.leaves()?.find(self.id, key)?;
+        let leaf = self.pool.read_in(frame, page)?;
+        self.live(&leaf, 0, Seek::Key(key)).is_some().then_some(leaf)
     }
 
     /// The leaf of `key`, which is one, latched exclusively: the one that `r` remembers, if it is.

@@ -32,8 +32,11 @@ impl Rank {
 
     #[inline]
     fn of(bytes: &[u8]) -> Rank {
-        let rest = bytes.get(8..).unwrap_or_default();
-        Rank(first_eight(bytes), first_eight(rest), bytes.len())
+        let rest = match bytes.get(8..) {
+            None | Some([]) => 0,
+            Some(rest) => first_eight(rest),
+        };
+        Rank(first_eight(bytes), rest, bytes.len())
     }
 }
 

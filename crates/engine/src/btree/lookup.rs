@@ -20,7 +20,10 @@ impl Tree {
         mode: LockMode,
         show: impl FnOnce(&[u8]) -> T,
     ) -> Result<Step<Option<T>>, Error> {
-        let leaf = self.leaf_read(r, key)?;
+        let leaf = match mode {
+            LockMode::Exclusive => self.leaf_read_first(r, key)?,
+            _ => self.leaf_read(r, key)?,
+        };
         let node = Node::again(&leaf);
         match node.search(key) {
             Ok(slot) => {

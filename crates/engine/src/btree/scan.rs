@@ -206,7 +206,7 @@ impl Scan {
             Bound::Unbounded => b"",
             Bound::Included(key) | Bound::Excluded(key) => key,
         };
-        let mut leaf = tree.leaf_read(r, first)?;
+        let mut leaf = tree.leaf_read_first(r, first)?;
         let mut slot = first_slot(&tree.node(leaf.id(), &leaf)?, from);
         loop {
             let node = tree.node(leaf.id(), &leaf)?;
