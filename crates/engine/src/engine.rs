@@ -265,6 +265,7 @@ impl Engine {
             return Err(error);
         } // 7
         *boot = next;
+        self.pool.checkpoint_taken(oldest_base.min(begin));
         self.log.truncate(next.log_start()); // 8
         self.tally.checkpoints.fetch_add(1, Ordering::Relaxed);
         Ok(())

@@ -204,6 +204,9 @@ pub struct Rules {
     pub lc_entry_moves_after_flash_write: bool,
     /// The oldest dirty LSN covers pages that are dirty on flash only.
     pub oldest_covers_flash: bool,
+    /// The restart `warm`: a dirty copy on flash outlasts a change of its page, unless analysis
+    /// reads every change that home lacks.
+    pub keeps_old_bases: bool,
     /// Pages are verified when they are read from a device.
     pub verify_reads: bool,
 }
@@ -222,6 +225,7 @@ impl Default for Rules {
             dw_clean_after_both: true,
             lc_entry_moves_after_flash_write: true,
             oldest_covers_flash: true,
+            keeps_old_bases: true,
             verify_reads: true,
         }
     }

@@ -111,11 +111,21 @@ impl BufferPool {
         let rec = newer.unwrap_or(lower).min(lower);
         let is_base = |slot| {
             let slots = books.slots.as_ref();
-            slots.is_some_and(|slots| slots.is_base(slot) && !slots.is_damaged(slot))
+            let is_whole = slots.is_some_and(|slots| !slots.is_damaged(slot));
+            is_whole && self.is_needed_base(books, slot)
         };
-        let stays = self.keeps_bases() && guard.frame().slot().is_some_and(is_base);
+        let stays = guard.frame().slot().is_some_and(is_base);
         // Without a base of its own the page has what home has.
         DirtyLsns { rec, base: if stays { lower } else { rec } }
+    }
+
+    /// Whether the copy in `slot` must outlast a change of its page. One whose every change that
+    /// home lacks is in the log that analysis reads need not: the page counts as it does without
+    /// a copy, and its slot is free for another.
+    fn is_needed_base(&self, books: &Books, slot: u32) -> bool {
+        let Some(slots) = books.slots.as_ref().filter(|_| self.keeps_bases()) else { return false };
+        let is_old = |rec| rec < books.base_floor && self.config.rules.keeps_old_bases;
+        slots.is_base(slot) && slots.newer(slot).is_none_or(is_old)
     }
 
     /// The order that is wrong, for tests.
@@ -150,7 +160,7 @@ impl BufferPool {
         }
         books.stats.invalidations += 1;
         let number = partition.first_slot + slot;
-        if self.keeps_bases() && books.slots_mut().is_base(slot) {
+        if self.is_needed_base(books, slot) {
             books.slots_mut().keep_base(slot);
             return None;
         }
@@ -184,16 +194,33 @@ impl BufferPool {
     /// durable at home, over memory and flash, as one consistent view [S3 Fig.3]; `None` if home
     /// has them all. Syncs home first, so that pages written before the call no longer count.
     pub fn oldest_dirty_lsn(&self) -> Option<Lsn> {
-        Some(self.oldest_dirty().rec).filter(|&lsn| lsn != Lsn::MAX)
+        let oldest = self.oldest_over_partitions(|books| books.base_floor);
+        Some(oldest.rec).filter(|&lsn| lsn != Lsn::MAX)
     }
 
     /// As `oldest_dirty_lsn`, and the same for what neither home nor the flash has: where analysis
     /// may begin while the flash tier is whole. The flash counts only once its table is hardened.
+    /// A checkpoint begins with this, and ends with `checkpoint_taken`.
     pub fn oldest_dirty(&self) -> OldestDirty {
+        // Where analysis will begin is not known before all were asked: until then every base is
+        // kept.
+        self.oldest_over_partitions(|_| Lsn::MAX)
+    }
+
+    /// Home says durably that analysis begins at `from` or before.
+    pub fn checkpoint_taken(&self, from: Lsn) {
+        for partition in &self.partitions {
+            partition.books.lock().base_floor = from;
+        }
+    }
+
+    /// The minimum over all partitions, each of which gets a floor of bases by `floor`.
+    fn oldest_over_partitions(&self, floor: impl Fn(&Books) -> Lsn) -> OldestDirty {
         // After a failure the entries stay, and so does the log: nothing to report.
         let _failed = self.log_buf_writes(Logged::Open);
         let oldest = self.partitions.iter().map(|partition| {
             let mut books = partition.books.lock();
+            books.base_floor = floor(&books);
             let in_frame = books.oldest_dirty(&self.frames).map_or(Lsn::MAX, |(lsn, _)| lsn);
             let in_slot = match &books.slots {
                 Some(slots) if self.config.rules.oldest_covers_flash => slots.oldest_newer(),

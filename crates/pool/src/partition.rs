@@ -68,6 +68,9 @@ pub(crate) struct Books {
     pub syncing_pages: BTreeMap<PageId, Lsn>,
     /// The same for pages that were lost with the flash: the log alone has them.
     pub lost: DirtyLsns,
+    /// Dirty copies on flash whose recLSN is below this are kept as bases when their page changes:
+    /// analysis may begin here, so it does not see what home lacks of them.
+    pub base_floor: Lsn,
     pub stats: PoolStats,
 }
 
@@ -97,6 +100,7 @@ impl Books {
             unsynced_pages: BTreeMap::new(),
             syncing_pages: BTreeMap::new(),
             lost: DirtyLsns::NONE,
+            base_floor: Lsn::MAX,
             stats: PoolStats::default(),
         }
     }

@@ -76,7 +76,7 @@ fn a_seed_decides_the_matrix() {
 type Switch = fn(&mut Rules);
 
 /// Rules, a design that needs them, and the script whose cuts show that they are missing.
-const RULES: [(&str, &str, &str, Switch); 5] = [
+const RULES: [(&str, &str, &str, Switch); 6] = [
     ("log before page", "cw", "roll-back", |rules| rules.wal_before_page = false),
     ("home synced before the log forgets", "no-ssd", "sharp-checkpoint", |rules| {
         rules.sync_before_buf_write = false;
@@ -84,6 +84,7 @@ const RULES: [(&str, &str, &str, Switch); 5] = [
     }),
     ("invalidate on modify", "cw", "roll-back", |rules| rules.invalidate_on_modify = false),
     ("oldest covers flash", "lc", "cold-checkpoint", |rules| rules.oldest_covers_flash = false),
+    ("keeps old bases", "lc", "checkpoint", |rules| rules.keeps_old_bases = false),
     ("verify reads", "cw", "evict-dirty", |rules| rules.verify_reads = false),
 ];
 

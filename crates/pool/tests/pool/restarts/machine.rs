@@ -347,6 +347,7 @@ impl Session {
         let journal = hardened.unwrap_or(0);
         *boot = Boot { oldest_dirty: oldest.rec, begin, clean, stamps, journal };
         log.truncate(boot.log_start());
+        self.pool.checkpoint_taken(boot.log_start());
         Ok(())
     }
 
