@@ -292,4 +292,42 @@ mod tests {
     fn by(keys: &[u32], slot: u32) -> (u32, u32) {
         (keys[slot as usize], slot)
     }
+
+    /// C24 [S3 III-A]: pages that redo makes dirty come from flash with recLSNs of any age. In a
+    /// list that is kept sorted, each walks past half of the others; in a heap, past a few.
+    #[test]
+    fn a_redo_in_any_order_takes_a_heap_few_steps_each() {
+        // Comparisons of the heap, and entries that a list would walk past from its end.
+        let steps = |count: u32| {
+            let mut keys: Vec<u32> = (0..count).collect();
+            fastrand::Rng::with_seed(7).shuffle(&mut keys);
+            let mut heaps = Heaps::new(count);
+            let compared = std::cell::Cell::new(0u64);
+            let less = |a: u32, b: u32| {
+                compared.set(compared.get() + 1);
+                keys[a as usize] < keys[b as usize]
+            };
+            let mut walked = 0;
+            let mut sorted = Vec::new();
+            for slot in 0..count {
+                heaps.insert(Side::Right, slot, less);
+                let key = keys[slot as usize];
+                let place = sorted.partition_point(|&other| other < key);
+                walked += (sorted.len() - place) as u64;
+                sorted.insert(place, key);
+            }
+            for _ in 0..count {
+                let least = heaps.root(Side::Right).expect("one is left");
+                heaps.remove(least, less);
+            }
+            (compared.get(), walked)
+        };
+        let (small, large) = (steps(2_000), steps(32_000));
+        let per_entry = |steps: u64, count: u64| steps / count;
+        assert!(per_entry(large.0, 32_000) <= per_entry(small.0, 2_000) + 2 * 4 + 1, "{large:?}");
+        assert!(per_entry(large.0, 32_000) <= 3 * 15, "{large:?}");
+        let growth = per_entry(large.1, 32_000) as f64 / per_entry(small.1, 2_000) as f64;
+        assert!((14.0..18.0).contains(&growth), "the list is quadratic: {growth}");
+        assert!(large.1 > 100 * large.0, "{large:?}");
+    }
 }
