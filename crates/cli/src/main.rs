@@ -67,6 +67,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Bench(Bench::Reads(options)) => bench::points("reads", &options),
         Command::Bench(Bench::Updates(options)) => bench::points("updates", &options),
         Command::Bench(Bench::Scan(options)) => bench::points("scan", &options),
+        Command::Bench(Bench::FlashTable(options)) => bench::flash_table(&options),
         Command::Torture(options) => torture::torture(&options),
         Command::Check(options) => database::check(&options),
         Command::Stat(options) => database::stat(&options),

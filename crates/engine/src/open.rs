@@ -134,7 +134,7 @@ pub(crate) fn open(setup: Setup, devices: Devices) -> Result<Arc<Engine>, Error>
         Arc::clone(&devices.home),
         devices.flash.clone(),
         Arc::clone(&journal) as Arc<dyn terrace_pool::Journal>,
-        Some(&flash.recovery),
+        Some(Arc::new(flash.recovery)),
     )?;
     let parts = Parts {
         log,

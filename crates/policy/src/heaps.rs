@@ -80,6 +80,16 @@ impl Heaps {
         self.sift_up(side, index, &less);
     }
 
+    /// Adds `slot` without order: `rebuild` must follow.
+    pub fn append(&mut self, side: Side, slot: u32) {
+        let index = self.count(side);
+        match side {
+            Side::Left => self.left_count += 1,
+            Side::Right => self.right_count += 1,
+        }
+        self.put(side, index, slot);
+    }
+
     /// Takes `slot` out of its heap, and says which it was.
     pub fn remove(&mut self, slot: u32, less: impl Fn(u32, u32) -> bool) -> Side {
         let side = self.side(slot).expect("the slot is in a heap");
@@ -104,9 +114,9 @@ impl Heaps {
         self.restore(side, index, &less);
     }
 
-    /// Restores the order after keys of many slots have changed.
+    /// Restores the order after keys of many slots have changed, or slots were appended.
     pub fn rebuild(&mut self, side: Side, less: impl Fn(u32, u32) -> bool) {
-        for index in (0..self.count(side)).rev() {
+        for index in (0..self.count(side) / 2).rev() {
             self.sift_down(side, index, &less);
         }
     }

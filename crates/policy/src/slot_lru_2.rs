@@ -74,6 +74,10 @@ struct Keys {
     base: u64,
 }
 
+fn rec_block(lsn: Lsn) -> u32 {
+    (lsn.0 >> REC_BLOCK_SHIFT).min(u64::from(u32::MAX)) as u32
+}
+
 impl SlotLru2 {
     /// A partition of `slots_count` free slots, numbered from zero, taken in that order.
     ///
@@ -110,26 +114,49 @@ impl SlotLru2 {
         Some(SlotId(slot))
     }
 
-    /// Takes the slots that are `filled` off the free list of a new table: they are busy, until
-    /// they are filled one by one.
+    /// A new table is about to be filled with what was found, with the clock at `now`. Tell of each
+    /// filled slot by `found`, and end with `settle`.
     ///
     /// # Panics
     ///
     /// If a slot was taken before.
-    pub fn occupy(&mut self, filled: impl Fn(SlotId) -> bool) {
+    pub fn begin_restore(&mut self, now: Tick) {
+        assert_eq!(self.free_count as usize, self.keys.last.len(), "a new table");
+        self.keys.base = now.0.saturating_sub(REBASE_TICKS);
+    }
+
+    /// A slot was found filled, by a page of this history; `rec_lsn`, if it is newer than home.
+    pub fn found(&mut self, slot: SlotId, history: History, rec_lsn: Option<Lsn>) {
+        let at = slot.0 as usize;
+        self.keys.last[at] = self.keys.stamp(history.last);
+        self.keys.previous[at] = history.previous.map_or(NONE, |tick| self.keys.stamp(tick));
+        if let (Some(block), Some(lsn)) = (self.keys.rec_block.get_mut(at), rec_lsn) {
+            *block = rec_block(lsn);
+        }
+    }
+
+    /// All was told. `is_dirty` tells of each slot that is filled whether it is newer than home;
+    /// slots that are not are free.
+    pub fn settle(&mut self, is_dirty: impl Fn(SlotId) -> Option<bool>) {
         let count = self.keys.last.len() as u32;
-        assert_eq!(self.free_count, count, "a new table");
         (self.free_head, self.free_count) = (END, 0);
         for slot in (0..count).rev() {
-            if filled(SlotId(slot)) {
-                self.keys.last[slot as usize] = self.keys.stamp(Tick(self.keys.base + 1));
-                self.keys.previous[slot as usize] = NONE;
-            } else {
-                self.keys.previous[slot as usize] = self.free_head;
-                self.free_head = slot;
-                self.free_count += 1;
-            }
+            let side = match is_dirty(SlotId(slot)) {
+                Some(true) => Side::Right,
+                Some(false) => Side::Left,
+                None => {
+                    self.keys.last[slot as usize] = NONE;
+                    self.keys.previous[slot as usize] = self.free_head;
+                    self.free_head = slot;
+                    self.free_count += 1;
+                    continue;
+                }
+            };
+            self.heaps.append(side, slot);
         }
+        let keys = &self.keys;
+        self.heaps.rebuild(Side::Left, |a, b| keys.less_clean(a, b));
+        self.heaps.rebuild(Side::Right, |a, b| keys.less_dirty(a, b));
     }
 
     /// Names the clean slot to reuse among those that are `evictable`; it stays clean.
@@ -173,7 +200,7 @@ impl SlotLru2 {
         assert_eq!(self.state(slot), SlotState::Busy, "{slot}");
         self.remember(slot.0, history);
         if let Some(block) = self.keys.rec_block.get_mut(slot.0 as usize) {
-            *block = (rec_lsn.0 >> REC_BLOCK_SHIFT).min(u64::from(u32::MAX)) as u32;
+            *block = rec_block(rec_lsn);
         }
         let keys = &self.keys;
         self.heaps.insert(Side::Right, slot.0, |a, b| keys.less_dirty(a, b));

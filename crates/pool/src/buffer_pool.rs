@@ -17,25 +17,23 @@
 //! Orders that the rest relies on are told where they are made: `dirty` (modify), `write_out`
 //! (eviction and checkpoint), `cleaner`.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use terrace_device::Device;
-use terrace_page::{Damage, FrameId, PAGE_SIZE, PageId};
-use terrace_policy::{
-    AccessClass, Filling, FramePolicy, Replacement, RestartKind, Temperatures, Tick,
-};
+use terrace_page::{Damage, PAGE_SIZE, PageId};
+use terrace_policy::{AccessClass, Filling, Replacement, RestartKind, Temperatures, Tick};
 use terrace_rt::{LeafMutex, Mutex, Queue, Signal, Task, World};
 
+use crate::build::Plan;
 use crate::directory::{Directory, PageHash};
 use crate::dirty::BufWrites;
 use crate::frames::{Exclusive, FrameTable};
-use crate::partition::{Books, Partition};
+use crate::partition::Partition;
 use crate::peeks::Peeks;
-use crate::restart::{self, ColdStart, FlashLayout, FlashRecovery, Freed, Image, Keeper};
-use crate::slots::{Gauges, PAGES_MAX, SlotRules, SlotTable};
+use crate::restart::{self, ColdStart, FlashLayout, FlashRecovery, Freed, Keeper};
+use crate::slots::{Gauges, PAGES_MAX};
 use crate::{Journal, PageMut, PoolConfig, PoolError, PoolStats, Redo};
 
 /// How often a page is looked up anew because it left before it was latched.
@@ -141,7 +139,7 @@ impl BufferPool {
         home: Arc<dyn Device>,
         flash: Option<Arc<dyn Device>>,
         journal: Arc<dyn Journal>,
-        recovery: Option<&FlashRecovery>,
+        recovery: Option<Arc<FlashRecovery>>,
     ) -> Result<Arc<BufferPool>, PoolError> {
         config.validate(flash.as_ref().map(|device| device.len()))?;
         let slots = if config.design.uses_flash() { config.flash_slots } else { 0 };
@@ -152,8 +150,9 @@ impl BufferPool {
         let gauges = Arc::new(Gauges::default());
         let temperatures = Temperatures::new(config.tac.costs, aging_requests(&config, slots));
         let temperatures = Arc::new(LeafMutex::new(temperatures));
-        let shared = Shared { temperatures: &temperatures, gauges: &gauges };
-        let (partitions, doubled) = build_partitions(&config, &layout, &shared, recovery);
+        let plan = Plan::new(&config, &layout, &temperatures, &gauges, recovery.as_ref());
+        let (partitions, doubled) = Arc::new(plan).build(&world);
+        let recovery = recovery.as_deref();
         let tick = recovery.map_or(1, |recovery| recovery.clock() + 1);
         let keeper = restart::keeper_of(&config, &layout, recovery);
         let pool = Arc::new_cyclic(|itself| BufferPool {
@@ -330,96 +329,6 @@ fn aging_requests(config: &PoolConfig, slots: u32) -> u64 {
 /// Whether redo may start from copies on flash that are older than the log's last checkpoint.
 fn keeps_bases(config: &PoolConfig) -> bool {
     config.restart.kind == RestartKind::Warm && config.design.keeps_dirty_on_flash()
-}
-
-/// What all partitions share.
-struct Shared<'a> {
-    temperatures: &'a Arc<LeafMutex<Temperatures>>,
-    gauges: &'a Arc<Gauges>,
-}
-
-/// Divides frames and slots: the first partitions get one more if the count is not a multiple.
-/// Fills the slots with what was found.
-fn build_partitions(
-    config: &PoolConfig,
-    layout: &FlashLayout,
-    shared: &Shared<'_>,
-    recovery: Option<&FlashRecovery>,
-) -> (Box<[Partition]>, Vec<(u32, PageId)>) {
-    let count = config.partitions_count();
-    let rules = SlotRules {
-        replacement: config.design.replacement,
-        order: config.cleaner_order,
-        keeps_dirty: config.design.keeps_dirty_on_flash(),
-        versions: restart::version_bits(config.restart.kind),
-        tac_rule: config.tac.rule,
-    };
-    let share = |total: u32, at: u32| total / count + u32::from(at < total % count);
-    let (mut first_frame, mut first_slot, mut doubled) = (0, 0, Vec::new());
-    let partitions = (0..count).map(|at| {
-        let (frames_count, slots_count) = (share(config.frames, at), share(layout.slots, at));
-        // The lowest frame is on top of the stack.
-        let free = (first_frame..first_frame + frames_count).rev().map(FrameId).collect();
-        let policy = FramePolicy::new(config.memory_policy, frames_count);
-        let table = (slots_count > 0)
-            .then(|| SlotTable::new(slots_count, &rules, shared.temperatures, shared.gauges));
-        let partition = Partition {
-            directory: Directory::new(frames_count + slots_count),
-            first_frame,
-            frames_count,
-            first_slot,
-            first_slot_page: layout.first_slot + u64::from(first_slot),
-            books: LeafMutex::new(Books::new(free, policy, table)),
-            room: Signal::new(),
-            home_write_ended: Signal::new(),
-            retired_hits: AtomicU64::new(0),
-        };
-        if let Some(recovery) = recovery {
-            let found = |slot: u32| {
-                // A page that hashes to another partition was never here.
-                let is_here = |image: &Image| {
-                    PageHash::of(image.page).partition(count as usize) == at as usize
-                };
-                let image = recovery.image(first_slot + slot).filter(is_here);
-                // Another design may have left pages that this one cannot keep; the log has them.
-                image.filter(|image| image.newer.is_none() || rules.keeps_dirty)
-            };
-            let older = restore(&partition, slots_count, &found);
-            doubled.extend(older.into_iter().map(|(slot, page)| (first_slot + slot, page)));
-        }
-        first_frame += frames_count;
-        first_slot += slots_count;
-        partition
-    });
-    (partitions.collect(), doubled)
-}
-
-/// Fills the slots of a new partition with what was found. Of two slots with one page the newer
-/// copy counts; the other is free, and returned.
-fn restore(
-    partition: &Partition,
-    slots: u32,
-    found: &impl Fn(u32) -> Option<Image>,
-) -> BTreeMap<u32, PageId> {
-    let mut books = partition.books.lock();
-    let mut older = BTreeMap::new();
-    let Some(table) = &mut books.slots else { return older };
-    for slot in 0..slots {
-        let Some(image) = found(slot) else { continue };
-        let is_it = |other| found(other).is_some_and(|found| found.page == image.page);
-        match partition.find_slot(image.page, is_it) {
-            None => partition.restore_slot(image.page, slot),
-            Some(other) if found(other).and_then(|found| found.lsn) < image.lsn => {
-                partition.move_slot(image.page, other, slot);
-                older.insert(other, image.page);
-            }
-            Some(_) => {
-                older.insert(slot, image.page);
-            }
-        }
-    }
-    table.restore(|slot| found(slot).filter(|_| !older.contains_key(&slot)));
-    older
 }
 
 /// What a fetch is for.

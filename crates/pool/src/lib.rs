@@ -35,6 +35,7 @@ mod flush;
 
 mod background;
 
+mod build;
 mod partition;
 
 mod directory;
@@ -60,5 +61,5 @@ pub use journal::Journal;
 pub use owed::Redo;
 pub use restart::fuzz;
 pub use restart::{ColdStart, FlashLayout, FlashRecovery, Image, LogFacts, ScanFrom};
-pub use restart::{RestartRules, RestartTuning};
+pub use restart::{RestartRules, RestartTuning, write_synthetic_table};
 pub use stats::PoolStats;

@@ -92,6 +92,11 @@ pub(crate) struct Gauges {
     pub invalid: AtomicU32,
 }
 
+/// The block of the log that `lsn` is in.
+fn rec_of(lsn: Lsn) -> u32 {
+    u32::try_from(lsn.0 >> REC_SHIFT).expect("a log of less than 16 TiB")
+}
+
 fn add(gauge: &AtomicU32, when: bool) {
     gauge.fetch_add(u32::from(when), Ordering::Relaxed);
 }
@@ -228,8 +233,7 @@ impl SlotTable {
     fn set_newer(&mut self, slot: u32, rec_lsn: Option<Lsn>) {
         let before = self.has(slot, NEWER);
         if let Some(lsn) = rec_lsn {
-            let block = u32::try_from(lsn.0 >> REC_SHIFT).expect("a log of less than 16 TiB");
-            self.rec[slot as usize] = block;
+            self.rec[slot as usize] = rec_of(lsn);
             self.states[slot as usize] |= NEWER;
         } else {
             self.states[slot as usize] &= !NEWER;

@@ -12,6 +12,8 @@ use terrace_rt::Stopped;
 pub enum Error {
     /// The engine failed.
     Engine(terrace::Error),
+    /// A file or device that the workload itself uses failed.
+    Device(std::io::Error),
     /// The virtual world stopped before the run was over.
     Stopped(Stopped),
     /// There is no design of this name.
@@ -42,6 +44,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::Engine(error) => error.fmt(f),
+            Error::Device(error) => error.fmt(f),
             Error::Stopped(stopped) => stopped.fmt(f),
             Error::UnknownName(unknown) => unknown.fmt(f),
             Error::UnknownPreset(unknown) => unknown.fmt(f),

@@ -9,6 +9,7 @@
 //! - `restart`: runs a workload to its peak, stops it, and times the way back.
 //! - `torture`: power cuts in the virtual world, and the ledger that knows what must survive them.
 //! - `points`: random reads, updates and scans of single rows.
+//! - `flash_table`: how long opening takes over the table of a large flash tier.
 //! - `history`: random transactions, and the checker that says whether they were serializable.
 //!
 //! Nothing here reads a clock, starts a thread or prints; a seed decides every result.
@@ -18,6 +19,7 @@
 pub mod brokerage;
 mod clients;
 mod error;
+pub mod flash_table;
 pub mod history;
 pub mod points;
 pub mod restart;

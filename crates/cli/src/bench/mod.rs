@@ -1,5 +1,6 @@
 //! `terrace bench`: measures.
 
+mod flash_table;
 mod points;
 mod probe;
 pub mod restart;
@@ -8,6 +9,7 @@ mod settings;
 mod system;
 mod tpcc;
 
+pub use flash_table::flash_table;
 pub use points::points;
 pub use restart::restart;
 pub use tpcc::tpcc;

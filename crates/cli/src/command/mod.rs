@@ -51,6 +51,8 @@ pub enum Bench {
     Updates(Points),
     /// Read ranges of rows, in real time
     Scan(Points),
+    /// Open a large flash tier's table, in real time
+    FlashTable(FlashTable),
 }
 
 /// Where numbers go.
@@ -356,6 +358,27 @@ pub struct Points {
     /// Measure too what the file itself gives: pages read at random by as many tasks
     #[arg(long)]
     pub probe: bool,
+}
+
+#[derive(Args)]
+pub struct FlashTable {
+    #[command(flatten)]
+    pub shown: Shown,
+    /// A file that is made for it and removed afterwards; it takes 16 bytes a slot and a journal, as
+    /// long as its file system keeps holes
+    #[arg(long, value_name = "PATH")]
+    pub path: PathBuf,
+    /// Pages that the tier holds
+    #[arg(long, value_name = "N", default_value_t = 100_000_000,
+          value_parser = clap::value_parser!(u32).range(1_000..=1_000_000_000))]
+    pub slots: u32,
+    /// Pages that the log has changes of
+    #[arg(long, value_name = "N", default_value_t = 100_000)]
+    pub updated: u32,
+    /// Threads
+    #[arg(long, value_name = "N", default_value_t = 2,
+          value_parser = clap::value_parser!(u64).range(1..=256))]
+    pub threads: u64,
 }
 
 #[derive(Args)]

@@ -103,7 +103,7 @@ pub struct LogFacts<'a> {
 }
 
 /// The table of one restart while the database is opened.
-pub(super) trait Recover {
+pub(super) trait Recover: Send + Sync {
     /// Reads the table. `journal` is the position that home names.
     fn load(&mut self, place: &Place<'_>, journal: u64) -> Result<(), ColdStart>;
     /// Where analysis begins.
@@ -120,6 +120,10 @@ pub(super) trait Recover {
     fn settle(&mut self, place: &Place<'_>, facts: &LogFacts<'_>) -> Result<(), ColdStart>;
     /// What is believed of slot `slot`.
     fn image(&self, slot: u32) -> Option<Image>;
+    /// The policies' clock when the table was written, if it says so.
+    fn clock(&self) -> Option<u64> {
+        None
+    }
     /// Where the journal goes on, for the restart that has one.
     fn resume(&self) -> Option<Resume> {
         None
@@ -326,7 +330,10 @@ impl FlashRecovery {
         let last = |slot| self.image(slot).map_or(0, |image| image.history.last.0);
         match self.cold {
             Some(_) => 0,
-            None => (0..self.layout.slots).map(last).max().unwrap_or(0),
+            None => self
+                .table
+                .clock()
+                .unwrap_or_else(|| (0..self.layout.slots).map(last).max().unwrap_or(0)),
         }
     }
 

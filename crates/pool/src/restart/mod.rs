@@ -31,6 +31,7 @@ mod warm;
 pub use found::{ColdStart, FlashRecovery, Image, LogFacts, ScanFrom};
 pub use layout::FlashLayout;
 pub use tuning::{RestartRules, RestartTuning};
+pub use warm::write_synthetic_table;
 
 pub(crate) use keeper::{Freed, Held, Keeper};
 

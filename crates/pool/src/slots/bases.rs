@@ -1,38 +1,68 @@
 //! States that restarts need: slots found filled at the opening, bases and pins (S5).
 
+use std::sync::atomic::Ordering;
+
 use terrace_page::{Lsn, PageId, SlotId};
+use terrace_policy::Tick;
 
 use super::{
-    CLEAN, DAMAGED, DIRTY, DOOMED, FREE, INVALID, LAZYCLEANING, NO_PAGE, PINNED, PageNumber,
-    RETIRED, Ranks, STATE, SlotTable, sub,
+    CLEAN, DAMAGED, DIRTY, DOOMED, FREE, INVALID, LAZYCLEANING, NEWER, NO_PAGE, PINNED, PageNumber,
+    RETIRED, Ranks, STATE, SlotTable, rec_of, sub,
 };
 use crate::restart::Image;
 
 impl SlotTable {
-    /// Fills a new table with what opening found; `image` tells of each slot.
-    pub fn restore(&mut self, image: impl Fn(u32) -> Option<Image>) {
-        let is_filled = |slot: SlotId| image(slot.0).is_some();
-        match &mut self.ranks {
-            Ranks::Lru2(ranks) => ranks.occupy(is_filled),
-            Ranks::Heat(ranks, ..) => ranks.occupy(is_filled),
+    /// A new table is about to be filled with what opening found, with the clock at `now`.
+    pub fn begin_restore(&mut self, now: Tick) {
+        if let Ranks::Lru2(ranks) = &mut self.ranks {
+            ranks.begin_restore(now);
         }
-        for slot in 0..self.count() {
-            let Some(image) = image(slot) else { continue };
-            self.pages[slot as usize] = PageNumber::of(image.page).0;
-            self.versions.set(slot, image.lsn.unwrap_or(Lsn::ZERO));
-            let to = if image.newer.is_some() { DIRTY } else { CLEAN };
-            self.set_base(slot, &[FREE], to);
-            self.set_newer(slot, image.newer);
-            match (&mut self.ranks, image.newer) {
-                (Ranks::Lru2(ranks), None) => ranks.fill_clean(SlotId(slot), image.history),
-                (Ranks::Lru2(ranks), Some(rec_lsn)) => {
-                    ranks.fill_dirty(SlotId(slot), image.history, rec_lsn);
-                }
-                (Ranks::Heat(ranks, temperatures, _), _) => {
-                    ranks.insert(SlotId(slot), image.page, &temperatures.lock());
+    }
+
+    /// Opening found `slot` filled.
+    pub fn found(&mut self, slot: u32, image: &Image) {
+        let at = slot as usize;
+        self.pages[at] = PageNumber::of(image.page).0;
+        self.versions.set(slot, image.lsn.unwrap_or(Lsn::ZERO));
+        self.states[at] = CLEAN;
+        if let Some(rec_lsn) = image.newer {
+            self.states[at] = DIRTY | NEWER;
+            self.rec[at] = rec_of(rec_lsn);
+        }
+        if let Ranks::Lru2(ranks) = &mut self.ranks {
+            ranks.found(SlotId(slot), image.history, image.newer);
+        }
+    }
+
+    /// The page of `slot` was found in another one too, and that counts.
+    pub fn unfound(&mut self, slot: u32) {
+        self.states[slot as usize] = FREE;
+        self.pages[slot as usize] = NO_PAGE;
+    }
+
+    /// All was told.
+    pub fn end_restore(&mut self) {
+        let (states, pages) = (&self.states, &self.pages);
+        let is_dirty = |slot: SlotId| match states[slot.0 as usize] {
+            FREE => None,
+            state => Some(state & STATE == DIRTY),
+        };
+        let filled = (0..pages.len() as u32).map(SlotId).filter(|&slot| is_dirty(slot).is_some());
+        match &mut self.ranks {
+            Ranks::Lru2(ranks) => ranks.settle(is_dirty),
+            Ranks::Heat(ranks, temperatures, _) => {
+                let temperatures = temperatures.lock();
+                ranks.occupy(|slot| is_dirty(slot).is_some());
+                for slot in filled.clone() {
+                    let page = PageId(u64::from(pages[slot.0 as usize]));
+                    ranks.insert(slot, page, &temperatures);
                 }
             }
         }
+        let used = filled.clone().count() as u32;
+        let dirty = filled.filter(|&slot| is_dirty(slot) == Some(true)).count() as u32;
+        self.gauges.used.fetch_add(used, Ordering::Relaxed);
+        self.gauges.dirty.fetch_add(dirty, Ordering::Relaxed);
     }
 
     /// Whether what was read from `slot` may be the version that was written there.

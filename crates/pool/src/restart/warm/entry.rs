@@ -106,6 +106,9 @@ impl Entry {
 
     /// The same entry when the clock has moved from `then` to `now`.
     pub fn aged(self, then: u64, now: u64) -> Entry {
+        if then == now {
+            return self;
+        }
         let (once, age) = (self.age() & ONCE, decode_age(self.age()));
         let age = encode_age(age.saturating_add(now.saturating_sub(then)));
         Entry::encode(self.u32_at(0), self.lsn().0, once | age, self.u32_at(12))

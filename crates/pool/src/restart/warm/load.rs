@@ -26,10 +26,44 @@ const READ_PAGES: u64 = 256;
 pub(in crate::restart) struct WarmTable {
     entries: Vec<Entry>,
     /// The last change of each page in the log.
-    updated: HashMap<PageId, Lsn>,
+    updated: PageLsns,
     /// How far home has each page, by the BUF_WRITEs in the log.
-    written: HashMap<PageId, Lsn>,
+    written: PageLsns,
     resume: Resume,
+}
+
+/// The greatest LSN that the log tells of each page.
+#[derive(Default)]
+struct PageLsns {
+    last: HashMap<PageId, Lsn>,
+    /// Bits by page number, modulo their count: few of a large tier's pages are in the log, and the
+    /// others are told at once. Empty: none is.
+    filter: Vec<u64>,
+}
+
+impl PageLsns {
+    const FILTER_BITS: u64 = 1 << 22;
+
+    fn bit_of(page: PageId) -> (usize, u64) {
+        let bit = page.0 % PageLsns::FILTER_BITS;
+        ((bit / 64) as usize, 1 << (bit % 64))
+    }
+
+    fn insert(&mut self, page: PageId, lsn: Lsn) {
+        if self.filter.is_empty() {
+            self.filter = vec![0; (PageLsns::FILTER_BITS / 64) as usize];
+        }
+        let (word, bit) = PageLsns::bit_of(page);
+        self.filter[word] |= bit;
+        let last = self.last.entry(page).or_insert(lsn);
+        *last = lsn.max(*last);
+    }
+
+    fn last(&self, page: PageId) -> Option<Lsn> {
+        let (word, bit) = PageLsns::bit_of(page);
+        let may_be = self.filter.get(word).is_some_and(|bits| bits & bit != 0);
+        if may_be { self.last.get(&page).copied() } else { None }
+    }
 }
 
 impl WarmTable {
@@ -112,8 +146,8 @@ impl WarmTable {
             // The log has lost its tail, or was put back from an older day.
             return false;
         }
-        match self.updated.get(&page) {
-            Some(&last) if last > lsn => {
+        match self.updated.last(page) {
+            Some(last) if last > lsn => {
                 // Old, but maybe what the records to be redone were written on.
                 (facts.redo_base)(page).is_some_and(|base| base <= lsn)
             }
@@ -124,7 +158,7 @@ impl WarmTable {
     /// The page of a dirty entry, if the log says that home has that version, or a newer one.
     fn is_home_too(&self, entry: &Entry) -> Option<PageId> {
         let page = entry.newer().and_then(|_| entry.page())?;
-        self.written.get(&page).is_some_and(|&eol| entry.lsn() <= eol).then_some(page)
+        self.written.last(page).is_some_and(|eol| entry.lsn() <= eol).then_some(page)
     }
 }
 
@@ -163,7 +197,10 @@ impl Recover for WarmTable {
         let newest = newest.ok_or(ColdStart::Table)?;
         match newest.base {
             0 => self.entries = vec![Entry::FREE; place.layout.slots as usize],
-            number => self.read_base(place, number, newest.now)?,
+            number => {
+                self.entries.reserve_exact(place.layout.slots as usize);
+                self.read_base(place, number, newest.now)?;
+            }
         }
         let (entries, end) = (&mut self.entries, newest.number + 1);
         WarmTable::read_journal(place, newest.tail, end, |header, records| {
@@ -194,8 +231,7 @@ impl Recover for WarmTable {
     }
 
     fn written(&mut self, page: PageId, eol: Lsn) {
-        let upto = self.written.entry(page).or_insert(eol);
-        *upto = eol.max(*upto);
+        self.written.insert(page, eol);
     }
 
     fn record(&mut self, lsn: Lsn, payload: &[u8]) {
@@ -215,13 +251,17 @@ impl Recover for WarmTable {
                 self.resume.cleaned.push((slot as u32, page));
             }
         }
-        self.updated = HashMap::new();
-        self.written = HashMap::new();
+        self.updated = PageLsns::default();
+        self.written = PageLsns::default();
         Ok(())
     }
 
     fn image(&self, slot: u32) -> Option<Image> {
         self.entries.get(slot as usize)?.image(self.resume.now)
+    }
+
+    fn clock(&self) -> Option<u64> {
+        Some(self.resume.now)
     }
 
     fn resume(&self) -> Option<Resume> {

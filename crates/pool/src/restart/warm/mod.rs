@@ -31,15 +31,17 @@
 //!   or a dirty copy that is bad, costs a longer redo, and no commit.
 //!
 //! Modules in reading order: `entry`, the bytes; `load`, what opening reads; `journal`, the keeper;
-//! `merge`, the base copy.
+//! `merge`, the base copy; `synthetic`, a table to measure with.
 
 mod entry;
 mod journal;
 mod load;
 mod merge;
+mod synthetic;
 
 pub(super) use journal::Journalled;
 pub(super) use load::WarmTable;
+pub use synthetic::write_synthetic_table;
 
 /// Where the journal of a table goes on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

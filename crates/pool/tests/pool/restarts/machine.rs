@@ -162,7 +162,7 @@ impl Machine {
         self.flash.power_cut(prng)
     }
 
-    fn pool(&self, world: &World, recovery: &FlashRecovery) -> Result<Arc<BufferPool>, String> {
+    fn pool(&self, world: &World, recovery: Arc<FlashRecovery>) -> Result<Arc<BufferPool>, String> {
         let (home, flash): (Arc<dyn Device>, Arc<dyn Device>) =
             (self.home.clone(), self.flash.clone());
         let log: Arc<dyn Journal> = self.log.clone();
@@ -185,10 +185,12 @@ impl Machine {
         self.boot.lock().stamps = [found.adopted(); 2];
         found.load(&*self.flash, boot.journal, boot.begin);
         if self.plan.cleans_first {
-            let pool = self.pool(world, &found)?;
+            let shared = Arc::new(found);
+            let pool = self.pool(world, Arc::clone(&shared))?;
             pool.begin();
             sleep(Nanos(100_000_000));
             pool.shutdown();
+            found = Arc::into_inner(shared).expect("opening gives it back");
         }
         let (records, dirty) = self.analyse(&boot, &mut found);
         let facts = LogFacts {
@@ -198,7 +200,7 @@ impl Machine {
             redo_base: &|_| None,
         };
         found.settle(&*self.flash, &facts);
-        let pool = self.pool(world, &found)?;
+        let pool = self.pool(world, Arc::new(found))?;
         let reused = pool.stats().slots_used;
         self.redo(&pool, &records, &dirty)?;
         self.log.redo_at(0);
