@@ -78,7 +78,7 @@ pub mod doc_test {
 pub mod fuzz {
     use terrace_page::{PAGE_SIZE, PageBuf, PageId, verify};
 
-    pub use terrace_pool::fuzz::{flash_record, flushed_table, mapped_table};
+    pub use terrace_pool::fuzz::{flash_record, flushed_table, journalled_table, mapped_table};
 
     /// Log records, and the changes in them.
     pub fn record(bytes: &[u8]) {
@@ -132,6 +132,7 @@ mod fuzz_tests {
             super::fuzz::record(&bytes);
             super::fuzz::page(&bytes);
             super::fuzz::superblock(&bytes);
+            super::fuzz::journalled_table(&bytes);
         }
     }
 }

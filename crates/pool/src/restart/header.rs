@@ -109,6 +109,20 @@ impl Header {
     }
 }
 
+/// For fuzzing: any bytes, and the same with the right checksum and magic.
+pub(super) fn fuzz(bytes: &[u8]) {
+    let mut sector = [0; SECTOR_BYTES];
+    let len = bytes.len().min(SECTOR_BYTES);
+    sector[..len].copy_from_slice(&bytes[..len]);
+    let _as_it_is = Header::look(&sector);
+    sector[MAGIC_AT..DATABASE_AT].copy_from_slice(&MAGIC);
+    let checksum = crc32c::crc32c(&sector[VERSION_AT..HEADER_BYTES]);
+    sector[CHECKSUM_AT..VERSION_AT].copy_from_slice(&checksum.to_le_bytes());
+    if let Looked::Header(header) = Header::look(&sector) {
+        assert_eq!(Header::look(&header.encode()), Looked::Header(header));
+    }
+}
+
 const KINDS: [RestartKind; 5] = [
     RestartKind::Forget,
     RestartKind::MemoryMapped,

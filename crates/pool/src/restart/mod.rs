@@ -53,6 +53,12 @@ pub mod fuzz {
         super::lvr::fuzz(bytes);
     }
 
+    /// The header, and pages of the journalled table.
+    pub fn journalled_table(bytes: &[u8]) {
+        super::header::fuzz(bytes);
+        super::warm::fuzz(bytes);
+    }
+
     /// Records of the restarts in the log.
     pub fn flash_record(bytes: &[u8]) {
         super::records::fuzz(bytes);

@@ -39,6 +39,7 @@ mod load;
 mod merge;
 mod synthetic;
 
+pub(super) use entry::fuzz;
 pub(super) use journal::Journalled;
 pub(super) use load::WarmTable;
 pub use synthetic::write_synthetic_table;
