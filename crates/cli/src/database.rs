@@ -5,6 +5,8 @@ use crate::failure::Failure;
 use crate::output::{Sinks, Stopwatch};
 use crate::table::{Table, thousands};
 use serde_json::json;
+use std::fs::File;
+use std::io::{Seek, SeekFrom};
 use terrace::Database;
 
 const PAGE_BYTES: u64 = 8192;
@@ -21,6 +23,7 @@ pub fn check(options: &Stored) -> Result<(), Failure> {
     let sinks = Sinks::open(options.shown.json.as_deref())?;
     let database = open(options)?;
     let failed = |error| Failure::failed(options.path.display(), error);
+    let flash = flash_tier(options, &database);
     let found = database.check().map_err(failed)?;
     database.close().map_err(failed)?;
     sinks.show(&format!(
@@ -30,6 +33,7 @@ pub fn check(options: &Stored) -> Result<(), Failure> {
         thousands(found.pages as f64),
         thousands(found.entries as f64),
     ));
+    sinks.show(&flash);
     sinks.write(&json!({
         "command": "check",
         "version": env!("CARGO_PKG_VERSION"),
@@ -52,6 +56,8 @@ pub fn stat(options: &Stored) -> Result<(), Failure> {
     let failed = |error| Failure::failed(options.path.display(), error);
     let names = database.read(|transaction| transaction.table_names()).map_err(failed)?;
     let stats = database.stats();
+    let flash = flash_tier(options, &database);
+    let cold = database.cold_start().map(|why| why.to_string());
     database.close().map_err(failed)?;
     let mut table = Table::new(["home", &thousands(stats.home_used_bytes as f64)]);
     table.row(["log".into(), thousands(stats.log.used_bytes as f64)]);
@@ -61,6 +67,7 @@ pub fn stat(options: &Stored) -> Result<(), Failure> {
     for name in &names {
         text.push_str(&format!("  {name}\n"));
     }
+    text.push_str(&flash);
     sinks.show(&text);
     sinks.write(&json!({
         "command": "stat",
@@ -69,7 +76,28 @@ pub fn stat(options: &Stored) -> Result<(), Failure> {
         "home_used_bytes": stats.home_used_bytes,
         "log_used_bytes": stats.log.used_bytes,
         "log_capacity_bytes": stats.log.capacity_bytes,
+        "flash": options.flash_device.is_some().then(|| json!({
+            "cold_start": cold,
+            "slots": stats.pool.slots,
+            "slots_used": stats.pool.slots_used,
+            "slots_dirty": stats.pool.slots_dirty,
+        })),
     }))
+}
+
+/// One line: whether the flash tier was found again, and why not.
+fn flash_tier(options: &Stored, database: &Database) -> String {
+    if options.flash_device.is_none() {
+        return String::new();
+    }
+    match database.cold_start() {
+        Some(why) => format!("flash tier: cold, because {why}\n"),
+        None => {
+            let pool = database.stats().pool;
+            let (used, slots) = (thousands(pool.slots_used as f64), thousands(pool.slots as f64));
+            format!("flash tier: warm, {used} of {slots} slots filled\n")
+        }
+    }
 }
 
 fn open(options: &Stored) -> Result<Database, Failure> {
@@ -80,6 +108,13 @@ fn open(options: &Stored) -> Result<Database, Failure> {
     let mut builder = Database::builder().memory(frames * PAGE_BYTES);
     if let Some(log) = &options.log {
         builder = builder.log(log);
+    }
+    if let Some(flash) = &options.flash_device {
+        let failed = |error| Failure::failed(flash.display(), error);
+        let bytes = File::open(flash).and_then(|mut file| file.seek(SeekFrom::End(0)));
+        // The last page is a label.
+        let bytes = bytes.map_err(failed)?.saturating_sub(PAGE_BYTES);
+        builder = builder.flash(flash, bytes).design(options.design).restart(options.restart);
     }
     builder.open(&options.path).map_err(|error| Failure::failed(options.path.display(), error))
 }

@@ -10,6 +10,8 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use terrace::{Database, TableDef};
+
 fn terrace(folder: &Path, arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_terrace"));
     command.args(arguments).current_dir(folder).env_remove("RUST_BACKTRACE");
@@ -288,6 +290,41 @@ fn a_database_that_is_open_or_of_another_size_is_refused() {
     }
     drop(open);
     assert!(terrace(folder.path(), &["check", "db"]).status.success());
+}
+
+#[test]
+fn a_flash_tier_is_found_or_said_to_be_cold() {
+    const ROWS: TableDef<u64, &[u8]> = TableDef::new("rows");
+    let folder = folder();
+    let (home, flash) = (folder.path().join("db"), folder.path().join("flash"));
+    let builder = || Database::builder().memory(1 << 20).flash(&flash, 16 << 20);
+    let db = builder().home_size(64 << 20).create(&home).expect("made");
+    let grown = db.write(|txn| {
+        let mut rows = txn.open_table(ROWS)?;
+        (0..3000).try_for_each(|key| rows.insert(key, &[7; 1000]))
+    });
+    grown.expect("written");
+    db.close().expect("closed");
+    let said = |command: &str| {
+        let tier = ["--flash-device", "flash", "--dram", "1MiB"];
+        let output = terrace(folder.path(), &[&[command, "db"], &tier[..]].concat());
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let said = String::from_utf8(output.stdout).expect("text");
+        said.lines().find(|line| line.starts_with("flash tier: ")).expect("a line").to_string()
+    };
+    for command in ["stat", "check"] {
+        let line = said(command);
+        assert!(line.starts_with("flash tier: warm, "), "{line}");
+        assert!(!line.contains("warm, 0 of"), "{line}");
+    }
+    let file = File::options().write(true).open(&flash).expect("it is there");
+    file.write_all_at(&[0xab; 8], 40).expect("written");
+    assert_eq!(said("check"), "flash tier: cold, because the flash device has no whole header");
+    assert!(terrace(folder.path(), &["stat", "db"]).status.success());
+    let line = said("stat");
+    assert!(line.contains("is not what this database used last"), "{line}");
+    let failed = terrace(folder.path(), &["stat", "db", "--flash-device", "nowhere"]);
+    assert_eq!(failed.status.code(), Some(1));
 }
 
 #[test]

@@ -439,6 +439,15 @@ pub struct Stored {
     /// Its log, if it is not at PATH.log
     #[arg(long, value_name = "PATH")]
     pub log: Option<PathBuf>,
+    /// Its flash tier, which starts cold the next time if the database is opened without it
+    #[arg(long, value_name = "PATH")]
+    pub flash_device: Option<PathBuf>,
+    /// The design of the flash tier
+    #[arg(long, value_name = "NAME", default_value = "lc", value_parser = one_design)]
+    pub design: Design,
+    /// The restart of the flash tier
+    #[arg(long, value_name = "NAME", default_value = "warm", value_parser = one_restart)]
+    pub restart: Restart,
     /// Memory for pages
     #[arg(long, value_name = "SIZE", default_value = "64MiB")]
     pub dram: Size,
