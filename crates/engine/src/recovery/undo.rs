@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use terrace_page::Lsn;
+use terrace_rt::LeafMutex;
 
 use super::Analysis;
 use crate::Error;
@@ -42,16 +43,36 @@ pub(crate) fn resume_losers(
     Ok(losers)
 }
 
-/// Rolls back what `resume_losers` resumed, the newest first.
+/// Losers rolled back at a time: as deep a queue as the disks can use.
+const UNDOS_MAX: usize = 16;
+
+/// Rolls back what `resume_losers` resumed, side by side: trees are whole by then, and no two losers
+/// changed the same row. A lock goes no earlier than its owner's COMMIT is in the log, before any
+/// change by the next owner: if that is a loser, the first is none. What one waits for on a device
+/// does not hold up another.
 ///
 /// # Errors
 ///
-/// Those of the pool and the log.
-pub(crate) fn undo_losers(mut losers: Vec<Context>) -> Result<(), Error> {
-    while let Some(mut loser) = losers.pop() {
-        loser.rollback()?;
-    }
-    Ok(())
+/// Those of the pool and the log; after one no other loser is begun.
+pub(crate) fn undo_losers(losers: Vec<Context>) -> Result<(), Error> {
+    let tasks = losers.len().min(UNDOS_MAX);
+    let losers = Arc::new(LeafMutex::new(losers));
+    let failed: Arc<LeafMutex<Option<Error>>> = Arc::default();
+    let undo = |_| {
+        let (losers, failed) = (Arc::clone(&losers), Arc::clone(&failed));
+        terrace_rt::spawn("undo", move || {
+            while failed.lock().is_none() {
+                let Some(mut loser) = losers.lock().pop() else { return };
+                if let Err(error) = loser.rollback() {
+                    failed.lock().get_or_insert(error);
+                }
+            }
+        })
+    };
+    let tasks: Vec<_> = (0..tasks).map(undo).collect();
+    tasks.into_iter().for_each(terrace_rt::Task::join);
+    let failed = failed.lock().take();
+    failed.map_or(Ok(()), Err)
 }
 
 /// Undoes the newest records of `context` as long as they belong to nested actions that never
