@@ -364,8 +364,8 @@ pub struct Points {
 pub struct FlashTable {
     #[command(flatten)]
     pub shown: Shown,
-    /// A file that is made for it and removed afterwards; it takes 16 bytes a slot and a journal, as
-    /// long as its file system keeps holes
+    /// A file that is made for it and removed afterwards; it takes 16 bytes a slot and a journal
+    /// where files may have holes
     #[arg(long, value_name = "PATH")]
     pub path: PathBuf,
     /// Pages that the tier holds

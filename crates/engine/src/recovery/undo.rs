@@ -46,10 +46,10 @@ pub(crate) fn resume_losers(
 /// Losers rolled back at a time: as deep a queue as the disks can use.
 const UNDOS_MAX: usize = 16;
 
-/// Rolls back what `resume_losers` resumed, side by side: trees are whole by then, and no two losers
-/// changed the same row. A lock goes no earlier than its owner's COMMIT is in the log, before any
-/// change by the next owner: if that is a loser, the first is none. What one waits for on a device
-/// does not hold up another.
+/// Rolls back what `resume_losers` resumed, side by side: trees are whole by then, and no two of
+/// them changed the same row. A lock goes no earlier than its owner's COMMIT is in the log, before
+/// any change by the next owner: if that one is a loser, the first is none. What one waits for on a
+/// device does not hold up another.
 ///
 /// # Errors
 ///

@@ -106,7 +106,7 @@ impl Tables {
         Ok(())
     }
 
-    /// Half a ring of blocks, whose records fill slots anew with pages further on. Returns how many.
+    /// Half a ring of blocks, whose records fill slots anew with other pages. Returns how many.
     fn write_journal(&mut self, flash: &dyn Device, partitions: u32) -> io::Result<u64> {
         let slots = self.layout.slots;
         let blocks = self.layout.journal_pages / 2;
