@@ -187,7 +187,8 @@ fn recover(
     }
     if owed.is_whole() {
         owed.keep(analysis, end);
-        let pages = analysis.dirty.iter().map(|(&page, entry)| (page, entry.rec_lsn));
+        let pages =
+            analysis.dirty.iter().map(|(&page, entry)| (page, entry.rec_lsn, entry.rebuilt_from));
         engine.pool.owe(pages, Arc::new(owed));
     } else if let Some(start) = analysis.redo_start() {
         let (ring, device) = engine.log.place();

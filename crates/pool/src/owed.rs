@@ -11,6 +11,8 @@
 //!
 //! - O1: until then the page's dirty entry is in `owed` of its partition, and holds the log.
 //! - O2: a page is redone under its exclusive latch, before anybody else sees its bytes.
+//! - O4: a page whose copy on flash counts as clean is made dirty from the image on that began its
+//!   dirty period, though analysis began later: home may have to be rebuilt.
 //! - O3: what fails stays owed: whoever reads the page is told, and may try again.
 
 use std::sync::Arc;
@@ -20,7 +22,7 @@ use terrace_page::{Damage, Lsn, PageBuf, PageId};
 use terrace_rt::{Nanos, sleep};
 
 use crate::fetch::{Loading, Source};
-use crate::partition::DirtyLsns;
+use crate::partition::{DirtyLsns, Place};
 use crate::restart::Freed;
 use crate::slots::SlotState;
 use crate::{BufferPool, PoolError, Tier};
@@ -48,11 +50,20 @@ pub trait Redo: Send + Sync {
 }
 
 impl BufferPool {
-    /// From now on `redo` knows what `pages` lack: page, and the first change that home may lack.
-    /// Before anything is read.
-    pub fn owe(&self, pages: impl IntoIterator<Item = (PageId, Lsn)>, redo: Arc<dyn Redo>) {
-        for (page, rec) in pages {
-            let mut books = self.partition(page).books.lock();
+    /// From now on `redo` knows what `pages` lack: page, the first change that home may lack, and
+    /// where the log has all that rebuilds it, from its image on. Before anything is read.
+    pub fn owe(&self, pages: impl IntoIterator<Item = (PageId, Lsn, Lsn)>, redo: Arc<dyn Redo>) {
+        for (page, rec, rebuilt_from) in pages {
+            let partition = self.partition(page);
+            let mut books = partition.books.lock();
+            // O4. A dirty copy tells itself from where on home lacks changes.
+            let is_clean = match partition.find(&books, &self.frames, page) {
+                Place::Flash(slot) => {
+                    books.slots.as_ref().is_some_and(|slots| slots.newer(slot).is_none())
+                }
+                Place::Memory(_) | Place::Nowhere => false,
+            };
+            let rec = if is_clean { rec.min(rebuilt_from) } else { rec };
             let before = books.owed.insert(page, DirtyLsns::at(rec));
             assert!(before.is_none(), "{page} is owed once");
             self.owed_count.fetch_add(1, Ordering::Relaxed);

@@ -54,7 +54,8 @@ fn what_is_dirty_on_flash_outlives_it() {
         restart: restarts::find("warm").ok(),
         ..Choice::default()
     };
-    for seed in 1..=16 {
+    // The last of them: a block of the journal that a session had left behind a lost one.
+    for seed in (1..=16).chain([112]) {
         let failures = run(tpcc(), seed, 1).failures;
         let first = failures.first().map(|(case, failure)| format!("{failure}: {case}"));
         assert_eq!(first, None, "seed {seed}");

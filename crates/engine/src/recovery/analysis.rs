@@ -43,6 +43,9 @@ pub(crate) struct DirtyEntry {
     pub(crate) last_lsn: Lsn,
     /// The version that the first of them was written on, if it tells.
     pub(crate) base: Option<Lsn>,
+    /// From where on the log has all that rebuilds the page, its image first: where the log is kept
+    /// from, if analysis began after the image.
+    pub(crate) rebuilt_from: Lsn,
 }
 
 /// Reads the log from `reader`'s place to its end.
@@ -98,9 +101,14 @@ impl Analysis {
 
     fn changed(&mut self, page: PageId, lsn: Lsn, base: Option<Lsn>, oldest_dirty: Lsn) {
         if oldest_dirty == Lsn::MAX || lsn >= oldest_dirty {
-            let entry = DirtyEntry { rec_lsn: lsn, last_lsn: lsn, base };
+            let rebuilt_from = lsn.min(oldest_dirty);
+            let entry = DirtyEntry { rec_lsn: lsn, last_lsn: lsn, base, rebuilt_from };
             let entry = self.dirty.entry(page).or_insert(entry);
             entry.last_lsn = lsn;
+            if base.is_none() {
+                // It is an image.
+                entry.rebuilt_from = entry.rec_lsn;
+            }
             entry.base = entry.base.or(base);
         }
     }

@@ -25,7 +25,7 @@ mod owed;
 mod redo;
 mod undo;
 
-pub(crate) use analysis::{Analysis, analyse};
+pub(crate) use analysis::{Analysis, DirtyEntry, analyse};
 pub(crate) use owed::{OwedChanges, repair};
 pub(crate) use redo::redo;
 pub(crate) use undo::{resume_losers, undo_from_log, undo_losers};

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use terrace_page::{Lsn, PAGE_SIZE, PageBuf, PageId, lsn, page_id};
 use terrace_pool::{BufferPool, PageMut, Recovered};
 
-use super::Analysis;
+use super::{Analysis, DirtyEntry};
 use crate::change::Change;
 use crate::journal::LogJournal;
 use crate::log::LogReader;
@@ -59,7 +59,7 @@ pub(crate) fn redo(
             // Its new dirty entry must hold the log as the old one did: from its image on, which
             // may lie before the first change that home lacks.
             journal.redo_at(entry.rec_lsn);
-            redo_step(pool, step, end, &mut damaged)?;
+            redo_step(pool, journal, entry, step, end, &mut damaged)?;
         }
     }
     match damaged.first() {
@@ -111,6 +111,8 @@ fn step_of(lsn: Lsn, body: Body<'_>) -> Option<Step<'_>> {
 /// later.
 fn redo_step(
     pool: &BufferPool,
+    journal: &LogJournal,
+    entry: &DirtyEntry,
     step: Step<'_>,
     end: Lsn,
     damaged: &mut BTreeSet<PageId>,
@@ -130,6 +132,7 @@ fn redo_step(
                 return Err(Error::Corrupt { part: Part::Home, page: step.page, what });
             }
             if lsn(&page) >= step.lsn || matches!(step.work, Work::Image(_)) {
+                journal.redo_at(entry.rebuilt_from);
                 owe_home(page);
                 return Ok(());
             }
@@ -169,7 +172,7 @@ fn redo_step(
 }
 
 /// A copy on flash has the change already. If it counts as clean, home may have lost the write that
-/// made it so: the page is dirty until it is written there again.
+/// made it so: the page is dirty until it is written there again, from its image on.
 fn owe_home(mut page: PageMut<'_>) {
     if page.is_clean_copy() {
         page.dirty();

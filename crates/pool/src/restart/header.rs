@@ -26,7 +26,7 @@ pub(super) const HEADER_BYTES: usize = 64;
 /// Bytes written for it: a sector.
 pub(super) const SECTOR_BYTES: usize = 512;
 
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const MAGIC: [u8; 8] = *b"TERRFLSH";
 const CHECKSUM_AT: usize = 0;
 const VERSION_AT: usize = 4;

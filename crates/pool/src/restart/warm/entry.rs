@@ -18,13 +18,17 @@
 //!     24    8 now       clock of the policies  24    8 now
 //!     32      entries                          32    8 base      the newest whole base copy
 //!                                              40    8 tail      the first block it lacks
-//!                                              48      records
+//!                                              48    4 before   the checksum of the block before
+//!                                              52      records
 //! ```
 //!
 //! - E1: an age is the clock minus the use before the last, or the last if there was but one (the
 //!   highest bit says so), rounded down to ten significant bits: power of two, nine bits after it.
 //! - E2: a record whose LSN is all ones says that home has the slot's page too now.
 //! - E3: decoders never panic, whatever the bytes.
+//! - E4: `before` ties a block to the one that it goes on after. A session may be cut with a block
+//!   lost and a later one written; the next session goes on at the lost one, and what it writes
+//!   must not lead into the later one, which is of another past.
 
 use terrace_page::{Lsn, PAGE_SIZE, PageBuf, PageId};
 use terrace_policy::{History, Tick};
@@ -35,7 +39,7 @@ use crate::restart::layout::CHUNK_ENTRIES;
 pub(super) const ENTRY_BYTES: usize = 16;
 pub(super) const RECORD_BYTES: usize = 4 + ENTRY_BYTES;
 const CHUNK_HEADER: usize = 32;
-const BLOCK_HEADER: usize = 48;
+const BLOCK_HEADER: usize = 52;
 /// Records in a block.
 pub(super) const BLOCK_RECORDS: usize = (PAGE_SIZE - BLOCK_HEADER) / RECORD_BYTES;
 
@@ -229,6 +233,8 @@ pub(super) struct BlockHeader {
     pub now: u64,
     pub base: u64,
     pub tail: u64,
+    /// The checksum of the block before it; any for the first.
+    pub before: u32,
 }
 
 /// A change of a slot.
@@ -238,19 +244,26 @@ pub(super) struct Record {
     pub entry: Entry,
 }
 
-/// Writes a block.
-pub(super) fn write_block(page: &mut PageBuf, header: &BlockHeader, records: &[Record]) {
+/// Writes a block; returns its checksum.
+pub(super) fn write_block(page: &mut PageBuf, header: &BlockHeader, records: &[Record]) -> u32 {
     assert!(records.len() <= BLOCK_RECORDS);
     page.fill(0);
-    let BlockHeader { table, number, now, base, tail } = *header;
+    let BlockHeader { table, number, now, base, tail, before } = *header;
     for (at, field) in (8..).step_by(8).zip([table, number, now, base, tail]) {
         put(page, at, field);
     }
+    page[BLOCK_HEADER - 4..BLOCK_HEADER].copy_from_slice(&before.to_le_bytes());
     for (at, record) in (BLOCK_HEADER..).step_by(RECORD_BYTES).zip(records) {
         page[at..at + 4].copy_from_slice(&record.slot.to_le_bytes());
         page[at + 4..at + RECORD_BYTES].copy_from_slice(&record.entry.0);
     }
     seal(page, records.len(), KIND_BLOCK);
+    checksum_of(page)
+}
+
+/// The checksum that a page of the table says it has.
+pub(super) fn checksum_of(page: &PageBuf) -> u32 {
+    u32::from_le_bytes(page[..4].try_into().expect("four"))
 }
 
 /// The number of the block of `table` that `page` is, if it is one.
@@ -267,13 +280,15 @@ pub(super) fn read_block(
 ) -> Option<(BlockHeader, impl Iterator<Item = Record>)> {
     let count = judge(page, KIND_BLOCK, table, number)?;
     let (now, base, tail) = (get(page, 24), get(page, 32), get(page, 40));
+    let before = page[BLOCK_HEADER - 4..BLOCK_HEADER].try_into().expect("four");
+    let before = u32::from_le_bytes(before);
     let (records, _) = page[BLOCK_HEADER..].as_chunks::<RECORD_BYTES>();
     let records = records.get(..count)?.iter().map(|bytes| Record {
         slot: u32::from_le_bytes(bytes[..4].try_into().expect("four")),
         entry: Entry(bytes[4..].try_into().expect("sixteen")),
     });
     let is_sane = tail <= number;
-    is_sane.then_some((BlockHeader { table, number, now, base, tail }, records))
+    is_sane.then_some((BlockHeader { table, number, now, base, tail, before }, records))
 }
 
 /// For fuzzing: pages of any bytes, and the same with the right checksum, of the table and with the
@@ -351,7 +366,7 @@ mod tests {
         assert_eq!((entries.collect::<Vec<_>>(), now), (vec![entry, Entry::FREE], 10));
         assert!(read_chunk(&page, 3, 4).is_none());
         assert!(read_chunk(&page, 4, 2).is_none());
-        let header = BlockHeader { table: 3, number: 9, now: 11, base: 2, tail: 5 };
+        let header = BlockHeader { table: 3, number: 9, now: 11, base: 2, tail: 5, before: 6 };
         let records: Vec<Record> =
             (0..BLOCK_RECORDS as u32).map(|slot| Record { slot, entry }).collect();
         write_block(&mut page, &header, &records);

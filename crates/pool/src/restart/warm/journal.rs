@@ -61,6 +61,8 @@ pub(super) struct Position {
     pub base: u64,
     /// The tail that a durable block names.
     durable_tail: u64,
+    /// The checksum of the block before `next`.
+    before: u32,
 }
 
 impl Journalled {
@@ -72,12 +74,12 @@ impl Journalled {
         let cleaned = resume.cleaned.iter().map(clean_slot);
         let records: Vec<Record> = resume.dropped.iter().map(drop_slot).chain(cleaned).collect();
         let gathered = records.len() as u64;
-        let Resume { table, next, tail, base, .. } = resume;
+        let Resume { table, next, tail, base, before, .. } = resume;
         Journalled {
             layout,
             table,
             pending: LeafMutex::new(Pending { records, gathered, retired: Vec::new() }),
-            writer: Mutex::new(Position { next, tail, base, durable_tail: tail }),
+            writer: Mutex::new(Position { next, tail, base, durable_tail: tail, before }),
             durable: AtomicU64::new(0),
             news: Signal::new(),
             is_closing: AtomicBool::new(false),
@@ -141,6 +143,7 @@ impl Journalled {
         }
         let flash = pool.flash.as_deref().expect("a table is on flash");
         let mut staging = Staging::new(blocks.len());
+        let mut before = position.before;
         for (at, (page, records)) in staging.pages_mut().iter_mut().zip(blocks).enumerate() {
             let header = BlockHeader {
                 table: self.table,
@@ -148,8 +151,9 @@ impl Journalled {
                 now: pool.now().0,
                 base: position.base,
                 tail: position.tail,
+                before,
             };
-            write_block(page, &header, records);
+            before = write_block(page, &header, records);
         }
         let page_of = |at: usize| self.layout.journal + (position.next + at as u64) % length;
         let ios = staging.pages().iter().enumerate();
@@ -157,6 +161,7 @@ impl Journalled {
         let written = flash.sync().and_then(|()| run(flash, ios)).and_then(|()| flash.sync());
         written.map_err(failed)?;
         position.next += blocks.len() as u64;
+        position.before = before;
         position.durable_tail = position.tail;
         Ok(())
     }
@@ -172,13 +177,15 @@ impl Journalled {
             now: pool.now().0,
             base: position.base,
             tail: position.tail,
+            before: position.before,
         };
         let mut staging = Staging::new(1);
-        write_block(&mut staging.pages_mut()[0], &header, &[]);
+        let before = write_block(&mut staging.pages_mut()[0], &header, &[]);
         let page = self.layout.journal + position.next % self.layout.journal_pages;
         let ios = vec![PageIo::write(page, staging.pages())];
         run(flash, ios).and_then(|()| flash.sync()).map_err(failed)?;
         position.next += 1;
+        position.before = before;
         position.durable_tail = position.tail;
         Ok(())
     }

@@ -4,6 +4,8 @@
 //!   copy is not whole, dirty copies may be unknown: the tier starts cold.
 //! - L2: blocks after that point count up to the first that is not whole: the session may have been
 //!   cut while it wrote them. What they said is then found out another way (W1, W2).
+//! - L3: a block counts only if it names the checksum of the one before: what a session left beyond
+//!   a block that was lost must not be taken for what a later session said.
 
 use std::collections::HashMap;
 
@@ -11,7 +13,7 @@ use terrace_device::Device;
 use terrace_page::{Lsn, PageBuf, PageId};
 
 use super::Resume;
-use super::entry::{BlockHeader, Entry, Record, block_number, read_block, read_chunk};
+use super::entry::{BlockHeader, Entry, Record, block_number, checksum_of, read_block, read_chunk};
 use crate::frames::Staging;
 use crate::io::{PageIo, run};
 use crate::restart::found::{ColdStart, Image, LogFacts, Place, Recover, ScanFrom};
@@ -72,17 +74,19 @@ impl WarmTable {
     }
 
     /// The blocks from `first` on: up to `until`, where all must be whole, and beyond while they
-    /// are. Calls `each` with them in order.
+    /// are and follow each other (L3). Calls `each` with them in order; returns the checksum of the
+    /// last.
     fn read_journal(
         place: &Place<'_>,
         first: u64,
         until: u64,
         mut each: impl FnMut(&BlockHeader, &mut dyn Iterator<Item = Record>),
-    ) -> Result<(), ColdStart> {
+    ) -> Result<u32, ColdStart> {
         let length = place.layout.journal_pages;
         let mut staging = Staging::new(READ_PAGES as usize);
         let mut next = first;
         let end = first + length;
+        let mut before = None;
         while next < end {
             let at = next % length;
             let count = READ_PAGES.min(length - at).min(end - next);
@@ -90,14 +94,17 @@ impl WarmTable {
             read_run(place.flash, place.layout.journal + at, pages)?;
             for page in pages.iter() {
                 match read_block(page, place.table, next) {
-                    Some((header, mut records)) => each(&header, &mut records),
-                    None if next < until => return Err(ColdStart::Table),
-                    None => return Ok(()),
+                    Some((header, mut records)) if before.is_none_or(|it| it == header.before) => {
+                        each(&header, &mut records);
+                        before = Some(checksum_of(page));
+                    }
+                    _ if next < until => return Err(ColdStart::Table),
+                    _ => return Ok(before.unwrap_or(0)),
                 }
                 next += 1;
             }
         }
-        Ok(())
+        Ok(before.unwrap_or(0))
     }
 
     /// The number of the newest block in the ring, wherever it is.
@@ -203,7 +210,7 @@ impl Recover for WarmTable {
             }
         }
         let (entries, end) = (&mut self.entries, newest.number + 1);
-        WarmTable::read_journal(place, newest.tail, end, |header, records| {
+        let before = WarmTable::read_journal(place, newest.tail, end, |header, records| {
             for record in records {
                 if let Some(entry) = entries.get_mut(record.slot as usize) {
                     *entry = entry.after(record.entry.aged(header.now, newest.now));
@@ -214,6 +221,7 @@ impl Recover for WarmTable {
             table: place.table,
             next: end,
             tail: newest.tail,
+            before,
             base: newest.base,
             now: newest.now,
             dropped: Vec::new(),

@@ -53,6 +53,8 @@ pub(crate) struct Resume {
     pub next: u64,
     /// The first block that the base copy does not cover.
     pub tail: u64,
+    /// The checksum of the block before `next`.
+    pub before: u32,
     /// Which base copy it is: the nth, or none yet.
     pub base: u64,
     /// The policies' clock.

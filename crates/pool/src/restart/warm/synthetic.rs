@@ -123,9 +123,11 @@ impl Tables {
             first_slot += count;
         }
         let mut staging = Staging::new(1);
+        let mut before = 0;
         for (number, records) in (0..blocks).zip(records.chunks(BLOCK_RECORDS)) {
-            let header = BlockHeader { table: self.stamp, number, now: NOW.0, base: 1, tail: 0 };
-            write_block(&mut staging.pages_mut()[0], &header, records);
+            let (table, now) = (self.stamp, NOW.0);
+            let header = BlockHeader { table, number, now, base: 1, tail: 0, before };
+            before = write_block(&mut staging.pages_mut()[0], &header, records);
             let at = (self.layout.journal + number) * PAGE_SIZE as u64;
             write(flash, at, &staging.pages()[0][..])?;
         }
