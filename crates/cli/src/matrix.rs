@@ -4,7 +4,7 @@
 
 use crate::command::Torture;
 use crate::failure::Failure;
-use crate::output::{Sinks, Stopwatch, cores, peak_memory_bytes};
+use crate::output::{Sinks, Stopwatch, cores};
 use crate::progress::Bars;
 use crate::results::Host;
 use crate::side_by_side;
@@ -162,11 +162,6 @@ fn json(total: &Report, (first, seeds): (u64, u64), watch: &Stopwatch) -> serde_
     object["pages_dropped"] = total.torn.dropped.into();
     object["pages_torn"] = total.torn.torn.into();
     object["verified"] = total.verified.into();
-    object["host"] = json!(Host {
-        wall_s: watch.seconds(),
-        load_wall_s: 0.0,
-        peak_memory_bytes: peak_memory_bytes(),
-        cores: cores(),
-    });
+    object["host"] = json!(Host::of(watch, 0.0));
     object
 }

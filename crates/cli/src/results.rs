@@ -7,6 +7,7 @@
 //!   `averaged_s`; gauges (shares, sizes) are as of the end of the run; `windows` cover all of it.
 
 use crate::interval;
+use crate::output::{Stopwatch, cores, peak_memory_bytes};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -41,6 +42,18 @@ pub struct Host {
     pub peak_memory_bytes: u64,
     /// Cores of the machine.
     pub cores: u64,
+}
+
+impl Host {
+    /// As of now, for a command that `watch` has timed from its start.
+    pub fn of(watch: &Stopwatch, load_wall_s: f64) -> Host {
+        Host {
+            wall_s: watch.seconds(),
+            load_wall_s,
+            peak_memory_bytes: peak_memory_bytes(),
+            cores: cores(),
+        }
+    }
 }
 
 /// What depends on the machine, for one run.

@@ -5,7 +5,7 @@
 use crate::command::Torture;
 use crate::failure;
 use crate::matrix;
-use crate::output::{Sinks, Stopwatch, cores, peak_memory_bytes};
+use crate::output::{Sinks, Stopwatch, cores};
 use crate::progress::Bars;
 use crate::results::Host;
 use crate::side_by_side;
@@ -63,12 +63,7 @@ pub fn torture(options: &Torture) -> Result<(), failure::Failure> {
         "commits": total.commits,
         "losses_allowed": total.losses_allowed,
         "verified": total.verified,
-        "host": Host {
-            wall_s: watch.seconds(),
-            load_wall_s: 0.0,
-            peak_memory_bytes: peak_memory_bytes(),
-            cores: cores(),
-        },
+        "host": Host::of(&watch, 0.0),
     }))?;
     match total.failures.first() {
         None => Ok(()),

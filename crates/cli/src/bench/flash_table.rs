@@ -2,7 +2,7 @@
 
 use crate::command::FlashTable;
 use crate::failure::Failure;
-use crate::output::{Sinks, Stopwatch, cores, peak_memory_bytes};
+use crate::output::{Sinks, Stopwatch};
 use crate::results::Host;
 use crate::table::thousands;
 use serde_json::json;
@@ -43,12 +43,7 @@ pub fn flash_table(options: &FlashTable) -> Result<(), Failure> {
         result.bytes_per_slot,
         thousands(result.filled as f64),
     ));
-    let host = Host {
-        wall_s: watch.seconds(),
-        load_wall_s: 0.0,
-        peak_memory_bytes: peak_memory_bytes(),
-        cores: cores(),
-    };
+    let host = Host::of(&watch, 0.0);
     sinks.write(&json!({
         "command": "bench flash-table",
         "version": env!("CARGO_PKG_VERSION"),

@@ -3,7 +3,7 @@
 use crate::bench::{probe, system};
 use crate::command::{Points, WorldName};
 use crate::failure::Failure;
-use crate::output::{Sinks, Stopwatch, cores, peak_memory_bytes};
+use crate::output::{Sinks, Stopwatch};
 use crate::quantity::Size;
 use crate::results::Host;
 use crate::table::{percent, thousands};
@@ -44,12 +44,7 @@ pub fn points(name: &str, options: &Points) -> Result<(), Failure> {
     drop(temporary);
 
     sinks.show(&shown(name, &config, &result, probed_reads_per_s));
-    let host = Host {
-        wall_s: watch.seconds(),
-        load_wall_s: 0.0,
-        peak_memory_bytes: peak_memory_bytes(),
-        cores: cores(),
-    };
+    let host = Host::of(&watch, 0.0);
     sinks.write(&json!({
         "command": format!("bench {name}"),
         "version": env!("CARGO_PKG_VERSION"),

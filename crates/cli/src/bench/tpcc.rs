@@ -7,7 +7,7 @@ use crate::bench::run_of::run_of;
 use crate::bench::{settings, system};
 use crate::command::Tpcc;
 use crate::failure::Failure;
-use crate::output::{Sink, Sinks, Stopwatch, cores, peak_memory_bytes, report_sink};
+use crate::output::{Sink, Sinks, Stopwatch, report_sink};
 use crate::progress::Bars;
 use crate::report;
 use crate::results::{Bench, Host, Run, combine};
@@ -51,12 +51,7 @@ pub fn tpcc(options: &Tpcc) -> Result<(), Failure> {
         version: env!("CARGO_PKG_VERSION"),
         seed: options.seed,
         parameters: parameters.expect("at least one seed"),
-        host: Host {
-            wall_s: watch.seconds(),
-            load_wall_s,
-            peak_memory_bytes: peak_memory_bytes(),
-            cores: cores(),
-        },
+        host: Host::of(&watch, load_wall_s),
         runs,
         pairs,
     };

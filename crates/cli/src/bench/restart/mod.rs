@@ -13,7 +13,7 @@ pub use results::{RestartRun, RestartWindow};
 use crate::bench::system;
 use crate::command::RestartBench;
 use crate::failure::Failure;
-use crate::output::{Sink, Sinks, Stopwatch, cores, peak_memory_bytes, report_sink};
+use crate::output::{Sink, Sinks, Stopwatch, report_sink};
 use crate::progress::Bars;
 use crate::report;
 use crate::results::{Bench, Host};
@@ -60,12 +60,7 @@ pub fn restart(options: &RestartBench) -> Result<(), Failure> {
         version: env!("CARGO_PKG_VERSION"),
         seed: options.seed,
         parameters: parameters.expect("at least one seed"),
-        host: Host {
-            wall_s: watch.seconds(),
-            load_wall_s,
-            peak_memory_bytes: peak_memory_bytes(),
-            cores: cores(),
-        },
+        host: Host::of(&watch, load_wall_s),
         runs: combine(by_seed),
         pairs: Vec::new(),
     };
