@@ -7,6 +7,9 @@ use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
+use rt::Nanos;
+use terrace_rt as rt;
+
 use super::gauge::Gauge;
 use super::ring;
 use super::{FileOptions, Method, Shared};
@@ -21,13 +24,7 @@ pub(super) fn open(path: &Path, options: &FileOptions) -> io::Result<Shared> {
     let method = choose_method(path, options.method)?;
     let existed = path.exists();
     let file = open_flags(path, options, !existed)?;
-    file.try_lock().map_err(|error| match error {
-        TryLockError::WouldBlock => {
-            let source = io::Error::new(ErrorKind::ResourceBusy, "another opener holds its lock");
-            explain(path, "in use, close the other database first", source)
-        }
-        TryLockError::Error(source) => explain(path, "cannot lock", source),
-    })?;
+    lock(path, &file)?;
     let fitted = fit_length(path, &file, options);
     if fitted.is_err() && !existed {
         // Nobody else has it: the lock is held. A failure leaves an empty file, and harms nobody.
@@ -80,6 +77,23 @@ fn open_flags(path: &Path, options: &FileOptions, is_new: bool) -> io::Result<Fi
         };
         explain(path, what, source)
     })
+}
+
+/// Locks it, or waits as long as it may take the kernel to end the requests of a process that is
+/// gone: these hold its files, and so its locks, for a moment after it was waited for.
+fn lock(path: &Path, file: &File) -> io::Result<()> {
+    const LOOK_AGAIN: Nanos = Nanos::from_millis(20);
+    const TRIES: usize = 100;
+    for _ in 0..TRIES {
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) => rt::sleep(LOOK_AGAIN),
+            locked => {
+                return locked.map_err(|error| explain(path, "cannot lock", error.into()));
+            }
+        }
+    }
+    let source = io::Error::new(ErrorKind::ResourceBusy, "another opener holds its lock");
+    Err(explain(path, "in use, close the other database first", source))
 }
 
 /// Makes the file as long as asked, and says how long that is.

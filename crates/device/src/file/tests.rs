@@ -201,15 +201,40 @@ fn dropped_tickets_are_waited_for() {
 
 #[test]
 fn a_second_opener_is_refused() {
+    let (_folder, path, device) = devices().remove(0);
+    let again = || FileDevice::open(&path, &options(Method::Positioned, false));
+    let error = again().err().expect("refused");
+    assert_eq!(error.kind(), ErrorKind::ResourceBusy);
+    assert!(error.to_string().contains("in use"), "{error}");
+    assert!(error.to_string().contains(path.to_str().expect("a plain path")), "{error}");
+    drop(device);
+    assert_eq!(again().expect("free again").len(), LEN);
+}
+
+/// As a request that the kernel has yet to put away does, and a process between `fork` and `exec`.
+#[test]
+fn what_holds_a_closed_file_open_does_not_hold_its_lock() {
     for (_folder, path, device) in devices() {
-        let again = || FileDevice::open(&path, &options(Method::Positioned, false));
-        let error = again().err().expect("refused");
-        assert_eq!(error.kind(), ErrorKind::ResourceBusy);
-        assert!(error.to_string().contains("in use"), "{error}");
-        assert!(error.to_string().contains(path.to_str().expect("a plain path")), "{error}");
+        let held = device.0.file.try_clone().expect("another handle of the same opening");
         drop(device);
-        assert_eq!(again().expect("free again").len(), LEN);
+        let file = std::fs::File::open(&path).expect("there");
+        file.try_lock().expect("free at once");
+        drop(held);
     }
+}
+
+#[test]
+fn an_opener_waits_for_one_that_is_going() {
+    let (_folder, path, device) = devices().remove(0);
+    Real::new(1).run(|| {
+        let opener = rt::spawn("opener", move || {
+            let opened = FileDevice::open(&path, &options(Method::Positioned, false));
+            assert_eq!(opened.expect("free in time").len(), LEN);
+        });
+        rt::sleep(rt::Nanos::from_millis(100));
+        drop(device);
+        opener.join();
+    });
 }
 
 #[test]
