@@ -156,6 +156,9 @@ pub struct Counters {
     pub read_bytes: u64,
     /// Bytes written.
     pub written_bytes: u64,
+    /// Bytes that the medium took for them, as far as the device tells: on a flash drive with what
+    /// garbage collection moved, the map, and padding. 0 of devices that do not tell.
+    pub programmed_bytes: u64,
     /// Durability barriers.
     pub syncs: u64,
     /// Time with at least one request in service, in ns; for an array the mean over its members.
@@ -173,6 +176,7 @@ impl Sub for Counters {
             writes: self.writes - earlier.writes,
             read_bytes: self.read_bytes - earlier.read_bytes,
             written_bytes: self.written_bytes - earlier.written_bytes,
+            programmed_bytes: self.programmed_bytes - earlier.programmed_bytes,
             syncs: self.syncs - earlier.syncs,
             busy_ns: self.busy_ns - earlier.busy_ns,
         }
@@ -235,6 +239,13 @@ pub trait Device: Send + Sync {
     fn reserve(&self, offset: u64, len: u64) -> io::Result<()> {
         let _ = (offset, len);
         Ok(())
+    }
+
+    /// Tells the device that nobody will read `offset..offset + len` before it is written again:
+    /// what the range holds is undefined from now on. A hint, which most devices ignore; flash
+    /// drives need not move what was trimmed. No write to the range may be in flight.
+    fn trim(&self, offset: u64, len: u64) {
+        let _ = (offset, len);
     }
 
     /// Whether the operating system keeps copies of its bytes in memory, which nobody counts.

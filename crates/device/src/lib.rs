@@ -7,6 +7,7 @@
 //! - `file`: files and block devices.
 //! - `slab` and `store`: the bytes of modelled devices, shared by content.
 //! - `disk`: a rotating disk as a function of time.
+//! - `nand`: a flash drive as a function of time.
 //! - `model`: modelled devices, their presets, and their faults.
 
 mod completion;
@@ -14,6 +15,7 @@ mod device;
 pub mod disk;
 mod file;
 pub mod model;
+pub mod nand;
 mod slab;
 mod store;
 

@@ -16,7 +16,7 @@ fn load(preset: Preset, op: Op, pattern: Pattern, outstanding: u64) -> Load {
     let spec = preset.spec();
     let requests = if pattern == Pattern::Random { 4_000 } else { 6_000 };
     let len = u64::from(spec.members) << 28;
-    Load { spec, len, outstanding, op, pattern, requests, seed: 1 }
+    Load { spec, len, request: 8 << 10, outstanding, op, pattern, requests, seed: 1 }
 }
 
 fn assert_near(what: &str, measured: f64, published: f64, off_max: f64) {

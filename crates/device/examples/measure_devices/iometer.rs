@@ -8,9 +8,6 @@ use terrace_device::model::{SimDevice, Spec};
 use terrace_device::{Device, Keep, Op, Store, read, write};
 use terrace_rt::{Prng, Virtual, VirtualConfig};
 
-/// Bytes of a request.
-pub const REQUEST: u64 = 8192;
-
 /// Where requests go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pattern {
@@ -27,6 +24,8 @@ pub struct Load {
     pub spec: Spec,
     /// Its bytes.
     pub len: u64,
+    /// Bytes of a request.
+    pub request: u64,
     /// Requests outstanding for each member.
     pub outstanding: u64,
     /// Direction.
@@ -48,6 +47,8 @@ pub struct Rates {
     pub utilisation: f64,
     /// Longest time of a request, s.
     pub worst_s: f64,
+    /// Bytes written to flash for a byte of the host; 1 for what is not flash.
+    pub amplification: f64,
 }
 
 /// Runs `load` in a virtual world of its own.
@@ -80,6 +81,7 @@ pub fn run(load: &Load) -> Rates {
     Rates {
         iops: (counters.reads + counters.writes) as f64 / elapsed.as_secs_f64(),
         utilisation: counters.busy_ns as f64 / elapsed.0 as f64,
+        amplification: device.wear().map_or(1.0, |wear| wear.amplification()),
         worst_s: worst.load(Ordering::Relaxed) as f64 / 1e9,
     }
 }
@@ -93,7 +95,7 @@ fn work(
     worst: &AtomicU64,
 ) {
     let mut prng = Prng::from_seed(seed);
-    let mut bytes = vec![0; REQUEST as usize];
+    let mut bytes = vec![0; load.request as usize];
     let (members, stripe) = (u64::from(load.spec.members), load.spec.stripe);
     let stripes = load.len / stripe / members;
     loop {
@@ -102,9 +104,9 @@ fn work(
             return;
         }
         let place = match load.pattern {
-            Pattern::Random => prng.below(stripes * stripe / REQUEST),
-            Pattern::Sequential => number % (stripes * stripe / REQUEST),
-        } * REQUEST;
+            Pattern::Random => prng.below(stripes * stripe / load.request),
+            Pattern::Sequential => number % (stripes * stripe / load.request),
+        } * load.request;
         let offset = (place / stripe * members + member) * stripe + place % stripe;
         let began = terrace_rt::now();
         match load.op {

@@ -29,7 +29,7 @@ fn load(spec: &Spec, op: Op, pattern: Pattern, outstanding: u64) -> Load {
         Pattern::Sequential => 8_000,
     };
     let len = u64::from(spec.members) * GIB / 4;
-    Load { spec: spec.clone(), len, outstanding, op, pattern, requests, seed: 1 }
+    Load { spec: spec.clone(), len, request: 8 << 10, outstanding, op, pattern, requests, seed: 1 }
 }
 
 fn published() {
@@ -89,7 +89,7 @@ fn queue_gain(title: &str, spec: &Spec) {
     let alone = random(spec, Op::Read, 1).iops;
     let write_alone = random(spec, Op::Write, 1).iops;
     for depth in [1, 2, 4, 8, 16, 32, 64] {
-        let Rates { iops, worst_s, utilisation } = random(spec, Op::Read, depth);
+        let Rates { iops, worst_s, utilisation, .. } = random(spec, Op::Read, depth);
         let exact = random(&exact, Op::Read, depth).iops;
         let in_order = random(&fcfs, Op::Read, depth).iops;
         let writes = random(spec, Op::Write, depth).iops;

@@ -7,6 +7,7 @@ use super::measured::MeasuredServer;
 use super::spec::{MemberSpec, Spec};
 use super::volume::VolumeServer;
 use crate::Op;
+use crate::nand::{Drive, Wear};
 
 /// A part of a request, for one member.
 #[derive(Clone, Copy, Debug)]
@@ -46,6 +47,7 @@ enum Server {
     Disk(Box<DiskServer>),
     Measured(MeasuredServer),
     Volume(VolumeServer),
+    Nand(Box<Drive<Job>>),
     Ram,
 }
 
@@ -70,8 +72,21 @@ impl Member {
             }
             MemberSpec::Measured(measured) => Server::Measured(MeasuredServer::new(*measured)),
             MemberSpec::Volume(volume) => Server::Volume(VolumeServer::new(*volume)),
+            MemberSpec::Nand(nand) => Server::Nand(Box::new(Drive::new(nand, bytes))),
             MemberSpec::Ram => Server::Ram,
         };
+        Member::idle(server)
+    }
+
+    /// The same member after its power was off: a flash drive keeps its state, others are new.
+    pub(super) fn restarted(&self, spec: &Spec, len: u64) -> Member {
+        match &self.server {
+            Server::Nand(drive) => Member::idle(Server::Nand(Box::new(drive.restarted()))),
+            _ => Member::new(spec, len),
+        }
+    }
+
+    fn idle(server: Server) -> Member {
         Member { server, outstanding: 0, busy_since: Nanos::ZERO, busy: Nanos::ZERO, asked: None }
     }
 
@@ -85,14 +100,21 @@ impl Member {
             Server::Disk(disk) => disk.push(now, job),
             Server::Measured(measured) => measured.push(now, job, started),
             Server::Volume(volume) => volume.push(now, job, started),
+            Server::Nand(drive) => drive.push(now, job.op, job.offset, job.len, job),
             Server::Ram => started.finish(now, job),
         }
     }
 
     /// Starts what can start.
     pub(super) fn start(&mut self, now: Nanos, started: &mut Started) {
-        if let Server::Disk(disk) = &mut self.server {
-            disk.start(now, started);
+        match &mut self.server {
+            Server::Disk(disk) => disk.start(now, started),
+            Server::Nand(drive) => {
+                if let Some(at) = drive.run(now, |at, job| started.finish(at, job)) {
+                    started.ask_again(at);
+                }
+            }
+            Server::Measured(_) | Server::Volume(_) | Server::Ram => {}
         }
     }
 
@@ -120,11 +142,27 @@ impl Member {
     }
 
     /// When a flush that begins at `now`, with nothing outstanding, is over.
-    pub(super) fn flushed_at(&self, now: Nanos) -> Nanos {
+    pub(super) fn flushed_at(&mut self, now: Nanos) -> Nanos {
         assert_eq!(self.outstanding, 0, "a flush overtook requests");
-        match &self.server {
+        match &mut self.server {
             Server::Disk(disk) => disk.flushed_at(now),
+            Server::Nand(drive) => drive.flushed_at(now),
             Server::Measured(_) | Server::Volume(_) | Server::Ram => now,
+        }
+    }
+
+    /// Forgets what a range holds, where that saves work.
+    pub(super) fn trim(&mut self, offset: u64, len: u64) {
+        if let Server::Nand(drive) = &mut self.server {
+            drive.trim(offset, len);
+        }
+    }
+
+    /// What a flash drive has written to its flash.
+    pub(super) fn wear(&self) -> Option<Wear> {
+        match &self.server {
+            Server::Nand(drive) => Some(drive.wear()),
+            _ => None,
         }
     }
 

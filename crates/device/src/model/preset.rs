@@ -13,6 +13,7 @@ use terrace_rt::{Nanos, World};
 use super::sim::SimDevice;
 use super::spec::{DiskSpec, Limits, MeasuredSpec, MemberSpec, Scheduling, Spec, VolumeSpec};
 use crate::disk::{Buffering, ReadAhead, WriteReporting};
+use crate::nand::{Content, NandSpec, Side};
 use crate::store::Store;
 
 macro_rules! presets {
@@ -63,6 +64,12 @@ presets! {
         "a provisioned cloud volume of 64,000 IOPS", "Amazon EBS io2 Block Express";
     Nvme, "nvme", Spec::single(MemberSpec::Volume(nvme())),
         "a data-centre NVMe drive, without garbage collection", "data sheet of the Samsung PM9A3";
+    ConsumerSata, "consumer-sata", flash(consumer_sata()).with_write_cache(),
+        "a consumer SATA flash drive of 2012, worn in, with a volatile write cache",
+        "data sheet of the Samsung 840 Pro; its flash as MQSim has it";
+    DcNvme, "dc-nvme", flash(dc_nvme()),
+        "a data-centre NVMe flash drive, worn in, whose buffer survives a power cut",
+        "data sheet of the Samsung PM9A3; its flash: see the code";
     Ram, "ram", Spec::single(MemberSpec::Ram),
         "memory, which takes no time", "none: for tests";
 }
@@ -127,6 +134,10 @@ const AGED: Scheduling = Scheduling::ShortestPositioning { aging: 0.01 };
 
 /// Mean error of a move as the trace of a measured disk shows it, an upper bound: `docs/DISKS.md`.
 const ARRIVAL_ERROR_MS: f64 = 0.3;
+
+fn flash(nand: NandSpec) -> Spec {
+    Spec::single(MemberSpec::Nand(nand))
+}
 
 fn array(members: u32, disk: DiskSpec) -> Spec {
     Spec {
@@ -227,6 +238,58 @@ fn nvme() -> VolumeSpec {
         read: Limits { latency: Nanos::from_micros(80), iops: 900e3, bytes_per_s: 6.5e9 },
         write: Some(Limits { latency: Nanos::from_micros(18), iops: 200e3, bytes_per_s: 3.5e9 }),
         request_bytes_max: 4 << 10,
+    }
+}
+
+/// MQSim's flash (Tavakkol et al., "MQSim: a framework for enabling realistic studies of modern
+/// multi-queue SSD devices", FAST 2018, default configuration) behind the data sheet's host side:
+/// the controller's time for a command is what 100,000 reads and 90,000 writes a second leave it,
+/// latencies are what is missing to 10,000 reads and 31,000 writes a second one at a time.
+fn consumer_sata() -> NandSpec {
+    NandSpec {
+        channels: 8,
+        dies_per_channel: 8,
+        planes: 2,
+        page_bytes: 8 << 10,
+        unit_bytes: 4 << 10,
+        pages_per_block: 256,
+        read: Nanos::from_micros(75),
+        program: Nanos::from_micros(750),
+        erase: Nanos::from_micros(3_800),
+        channel_bytes_per_s: 333e6,
+        over_provisioning: 0.07,
+        buffer_bytes: 2 << 20,
+        host_read: Side { command: Nanos(10_000), latency: Nanos::ZERO, bytes_per_s: 540e6 },
+        host_write: Side { command: Nanos(11_111), latency: Nanos(13_300), bytes_per_s: 520e6 },
+        half_duplex: true,
+        queue_depth: 32,
+        content: Content::Worn,
+    }
+}
+
+/// Assumed, since its maker does not say: triple-level cells with 16 KiB pages, 50 us to read, 700
+/// us to program and 1.2 GT/s; sixteen channels of eight dies, which 6.5 GB/s of reads need. The
+/// host side as above: 900,000 reads a second, 80 us for a read and 18 us for a write. What writes
+/// at random are bound by, garbage collection, is a result.
+fn dc_nvme() -> NandSpec {
+    NandSpec {
+        channels: 16,
+        dies_per_channel: 8,
+        planes: 2,
+        page_bytes: 16 << 10,
+        unit_bytes: 4 << 10,
+        pages_per_block: 1_024,
+        read: Nanos::from_micros(50),
+        program: Nanos::from_micros(700),
+        erase: Nanos::from_micros(3_500),
+        channel_bytes_per_s: 1_200e6,
+        over_provisioning: 0.07,
+        buffer_bytes: 16 << 20,
+        host_read: Side { command: Nanos(1_111), latency: Nanos(25_000), bytes_per_s: 6.5e9 },
+        host_write: Side { command: Nanos(1_000), latency: Nanos(15_800), bytes_per_s: 3.5e9 },
+        half_duplex: false,
+        queue_depth: 1_024,
+        content: Content::Worn,
     }
 }
 

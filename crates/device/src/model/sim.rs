@@ -30,6 +30,7 @@ use super::member::{Job, Member, Started, for_each_stripe};
 use super::spec::{MemberSpec, Spec};
 use super::transfer::{gather, scatter};
 use crate::disk::WriteReporting;
+use crate::nand::Wear;
 use crate::slab::IMAGE_SIZE;
 use crate::store::{Piece, Store};
 use crate::{Completion, Counters, Device, IoBuf, Op, Request, Ticket};
@@ -138,8 +139,8 @@ impl SimDevice {
         assert!(u64::from(spec.members) <= MEMBERS_MAX, "too many members");
         assert!(spec.stripe > 0, "stripes without bytes");
         assert!(spec.stripe.is_multiple_of(crate::SECTOR_SIZE as u64), "stripes are whole sectors");
-        let timed = world.is_virtual() || !matches!(spec.member, MemberSpec::Disk(_));
-        assert!(timed, "a modelled disk turns in virtual worlds only");
+        let timed = matches!(spec.member, MemberSpec::Disk(_) | MemberSpec::Nand(_));
+        assert!(world.is_virtual() || !timed, "modelled disks and flash need virtual time");
         let len = store.len();
         let members = (0..spec.members).map(|_| Member::new(&spec, len)).collect();
         let state = State {
@@ -173,6 +174,8 @@ impl SimDevice {
         let faults = state.faults.faults().clone();
         let next = SimDevice::with_faults(state.spec.clone(), world, state.store.clone(), faults);
         let mut fresh = next.state.lock();
+        let members = state.members.iter().map(|old| old.restarted(&state.spec, self.len));
+        fresh.members = members.collect();
         fresh.faults.set_dead(state.faults.is_dead());
         fresh.faults.adopt_unreadable(state.faults.unreadable());
         drop(fresh);
@@ -207,6 +210,13 @@ impl SimDevice {
     #[must_use]
     pub fn store(&self) -> Store {
         self.state.lock().store.clone()
+    }
+
+    /// What the flash of its members has borne, if they are flash drives.
+    #[must_use]
+    pub fn wear(&self) -> Option<Wear> {
+        let state = self.state.lock();
+        state.members.iter().map(Member::wear).sum()
     }
 
     /// Kills the device, or brings it back with its bytes.
@@ -304,6 +314,14 @@ impl Device for SimDevice {
         }
     }
 
+    fn trim(&self, offset: u64, len: u64) {
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        for_each_stripe(&state.spec, offset, len, |member, offset, len| {
+            state.members[member].trim(offset, len);
+        });
+    }
+
     fn queued(&self) -> usize {
         let state = self.state.lock();
         state.slots.len() - state.free.len()
@@ -313,7 +331,12 @@ impl Device for SimDevice {
         let now = self.now();
         let state = self.state.lock();
         let busy: u64 = state.members.iter().map(|member| member.busy(now).0).sum();
-        Counters { busy_ns: busy / state.members.len() as u64, ..state.counters }
+        let wear: Option<Wear> = state.members.iter().map(Member::wear).sum();
+        Counters {
+            busy_ns: busy / state.members.len() as u64,
+            programmed_bytes: wear.map_or(0, |wear| wear.programmed_bytes()),
+            ..state.counters
+        }
     }
 }
 
@@ -387,7 +410,7 @@ impl State {
                         unreachable!("just seen");
                     };
                     self.flushing = Some((completion, self.uncovered.mark()));
-                    let flushed = self.members.iter().map(|member| member.flushed_at(now));
+                    let flushed = self.members.iter_mut().map(|member| member.flushed_at(now));
                     let at = flushed.max().expect("an array has members");
                     effects.timers.push((at, TOKEN_FLUSHED));
                 }

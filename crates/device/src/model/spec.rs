@@ -7,6 +7,7 @@ use crate::disk::{
     Buffering, Drive, DriveSpec, Geometry, Layout, Mechanics, Mechanism, Overheads, SeekCurve,
     WriteReporting, Zone,
 };
+use crate::nand::NandSpec;
 
 /// A device: equal members, striped.
 #[derive(Clone, Debug)]
@@ -30,6 +31,8 @@ pub enum MemberSpec {
     Measured(MeasuredSpec),
     /// A device with a latency and limits on rates.
     Volume(VolumeSpec),
+    /// A flash drive.
+    Nand(NandSpec),
     /// Takes no time.
     Ram,
 }
