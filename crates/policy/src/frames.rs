@@ -10,6 +10,7 @@
 use crate::clock::Clock;
 use crate::coldest::Coldest;
 use crate::designs::{self, UnknownName};
+use crate::sieve::Sieve;
 use crate::{Tick, Touch, lru, lru_2};
 use terrace_page::FrameId;
 
@@ -22,11 +23,17 @@ pub enum MemoryPolicy {
     Clock,
     /// LRU: the oldest last use.
     Lru,
+    /// SIEVE: first in, first out, but for what was used since.
+    Sieve,
 }
 
 /// The memory policies by name: the list that command, tests and docs read.
-pub const MEMORY_POLICIES: [(&str, MemoryPolicy); 3] =
-    [("lru-2", MemoryPolicy::Lru2), ("clock", MemoryPolicy::Clock), ("lru", MemoryPolicy::Lru)];
+pub const MEMORY_POLICIES: [(&str, MemoryPolicy); 4] = [
+    ("lru-2", MemoryPolicy::Lru2),
+    ("clock", MemoryPolicy::Clock),
+    ("lru", MemoryPolicy::Lru),
+    ("sieve", MemoryPolicy::Sieve),
+];
 
 impl MemoryPolicy {
     /// The policy called `name`.
@@ -66,6 +73,8 @@ pub enum FramePolicy {
     Clock(Clock),
     /// LRU.
     Lru(Coldest),
+    /// SIEVE.
+    Sieve(Sieve),
 }
 
 impl FramePolicy {
@@ -81,6 +90,7 @@ impl FramePolicy {
             MemoryPolicy::Lru2 => FramePolicy::Lru2(Coldest::new(frames_count)),
             MemoryPolicy::Clock => FramePolicy::Clock(Clock::default()),
             MemoryPolicy::Lru => FramePolicy::Lru(Coldest::new(frames_count)),
+            MemoryPolicy::Sieve => FramePolicy::Sieve(Sieve::new(frames_count)),
         }
     }
 
@@ -96,6 +106,7 @@ impl FramePolicy {
             FramePolicy::Lru2(coldest) => coldest.victims(frames, now, lru_2::cold, wanted, out),
             FramePolicy::Clock(clock) => clock.victims(frames, wanted, out),
             FramePolicy::Lru(coldest) => coldest.victims(frames, now, lru::cold, wanted, out),
+            FramePolicy::Sieve(sieve) => sieve.victims(frames, wanted, out),
         }
     }
 }
@@ -131,6 +142,8 @@ mod tests {
         histories: Vec<(Option<u64>, u64)>,
         marks: Vec<bool>,
         hand: usize,
+        /// Oldest first, for SIEVE; `hand` is then a position in it.
+        order: Vec<u32>,
     }
 
     impl Model {
@@ -151,6 +164,23 @@ mod tests {
                         if free(&(frame as u32)) && !std::mem::take(&mut self.marks[frame]) {
                             return Some(frame as u32);
                         }
+                    }
+                    None
+                }
+                MemoryPolicy::Sieve => {
+                    for _ in 0..2 * self.order.len() + 2 {
+                        // Past the newest the hand begins again with the oldest.
+                        self.hand = if self.hand >= self.order.len() { 0 } else { self.hand };
+                        let frame = self.order[self.hand];
+                        if free(&frame) && !std::mem::take(&mut self.marks[frame as usize]) {
+                            self.order.remove(self.hand);
+                            // The hand stands before what followed, or past all.
+                            let was_newest = self.hand == self.order.len();
+                            self.hand += usize::from(was_newest);
+                            self.order.push(frame);
+                            return Some(frame);
+                        }
+                        self.hand += 1;
                     }
                     None
                 }
@@ -175,8 +205,12 @@ mod tests {
         let mut now = Tick(1);
         let mut pool =
             Pool { words: vec![Cell::default(); FRAMES as usize], pinned: BTreeSet::new() };
-        let mut model =
-            Model { histories: Vec::new(), marks: vec![true; FRAMES as usize], hand: 0 };
+        let mut model = Model {
+            histories: Vec::new(),
+            marks: vec![true; FRAMES as usize],
+            hand: 0,
+            order: (0..FRAMES).collect(),
+        };
         for frame in 0..FRAMES {
             pool.set_touch(FrameId(frame), Touch::first(now));
             model.histories.push((None, now.0));
@@ -244,6 +278,6 @@ mod tests {
             assert_eq!(memory.name(), name);
         }
         let error = MemoryPolicy::find("mru").unwrap_err().to_string();
-        assert_eq!(error, "unknown memory policy `mru`; known: lru-2, clock, lru");
+        assert_eq!(error, "unknown memory policy `mru`; known: lru-2, clock, lru, sieve");
     }
 }

@@ -206,10 +206,11 @@ impl Heaps {
             if child >= count {
                 break;
             }
-            if child + 1 < count && less(self.at(side, child + 1), self.at(side, child)) {
-                child += 1;
-            }
-            let below = self.at(side, child);
+            let (left, right) = (self.at(side, child), self.at(side, (child + 1).min(count - 1)));
+            // Which is the lesser is anybody's guess: no branch waits for it.
+            let is_right = less(right, left);
+            child += u32::from(is_right);
+            let below = if is_right { right } else { left };
             if !less(below, slot) {
                 break;
             }

@@ -17,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 pub mod designs;
+pub mod placement;
 pub mod restarts;
 mod touch;
 
@@ -25,6 +26,7 @@ mod coldest;
 mod frames;
 mod lru;
 mod lru_2;
+mod sieve;
 
 mod heaps;
 mod slot_lru_2;
