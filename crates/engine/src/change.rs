@@ -182,8 +182,8 @@ impl<'a> Change<'a> {
     /// Appends the encoded change.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         let head = |out: &mut Vec<u8>, tag: u8, number: u16| {
-            out.push(tag);
-            out.extend_from_slice(&number.to_le_bytes());
+            let [low, high] = number.to_le_bytes();
+            out.extend_from_slice(&[tag, low, high]);
         };
         match *self {
             Change::Bytes { at, bytes } => {
@@ -208,8 +208,8 @@ impl<'a> Change<'a> {
             }
             Change::LeafPatch { slot, at, cut, bytes } => {
                 head(out, 7, slot);
-                out.extend_from_slice(&at.to_le_bytes());
-                out.extend_from_slice(&cut.to_le_bytes());
+                let ([at0, at1], [cut0, cut1]) = (at.to_le_bytes(), cut.to_le_bytes());
+                out.extend_from_slice(&[at0, at1, cut0, cut1]);
                 out.extend_from_slice(bytes);
             }
             Change::InnerInsert { slot, key, child } => {

@@ -140,6 +140,7 @@ impl Engine {
     /// Gives a number to a transaction that is about to write its first record. Later numbers go to
     /// transactions that write later, so none below the least one registered will write again.
     pub(crate) fn register(&self, chain: &Arc<Chain>) -> TxnId {
+        self.pool.log_grew(self.log.end());
         let mut chains = self.chains.lock();
         let txn = TxnId(self.next_txn.fetch_add(1, Ordering::Relaxed));
         chains.push_back((txn, Arc::clone(chain)));

@@ -82,6 +82,12 @@ impl Journal for LogJournal {
         self.log.append(&mut draft, Room::Forward).ok()
     }
 
+    fn log_flash_kept(&self, payload: &[u8]) -> Option<Lsn> {
+        let mut draft = self.draft.lock();
+        draft.flash(payload);
+        self.log.append(&mut draft, Room::Reserved).ok()
+    }
+
     fn repair(
         &self,
         page: PageId,

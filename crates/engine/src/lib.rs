@@ -45,7 +45,9 @@ pub use api::{
 pub use error::{Error, Part};
 pub use key::{Key, KeyPart};
 pub use lock::TreeId;
-pub use terrace_pool::{ColdStart, Fills, FlashLayout, PoolConfig, TacConfig, TacWrite};
+pub use terrace_pool::{
+    ColdStart, Fills, FlashLayout, PoolConfig, RestartTuning, TacConfig, TacWrite,
+};
 pub use terrace_rt::{Nanos, World};
 pub use value::Value;
 

@@ -401,7 +401,7 @@ impl Trees {
     /// Those of the pool and the log.
     pub(crate) fn empty(&self, engine: &Arc<Engine>, tree: &Tree) -> Result<(), Error> {
         let all = Bound::Unbounded;
-        let mut scan = Scan::new(all, all, Direction::Forward, LockMode::Shared);
+        let mut scan = Scan::new(all.clone(), all, Direction::Forward, LockMode::Shared);
         let mut batch = Batch::default();
         done(scan.next_batch(tree, &mut Unlocked, 1, &mut batch)?);
         if batch.len() == 0 && !tree.is_loading()? {

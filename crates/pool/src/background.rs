@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | evictor | a partition low on free frames | `run_evictor` |
 //! | cleaner | too many dirty pages on flash, a run that ended | `run_cleaner` |
+//! | age writer | a log that has grown, with a bound on age | `run_age_writer` |
 //! | TAC writers | a page read from home | `run_tac_writer` |
 //! | restart | what the restart waits for | `Keep::run` |
 //! | redo | an opening that owes pages | `drain_owed` |
@@ -40,6 +41,9 @@ impl BufferPool {
         if design.keeps_dirty_on_flash() {
             self.start("cleaner", BufferPool::run_cleaner);
         }
+        if self.config.clean_age.is_some() {
+            self.start("age writer", BufferPool::run_age_writer);
+        }
         let copies_reads = design.clean_leave == CleanLeave::WrittenWhenRead;
         if copies_reads && self.config.tac.write == TacWrite::Async {
             for _ in 0..self.config.tac.writers {
@@ -67,6 +71,7 @@ impl BufferPool {
         self.tac_queue.close();
         self.frames_wanted.notify_all();
         self.cleaner_news.notify_all();
+        self.age_news.notify_all();
         if let Some(keeper) = &self.keeper {
             keeper.close();
         }

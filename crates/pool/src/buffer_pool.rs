@@ -78,6 +78,10 @@ pub struct BufferPool {
     pub(crate) frames_wanted: Signal,
     /// Given when the cleaner may have work.
     pub(crate) cleaner_news: Signal,
+    /// Given when the log has grown by a part of the bound on age.
+    pub(crate) age_news: Signal,
+    /// The end of the log at which it is given next.
+    pub(crate) age_due: AtomicU64,
     /// Given when a run of pages was cleaned.
     pub(crate) run_cleaned: Signal,
     /// Runs of pages being cleaned.
@@ -188,6 +192,8 @@ impl BufferPool {
             tac_queue: Queue::new(TAC_QUEUE_MAX),
             frames_wanted: Signal::new(),
             cleaner_news: Signal::new(),
+            age_news: Signal::new(),
+            age_due: AtomicU64::new(0),
             run_cleaned: Signal::new(),
             cleaner_runs: AtomicU32::new(0),
             read_aheads: AtomicU32::new(0),

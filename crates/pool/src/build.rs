@@ -2,8 +2,12 @@
 //!
 //! - B1: partitions share nothing while they are built. With many slots each is built by a task of
 //!   its own, so that the threads of a real world share the work.
+//! - B2: slots are filled in batches: first what was found of each is read, and the place of its
+//!   page in the directory looked at; then they are entered, one after the other. A large
+//!   directory is in no cache, and the looks of a batch wait for memory together.
 
 use std::collections::BTreeMap;
+use std::hint::black_box;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -19,6 +23,8 @@ use crate::slots::{Gauges, SlotRules, SlotTable};
 
 /// With so many slots, partitions are built side by side.
 const SIDE_BY_SIDE_SLOTS: u32 = 1 << 20;
+/// Slots of a batch (B2): more than memory serves at once, less than the cache nearest holds.
+const BATCH_SLOTS: u32 = 64;
 
 /// What partitions are built from.
 pub(crate) struct Plan {
@@ -30,6 +36,13 @@ pub(crate) struct Plan {
     temperatures: Arc<LeafMutex<Temperatures>>,
     gauges: Arc<Gauges>,
     recovery: Option<Arc<FlashRecovery>>,
+}
+
+/// A slot that was found filled.
+struct Found {
+    slot: u32,
+    hash: PageHash,
+    image: Image,
 }
 
 /// A partition, and the slots, over all partitions, whose copies gave way to newer ones.
@@ -49,7 +62,7 @@ impl Plan {
             policy: config.memory_policy,
             rules: SlotRules {
                 replacement: config.design.replacement,
-                order: config.cleaner_order,
+                order: config.order_of_cleaner(),
                 keeps_dirty: config.design.keeps_dirty_on_flash(),
                 versions: restart::version_bits(config.restart.kind),
                 tac_rule: config.tac.rule,
@@ -141,32 +154,148 @@ impl Plan {
         let Some(table) = books.slots.as_mut().filter(|_| recovery.cold().is_none()) else {
             return older;
         };
-        let count = self.partitions as usize;
-        let found = |slot: u32| {
-            // A page that hashes to another partition was never here.
-            let is_here = |image: &Image| PageHash::of(image.page).partition(count) == at as usize;
-            let image = recovery.image(partition.first_slot + slot).filter(is_here);
-            // Another design may have left pages that this one cannot keep; the log has them.
-            image.filter(|image| image.newer.is_none() || self.rules.keeps_dirty)
-        };
         table.begin_restore(Tick(recovery.clock()));
-        for slot in 0..slots {
-            let Some(image) = found(slot) else { continue };
-            match partition.find_slot(image.page, |other| table.holds(other, image.page)) {
-                None => partition.restore_slot(image.page, slot),
-                Some(other) if found(other).and_then(|found| found.lsn) < image.lsn => {
+        let mut batch = Vec::with_capacity(BATCH_SLOTS as usize);
+        for first in (0..slots).step_by(BATCH_SLOTS as usize) {
+            let of_batch = first..slots.min(first + BATCH_SLOTS);
+            batch.extend(of_batch.filter_map(|slot| self.found(partition, at, slot, recovery)));
+            // Nothing else is in this loop, so that many looks are under way at once.
+            let peek = |seen, found: &Found| seen | partition.directory.peek(found.hash);
+            black_box(batch.iter().fold(0, peek));
+            for Found { slot, hash, image } in batch.drain(..) {
+                let is_it = |other| table.holds(other, image.page);
+                if let Some(other) = partition.restore_slot(hash, slot, is_it) {
+                    let others = self.found(partition, at, other, recovery);
+                    if others.and_then(|found| found.image.lsn) >= image.lsn {
+                        older.insert(slot, image.page);
+                        continue;
+                    }
                     partition.move_slot(image.page, other, slot);
                     table.unfound(other);
                     older.insert(other, image.page);
                 }
-                Some(_) => {
-                    older.insert(slot, image.page);
-                    continue;
-                }
+                table.found(slot, &image);
             }
-            table.found(slot, &image);
         }
         table.end_restore();
         older
+    }
+
+    /// What is believed of `slot` of partition `at`.
+    fn found(
+        &self,
+        partition: &Partition,
+        at: u32,
+        slot: u32,
+        recovery: &FlashRecovery,
+    ) -> Option<Found> {
+        let image = recovery.image(partition.first_slot + slot)?;
+        let hash = PageHash::of(image.page);
+        // A page that hashes to another partition was never here.
+        let is_here = hash.partition(self.partitions as usize) == at as usize;
+        // Another design may have left pages that this one cannot keep; the log has them.
+        let may_be = image.newer.is_none() || self.rules.keeps_dirty;
+        (is_here && may_be).then_some(Found { slot, hash, image })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frames::FrameTable;
+    use crate::partition::Place;
+    use std::sync::atomic::Ordering;
+    use terrace_page::Lsn;
+    use terrace_policy::{History, designs, restarts};
+    use terrace_rt::{Prng, Virtual, VirtualConfig};
+
+    const FRAMES: u32 = 256;
+    const PAGES: u64 = 700;
+
+    fn some_image(prng: &mut Prng) -> Option<Image> {
+        let (page, lsn) = (PageId(prng.below(PAGES)), Lsn(4096 * (1 + prng.below(5))));
+        let last = 1 + prng.below(1000);
+        let previous = prng.chance(2).then(|| Tick(1 + prng.below(last)));
+        let history = History { last: Tick(last), previous };
+        let newer = prng.chance(3).then_some(lsn);
+        (!prng.chance(5)).then_some(Image { page, lsn: Some(lsn), newer, history })
+    }
+
+    /// The slot of each page that counts, and the slots that gave way: of the copies that lie in
+    /// their page's partition and may be kept, the newest, and of these the first.
+    fn expected(
+        partitions: &[Partition],
+        images: &[Option<Image>],
+        keeps_dirty: bool,
+    ) -> (BTreeMap<PageId, u32>, BTreeMap<u32, PageId>) {
+        let (mut current, mut older) = (BTreeMap::new(), BTreeMap::new());
+        for (slot, image) in (0..).zip(images) {
+            let here = partitions.iter().rposition(|part| part.first_slot <= slot).unwrap();
+            let is_here =
+                |image: &&Image| PageHash::of(image.page).partition(partitions.len()) == here;
+            let kept = image.as_ref().filter(is_here);
+            let Some(image) = kept.filter(|image| keeps_dirty || image.newer.is_none()) else {
+                continue;
+            };
+            let other = current.get(&image.page).copied();
+            let others = other.map(|other: u32| images[other as usize].unwrap().lsn);
+            match other {
+                Some(_) if others >= Some(image.lsn) => drop(older.insert(slot, image.page)),
+                _ => {
+                    current.insert(image.page, slot);
+                    older.extend(other.map(|other| (other, image.page)));
+                }
+            }
+        }
+        (current, older)
+    }
+
+    #[test]
+    fn slots_are_filled_as_a_naive_model_fills_them() {
+        for seed in 0..40 {
+            let mut prng = Prng::from_seed(seed);
+            let slots = 100 + prng.below(900) as u32;
+            let design = designs::find(["lc", "dw", "tac"][seed as usize % 3]).expect("a row");
+            let config = PoolConfig {
+                frames: FRAMES,
+                design,
+                restart: restarts::find("warm").expect("a row"),
+                flash_slots: slots,
+                partitions: 1 << prng.below(3),
+                ..PoolConfig::default()
+            };
+            let images: Vec<_> = (0..slots).map(|_| some_image(&mut prng)).collect();
+            let recovery = Arc::new(FlashRecovery::of_images(&config, images.clone()));
+            let layout = FlashLayout::new(slots, config.restart.kind);
+            let gauges = Arc::new(Gauges::default());
+            let temperatures = Temperatures::new(config.tac.costs, 1000);
+            let temperatures = Arc::new(LeafMutex::new(temperatures));
+            let plan = Plan::new(&config, &layout, &temperatures, &gauges, Some(&recovery));
+            let world = Virtual::new(VirtualConfig::default());
+            let (partitions, doubled) = Arc::new(plan).build(&world.world());
+            let (current, older) = expected(&partitions, &images, design.keeps_dirty_on_flash());
+            assert_eq!(doubled.into_iter().collect::<BTreeMap<_, _>>(), older, "seed {seed}");
+            let frames = FrameTable::new(FRAMES).expect("memory");
+            for page in (0..PAGES).map(PageId) {
+                let at = PageHash::of(page).partition(partitions.len());
+                let books = partitions[at].books.lock();
+                let found = match partitions[at].find(&books, &frames, page) {
+                    Place::Flash(slot) => Some(partitions[at].first_slot + slot),
+                    Place::Memory(_) | Place::Nowhere => None,
+                };
+                assert_eq!(found, current.get(&page).copied(), "seed {seed}, {page}");
+                let Some(slot) = found else { continue };
+                let (table, image) = (books.slots.as_ref().unwrap(), images[slot as usize]);
+                let image = image.unwrap();
+                assert_eq!(table.newer(slot - partitions[at].first_slot), image.newer);
+            }
+            for partition in &partitions {
+                partition.books.lock().slots_mut().check();
+            }
+            let is_dirty = |slot: &&u32| images[**slot as usize].unwrap().newer.is_some();
+            let dirty = current.values().filter(is_dirty).count();
+            assert_eq!(gauges.used.load(Ordering::Relaxed) as usize, current.len());
+            assert_eq!(gauges.dirty.load(Ordering::Relaxed) as usize, dirty);
+        }
     }
 }

@@ -2,7 +2,8 @@
 //! 3.3.5; S3 II-B].
 //!
 //! ```text
-//! wake when dirty > lambda * S, until dirty <= (lambda - 0.0001) * S:
+//! wake when dirty > lambda * S, until dirty <= (lambda - 0.0001) * S,
+//! and while the first slot in order by recLSN is below the floor of `age`:
 //!   claim:  the first slot of all partitions' dirty orders, up to alpha dirty neighbours at home
 //!   clean:  read the slots into staging, one write home, then each slot CLEAN, or FREE if its page
 //!           was modified meanwhile
@@ -70,22 +71,29 @@ impl BufferPool {
             };
             is_cleaning |= self.is_sharp() || dirty > self.dirty_share(self.config.lambda);
             is_cleaning &= dirty > low && self.check_writable().is_ok();
-            if is_cleaning && self.start_run(low) {
+            if is_cleaning && self.has_more_than(low) && self.start_run(Lsn::MAX) {
+                continue;
+            }
+            let floor = self.age_floor();
+            if floor > Lsn::ZERO && self.check_writable().is_ok() && self.start_run(floor) {
                 continue;
             }
             self.cleaner_news.wait(seen);
         }
     }
 
-    /// Starts to clean one run if more than `low` pages would stay dirty. Whether it did.
-    fn start_run(&self, low: u32) -> bool {
+    /// Whether more than `low` pages are dirty that nobody cleans yet.
+    fn has_more_than(&self, low: u32) -> bool {
         let unavailable = self.gauges.unavailable.load(Ordering::Relaxed);
-        if self.flash_dirty().saturating_sub(unavailable) <= low
-            || self.cleaner_runs.load(Ordering::Relaxed) >= self.config.cleaner_ios
-        {
+        self.flash_dirty().saturating_sub(unavailable) > low
+    }
+
+    /// Starts to clean one run, from a page that is dirty since before `below`. Whether it did.
+    fn start_run(&self, below: Lsn) -> bool {
+        if self.cleaner_runs.load(Ordering::Relaxed) >= self.config.cleaner_ios {
             return false;
         }
-        let run = self.claim_run();
+        let run = self.claim_run(below);
         if run.is_empty() {
             return false;
         }
@@ -103,16 +111,17 @@ impl BufferPool {
 
     /// Cleans one run in the calling task, when there is no cleaner any more. Whether it found one.
     pub(crate) fn clean_one_run(&self) -> bool {
-        let run = self.claim_run();
+        let run = self.claim_run(Lsn::MAX);
         if !run.is_empty() {
             self.clean(&run);
         }
         !run.is_empty()
     }
 
-    /// Claims the dirty page that is first in order, and its dirty neighbours at home.
-    fn claim_run(&self) -> Vec<Claim> {
-        let Some(root) = self.claim_root() else { return Vec::new() };
+    /// Claims the dirty page that is first in order, if it is dirty since before `below`, and its
+    /// dirty neighbours at home.
+    fn claim_run(&self, below: Lsn) -> Vec<Claim> {
+        let Some(root) = self.claim_root(below) else { return Vec::new() };
         let alpha = self.config.alpha as usize;
         let mut after = Vec::new();
         while after.len() + 1 < alpha {
@@ -136,7 +145,7 @@ impl BufferPool {
     }
 
     /// The first of the partitions' first dirty slots, lambda being global [R in S0 2.6].
-    fn claim_root(&self) -> Option<Claim> {
+    fn claim_root(&self, below: Lsn) -> Option<Claim> {
         let mut best: Option<(&Partition, terrace_rt::LeafGuard<'_, Books>, u32)> = None;
         // Locks are taken in order of partitions; the best one's is kept.
         for partition in &self.partitions {
@@ -153,6 +162,9 @@ impl BufferPool {
             }
         }
         let (_, mut books, slot) = best?;
+        if books.slots_mut().newer(slot) >= Some(below) {
+            return None;
+        }
         let page = books.slots_mut().page(slot).expect("a dirty slot has a page");
         Some(take_claim(&mut books, page, slot))
     }

@@ -43,6 +43,9 @@ pub struct PoolConfig {
     pub cleaner_order: CleanerOrder,
     /// Writes that the lazy cleaner keeps outstanding, at most.
     pub cleaner_ios: u32,
+    /// Bytes of log after which a change is brought home, whatever lambda says: what recovery may
+    /// have to redo. The cleaner then goes by recLSN. None: pages may stay dirty for ever.
+    pub clean_age: Option<u64>,
     /// Which reads fetch neighbours too.
     pub fills: Fills,
     /// How a page is told to be sequential [S0 2.2].
@@ -121,6 +124,7 @@ impl Default for PoolConfig {
             lambda: 0.5,
             cleaner_order: CleanerOrder::Lru2Age,
             cleaner_ios: 256,
+            clean_age: None,
             fills: Fills { ramp_up: true, aggressive: false },
             classifier: Classifier::ReadAhead,
             tac: TacConfig::default(),
@@ -132,6 +136,9 @@ impl Default for PoolConfig {
 }
 
 impl PoolConfig {
+    /// The least `clean_age`: recLSNs of slots are kept in blocks of 4 KiB of log.
+    pub const CLEAN_AGE_MIN: u64 = 64 << 10;
+
     /// Checks every value, and the devices' sizes against them.
     pub(crate) fn validate(&self, flash_bytes: Option<u64>) -> Result<(), PoolError> {
         let bad = |what| Err(PoolError::Config { what });
@@ -151,6 +158,9 @@ impl PoolConfig {
             () if self.partitions == 0 => bad("partitions must not be zero"),
             () if self.alpha == 0 => bad("alpha must not be zero"),
             () if self.cleaner_ios == 0 => bad("cleaner_ios must not be zero"),
+            () if self.clean_age.is_some_and(|age| age < PoolConfig::CLEAN_AGE_MIN) => {
+                bad("clean_age must be at least 64 KiB of log")
+            }
             () if self.buf_write_pages == 0 => bad("buf_write_pages must not be zero"),
             () if self.evict_batch == 0 => bad("evict_batch must not be zero"),
             () if self.tac.writers == 0 => bad("tac.writers must not be zero"),
@@ -169,6 +179,12 @@ impl PoolConfig {
             }
             () => Ok(()),
         }
+    }
+
+    /// In which order the cleaner goes: a bound on age needs the oldest first.
+    #[must_use]
+    pub fn order_of_cleaner(&self) -> CleanerOrder {
+        if self.clean_age.is_some() { CleanerOrder::RecLsn } else { self.cleaner_order }
     }
 
     /// Partitions in use: as asked for, but none with too few frames.

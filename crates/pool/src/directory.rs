@@ -100,6 +100,31 @@ impl Directory {
         unreachable!("there are more entries than places");
     }
 
+    /// Adds a page unless some place with its tag `is` the page's already: then that place.
+    pub fn insert_new(&self, hash: PageHash, place: u32, is: impl Fn(u32) -> bool) -> Option<u32> {
+        let (tag, mut at) = (hash.tag(), hash.first(self.entries.len()));
+        for _ in 0..self.entries.len() {
+            let entry = self.entries[at].load(Ordering::Relaxed);
+            if entry == EMPTY {
+                self.entries[at].store(tag | place, Ordering::Relaxed);
+                return None;
+            }
+            if entry & !PLACE_MASK == tag && is(entry & PLACE_MASK) {
+                return Some(entry & PLACE_MASK);
+            }
+            at = self.next(at);
+        }
+        unreachable!("there are more entries than places");
+    }
+
+    /// Looks at the entry where a search for the page begins, so that it is in the cache when that
+    /// search comes. Many such looks wait for memory together. Returns what is there, for the
+    /// compiler to keep the look.
+    #[inline]
+    pub fn peek(&self, hash: PageHash) -> u32 {
+        self.entries[hash.first(self.entries.len())].load(Ordering::Relaxed)
+    }
+
     /// The page at place `from` is now at `to`.
     pub fn replace(&self, hash: PageHash, from: u32, to: u32) {
         let at = self.position(hash, from);

@@ -70,6 +70,7 @@ impl BufferPool {
     pub(crate) fn make_dirty(&self, page: PageId, guard: &Exclusive<'_>) -> Dirtied {
         let partition = self.partition(page);
         let lower = Lsn(self.journal.last_lsn().0 + 1);
+        self.log_grew(lower);
         if !self.config.rules.entry_before_invalidation {
             return self.make_dirty_too_late(partition, guard, lower);
         }

@@ -46,15 +46,25 @@ impl<'a> PageIo<'a> {
 
 /// Runs `ios` on `device`, all at once, and waits for them. No I/O is no work.
 pub(crate) fn run(device: &dyn Device, ios: Vec<PageIo<'_>>) -> io::Result<()> {
+    run_beside(device, ios, || ()).1
+}
+
+/// As `run`, with `work` done while the device is at it.
+pub(crate) fn run_beside<T>(
+    device: &dyn Device,
+    ios: Vec<PageIo<'_>>,
+    work: impl FnOnce() -> T,
+) -> (T, io::Result<()>) {
     if ios.is_empty() {
-        return Ok(());
+        return (work(), Ok(()));
     }
     let requests: Vec<Request<'_>> = ios.iter().map(PageIo::request).collect();
     // SAFETY: `ios` borrows every buffer, exclusively if it is read into, and lives until the
     // ticket has been waited for, or is dropped while unwinding, since tickets are declared after
     // it.
     let ticket = unsafe { device.submit(&requests) };
-    device.wait(ticket).map_err(|failure| failure.source)
+    let done = work();
+    (done, device.wait(ticket).map_err(|failure| failure.source))
 }
 
 /// Runs two batches on two devices side by side, and waits for both.

@@ -6,8 +6,8 @@ use crate::PoolError;
 
 /// The log, as the pool sees it [S3 II-A].
 ///
-/// The pool calls `last_lsn`, `log_buf_write` and `log_flash` under its own leaf locks: none may
-/// block or switch tasks. `make_durable` is called without any.
+/// The pool calls `last_lsn`, `log_buf_write`, `log_flash` and `log_flash_kept` under its own leaf
+/// locks: none may block or switch tasks. `make_durable` is called without any.
 pub trait Journal: Send + Sync {
     /// The LSN of the last record appended. Never decreases.
     fn last_lsn(&self) -> Lsn;
@@ -30,6 +30,12 @@ pub trait Journal: Send + Sync {
     /// Appends a record of the flash tier's own, not forced; returns its LSN, or `None` if the log
     /// has no room. Recovery shows it to the tier again [S3 III-C].
     fn log_flash(&self, payload: &[u8]) -> Option<Lsn>;
+
+    /// As `log_flash`, in the room that is kept for what must be said: at most one short record
+    /// between two checkpoints.
+    fn log_flash_kept(&self, payload: &[u8]) -> Option<Lsn> {
+        self.log_flash(payload)
+    }
 
     /// Brings `bytes`, home's version of `page`, up to date from the log, which has every change
     /// since `rec`; if they are not `whole`, an image in the log must come first.

@@ -284,21 +284,23 @@ impl Partition {
         self.first_slot_page + u64::from(slot)
     }
 
-    /// The slot of `page` in the directory of a new pool; `is_it` tells whether a slot has it.
-    pub fn find_slot(&self, page: PageId, is_it: impl Fn(u32) -> bool) -> Option<u32> {
-        let is_it = |place| self.slot_at(place).is_some_and(&is_it);
-        self.directory.find(PageHash::of(page), is_it).and_then(|place| self.slot_at(place))
-    }
-
     /// `page` was found in another slot, too, and that one counts.
     pub fn move_slot(&self, page: PageId, from: u32, to: u32) {
         let (from, to) = (self.place_of_slot(from), self.place_of_slot(to));
         self.directory.replace(PageHash::of(page), from, to);
     }
 
-    /// Puts a page that was found in `slot` into the directory of a new pool.
-    pub fn restore_slot(&self, page: PageId, slot: u32) {
-        self.directory.insert(PageHash::of(page), self.place_of_slot(slot));
+    /// Puts a page that was found in `slot` into the directory of a new pool; if it was found in
+    /// another slot before, as `is_it` tells, says which.
+    pub fn restore_slot(
+        &self,
+        hash: PageHash,
+        slot: u32,
+        is_it: impl Fn(u32) -> bool,
+    ) -> Option<u32> {
+        let is_it = |place| self.slot_at(place).is_some_and(&is_it);
+        let other = self.directory.insert_new(hash, self.place_of_slot(slot), is_it);
+        other.and_then(|place| self.slot_at(place))
     }
 
     fn place_of_slot(&self, slot: u32) -> u32 {

@@ -21,6 +21,10 @@ pub struct PoolStats {
     pub table_writes: u64,
     /// Bytes of log records in which the restart keeps its table, without their headers.
     pub table_log_bytes: u64,
+    /// Times that the restart gave up its table, as it could not be written, or the log was full:
+    /// the flash tier starts cold, or nearly so, if the database is opened before the next
+    /// checkpoint (under `mmr` after it, too).
+    pub tables_given_up: u64,
     /// Reads or writes of flash that failed or returned damaged bytes, and were survived.
     pub flash_faults: u64,
     /// Gauge: slots of the flash tier.
@@ -89,6 +93,7 @@ impl PoolStats {
         self.flash_writes += other.flash_writes;
         self.table_writes += other.table_writes;
         self.table_log_bytes += other.table_log_bytes;
+        self.tables_given_up += other.tables_given_up;
         self.flash_faults += other.flash_faults;
         self.admissions += other.admissions;
         self.bypassed_by_policy += other.bypassed_by_policy;

@@ -135,14 +135,21 @@ pub struct DeviceUse {
     pub read_bytes: u64,
     /// Bytes written.
     pub written_bytes: u64,
+    /// Bytes that its medium took for them, if it tells; else 0.
+    pub programmed_bytes: u64,
 }
 
 impl DeviceUse {
     /// What `counted` is in `span`.
     pub fn of(counted: Counters, span: Nanos) -> DeviceUse {
-        let Counters { reads, writes, read_bytes, written_bytes, busy_ns, .. } = counted;
-        let utilisation = busy_ns as f64 / span.0.max(1) as f64;
-        DeviceUse { utilisation, reads, writes, read_bytes, written_bytes }
+        DeviceUse {
+            utilisation: counted.busy_ns as f64 / span.0.max(1) as f64,
+            reads: counted.reads,
+            writes: counted.writes,
+            read_bytes: counted.read_bytes,
+            written_bytes: counted.written_bytes,
+            programmed_bytes: counted.programmed_bytes,
+        }
     }
 }
 

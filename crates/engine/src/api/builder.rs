@@ -233,6 +233,18 @@ impl Builder {
         self
     }
 
+    /// Brings every change home after so many bytes of log, whatever else the cleaner goes by: a
+    /// bound on what recovery redoes, at least 64 KiB. Without, pages that nobody uses may stay on
+    /// flash alone for ever, and hold the log.
+    ///
+    /// It counts bytes of log, not time, since these are what recovery reads. What it costs is home
+    /// writes of pages that would have changed again.
+    #[must_use]
+    pub fn clean_age(mut self, log_bytes: u64) -> Builder {
+        self.pool.clean_age = Some(log_bytes);
+        self
+    }
+
     /// Bytes of the home, when it is created: reserved at once, so that a full disk is found out
     /// then. Without, the home is a sparse file that may grow to 64 GiB, a few MiB at a time; where
     /// its file system is full, transactions that need room fail with `HomeFull`, and no others.

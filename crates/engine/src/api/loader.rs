@@ -38,7 +38,7 @@ impl Bulk {
             return Ok(Bulk { tree, last: None, built: Some(built) });
         }
         let all = Bound::Unbounded;
-        let mut scan = Scan::new(all, all, Direction::Forward, LockMode::Shared);
+        let mut scan = Scan::new(all.clone(), all, Direction::Forward, LockMode::Shared);
         let mut batch = Batch::default();
         core.read(|context| scan.next_batch(&tree, context, 1, &mut batch))?;
         if batch.len() > 0 {

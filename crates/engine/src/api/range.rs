@@ -6,6 +6,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use crate::api::table::check_decoded;
+use crate::btree::node::Joined;
 use crate::btree::{Batch, Direction, Scan, Tree};
 use crate::{Error, Key, LockMode, Transaction, Value};
 
@@ -27,7 +28,7 @@ const BATCH_MAX: usize = 128;
 /// # Ok::<(), terrace::Error>(())
 /// ```
 pub struct Entry<K: Key, V: Value> {
-    bytes: Vec<u8>,
+    bytes: Joined,
     key_len: usize,
     types: PhantomData<fn() -> (K, V)>,
 }
@@ -35,10 +36,7 @@ pub struct Entry<K: Key, V: Value> {
 impl<K: Key, V: Value> Entry<K, V> {
     fn new(key: &[u8], value: &[u8], tree: &Tree) -> Result<Entry<K, V>, Error> {
         check_decoded(K::decode(key).is_some() && V::decode(value).is_some(), tree)?;
-        let mut bytes = Vec::with_capacity(key.len() + value.len());
-        bytes.extend_from_slice(key);
-        bytes.extend_from_slice(value);
-        Ok(Entry { bytes, key_len: key.len(), types: PhantomData })
+        Ok(Entry { bytes: Joined::new(key, value), key_len: key.len(), types: PhantomData })
     }
 
     pub(crate) fn key_bytes(&self) -> &[u8] {
@@ -137,20 +135,20 @@ impl<'a, K: Key, V: Value, T: Transaction> Range<'a, K, V, T> {
             return None;
         }
         if side.left.is_empty() {
+            let core = self.transaction.core();
             let bound = |bound: &Bound<Vec<u8>>| bound.clone();
             let scan = side.scan.get_or_insert_with(|| {
+                side.batch = core.take_batch();
                 // What the other end has returned is not looked at again.
                 let met = || other.last.clone().map(Bound::Excluded);
                 let (lower, upper) = match forward {
                     true => (bound(&self.lower), met().unwrap_or_else(|| bound(&self.upper))),
                     false => (met().unwrap_or_else(|| bound(&self.lower)), bound(&self.upper)),
                 };
-                let (lower, upper) = (lower.as_ref(), upper.as_ref());
-                Scan::new(lower.map(Vec::as_slice), upper.map(Vec::as_slice), direction, self.mode)
+                Scan::new(lower, upper, direction, self.mode)
             });
             side.batch_len = (side.batch_len * 2).clamp(1, BATCH_MAX);
             let (limit, batch) = (side.batch_len, &mut side.batch);
-            let core = self.transaction.core();
             let fetched =
                 core.read(|context| scan.next_batch(&self.tree, context, limit, &mut *batch));
             if let Err(error) = fetched {
@@ -173,6 +171,16 @@ impl<'a, K: Key, V: Value, T: Transaction> Range<'a, K, V, T> {
         last.clear();
         last.extend_from_slice(key);
         Some(Entry::new(key, value, &self.tree))
+    }
+}
+
+impl<K: Key, V: Value, T: Transaction> Drop for Range<'_, K, V, T> {
+    fn drop(&mut self) {
+        for side in [&mut self.front, &mut self.back] {
+            if side.scan.is_some() {
+                self.transaction.core().keep_batch(std::mem::take(&mut side.batch));
+            }
+        }
     }
 }
 

@@ -154,7 +154,7 @@ pub struct Table<'t, K: Key, V: Value, T: Transaction = WriteTransaction> {
 }
 
 /// An encoded key with a value not yet encoded: memory that is taken from the transaction and given
-/// back, so that an operation allocates nothing.
+/// back, so that only its first operation allocates.
 pub(crate) struct Encoded<'t> {
     core: &'t Core,
     key: Vec<u8>,
@@ -163,10 +163,10 @@ pub(crate) struct Encoded<'t> {
 
 impl<'t> Encoded<'t> {
     pub(crate) fn key<K: Key>(core: &'t Core, key: &K::View<'_>) -> Encoded<'t> {
-        let (mut bytes, value) = core.take_buffers();
+        let mut bytes = core.key.take();
         bytes.clear();
         K::encode(key, &mut bytes);
-        Encoded { core, key: bytes, value }
+        Encoded { core, key: bytes, value: Vec::new() }
     }
 
     /// The bytes of `value`, encoded here unless they are at hand.
@@ -177,6 +177,7 @@ impl<'t> Encoded<'t> {
         match V::as_encoded(value) {
             Some(bytes) => (&self.key, bytes),
             None => {
+                self.value = self.core.value.take();
                 self.value.clear();
                 V::encode(value, &mut self.value);
                 (&self.key, &self.value)
@@ -187,7 +188,10 @@ impl<'t> Encoded<'t> {
 
 impl Drop for Encoded<'_> {
     fn drop(&mut self) {
-        self.core.keep_buffers(std::mem::take(&mut self.key), std::mem::take(&mut self.value));
+        self.core.key.set(std::mem::take(&mut self.key));
+        if self.value.capacity() > 0 {
+            self.core.value.set(std::mem::take(&mut self.value));
+        }
     }
 }
 

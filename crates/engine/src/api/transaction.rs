@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 
 use crate::api::loader::{Bulk, FILL, FILL_MIN};
 use crate::api::table::{type_names, types};
+use crate::btree::Batch;
 use crate::context::{Context, Locking, Mark};
 use crate::engine::Engine;
 use crate::writer::Step;
@@ -46,7 +47,17 @@ pub struct Core {
     conflicted: Cell<bool>,
     /// Loads that were begun and not finished.
     loads: Cell<u32>,
+    /// Memory for an encoded key, and for an encoded value, while no operation has it.
+    pub(crate) key: Cell<Vec<u8>>,
+    pub(crate) value: Cell<Vec<u8>>,
 }
+
+/// Most keys need no more.
+const KEY_BYTES: usize = 64;
+/// Batches that a transaction keeps for later scans.
+const BATCHES_KEPT: usize = 4;
+/// Bytes of the largest of them.
+const BATCH_BYTES_KEPT: usize = 64 << 10;
 
 pub(crate) mod sealed {
     /// Keeps `Transaction` to the two kinds that there are.
@@ -182,8 +193,14 @@ impl Core {
     fn begin(engine: &Arc<Engine>) -> Result<Core, Error> {
         engine.check_open()?;
         let context = RefCell::new(Context::begin(engine, Locking::On)?);
-        let (doomed, conflicted) = (Cell::new(false), Cell::new(false));
-        Ok(Core { context, doomed, conflicted, loads: Cell::new(0) })
+        Ok(Core {
+            context,
+            doomed: Cell::new(false),
+            conflicted: Cell::new(false),
+            loads: Cell::new(0),
+            key: Cell::new(Vec::with_capacity(KEY_BYTES)),
+            value: Cell::default(),
+        })
     }
 
     /// Whether an operation met a conflict.
@@ -201,18 +218,18 @@ impl Core {
         self.loads.set(self.loads.get() - 1);
     }
 
-    /// Memory for an encoded key and value.
-    pub(crate) fn take_buffers(&self) -> (Vec<u8>, Vec<u8>) {
-        let mut context = self.context.borrow_mut();
-        let buffers = context.buffers();
-        (std::mem::take(&mut buffers.key), std::mem::take(&mut buffers.value))
+    /// Memory for the entries of a scan.
+    pub(crate) fn take_batch(&self) -> Batch {
+        self.context.borrow_mut().buffers().batches.pop().unwrap_or_default()
     }
 
-    /// Takes back what `take_buffers` gave.
-    pub(crate) fn keep_buffers(&self, key: Vec<u8>, value: Vec<u8>) {
+    /// Takes back what `take_batch` gave.
+    pub(crate) fn keep_batch(&self, batch: Batch) {
         let mut context = self.context.borrow_mut();
-        let buffers = context.buffers();
-        (buffers.key, buffers.value) = (key, value);
+        let batches = &mut context.buffers().batches;
+        if batches.len() < BATCHES_KEPT && batch.bytes() <= BATCH_BYTES_KEPT {
+            batches.push(batch);
+        }
     }
 
     /// Runs `work`; an error of more than the arguments dooms the transaction.

@@ -14,7 +14,7 @@
 use terrace_page::{FrameId, PageId};
 
 use super::node::Node;
-use super::way::first_eight;
+use super::short::first_eight;
 use crate::TreeId;
 
 /// Trees share a place if their numbers are the same modulo this.

@@ -53,6 +53,7 @@ mod lookup;
 mod merge;
 mod overflow;
 mod scan;
+mod short;
 mod split;
 #[cfg(test)]
 mod testing;

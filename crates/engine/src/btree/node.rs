@@ -48,6 +48,8 @@
 
 use terrace_page::{HEADER_SIZE, PAGE_SIZE, PageBuf, PageId, PageKind, kind};
 
+use super::short::{compare, equal, first_four, starts_with};
+
 pub(crate) const LEVEL_AT: usize = 6;
 pub(crate) const FLAGS_AT: usize = 7;
 pub(crate) const TREE_AT: usize = 24;
@@ -98,14 +100,7 @@ const _: () = assert!(NODE_HEADER + 2 * KEY_MAX + 8 + 3 * CELL_MAX <= PAGE_SIZE)
 /// What orders keys after the prefix: exact for keys of up to four bytes.
 #[inline]
 pub(crate) fn rank(suffix: &[u8]) -> u64 {
-    let head = if let Some(head) = suffix.first_chunk::<4>() {
-        u32::from_be_bytes(*head)
-    } else {
-        let mut head = [0; 4];
-        head[..suffix.len()].copy_from_slice(suffix);
-        u32::from_be_bytes(head)
-    };
-    u64::from(head) << 3 | suffix.len().min(5) as u64
+    u64::from(first_four(suffix)) << 3 | suffix.len().min(5) as u64
 }
 
 /// The slot of a cell at `offset` whose key, after the prefix, has rank `rank` and length `len`.
@@ -118,6 +113,12 @@ pub(crate) fn slot_rank(slot: u64) -> u64 {
     slot >> CLASS_AT
 }
 
+/// The least of all slots with a rank of `rank` or more.
+#[inline]
+pub(crate) fn slots_from(rank: u64) -> u64 {
+    rank << CLASS_AT
+}
+
 #[inline]
 pub(crate) fn slot_key_len(slot: u64) -> usize {
     (slot >> OFFSET_BITS) as usize & ((1 << KEY_BITS) - 1)
@@ -128,6 +129,7 @@ pub(crate) fn slot_offset(slot: u64) -> usize {
     slot as usize & ((1 << OFFSET_BITS) - 1)
 }
 
+#[inline]
 pub(crate) fn u16_at(page: &PageBuf, at: usize) -> usize {
     usize::from(u16::from_le_bytes([page[at], page[at + 1]]))
 }
@@ -141,7 +143,13 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
 
 /// The length of what `a` and `b` both begin with.
 pub(crate) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
-    a.iter().zip(b).take_while(|(a, b)| a == b).count()
+    if starts_with(b, a) {
+        return a.len();
+    }
+    let (a_words, b_words) = (a.as_chunks::<8>().0, b.as_chunks::<8>().0);
+    let words = a_words.iter().zip(b_words).take_while(|(a, b)| a == b).count();
+    let (a_rest, b_rest) = (&a[8 * words..], &b[8 * words..]);
+    8 * words + a_rest.iter().zip(b_rest).take_while(|(a, b)| a == b).count()
 }
 
 /// The shortest key that separates `left` from `right`: above the one, at most the other.
@@ -160,6 +168,7 @@ pub(crate) struct Joined {
 impl Joined {
     const SHORT: usize = 64;
 
+    #[inline]
     pub(crate) fn new(first: &[u8], second: &[u8]) -> Joined {
         let len = first.len() + second.len();
         let mut joined = Joined { short: [0; Joined::SHORT], len, long: Vec::new() };
@@ -265,7 +274,8 @@ impl<'a> Node<'a> {
     /// Whether keys like `key` belong here.
     #[inline]
     pub(crate) fn covers(&self, key: &[u8]) -> bool {
-        self.lower() <= key && self.upper().is_none_or(|upper| key < upper)
+        compare(self.lower(), key).is_le()
+            && self.upper().is_none_or(|upper| compare(key, upper).is_lt())
     }
 
     /// Whether the keys just below `key` belong here.
@@ -287,11 +297,13 @@ impl<'a> Node<'a> {
     }
 
     /// Key `index`.
+    #[inline]
     pub(crate) fn key(&self, index: usize) -> Joined {
         Joined::new(self.prefix(), self.suffix(index))
     }
 
     /// Leaf: the flags and the value of key `index`.
+    #[inline]
     pub(crate) fn record(&self, index: usize) -> (u8, &'a [u8]) {
         let slot = self.slot(index);
         let cell = slot_offset(slot);
@@ -351,16 +363,17 @@ impl<'a> Node<'a> {
     /// Where `key` is, or where it would be.
     pub(crate) fn search(&self, key: &[u8]) -> Result<usize, usize> {
         let prefix = self.prefix();
-        let Some(suffix) = key.strip_prefix(prefix) else {
+        if !starts_with(key, prefix) {
             return Err(if key < prefix { 0 } else { self.len() });
-        };
+        }
+        let suffix = &key[prefix.len()..];
         let wanted = rank(suffix);
         let first = self.first_at_least(wanted);
         match self.slots.get(first) {
             Some(slot) if slot_rank(u64::from_le_bytes(*slot)) == wanted => {}
             _ => return Err(first),
         }
-        if suffix.len() <= 4 || self.suffix(first) == suffix {
+        if suffix.len() <= 4 || equal(self.suffix(first), suffix) {
             return Ok(first);
         }
         self.search_cells(first, suffix, wanted)
@@ -368,7 +381,8 @@ impl<'a> Node<'a> {
 
     /// The first slot with a rank of `wanted` or more. Without branches that data decide.
     fn first_at_least(&self, wanted: u64) -> usize {
-        let below = |slot: &[u8; SLOT]| slot_rank(u64::from_le_bytes(*slot)) < wanted;
+        let bound = slots_from(wanted);
+        let below = |slot: &[u8; SLOT]| u64::from_le_bytes(*slot) < bound;
         let mut base = 0;
         let mut size = self.slots.len();
         if size == 0 {
@@ -389,7 +403,7 @@ impl<'a> Node<'a> {
         // Mostly there is one: gallop instead of halving what is left of the node.
         let mut step = 1;
         while high < self.len() && slot_rank(self.slot(high)) == wanted {
-            if self.suffix(high) >= suffix {
+            if compare(self.suffix(high), suffix).is_ge() {
                 break;
             }
             low = high;
@@ -399,14 +413,17 @@ impl<'a> Node<'a> {
         high = high.min(self.len());
         while low < high {
             let middle = low + (high - low) / 2;
-            let other = (slot_rank(self.slot(middle)), self.suffix(middle));
-            match other.cmp(&(wanted, suffix)) {
+            let by_rank = slot_rank(self.slot(middle)).cmp(&wanted);
+            match by_rank.then_with(|| compare(self.suffix(middle), suffix)) {
                 std::cmp::Ordering::Less => low = middle + 1,
                 std::cmp::Ordering::Equal => return Ok(middle),
                 std::cmp::Ordering::Greater => high = middle,
             }
         }
-        if low < self.len() && slot_rank(self.slot(low)) == wanted && self.suffix(low) == suffix {
+        let is_next = low < self.len()
+            && slot_rank(self.slot(low)) == wanted
+            && equal(self.suffix(low), suffix);
+        if is_next {
             return Ok(low);
         }
         Err(low)

@@ -40,7 +40,7 @@ pub(crate) enum Direction {
 }
 
 /// Entries in the order of their scan; its memory is reused from batch to batch.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Batch {
     bytes: Vec<u8>,
     /// End of key and end of value of each.
@@ -58,6 +58,11 @@ impl Batch {
         let start = index.checked_sub(1).map_or(0, |before| self.ends[before].1);
         let (key_end, value_end) = self.ends[index];
         (&self.bytes[start..key_end], &self.bytes[key_end..value_end])
+    }
+
+    /// Bytes of memory that it has for its entries.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes.capacity()
     }
 
     /// All entries.
@@ -119,10 +124,6 @@ macro_rules! lock_or_stop {
     };
 }
 
-fn owned(bound: Bound<&[u8]>) -> Bound<Vec<u8>> {
-    bound.map(<[u8]>::to_vec)
-}
-
 /// The first slot of a leaf at or beyond a lower bound.
 fn first_slot(node: &Node<'_>, bound: Bound<&[u8]>) -> usize {
     match bound {
@@ -136,20 +137,20 @@ impl Scan {
     /// A scan of the keys between the bounds. Records are locked in `mode`, `Shared` or
     /// `Exclusive`.
     pub(crate) fn new(
-        lower: Bound<&[u8]>,
-        upper: Bound<&[u8]>,
+        lower: Bound<Vec<u8>>,
+        upper: Bound<Vec<u8>>,
         direction: Direction,
         mode: LockMode,
     ) -> Scan {
-        let empty = match (lower, upper) {
+        let empty = match (&lower, &upper) {
             (Bound::Included(low), Bound::Included(high)) => low > high,
             (Bound::Included(low) | Bound::Excluded(low), Bound::Excluded(high))
             | (Bound::Excluded(low), Bound::Included(high)) => low >= high,
             _ => false,
         };
         Scan {
-            lower: owned(lower),
-            upper: owned(upper),
+            lower,
+            upper,
             direction,
             mode,
             at: if empty { At::Done } else { At::Start },
@@ -198,10 +199,9 @@ impl Scan {
         batch: &mut Batch,
     ) -> Result<Stop, Error> {
         let from = match &self.at {
-            At::Past(key) => Bound::Excluded(key.clone()),
-            _ => self.lower.clone(),
+            At::Past(key) => Bound::Excluded(&key[..]),
+            _ => self.lower.as_ref().map(|key| &key[..]),
         };
-        let from = from.as_ref().map(|key| &**key);
         let first = match from {
             Bound::Unbounded => b"",
             Bound::Included(key) | Bound::Excluded(key) => key,
@@ -271,8 +271,9 @@ impl Scan {
         batch: &mut Batch,
     ) -> Result<(), Error> {
         let start = batch.bytes.len();
-        batch.bytes.extend_from_slice(key);
         let (flags, value) = node.record(slot);
+        batch.bytes.reserve(key.len() + value.len());
+        batch.bytes.extend_from_slice(key);
         if flags & OVERFLOW == 0 {
             batch.bytes.extend_from_slice(value);
         } else if let Err(error) = tree.read_large(leaf, value, &mut batch.bytes) {

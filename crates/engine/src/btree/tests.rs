@@ -87,9 +87,7 @@ fn scan(
     direction: Direction,
     limit: usize,
 ) -> Vec<(Vec<u8>, Vec<u8>)> {
-    let lower = bounds.0.as_ref().map(|key| &key[..]);
-    let upper = bounds.1.as_ref().map(|key| &key[..]);
-    let mut scan = Scan::new(lower, upper, direction, LockMode::Shared);
+    let mut scan = Scan::new(bounds.0.clone(), bounds.1.clone(), direction, LockMode::Shared);
     let mut batch = Batch::default();
     let mut found = Vec::new();
     loop {

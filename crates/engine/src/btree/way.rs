@@ -17,8 +17,9 @@ use terrace_page::{PAGE_SIZE, PageId, PageKind};
 use super::descend::Seek;
 use super::node::{
     COUNT_AT, FIRST_CHILD_AT, INNER_CELL, LEVEL_MAX, LOWER_LEN_AT, NODE_HEADER, SLOT, SLOTS_AT_AT,
-    TREE_AT, rank, slot_key_len, slot_offset, slot_rank,
+    TREE_AT, rank, slot_key_len, slot_offset, slot_rank, slots_from,
 };
+use super::short::first_eight;
 
 const _: () = assert!(TREE_AT.is_multiple_of(8) && COUNT_AT == TREE_AT + 4);
 const _: () = assert!(LOWER_LEN_AT.is_multiple_of(8) && SLOTS_AT_AT == LOWER_LEN_AT + 6);
@@ -105,7 +106,8 @@ impl<W: Fn(usize) -> u64> Slots<'_, W> {
     /// As `Node::first_at_least`.
     #[inline]
     fn first_at_least(&self, wanted: u64) -> usize {
-        let below = |index: usize| slot_rank(self.slot(index)) < wanted;
+        let bound = slots_from(wanted);
+        let below = |index: usize| self.slot(index) < bound;
         let (mut base, mut size) = (0, self.count);
         if size == 0 {
             return 0;
@@ -179,21 +181,6 @@ impl<W: Fn(usize) -> u64> Slots<'_, W> {
         }
         len.cmp(&other.len())
     }
-}
-
-/// The first eight bytes as a number that sorts like them; zeroes for those that are not there.
-#[inline]
-pub(super) fn first_eight(bytes: &[u8]) -> u64 {
-    if let Some(chunk) = bytes.first_chunk::<8>() {
-        return u64::from_be_bytes(*chunk);
-    }
-    // Two chunks that overlap where there are fewer bytes than both have.
-    let cut = 8 * (8 - bytes.len()) as u32;
-    if let (Some(first), Some(last)) = (bytes.first_chunk::<4>(), bytes.last_chunk::<4>()) {
-        let (first, last) = (u32::from_be_bytes(*first), u32::from_be_bytes(*last));
-        return u64::from(first) << 32 | u64::from(last) << cut;
-    }
-    bytes.iter().enumerate().fold(0, |all, (at, &byte)| all | u64::from(byte) << (56 - 8 * at))
 }
 
 /// The eight bytes at any offset, little-endian.

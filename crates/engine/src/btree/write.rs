@@ -38,21 +38,32 @@ pub(super) mod old {
     pub(in super::super) const PATCH: u8 = 1;
 }
 
+/// Bytes of the blocks of `N` that `a` and `b` both begin with.
+#[inline]
+fn same_ahead<const N: usize>(a: &[u8], b: &[u8]) -> usize {
+    let blocks = a.as_chunks::<N>().0.iter().zip(b.as_chunks::<N>().0);
+    N * blocks.take_while(|(a, b)| a == b).count()
+}
+
+/// Bytes of the blocks of `N` that `a` and `b` both end with.
+#[inline]
+fn same_behind<const N: usize>(a: &[u8], b: &[u8]) -> usize {
+    let blocks = a.as_rchunks::<N>().1.iter().rev().zip(b.as_rchunks::<N>().1.iter().rev());
+    N * blocks.take_while(|(a, b)| a == b).count()
+}
+
 /// Where `new` differs from `old`: offset, bytes to cut there, bytes to put there.
 fn difference<'n>(old: &[u8], new: &'n [u8]) -> (usize, usize, &'n [u8]) {
     let shorter = old.len().min(new.len());
-    let (old_words, _) = old[..shorter].as_chunks::<8>();
-    let (new_words, _) = new[..shorter].as_chunks::<8>();
-    let words = old_words.iter().zip(new_words).take_while(|(a, b)| a == b).count();
-    let mut at = words * 8;
+    let mut at = same_ahead::<32>(old, new);
+    at += same_ahead::<8>(&old[at..], &new[at..]);
     while at < shorter && old[at] == new[at] {
         at += 1;
     }
     let (old_rest, new_rest) = (&old[at..], &new[at..]);
-    let (_, old_words) = old_rest.as_rchunks::<8>();
-    let (_, new_words) = new_rest.as_rchunks::<8>();
-    let words = old_words.iter().rev().zip(new_words.iter().rev());
-    let mut same = 8 * words.take_while(|(a, b)| a == b).count();
+    let mut same = same_behind::<32>(old_rest, new_rest);
+    let kept = |rest: &[u8]| rest.len() - same;
+    same += same_behind::<8>(&old_rest[..kept(old_rest)], &new_rest[..kept(new_rest)]);
     let most = old_rest.len().min(new_rest.len());
     while same < most && old_rest[old_rest.len() - same - 1] == new_rest[new_rest.len() - same - 1]
     {
@@ -304,7 +315,33 @@ impl Tree {
 
 #[cfg(test)]
 mod tests {
+    use terrace_rt::Prng;
+
     use super::*;
+
+    #[test]
+    fn a_difference_of_long_values_is_that_of_their_bytes() {
+        for seed in 0..3000 {
+            let mut prng = Prng::from_seed(seed);
+            let mut old = vec![0; prng.below(200) as usize];
+            prng.fill(&mut old);
+            let mut new = old.clone();
+            for _ in 0..prng.below(3) {
+                let at = prng.below(new.len() as u64 + 1) as usize;
+                let cut = (prng.below(40) as usize).min(new.len() - at);
+                let same = prng.below(2) == 0;
+                let put = if same { cut } else { prng.below(40) as usize };
+                new.splice(at..at + cut, (0..put).map(|_| prng.below(256) as u8));
+            }
+            let ahead = old.iter().zip(&new).take_while(|(a, b)| a == b).count();
+            let (old_rest, new_rest) = (&old[ahead..], &new[ahead..]);
+            let behind = old_rest.iter().rev().zip(new_rest.iter().rev());
+            let behind = behind.take_while(|(a, b)| a == b).count();
+            let middle = &new_rest[..new_rest.len() - behind];
+            let expected = (ahead, old_rest.len() - behind, middle);
+            assert_eq!(difference(&old, &new), expected, "seed {seed}");
+        }
+    }
 
     #[test]
     fn a_difference_is_the_least_range() {

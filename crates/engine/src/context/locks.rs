@@ -71,7 +71,14 @@ impl Context {
         if !self.engine.locks.try_acquire(owner, resource, modes)? {
             self.engine.locks.acquire(owner, resource, modes)?;
         }
-        self.note(tree, resource, modes);
+        match self.table(tree) {
+            Some(_) => self.note(tree, resource, modes),
+            None => {
+                let escalate_at = self.engine.lock_limits.escalate_at;
+                self.buffers.held.add(resource, modes);
+                self.buffers.tables.push(TableLock { tree, modes, keys: 0, escalate_at });
+            }
+        }
         Ok(())
     }
 
@@ -211,10 +218,11 @@ impl Reader for Context {
         // the cache, once there are many.
         let known = self.buffers.tables.iter().position(|table| table.tree == request.tree);
         let table = known.map(|index| self.buffers.tables[index]);
-        let is_held = table.is_some_and(|table| {
-            covers_table(table.modes, whole) || self.buffers.held.modes(resource).covers(modes)
-        });
-        if is_held {
+        if table.is_some_and(|table| covers_table(table.modes, whole)) {
+            return Ok(LockOutcome::Granted);
+        }
+        let mut found = self.buffers.held.find(resource);
+        if found.modes.covers(modes) {
             return Ok(LockOutcome::Granted);
         }
         let by_key =
@@ -223,7 +231,7 @@ impl Reader for Context {
             match self.try_lock_table(request)? {
                 TableAnswer::Covered => return Ok(LockOutcome::Granted),
                 TableAnswer::Busy => return Ok(LockOutcome::Busy),
-                TableAnswer::ByKey => (),
+                TableAnswer::ByKey => found = self.buffers.held.find(resource),
             }
         }
         let owner = self.owner.as_ref().expect("checked above");
@@ -239,7 +247,7 @@ impl Reader for Context {
         }
         match known {
             Some(index) => {
-                self.buffers.held.add(resource, modes);
+                self.buffers.held.add_found(&found, modes);
                 self.buffers.tables[index].keys += 1;
             }
             None => self.note(request.tree, resource, modes),

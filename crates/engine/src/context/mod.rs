@@ -28,7 +28,7 @@ use terrace_page::{Lsn, PageBuf, TxnId};
 use self::locks::TableLock;
 use crate::Error;
 use crate::api::Durability;
-use crate::btree::{Leaves, Tree};
+use crate::btree::{Batch, Leaves, Tree};
 use crate::engine::Engine;
 use crate::lock::{Held, Owner};
 use crate::log::record::{Draft, StoredUndo, decode_undo};
@@ -65,10 +65,8 @@ pub(crate) struct Buffers {
     draft: Draft,
     image: Draft,
     page: Option<Box<PageBuf>>,
-    /// An encoded key.
-    pub(crate) key: Vec<u8>,
-    /// An encoded value.
-    pub(crate) value: Vec<u8>,
+    /// Memory of scans.
+    pub(crate) batches: Vec<Batch>,
 }
 
 impl Buffers {
@@ -78,10 +76,7 @@ impl Buffers {
         self.tables.clear();
         self.undo_list.clear();
         self.undo_bytes.clear();
-        for bytes in [&mut self.undo_bytes, &mut self.key, &mut self.value] {
-            bytes.clear();
-            bytes.shrink_to(1 << 16);
-        }
+        self.undo_bytes.shrink_to(1 << 16);
     }
 }
 

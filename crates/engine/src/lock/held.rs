@@ -13,6 +13,15 @@ pub(crate) struct Held {
     places: Vec<u32>,
 }
 
+/// A resource that was looked for.
+#[derive(Debug)]
+pub(crate) struct Found {
+    resource: Resource,
+    place: usize,
+    /// The modes in which it is held.
+    pub(crate) modes: Modes,
+}
+
 /// A transaction that held more gives the memory back.
 const KEPT_PLACES: usize = 1 << 14;
 /// With fewer than one lock in so many places, the places are cleared one by one.
@@ -32,17 +41,34 @@ impl Held {
         }
     }
 
-    /// Notes that `resource` is held in `modes` too.
+    /// Where `resource` is, or would be.
     #[inline]
-    pub(crate) fn add(&mut self, resource: Resource, modes: Modes) {
+    pub(crate) fn find(&mut self, resource: Resource) -> Found {
         if self.places.len() < 2 * (self.list.len() + 1) {
             self.widen();
         }
         let place = self.place(resource);
-        match self.places[place] {
+        let modes = match self.places[place] {
+            0 => Modes::NONE,
+            index => self.list[index as usize - 1].1,
+        };
+        Found { resource, place, modes }
+    }
+
+    /// Notes that `resource` is held in `modes` too.
+    #[inline]
+    pub(crate) fn add(&mut self, resource: Resource, modes: Modes) {
+        let found = self.find(resource);
+        self.add_found(&found, modes);
+    }
+
+    /// As `add`, for what was looked for, if nothing was added since.
+    #[inline]
+    pub(crate) fn add_found(&mut self, found: &Found, modes: Modes) {
+        match self.places[found.place] {
             0 => {
-                self.list.push((resource, modes));
-                self.places[place] = self.list.len() as u32;
+                self.list.push((found.resource, modes));
+                self.places[found.place] = self.list.len() as u32;
             }
             index => {
                 let held = &mut self.list[index as usize - 1].1;

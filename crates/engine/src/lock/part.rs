@@ -30,6 +30,14 @@ struct Request {
     wanted: Modes,
 }
 
+impl Request {
+    /// A request that waits for nothing.
+    #[inline]
+    fn of(resource: Resource, owner: OwnerId, held: Modes) -> Request {
+        Request { resource, owner, next: NONE, held, wanted: Modes::NONE }
+    }
+}
+
 /// The answer of `Part::acquire`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Acquired {
@@ -91,10 +99,16 @@ impl Part {
     /// every lock takes.
     #[inline]
     pub(crate) fn acquire(&mut self, resource: Resource, owner: OwnerId, modes: Modes) -> Acquired {
-        let conflicts = modes.conflicts();
         let bucket = self.bucket(resource);
-        let (mut own, mut behind, mut last) = (NONE, false, NONE);
         let mut at = self.buckets[bucket];
+        if at == NONE {
+            return match self.add_behind(NONE, bucket, Request::of(resource, owner, modes)) {
+                Some(_) => Acquired::Granted,
+                None => Acquired::Full,
+            };
+        }
+        let conflicts = modes.conflicts();
+        let (mut own, mut behind, mut last) = (NONE, false, NONE);
         while at != NONE {
             let request = &self.requests[at as usize];
             if request.resource == resource {
@@ -112,10 +126,10 @@ impl Part {
             return Acquired::Busy;
         }
         if own == NONE {
-            let Some(added) = self.add_behind(last, bucket, resource, owner) else {
-                return Acquired::Full;
+            return match self.add_behind(last, bucket, Request::of(resource, owner, modes)) {
+                Some(_) => Acquired::Granted,
+                None => Acquired::Full,
             };
-            own = added;
         }
         let request = &mut self.requests[own as usize];
         request.held = request.held.and(modes);
@@ -278,20 +292,13 @@ impl Part {
             last = at;
             at = request.next;
         }
-        self.add_behind(last, bucket, resource, owner).map(|added| added as usize)
+        let empty = Request::of(resource, owner, Modes::NONE);
+        self.add_behind(last, bucket, empty).map(|added| added as usize)
     }
 
-    /// Adds an empty request behind `last`, the end of the chain of `bucket`.
+    /// Adds a request behind `last`, the end of the chain of `bucket`.
     #[inline]
-    fn add_behind(
-        &mut self,
-        last: u32,
-        bucket: usize,
-        resource: Resource,
-        owner: OwnerId,
-    ) -> Option<u32> {
-        let request =
-            Request { resource, owner, next: NONE, held: Modes::NONE, wanted: Modes::NONE };
+    fn add_behind(&mut self, last: u32, bucket: usize, request: Request) -> Option<u32> {
         let added = self.add(request)?;
         match last {
             NONE => self.buckets[bucket] = added,
@@ -322,9 +329,20 @@ impl Part {
     /// Removes a request, if there is one; says whether others wait for the resource.
     fn remove(&mut self, resource: Resource, owner: OwnerId) -> Others {
         let bucket = self.bucket(resource);
+        let mut at = self.buckets[bucket];
+        if let Some(first) = self.requests.get_mut(at as usize)
+            && (first.owner, first.next) == (owner, NONE)
+            && first.resource == resource
+        {
+            // Alone, as most are.
+            first.next = self.free;
+            self.free = at;
+            self.used -= 1;
+            self.buckets[bucket] = NONE;
+            return Others::DoNotWait;
+        }
         let mut others = Others::DoNotWait;
         let mut last = NONE;
-        let mut at = self.buckets[bucket];
         while at != NONE {
             let Request { resource: of, owner: who, next, wanted, .. } = self.requests[at as usize];
             if of == resource && who == owner {

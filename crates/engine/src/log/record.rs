@@ -288,9 +288,10 @@ fn encode_undo(undo: &Undo<'_>, out: &mut Vec<u8>) {
         Undo::Update { tree, key, old } => (3, tree, key, old),
     };
     let key_len = u16::try_from(key.len()).expect("keys fit a page");
-    out.push(tag);
-    out.extend_from_slice(&tree.0.to_le_bytes());
-    out.extend_from_slice(&key_len.to_le_bytes());
+    let mut head = [tag; 7];
+    head[1..5].copy_from_slice(&tree.0.to_le_bytes());
+    head[5..].copy_from_slice(&key_len.to_le_bytes());
+    out.extend_from_slice(&head);
     out.extend_from_slice(key);
     out.extend_from_slice(record);
 }
@@ -325,11 +326,12 @@ pub(crate) struct Draft {
 
 impl Draft {
     fn begin(&mut self, kind: Kind, txn: TxnId, prev: Lsn) -> &mut Vec<u8> {
+        let mut header = [0; HEADER_BYTES];
+        header[KIND_AT] = kind as u8;
+        header[TXN_AT..TXN_AT + 8].copy_from_slice(&txn.0.to_le_bytes());
+        header[PREV_AT..PREV_AT + 8].copy_from_slice(&prev.0.to_le_bytes());
         self.bytes.clear();
-        self.bytes.resize(HEADER_BYTES, 0);
-        self.bytes[KIND_AT] = kind as u8;
-        self.bytes[TXN_AT..TXN_AT + 8].copy_from_slice(&txn.0.to_le_bytes());
-        self.bytes[PREV_AT..PREV_AT + 8].copy_from_slice(&prev.0.to_le_bytes());
+        self.bytes.extend_from_slice(&header);
         &mut self.bytes
     }
 
@@ -343,11 +345,12 @@ impl Draft {
         undo: impl FnOnce(&mut Vec<u8>),
     ) -> usize {
         let out = self.begin(Kind::Update, txn, prev);
-        out.extend_from_slice(&page.0.to_le_bytes());
-        out.extend_from_slice(&page_prev.0.to_le_bytes());
-        let lengths_at = out.len();
-        out.extend_from_slice(&[0; 8]);
-        let change_at = out.len();
+        let lengths_at = out.len() + 16;
+        let change_at = lengths_at + 8;
+        let mut head = [0; 24];
+        head[..8].copy_from_slice(&page.0.to_le_bytes());
+        head[8..16].copy_from_slice(&page_prev.0.to_le_bytes());
+        out.extend_from_slice(&head);
         change(out);
         let undo_at = out.len();
         undo(out);

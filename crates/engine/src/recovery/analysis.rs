@@ -155,3 +155,33 @@ impl Analysis {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGE: PageId = PageId(7);
+    const OLDEST_DIRTY: Lsn = Lsn(1_000);
+
+    /// The entry after changes, each at an LSN and on a version; `None` is an image.
+    fn entry(changes: &[(u64, Option<u64>)]) -> DirtyEntry {
+        let mut analysis = Analysis::default();
+        for &(lsn, base) in changes {
+            analysis.changed(PAGE, Lsn(lsn), base.map(Lsn), OLDEST_DIRTY);
+        }
+        analysis.dirty[&PAGE]
+    }
+
+    /// Analysis may begin after the image of a page: its entry then told of no image at all, and a
+    /// home write that was torn after the next checkpoint could not be made good.
+    #[test]
+    fn a_page_whose_image_was_not_met_is_rebuilt_from_where_the_log_is_kept() {
+        let changed = entry(&[(5_000, Some(900)), (6_000, Some(5_000))]);
+        assert_eq!((changed.rec_lsn, changed.rebuilt_from), (Lsn(5_000), OLDEST_DIRTY));
+        let imaged = entry(&[(5_000, None), (5_100, Some(900))]);
+        assert_eq!((imaged.rec_lsn, imaged.rebuilt_from), (Lsn(5_000), Lsn(5_000)));
+        // A later image covers all that comes before it, too.
+        let both = entry(&[(5_000, Some(900)), (6_000, None)]);
+        assert_eq!((both.rec_lsn, both.rebuilt_from), (Lsn(5_000), Lsn(5_000)));
+    }
+}

@@ -36,7 +36,12 @@ pub(super) struct Disowned;
 
 impl Keep for Disowned {
     fn checkpoint(&self, _pool: &BufferPool) -> Result<u64, PoolError> {
-        let source = Arc::new(io::Error::other("the header of the flash device is not written"));
-        Err(PoolError::Read { tier: Tier::Flash, page: PageId(0), source })
+        Err(not_written("the header"))
     }
+}
+
+/// Why home is to forget the device at a checkpoint.
+pub(super) fn not_written(what: &str) -> PoolError {
+    let source = Arc::new(io::Error::other(format!("{what} of the flash device is not written")));
+    PoolError::Read { tier: Tier::Flash, page: PageId(0), source }
 }

@@ -41,6 +41,8 @@ pub enum ColdStart {
     OtherShape,
     /// The table, or its journal, is damaged or incomplete.
     Table,
+    /// The table could not be written any more in the last session.
+    GivenUp,
     /// The device could not be read or written.
     Device(io::ErrorKind),
 }
@@ -60,6 +62,7 @@ impl fmt::Display for ColdStart {
             ColdStart::OtherRestart => "the flash device was kept for another restart",
             ColdStart::OtherShape => "the flash tier had another size, or other partitions",
             ColdStart::Table => "the table of the flash tier is damaged",
+            ColdStart::GivenUp => "the table of the flash tier could not be written",
             ColdStart::Device(kind) => return write!(f, "the flash device failed: {kind}"),
         };
         f.write_str(why)
@@ -377,4 +380,37 @@ pub(super) fn read_pages(flash: &dyn Device, first: u64, staging: &mut Staging) 
 /// Pages that hold `bytes`.
 pub(super) fn pages_of(bytes: usize) -> usize {
     bytes.div_ceil(PAGE_SIZE)
+}
+
+/// A table that says what a test wants it to.
+#[cfg(test)]
+struct Told(Vec<Option<Image>>);
+
+#[cfg(test)]
+impl Recover for Told {
+    fn load(&mut self, _place: &Place<'_>, _journal: u64) -> Result<(), ColdStart> {
+        Ok(())
+    }
+
+    fn scan_from(&self) -> ScanFrom {
+        ScanFrom::OldestDirty
+    }
+
+    fn settle(&mut self, _place: &Place<'_>, _facts: &LogFacts<'_>) -> Result<(), ColdStart> {
+        Ok(())
+    }
+
+    fn image(&self, slot: u32) -> Option<Image> {
+        self.0[slot as usize]
+    }
+}
+
+#[cfg(test)]
+impl FlashRecovery {
+    /// A warm tier with `images` in its slots.
+    pub(crate) fn of_images(config: &PoolConfig, images: Vec<Option<Image>>) -> FlashRecovery {
+        let layout = FlashLayout::new(config.flash_slots, config.restart.kind);
+        let table: Box<dyn Recover> = Box::new(Told(images));
+        FlashRecovery { layout, cold: None, table, ..FlashRecovery::nothing(config) }
+    }
 }

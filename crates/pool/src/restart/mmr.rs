@@ -26,6 +26,9 @@
 //!   under the lock of their partition; whoever comes later finds its change covered, or writes.
 //! - M4: a slot is durable before its entry says that it holds something, and an entry before the
 //!   hook that hardens it returns.
+//! - M5: a table that cannot be written may go on to name what is no longer there. It is given up:
+//!   a durable GIVEN_UP in the log says so to the next opening, before whatever waited for the
+//!   write goes on; the next checkpoint has home forget the device. Slots are used as before.
 //! - Cost: in memory 24 bytes for 128 slots; one synchronous write of 4 KiB for each transition
 //!   above, and a sync of the flash before and after it where the device has a volatile cache.
 //! - Not for: knowing an old copy of a page from the right one. The entry has no LSN, so MMR is as
@@ -34,16 +37,18 @@
 //!
 //! CW and TAC, which the paper leaves out, have DW's states, and so its column.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use terrace_page::{Lsn, PAGE_SIZE, PageId};
 use terrace_policy::{History, Tick};
 use terrace_rt::Mutex;
 
+use super::forget::not_written;
 use super::found::{ColdStart, Image, LogFacts, Place, Recover, ScanFrom};
 use super::images::{Images, table_parts};
 use super::keeper::{Freed, Held, Keep};
 use super::layout::{FlashLayout, MAPPED_ENTRY_BYTES};
+use super::records::Record;
 use super::tuning::RestartRules;
 use crate::frames::Staging;
 use crate::io::{PageIo, run};
@@ -128,16 +133,19 @@ pub(super) fn fuzz(bytes: &[u8]) {
 /// The table as an opening finds it.
 pub(super) struct MappedImages {
     images: Images,
+    table: u64,
+    is_given_up: bool,
 }
 
 impl MappedImages {
     pub fn new(layout: &FlashLayout) -> MappedImages {
-        MappedImages { images: Images::new(layout.slots, false) }
+        MappedImages { images: Images::new(layout.slots, false), table: 0, is_given_up: false }
     }
 }
 
 impl Recover for MappedImages {
     fn load(&mut self, place: &Place<'_>, _journal: u64) -> Result<(), ColdStart> {
+        self.table = place.table;
         let mut slots = 0..place.layout.slots;
         table_parts(place, |bytes| {
             // The last page of the table may have room for more.
@@ -156,7 +164,14 @@ impl Recover for MappedImages {
         ScanFrom::OldestDirty
     }
 
+    fn record(&mut self, _lsn: Lsn, payload: &[u8]) {
+        self.is_given_up |= Record::decode(payload) == Some(Record::GivenUp { table: self.table });
+    }
+
     fn settle(&mut self, _place: &Place<'_>, facts: &LogFacts<'_>) -> Result<(), ColdStart> {
+        if self.is_given_up {
+            return Err(ColdStart::GivenUp);
+        }
         self.images.take_rec_lsns(facts);
         Ok(())
     }
@@ -194,6 +209,12 @@ pub(super) struct MappedTable {
     fills: AtomicU64,
     /// Of these, those whose bytes are durable.
     durable_fills: AtomicU64,
+    /// M5: from before the GIVEN_UP is appended.
+    is_given_up: AtomicBool,
+    /// M5: from when the GIVEN_UP is durable.
+    is_known: AtomicBool,
+    /// M5: held by whoever appends it.
+    giving_up: Mutex<()>,
 }
 
 impl MappedTable {
@@ -215,7 +236,38 @@ impl MappedTable {
         let (fills, durable_fills) = (AtomicU64::new(0), AtomicU64::new(0));
         let units = (0..layout.slots.div_ceil(entries)).map(unit).collect();
         let rules = config.restart_rules;
-        MappedTable { layout, table, rules, unit_bytes, units, fills, durable_fills }
+        MappedTable {
+            layout,
+            table,
+            rules,
+            unit_bytes,
+            units,
+            fills,
+            durable_fills,
+            is_given_up: AtomicBool::new(false),
+            is_known: AtomicBool::new(false),
+            giving_up: Mutex::new(()),
+        }
+    }
+
+    /// The table could not be written (M5).
+    fn give_up(&self, pool: &BufferPool, source: std::io::Error) -> Result<(), PoolError> {
+        if !self.rules.mmr_gives_up {
+            return Ok(());
+        }
+        let _one_at_a_time = self.giving_up.lock();
+        if self.is_known.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        self.is_given_up.store(true, Ordering::Release);
+        let payload = Record::GivenUp { table: self.table }.encode();
+        let Some(lsn) = pool.journal.log_flash_kept(&payload) else {
+            return Err(pool.stop(source));
+        };
+        pool.journal.make_durable(lsn)?;
+        pool.stats.lock().tables_given_up += 1;
+        self.is_known.store(true, Ordering::Release);
+        Ok(())
     }
 
     fn entries_per_unit(&self) -> u32 {
@@ -233,6 +285,9 @@ impl MappedTable {
     fn harden_units(&self, pool: &BufferPool, slots: &[u32]) -> Result<(), PoolError> {
         let mut numbers: Vec<u32> =
             slots.iter().map(|slot| slot / self.entries_per_unit()).collect();
+        if self.is_known.load(Ordering::Acquire) {
+            return Ok(());
+        }
         numbers.sort_unstable();
         numbers.dedup();
         numbers.retain(|&number| !self.units[number as usize].is_hardened());
@@ -246,7 +301,7 @@ impl MappedTable {
         if numbers.is_empty() {
             return Ok(());
         }
-        self.write_units(pool, &numbers).map_err(|source| pool.stop(source))
+        self.write_units(pool, &numbers).or_else(|source| self.give_up(pool, source))
     }
 
     fn write_units(&self, pool: &BufferPool, numbers: &[u32]) -> std::io::Result<()> {
@@ -316,6 +371,13 @@ impl Keep for MappedTable {
 
     fn harden(&self, pool: &BufferPool, slots: &[u32]) -> Result<(), PoolError> {
         self.harden_units(pool, slots)
+    }
+
+    fn checkpoint(&self, _pool: &BufferPool) -> Result<u64, PoolError> {
+        match self.is_given_up.load(Ordering::Acquire) && self.rules.mmr_gives_up {
+            true => Err(not_written("the table")),
+            false => Ok(0),
+        }
     }
 
     fn bytes(&self) -> usize {

@@ -7,6 +7,8 @@
 //!
 //! UNLOGGED        page 4: the page changes, or has changed, without a record of its own
 //!
+//! GIVEN_UP        table 8: nothing that was said of this table before is to be believed
+//!
 //! of LBR [S3 III-C2], each with the stamp of the cold start at which the table was begun:
 //! CHKPT           table 8, slot 4, entries: of this slot and the next ones, at most 64
 //! PRE_INVALIDATE  table 8, slot 4
@@ -30,6 +32,7 @@ const CHECKPOINT: u8 = 2;
 const PRE_INVALIDATE: u8 = 3;
 const POST_WRITE: u8 = 4;
 const LAZY_CLEANED: u8 = 5;
+const GIVEN_UP: u8 = 6;
 
 const ENTRY_BYTES: usize = 21;
 const FREE: u8 = 0;
@@ -43,6 +46,9 @@ const NO_TICK: u64 = u64::MAX;
 pub(super) enum Record {
     /// A page changes without a record of its own: every copy made before is old.
     Unlogged { page: PageId },
+    /// Of the table that was begun at `table`, what was said so far is not to be believed: it could
+    /// not be kept up to date.
+    GivenUp { table: u64 },
     /// Something about slots of the table that was begun at `table`.
     Slots { table: u64, slot: u32, what: What },
 }
@@ -63,11 +69,18 @@ pub(super) enum What {
 
 impl Record {
     pub fn encode(&self) -> Vec<u8> {
-        let Record::Slots { table, slot, what } = self else {
-            let Record::Unlogged { page } = self else { unreachable!("there are two") };
-            let mut bytes = vec![UNLOGGED];
-            bytes.extend_from_slice(&(page.0 as u32).to_le_bytes());
-            return bytes;
+        let (table, slot, what) = match self {
+            Record::Unlogged { page } => {
+                let mut bytes = vec![UNLOGGED];
+                bytes.extend_from_slice(&(page.0 as u32).to_le_bytes());
+                return bytes;
+            }
+            Record::GivenUp { table } => {
+                let mut bytes = vec![GIVEN_UP];
+                bytes.extend_from_slice(&table.to_le_bytes());
+                return bytes;
+            }
+            Record::Slots { table, slot, what } => (table, slot, what),
         };
         let (kind, entries): (u8, &[Option<Image>]) = match what {
             What::Checkpoint(images) => (CHECKPOINT, images),
@@ -91,6 +104,9 @@ impl Record {
         if kind == UNLOGGED {
             let page = u32::from_le_bytes(rest.try_into().ok()?);
             return Some(Record::Unlogged { page: PageId(u64::from(page)) });
+        }
+        if kind == GIVEN_UP {
+            return Some(Record::GivenUp { table: u64::from_le_bytes(rest.try_into().ok()?) });
         }
         let (table, rest) = rest.split_first_chunk()?;
         let (slot, rest) = rest.split_first_chunk()?;
@@ -162,7 +178,8 @@ mod tests {
     }
 
     fn some_record(prng: &mut Prng) -> Record {
-        let what = match prng.below(5) {
+        let what = match prng.below(6) {
+            5 => return Record::GivenUp { table: prng.next_u64() },
             0 => return Record::Unlogged { page: PageId(prng.below(1 << 32)) },
             1 => What::PreInvalidate,
             2 => What::PostWrite(some_image(prng)),

@@ -67,6 +67,8 @@ pub struct RestartRules {
     pub mmr_hardens_reused: bool,
     /// MMR: -> FREE is durable before the page changes.
     pub mmr_hardens_modified: bool,
+    /// MMR: a table that cannot be written is given up, for this session and the next opening.
+    pub mmr_gives_up: bool,
     /// LBR: a slot is durable before its POST_WRITE is logged.
     pub lbr_syncs_slots: bool,
     /// LBR: PRE_INVALIDATE is durable before the slot is overwritten.
@@ -75,6 +77,8 @@ pub struct RestartRules {
     pub lbr_forces_freed: bool,
     /// LBR: only a checkpoint that ended has the table.
     pub lbr_ended_checkpoints: bool,
+    /// LBR: a PRE_INVALIDATE that finds the log full gives up what the log says of the table.
+    pub lbr_gives_up: bool,
     /// LVR: beforeHardeningLSN is what is durable, not the log's tail.
     pub lvr_durable_lsn: bool,
     /// LVR: entries that are older than the log go.
@@ -93,10 +97,12 @@ impl Default for RestartRules {
             mmr_syncs_slots: true,
             mmr_hardens_reused: true,
             mmr_hardens_modified: true,
+            mmr_gives_up: true,
             lbr_syncs_slots: true,
             lbr_forces_before_write: true,
             lbr_forces_freed: true,
             lbr_ended_checkpoints: true,
+            lbr_gives_up: true,
             lvr_durable_lsn: true,
             lvr_shallow: true,
             lvr_buf_write_frees: true,

@@ -53,14 +53,14 @@ impl SlotTable {
             Ranks::Heat(ranks, temperatures, _) => {
                 let temperatures = temperatures.lock();
                 ranks.occupy(|slot| is_dirty(slot).is_some());
-                for slot in filled.clone() {
+                for slot in filled {
                     let page = PageId(u64::from(pages[slot.0 as usize]));
                     ranks.insert(slot, page, &temperatures);
                 }
             }
         }
-        let used = filled.clone().count() as u32;
-        let dirty = filled.filter(|&slot| is_dirty(slot) == Some(true)).count() as u32;
+        let used = states.iter().filter(|&&state| state != FREE).count() as u32;
+        let dirty = states.iter().filter(|&&state| state & STATE == DIRTY).count() as u32;
         self.gauges.used.fetch_add(used, Ordering::Relaxed);
         self.gauges.dirty.fetch_add(dirty, Ordering::Relaxed);
     }

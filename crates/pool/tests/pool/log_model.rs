@@ -48,6 +48,8 @@ pub struct LogModel {
     prng: LeafMutex<Prng>,
     /// How long it takes to make records durable, at most.
     force_ns_max: u64,
+    /// One in so many records of the flash tier finds no room; zero is none.
+    pub full_one_in: AtomicU64,
 }
 
 impl LogModel {
@@ -60,6 +62,7 @@ impl LogModel {
             updates: LeafMutex::new(Vec::new()),
             prng: LeafMutex::new(Prng::from_seed(seed)),
             force_ns_max: 200_000,
+            full_one_in: AtomicU64::new(0),
         }
     }
 
@@ -151,6 +154,14 @@ impl Journal for LogModel {
     }
 
     fn log_flash(&self, payload: &[u8]) -> Option<Lsn> {
+        let full_one_in = self.full_one_in.load(Ordering::Relaxed);
+        if full_one_in > 0 && self.prng.lock().chance(full_one_in) {
+            return None;
+        }
+        self.log_flash_kept(payload)
+    }
+
+    fn log_flash_kept(&self, payload: &[u8]) -> Option<Lsn> {
         Some(self.append(Record::Flash { payload: payload.to_vec() }))
     }
 

@@ -1,8 +1,10 @@
 //! The pool over devices and a journal made for it: in the virtual world, and once with threads.
 
+mod age;
 mod bench_world;
 mod faults;
 mod log_model;
+mod owed;
 mod power_cuts;
 mod ram_device;
 mod random_work;

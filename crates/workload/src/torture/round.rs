@@ -162,6 +162,7 @@ impl Round {
             .tune(|tier| {
                 tier.rules = self.scenario.rules;
                 tier.lambda = self.scenario.lambda;
+                tier.clean_age = self.scenario.clean_age;
                 tier.partitions = self.scenario.partitions;
                 tier.buf_write_pages = self.scenario.buf_write_pages;
             })

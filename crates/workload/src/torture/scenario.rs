@@ -7,6 +7,9 @@ use terrace_rt::{Nanos, Prng};
 /// Ordinary tables beside that of the markers.
 pub const TABLES: u8 = 3;
 
+/// The bound on age that one seed in three has: less than a round's log.
+const CLEAN_AGE: u64 = 64 << 10;
+
 /// Names of the restarts that can be opened with.
 pub const OPEN_RESTARTS: &[&str] = &["forget", "mmr", "lbr", "lvr", "warm"];
 
@@ -31,6 +34,8 @@ pub struct Fixed {
     pub stall_one_in: Option<u64>,
     /// Share of the flash that may be dirty.
     pub lambda: Option<f64>,
+    /// Bytes of log after which changes are brought home.
+    pub clean_age: Option<u64>,
 }
 
 /// How a round is to end.
@@ -68,6 +73,8 @@ pub struct Scenario {
     pub flash_slots: u32,
     /// Share of them that may be dirty.
     pub lambda: f64,
+    /// Bytes of log after which changes are brought home.
+    pub clean_age: Option<u64>,
     /// Partitions of the pool.
     pub partitions: u32,
     /// Tasks that run transactions.
@@ -104,6 +111,7 @@ impl Scenario {
             rules: fixed.rules,
             frames: 64 + prng.below(32) as u32,
             flash_slots: 88 + prng.below(120) as u32,
+            clean_age: None,
             lambda: [0.1, 0.5, 0.9][prng.below(3) as usize],
             partitions: 1 << prng.below(3),
             clients: 2 + prng.below(6) as u32,
@@ -117,6 +125,8 @@ impl Scenario {
             checkpoint_one_in: [0, 10, 40][prng.below(3) as usize],
         };
         Scenario {
+            // Not a draw of its own, so that a seed goes on being the torture that it was.
+            clean_age: fixed.clean_age.or(drawn.keys.is_multiple_of(3).then_some(CLEAN_AGE)),
             stall_one_in: fixed.stall_one_in.unwrap_or(drawn.stall_one_in),
             lambda: fixed.lambda.unwrap_or(drawn.lambda),
             ..drawn

@@ -6,6 +6,7 @@
 //! | CHKPT, POST_WRITE | hold what it says; another slot with the same page is free |
 //! | PRE_INVALIDATE | is free |
 //! | LAZY_CLEANED | is CLEAN, if it was DIRTY |
+//! | GIVEN_UP | all are free |
 //! | UPDATE, CLR, RESTORE; UNLOGGED | the slot with this page is free |
 //!
 //! The paper says the last BEGIN_CHKPT; in a crash in the middle of a checkpoint that one has
@@ -106,6 +107,9 @@ impl Recover for LoggedImages {
         }
         match Record::decode(payload) {
             Some(Record::Unlogged { page }) => self.free_page(page),
+            Some(Record::GivenUp { table }) if table == self.table => {
+                (0..self.slots_count).for_each(|slot| self.free(slot));
+            }
             Some(Record::Slots { table, slot, what })
                 if table == self.table && slot < self.slots_count =>
             {

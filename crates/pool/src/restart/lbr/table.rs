@@ -15,8 +15,11 @@
 //! - T3: a slot that was freed because its page changed may be given to another page before the
 //!   UPDATE is appended: it is then invalidated like one that is reused.
 //! - T4: a record that finds the log full is left out. Without CHKPT and POST_WRITE the slot is
-//!   FREE after a restart; without LAZY_CLEANED it is written home once more; without
-//!   PRE_INVALIDATE the page id alone tells that the slot holds another page.
+//!   FREE after a restart; without LAZY_CLEANED it is written home once more.
+//! - T5: a PRE_INVALIDATE that finds the log full gives up the table instead: a GIVEN_UP, in room
+//!   that is kept for it, frees all slots in the eyes of an opening. Nothing more is logged, and
+//!   nothing is owed, until the next checkpoint logs the table anew. Should not even that find
+//!   room, the page id tells that the slot holds another page.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -42,6 +45,9 @@ pub(in crate::restart) struct LoggedTable {
     rules: RestartRules,
     group: Group,
     news: LeafMutex<News>,
+    /// T5: the GIVEN_UP since the last checkpoint. Held while records are appended, so that none
+    /// comes after it; the innermost lock.
+    given_up: LeafMutex<Option<Lsn>>,
 }
 
 #[derive(Default)]
@@ -64,14 +70,32 @@ impl LoggedTable {
     pub fn new(layout: FlashLayout, table: u64, config: &PoolConfig) -> LoggedTable {
         let (tuning, rules) = (config.restart_tuning, config.restart_rules);
         let group = Group::new(tuning.lbr_group, tuning.lbr_timeout);
-        LoggedTable { layout, table, rules, group, news: LeafMutex::default() }
+        let (news, given_up) = (LeafMutex::default(), LeafMutex::default());
+        LoggedTable { layout, table, rules, group, news, given_up }
     }
 
     fn log(&self, pool: &BufferPool, slot: u32, what: What) -> Option<Lsn> {
         let payload = Record::Slots { table: self.table, slot, what }.encode();
+        let given_up = self.given_up.lock();
+        if given_up.is_some() {
+            return None;
+        }
         let lsn = pool.journal.log_flash(&payload)?;
+        drop(given_up);
         pool.stats.lock().table_log_bytes += payload.len() as u64;
         Some(lsn)
+    }
+
+    /// Says of all slots that they are free (T5): where that is said. `None`, if not even this
+    /// finds room.
+    fn give_up(&self, pool: &BufferPool) -> Option<Lsn> {
+        let mut given_up = self.given_up.lock();
+        if given_up.is_none() {
+            let payload = Record::GivenUp { table: self.table }.encode();
+            *given_up = Some(pool.journal.log_flash_kept(&payload)?);
+            pool.stats.lock().tables_given_up += 1;
+        }
+        *given_up
     }
 
     /// What must be in the log before `slot` is overwritten.
@@ -139,7 +163,12 @@ impl Keep for LoggedTable {
                 Owed::Nothing => {}
                 Owed::Force(lsn) => freed = freed.max(lsn),
                 Owed::Record => {
-                    if let Some(lsn) = self.log(pool, slot, What::PreInvalidate) {
+                    let logged = self.log(pool, slot, What::PreInvalidate);
+                    let said = match self.rules.lbr_gives_up {
+                        true => logged.or_else(|| self.give_up(pool)),
+                        false => logged,
+                    };
+                    if let Some(lsn) = said {
                         grouped = grouped.max(lsn);
                         members += 1;
                     }
@@ -215,6 +244,8 @@ impl Keep for LoggedTable {
     }
 
     fn checkpoint(&self, pool: &BufferPool) -> Result<u64, PoolError> {
+        // What follows says what all slots hold, but for those that are being written.
+        *self.given_up.lock() = None;
         for (number, first) in
             (1..).zip((0..self.layout.slots).step_by(CHECKPOINT_ENTRIES as usize))
         {

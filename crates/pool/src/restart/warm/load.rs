@@ -15,7 +15,7 @@ use terrace_page::{Lsn, PageBuf, PageId};
 use super::Resume;
 use super::entry::{BlockHeader, Entry, Record, block_number, checksum_of, read_block, read_chunk};
 use crate::frames::Staging;
-use crate::io::{PageIo, run};
+use crate::io::{PageIo, run_beside};
 use crate::restart::found::{ColdStart, Image, LogFacts, Place, Recover, ScanFrom};
 use crate::restart::layout::{CHUNK_ENTRIES, FlashLayout};
 use crate::restart::records::Record as TierRecord;
@@ -61,10 +61,15 @@ impl PageLsns {
         *last = lsn.max(*last);
     }
 
-    fn last(&self, page: PageId) -> Option<Lsn> {
+    /// Whether the log may tell of `page`.
+    #[inline]
+    fn may_have(&self, page: PageId) -> bool {
         let (word, bit) = PageLsns::bit_of(page);
-        let may_be = self.filter.get(word).is_some_and(|bits| bits & bit != 0);
-        if may_be { self.last.get(&page).copied() } else { None }
+        self.filter.get(word).is_some_and(|bits| bits & bit != 0)
+    }
+
+    fn last(&self, page: PageId) -> Option<Lsn> {
+        if self.may_have(page) { self.last.get(&page).copied() } else { None }
     }
 }
 
@@ -128,16 +133,26 @@ impl WarmTable {
     fn read_base(&mut self, place: &Place<'_>, number: u64, now: u64) -> Result<(), ColdStart> {
         let chunks = u64::from(place.layout.slots.div_ceil(CHUNK_ENTRIES));
         let first = base_page(&place.layout, number);
-        let mut staging = Staging::new(READ_PAGES.min(chunks) as usize);
-        for start in (0..chunks).step_by(READ_PAGES as usize) {
-            let count = READ_PAGES.min(chunks - start);
-            let pages = &mut staging.pages_mut()[..count as usize];
-            read_run(place.flash, first + start, pages)?;
-            for page in pages.iter() {
-                let (entries, then) =
-                    read_chunk(page, place.table, number).ok_or(ColdStart::Table)?;
-                self.entries.extend(entries.map(|entry| entry.aged(then, now)));
-            }
+        let mut staging = [(); 2].map(|()| Staging::new(READ_PAGES.min(chunks) as usize));
+        let [decoded, read] = &mut staging;
+        let mut decoded = &mut decoded.pages_mut()[..READ_PAGES.min(chunks) as usize];
+        let mut read = read.pages_mut();
+        read_run(place.flash, first, decoded)?;
+        for start in (READ_PAGES..chunks + READ_PAGES).step_by(READ_PAGES as usize) {
+            let count = READ_PAGES.min(chunks.saturating_sub(start));
+            // The next part is read while this one is decoded.
+            let next = &mut std::mem::take(&mut read)[..count as usize];
+            let entries = &mut self.entries;
+            let decode = || {
+                decoded.iter().try_for_each(|page| {
+                    let (found, then) = read_chunk(page, place.table, number)?;
+                    entries.extend(found.map(|entry| entry.aged(then, now)));
+                    Some(())
+                })
+            };
+            let whole = read_run_beside(place.flash, first + start, next, decode)?;
+            whole.ok_or(ColdStart::Table)?;
+            (decoded, read) = (next, decoded);
         }
         match self.entries.len() == place.layout.slots as usize {
             true => Ok(()),
@@ -179,10 +194,21 @@ pub(super) fn read_run(
     first: u64,
     pages: &mut [PageBuf],
 ) -> Result<(), ColdStart> {
+    read_run_beside(flash, first, pages, || ())
+}
+
+/// As `read_run`, with `work` done meanwhile.
+fn read_run_beside<T>(
+    flash: &dyn Device,
+    first: u64,
+    pages: &mut [PageBuf],
+    work: impl FnOnce() -> T,
+) -> Result<T, ColdStart> {
     const PAGES_PER_IO: usize = 64;
     let ios = pages.chunks_mut(PAGES_PER_IO).enumerate();
     let ios = ios.map(|(at, pages)| PageIo::read(first + (at * PAGES_PER_IO) as u64, pages));
-    run(flash, ios.collect()).map_err(|error| ColdStart::Device(error.kind()))
+    let (done, read) = run_beside(flash, ios.collect(), work);
+    read.map(|()| done).map_err(|error| ColdStart::Device(error.kind()))
 }
 
 impl Recover for WarmTable {
@@ -250,6 +276,12 @@ impl Recover for WarmTable {
 
     fn settle(&mut self, _place: &Place<'_>, facts: &LogFacts<'_>) -> Result<(), ColdStart> {
         for slot in 0..self.entries.len() {
+            let entry = &self.entries[slot];
+            let Some(page) = entry.page() else { continue };
+            let is_told = self.updated.may_have(page) || self.written.may_have(page);
+            if entry.lsn() < facts.end && !is_told {
+                continue;
+            }
             if !self.is_believed(&self.entries[slot], facts) {
                 self.entries[slot] = Entry::FREE;
                 self.resume.dropped.push(slot as u32);

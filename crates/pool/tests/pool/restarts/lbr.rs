@@ -24,6 +24,7 @@ fn plan(design: &str, seed: u64) -> Plan {
     plan.commit_every = Nanos(3_000_000);
     plan.config.restart_tuning.lbr_group = if seed.is_multiple_of(2) { 8 } else { 1 };
     plan.config.restart_rules.checks_page_id = false;
+    plan.log_full_one_in = if seed.is_multiple_of(3) { 6 } else { 0 };
     plan
 }
 
@@ -38,10 +39,11 @@ fn first_caught(design: &str, seeds: u64, break_rule: impl Fn(&mut RestartRules)
 #[test]
 fn every_rule_of_lbr_is_missed_when_it_is_off() {
     type Break = fn(&mut RestartRules);
-    let rules: [(&str, Break); 3] = [
+    let rules: [(&str, Break); 4] = [
         ("lbr_syncs_slots", |rules| rules.lbr_syncs_slots = false),
         ("lbr_forces_before_write", |rules| rules.lbr_forces_before_write = false),
         ("lbr_forces_freed", |rules| rules.lbr_forces_freed = false),
+        ("lbr_gives_up", |rules| rules.lbr_gives_up = false),
     ];
     let mut missed = Vec::new();
     for design in ["dw", "lc"] {

@@ -59,6 +59,10 @@ pub struct Plan {
     pub owes_home: bool,
     /// Pages are read and never changed.
     pub only_reads: bool,
+    /// One in so many writes to flash fails; zero is none.
+    pub flash_error_one_in: u64,
+    /// One in so many records of the flash tier finds the log full; zero is none.
+    pub log_full_one_in: u64,
 }
 
 impl Plan {
@@ -85,6 +89,8 @@ impl Plan {
             home_has_cache: true,
             owes_home: true,
             only_reads: false,
+            flash_error_one_in: 0,
+            log_full_one_in: 0,
         }
     }
 }
@@ -109,8 +115,8 @@ pub struct Session {
     pub reused: u64,
 }
 
-fn device(world: &World, store: Store, stall: Nanos, has_cache: bool, seed: u64) -> Arc<SimDevice> {
-    let faults = Faults { seed, stall_one_in: 2, stall, ..Faults::default() };
+fn device(world: &World, store: Store, has_cache: bool, faults: Faults) -> Arc<SimDevice> {
+    let faults = Faults { stall_one_in: 2, ..faults };
     let spec = Preset::Nvme.spec();
     let spec = if has_cache { spec.with_write_cache() } else { spec };
     SimDevice::with_faults(spec, world.clone(), store, faults)
@@ -131,10 +137,17 @@ impl Machine {
             stamps: [0; 2],
             journal: 0,
         };
+        let faults = Faults { seed: plan.seed, stall: plan.home_stall, ..Faults::default() };
+        let home = device(world, home, plan.home_has_cache, faults);
+        let (seed, stall) = (plan.seed + 1, plan.flash_stall);
+        let write_error_one_in = plan.flash_error_one_in;
+        let faults = Faults { seed, stall, write_error_one_in, ..Faults::default() };
+        let log = Arc::new(LogModel::new(plan.seed + 2));
+        log.full_one_in.store(plan.log_full_one_in, Ordering::Relaxed);
         Machine {
-            home: device(world, home, plan.home_stall, plan.home_has_cache, plan.seed),
-            flash: device(world, flash, plan.flash_stall, true, plan.seed + 1),
-            log: Arc::new(LogModel::new(plan.seed + 2)),
+            home,
+            flash: device(world, flash, true, faults),
+            log,
             boot: LeafMutex::new(boot),
             model: (0..plan.pages).map(|_| AtomicU64::new(0)).collect(),
             plan,

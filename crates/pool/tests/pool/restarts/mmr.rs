@@ -11,7 +11,17 @@ use super::machine::{Plan, survive};
 const SEEDS_MAX: u64 = 400;
 
 fn first_caught(design: &str, break_rule: impl Fn(&mut RestartRules)) -> Option<u64> {
-    (0..SEEDS_MAX).find(|&seed| {
+    first_caught_of(design, SEEDS_MAX, 0, break_rule)
+}
+
+/// The first seed that is caught, where one in `errors_one_in` writes to flash fails.
+fn first_caught_of(
+    design: &str,
+    seeds: u64,
+    errors_one_in: u64,
+    break_rule: impl Fn(&mut RestartRules),
+) -> Option<u64> {
+    (0..seeds).find(|&seed| {
         let mut plan = Plan::new(design, "mmr", seed);
         plan.config.frames = 16;
         plan.config.restart_tuning.mmr_unit = 512;
@@ -22,6 +32,7 @@ fn first_caught(design: &str, break_rule: impl Fn(&mut RestartRules)) -> Option<
         plan.flash_stall = Nanos(5_000_000);
         plan.checkpoint_every = Nanos(2_000_000);
         plan.config.restart_rules.checks_page_id = false;
+        plan.flash_error_one_in = errors_one_in;
         break_rule(&mut plan.config.restart_rules);
         !matches!(catch_unwind(AssertUnwindSafe(|| survive(&plan, 3))), Ok(Ok(_)))
     })
@@ -46,4 +57,20 @@ fn every_rule_of_mmr_is_missed_when_it_is_off() {
         assert_eq!(first_caught(design, |_| {}), None, "{design} with all rules");
     }
     assert!(missed.is_empty(), "nobody misses {missed:?}");
+}
+
+#[test]
+fn a_table_that_cannot_be_written_is_given_up_and_nothing_stops() {
+    const ERRORS_ONE_IN: [u64; 2] = [8, 40];
+    for design in ["dw", "lc"] {
+        let caught = ERRORS_ONE_IN.map(|errors_one_in| {
+            // Were the engine to stop, the last session would not close.
+            let whole = first_caught_of(design, 60, errors_one_in, |_| {});
+            assert_eq!(whole, None, "{design}, one in {errors_one_in}");
+            let ignored = |rules: &mut RestartRules| rules.mmr_gives_up = false;
+            first_caught_of(design, SEEDS_MAX, errors_one_in, ignored)
+        });
+        println!("where the table is believed all the same, {design} is caught at {caught:?}");
+        assert!(caught.iter().any(Option::is_some), "nobody misses it under {design}");
+    }
 }

@@ -8,6 +8,7 @@
 //! | `modify-clean` | pages change whose flash copy is clean |
 //! | `modify-dirty` | pages change whose flash copy is newer than home (LC) |
 //! | `lazy-clean` | the cleaner brings dirty pages of the flash home (LC) |
+//! | `age-clean` | what is dirty for too much log goes home, from memory and from flash (LC) |
 //! | `outlive` | a cached page changes, goes home past its slot, and the log forgets it: violation D |
 //! | `checkpoint` | an indirect checkpoint, with dirty pages everywhere and an open transaction |
 //! | `cold-checkpoint` | an indirect checkpoint, with dirty pages on flash only (LC) |
@@ -73,6 +74,8 @@ pub struct Script {
     pub(super) applies: fn(&Design, &Restart) -> bool,
     pub(super) slots: u32,
     pub(super) lambda: f64,
+    /// Bytes of log after which changes are brought home.
+    pub(super) clean_age: Option<u64>,
     pub(super) start: Start,
     /// Steps before the path.
     pub(super) before: fn() -> Vec<Step>,
@@ -201,6 +204,7 @@ const COMMON: Script = Script {
     applies: flash,
     slots: ALL,
     lambda: 0.9,
+    clean_age: None,
     start: Start::Day,
     before: nothing,
     path: Path::Opening,
@@ -208,7 +212,7 @@ const COMMON: Script = Script {
 };
 
 /// Every script.
-pub static SCRIPTS: [Script; 17] = [
+pub static SCRIPTS: [Script; 18] = [
     Script {
         name: "admit-free",
         start: Start::Cold,
@@ -291,6 +295,22 @@ pub static SCRIPTS: [Script; 17] = [
             vec![Step::Write(0..32, Durable), Step::Read(120..ROWS), Step::Rest(Nanos(50_000_000))]
         }),
         shows: |seen| seen.after.pool.cleaner_pages > seen.before.pool.cleaner_pages,
+        ..COMMON
+    },
+    Script {
+        name: "age-clean",
+        start: Start::Cold,
+        applies: lazy,
+        clean_age: Some(64 << 10),
+        before: || vec![clean(), Step::Write(0..8, Durable), Step::Read(60..ROWS)],
+        path: Path::Steps(|_| {
+            let write = |rows| [Step::Write(rows, Durable), Step::Rest(Nanos(50_000_000))];
+            [20..24, 28..32, 36..40].into_iter().flat_map(write).collect()
+        }),
+        shows: |seen| {
+            let cleaned = seen.after.pool.cleaner_pages - seen.before.pool.cleaner_pages;
+            seen.before.pool.slots_dirty > 0 && cleaned > 0 && seen.home_writes > 0
+        },
         ..COMMON
     },
     Script {

@@ -78,6 +78,7 @@ impl Setting {
                 tier.flash_slots = if self.design.uses_flash() { slots } else { 0 };
                 tier.rules = self.rules;
                 tier.lambda = self.script.lambda;
+                tier.clean_age = self.script.clean_age;
                 tier.buf_write_pages = 4;
                 tier.tac.write =
                     if self.seed.is_multiple_of(2) { TacWrite::Async } else { TacWrite::Sync };

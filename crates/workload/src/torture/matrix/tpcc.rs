@@ -31,6 +31,9 @@ const PAGES: u64 = 2048;
 const CUTS: u64 = 24;
 /// Events after the opening among which a cut is drawn.
 const EVENTS: u64 = 4_000;
+/// One seed in so many bounds the age of changes, by so much log: less than a session's.
+const AGED_ONE_IN: u64 = 3;
+const CLEAN_AGE: u64 = 64 << 10;
 /// Dates of a run begin so much after those of the one before.
 const DATES_APART: u64 = 3_600_000_000_000;
 
@@ -129,6 +132,8 @@ impl Run {
             .tune(|tier| {
                 tier.flash_slots = if self.design.uses_flash() { slots } else { 0 };
                 tier.lambda = 0.3;
+                let is_bounded = self.config.seed.is_multiple_of(AGED_ONE_IN);
+                tier.clean_age = is_bounded.then_some(CLEAN_AGE);
             })
     }
 
