@@ -6,7 +6,7 @@ use crate::output::{Sinks, Stopwatch};
 use crate::table::{Table, thousands};
 use serde_json::json;
 use std::fs::File;
-use std::io::{Seek, SeekFrom};
+use std::io::{self, Read, Seek, SeekFrom};
 use terrace::Database;
 
 const PAGE_BYTES: u64 = 8192;
@@ -21,9 +21,10 @@ const FRAMES_MIN: u64 = 64;
 pub fn check(options: &Stored) -> Result<(), Failure> {
     let watch = Stopwatch::start();
     let sinks = Sinks::open(options.shown.json.as_deref())?;
-    let database = open(options)?;
+    let blank = blank_flash(options)?;
+    let database = open(options, blank)?;
     let failed = |error| Failure::failed(options.path.display(), error);
-    let flash = flash_tier(options, &database);
+    let flash = flash_tier(options, blank, &database);
     let found = database.check().map_err(failed)?;
     database.close().map_err(failed)?;
     sinks.show(&format!(
@@ -52,12 +53,13 @@ pub fn check(options: &Stored) -> Result<(), Failure> {
 /// A database that cannot be opened.
 pub fn stat(options: &Stored) -> Result<(), Failure> {
     let sinks = Sinks::open(options.shown.json.as_deref())?;
-    let database = open(options)?;
+    let blank = blank_flash(options)?;
+    let database = open(options, blank)?;
     let failed = |error| Failure::failed(options.path.display(), error);
     let names = database.read(|transaction| transaction.table_names()).map_err(failed)?;
     let stats = database.stats();
-    let flash = flash_tier(options, &database);
-    let cold = database.cold_start().map(|why| why.to_string());
+    let flash = flash_tier(options, blank, &database);
+    let cold = blank.map(str::to_string).or(database.cold_start().map(|why| why.to_string()));
     database.close().map_err(failed)?;
     let mut table = Table::new(["home", &thousands(stats.home_used_bytes as f64)]);
     table.row(["log".into(), thousands(stats.log.used_bytes as f64)]);
@@ -85,22 +87,53 @@ pub fn stat(options: &Stored) -> Result<(), Failure> {
     }))
 }
 
-/// One line: whether the flash tier was found again, and why not.
-fn flash_tier(options: &Stored, database: &Database) -> String {
+/// One line: whether the flash tier was found again, and why not; and one that warns.
+fn flash_tier(options: &Stored, blank: Option<&str>, database: &Database) -> String {
     if options.flash_device.is_none() {
         return String::new();
     }
-    match database.cold_start() {
+    let found = match database.cold_start() {
+        _ if blank.is_some() => {
+            format!("flash tier: cold, because {}\n", blank.expect("a reason"))
+        }
         Some(why) => format!("flash tier: cold, because {why}\n"),
         None => {
             let pool = database.stats().pool;
             let (used, slots) = (thousands(pool.slots_used as f64), thousands(pool.slots as f64));
             format!("flash tier: warm, {used} of {slots} slots filled\n")
         }
+    };
+    match database.stats().pool.tables_given_up {
+        0 => found,
+        _ => format!(
+            "{found}warning: the table of the flash tier could not be kept, and was given up\n"
+        ),
     }
 }
 
-fn open(options: &Stored) -> Result<Database, Failure> {
+/// Why the flash device holds no tier yet, if it does not: who looks leaves it as it is.
+fn blank_flash(options: &Stored) -> Result<Option<&'static str>, Failure> {
+    let Some(flash) = &options.flash_device else { return Ok(None) };
+    let look = || {
+        let mut file = File::open(flash)?;
+        let bytes = file.seek(SeekFrom::End(0))?;
+        if bytes < PAGE_BYTES {
+            return Ok((bytes == 0).then_some("the file is empty: a new tier"));
+        }
+        // The header of a tier, and its label.
+        let mut is_blank = true;
+        for at in [0, bytes - PAGE_BYTES] {
+            let mut page = [0; PAGE_BYTES as usize];
+            file.seek(SeekFrom::Start(at))?;
+            file.read_exact(&mut page)?;
+            is_blank &= page.iter().all(|&byte| byte == 0);
+        }
+        Ok(is_blank.then_some("the file is blank: a new tier"))
+    };
+    look().map_err(|error: io::Error| Failure::failed(flash.display(), error))
+}
+
+fn open(options: &Stored, blank: Option<&str>) -> Result<Database, Failure> {
     let frames = options.dram.pages(0);
     if frames < FRAMES_MIN {
         return Err(Failure::usage(format!("--dram must be at least {FRAMES_MIN} pages")));
@@ -109,7 +142,7 @@ fn open(options: &Stored) -> Result<Database, Failure> {
     if let Some(log) = &options.log {
         builder = builder.log(log);
     }
-    if let Some(flash) = &options.flash_device {
+    if let Some(flash) = options.flash_device.as_ref().filter(|_| blank.is_none()) {
         let failed = |error| Failure::failed(flash.display(), error);
         let bytes = File::open(flash).and_then(|mut file| file.seek(SeekFrom::End(0)));
         // The last page is a label.

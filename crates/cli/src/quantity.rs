@@ -22,6 +22,14 @@ pub enum Size {
 }
 
 impl Size {
+    /// In bytes, if it is a size of its own.
+    pub fn bytes(self) -> Option<u64> {
+        match self {
+            Size::Pages(pages) => Some(pages * PAGE_BYTES as u64),
+            Size::OfDatabase(_) => None,
+        }
+    }
+
     /// In pages, rounded down, for a database of `database_pages`.
     pub fn pages(self, database_pages: u64) -> u64 {
         match self {

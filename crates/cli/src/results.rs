@@ -222,6 +222,8 @@ pub struct Device {
     pub read_bytes: u64,
     /// Bytes written.
     pub written_bytes: u64,
+    /// Bytes that flash took for each of them; 0 if the device does not tell.
+    pub write_amplification: f64,
 }
 
 /// The lazy cleaner.
@@ -519,6 +521,7 @@ pub mod tests {
             "/devices/home/writes",
             "/devices/home/read_bytes",
             "/devices/home/written_bytes",
+            "/devices/flash/write_amplification",
             "/devices/flash/utilisation",
             "/devices/log/utilisation",
             "/checks/consistency",

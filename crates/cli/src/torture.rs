@@ -36,7 +36,12 @@ pub fn torture(options: &Torture) -> Result<(), failure::Failure> {
     let first = options.seed.unwrap_or(1);
     let seeds = options.seeds.unwrap_or(if options.seed.is_some() { 1 } else { SEEDS });
     let jobs = options.jobs.unwrap_or(cores().min(JOBS_MAX));
-    let fixed = Fixed { design: options.design, restart: options.restart, ..Fixed::default() };
+    let fixed = Fixed {
+        design: options.design,
+        restart: options.restart,
+        clean_age: options.clean_age,
+        ..Fixed::default()
+    };
     let total = run_all(first, seeds, jobs, fixed);
     sinks.show(&shown(&total, options, seeds, watch.seconds()));
     let failures: Vec<_> = total
@@ -144,5 +149,6 @@ fn shown(total: &Report, options: &Torture, seeds: u64, wall_s: f64) -> String {
 fn repeat(seed: u64, options: &Torture) -> String {
     let design = options.design.map_or(String::new(), |one| format!(" --design {}", one.name));
     let restart = options.restart.map_or(String::new(), |one| format!(" --restart {}", one.name));
-    format!("terrace torture --seed {seed}{design}{restart}")
+    let age = options.clean_age.map_or(String::new(), |bytes| format!(" --clean-age {bytes}B"));
+    format!("terrace torture --seed {seed}{design}{restart}{age}")
 }

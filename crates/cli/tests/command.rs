@@ -39,11 +39,37 @@ fn unknown_names_are_answered_with_the_known() {
     let said = refused(folder.path(), &["bench", "tpcc", "--design", "lc,lx"], 2);
     assert!(said.contains("unknown design `lx`; known: no-ssd, cw, dw, lc, tac"), "{said}");
     let said = refused(folder.path(), &["bench", "tpcc", "--memory-policy", "mru"], 2);
-    assert!(said.contains("known: lru-2, clock, lru"), "{said}");
+    assert!(said.contains("known: lru-2, clock, lru, sieve"), "{said}");
     let said = refused(folder.path(), &["bench", "tpcc", "--world", "dream"], 2);
     assert!(said.contains("virtual, real"), "{said}");
     refused(folder.path(), &["bench", "tpcx"], 2);
     refused(folder.path(), &["bench", "tpcc", "--no-such-option"], 2);
+}
+
+#[test]
+fn pages_are_placed_at_least_cost() {
+    let folder = folder();
+    let output = terrace(folder.path(), &["placement"]);
+    assert!(output.status.success());
+    let said = String::from_utf8(output.stdout).expect("text");
+    assert!(said.contains("1.167"), "{said}");
+    let output = terrace(folder.path(), &["placement", "--costs", "12,12.5,12,12.5"]);
+    let said = String::from_utf8(output.stdout).expect("text");
+    assert!(output.status.success() && said.contains("1.000"), "{said}");
+    for options in [["--costs", "1,2,3"], ["--costs", "1,2,3,-4"], ["--side", "1"]] {
+        refused(folder.path(), &["placement", options[0], options[1]], 2);
+    }
+}
+
+#[test]
+fn a_table_unit_that_no_device_writes_is_refused() {
+    let folder = folder();
+    for unit in ["0", "100", "16384", "many"] {
+        let options = ["bench", "restart", "--mmr-unit", unit];
+        let said = refused(folder.path(), &options, 2);
+        assert!(said.contains("--mmr-unit"), "{said}");
+    }
+    refused(folder.path(), &["bench", "restart", "--lbr-group", "0"], 2);
 }
 
 #[test]
@@ -68,6 +94,9 @@ fn sizes_and_shares_that_make_no_sense_are_refused() {
         ["--averaged", "0%"],
         ["--seeds", "0"],
         ["--partitions", "0"],
+        ["--clean-age", "0"],
+        ["--clean-age", "32KiB"],
+        ["--clean-age", "10%"],
     ] {
         refused(folder.path(), &["bench", "tpcc", options[0], options[1]], 2);
     }
@@ -325,6 +354,26 @@ fn a_flash_tier_is_found_or_said_to_be_cold() {
     assert!(line.contains("is not what this database used last"), "{line}");
     let failed = terrace(folder.path(), &["stat", "db", "--flash-device", "nowhere"]);
     assert_eq!(failed.status.code(), Some(1));
+}
+
+/// A file that holds nothing became a flash tier, labelled, by being looked at.
+#[test]
+fn a_blank_flash_file_is_said_to_be_one_and_left_alone() {
+    let folder = folder();
+    make(folder.path());
+    for (bytes, expected) in [
+        (0, "flash tier: cold, because the file is empty: a new tier"),
+        (1 << 20, "flash tier: cold, because the file is blank: a new tier"),
+    ] {
+        let blank = folder.path().join("blank");
+        std::fs::write(&blank, vec![0; bytes]).expect("written");
+        for command in ["stat", "check"] {
+            let output = terrace(folder.path(), &[command, "db", "--flash-device", "blank"]);
+            let said = String::from_utf8(output.stdout).expect("text");
+            assert!(said.lines().any(|line| line == expected), "{command}: {said}");
+            assert_eq!(std::fs::read(&blank).expect("there"), vec![0; bytes], "{command}");
+        }
+    }
 }
 
 #[test]

@@ -106,9 +106,13 @@ impl Source {
         self.path.ends_with(".rs")
     }
 
-    /// In `src`, so part of what is shipped; tests, benches and examples are not.
+    /// In `src` of a crate, so part of what is shipped; tests, benches, examples and the programs
+    /// beside the workspace are not.
     fn is_shipped(&self) -> bool {
-        self.is_rust() && self.path.contains("/src/") && !self.path.ends_with("/tests.rs")
+        self.is_rust()
+            && self.path.starts_with("crates/")
+            && self.path.contains("/src/")
+            && !self.path.ends_with("/tests.rs")
     }
 
     /// Part of the modules of a crate, its tests included.

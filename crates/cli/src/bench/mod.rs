@@ -12,4 +12,5 @@ mod tpcc;
 pub use flash_table::flash_table;
 pub use points::points;
 pub use restart::restart;
+pub use system::word;
 pub use tpcc::tpcc;

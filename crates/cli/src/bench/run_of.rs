@@ -86,6 +86,10 @@ pub fn device(used: &DeviceUse) -> Device {
         writes: used.writes,
         read_bytes: used.read_bytes,
         written_bytes: used.written_bytes,
+        write_amplification: rounded(ratio(
+            used.programmed_bytes as f64,
+            used.written_bytes as f64,
+        )),
     }
 }
 

@@ -43,6 +43,7 @@ pub fn pool(tier: &Tier) -> PoolConfig {
             CleanerOrderName::RecLsn => CleanerOrder::RecLsn,
         },
         cleaner_ios: tier.cleaner_ios,
+        clean_age: tier.clean_age,
         fills: Fills {
             ramp_up: tier.ramp_up_fill == Switch::On,
             aggressive: tier.aggressive_fill == Switch::On,
@@ -266,7 +267,11 @@ pub fn tier_parameters(system: &System, tier: &Tier) -> Map<String, Value> {
         "mu": pool.mu,
         "partitions": pool.partitions,
         "alpha": pool.alpha,
-        "cleaner_order": word(tier.cleaner_order),
+        "cleaner_order": word(match pool.order_of_cleaner() {
+            CleanerOrder::Lru2Age => CleanerOrderName::Lru2,
+            CleanerOrder::RecLsn => CleanerOrderName::RecLsn,
+        }),
+        "clean_age_bytes": pool.clean_age,
         "buf_write_pages": pool.buf_write_pages,
         "cleaner_ios": pool.cleaner_ios,
         "ramp_up_fill": word(tier.ramp_up_fill),

@@ -1,5 +1,8 @@
-//! Names as they are written on the command line: of designs, restarts, policies, devices.
+//! Names as they are written on the command line: of designs, restarts, policies, devices; and one
+//! kind of size.
 
+use crate::quantity::Size;
+use terrace::PoolConfig;
 use terrace_device::model::Preset;
 use terrace_policy::{DESIGNS, Design, MemoryPolicy, RESTARTS, Restart, UnknownName};
 use terrace_policy::{designs, restarts};
@@ -11,6 +14,17 @@ pub(super) fn preset(name: &str) -> Result<String, String> {
 
 pub(super) fn one_restart(name: &str) -> Result<Restart, String> {
     restarts::find(name).map_err(|unknown| unknown.to_string())
+}
+
+/// A bound on the age of changes, in bytes of log.
+pub(super) fn log_age(text: &str) -> Result<u64, String> {
+    match text.parse::<Size>()?.bytes() {
+        None => Err("a size of log is one of its own, like 64MiB".into()),
+        Some(bytes) if bytes < PoolConfig::CLEAN_AGE_MIN => {
+            Err("a bound on age is at least 64KiB of log".into())
+        }
+        Some(bytes) => Ok(bytes),
+    }
 }
 
 /// Restarts by name.

@@ -1,14 +1,16 @@
 //! What can be asked for: the command line, with its defaults.
 
 mod lists;
+mod placement;
 mod restart;
 
 pub use lists::DesignList;
-pub use restart::{EventName, RestartBench, WorkloadName};
+pub use placement::{Placement, SpacingName};
+pub use restart::{EventName, Hardening, RestartBench, WorkloadName};
 
 use crate::quantity::{Share, Size, Span};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
-use lists::{design_list, memory_policy, one_design, one_fate, one_restart, one_script};
+use lists::{design_list, log_age, memory_policy, one_design, one_fate, one_restart, one_script};
 use restart::RESTART_DEFAULTS;
 use std::path::PathBuf;
 use terrace_device::model::Preset;
@@ -30,6 +32,8 @@ pub enum Command {
     /// Measure: designs of the flash tier on TPC-C, or the engine's own speed
     #[command(subcommand)]
     Bench(Bench),
+    /// Place pages in memory and on flash at least cost, their requests being known
+    Placement(Placement),
     /// Cut the power at random moments in the virtual world, and check what survives
     Torture(Torture),
     /// Verify a database: every tree, every page
@@ -172,7 +176,7 @@ pub struct Tier {
     /// The flash tier: as `--dram`
     #[arg(long, value_name = "SIZE", default_value = "183501p")]
     pub flash: Size,
-    /// How memory chooses what leaves it: lru-2, clock, lru
+    /// How memory chooses what leaves it: lru-2, clock, lru, sieve
     #[arg(long, value_name = "NAME", default_value = "lru-2", value_parser = memory_policy)]
     pub memory_policy: MemoryPolicy,
     /// lambda: share of the flash that may be newer than home before the cleaner starts
@@ -203,6 +207,10 @@ pub struct Tier {
     /// Which dirty pages the cleaner takes first
     #[arg(long, value_enum, default_value_t = CleanerOrderName::Lru2)]
     pub cleaner_order: CleanerOrderName,
+    /// Bring changes home after so much log, whatever lambda says, oldest first: a bound on redo
+    /// [default: none]
+    #[arg(long, value_name = "SIZE", value_parser = log_age, conflicts_with = "cleaner_order")]
+    pub clean_age: Option<u64>,
     /// Read eight pages for one until memory is full [SIGMOD 2011, 4.3.2]
     #[arg(long, value_enum, default_value_t = Switch::On)]
     pub ramp_up_fill: Switch,
@@ -397,6 +405,9 @@ pub struct Torture {
     /// Torture this restart only [default: the seed draws one; with --matrix, all]
     #[arg(long, value_name = "NAME", value_parser = one_restart)]
     pub restart: Option<Restart>,
+    /// Bring changes home after so much log [default: the seed says whether]
+    #[arg(long, value_name = "SIZE", value_parser = log_age, conflicts_with = "matrix")]
+    pub clean_age: Option<u64>,
     /// Seeds tried side by side [default: the cores, at most 4]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=256))]
     pub jobs: Option<u64>,

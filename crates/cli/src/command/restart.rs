@@ -51,6 +51,8 @@ pub struct RestartBench {
     #[command(flatten)]
     pub tier: Tier,
     #[command(flatten)]
+    pub hardening: Hardening,
+    #[command(flatten)]
     pub parts: Parts,
 }
 
@@ -100,6 +102,31 @@ pub struct Models {
     #[arg(long, value_name = "N", default_value_t = 8,
           value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub cores: u32,
+}
+
+#[derive(Args)]
+#[command(next_help_heading = "How the published restarts harden their tables")]
+pub struct Hardening {
+    /// LBR: writes that share one force of the log, at most; 1 for no groups [ICDE 2013, III-C3]
+    #[arg(long, value_name = "N", default_value_t = 8,
+          value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub lbr_group: u32,
+    /// LBR: how long such a write waits for others, at most
+    #[arg(long, value_name = "TIME", default_value = "2ms")]
+    pub lbr_timeout: Span,
+    /// MMR: bytes of the table written at once, a power of two from 512 to 8192 [ICDE 2013, III-B2]
+    #[arg(long, value_name = "BYTES", default_value_t = 4096, value_parser = table_unit)]
+    pub mmr_unit: u32,
+    /// LVR: pause of the flusher after eight of 1,024 chunks [ICDE 2013: 500 ms, here a hundredth,
+    /// as the table is]
+    #[arg(long, value_name = "TIME", default_value = "5ms")]
+    pub lvr_pause: Span,
+}
+
+fn table_unit(text: &str) -> Result<u32, String> {
+    let bytes = text.parse().map_err(|_| "a number of bytes is meant".to_string())?;
+    let known = [512, 1024, 2048, 4096, 8192];
+    if known.contains(&bytes) { Ok(bytes) } else { Err("a power of two from 512 to 8192".into()) }
 }
 
 #[derive(Args)]

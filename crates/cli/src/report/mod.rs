@@ -157,7 +157,7 @@ fn over_time(run: &Run, value: impl Fn(&Window) -> f64) -> Vec<(f64, f64)> {
 /// The columns of the table: heading, and the cell of a run.
 type Column = (&'static str, fn(&Run) -> String);
 
-const COLUMNS: [Column; 12] = [
+const COLUMNS: [Column; 13] = [
     ("tpmC", |run| number(run, "tpmc", thousands)),
     ("speedup", |run| number(run, "speedup", |s| format!("{s:.2}×"))),
     ("memory<br>hits", |run| number(run, "memory.hit_ratio", percent)),
@@ -168,9 +168,17 @@ const COLUMNS: [Column; 12] = [
     ("flash<br>invalid", |run| number(run, "flash.invalid_share", percent)),
     ("home<br>busy", |run| number(run, "devices.home.utilisation", percent)),
     ("flash<br>busy", |run| number(run, "devices.flash.utilisation", percent)),
+    ("flash writes<br>amplified", |run| {
+        number(run, "devices.flash.write_amplification", amplification)
+    }),
     ("log<br>busy", |run| number(run, "devices.log.utilisation", percent)),
     ("bytes<br>per slot", |run| number(run, "flash.metadata_bytes_per_slot", thousands)),
 ];
+
+/// Devices that do not tell have none.
+fn amplification(times: f64) -> String {
+    if times > 0.0 { format!("{times:.2}×") } else { "–".into() }
+}
 
 fn number(run: &Run, path: &str, format: fn(f64) -> String) -> String {
     let without_flash = run.figures.flash.slots == 0 && path.contains("flash");

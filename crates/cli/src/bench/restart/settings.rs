@@ -5,10 +5,11 @@ use crate::bench::system::{
     self, check_fill, check_seeds, check_tasks, check_windows, fits, interval, jobs, object,
     place_parameters, pool, positive, refuse, tier_parameters, word,
 };
-use crate::command::{EventName, RestartBench, Rows, WorkloadName};
+use crate::command::{EventName, Hardening, RestartBench, Rows, WorkloadName};
 use crate::failure::Failure;
 use crate::quantity::{Size, Span};
 use serde_json::{Map, Value, json};
+use terrace::{PoolConfig, RestartTuning};
 use terrace_policy::Restart;
 use terrace_rt::Nanos;
 use terrace_workload::restart::{Event, Plan};
@@ -108,13 +109,23 @@ fn modelled(options: &RestartBench) -> Result<System, Failure> {
             flash: models.flash_device.clone(),
             log: models.log_device.clone(),
         },
-        tier: pool(tier),
+        tier: PoolConfig { restart_tuning: restart_tuning(&options.hardening), ..pool(tier) },
         log_bytes,
         log_kept: LogKept::All,
         cores: models.cores,
         checkpoint_every: interval(tier.checkpoint.unwrap_or(checkpoint)),
         ..System::default()
     })
+}
+
+fn restart_tuning(hardening: &Hardening) -> RestartTuning {
+    RestartTuning {
+        lbr_group: hardening.lbr_group,
+        lbr_timeout: Nanos::from_secs_f64(hardening.lbr_timeout.0),
+        mmr_unit: hardening.mmr_unit,
+        lvr_pause: Nanos::from_secs_f64(hardening.lvr_pause.0),
+        ..RestartTuning::default()
+    }
 }
 
 /// The workload with its database, for `seed`.
@@ -187,5 +198,12 @@ pub fn parameters(plan: &Plan, options: &RestartBench) -> Map<String, Value> {
         "checks": !options.database.no_check,
     })));
     all.extend(tier_parameters(&plan.system, &options.tier));
+    let hardening = &options.hardening;
+    all.extend(object(json!({
+        "lbr_group": hardening.lbr_group,
+        "lbr_timeout_ms": hardening.lbr_timeout.0 * 1e3,
+        "mmr_unit": hardening.mmr_unit,
+        "lvr_pause_ms": hardening.lvr_pause.0 * 1e3,
+    })));
     all
 }
