@@ -8,9 +8,9 @@
 //!   Method::Positioned    at once, inside `submit`; nothing overlaps
 //! ```
 //!
-//! - F1: one opener at a time: the file is locked (`flock`) while the device lives, and no longer: it
-//!   is unlocked, not only closed, since a request that the kernel has yet to put away, or a process
-//!   that another thread is starting, still holds the file open.
+//! - F1: one opener at a time: the file is locked (`flock`) while the device lives, and no longer:
+//!   it is unlocked, not only closed, since a request that the kernel has yet to put away, or a
+//!   process that another thread is starting, still holds the file open.
 //! - F2: with `direct` the page cache is never used; what cannot be opened so is refused. Buffers
 //!   that direct I/O cannot use are copied through aligned ones.
 //! - F3: memory that the kernel was given stays borrowed until the request is complete: a ticket
