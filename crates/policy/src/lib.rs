@@ -29,6 +29,7 @@ mod lru_2;
 mod sieve;
 
 mod heaps;
+mod slot_fifo;
 mod slot_lru_2;
 mod tac;
 
@@ -41,6 +42,7 @@ pub use designs::{
 };
 pub use frames::{FramePolicy, Frames, MEMORY_POLICIES, MemoryPolicy};
 pub use restarts::{RESTARTS, Restart, RestartKind};
+pub use slot_fifo::{Fronted, Leave, SlotFifo};
 pub use slot_lru_2::{CleanerOrder, SlotLru2, SlotState};
 pub use tac::{
     EXTENT_PAGES, REFRESHES_MAX, SEQUENTIAL_REQUESTS_MIN, SavedCosts, SlotHeat, TacRule,
