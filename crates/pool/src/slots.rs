@@ -30,6 +30,7 @@
 //! Sources: S0 3.1 (the SSD buffer table), S3 II-B1 (the states).
 
 mod bases;
+mod ranks;
 mod versions;
 
 pub(crate) use versions::VersionBits;
@@ -38,11 +39,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use terrace_page::{Lsn, PageId, SlotId};
-use terrace_policy::{
-    CleanerOrder, History, Replacement, SlotHeat, SlotLru2, TacRule, Temperatures, Tick,
-};
+use terrace_policy::{CleanerOrder, History, Replacement, TacRule, Temperatures, Tick};
 use terrace_rt::LeafMutex;
 
+use ranks::Ranks;
 use versions::Versions;
 
 const STATE: u8 = 0b111;
@@ -105,12 +105,6 @@ fn sub(gauge: &AtomicU32, when: bool) {
     gauge.fetch_sub(u32::from(when), Ordering::Relaxed);
 }
 
-/// Who is reused next.
-enum Ranks {
-    Lru2(SlotLru2),
-    Heat(SlotHeat, Arc<LeafMutex<Temperatures>>, TacRule),
-}
-
 /// The table. Slots are numbered from zero within the partition.
 pub(crate) struct SlotTable {
     pages: Box<[u32]>,
@@ -138,32 +132,21 @@ impl SlotTable {
         temperatures: &Arc<LeafMutex<Temperatures>>,
         gauges: &Arc<Gauges>,
     ) -> SlotTable {
-        let ranks = match rules.replacement {
-            Replacement::Nothing => unreachable!("a design without slots has no table"),
-            Replacement::Lru2 => Ranks::Lru2(SlotLru2::new(count, rules.order)),
-            Replacement::Temperature => {
-                Ranks::Heat(SlotHeat::new(count), Arc::clone(temperatures), rules.tac_rule)
-            }
-        };
         let recs = if rules.keeps_dirty { count } else { 0 };
         SlotTable {
             pages: vec![NO_PAGE; count as usize].into(),
             rec: vec![0; recs as usize].into(),
             states: vec![FREE; count as usize].into(),
             versions: Versions::new(count, rules.versions),
-            ranks,
+            ranks: Ranks::new(count, rules, temperatures),
             gauges: Arc::clone(gauges),
         }
     }
 
     /// Bytes allocated.
     pub fn bytes(&self) -> usize {
-        let ranks = match &self.ranks {
-            Ranks::Lru2(ranks) => ranks.bytes(),
-            Ranks::Heat(ranks, ..) => ranks.bytes(),
-        };
         let books = self.pages.len() * 4 + self.rec.len() * 4 + self.states.len();
-        ranks + books + self.versions.bytes()
+        self.ranks.bytes() + books + self.versions.bytes()
     }
 
     pub fn count(&self) -> u32 {
@@ -248,10 +231,7 @@ impl SlotTable {
 
     /// Takes a free slot for `page`: FREE -> READY.
     pub fn alloc(&mut self, page: PageId, now: Tick) -> Option<u32> {
-        let slot = match &mut self.ranks {
-            Ranks::Lru2(ranks) => ranks.take_free(now)?.0,
-            Ranks::Heat(ranks, ..) => ranks.take_free()?.0,
-        };
+        let slot = self.ranks.take_free(now)?;
         self.set_base(slot, &[FREE], READY);
         self.pages[slot as usize] = PageNumber::of(page).0;
         Some(slot)
@@ -262,21 +242,12 @@ impl SlotTable {
         let (states, pages) = (&self.states, &self.pages);
         let evictable = |slot: SlotId| SlotTable::evictable(states, slot.0);
         let page_of = |slot: SlotId| PageId(u64::from(pages[slot.0 as usize]));
-        match &mut self.ranks {
-            Ranks::Lru2(ranks) => ranks.victim(evictable).map(|slot| slot.0).ok_or(NoVictim::Busy),
-            Ranks::Heat(ranks, temperatures, rule) => {
-                let temperatures = temperatures.lock();
-                let victim = ranks.victim(&temperatures, page_of, evictable);
-                let victim = victim.ok_or(NoVictim::Busy)?;
-                let admitted = temperatures.admits(*rule, page, page_of(victim));
-                if admitted { Ok(victim.0) } else { Err(NoVictim::Colder) }
-            }
-        }
+        self.ranks.victim(page, page_of, evictable)
     }
 
     /// The content of clean `slot` gives way to `page`: CLEAN -> READY.
     pub fn reuse(&mut self, slot: u32, page: PageId) {
-        self.unrank(slot);
+        self.ranks.take(slot);
         self.set_base(slot, &[CLEAN], READY);
         self.pages[slot as usize] = PageNumber::of(page).0;
     }
@@ -296,12 +267,7 @@ impl SlotTable {
         self.set_base(slot, &[WRITING], CLEAN);
         self.versions.set(slot, lsn);
         let page = PageId(u64::from(self.pages[slot as usize]));
-        match &mut self.ranks {
-            Ranks::Lru2(ranks) => ranks.fill_clean(SlotId(slot), history),
-            Ranks::Heat(ranks, temperatures, _) => {
-                ranks.insert(SlotId(slot), page, &temperatures.lock());
-            }
-        }
+        self.ranks.fill_clean(slot, page, history);
     }
 
     /// Flash alone holds the page, with its first change after home's at `rec_lsn`: WRITING ->
@@ -310,10 +276,7 @@ impl SlotTable {
         self.set_base(slot, &[WRITING], DIRTY);
         self.versions.set(slot, lsn);
         self.set_newer(slot, Some(rec_lsn));
-        match &mut self.ranks {
-            Ranks::Lru2(ranks) => ranks.fill_dirty(SlotId(slot), history, rec_lsn),
-            Ranks::Heat(..) => unreachable!("temperature designs write through"),
-        }
+        self.ranks.fill_dirty(slot, history, rec_lsn);
     }
 
     /// The write did not happen, or failed: READY|WRITING -> FREE, or INVALID if the slot is `kept`
@@ -330,8 +293,8 @@ impl SlotTable {
     pub fn read_begins(&mut self, slot: u32, used: Option<Tick>) {
         assert!(self.is_valid(slot), "a stale slot {slot} is read");
         self.states[slot as usize] |= READING;
-        if let (Some(now), Ranks::Lru2(ranks)) = (used, &mut self.ranks) {
-            ranks.hit(SlotId(slot), now);
+        if let Some(now) = used {
+            self.ranks.hit(slot, now);
         }
     }
 
@@ -343,30 +306,21 @@ impl SlotTable {
 
     /// The uses of the page in `slot`, if the policy keeps them.
     pub fn history(&self, slot: u32) -> Option<History> {
-        match &self.ranks {
-            Ranks::Lru2(ranks) => Some(ranks.history(SlotId(slot))),
-            Ranks::Heat(..) => None,
-        }
+        self.ranks.history(slot)
     }
 
     /// The dirty slot to clean first, among those that no task uses and that are `free_to_write`.
     pub fn next_dirty(&self, free_to_write: impl Fn(PageId) -> bool) -> Option<u32> {
-        let Ranks::Lru2(ranks) = &self.ranks else { return None };
         let cleanable = |slot: SlotId| {
             let page = PageId(u64::from(self.pages[slot.0 as usize]));
             self.is_cleanable(slot.0) && free_to_write(page)
         };
-        ranks.next_dirty(cleanable).map(|slot| slot.0)
+        self.ranks.next_dirty(cleanable)
     }
 
     /// Whether dirty slot `a` goes to the cleaner before dirty slot `b` of partition `other`.
     pub fn cleans_before(&self, a: u32, other: &SlotTable, b: u32) -> bool {
-        match (&self.ranks, &other.ranks) {
-            (Ranks::Lru2(ranks), Ranks::Lru2(others)) => {
-                ranks.cleans_before(SlotId(a), others, SlotId(b))
-            }
-            _ => unreachable!("temperature designs write through"),
-        }
+        self.ranks.cleans_before(a, &other.ranks, b)
     }
 
     pub fn is_cleanable(&self, slot: u32) -> bool {
@@ -382,7 +336,7 @@ impl SlotTable {
     /// The cleaner takes dirty `slot`: DIRTY -> LAZYCLEANING.
     pub fn clean_begins(&mut self, slot: u32) {
         assert!(self.is_cleanable(slot));
-        self.unrank(slot);
+        self.ranks.take(slot);
         self.set_base(slot, &[DIRTY], LAZYCLEANING);
     }
 
@@ -396,21 +350,16 @@ impl SlotTable {
             }
             return false;
         }
-        let history = self.history(slot).expect("a cleaned slot has uses");
         match cleaned {
             Cleaned::AtHome => {
                 self.set_newer(slot, None);
                 self.set_base(slot, &[LAZYCLEANING], CLEAN);
-                if let Ranks::Lru2(ranks) = &mut self.ranks {
-                    ranks.fill_clean(SlotId(slot), history);
-                }
+                self.ranks.was_cleaned(slot);
             }
             Cleaned::NotYet | Cleaned::Damaged => {
                 let rec_lsn = self.newer(slot).expect("a dirty slot");
                 self.set_base(slot, &[LAZYCLEANING], DIRTY);
-                if let Ranks::Lru2(ranks) = &mut self.ranks {
-                    ranks.fill_dirty(SlotId(slot), history, rec_lsn);
-                }
+                self.ranks.was_not_cleaned(slot, rec_lsn);
                 if cleaned == Cleaned::Damaged {
                     self.states[slot as usize] |= DAMAGED;
                     add(&self.gauges.unavailable, true);
@@ -428,18 +377,11 @@ impl SlotTable {
         if self.base(slot) == LAZYCLEANING {
             self.states[slot as usize] |= DOOMED;
         } else if logical {
-            self.unrank(slot);
+            self.ranks.take(slot);
             self.states[slot as usize] &= !PINNED;
             self.set_base(slot, &[CLEAN], INVALID);
         } else {
             self.release(slot, &[CLEAN, DIRTY]);
-        }
-    }
-
-    fn unrank(&mut self, slot: u32) {
-        match &mut self.ranks {
-            Ranks::Lru2(ranks) => ranks.take(SlotId(slot)),
-            Ranks::Heat(ranks, ..) => ranks.remove(SlotId(slot)),
         }
     }
 
@@ -449,10 +391,7 @@ impl SlotTable {
         self.set_base(slot, from, FREE);
         self.states[slot as usize] = FREE;
         self.pages[slot as usize] = NO_PAGE;
-        match &mut self.ranks {
-            Ranks::Lru2(ranks) => ranks.free(SlotId(slot)),
-            Ranks::Heat(ranks, ..) => ranks.free(SlotId(slot)),
-        }
+        self.ranks.free(slot);
     }
 
     /// Asserts the picture: marks fit states, and the policy agrees.
@@ -474,20 +413,15 @@ impl SlotTable {
             let may_be_empty = is_empty || self.has(slot, DOOMED);
             assert!(self.page(slot).is_some() || may_be_empty, "slot {slot} has no page");
             assert!(self.page(slot).is_none() || !is_empty, "slot {slot} has a page");
-            if let Ranks::Lru2(ranks) = &self.ranks {
-                let expected = match state {
-                    SlotState::Free => terrace_policy::SlotState::Free,
-                    SlotState::Clean => terrace_policy::SlotState::Clean,
-                    SlotState::Dirty => terrace_policy::SlotState::Dirty,
-                    _ => terrace_policy::SlotState::Busy,
-                };
-                assert_eq!(ranks.state(SlotId(slot)), expected, "slot {slot} is {state:?}");
-            }
+            let expected = match state {
+                SlotState::Free => terrace_policy::SlotState::Free,
+                SlotState::Clean => terrace_policy::SlotState::Clean,
+                SlotState::Dirty => terrace_policy::SlotState::Dirty,
+                _ => terrace_policy::SlotState::Busy,
+            };
+            self.ranks.check_slot(slot, expected);
         }
-        match &self.ranks {
-            Ranks::Lru2(ranks) => ranks.check(),
-            Ranks::Heat(ranks, ..) => ranks.check(),
-        }
+        self.ranks.check();
     }
 }
 

@@ -7,16 +7,14 @@ use terrace_policy::Tick;
 
 use super::{
     CLEAN, DAMAGED, DIRTY, DOOMED, FREE, INVALID, LAZYCLEANING, NEWER, NO_PAGE, PINNED, PageNumber,
-    RETIRED, Ranks, STATE, SlotTable, rec_of, sub,
+    RETIRED, STATE, SlotTable, rec_of, sub,
 };
 use crate::restart::Image;
 
 impl SlotTable {
     /// A new table is about to be filled with what opening found, with the clock at `now`.
     pub fn begin_restore(&mut self, now: Tick) {
-        if let Ranks::Lru2(ranks) = &mut self.ranks {
-            ranks.begin_restore(now);
-        }
+        self.ranks.begin_restore(now);
     }
 
     /// Opening found `slot` filled.
@@ -29,9 +27,7 @@ impl SlotTable {
             self.states[at] = DIRTY | NEWER;
             self.rec[at] = rec_of(rec_lsn);
         }
-        if let Ranks::Lru2(ranks) = &mut self.ranks {
-            ranks.found(SlotId(slot), image.history, image.newer);
-        }
+        self.ranks.found(slot, image);
     }
 
     /// The page of `slot` was found in another one too, and that counts.
@@ -47,18 +43,8 @@ impl SlotTable {
             FREE => None,
             state => Some(state & STATE == DIRTY),
         };
-        let filled = (0..pages.len() as u32).map(SlotId).filter(|&slot| is_dirty(slot).is_some());
-        match &mut self.ranks {
-            Ranks::Lru2(ranks) => ranks.settle(is_dirty),
-            Ranks::Heat(ranks, temperatures, _) => {
-                let temperatures = temperatures.lock();
-                ranks.occupy(|slot| is_dirty(slot).is_some());
-                for slot in filled {
-                    let page = PageId(u64::from(pages[slot.0 as usize]));
-                    ranks.insert(slot, page, &temperatures);
-                }
-            }
-        }
+        let page_of = |slot: SlotId| PageId(u64::from(pages[slot.0 as usize]));
+        self.ranks.end_restore(pages.len() as u32, page_of, is_dirty);
         let used = states.iter().filter(|&&state| state != FREE).count() as u32;
         let dirty = states.iter().filter(|&&state| state & STATE == DIRTY).count() as u32;
         self.gauges.used.fetch_add(used, Ordering::Relaxed);
@@ -100,7 +86,7 @@ impl SlotTable {
             return;
         }
         sub(&self.gauges.unavailable, self.has(slot, DAMAGED));
-        self.unrank(slot);
+        self.ranks.take(slot);
         self.set_newer(slot, None);
         self.states[slot as usize] &= !(PINNED | DAMAGED);
         self.set_base(slot, &[DIRTY, CLEAN], INVALID);
