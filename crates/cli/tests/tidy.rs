@@ -12,9 +12,10 @@ const FUNCTION_LINES_MAX: usize = 70;
 const FILE_LINES_MAX: usize = 600;
 
 /// What each crate may depend on, from bottom to top.
-const LAYERS: [(&str, &[&str]); 8] = [
+const LAYERS: [(&str, &[&str]); 9] = [
     ("page", &[]),
     ("rt", &[]),
+    ("trace", &[]),
     ("policy", &["page"]),
     ("device", &["rt"]),
     ("pool", &["rt", "page", "policy", "device"]),
@@ -24,7 +25,7 @@ const LAYERS: [(&str, &[&str]); 8] = [
 ];
 
 /// Crates that can do without `unsafe`, and forbid it.
-const SAFE_CRATES: [&str; 5] = ["page", "policy", "engine", "workload", "cli"];
+const SAFE_CRATES: [&str; 6] = ["page", "policy", "trace", "engine", "workload", "cli"];
 
 /// The files that need `unsafe`: the task switch, the rings, the frames. A trailing `/` is a
 /// folder.
