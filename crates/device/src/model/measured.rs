@@ -1,8 +1,9 @@
 //! One server with measured service times, first come, first served.
 //!
-//! A request is served in units of 8 KiB. A unit that starts where the last one of its direction
-//! ended is sequential. It suits devices whose published figures say more than their geometry:
-//! the ioDrive of 2011 was measured by 8 KiB requests of four kinds, and those times are the model.
+//! A request is served in units of 8 KiB. The first is sequential if it starts where the last
+//! request of its direction ended, else random; the others of the request take the time of their
+//! bytes. It suits devices whose published figures say more than their geometry: the ioDrive of
+//! 2011 was measured by 8 KiB requests of four kinds, and those times are the model.
 
 use terrace_rt::Nanos;
 
@@ -28,17 +29,13 @@ impl MeasuredServer {
 
     pub(super) fn push(&mut self, now: Nanos, job: Job, started: &mut Started) {
         let end = job.offset + job.len;
-        let (random, sequential, last_end) = match job.op {
-            Op::Read => {
-                (self.spec.random_read, self.spec.sequential_read, self.read_end.replace(end))
-            }
-            Op::Write => {
-                (self.spec.random_write, self.spec.sequential_write, self.write_end.replace(end))
-            }
+        let (times, last_end) = match job.op {
+            Op::Read => (&self.spec.read, self.read_end.replace(end)),
+            Op::Write => (&self.spec.write, self.write_end.replace(end)),
         };
-        let first = if last_end == Some(job.offset) { sequential } else { random };
+        let first = if last_end == Some(job.offset) { times.sequential } else { times.random };
         let others = job.len.div_ceil(UNIT) - 1;
-        self.free_at = self.free_at.max(now) + first + sequential * others;
+        self.free_at = self.free_at.max(now) + first + times.further * others;
         started.finish(self.free_at, job);
     }
 }

@@ -22,4 +22,6 @@ pub use durability::CutReport;
 pub use fault::Faults;
 pub use preset::{Preset, PresetRow, UnknownPreset, build};
 pub use sim::{Mark, MarkKind, SimDevice};
-pub use spec::{DiskSpec, Limits, MeasuredSpec, MemberSpec, Scheduling, Spec, VolumeSpec};
+pub use spec::{
+    DiskSpec, Limits, MeasuredSpec, MeasuredTimes, MemberSpec, Scheduling, Spec, VolumeSpec,
+};

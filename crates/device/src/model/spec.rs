@@ -88,17 +88,24 @@ pub struct DiskSpec {
     pub span: f64,
 }
 
-/// One server with a measured time for each 8 KiB.
+/// One server with measured times.
 #[derive(Clone, Copy, Debug)]
 pub struct MeasuredSpec {
-    /// A read that does not continue the last read.
-    pub random_read: Nanos,
-    /// A read that does.
-    pub sequential_read: Nanos,
-    /// A write that does not continue the last write.
-    pub random_write: Nanos,
-    /// A write that does.
-    pub sequential_write: Nanos,
+    /// Of reads.
+    pub read: MeasuredTimes,
+    /// Of writes.
+    pub write: MeasuredTimes,
+}
+
+/// The times of one direction, for 8 KiB each.
+#[derive(Clone, Copy, Debug)]
+pub struct MeasuredTimes {
+    /// The first of a request that does not continue the last one.
+    pub random: Nanos,
+    /// The first of a request that does.
+    pub sequential: Nanos,
+    /// Each further one of a request.
+    pub further: Nanos,
 }
 
 /// Latency and rate limits of one direction.
