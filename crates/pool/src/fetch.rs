@@ -82,6 +82,9 @@ const RANDOM: Intent = Intent { class: AccessClass::Random, cold: false };
 impl BufferPool {
     /// The page's frame; reads the page if it has none.
     pub(crate) fn fetch(&self, page: PageId) -> Result<Fetched<'_>, PoolError> {
+        if self.fills_aggressively() {
+            self.make_room_for_group(page);
+        }
         let mut loading = match self.install_with_room(page, Want::Best)? {
             Installed::New(loading) => loading,
             Installed::Memory(id) => return Ok(Fetched::Memory(id)),
@@ -395,7 +398,11 @@ impl BufferPool {
     /// Whether single reads from home fetch neighbours now [S0 4.3.2; S3 IV-A1].
     fn reads_neighbours(&self) -> bool {
         let fills = self.config.fills;
-        (fills.ramp_up && !self.memory_full.load(Ordering::Relaxed))
-            || (fills.aggressive && self.flash.is_some() && self.is_filling())
+        (fills.ramp_up && !self.memory_full.load(Ordering::Relaxed)) || self.fills_aggressively()
+    }
+
+    /// Whether flash is being filled with the neighbours of what is read [S3 IV-A1].
+    fn fills_aggressively(&self) -> bool {
+        self.config.fills.aggressive && self.flash.is_some() && self.is_filling()
     }
 }

@@ -71,6 +71,19 @@ fn trim(pages: &[Residence]) -> Trimmed {
     Trimmed { flash: (0..pages.len()).filter(is_read).collect(), home }
 }
 
+/// Where the pages of one read go: to their frames, or, without a frame, to a page of `staging`.
+fn bufs_of_run<'a, 'p: 'a>(
+    run: impl Iterator<Item = Option<&'a mut Loading<'p>>>,
+    staging: &'a mut Staging,
+) -> Vec<&'a mut PageBuf> {
+    let mut unwanted = staging.pages_mut().iter_mut();
+    run.map(|place| match place {
+        Some(loading) => &mut *loading.guard,
+        None => unwanted.next().expect("a page of staging for each"),
+    })
+    .collect()
+}
+
 /// The result of a batch, for each of its pages.
 fn same_result(batch: &std::io::Result<()>) -> std::io::Result<()> {
     match batch {
@@ -162,14 +175,7 @@ impl BufferPool {
         let run = &mut run[first..=last];
         let dropped = run.iter().filter(|place| place.is_none()).count();
         let mut staging = Staging::new(dropped);
-        let mut unwanted = staging.pages_mut().iter_mut();
-        let bufs: Vec<&mut PageBuf> = run
-            .iter_mut()
-            .map(|place| match place {
-                Some(loading) => &mut *loading.guard,
-                None => unwanted.next().expect("a page of staging for each"),
-            })
-            .collect();
+        let bufs = bufs_of_run(run.iter_mut().map(Option::as_mut), &mut staging);
         self.count_home_read(bufs.len());
         let io = PageIo::read(start.0 + first as u64, bufs);
         let read = io::run(&*self.home, vec![io]);
@@ -248,9 +254,26 @@ impl BufferPool {
         }
     }
 
-    /// Reads a page in flight from home together with its neighbours in an aligned group, as far as
-    /// they are at home only and frames are free.
-    pub(crate) fn load_with_neighbours(&self, loading: &mut Loading<'_>) -> Result<(), PoolError> {
+    /// Makes room for the group that `page` will be read with, if it is at home only. Neighbours
+    /// are cold: they are the first to leave, for flash. Call it with nothing in flight.
+    pub(crate) fn make_room_for_group(&self, page: PageId) {
+        if self.residence(page) != Residence::Home {
+            return;
+        }
+        let group = page.0 - page.0 % GROUP_PAGES;
+        let pages = (group..group + GROUP_PAGES).map(PageId);
+        let away =
+            |page: &PageId| self.is_at_home(*page) && self.residence(*page) == Residence::Home;
+        self.make_room_for(&pages.filter(away).collect::<Vec<_>>());
+    }
+
+    /// Reads a page in flight from home together with the pages of its aligned group that are at
+    /// home only and for which frames are free: one read, from the first to the last of them [S3
+    /// IV-A1]. What else lies between is read and dropped.
+    pub(crate) fn load_with_neighbours<'p>(
+        &'p self,
+        loading: &mut Loading<'p>,
+    ) -> Result<(), PoolError> {
         let page = loading.page.0;
         let group = page - page % GROUP_PAGES;
         let intent = Intent { class: AccessClass::Random, cold: true };
@@ -261,18 +284,20 @@ impl BufferPool {
                 _ => None,
             },
         };
-        let mut before: Vec<Loading<'_>> = (group..page).rev().map_while(neighbour).collect();
-        let mut after: Vec<Loading<'_>> =
-            (page + 1..group + GROUP_PAGES).map_while(neighbour).collect();
+        let mut before: Vec<_> = (group..page).map(neighbour).skip_while(Option::is_none).collect();
+        let mut after: Vec<_> = (page + 1..group + GROUP_PAGES).map(neighbour).collect();
+        after.truncate(after.iter().rposition(Option::is_some).map_or(0, |last| last + 1));
         let first = page - before.len() as u64;
-        let bufs: Vec<&mut PageBuf> = (before.iter_mut().rev().map(|other| &mut *other.guard))
-            .chain([&mut *loading.guard])
-            .chain(after.iter_mut().map(|other| &mut *other.guard))
-            .collect();
+        let holes = before.iter().chain(&after).filter(|neighbour| neighbour.is_none()).count();
+        let mut staging = Staging::new(holes);
+        let run = (before.iter_mut().map(Option::as_mut))
+            .chain([Some(&mut *loading)])
+            .chain(after.iter_mut().map(Option::as_mut));
+        let bufs = bufs_of_run(run, &mut staging);
         self.count_home_read(bufs.len());
         let read = io::run(&*self.home, vec![PageIo::read(first, bufs)]);
         let is_read = read.is_ok();
-        for other in before.into_iter().chain(after) {
+        for other in before.into_iter().chain(after).flatten() {
             self.end_loading(other, same_result(&read));
         }
         if is_read {

@@ -185,6 +185,36 @@ fn the_cleaner_writes_neighbours_together_and_holds_lambda() {
     }
 }
 
+/// With a full memory, and across pages of the group that are there already [S3 IV-A1].
+#[test]
+fn while_flash_fills_a_miss_brings_its_group_along() {
+    for name in ["dw", "lc"] {
+        in_world(|world| {
+            let fills = Fills { ramp_up: false, aggressive: true };
+            let bench = Bench::new(world, PoolConfig { fills, ..config(name) }, PAGES, 1);
+            push_out(&bench, 100);
+            for (alone, missed) in [(None, 3), (Some(20), 18), (Some(39), 35)] {
+                alone.into_iter().for_each(|page| bench.pool.prefetch(&[PageId(page)]));
+                let before = bench.pool.stats();
+                bench.read(missed);
+                let group = missed - missed % 8;
+                (group..group + 8).for_each(|page| bench.read(page));
+                let after = bench.pool.stats();
+                assert_eq!(after.home_reads, before.home_reads + 1, "{name} {missed}");
+                // A page at the end of the group that is there already is not read again.
+                let pages = 8 - u64::from(alone == Some(39));
+                assert_eq!(
+                    after.home_read_pages,
+                    before.home_read_pages + pages,
+                    "{name} {missed}"
+                );
+            }
+            bench.pool.check();
+            bench.pool.shutdown();
+        });
+    }
+}
+
 #[test]
 fn a_closed_pool_can_still_be_emptied() {
     in_world(|world| {

@@ -61,7 +61,7 @@ fn every_rule_of_mmr_is_missed_when_it_is_off() {
 
 #[test]
 fn a_table_that_cannot_be_written_is_given_up_and_nothing_stops() {
-    const ERRORS_ONE_IN: [u64; 2] = [8, 40];
+    const ERRORS_ONE_IN: [u64; 2] = [4, 16];
     for design in ["dw", "lc"] {
         let caught = ERRORS_ONE_IN.map(|errors_one_in| {
             // Were the engine to stop, the last session would not close.
