@@ -18,6 +18,7 @@
 
 pub mod designs;
 pub mod placement;
+pub mod replacement;
 pub mod restarts;
 mod touch;
 
@@ -29,6 +30,7 @@ mod lru_2;
 mod sieve;
 
 mod heaps;
+mod lazy_heap;
 mod slot_fifo;
 mod slot_lru_2;
 mod tac;

@@ -1,0 +1,134 @@
+//! LRU: the page whose last use is oldest leaves.
+//!
+//! - Idea: a list in the order of the last use.
+//! - State: one node per key.
+//! - Cost: a hit moves a node to the front: three cache lines at most, none if it is there.
+//! - Not for: scans longer than the cache, which push all else out.
+
+use super::arena::Arena;
+use super::{Forgotten, Key, Look, NoneMayLeave, Replace, Setup};
+use terrace_page::PageId;
+
+const CACHED: u8 = 0;
+
+/// The state of LRU.
+pub struct Lru {
+    keys: Arena<1>,
+    capacity: u32,
+    forgotten: Forgotten,
+}
+
+impl Lru {
+    pub(super) fn new(setup: Setup) -> Lru {
+        assert!(setup.capacity > 0, "a cache holds a page");
+        Lru {
+            keys: Arena::new(setup.keys_count),
+            capacity: setup.capacity,
+            forgotten: Forgotten::new(setup.forgetting),
+        }
+    }
+
+    pub(super) fn ghosts_max(_capacity: u32) -> u32 {
+        0
+    }
+}
+
+impl Replace for Lru {
+    #[inline]
+    fn hit(&mut self, key: Key) -> bool {
+        let cached = self.keys.is_in(CACHED, key.0);
+        if cached {
+            self.keys.renew(CACHED, key.0);
+        }
+        cached
+    }
+
+    #[inline]
+    fn insert(
+        &mut self,
+        key: Key,
+        _page: PageId,
+        may_leave: impl FnMut(Key) -> bool,
+    ) -> Result<Option<Key>, NoneMayLeave> {
+        let victim = if self.keys.len(CACHED) >= self.capacity {
+            Some(self.evict(may_leave).ok_or(NoneMayLeave)?)
+        } else {
+            None
+        };
+        self.keys.push(CACHED, key.0);
+        Ok(victim)
+    }
+
+    #[inline]
+    fn evict(&mut self, mut may_leave: impl FnMut(Key) -> bool) -> Option<Key> {
+        let victim = self.keys.oldest_that(CACHED, |key| may_leave(Key(key)))?;
+        self.keys.remove(victim);
+        self.forgotten.push(victim);
+        Some(Key(victim))
+    }
+
+    fn remove(&mut self, key: Key) {
+        self.keys.remove(key.0);
+    }
+
+    fn forgotten(&mut self) -> &mut Vec<Key> {
+        &mut self.forgotten.keys
+    }
+}
+
+impl Look for Lru {
+    #[inline]
+    fn is_cached(&self, key: Key) -> bool {
+        self.keys.is_in(CACHED, key.0)
+    }
+
+    fn bytes(&self) -> usize {
+        self.keys.bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::models::{self, Model};
+
+    #[test]
+    fn lru_agrees_with_its_model() {
+        models::compare("lru", |capacity, _| LruModel { capacity, order: Vec::new() });
+    }
+
+    /// Keys, least recently used first.
+    struct LruModel {
+        capacity: usize,
+        order: Vec<u32>,
+    }
+
+    impl Model for LruModel {
+        fn hit(&mut self, key: u32) -> bool {
+            let Some(at) = self.order.iter().position(|&other| other == key) else { return false };
+            self.order.remove(at);
+            self.order.push(key);
+            true
+        }
+
+        fn is_full(&self) -> bool {
+            self.order.len() == self.capacity
+        }
+
+        fn victim(&mut self, _key: Option<u32>, may_leave: &dyn Fn(u32) -> bool) -> Option<u32> {
+            let at = self.order.iter().position(|&key| may_leave(key))?;
+            Some(self.order.remove(at))
+        }
+
+        fn enter(&mut self, key: u32) {
+            self.order.push(key);
+        }
+
+        fn remove(&mut self, key: u32) {
+            self.order.retain(|&other| other != key);
+        }
+
+        fn known(&self) -> Vec<u32> {
+            self.order.clone()
+        }
+    }
+}
