@@ -7,7 +7,7 @@
 //! | age writer | a log that has grown, with a bound on age | `run_age_writer` |
 //! | TAC writers | a page read from home | `run_tac_writer` |
 //! | restart | what the restart waits for | `Keep::run` |
-//! | redo | an opening that owes pages | `drain_owed` |
+//! | redo | an opening that owes pages | `drain_owed_gently` |
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -36,7 +36,7 @@ impl BufferPool {
             self.start("restart", BufferPool::run_keeper);
         }
         if self.owed() > 0 {
-            self.start("redo", BufferPool::drain_owed);
+            self.start("redo", BufferPool::drain_owed_gently);
         }
         if design.keeps_dirty_on_flash() {
             self.start("cleaner", BufferPool::run_cleaner);

@@ -146,7 +146,7 @@ impl BufferPool {
     /// `Stopped` or `Journal`; `Damaged` if flash lost a page that only the log has now.
     pub fn flush_all(&self) -> Result<(), PoolError> {
         let end = Lsn(self.journal.last_lsn().0 + 1);
-        self.drain_owed();
+        self.drain_owed_now();
         self.sharp.fetch_add(1, Ordering::Relaxed);
         let flushed = self
             .flush_below(Lsn::MAX)

@@ -27,8 +27,11 @@ use crate::restart::Freed;
 use crate::slots::SlotState;
 use crate::{BufferPool, PoolError, Tier};
 
-/// Pages that the background brings in at once: a small part of what the devices can do.
+/// Pages that the background brings in at once while the devices have little to do; else one, so
+/// that it takes no more of a busy device than one client does.
 const DRAIN_PAGES: usize = 8;
+/// Requests at flash and home together from which on they are busy.
+const BUSY_REQUESTS: usize = 8;
 /// How long it waits when a page could not be brought in.
 const DRAIN_NAP: Nanos = Nanos(10_000_000);
 /// How often it tries.
@@ -176,14 +179,28 @@ impl BufferPool {
         Ok(())
     }
 
-    /// Brings in what is owed, a few pages at a time: the life of a background task.
-    pub(crate) fn drain_owed(&self) {
+    /// The life of a background task: brings in what is owed, a page at a time while the devices
+    /// are busy with what others want.
+    pub(crate) fn drain_owed_gently(&self) {
+        self.drain_owed(|| {
+            let queued = self.home.queued() + self.flash.as_ref().map_or(0, |flash| flash.queued());
+            if queued < BUSY_REQUESTS { DRAIN_PAGES } else { 1 }
+        });
+    }
+
+    /// Brings in what is owed, because somebody waits for it.
+    pub(crate) fn drain_owed_now(&self) {
+        self.drain_owed(|| DRAIN_PAGES);
+    }
+
+    /// Brings in what is owed, as many pages at a time as `pages_at_once` says each time.
+    fn drain_owed(&self, pages_at_once: impl Fn() -> usize) {
         for _ in 0..DRAIN_ROUNDS_MAX {
             for partition in &self.partitions {
                 loop {
                     let pages: Vec<PageId> = {
                         let books = partition.books.lock();
-                        books.owed.keys().take(DRAIN_PAGES).copied().collect()
+                        books.owed.keys().take(pages_at_once()).copied().collect()
                     };
                     if pages.is_empty() || self.is_closing() {
                         break;
