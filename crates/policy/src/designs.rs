@@ -8,6 +8,7 @@
 //! - D2: every design is safe to discard: redo for each page not at home is in the log, so the
 //!   flash device may vanish at any instant.
 
+use crate::MemoryPolicy;
 use std::fmt;
 
 /// What happens to an unchanged page that leaves memory.
@@ -79,8 +80,22 @@ pub enum Invalidation {
 /// Which memory policies go with the design.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemoryRule {
-    /// Any.
+    /// Any; LRU-2 unless another is asked for.
     Any,
+    /// Any; this one unless another is asked for.
+    Prefers(MemoryPolicy),
+}
+
+impl MemoryRule {
+    /// The policy that goes with the design if `asked` is asked for.
+    #[must_use]
+    pub fn policy(self, asked: Option<MemoryPolicy>) -> MemoryPolicy {
+        match (self, asked) {
+            (_, Some(asked)) => asked,
+            (MemoryRule::Any, None) => MemoryPolicy::Lru2,
+            (MemoryRule::Prefers(own), None) => own,
+        }
+    }
 }
 
 /// A row of the table.

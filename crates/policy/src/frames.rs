@@ -10,6 +10,8 @@
 use crate::clock::Clock;
 use crate::coldest::Coldest;
 use crate::designs::{self, UnknownName};
+use crate::gd2l::Gd2l;
+use crate::placement::Costs;
 use crate::sieve::Sieve;
 use crate::{Tick, Touch, lru, lru_2};
 use terrace_page::FrameId;
@@ -25,14 +27,17 @@ pub enum MemoryPolicy {
     Lru,
     /// SIEVE: first in, first out, but for what was used since.
     Sieve,
+    /// GD2L: the oldest last use, but what flash can give back sooner.
+    Gd2l,
 }
 
 /// The memory policies by name: the list that command, tests and docs read.
-pub const MEMORY_POLICIES: [(&str, MemoryPolicy); 4] = [
+pub const MEMORY_POLICIES: [(&str, MemoryPolicy); 5] = [
     ("lru-2", MemoryPolicy::Lru2),
     ("clock", MemoryPolicy::Clock),
     ("lru", MemoryPolicy::Lru),
     ("sieve", MemoryPolicy::Sieve),
+    ("gd2l", MemoryPolicy::Gd2l),
 ];
 
 impl MemoryPolicy {
@@ -63,6 +68,8 @@ pub trait Frames {
     fn set_touch(&self, frame: FrameId, touch: Touch);
     /// Whether the page in `frame` may leave now: there is one, unpinned, and no I/O on it.
     fn evictable(&self, frame: FrameId) -> bool;
+    /// Whether the page in `frame` has a place on flash, and would be read from there again.
+    fn is_on_flash(&self, frame: FrameId) -> bool;
 }
 
 /// The state of a memory policy. A hit is `Touch::hit`, the same for all.
@@ -75,22 +82,25 @@ pub enum FramePolicy {
     Lru(Coldest),
     /// SIEVE.
     Sieve(Sieve),
+    /// GD2L.
+    Gd2l(Gd2l),
 }
 
 impl FramePolicy {
-    /// The policy `memory` for `frames_count` frames.
+    /// The policy `memory` for `frames_count` frames, where requests cost `costs`.
     ///
     /// # Panics
     ///
-    /// If there are no frames.
+    /// If there are no frames, or reads cost nothing.
     #[must_use]
-    pub fn new(memory: MemoryPolicy, frames_count: u32) -> FramePolicy {
+    pub fn new(memory: MemoryPolicy, frames_count: u32, costs: &Costs) -> FramePolicy {
         assert!(frames_count > 0, "a pool has frames");
         match memory {
             MemoryPolicy::Lru2 => FramePolicy::Lru2(Coldest::new(frames_count)),
             MemoryPolicy::Clock => FramePolicy::Clock(Clock::default()),
             MemoryPolicy::Lru => FramePolicy::Lru(Coldest::new(frames_count)),
             MemoryPolicy::Sieve => FramePolicy::Sieve(Sieve::new(frames_count)),
+            MemoryPolicy::Gd2l => FramePolicy::Gd2l(Gd2l::new(frames_count, costs)),
         }
     }
 
@@ -107,6 +117,7 @@ impl FramePolicy {
             FramePolicy::Clock(clock) => clock.victims(frames, wanted, out),
             FramePolicy::Lru(coldest) => coldest.victims(frames, now, lru::cold, wanted, out),
             FramePolicy::Sieve(sieve) => sieve.victims(frames, wanted, out),
+            FramePolicy::Gd2l(gd2l) => gd2l.victims(frames, now, wanted, out),
         }
     }
 }
@@ -117,9 +128,12 @@ mod tests {
     use std::cell::Cell;
     use std::collections::BTreeSet;
 
+    const COSTS: Costs = Costs::PUBLISHED;
+
     struct Pool {
         words: Vec<Cell<Touch>>,
         pinned: BTreeSet<u32>,
+        on_flash: BTreeSet<u32>,
     }
 
     impl Frames for Pool {
@@ -135,6 +149,9 @@ mod tests {
         fn evictable(&self, frame: FrameId) -> bool {
             !self.pinned.contains(&frame.0)
         }
+        fn is_on_flash(&self, frame: FrameId) -> bool {
+            self.on_flash.contains(&frame.0)
+        }
     }
 
     /// Names one victim the slow way: histories in full, a scan for each.
@@ -144,11 +161,14 @@ mod tests {
         hand: usize,
         /// Oldest first, for SIEVE; `hand` is then a position in it.
         order: Vec<u32>,
+        /// For GD2L: `L`, and `L` when each frame was used last.
+        inflation: f64,
+        levels: Vec<f64>,
     }
 
     impl Model {
-        fn victim(&mut self, policy: MemoryPolicy, pinned: &BTreeSet<u32>) -> Option<u32> {
-            let free = |frame: &u32| !pinned.contains(frame);
+        fn victim(&mut self, policy: MemoryPolicy, pool: &Pool) -> Option<u32> {
+            let free = |frame: &u32| !pool.pinned.contains(frame);
             let frames = 0..self.histories.len() as u32;
             match policy {
                 MemoryPolicy::Lru2 => {
@@ -166,6 +186,21 @@ mod tests {
                         }
                     }
                     None
+                }
+                MemoryPolicy::Gd2l => {
+                    let h = |frame: u32| {
+                        let on_flash = pool.on_flash.contains(&frame);
+                        let cost = if on_flash { COSTS.flash_read } else { COSTS.home_read };
+                        self.levels[frame as usize] + cost
+                    };
+                    let least = frames.filter(free).min_by(|&a, &b| {
+                        let rest = |frame: u32| {
+                            (!pool.on_flash.contains(&frame), self.histories[frame as usize].1)
+                        };
+                        h(a).total_cmp(&h(b)).then(rest(a).cmp(&rest(b)))
+                    })?;
+                    self.inflation = self.inflation.max(h(least));
+                    Some(least)
                 }
                 MemoryPolicy::Sieve => {
                     for _ in 0..2 * self.order.len() + 2 {
@@ -201,15 +236,18 @@ mod tests {
     fn against_the_model(name: &str, memory: MemoryPolicy, seed: u64) {
         const FRAMES: u32 = 12;
         let mut prng = fastrand::Rng::with_seed(seed);
-        let mut policy = FramePolicy::new(memory, FRAMES);
+        let mut policy = FramePolicy::new(memory, FRAMES, &COSTS);
         let mut now = Tick(1);
-        let mut pool =
-            Pool { words: vec![Cell::default(); FRAMES as usize], pinned: BTreeSet::new() };
+        let words = vec![Cell::default(); FRAMES as usize];
+        let (pinned, on_flash) = (BTreeSet::new(), BTreeSet::new());
+        let mut pool = Pool { words, pinned, on_flash };
         let mut model = Model {
             histories: Vec::new(),
             marks: vec![true; FRAMES as usize],
             hand: 0,
             order: (0..FRAMES).collect(),
+            inflation: 0.0,
+            levels: vec![0.0; FRAMES as usize],
         };
         for frame in 0..FRAMES {
             pool.set_touch(FrameId(frame), Touch::first(now));
@@ -218,26 +256,35 @@ mod tests {
         }
         for step in 0..300 {
             let frame = prng.u32(..FRAMES);
+            // A page that was pinned is used when it is let go.
             match prng.u8(..8) {
-                0..=3 => {
+                op @ (0..=3 | 5) => {
+                    if op == 5 {
+                        pool.pinned.remove(&frame);
+                    }
                     let touch = pool.touch(FrameId(frame)).hit(now);
                     pool.set_touch(FrameId(frame), touch);
                     model.histories[frame as usize] =
                         (Some(model.histories[frame as usize].1), now.0);
                     model.marks[frame as usize] = true;
+                    model.levels[frame as usize] = model.inflation;
                 }
                 4 => _ = pool.pinned.insert(frame),
-                5 => _ = pool.pinned.remove(&frame),
                 _ => {
                     let mut out = Vec::new();
                     policy.victims(&pool, now, 1, &mut out);
-                    let expected = model.victim(memory, &pool.pinned);
+                    let expected = model.victim(memory, &pool);
                     let got = out.first().map(|frame| frame.0);
                     assert_eq!(got, expected, "{name} seed {seed} step {step}");
                     if let Some(frame) = got {
                         pool.set_touch(FrameId(frame), Touch::first(now));
                         model.histories[frame as usize] = (None, now.0);
                         model.marks[frame as usize] = true;
+                        model.levels[frame as usize] = model.inflation;
+                        pool.on_flash.remove(&frame);
+                        if prng.bool() {
+                            pool.on_flash.insert(frame);
+                        }
                     }
                 }
             }
@@ -248,9 +295,10 @@ mod tests {
     #[test]
     fn a_batch_has_no_frame_twice_and_none_that_is_pinned() {
         for (name, memory) in MEMORY_POLICIES {
-            let mut policy = FramePolicy::new(memory, 1_000);
+            let mut policy = FramePolicy::new(memory, 1_000, &COSTS);
             let words = (0..1_000).map(|at| Cell::new(Touch::first(Tick(1 + at)))).collect();
-            let pool = Pool { words, pinned: (0..1_000).step_by(3).collect() };
+            let pool =
+                Pool { words, pinned: (0..1_000).step_by(3).collect(), on_flash: BTreeSet::new() };
             let mut out = Vec::new();
             policy.victims(&pool, Tick(2_000), 500, &mut out);
             assert_eq!(out.len(), 500, "{name}");
@@ -262,9 +310,9 @@ mod tests {
     #[test]
     fn a_pool_of_pinned_frames_has_no_victim() {
         for (name, memory) in MEMORY_POLICIES {
-            let mut policy = FramePolicy::new(memory, 3);
+            let mut policy = FramePolicy::new(memory, 3, &COSTS);
             let words = vec![Cell::new(Touch::first(Tick(1))); 3];
-            let pool = Pool { words, pinned: (0..3).collect() };
+            let pool = Pool { words, pinned: (0..3).collect(), on_flash: BTreeSet::new() };
             let mut out = Vec::new();
             policy.victims(&pool, Tick(2), 1, &mut out);
             assert!(out.is_empty(), "{name}");
@@ -278,6 +326,6 @@ mod tests {
             assert_eq!(memory.name(), name);
         }
         let error = MemoryPolicy::find("mru").unwrap_err().to_string();
-        assert_eq!(error, "unknown memory policy `mru`; known: lru-2, clock, lru, sieve");
+        assert_eq!(error, "unknown memory policy `mru`; known: lru-2, clock, lru, sieve, gd2l");
     }
 }

@@ -25,12 +25,16 @@ mod touch;
 mod clock;
 mod coldest;
 mod frames;
+mod gd2l;
 mod lru;
 mod lru_2;
 mod sieve;
 
+mod benefit;
+mod ghosts;
 mod heaps;
 mod lazy_heap;
+mod slot_benefit;
 mod slot_fifo;
 mod slot_lru_2;
 mod tac;
@@ -38,12 +42,15 @@ mod tac;
 mod admission;
 
 pub use admission::{AccessClass, Classifier, Filling, NEAR_PAGES, Refusal, admit};
+pub use benefit::{BenefitSide, Counts, Expansion, ExpansionRule};
 pub use designs::{
     AdmissionRule, CleanLeave, DESIGNS, Design, DirtyLeave, Invalidation, Layout, MemoryRule,
     Replacement, UnknownName,
 };
 pub use frames::{FramePolicy, Frames, MEMORY_POLICIES, MemoryPolicy};
+pub use placement::Costs;
 pub use restarts::{RESTARTS, Restart, RestartKind};
+pub use slot_benefit::{NoBenefit, SlotBenefit};
 pub use slot_fifo::{Fronted, Leave, SlotFifo};
 pub use slot_lru_2::{CleanerOrder, SlotLru2, SlotState};
 pub use tac::{

@@ -37,6 +37,14 @@ impl Costs {
     pub const PUBLISHED: Costs =
         Costs { home_read: 12.0, home_write: 12.5, flash_read: 0.16, flash_write: 0.4 };
 
+    /// Whether each is a number above zero.
+    #[must_use]
+    pub fn are_positive(&self) -> bool {
+        let Costs { home_read, home_write, flash_read, flash_write } = *self;
+        let costs = [home_read, home_write, flash_read, flash_write];
+        costs.iter().all(|cost| cost.is_finite() && *cost > 0.0)
+    }
+
     /// What the requests for a page cost if it is `placed`.
     #[must_use]
     pub fn of(&self, demand: Demand, placed: Placed) -> f64 {

@@ -115,6 +115,11 @@ impl Touch {
         }
     }
 
+    /// Whether the page was read along, and not used since.
+    pub(crate) fn is_unused(self) -> bool {
+        self.gap() == GAP_UNUSED
+    }
+
     pub(crate) fn is_marked(self) -> bool {
         self.0 & MARK != 0
     }

@@ -27,6 +27,7 @@ use terrace_policy::{AccessClass, Filling, Replacement, RestartKind, Temperature
 use terrace_rt::{LeafMutex, Mutex, Queue, Signal, Task, World};
 
 use crate::build::Plan;
+use crate::costs::costs_of;
 use crate::directory::{Directory, PageHash};
 use crate::dirty::BufWrites;
 use crate::frames::{Exclusive, FrameTable};
@@ -149,12 +150,12 @@ impl BufferPool {
         let slots = if config.design.uses_flash() { config.flash_slots } else { 0 };
         let flash = flash.filter(|_| slots > 0);
         let layout = FlashLayout::new(slots, config.restart.kind);
-        let frames = FrameTable::new(config.frames);
-        let frames = frames.ok_or(PoolError::Config { what: "frames are more than memory" })?;
+        let frames = frames_of(&config)?;
         let gauges = Arc::new(Gauges::default());
         let temperatures = Temperatures::new(config.tac.costs, aging_requests(&config, slots));
         let temperatures = Arc::new(LeafMutex::new(temperatures));
-        let plan = Plan::new(&config, &layout, &temperatures, &gauges, recovery.as_ref());
+        let costs = costs_of(&config, &*home, flash.as_deref());
+        let plan = Plan::new(&config, &layout, &temperatures, &gauges, recovery.as_ref(), &costs);
         let (partitions, doubled) = Arc::new(plan).build(&world);
         let recovery = recovery.as_deref();
         let tick = recovery.map_or(1, |recovery| recovery.clock() + 1);
@@ -322,6 +323,11 @@ impl BufferPool {
         partition.uninstall(&mut partition.books.lock(), &self.frames, guard);
         partition.room.notify_all();
     }
+}
+
+fn frames_of(config: &PoolConfig) -> Result<FrameTable, PoolError> {
+    let what = "frames are more than memory";
+    FrameTable::new(config.frames).ok_or(PoolError::Config { what })
 }
 
 /// Page requests after which temperatures are halved.

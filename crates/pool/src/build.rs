@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use terrace_page::{FrameId, PageId};
-use terrace_policy::{FramePolicy, MemoryPolicy, Temperatures, Tick};
+use terrace_policy::{Costs, FramePolicy, MemoryPolicy, Temperatures, Tick};
 use terrace_rt::{LeafMutex, Signal, Task, World};
 
 use crate::PoolConfig;
@@ -31,6 +31,7 @@ pub(crate) struct Plan {
     frames: u32,
     layout: FlashLayout,
     policy: MemoryPolicy,
+    costs: Costs,
     rules: SlotRules,
     partitions: u32,
     temperatures: Arc<LeafMutex<Temperatures>>,
@@ -55,11 +56,13 @@ impl Plan {
         temperatures: &Arc<LeafMutex<Temperatures>>,
         gauges: &Arc<Gauges>,
         recovery: Option<&Arc<FlashRecovery>>,
+        costs: &Costs,
     ) -> Plan {
         Plan {
             frames: config.frames,
             layout: *layout,
-            policy: config.memory_policy,
+            policy: config.memory_policy_in_use(),
+            costs: *costs,
             rules: SlotRules {
                 replacement: config.design.replacement,
                 order: config.order_of_cleaner(),
@@ -118,7 +121,7 @@ impl Plan {
         let (slots_count, first_slot) = self.share(self.layout.slots, at);
         // The lowest frame is on top of the stack.
         let free = (first_frame..first_frame + frames_count).rev().map(FrameId).collect();
-        let policy = FramePolicy::new(self.policy, frames_count);
+        let policy = FramePolicy::new(self.policy, frames_count, &self.costs);
         let table = (slots_count > 0)
             .then(|| SlotTable::new(slots_count, &self.rules, &self.temperatures, &self.gauges));
         let partition = Partition {
@@ -270,7 +273,8 @@ mod tests {
             let gauges = Arc::new(Gauges::default());
             let temperatures = Temperatures::new(config.tac.costs, 1000);
             let temperatures = Arc::new(LeafMutex::new(temperatures));
-            let plan = Plan::new(&config, &layout, &temperatures, &gauges, Some(&recovery));
+            let costs = Costs::PUBLISHED;
+            let plan = Plan::new(&config, &layout, &temperatures, &gauges, Some(&recovery), &costs);
             let world = Virtual::new(VirtualConfig::default());
             let (partitions, doubled) = Arc::new(plan).build(&world.world());
             let (current, older) = expected(&partitions, &images, design.keeps_dirty_on_flash());

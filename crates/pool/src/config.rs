@@ -1,7 +1,7 @@
 //! How a pool is set up, with the papers' values as defaults.
 
 use terrace_policy::{
-    Classifier, CleanerOrder, Design, MemoryPolicy, Restart, SavedCosts, TacRule, designs,
+    Classifier, CleanerOrder, Costs, Design, MemoryPolicy, Restart, SavedCosts, TacRule, designs,
 };
 
 use crate::{FlashLayout, PoolError, RestartRules, RestartTuning};
@@ -16,8 +16,11 @@ const PARTITION_FRAMES_MIN: u32 = 64;
 pub struct PoolConfig {
     /// Frames of memory, in pages.
     pub frames: u32,
-    /// Which page leaves memory.
-    pub memory_policy: MemoryPolicy,
+    /// Which page leaves memory; none for what goes with the design.
+    pub memory_policy: Option<MemoryPolicy>,
+    /// What requests cost, in ms, for policies that weigh flash against home; none to have reads
+    /// measured when the pool is opened.
+    pub costs: Option<Costs>,
     /// The flash design, a row of `terrace_policy::DESIGNS`.
     pub design: Design,
     /// What of the flash is found again at the next open, a row of `terrace_policy::RESTARTS`.
@@ -111,7 +114,8 @@ impl Default for PoolConfig {
     fn default() -> PoolConfig {
         PoolConfig {
             frames: 1024,
-            memory_policy: MemoryPolicy::Lru2,
+            memory_policy: None,
+            costs: None,
             design: designs::find("no-ssd").expect("the row of no flash"),
             restart: Restart::forget(),
             restart_tuning: RestartTuning::default(),
@@ -161,6 +165,9 @@ impl PoolConfig {
             () if self.clean_age.is_some_and(|age| age < PoolConfig::CLEAN_AGE_MIN) => {
                 bad("clean_age must be at least 64 KiB of log")
             }
+            () if self.costs.is_some_and(|costs| !costs.are_positive()) => {
+                bad("costs must be numbers above zero")
+            }
             () if self.buf_write_pages == 0 => bad("buf_write_pages must not be zero"),
             () if self.evict_batch == 0 => bad("evict_batch must not be zero"),
             () if self.tac.writers == 0 => bad("tac.writers must not be zero"),
@@ -179,6 +186,18 @@ impl PoolConfig {
             }
             () => Ok(()),
         }
+    }
+
+    /// Which page leaves memory: as asked for, or what goes with the design.
+    #[must_use]
+    pub fn memory_policy_in_use(&self) -> MemoryPolicy {
+        self.design.memory.policy(self.memory_policy)
+    }
+
+    /// Whether a policy wants to know what requests cost.
+    #[must_use]
+    pub fn weighs_costs(&self) -> bool {
+        self.memory_policy_in_use() == MemoryPolicy::Gd2l
     }
 
     /// In which order the cleaner goes: a bound on age needs the oldest first.

@@ -37,6 +37,7 @@ mod flush;
 mod background;
 
 mod build;
+mod costs;
 mod partition;
 
 mod directory;

@@ -405,4 +405,8 @@ impl Frames for PolicyFrames<'_> {
             && (self.takes_dirty || state.rec_lsn().is_none())
             && !self.passed_over.borrow().contains(&frame)
     }
+
+    fn is_on_flash(&self, frame: FrameId) -> bool {
+        self.frame(frame).slot().is_some()
+    }
 }

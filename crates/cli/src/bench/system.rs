@@ -9,7 +9,7 @@ use crate::quantity::{Share, Size, Span};
 use clap::ValueEnum;
 use serde_json::{Map, Value, json};
 use terrace::{Fills, PoolConfig, TacConfig, TacWrite};
-use terrace_policy::{Classifier, CleanerOrder, Design, Restart, TacRule};
+use terrace_policy::{Classifier, CleanerOrder, Design, MemoryPolicy, Restart, TacRule};
 use terrace_rt::Nanos;
 use terrace_workload::{FLASH_BYTES_MIN, Place, System};
 
@@ -33,6 +33,7 @@ const SLOTS_PER_PARTITION_MIN: u64 = 2;
 pub fn pool(tier: &Tier) -> PoolConfig {
     PoolConfig {
         memory_policy: tier.memory_policy,
+        costs: tier.costs,
         tau: tier.tau.0,
         mu: tier.mu as usize,
         partitions: tier.partitions,
@@ -261,7 +262,10 @@ pub fn tier_parameters(system: &System, tier: &Tier) -> Map<String, Value> {
         "dram_pages": system.memory_pages,
         "flash": tier.flash.to_string(),
         "flash_pages": system.flash_pages,
-        "memory_policy": pool.memory_policy.name(),
+        "memory_policy": pool.memory_policy.map_or("by design", MemoryPolicy::name),
+        "costs_ms": pool.costs.map(|costs| {
+            [costs.home_read, costs.home_write, costs.flash_read, costs.flash_write]
+        }),
         "lambda": pool.lambda,
         "tau": pool.tau,
         "mu": pool.mu,

@@ -4,7 +4,7 @@
 use crate::quantity::Size;
 use terrace::PoolConfig;
 use terrace_device::model::Preset;
-use terrace_policy::{DESIGNS, Design, MemoryPolicy, RESTARTS, Restart, UnknownName};
+use terrace_policy::{Costs, DESIGNS, Design, MemoryPolicy, RESTARTS, Restart, UnknownName};
 use terrace_policy::{designs, restarts};
 use terrace_workload::torture::matrix::{Fate, SCRIPTS, TPCC};
 
@@ -79,6 +79,18 @@ pub(super) fn one_fate(text: &str) -> Result<Fate, String> {
 
 fn unknown(what: &str, name: &str, known: Vec<&str>) -> String {
     format!("unknown {what} `{name}`; known: {}", known.join(", "))
+}
+
+/// What requests cost, in ms.
+pub(super) fn costs(text: &str) -> Result<Costs, String> {
+    let parsed: Result<Vec<f64>, _> = text.split(',').map(|cost| cost.trim().parse()).collect();
+    let Ok([home_read, home_write, flash_read, flash_write]) = parsed.as_deref() else {
+        return Err("four numbers: home read, home write, flash read, flash write".into());
+    };
+    let (home_read, home_write) = (*home_read, *home_write);
+    let (flash_read, flash_write) = (*flash_read, *flash_write);
+    let costs = Costs { home_read, home_write, flash_read, flash_write };
+    if costs.are_positive() { Ok(costs) } else { Err("costs are numbers above zero".into()) }
 }
 
 pub(super) fn memory_policy(text: &str) -> Result<MemoryPolicy, String> {

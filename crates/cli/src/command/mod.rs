@@ -10,11 +10,13 @@ pub use restart::{EventName, Hardening, RestartBench, WorkloadName};
 
 use crate::quantity::{Share, Size, Span};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
-use lists::{design_list, log_age, memory_policy, one_design, one_fate, one_restart, one_script};
+use lists::{
+    costs, design_list, log_age, memory_policy, one_design, one_fate, one_restart, one_script,
+};
 use restart::RESTART_DEFAULTS;
 use std::path::PathBuf;
 use terrace_device::model::Preset;
-use terrace_policy::{Design, MemoryPolicy, Restart};
+use terrace_policy::{Costs, Design, MemoryPolicy, Restart};
 use terrace_workload::torture::matrix::Fate;
 use terrace_workload::{Place, System};
 
@@ -176,9 +178,14 @@ pub struct Tier {
     /// The flash tier: as `--dram`
     #[arg(long, value_name = "SIZE", default_value = "183501p")]
     pub flash: Size,
-    /// How memory chooses what leaves it: lru-2, clock, lru, sieve
-    #[arg(long, value_name = "NAME", default_value = "lru-2", value_parser = memory_policy)]
-    pub memory_policy: MemoryPolicy,
+    /// How memory chooses what leaves it: lru-2, clock, lru, sieve, gd2l [default: what goes with
+    /// the design: gd2l for cac, lru for cc, lru-2 for the others]
+    #[arg(long, value_name = "NAME", value_parser = memory_policy)]
+    pub memory_policy: Option<MemoryPolicy>,
+    /// What requests cost gd2l, cc and cac, in ms: home read, home write, flash read, flash write
+    /// [default: reads measured on the devices, and writes as dear as reads]
+    #[arg(long, value_name = "MS,MS,MS,MS", value_parser = costs)]
+    pub costs: Option<Costs>,
     /// lambda: share of the flash that may be newer than home before the cleaner starts
     #[arg(long, value_name = "SHARE", default_value = "50%")]
     pub lambda: Share,

@@ -74,7 +74,7 @@ fn seeds(name: &str, count: u64, change: impl Fn(u64, &mut PoolConfig)) -> PoolS
 fn every_design_agrees_with_the_model() {
     for design in DESIGNS {
         seeds(design.name, 30, |seed, config| {
-            config.memory_policy = MEMORY_POLICIES[seed as usize % MEMORY_POLICIES.len()].1;
+            config.memory_policy = Some(MEMORY_POLICIES[seed as usize % MEMORY_POLICIES.len()].1);
         });
     }
 }

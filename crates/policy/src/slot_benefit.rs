@@ -1,0 +1,689 @@
+//! CC and CAC for flash slots: the slot whose page benefits least from being there is reused, and
+//! only for a page that would benefit more (Liu and Salem, PVLDB 6(8), 2013) [S1e 5; SPEC 6.3].
+//!
+//! - Idea: exact order by benefit, in a clean and a dirty heap at the two ends of one array. The
+//!   keys are the counts; `benefit` says what they mean, with or without anticipation.
+//! - State: five bytes of counts for each slot, and those of pages that are not on flash
+//!   (`ghosts`).
+//! - B1: a slot's counts change only here, and its heap is put in order at once; all heaps are when
+//!   the expansion factors change, or counts are halved.
+//! - B2: counts are halved after as many physical requests as there are slots [R in SPEC 6.3].
+//! - B3: a page's counts go along when it gets a slot, and back when it loses it.
+//! - B4: a dirty slot cannot be reused at once, but it counts: when the least benefit of all is
+//!   that of a dirty slot, some of the least are wanted at home, ahead of the next victims.
+//! - Cost: 13 bytes per slot, and 9 for each page that is remembered beside; a request is O(log n),
+//!   and a few words more for B2.
+//! - Not for: tiers where 22 bytes per page are too much.
+//!
+//! ```text
+//!          take_free                 fill_clean                 replace
+//!   Free -----------------> Busy ------------------> Clean -----------------> Busy
+//!    ^                      |  ^      take             |  ^
+//!    |         fill_dirty   |  +-----------------------+  |  fill_clean, after take
+//!    |                      v         take             |  |
+//!    |                    Dirty -----------------------+--+
+//!    +-- free: from Busy, Clean, Dirty
+//! ```
+
+use crate::History;
+use crate::benefit::{BenefitSide, Counts, Expansion};
+use crate::ghosts::Ghosts;
+use crate::heaps::{Heaps, Side};
+use crate::placement::Costs;
+use crate::slot_lru_2::SlotState;
+use terrace_page::{PageId, SlotId};
+
+/// End of the free list.
+const END: u32 = u32::MAX;
+/// One of so many slots is cleaned ahead when a dirty one is next (B4).
+const SLOTS_PER_CLEANING: u32 = 128;
+/// Slots that are wanted clean at a time, at most.
+const CLEANINGS_MAX: u32 = 64;
+
+/// Why no slot gives way to a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoBenefit {
+    /// No page on flash benefits less.
+    Least,
+    /// One does, but it must be written home first, or is in use.
+    NotYet,
+}
+
+/// The slots of one partition by benefit, and the counts of its pages.
+pub struct SlotBenefit {
+    heaps: Heaps,
+    keys: Keys,
+    ghosts: Ghosts,
+    free_head: u32,
+    free_count: u32,
+    /// Physical requests since counts were halved.
+    requests: u32,
+    estimates: u32,
+    cleanings_wanted: u32,
+}
+
+/// What the orders compare.
+struct Keys {
+    /// For a free slot, the next on the free list.
+    counts: Vec<Counts>,
+    costs: Costs,
+    factors: Box<[f64]>,
+}
+
+impl SlotBenefit {
+    /// A partition of `slots_count` free slots, numbered from zero, taken in that order, which
+    /// remembers as many pages beside, and `frames_count` for those in memory.
+    ///
+    /// # Panics
+    ///
+    /// If there are no slots, or 2^32 - 1 or more.
+    #[must_use]
+    pub fn new(
+        slots_count: u32,
+        frames_count: u32,
+        costs: &Costs,
+        expansion: &Expansion,
+    ) -> SlotBenefit {
+        assert!(slots_count > 0);
+        assert!(slots_count < END);
+        let links = (1..slots_count).chain([END]).map(Counts::free).collect();
+        SlotBenefit {
+            heaps: Heaps::new(slots_count),
+            keys: Keys { counts: links, costs: *costs, factors: expansion.factors().into() },
+            ghosts: Ghosts::new(slots_count.saturating_add(frames_count)),
+            free_head: 0,
+            free_count: slots_count,
+            requests: 0,
+            estimates: expansion.estimates(),
+            cleanings_wanted: 0,
+        }
+    }
+
+    /// Takes the head of the free list for `page`; it becomes busy.
+    pub fn take_free(&mut self, page: PageId) -> Option<SlotId> {
+        let slot = self.free_head;
+        if slot == END {
+            return None;
+        }
+        let next = self.keys.counts[slot as usize].next_free();
+        self.free_head = next.expect("the free list is of free slots");
+        self.free_count -= 1;
+        self.keys.counts[slot as usize] = self.ghosts.take(page);
+        Some(SlotId(slot))
+    }
+
+    /// Names the clean slot to reuse for `page`, among those that are `evictable`: the one with the
+    /// least benefit, if that is less than the page's. It stays clean until `replace`. Dirty slots
+    /// that are `cleanable` count too (B4).
+    ///
+    /// # Errors
+    ///
+    /// Why none is.
+    pub fn victim(
+        &mut self,
+        page: PageId,
+        evictable: impl Fn(SlotId) -> bool,
+        cleanable: impl Fn(SlotId) -> bool,
+    ) -> Result<SlotId, NoBenefit> {
+        let keys = &self.keys;
+        let less = |a: u32, b: u32| keys.less(a, b);
+        let clean = self.heaps.least(Side::Left, |slot| evictable(SlotId(slot)), less);
+        let dirty = self.heaps.least(Side::Right, |slot| cleanable(SlotId(slot)), less);
+        let is_dirty_least = match (clean, dirty) {
+            (Some(clean), Some(dirty)) => keys.benefit(dirty) < keys.benefit(clean),
+            (None, dirty) => dirty.is_some(),
+            (Some(_), None) => false,
+        };
+        let benefit = keys.of(self.ghosts.of(page));
+        let gives_way = |slot: &u32| keys.benefit(*slot) < benefit;
+        if is_dirty_least {
+            let slots_count = keys.counts.len() as u32;
+            self.cleanings_wanted = (slots_count / SLOTS_PER_CLEANING).clamp(1, CLEANINGS_MAX);
+        }
+        match clean.filter(gives_way) {
+            Some(slot) => Ok(SlotId(slot)),
+            None if is_dirty_least && dirty.is_some_and(|slot| gives_way(&slot)) => {
+                Err(NoBenefit::NotYet)
+            }
+            None if clean.is_none() && dirty.is_none() => Err(NoBenefit::NotYet),
+            None => Err(NoBenefit::Least),
+        }
+    }
+
+    /// The content of clean `slot`, which is `former`, gives way to `page`; the slot is busy.
+    pub fn replace(&mut self, slot: SlotId, former: PageId, page: PageId) {
+        self.take(slot);
+        let at = slot.0 as usize;
+        self.ghosts.put(former, self.keys.counts[at]);
+        self.keys.counts[at] = self.ghosts.take(page);
+    }
+
+    /// The page of slot `from` gets slot `to`, which is busy, in its stead.
+    pub fn carry(&mut self, from: SlotId, to: SlotId) {
+        assert_ne!(from, to);
+        assert_eq!(self.state(to), SlotState::Busy, "{to}");
+        self.keys.counts[to.0 as usize] = self.keys.counts[from.0 as usize];
+        self.set(from, Counts::default());
+    }
+
+    /// A busy slot now holds what home holds.
+    pub fn fill_clean(&mut self, slot: SlotId) {
+        assert_eq!(self.state(slot), SlotState::Busy, "{slot}");
+        let keys = &self.keys;
+        self.heaps.insert(Side::Left, slot.0, |a, b| keys.less(a, b));
+    }
+
+    /// A busy slot now holds a page newer than home.
+    pub fn fill_dirty(&mut self, slot: SlotId) {
+        assert_eq!(self.state(slot), SlotState::Busy, "{slot}");
+        let keys = &self.keys;
+        self.heaps.insert(Side::Right, slot.0, |a, b| keys.less(a, b));
+    }
+
+    /// A filled slot becomes busy.
+    pub fn take(&mut self, slot: SlotId) {
+        let keys = &self.keys;
+        self.heaps.remove(slot.0, |a, b| keys.less(a, b));
+    }
+
+    /// The content of `slot` is gone, which is that of `page`, if it is still anybody's.
+    pub fn free(&mut self, slot: SlotId, page: Option<PageId>) {
+        if self.heaps.side(slot.0).is_some() {
+            self.take(slot);
+        }
+        assert_eq!(self.state(slot), SlotState::Busy, "{slot}");
+        let at = slot.0 as usize;
+        if let Some(page) = page {
+            self.ghosts.put(page, self.keys.counts[at]);
+        }
+        self.keys.counts[at] = Counts::free(self.free_head);
+        self.free_head = slot.0;
+        self.free_count += 1;
+    }
+
+    /// `page` was read from the device that has it: from `slot`, if it has one.
+    pub fn read(&mut self, page: PageId, slot: Option<SlotId>) {
+        self.request(page, slot, |counts, side| counts.read(side));
+    }
+
+    /// `page` was written to the device that has it.
+    pub fn wrote(&mut self, page: PageId, slot: Option<SlotId>) {
+        self.request(page, slot, |counts, side| counts.wrote(side));
+    }
+
+    /// Memory was asked for `page` `logical` times since this was told last, and it was read from a
+    /// device `physical` times for that.
+    pub fn was_in_memory(
+        &mut self,
+        page: PageId,
+        slot: Option<SlotId>,
+        (physical, logical): (u32, u32),
+        expansion: &mut Expansion,
+    ) {
+        let counts = self.change(page, slot, |counts, _| counts.read_logically(logical));
+        expansion.was_read(counts, side_of(slot), physical, logical);
+        self.follow(expansion);
+    }
+
+    /// Whether as many requests were counted as there are slots: tell of what is in memory, then
+    /// `halve`.
+    #[must_use]
+    pub fn is_period_over(&self) -> bool {
+        self.requests as usize >= self.keys.counts.len()
+    }
+
+    /// Forgets half of all counts (B2).
+    pub fn halve(&mut self) {
+        self.requests = 0;
+        for counts in self.keys.counts.iter_mut().filter(|counts| counts.next_free().is_none()) {
+            *counts = counts.halved();
+        }
+        self.ghosts.halve();
+        self.rebuild();
+    }
+
+    /// Names the dirty slot that benefits least among those that are `cleanable`.
+    pub fn next_dirty(&self, cleanable: impl Fn(SlotId) -> bool) -> Option<SlotId> {
+        let keys = &self.keys;
+        self.heaps
+            .least(Side::Right, |slot| cleanable(SlotId(slot)), |a, b| keys.less(a, b))
+            .map(SlotId)
+    }
+
+    /// Whether dirty slot `a` should be cleaned before dirty slot `b` of partition `other`.
+    #[must_use]
+    pub fn cleans_before(&self, a: SlotId, other: &SlotBenefit, b: SlotId) -> bool {
+        let (ours, theirs) = (self.keys.benefit(a.0), other.keys.benefit(b.0));
+        ours.total_cmp(&theirs).then(a.cmp(&b)).is_lt()
+    }
+
+    /// How many dirty slots are wanted clean (B4).
+    #[must_use]
+    pub fn cleanings_wanted(&self) -> u32 {
+        self.cleanings_wanted
+    }
+
+    /// A wanted cleaning has begun, or there is nothing to clean.
+    pub fn cleaning_begun(&mut self) {
+        self.cleanings_wanted = self.cleanings_wanted.saturating_sub(1);
+    }
+
+    /// A slot of a new table was found filled by a page of this history. End with `settle`.
+    pub fn found(&mut self, slot: SlotId, history: History) {
+        let mut counts = Counts::default();
+        // What was counted is not kept over an opening; what is known is worth a read or two.
+        for _ in 0..=u8::from(history.previous.is_some()) {
+            counts.read(BenefitSide::OnFlash);
+        }
+        self.keys.counts[slot.0 as usize] = counts;
+    }
+
+    /// All was told. `is_dirty` tells of each slot that is filled whether it is newer than home;
+    /// slots that are not are free.
+    pub fn settle(&mut self, is_dirty: impl Fn(SlotId) -> Option<bool>) {
+        (self.free_head, self.free_count) = (END, 0);
+        for slot in (0..self.keys.counts.len() as u32).rev() {
+            match is_dirty(SlotId(slot)) {
+                Some(true) => self.heaps.append(Side::Right, slot),
+                Some(false) => self.heaps.append(Side::Left, slot),
+                None => {
+                    self.keys.counts[slot as usize] = Counts::free(self.free_head);
+                    self.free_head = slot;
+                    self.free_count += 1;
+                }
+            }
+        }
+        self.rebuild();
+    }
+
+    /// Where `slot` stands.
+    #[must_use]
+    pub fn state(&self, slot: SlotId) -> SlotState {
+        match self.heaps.side(slot.0) {
+            Some(Side::Left) => SlotState::Clean,
+            Some(Side::Right) => SlotState::Dirty,
+            None if self.keys.counts[slot.0 as usize].next_free().is_some() => SlotState::Free,
+            None => SlotState::Busy,
+        }
+    }
+
+    /// What is counted of `page`, which has `slot`, if it has one.
+    #[must_use]
+    pub fn counts(&self, page: PageId, slot: Option<SlotId>) -> Counts {
+        slot.map_or_else(|| self.ghosts.of(page), |slot| self.keys.counts[slot.0 as usize])
+    }
+
+    /// Bytes allocated for all slots together.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let counts = self.keys.counts.capacity() * size_of::<Counts>();
+        let factors = size_of_val::<[f64]>(&self.keys.factors);
+        self.heaps.bytes() + counts + factors + self.ghosts.bytes()
+    }
+
+    /// Asserts the orders of both heaps and the length of the free list.
+    pub fn check(&self) {
+        self.heaps.check(Side::Left, |a, b| self.keys.less(a, b));
+        self.heaps.check(Side::Right, |a, b| self.keys.less(a, b));
+        self.ghosts.check();
+        let mut next = self.free_head;
+        for _ in 0..self.free_count {
+            next = self.keys.counts[next as usize].next_free().expect("a free slot");
+        }
+        assert_eq!(next, END, "the free list ends where its count says");
+    }
+
+    fn request(
+        &mut self,
+        page: PageId,
+        slot: Option<SlotId>,
+        change: impl FnOnce(&mut Counts, BenefitSide),
+    ) {
+        self.requests = self.requests.saturating_add(1);
+        self.change(page, slot, change);
+    }
+
+    /// Changes what is counted of a page; returns it.
+    fn change(
+        &mut self,
+        page: PageId,
+        slot: Option<SlotId>,
+        change: impl FnOnce(&mut Counts, BenefitSide),
+    ) -> Counts {
+        let mut counts = self.counts(page, slot);
+        change(&mut counts, side_of(slot));
+        match slot {
+            Some(slot) => self.set(slot, counts),
+            None => self.ghosts.change(page, |old| *old = counts),
+        }
+        counts
+    }
+
+    fn set(&mut self, slot: SlotId, counts: Counts) {
+        assert!(counts.next_free().is_none());
+        self.keys.counts[slot.0 as usize] = counts;
+        if self.heaps.side(slot.0).is_some() {
+            let keys = &self.keys;
+            self.heaps.changed(slot.0, |a, b| keys.less(a, b));
+        }
+    }
+
+    /// Takes over the factors if they were estimated anew.
+    fn follow(&mut self, expansion: &Expansion) {
+        if self.estimates != expansion.estimates() {
+            self.estimates = expansion.estimates();
+            self.keys.factors.copy_from_slice(expansion.factors());
+            self.rebuild();
+        }
+    }
+
+    fn rebuild(&mut self) {
+        let keys = &self.keys;
+        self.heaps.rebuild(Side::Left, |a, b| keys.less(a, b));
+        self.heaps.rebuild(Side::Right, |a, b| keys.less(a, b));
+    }
+}
+
+impl Keys {
+    fn of(&self, counts: Counts) -> f64 {
+        counts.benefit(&self.costs, self.factors[counts.group()])
+    }
+
+    fn benefit(&self, slot: u32) -> f64 {
+        self.of(self.counts[slot as usize])
+    }
+
+    /// The lower number is less among equals, so that the order is total.
+    fn less(&self, a: u32, b: u32) -> bool {
+        self.benefit(a).total_cmp(&self.benefit(b)).then(a.cmp(&b)).is_lt()
+    }
+}
+
+fn side_of(slot: Option<SlotId>) -> BenefitSide {
+    match slot {
+        Some(_) => BenefitSide::OnFlash,
+        None => BenefitSide::Elsewhere,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::benefit::ExpansionRule;
+    use std::collections::BTreeMap;
+
+    const SLOTS: u32 = 10;
+    const PAGES: u64 = 30;
+    /// So many that no bucket of ghosts overflows.
+    const FRAMES: u32 = 4_000;
+    /// Exact in binary, so that an equation may be written in any way.
+    const COSTS: Costs =
+        Costs { home_read: 12.0, home_write: 12.5, flash_read: 0.5, flash_write: 1.0 };
+
+    /// Which equations a model goes by.
+    #[derive(Clone, Copy, PartialEq, Eq)]
+    enum Equation {
+        /// (3): CC.
+        Three,
+        /// (4) to (8): CAC.
+        Four,
+    }
+
+    /// Requests of a page while it is on flash, and while it is not, and its logical reads.
+    #[derive(Clone, Copy, Default)]
+    struct Requests {
+        reads: (u32, u32),
+        writes: (u32, u32),
+        logical: u32,
+    }
+
+    /// Logical reads of a group on flash and elsewhere, and physical ones.
+    type GroupReads = [(f64, f64); 2];
+
+    /// All pages with their counts, no heaps, no ghosts; alphas by group.
+    struct Model {
+        equation: Equation,
+        requests: BTreeMap<u64, Requests>,
+        /// Page, and whether it is dirty, by slot.
+        filled: BTreeMap<u32, (u64, bool)>,
+        free: Vec<u32>,
+        groups: BTreeMap<(u32, u32), GroupReads>,
+        alphas: BTreeMap<(u32, u32), f64>,
+        unseen: u32,
+    }
+
+    fn log2(count: u32) -> u32 {
+        if count == 0 { 0 } else { count.ilog2() + 1 }
+    }
+
+    impl Model {
+        fn slot_of(&self, page: u64) -> Option<SlotId> {
+            self.filled.iter().find(|row| row.1.0 == page).map(|row| SlotId(*row.0))
+        }
+
+        fn group(&self, page: u64) -> (u32, u32) {
+            let Requests { writes, logical, .. } =
+                self.requests.get(&page).copied().unwrap_or_default();
+            (log2(logical.min(254)), log2(writes.0 + writes.1))
+        }
+
+        fn benefit(&self, page: u64) -> f64 {
+            let Requests { reads, writes, .. } =
+                self.requests.get(&page).copied().unwrap_or_default();
+            let sum = |(a, b): (u32, u32)| f64::from(a + b);
+            if self.equation == Equation::Three {
+                return sum(reads) * (COSTS.home_read - COSTS.flash_read)
+                    + sum(writes) * (COSTS.home_write - COSTS.flash_write);
+            }
+            let alpha = self.alphas.get(&self.group(page)).copied().unwrap_or(1.0);
+            let hat = |(on_flash, elsewhere): (u32, u32)| {
+                let (s, d) = (f64::from(on_flash), f64::from(elsewhere));
+                (s + alpha * d, d + s / alpha)
+            };
+            let (reads, writes) = (hat(reads), hat(writes));
+            (reads.1 * COSTS.home_read - reads.0 * COSTS.flash_read)
+                + (writes.1 * COSTS.home_write - writes.0 * COSTS.flash_write)
+        }
+
+        fn least(&self, is_dirty: bool, banned: u32) -> Option<u32> {
+            let slots = self.filled.iter().filter(|row| row.1.1 == is_dirty && *row.0 != banned);
+            slots
+                .min_by(|a, b| {
+                    self.benefit(a.1.0).total_cmp(&self.benefit(b.1.0)).then(a.0.cmp(b.0))
+                })
+                .map(|row| *row.0)
+        }
+
+        fn victim(&self, page: u64, banned: u32) -> Result<SlotId, NoBenefit> {
+            let benefit_of = |slot: u32| self.benefit(self.filled[&slot].0);
+            let (clean, dirty) = (self.least(false, banned), self.least(true, banned));
+            let clean_benefit = clean.map_or(f64::INFINITY, benefit_of);
+            let dirty_benefit = dirty.map_or(f64::INFINITY, benefit_of);
+            match (clean, self.benefit(page)) {
+                (Some(slot), benefit) if clean_benefit < benefit => Ok(SlotId(slot)),
+                (_, benefit) if dirty_benefit < clean_benefit && dirty_benefit < benefit => {
+                    Err(NoBenefit::NotYet)
+                }
+                (None, _) if dirty.is_none() => Err(NoBenefit::NotYet),
+                _ => Err(NoBenefit::Least),
+            }
+        }
+
+        fn was_in_memory(&mut self, page: u64, physical: u32, logical: u32) {
+            self.requests.entry(page).or_default().logical += logical;
+            let is_on_flash = self.slot_of(page).is_some();
+            let group = self.groups.entry(self.group(page)).or_default();
+            for (sums, reads) in group.iter_mut().zip([logical, physical]) {
+                let sum = if is_on_flash { &mut sums.0 } else { &mut sums.1 };
+                *sum += f64::from(reads);
+            }
+            self.unseen += logical;
+            if self.unseen < 100_000 {
+                return;
+            }
+            self.unseen = 0;
+            for (&of, [logical, physical]) in &mut self.groups {
+                let is_known = logical.0 >= 100.0 && logical.1 >= 100.0;
+                let (on_flash, elsewhere) = (physical.0 / logical.0, physical.1 / logical.1);
+                let none = on_flash == 0.0 && elsewhere == 0.0;
+                let alpha = if is_known && !none { on_flash / elsewhere } else { 1.0 };
+                self.alphas.insert(of, alpha.clamp(1.0, 24.0));
+                for sums in [logical, physical] {
+                    *sums = (sums.0 / 2.0, sums.1 / 2.0);
+                }
+            }
+        }
+
+        fn halve(&mut self) {
+            for requests in self.requests.values_mut() {
+                let half = |(a, b): (u32, u32)| (a / 2, b / 2);
+                requests.reads = half(requests.reads);
+                requests.writes = half(requests.writes);
+                requests.logical = requests.logical.min(254) / 2;
+            }
+        }
+    }
+
+    /// Both sides do one thing at random.
+    struct Pair {
+        slots: SlotBenefit,
+        expansion: Expansion,
+        model: Model,
+    }
+
+    impl Pair {
+        fn new(rule: ExpansionRule, equation: Equation) -> Pair {
+            let expansion = Expansion::new(rule, &COSTS);
+            let model = Model {
+                equation,
+                requests: BTreeMap::new(),
+                filled: BTreeMap::new(),
+                free: (0..SLOTS).rev().collect(),
+                groups: BTreeMap::new(),
+                alphas: BTreeMap::new(),
+                unseen: 0,
+            };
+            Pair { slots: SlotBenefit::new(SLOTS, FRAMES, &COSTS, &expansion), expansion, model }
+        }
+
+        fn step(&mut self, prng: &mut fastrand::Rng, context: &str) {
+            let page = prng.u64(..PAGES);
+            let slot = self.model.slot_of(page);
+            match (prng.u8(..12), slot) {
+                (0..=2, None) => self.admit(prng, page, context),
+                (3 | 4, _) => {
+                    self.slots.read(PageId(page), slot);
+                    let reads = &mut self.model.requests.entry(page).or_default().reads;
+                    *(if slot.is_some() { &mut reads.0 } else { &mut reads.1 }) += 1;
+                }
+                (5, _) => {
+                    self.slots.wrote(PageId(page), slot);
+                    let writes = &mut self.model.requests.entry(page).or_default().writes;
+                    *(if slot.is_some() { &mut writes.0 } else { &mut writes.1 }) += 1;
+                }
+                (6 | 7, _) => {
+                    let logical = 1 + (1 << prng.u32(..16));
+                    let reads = (prng.u32(..8), logical);
+                    self.slots.was_in_memory(PageId(page), slot, reads, &mut self.expansion);
+                    self.model.was_in_memory(page, reads.0, logical);
+                }
+                (8, Some(slot)) if prng.bool() => {
+                    self.slots.free(slot, Some(PageId(page)));
+                    self.model.filled.remove(&slot.0);
+                    self.model.free.push(slot.0);
+                }
+                (9, Some(slot)) => {
+                    self.slots.take(slot);
+                    self.slots.fill_clean(slot);
+                    self.model.filled.insert(slot.0, (page, false));
+                }
+                (10, _) if self.slots.is_period_over() => {
+                    self.slots.halve();
+                    self.model.halve();
+                }
+                _ => {}
+            }
+            self.slots.check();
+            let least = self.model.least(true, SLOTS).map(SlotId);
+            assert_eq!(self.slots.next_dirty(|_| true), least, "{context}");
+        }
+
+        fn admit(&mut self, prng: &mut fastrand::Rng, page: u64, context: &str) {
+            let free = self.model.free.pop();
+            let slot = self.slots.take_free(PageId(page));
+            assert_eq!(slot, free.map(SlotId), "{context}");
+            let slot = slot.or_else(|| {
+                let banned = prng.u32(..2 * SLOTS);
+                let may = |slot: SlotId| slot.0 != banned;
+                let victim = self.slots.victim(PageId(page), may, may);
+                assert_eq!(victim, self.model.victim(page, banned), "{context}");
+                let slot = victim.ok()?;
+                let former = self.model.filled[&slot.0].0;
+                self.slots.replace(slot, PageId(former), PageId(page));
+                Some(slot)
+            });
+            let Some(slot) = slot else { return };
+            let is_dirty = prng.bool();
+            match is_dirty {
+                true => self.slots.fill_dirty(slot),
+                false => self.slots.fill_clean(slot),
+            }
+            self.model.filled.insert(slot.0, (page, is_dirty));
+        }
+    }
+
+    #[test]
+    fn cac_agrees_with_its_model() {
+        let (mut estimates, mut expanded) = (0, 0);
+        for seed in 0..150 {
+            let mut prng = fastrand::Rng::with_seed(seed);
+            let mut pair = Pair::new(ExpansionRule::Estimated, Equation::Four);
+            for step in 0..1_000 {
+                pair.step(&mut prng, &format!("seed {seed} step {step}"));
+            }
+            estimates += pair.expansion.estimates();
+            expanded += pair.model.alphas.values().filter(|&&alpha| alpha > 1.0).count();
+        }
+        assert!(estimates > 300, "{estimates}");
+        assert!(expanded > 100, "{expanded}");
+    }
+
+    #[test]
+    fn cac_with_alpha_fixed_at_one_is_cc_page_for_page() {
+        for seed in 0..150 {
+            let mut prng = fastrand::Rng::with_seed(seed);
+            let mut pair = Pair::new(ExpansionRule::One, Equation::Three);
+            for step in 0..1_000 {
+                pair.step(&mut prng, &format!("seed {seed} step {step}"));
+            }
+        }
+    }
+
+    #[test]
+    fn dirty_slots_that_benefit_least_are_wanted_clean() {
+        let expansion = Expansion::new(ExpansionRule::One, &COSTS);
+        let mut slots = SlotBenefit::new(2, 0, &COSTS, &expansion);
+        for page in 0..2 {
+            let slot = slots.take_free(PageId(page)).unwrap();
+            slots.fill_dirty(slot);
+        }
+        slots.read(PageId(7), None);
+        let victim = slots.victim(PageId(7), |_| true, |_| true);
+        assert_eq!((victim, slots.cleanings_wanted()), (Err(NoBenefit::NotYet), 1));
+        let dirty = slots.next_dirty(|_| true).unwrap();
+        slots.take(dirty);
+        slots.cleaning_begun();
+        slots.fill_clean(dirty);
+        assert_eq!(slots.victim(PageId(7), |_| true, |_| true), Ok(dirty));
+        assert_eq!(slots.cleanings_wanted(), 0);
+        // Page 8 was never asked for, and has no less to lose.
+        assert_eq!(slots.victim(PageId(8), |_| true, |_| true), Err(NoBenefit::Least));
+    }
+
+    #[test]
+    fn twenty_two_bytes_hold_a_slot() {
+        let expansion = Expansion::new(ExpansionRule::One, &COSTS);
+        let fixed = 81 * size_of::<f64>();
+        assert_eq!(SlotBenefit::new(1_000, 0, &COSTS, &expansion).bytes() - fixed, 22_000);
+    }
+}
