@@ -11,7 +11,7 @@
 //! - G1: `L` never falls.
 //! - G2: between two looks at the frames the order is exact for pages that do not move: what is
 //!   used or enters since has `H` of at least `L + R`, and a batch is good no further than that.
-//! - G3: a page that moved, came unused, or could not leave when the frames were looked at, is found
+//! - G3: a page that moved, came unused, or could not leave when frames were looked at, is found
 //!   at the next look.
 //! - G4: a page read along, and not used yet, goes before all others (scan resistance).
 //! - Cost: a hit is one store; a victim is the comparison of two tails, and about a hundred words
