@@ -5,7 +5,7 @@
 //! - `command`: what can be asked for. `quantity`: sizes, shares and times as they are written.
 //! - `bench`: TPC-C on every design, restarts, and the engine's own speed. `torture`: power cuts at
 //!   random moments; `matrix`: at every event of scripted paths.
-//! - `placement`: where pages belong if their requests were known.
+//! - `replay`: traces through policies. `placement`: where pages belong if their requests were known.
 //! - `database`: check and show a database.
 //! - `results`, `interval`: what a bench found. `table`, `report`, `output`: how it is shown.
 //! - `progress`, `side_by_side`: while it runs. `failure`: when it does not.
@@ -22,6 +22,7 @@ mod bench;
 mod database;
 mod matrix;
 mod placement;
+mod replay;
 mod torture;
 
 mod interval;
@@ -71,6 +72,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Bench(Bench::Scan(options)) => bench::points("scan", &options),
         Command::Bench(Bench::FlashTable(options)) => bench::flash_table(&options),
         Command::Placement(options) => placement::placement(&options),
+        Command::Replay(options) => replay::replay(&options),
         Command::Torture(options) => torture::torture(&options),
         Command::Check(options) => database::check(&options),
         Command::Stat(options) => database::stat(&options),

@@ -137,6 +137,13 @@ impl fmt::Display for Span {
     }
 }
 
+/// Bytes, written like `64MiB`; none if that is no size of its own, or 2^63 or more.
+pub fn bytes(text: &str) -> Option<u64> {
+    let units = BINARY.iter().filter(|unit| unit.0.ends_with('B')).copied().collect::<Vec<_>>();
+    let bytes = number_with_unit(text, &units)?;
+    (bytes < 9.2e18).then_some(bytes as u64)
+}
+
 /// A number that is not negative, times the first unit that `text` ends with.
 fn number_with_unit(text: &str, units: &[(&str, f64)]) -> Option<f64> {
     let (number, unit) =

@@ -12,20 +12,21 @@ const FUNCTION_LINES_MAX: usize = 70;
 const FILE_LINES_MAX: usize = 600;
 
 /// What each crate may depend on, from bottom to top.
-const LAYERS: [(&str, &[&str]); 9] = [
+const LAYERS: [(&str, &[&str]); 10] = [
     ("page", &[]),
     ("rt", &[]),
     ("trace", &[]),
     ("policy", &["page"]),
     ("device", &["rt"]),
+    ("replay", &["rt", "page", "policy", "trace", "device"]),
     ("pool", &["rt", "page", "policy", "device"]),
     ("engine", &["rt", "page", "policy", "device", "pool"]),
     ("workload", &["rt", "page", "policy", "device", "pool", "engine"]),
-    ("cli", &["rt", "page", "policy", "device", "pool", "engine", "workload"]),
+    ("cli", &["rt", "page", "policy", "trace", "replay", "device", "pool", "engine", "workload"]),
 ];
 
 /// Crates that can do without `unsafe`, and forbid it.
-const SAFE_CRATES: [&str; 6] = ["page", "policy", "trace", "engine", "workload", "cli"];
+const SAFE_CRATES: [&str; 7] = ["page", "policy", "trace", "replay", "engine", "workload", "cli"];
 
 /// The files that need `unsafe`: the task switch, the rings, the frames. A trailing `/` is a
 /// folder.

@@ -44,7 +44,7 @@ pub(super) fn design_list(text: &str) -> Result<DesignList, String> {
 }
 
 /// The rows named in `text`, each once, or `all` of them.
-fn list<T: Copy + PartialEq>(
+pub(super) fn list<T: Copy + PartialEq>(
     text: &str,
     all: &[T],
     find: impl Fn(&str) -> Result<T, UnknownName>,

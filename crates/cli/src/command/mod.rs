@@ -2,10 +2,12 @@
 
 mod lists;
 mod placement;
+mod replay;
 mod restart;
 
 pub use lists::DesignList;
 pub use placement::{Placement, SpacingName};
+pub use replay::{CacheSize, Replay, TraceSource};
 pub use restart::{EventName, Hardening, RestartBench, WorkloadName};
 
 use crate::quantity::{Share, Size, Span};
@@ -36,6 +38,8 @@ pub enum Command {
     Bench(Bench),
     /// Place pages in memory and on flash at least cost, their requests being known
     Placement(Placement),
+    /// Replay a trace: how often policies would have missed
+    Replay(Box<Replay>),
     /// Cut the power at random moments in the virtual world, and check what survives
     Torture(Torture),
     /// Verify a database: every tree, every page

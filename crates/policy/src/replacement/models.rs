@@ -1,5 +1,5 @@
 //! How a policy is compared with its naive model: random requests, refusals, evictions and
-//! removals, all chance from one seed.
+//! removals, all chance from one seed; and a small trace that ships, whose figures the model gives.
 
 use super::{Forgetting, Key, Look, Replace, ReplacementPolicy, Setup, find};
 use std::collections::BTreeSet;
@@ -26,8 +26,14 @@ const ROUNDS: u64 = 400;
 const STEPS: usize = 600;
 const CAPACITY_MAX: u32 = 14;
 
+/// A trace in the format of the ARC paper: the first number of a line is the page.
+const TRACE: &str = include_str!("../../../replay/tests/data/mixed.lis");
+/// Lines of policy, capacity and misses; all chance from seed 1.
+const FIGURES: &str = include_str!("../../../replay/tests/data/mixed.figures.csv");
+
 /// Compares the policy called `name` with the model made for a capacity and a seed.
 pub fn compare<M: Model>(name: &str, model: impl Fn(usize, u64) -> M) {
+    against_figures(name, &model);
     let row = find(name).expect("a policy of the list");
     for seed in 0..ROUNDS {
         let mut prng = fastrand::Rng::with_seed(seed);
@@ -57,6 +63,39 @@ pub fn compare<M: Model>(name: &str, model: impl Fn(usize, u64) -> M) {
             assert!(pair.known.len() <= keys_max, "R4: {place}");
         }
     }
+}
+
+/// The model misses as often as the list of figures says, for every line of the policy.
+fn against_figures<M: Model>(name: &str, model: &impl Fn(usize, u64) -> M) {
+    let lines = FIGURES.lines().map(|line| line.split(',').collect::<Vec<_>>());
+    let mut compared = 0;
+    for line in lines.filter(|line| line[0] == name) {
+        let capacity = line[1].parse().expect("a capacity");
+        let mut model = model(capacity, 1);
+        let mut misses = 0;
+        // Pages by the order of their appearance, as a replay numbers them.
+        let mut pages: Vec<&str> = Vec::new();
+        for request in TRACE.lines() {
+            let page = request.split(' ').next().expect("a page");
+            let key = pages.iter().position(|other| *other == page).unwrap_or(pages.len());
+            if key == pages.len() {
+                pages.push(page);
+            }
+            let key = key as u32;
+            if model.hit(key) {
+                continue;
+            }
+            misses += 1;
+            model.miss(key);
+            if model.is_full() {
+                model.victim(Some(key), &|_| true).expect("all may leave");
+            }
+            model.enter(key);
+        }
+        assert_eq!(misses.to_string(), line[2], "{name}, capacity {capacity}");
+        compared += 1;
+    }
+    assert!(compared >= 2, "{name} has figures for two capacities");
 }
 
 struct Pair<M> {

@@ -1,0 +1,226 @@
+//! The options of `replay`, and those of every command that reads a trace.
+
+use super::Shown;
+use clap::Args;
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+use terrace_replay::Policy;
+use terrace_trace::{Format, PageBytes, Paging};
+
+use crate::quantity::Share;
+
+#[derive(Args)]
+pub struct Replay {
+    #[command(flatten)]
+    pub shown: Shown,
+    /// The trace, plain or compressed [default with --bench: Zipf(1.0) requests, made in memory]
+    #[arg(value_name = "TRACE", required_unless_present = "bench")]
+    pub trace: Option<PathBuf>,
+    #[command(flatten)]
+    pub source: TraceSource,
+    /// Policies, by name, or `all`
+    #[arg(long, value_name = "NAMES", default_value = "all", value_parser = policy_list)]
+    pub policy: PolicyList,
+    /// Pages that the cache holds: one size or several, like 10%,64MiB,5000p; a share is of the
+    /// distinct pages, rounded down [default: 10%; 1% of the ids of --bench]
+    #[arg(long, value_name = "SIZES", value_delimiter = ',')]
+    pub capacity: Vec<CacheSize>,
+    /// Decides all chance, of policies and samples
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    #[command(flatten)]
+    pub curve: CurveOptions,
+    #[command(flatten)]
+    pub bench: BenchOptions,
+}
+
+#[derive(Args)]
+#[command(next_help_heading = "Trace")]
+pub struct TraceSource {
+    /// Its format [default: told from its content]
+    #[arg(long, value_name = "NAME", value_parser = trace_format)]
+    pub format: Option<Format>,
+    /// Bytes of a page, or `request`: each request is one object, whatever its length
+    /// [default: what suits the format, mostly 8KiB]
+    #[arg(long, value_name = "BYTES", value_parser = paging)]
+    pub page: Option<Paging>,
+    /// Count and leave out what breaks the format, instead of stopping there
+    #[arg(long)]
+    pub skip_bad: bool,
+    /// Leave out requests for these files, by number, or by name if a list of files
+    /// (NAME.files.csv) stands beside the trace; `none` for all requests
+    /// [default: pg_wal, if that list has it: a log is not cached by pages]
+    #[arg(long, value_name = "FILES", value_delimiter = ',')]
+    pub leave_out: Vec<String>,
+}
+
+#[derive(Args)]
+#[command(next_help_heading = "Miss-ratio curves")]
+pub struct CurveOptions {
+    /// Draw miss ratios against capacity: LRU exactly and by SHARDS, others by miniature simulation
+    #[arg(long)]
+    pub curve: bool,
+    /// Share of the pages that is sampled
+    #[arg(long, value_name = "SHARE", default_value = "1%", requires = "curve")]
+    pub sample: Share,
+    /// Pages that SHARDS of a fixed size samples
+    #[arg(long, value_name = "N", default_value_t = 8192, requires = "curve",
+          value_parser = clap::value_parser!(u32).range(1..))]
+    pub sample_pages: u32,
+    /// Measure the error of each sampled ratio against a full replay
+    #[arg(long, requires = "curve")]
+    pub errors: bool,
+}
+
+#[derive(Args)]
+#[command(next_help_heading = "Speed")]
+pub struct BenchOptions {
+    /// Measure how fast policies are, on one thread: the median of several rounds
+    #[arg(id = "bench", long = "bench", conflicts_with = "curve")]
+    pub is_asked: bool,
+    /// Rounds
+    #[arg(long, value_name = "N", default_value_t = 5, requires = "bench",
+          value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: u32,
+    /// Requests that are made, without TRACE
+    #[arg(long, value_name = "N", default_value_t = 20_000_000, requires = "bench",
+          value_parser = clap::value_parser!(u32).range(1..=2_000_000_000))]
+    pub requests: u32,
+    /// Ids that they draw from
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, requires = "bench",
+          value_parser = clap::value_parser!(u32).range(1..=1_000_000_000))]
+    pub ids: u32,
+    /// Exponent of their popularity
+    #[arg(long, value_name = "ALPHA", default_value_t = 1.0, requires = "bench",
+          value_parser = exponent)]
+    pub alpha: f64,
+}
+
+/// Policies by name.
+#[derive(Clone)]
+pub struct PolicyList(pub Vec<Policy>);
+
+fn policy_list(text: &str) -> Result<PolicyList, String> {
+    super::lists::list(text, &Policy::all(), Policy::find).map(PolicyList)
+}
+
+fn trace_format(name: &str) -> Result<Format, String> {
+    name.parse::<Format>().map_err(|unknown| unknown.to_string())
+}
+
+fn exponent(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(alpha) if (0.0..=10.0).contains(&alpha) => Ok(alpha),
+        _ => Err("an exponent is a number from 0 to 10".into()),
+    }
+}
+
+fn paging(text: &str) -> Result<Paging, String> {
+    if text == "request" {
+        return Ok(Paging::Whole);
+    }
+    let wrong = || format!("`{text}` is no page size; write 4096, 8KiB, ... or request");
+    let bytes = match text.parse::<u64>() {
+        Ok(bytes) => bytes,
+        Err(_) => crate::quantity::bytes(text).ok_or_else(wrong)?,
+    };
+    PageBytes::new(bytes).map(Paging::Split).ok_or_else(wrong)
+}
+
+/// How much a tier holds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum CacheSize {
+    /// Pages, of whatever size the trace has.
+    Pages(u32),
+    /// Bytes.
+    Bytes(u64),
+    /// Share of the distinct pages.
+    Share(f64),
+}
+
+impl FromStr for CacheSize {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<CacheSize, String> {
+        let wrong = || format!("`{text}` is no size; write 10%, 64MiB or 5000p (pages)");
+        if text.ends_with('%') {
+            return text
+                .parse::<Share>()
+                .map(|share| CacheSize::Share(share.0))
+                .map_err(|_| wrong());
+        }
+        let pages = text.strip_suffix("pages").or_else(|| text.strip_suffix('p'));
+        if let Some(pages) = pages {
+            return pages.trim().parse().map(CacheSize::Pages).map_err(|_| wrong());
+        }
+        crate::quantity::bytes(text).map(CacheSize::Bytes).ok_or_else(wrong)
+    }
+}
+
+impl fmt::Display for CacheSize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            CacheSize::Pages(pages) => write!(f, "{pages}p"),
+            CacheSize::Bytes(bytes) => write!(f, "{bytes}B"),
+            CacheSize::Share(share) => Share(share).fmt(f),
+        }
+    }
+}
+
+impl CacheSize {
+    /// In pages: of `paging`, and of `all` distinct pages.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong: no page at all, too many, or bytes of objects.
+    pub fn pages(self, paging: Paging, all: u32) -> Result<u32, String> {
+        let pages = match (self, paging) {
+            (CacheSize::Pages(pages), _) => u64::from(pages),
+            // A share like 29% is not quite what was written: 100 pages are 28.999999999999996.
+            (CacheSize::Share(share), _) => (share * f64::from(all) + 1e-6) as u64,
+            (CacheSize::Bytes(bytes), Paging::Split(page)) => bytes / page.get(),
+            (CacheSize::Bytes(_), Paging::Whole) => {
+                return Err(format!("{self}: objects are counted; write 10% or 5000p"));
+            }
+        };
+        match u32::try_from(pages) {
+            Ok(0) => Err(format!("{self} of {all} pages is no page")),
+            Ok(pages) if pages <= 1 << 30 => Ok(pages),
+            _ => Err(format!("{self} is more than 2^30 pages")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_pages_bytes_or_shares() {
+        let pages = |text: &str, paging: Paging| {
+            text.parse::<CacheSize>().and_then(|size| size.pages(paging, 59_541))
+        };
+        let split = Paging::Split(PageBytes::SECTOR);
+        assert_eq!(pages("10%", split), Ok(5_954));
+        assert_eq!("29%".parse::<CacheSize>().unwrap().pages(split, 100), Ok(29));
+        assert_eq!(pages("300p", split), Ok(300));
+        assert_eq!(pages("1MiB", split), Ok(2_048));
+        for (text, paging) in [("0.001%", split), ("0p", split), ("1MiB", Paging::Whole)] {
+            assert!(pages(text, paging).is_err(), "{text}");
+        }
+        for text in ["", "10", "x%", "-5p", "1e99TiB"] {
+            assert!(pages(text, split).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn page_sizes_are_powers_of_two_or_requests() {
+        assert_eq!(paging("request"), Ok(Paging::Whole));
+        assert_eq!(paging("8KiB"), Ok(Paging::Split(PageBytes::DEFAULT)));
+        assert_eq!(paging("512"), Ok(Paging::Split(PageBytes::SECTOR)));
+        for text in ["0", "1000", "8kb", ""] {
+            assert!(paging(text).is_err(), "{text}");
+        }
+    }
+}

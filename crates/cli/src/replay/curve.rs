@@ -1,0 +1,157 @@
+//! `terrace replay --curve`: miss ratios against capacity.
+
+use super::source::Source;
+use super::{capacities, object};
+use crate::command::Replay;
+use crate::failure::Failure;
+use crate::interval::rounded;
+use crate::output::{Sinks, Stopwatch};
+use crate::progress::Bars;
+use crate::table::{Table, thousands};
+use serde_json::{Value, json};
+use std::time::Instant;
+use terrace_replay::Policy;
+use terrace_replay::curve::{Miniature, Sampling, exact, shards};
+
+/// Capacities of a curve unless others are asked for, as shares of the pages.
+const SHARES: [f64; 12] = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0];
+
+/// One curve.
+struct Line {
+    policy: &'static str,
+    method: &'static str,
+    ratios: Vec<f64>,
+    /// By a full replay, if it was asked for.
+    true_ratios: Option<Vec<f64>>,
+    wall_s: f64,
+}
+
+impl Line {
+    fn error_max(&self) -> Option<f64> {
+        let exact = self.true_ratios.as_ref()?;
+        let errors = self.ratios.iter().zip(exact).map(|(ratio, exact)| (ratio - exact).abs());
+        errors.max_by(f64::total_cmp)
+    }
+
+    fn json(&self, capacities: &[u32]) -> Value {
+        let points = capacities.iter().enumerate().map(|(at, capacity)| {
+            let mut point =
+                json!({ "capacity_pages": capacity, "miss_ratio": rounded(self.ratios[at]) });
+            if let Some(exact) = &self.true_ratios {
+                point["exact_miss_ratio"] = json!(rounded(exact[at]));
+                point["error"] = json!(rounded(self.ratios[at] - exact[at]));
+            }
+            point
+        });
+        json!({
+            "policy": self.policy,
+            "method": self.method,
+            "points": points.collect::<Vec<_>>(),
+            "error_max": self.error_max().map(rounded),
+            "host": { "wall_s": rounded(self.wall_s) },
+        })
+    }
+}
+
+/// Runs it.
+///
+/// # Errors
+///
+/// Sizes that make no sense; a sample of nothing; a file that cannot be written.
+pub fn curve(
+    options: &Replay,
+    source: &Source,
+    sinks: &Sinks,
+    watch: &Stopwatch,
+) -> Result<(), Failure> {
+    let capacities = if options.capacity.is_empty() {
+        let all = f64::from(source.references.pages_count());
+        let mut pages = SHARES.map(|share| ((share * all) as u32).max(1)).to_vec();
+        pages.dedup();
+        pages
+    } else {
+        capacities(options, source, super::CAPACITY_DEFAULT)?
+    };
+    let lines = lines(options, source, &capacities)?;
+    let mut text = format!("{}\n\n", source.about);
+    for line in &lines {
+        text += &format!("{}, {}, {:.3} s", line.policy, line.method, line.wall_s);
+        if let Some(error) = line.error_max() {
+            text += &format!(", off by {:.2} points at most", 100.0 * error);
+        }
+        let mut table = Table::new(["  pages", "miss ratio"]);
+        for (capacity, ratio) in capacities.iter().zip(&line.ratios) {
+            let pages = format!("  {}", thousands(f64::from(*capacity)));
+            table.row([pages, format!("{ratio:.4}")]);
+        }
+        text += &format!("\n{}\n", table.text());
+    }
+    sinks.show(&text);
+    let lines = lines.iter().map(|line| line.json(&capacities)).collect::<Vec<_>>();
+    let more = json!({
+        "curves": lines,
+        "sample": options.curve.sample.0,
+        "sample_pages": options.curve.sample_pages,
+    });
+    sinks.write(&object(options, source, watch, more))
+}
+
+fn lines(options: &Replay, source: &Source, capacities: &[u32]) -> Result<Vec<Line>, Failure> {
+    let (references, seed) = (&source.references, options.seed);
+    let rate = options.curve.sample.0;
+    if rate <= 0.0 {
+        return Err(Failure::usage("--sample is a share above 0"));
+    }
+    let bars = Bars::new();
+    let bar = bars.add("curves".into(), options.policy.0.len() as u64);
+    let mut lines = Vec::new();
+    let mut miniature = None;
+    for &policy in &options.policy.0 {
+        if policy.name() == "lru" {
+            let whole = timed("exact", policy, || exact(references).miss_ratios(capacities));
+            let truth = options.curve.errors.then(|| whole.ratios.clone());
+            let pages = options.curve.sample_pages;
+            let sampled = [
+                timed("SHARDS, fixed rate", policy, || {
+                    shards(references, Sampling::Rate(rate), seed).miss_ratios(capacities)
+                }),
+                timed("SHARDS, fixed size", policy, || {
+                    shards(references, Sampling::Pages(pages), seed).miss_ratios(capacities)
+                }),
+            ];
+            lines.push(whole);
+            lines.extend(sampled.map(|line| Line { true_ratios: truth.clone(), ..line }));
+        } else {
+            let sample = miniature.get_or_insert_with(|| Miniature::new(references, rate, seed));
+            let mut line = timed("miniature simulation", policy, || {
+                let ratio = |&capacity: &u32| sample.miss_ratio(policy, capacity, seed);
+                capacities.iter().map(|capacity| ratio(capacity).unwrap_or(f64::NAN)).collect()
+            });
+            if line.ratios.iter().any(|ratio| ratio.is_nan()) {
+                return Err(Failure::usage(
+                    "--sample: no page is in the sample; take a larger share",
+                ));
+            }
+            if options.curve.errors {
+                line.true_ratios = Some(full(policy, source, capacities, seed));
+            }
+            lines.push(line);
+        }
+        bar.inc(1);
+    }
+    bars.clear();
+    Ok(lines)
+}
+
+fn timed(method: &'static str, policy: Policy, draw: impl FnOnce() -> Vec<f64>) -> Line {
+    let began = Instant::now();
+    let ratios = draw();
+    let wall_s = began.elapsed().as_secs_f64();
+    Line { policy: policy.name(), method, ratios, true_ratios: None, wall_s }
+}
+
+fn full(policy: Policy, source: &Source, capacities: &[u32], seed: u64) -> Vec<f64> {
+    let requests = source.references.pages().len() as f64;
+    let misses = |&capacity: &u32| policy.misses(&source.references, capacity, seed) as f64;
+    capacities.iter().map(|capacity| misses(capacity) / requests).collect()
+}

@@ -1,0 +1,147 @@
+//! `terrace replay` as its users meet it: on the small trace that ships, and on input that makes
+//! no sense.
+
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn small_trace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../replay/tests/data/mixed.lis")
+}
+
+fn replay(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_terrace"));
+    command.arg("replay").args(arguments).env_remove("RUST_BACKTRACE");
+    command.output().expect("the command starts")
+}
+
+fn json_of(arguments: &[&str]) -> Value {
+    let mut all = arguments.to_vec();
+    all.extend(["--json", "-"]);
+    let output = replay(&all);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{arguments:?}: {said}");
+    serde_json::from_slice(&output.stdout).expect("JSON on standard output")
+}
+
+fn refused(arguments: &[&str], status: i32) -> String {
+    let output = replay(arguments);
+    let said = String::from_utf8(output.stderr).expect("text");
+    assert_eq!(output.status.code(), Some(status), "{arguments:?}: {said}");
+    assert_eq!(said.lines().count(), 1, "{arguments:?}: {said}");
+    said
+}
+
+#[test]
+fn the_shipped_trace_gives_the_shipped_figures() {
+    let trace = small_trace();
+    let object = json_of(&[trace.to_str().expect("text"), "--capacity", "150p,40p"]);
+    let results = object["results"].as_array().expect("results");
+    let figures = include_str!("../../replay/tests/data/mixed.figures.csv");
+    let mut lines: Vec<String> = results
+        .iter()
+        .map(|result| {
+            let policy = result["policy"].as_str().expect("a name");
+            let [capacity, misses] = ["capacity_pages", "misses"].map(|name| &result[name]);
+            assert_eq!(result["requests"], 4000);
+            let ratio = misses.as_f64().expect("a number") / 4000.0;
+            assert!((result["miss_ratio"].as_f64().expect("a number") - ratio).abs() < 1e-6);
+            assert!(result["host"]["requests_per_s"].as_f64().expect("a rate") > 0.0);
+            format!("{policy},{capacity},{misses}")
+        })
+        .collect();
+    lines.insert(0, "policy,capacity,misses".into());
+    assert_eq!(lines, figures.lines().collect::<Vec<_>>());
+}
+
+#[test]
+fn the_same_seed_gives_the_same_bytes_outside_host() {
+    let trace = small_trace();
+    let run = || {
+        let mut object =
+            json_of(&[trace.to_str().expect("text"), "--policy", "lecar,lru", "--seed", "9"]);
+        without_host(&mut object);
+        object.to_string()
+    };
+    assert_eq!(run(), run());
+}
+
+fn without_host(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.shift_remove("host");
+            fields.values_mut().for_each(without_host);
+        }
+        Value::Array(values) => values.iter_mut().for_each(without_host),
+        _ => {}
+    }
+}
+
+#[test]
+fn curves_end_where_only_first_uses_miss() {
+    let trace = small_trace();
+    let options = ["--curve", "--policy", "lru,sieve", "--sample", "100%", "--errors"];
+    let mut arguments = vec![trace.to_str().expect("text")];
+    arguments.extend(options);
+    let object = json_of(&arguments);
+    let curves = object["curves"].as_array().expect("curves");
+    assert_eq!(curves.len(), 4, "LRU by three methods, SIEVE by one");
+    for curve in curves {
+        let points = curve["points"].as_array().expect("points");
+        let last = points.last().expect("a point");
+        assert_eq!(last["capacity_pages"], 1849);
+        assert!((last["miss_ratio"].as_f64().expect("a number") - 1849.0 / 4000.0).abs() < 1e-6);
+        let is_exact = curve["method"] == "exact";
+        assert_eq!(curve["error_max"].is_null(), is_exact, "what is exact has no error: {curve}");
+        let error = curve["error_max"].as_f64().unwrap_or_default();
+        assert!(error < 1e-6, "a sample of everything is exact: {curve}");
+    }
+}
+
+#[test]
+fn speed_is_measured_on_requests_made_in_memory() {
+    let options = ["--bench", "--requests", "20000", "--ids", "1000", "--rounds", "2"];
+    let object = json_of(&options);
+    let results = object["results"].as_array().expect("results");
+    assert!(results.len() > 10);
+    for result in results {
+        assert_eq!(result["capacity_pages"], 10);
+        assert!(result["requests_per_s"].as_f64().expect("a rate") > 0.0);
+    }
+}
+
+#[test]
+fn what_makes_no_sense_is_one_line() {
+    let trace = small_trace();
+    let trace = trace.to_str().expect("text");
+    let said = refused(&[trace, "--policy", "mru"], 2);
+    assert!(said.contains("unknown policy `mru`; known: lru, fifo, clock"), "{said}");
+    for size in ["0p", "0.0001%", "ten"] {
+        let said = refused(&[trace, "--capacity", size], 2);
+        assert!(said.contains("--capacity"), "{said}");
+    }
+    refused(&[trace, "--page", "1000"], 2);
+    refused(&[trace, "--format", "papyrus"], 2);
+    refused(&[trace, "--leave-out", "pg_wal"], 2);
+    refused(&[], 2);
+    refused(&["/no/such/trace"], 1);
+}
+
+#[test]
+fn bad_lines_are_named_or_counted() {
+    let folder = tempfile::tempdir().expect("a folder for the test");
+    let path = folder.path().join("bad.lis");
+    let mut text: String = (0..50).map(|at| format!("{} 1 0 {at}\n", at % 7)).collect();
+    text += "seven 1 0 50\n";
+    fs::write(&path, text).expect("a trace");
+    let path = path.to_str().expect("text");
+    let said = refused(&[path, "--capacity", "3p"], 1);
+    assert!(said.contains("bad.lis") && said.contains("51"), "file and line: {said}");
+    let object = json_of(&[path, "--capacity", "3p", "--policy", "lru", "--skip-bad"]);
+    assert_eq!(object["parameters"]["skipped"], 1);
+    assert_eq!(object["results"][0]["misses"], 50);
+    let empty = folder.path().join("empty.lis");
+    fs::write(&empty, "").expect("a file");
+    refused(&[empty.to_str().expect("text")], 1);
+}

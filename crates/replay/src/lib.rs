@@ -1,0 +1,29 @@
+//! Replays of traces: what a policy would have missed, and what a flash tier would have served.
+//!
+//! A trace becomes [`References`], page numbers in the order of their requests; policies of
+//! `terrace-policy` run over them as they are.
+//!
+//! ```
+//! use terrace_replay::{Policy, References};
+//!
+//! let references = References::of_reads([1, 2, 3, 1, 2, 3, 4, 1]);
+//! let misses = |name| Policy::find(name).unwrap().misses(&references, 2, 0);
+//! assert_eq!((misses("lru"), misses("opt")), (8, 6));
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod references;
+mod zipf;
+
+mod opt;
+mod single_tier;
+
+pub mod curve;
+mod distances;
+
+pub use distances::{Distances, FIRST_USE};
+pub use opt::{Bypass, NEVER, next_uses, opt};
+pub use references::References;
+pub use single_tier::{Policy, online};
+pub use zipf::Zipf;
