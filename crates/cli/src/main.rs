@@ -5,7 +5,8 @@
 //! - `command`: what can be asked for. `quantity`: sizes, shares and times as they are written.
 //! - `bench`: TPC-C on every design, restarts, and the engine's own speed. `torture`: power cuts at
 //!   random moments; `matrix`: at every event of scripted paths.
-//! - `replay`: traces through policies. `placement`: where pages belong if their requests were known.
+//! - `replay`: traces through policies.
+//! - `placement`: where pages belong if their requests were known.
 //! - `database`: check and show a database.
 //! - `results`, `interval`: what a bench found. `table`, `report`, `output`: how it is shown.
 //! - `progress`, `side_by_side`: while it runs. `failure`: when it does not.

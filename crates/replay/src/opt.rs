@@ -3,8 +3,8 @@
 //! - Idea: a cached page is its next use, a number that no other page has. So the cache is a set of
 //!   times; a request hits if its own time is in the set, and what leaves is the largest. Pages
 //!   that are never used again are only counted.
-//! - State: a bit for each request, in words, in words of words and so on: the largest is found from
-//!   the top, one word a level.
+//! - State: a bit for each request, in words, in words of words and so on: the largest is found
+//!   from the top, one word a level.
 //! - O1: every bit before the present request is of no matter.
 //! - Cost: one pass back over the trace for the next uses, one forward; 4 bytes and a bit per
 //!   request.

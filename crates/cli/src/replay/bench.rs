@@ -72,7 +72,8 @@ pub fn bench(options: &Replay, sinks: &Sinks, watch: &Stopwatch) -> Result<(), F
     }
     let (curve_s, _) = median_and_most(&mut curve_times);
     sinks.show(&format!(
-        "{}; capacity {} pages, median of {} rounds on one thread\n\n{}\nexact LRU curve: {:.2} s\n",
+        "{}; capacity {} pages, median of {} rounds on one thread\n\n{}\n\
+         exact LRU curve: {:.2} s\n",
         source.about,
         thousands(f64::from(capacity)),
         bench.rounds,
