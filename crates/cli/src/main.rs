@@ -7,6 +7,7 @@
 //!   random moments; `matrix`: at every event of scripted paths.
 //! - `replay`: traces through policies.
 //! - `placement`: where pages belong if their requests were known.
+//! - `trace`: traces of storage requests: look into them, convert them, make them up.
 //! - `database`: check and show a database.
 //! - `results`, `interval`: what a bench found. `table`, `report`, `output`: how it is shown.
 //! - `progress`, `side_by_side`: while it runs. `failure`: when it does not.
@@ -25,6 +26,7 @@ mod matrix;
 mod placement;
 mod replay;
 mod torture;
+mod trace;
 
 mod interval;
 mod output;
@@ -37,7 +39,7 @@ mod progress;
 mod side_by_side;
 
 use clap::error::ErrorKind;
-use command::{Bench, Command};
+use command::{Bench, Command, Trace};
 use failure::Failure;
 use std::process::ExitCode;
 
@@ -74,6 +76,10 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Bench(Bench::FlashTable(options)) => bench::flash_table(&options),
         Command::Placement(options) => placement::placement(&options),
         Command::Replay(options) => replay::replay(&options),
+        Command::Trace(Trace::Convert(options)) => trace::convert(&options),
+        Command::Trace(Trace::Info(options)) => trace::info(&options),
+        Command::Trace(Trace::Head(options)) => trace::head(&options),
+        Command::Trace(Trace::Make(options)) => trace::make(&options),
         Command::Torture(options) => torture::torture(&options),
         Command::Check(options) => database::check(&options),
         Command::Stat(options) => database::stat(&options),

@@ -143,16 +143,13 @@ impl fmt::Display for TraceError {
             ),
             TraceError::Empty { path } => write!(
                 f,
-                "{} is empty, so its format cannot be told; name it: {}",
+                "{} is empty, so its format cannot be told; known: {}",
                 path.display(),
                 known_names()
             ),
-            TraceError::UnknownFormat { path } => write!(
-                f,
-                "{} is in no known format; name it if it is one of {}",
-                path.display(),
-                known_names()
-            ),
+            TraceError::UnknownFormat { path } => {
+                write!(f, "{} is in no known format; known: {}", path.display(), known_names())
+            }
             TraceError::Bad { path, place, what } => {
                 write!(f, "{}, {place}: {what}", path.display())
             }

@@ -46,6 +46,15 @@ impl FileNames {
         Ok(number)
     }
 
+    /// The number of the name that has these `parts`, if it has one.
+    pub fn get(&mut self, parts: &[&[u8]]) -> Option<u32> {
+        self.put_together(parts);
+        match &self.last {
+            Some((name, number)) if *name == self.name => Some(*number),
+            _ => self.numbers.get(&self.name).copied(),
+        }
+    }
+
     fn put_together(&mut self, parts: &[&[u8]]) {
         self.name.clear();
         for part in parts {

@@ -2,16 +2,21 @@
 //! made.
 //!
 //! - F1: a format is told by the content: binary formats by their first bytes, formats of lines by
-//!   reading the first lines as each of them. The one that reads most of them as requests is
-//!   taken, if it reads more than half; among equals the first of the list.
+//!   reading the first lines as each of them. The one is taken that finds
+//!   most requests more than bad lines, if any does; among equals the first of the list.
 //! - F2: an unknown format lists the known.
 
+use crate::binary::{OracleGeneral, Vscsi};
 use crate::compact;
 use crate::error::TraceError;
 use crate::lines::{LineDecoder, ParseLine};
+use crate::pages::{PageBytes, Paging};
 use crate::reader::{Opened, Tally};
+use crate::records::{ParseRecord, RecordDecoder};
 use crate::request::Addressing;
-use crate::text::{self, Alibaba, Disksim, Mqsim, Msr, Pg15, Spc, Tencent};
+use crate::text::{
+    self, Alibaba, Blkparse, Disksim, Fio, Mqsim, Msr, Pg15, Spc, Tectonic, Tencent,
+};
 use crate::window::Window;
 use std::error::Error;
 use std::fmt;
@@ -41,10 +46,20 @@ pub enum Format {
     Mqsim,
     /// DiskSim's in ASCII.
     Disksim,
+    /// fio's I/O logs, versions 2 and 3.
+    Fio,
+    /// What `blkparse` prints.
+    Blkparse,
     /// Alibaba's block traces.
     Alibaba,
     /// Tencent's block traces.
     Tencent,
+    /// CacheLib's block traces of Tectonic.
+    Tectonic,
+    /// CloudPhysics' virtual SCSI, versions 1 and 2.
+    Vscsi,
+    /// libCacheSim's records of 24 bytes.
+    OracleGeneral,
 }
 
 /// What is known of a format.
@@ -63,6 +78,8 @@ pub struct FormatRow {
 enum Told {
     /// By its first bytes.
     Bytes(fn(&[u8]) -> bool),
+    /// By its first bytes, if no other format is: they have no magic.
+    Guess(fn(&[u8]) -> bool),
     /// By how many of its first lines are read as requests.
     Lines(fn(&[u8]) -> Lines),
 }
@@ -74,7 +91,7 @@ struct Lines {
 }
 
 /// The known formats.
-pub const FORMATS: [FormatRow; 9] = [
+pub const FORMATS: [FormatRow; 14] = [
     FormatRow {
         format: Format::Compact,
         name: "compact",
@@ -82,6 +99,11 @@ pub const FORMATS: [FormatRow; 9] = [
         told: Told::Bytes(compact::is_compact),
         open: compact::open,
     },
+    lines::<Alibaba>(
+        Format::Alibaba,
+        "alibaba",
+        "Alibaba block traces: device, opcode, offset, length, time",
+    ),
     lines::<Pg15>(Format::Pg15, "pg15", "CSV with the header ts_us,op,lba_bytes,size,file"),
     lines::<text::Arc>(Format::Arc, "arc", "the ARC paper: block, blocks, ignored, number"),
     lines::<Msr>(
@@ -100,16 +122,31 @@ pub const FORMATS: [FormatRow; 9] = [
         "disksim",
         "DiskSim in ASCII: time, device, block, blocks, flags",
     ),
-    lines::<Alibaba>(
-        Format::Alibaba,
-        "alibaba",
-        "Alibaba block traces: device, opcode, offset, length, time",
-    ),
+    lines::<Fio>(Format::Fio, "fio", "fio I/O log, version 2 or 3"),
+    lines::<Blkparse>(Format::Blkparse, "blkparse", "what blkparse prints by default"),
     lines::<Tencent>(
         Format::Tencent,
         "tencent",
         "Tencent block traces: time, offset, size, type, volume",
     ),
+    lines::<Tectonic>(Format::Tectonic, "tectonic", "CacheLib block traces: CSV with a header"),
+    FormatRow {
+        format: Format::Vscsi,
+        name: "vscsi",
+        what: "CloudPhysics virtual SCSI, version 1 or 2, binary",
+        told: Told::Bytes(Vscsi::looks_like),
+        open: |window, _| {
+            let parser = Vscsi::of(window.available());
+            Ok(open_records(window, parser, Addressing::Bytes))
+        },
+    },
+    FormatRow {
+        format: Format::OracleGeneral,
+        name: "oracle-general",
+        what: "libCacheSim's oracleGeneral, binary: requests to objects",
+        told: Told::Guess(OracleGeneral::looks_like),
+        open: |window, _| Ok(open_records(window, OracleGeneral, Addressing::Objects)),
+    },
 ];
 
 /// The row of a format of lines.
@@ -144,6 +181,18 @@ fn open_lines<P: ParseLine + Default + 'static>(
 ) -> Result<Opened, TraceError> {
     let decoder = Box::new(LineDecoder::new(window, P::default()));
     Ok(Opened { decoder, addressing: Addressing::Bytes, paging: P::PAGING })
+}
+
+fn open_records<P: ParseRecord + 'static>(
+    window: Window,
+    parser: P,
+    addressing: Addressing,
+) -> Opened {
+    let paging = match addressing {
+        Addressing::Bytes => Paging::Split(PageBytes::DEFAULT),
+        Addressing::Objects => Paging::Whole,
+    };
+    Opened { decoder: Box::new(RecordDecoder::new(window, parser)), addressing, paging }
 }
 
 /// The names of the known formats, as a list.
@@ -185,17 +234,19 @@ pub(crate) fn recognise(path: &Arc<Path>, head: &[u8]) -> Result<Format, TraceEr
     for row in &FORMATS {
         match row.told {
             Told::Bytes(told) if told(head) => return Ok(row.format),
-            Told::Bytes(_) => {}
+            Told::Bytes(_) | Told::Guess(_) => {}
             Told::Lines(read) => {
                 let lines = read(head);
-                let most = best.map_or(0, |best| best.0);
-                if lines.requests > lines.bad && lines.requests > most {
-                    best = Some((lines.requests, row.format));
+                let surplus = lines.requests.saturating_sub(lines.bad);
+                if surplus > best.map_or(0, |best| best.0) {
+                    best = Some((surplus, row.format));
                 }
             }
         }
     }
-    best.map(|best| best.1).ok_or_else(|| TraceError::UnknownFormat { path: path.clone() })
+    let guess = || FORMATS.iter().find(|row| matches!(row.told, Told::Guess(told) if told(head)));
+    let format = best.map(|best| best.1).or_else(|| guess().map(|row| row.format));
+    format.ok_or_else(|| TraceError::UnknownFormat { path: path.clone() })
 }
 
 /// Reads the first whole lines of `head` as those of `P`.

@@ -31,7 +31,9 @@ mod window;
 mod fields;
 mod files;
 mod lines;
+mod records;
 
+mod binary;
 mod compact;
 mod text;
 
@@ -40,6 +42,10 @@ mod reader;
 
 mod interner;
 mod pages;
+mod summary;
+
+mod synthetic;
+mod zipf;
 
 pub use compact::{CompactHeader, CompactWriter};
 pub use error::{BadField, Place, Problem, TraceError};
@@ -48,4 +54,9 @@ pub use interner::{Interner, PAGES_MAX};
 pub use pages::{PageBytes, PageKey, PageRequest, Pages, Paging};
 pub use reader::{BadInput, ReadOptions, Reader, Tally};
 pub use request::{ADDRESS_END, Addressing, Kind, Request, SECTOR_BYTES};
+pub use summary::{Findings, Skew, Summary};
+pub use synthetic::{
+    BadOption, IDS_MAX, Popularity, Scans, Synthetic, SyntheticOptions, WorkingSet,
+};
 pub use unpack::Packing;
+pub use zipf::Zipf;

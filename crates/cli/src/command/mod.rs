@@ -4,11 +4,13 @@ mod lists;
 mod placement;
 mod replay;
 mod restart;
+mod trace;
 
 pub use lists::DesignList;
 pub use placement::{Placement, SpacingName};
 pub use replay::{CacheSize, Replay, TraceSource};
 pub use restart::{EventName, Hardening, RestartBench, WorkloadName};
+pub use trace::{Trace, TraceConvert, TraceFile, TraceHead, TraceInfo, TraceMake};
 
 use crate::quantity::{Share, Size, Span};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
@@ -40,6 +42,9 @@ pub enum Command {
     Placement(Placement),
     /// Replay a trace: how often policies would have missed
     Replay(Box<Replay>),
+    /// Look into traces of storage requests, convert them, make them up
+    #[command(subcommand)]
+    Trace(Trace),
     /// Cut the power at random moments in the virtual world, and check what survives
     Torture(Torture),
     /// Verify a database: every tree, every page

@@ -1,0 +1,161 @@
+//! The options of `trace`.
+
+use super::Shown;
+use crate::quantity::{Share, Span};
+use clap::{Args, Subcommand};
+use std::path::PathBuf;
+use terrace_trace::{Format, PageBytes, Paging};
+
+#[derive(Subcommand)]
+pub enum Trace {
+    /// Write a trace in Terrace's own format, which is smaller and quicker to read
+    Convert(TraceConvert),
+    /// Say what is in a trace: requests, footprint, span, sequential share, skew
+    Info(TraceInfo),
+    /// Print the first requests of a trace
+    Head(TraceHead),
+    /// Make up a trace
+    Make(Box<TraceMake>),
+}
+
+/// A trace that is there.
+#[derive(Args)]
+pub struct TraceFile {
+    /// The trace, plain or compressed (zstd, gzip, xz), or `-` for standard input
+    #[arg(value_name = "TRACE")]
+    pub trace: PathBuf,
+    /// Its format, by name [default: told from its content]
+    #[arg(long, value_name = "NAME", value_parser = format_name, long_help = format_help())]
+    pub format: Option<Format>,
+    /// Count lines, records and blocks that break the format, and leave them out
+    #[arg(long)]
+    pub skip_bad: bool,
+}
+
+#[derive(Args)]
+pub struct TraceConvert {
+    #[command(flatten)]
+    pub file: TraceFile,
+    /// The file to write, or `-` for standard output; compressed if it ends in `.gz`
+    #[arg(value_name = "OUT")]
+    pub out: PathBuf,
+    /// Convert the first N requests only
+    #[arg(long, value_name = "N")]
+    pub requests: Option<u64>,
+}
+
+#[derive(Args)]
+pub struct TraceInfo {
+    #[command(flatten)]
+    pub shown: Shown,
+    #[command(flatten)]
+    pub file: TraceFile,
+    /// How requests are split into pages: a power of two of bytes (4096, 8KiB), or `request` for
+    /// one page each [default: what the format suggests, mostly 8KiB]
+    #[arg(long, value_name = "SIZE", value_parser = paging)]
+    pub page_size: Option<Paging>,
+}
+
+#[derive(Args)]
+pub struct TraceHead {
+    #[command(flatten)]
+    pub file: TraceFile,
+    /// Requests to print
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 10)]
+    pub requests: u64,
+}
+
+#[derive(Args)]
+pub struct TraceMake {
+    /// The file to write, or `-` for standard output; compressed if it ends in `.gz`
+    #[arg(value_name = "OUT")]
+    pub out: PathBuf,
+    /// Zipf's law: request the k-th page in proportion to 1/k^S
+    #[arg(long, value_name = "S", default_value_t = 1.0)]
+    pub zipf: f64,
+    /// Request all pages alike
+    #[arg(long, conflicts_with_all = ["zipf", "cycle"])]
+    pub uniform: bool,
+    /// Request one page after the other, over and over
+    #[arg(long = "loop", conflicts_with = "zipf")]
+    pub cycle: bool,
+    /// Pages
+    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+    pub ids: u64,
+    /// Requests
+    #[arg(long, value_name = "N", default_value_t = 20_000_000)]
+    pub requests: u64,
+    /// Decides what is drawn
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Share of writes
+    #[arg(long, value_name = "SHARE", default_value = "0%")]
+    pub writes: Share,
+    /// Share of requests that belong to scans of neighbouring pages
+    #[arg(long, value_name = "SHARE", default_value = "0%")]
+    pub scan: Share,
+    /// Pages of a scan
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    pub scan_pages: u64,
+    /// Request only so many pages at a time [default: all]
+    #[arg(long, value_name = "N")]
+    pub working_set: Option<u64>,
+    /// Requests after which the working set moves on by half of its size
+    #[arg(long, value_name = "N", default_value_t = 100_000, requires = "working_set")]
+    pub shift_every: u64,
+    /// Bytes of a page and of a request, a power of two
+    #[arg(long, value_name = "SIZE", default_value = "8KiB", value_parser = page_bytes)]
+    pub page_size: PageBytes,
+    /// Time between two requests
+    #[arg(long, value_name = "TIME", default_value = "0.001ms")]
+    pub interval: Span,
+}
+
+/// Parses the name of a format.
+pub fn format_name(text: &str) -> Result<Format, String> {
+    text.parse().map_err(|error: terrace_trace::UnknownFormatName| error.to_string())
+}
+
+fn format_help() -> String {
+    let mut help = "Its format, by name [default: told from its content]:\n".to_string();
+    for row in &terrace_trace::FORMATS {
+        help.push_str(&format!("  {:<15} {}\n", row.name, row.what));
+    }
+    help
+}
+
+/// Parses the size of a page.
+pub fn page_bytes(text: &str) -> Result<PageBytes, String> {
+    let units = [("KiB", 10), ("MiB", 20), ("B", 0), ("", 0)];
+    let number = units.iter().find_map(|(unit, shift)| {
+        text.strip_suffix(unit)?.parse::<u64>().ok()?.checked_mul(1 << shift)
+    });
+    number
+        .and_then(PageBytes::new)
+        .ok_or_else(|| format!("`{text}` is no page size; write 4096 or 8KiB, a power of two"))
+}
+
+/// Parses how requests are split.
+pub fn paging(text: &str) -> Result<Paging, String> {
+    match text {
+        "request" => Ok(Paging::Whole),
+        size => page_bytes(size).map(Paging::Split),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn page_sizes_are_powers_of_two() {
+        for (text, bytes) in [("8KiB", 8192), ("4096", 4096), ("512B", 512), ("1MiB", 1 << 20)] {
+            assert_eq!(page_bytes(text).map(PageBytes::get), Ok(bytes));
+        }
+        for text in ["", "0", "3", "KiB", "-8", "99999999999999999999", "18014398509481985KiB"] {
+            assert!(page_bytes(text).is_err(), "{text}");
+        }
+        assert_eq!(paging("request"), Ok(Paging::Whole));
+        assert!(paging("requests").is_err());
+    }
+}

@@ -1,0 +1,141 @@
+//! `terrace trace` as its users meet it.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+fn terrace(folder: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_terrace"));
+    command.args(arguments).current_dir(folder).env_remove("RUST_BACKTRACE");
+    command.stdin(Stdio::null()).output().expect("the command starts")
+}
+
+fn said(folder: &Path, arguments: &[&str]) -> String {
+    let output = terrace(folder, arguments);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {errors}");
+    String::from_utf8(output.stdout).expect("text")
+}
+
+/// Runs the command, which must refuse with `status`, and returns its one line.
+fn refused(folder: &Path, arguments: &[&str], status: i32) -> String {
+    let output = terrace(folder, arguments);
+    let said = String::from_utf8(output.stderr).expect("text");
+    assert_eq!(output.status.code(), Some(status), "{arguments:?}: {said}");
+    assert_eq!(said.lines().count(), 1, "{arguments:?}: {said}");
+    said
+}
+
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir().expect("a folder for the test")
+}
+
+fn data(name: &str) -> String {
+    let path: PathBuf = [env!("CARGO_MANIFEST_DIR"), "../trace/tests/data", name].iter().collect();
+    path.to_string_lossy().into_owned()
+}
+
+fn info(folder: &Path, trace: &str, more: &[&str]) -> serde_json::Value {
+    let said = said(folder, &[&["trace", "info", trace, "--json", "info.json"], more].concat());
+    assert!(said.contains("requests"), "{said}");
+    let text = std::fs::read_to_string(folder.join("info.json")).expect("a file");
+    serde_json::from_str(&text).expect("JSON")
+}
+
+#[test]
+fn info_tells_what_is_in_the_trace_of_postgresql() {
+    let folder = folder();
+    let found = info(folder.path(), &data("pg15-oltp-50k.compact.zst"), &[]);
+    assert_eq!(found["format"], "compact");
+    assert_eq!(found["packing"], "zstd");
+    assert_eq!(found["requests"], 50_000);
+    assert_eq!(found["reads"].as_u64().unwrap() + found["writes"].as_u64().unwrap(), 50_000);
+    assert_eq!(found["page_bytes"], 8192);
+    assert_eq!(found["skipped"], 0);
+    let whole =
+        info(folder.path(), &data("pg15-oltp-50k.compact.zst"), &["--page-size", "request"]);
+    assert_eq!(whole["references"], 50_000);
+    assert!(whole["pages"].as_u64() < found["references"].as_u64());
+}
+
+#[test]
+fn what_is_converted_is_the_same_trace() {
+    let folder = folder();
+    let before = said(folder.path(), &["trace", "head", &data("msr.csv")]);
+    assert!(
+        before.starts_with("time_ns,op,address,length,file\n12816637200306162900,R,383496192,")
+    );
+    for out in ["out.trace", "out.trace.gz"] {
+        said(folder.path(), &["trace", "convert", &data("msr.csv"), out]);
+        assert_eq!(said(folder.path(), &["trace", "head", out]), before);
+    }
+    said(folder.path(), &["trace", "convert", &data("msr.csv"), "two", "--requests", "2"]);
+    assert_eq!(said(folder.path(), &["trace", "head", "two"]).lines().count(), 3);
+    assert_eq!(said(folder.path(), &["trace", "head", "out.trace", "-n", "1"]).lines().count(), 2);
+}
+
+#[test]
+fn a_trace_is_made_by_its_seed() {
+    let folder = folder();
+    let make = |out: &str, seed: &str| {
+        let options = ["--ids", "500", "--requests", "30000", "--writes", "30%", "--seed", seed];
+        said(folder.path(), &[&["trace", "make", out], &options[..]].concat());
+        std::fs::read(folder.path().join(out)).expect("a file")
+    };
+    let first = make("a", "1");
+    assert_eq!(first, make("b", "1"));
+    assert_ne!(first, make("c", "2"));
+    let found = info(folder.path(), "a", &[]);
+    assert_eq!(found["requests"], 30_000);
+    assert_eq!(found["pages"], 500);
+    // The most popular of 500 has 1 / H(500) = 14.7%.
+    let top = found["references_to_top_page"].as_f64().unwrap() / 30_000.0;
+    assert!((0.137..0.157).contains(&top), "{top}");
+    let looped = ["trace", "make", "loop", "--loop", "--ids", "7", "--requests", "20"];
+    said(folder.path(), &looped);
+    assert_eq!(info(folder.path(), "loop", &[])["references_to_top_page"], 3);
+}
+
+#[test]
+fn options_that_make_no_sense_are_refused() {
+    let folder = folder();
+    for options in [
+        &["--ids", "0"][..],
+        &["--zipf", "nan"],
+        &["--zipf", "-1"],
+        &["--uniform", "--loop"],
+        &["--scan", "100%"],
+        &["--scan", "1%", "--scan-pages", "0"],
+        &["--working-set", "0"],
+        &["--page-size", "1000"],
+        &["--writes", "101%"],
+    ] {
+        refused(folder.path(), &[&["trace", "make", "out"], options].concat(), 2);
+    }
+    assert_eq!(std::fs::read_dir(folder.path()).expect("the folder").count(), 0);
+    let said = refused(folder.path(), &["trace", "info", "x", "--format", "lru"], 2);
+    assert!(said.contains("unknown format `lru`; known: compact, alibaba"), "{said}");
+}
+
+#[test]
+fn bad_input_is_named_and_can_be_skipped() {
+    let folder = folder();
+    let path = folder.path().join("bad.csv");
+    let text = "ts_us,op,lba_bytes,size,file\n1,R,0,8192,1\n2,R,oops,8192,1\n3,W,0,8192,1\n";
+    std::fs::write(&path, text).expect("a file");
+    let said = refused(folder.path(), &["trace", "info", "bad.csv"], 1);
+    assert!(said.contains("bad.csv, line 3: field `lba_bytes` is no number"), "{said}");
+    assert!(said.contains("--skip-bad"), "{said}");
+    let found = info(folder.path(), "bad.csv", &["--skip-bad"]);
+    assert_eq!((&found["requests"], &found["skipped"]), (&2.into(), &1.into()));
+    let output = terrace(folder.path(), &["trace", "head", "bad.csv"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(String::from_utf8(output.stdout).expect("text").lines().count(), 2);
+    std::fs::write(&path, "nothing of the kind\n").expect("a file");
+    let said = refused(folder.path(), &["trace", "info", "bad.csv"], 1);
+    assert!(said.contains("no known format; known: compact, alibaba, pg15, arc"), "{said}");
+    std::fs::write(&path, "").expect("a file");
+    let said = refused(folder.path(), &["trace", "info", "bad.csv"], 1);
+    assert!(said.contains("is empty"), "{said}");
+    assert_eq!(info(folder.path(), "bad.csv", &["--format", "spc"])["requests"], 0);
+    refused(folder.path(), &["trace", "info", "missing"], 1);
+}

@@ -1,0 +1,7 @@
+//! Binary formats, one file each.
+
+mod oracle_general;
+mod vscsi;
+
+pub use oracle_general::OracleGeneral;
+pub use vscsi::Vscsi;
