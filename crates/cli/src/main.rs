@@ -7,7 +7,8 @@
 //!   random moments; `matrix`: at every event of scripted paths.
 //! - `replay`: traces through policies.
 //! - `placement`: where pages belong if their requests were known.
-//! - `trace`: traces of storage requests: look into them, convert them, make them up.
+//! - `trace`: traces of storage requests: look into them, convert them, make them up,
+//!   record them.
 //! - `database`: check and show a database.
 //! - `results`, `interval`: what a bench found. `table`, `report`, `output`: how it is shown.
 //! - `progress`, `side_by_side`: while it runs. `failure`: when it does not.
@@ -80,6 +81,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Trace(Trace::Info(options)) => trace::info(&options),
         Command::Trace(Trace::Head(options)) => trace::head(&options),
         Command::Trace(Trace::Make(options)) => trace::make(&options),
+        Command::Trace(Trace::Capture(options)) => trace::capture(&options),
         Command::Torture(options) => torture::torture(&options),
         Command::Check(options) => database::check(&options),
         Command::Stat(options) => database::stat(&options),

@@ -51,8 +51,7 @@ fn info_tells_what_is_in_the_trace_of_postgresql() {
     assert_eq!(found["reads"].as_u64().unwrap() + found["writes"].as_u64().unwrap(), 50_000);
     assert_eq!(found["page_bytes"], 8192);
     assert_eq!(found["skipped"], 0);
-    let whole =
-        info(folder.path(), &data("pg15-oltp-50k.compact.zst"), &["--page-size", "request"]);
+    let whole = info(folder.path(), &data("pg15-oltp-50k.compact.zst"), &["--page", "request"]);
     assert_eq!(whole["references"], 50_000);
     assert!(whole["pages"].as_u64() < found["references"].as_u64());
 }
@@ -106,7 +105,7 @@ fn options_that_make_no_sense_are_refused() {
         &["--scan", "100%"],
         &["--scan", "1%", "--scan-pages", "0"],
         &["--working-set", "0"],
-        &["--page-size", "1000"],
+        &["--page", "1000"],
         &["--writes", "101%"],
     ] {
         refused(folder.path(), &[&["trace", "make", "out"], options].concat(), 2);
@@ -138,4 +137,48 @@ fn bad_input_is_named_and_can_be_skipped() {
     assert!(said.contains("is empty"), "{said}");
     assert_eq!(info(folder.path(), "bad.csv", &["--format", "spc"])["requests"], 0);
     refused(folder.path(), &["trace", "info", "missing"], 1);
+}
+
+#[test]
+fn capture_without_strace_says_what_to_do() {
+    let folder = folder();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_terrace"));
+    command.args(["trace", "capture", "--", "true"]).current_dir(folder.path()).env("PATH", "");
+    let output = command.output().expect("the command starts");
+    let said = String::from_utf8(output.stderr).expect("text");
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("capture needs strace, which is not installed"), "{said}");
+    assert_eq!(std::fs::read_dir(folder.path()).expect("the folder").count(), 0);
+}
+
+#[test]
+fn capture_records_what_a_program_does_to_its_files() {
+    let works = Command::new("strace").args(["-o", "/dev/null", "true"]).output();
+    if !works.is_ok_and(|output| output.status.success()) {
+        // Nothing to test where programs cannot be watched.
+        return;
+    }
+    let folder = folder();
+    let copy = "dd if=/dev/zero of=data/file bs=8192 count=5 2>/dev/null && \
+                dd if=data/file of=/dev/null bs=8192 skip=2 count=2 2>/dev/null";
+    std::fs::create_dir(folder.path().join("data")).expect("a folder");
+    let capture = ["trace", "capture", "--under", "data", "--", "sh", "-c"];
+    said(folder.path(), &[&capture[..], &[copy]].concat());
+    let head = said(folder.path(), &["trace", "head", "capture.trace"]);
+    let requests: Vec<&str> =
+        head.lines().skip(1).map(|line| line.split_once(',').expect("a time").1).collect();
+    let written = (0..5).map(|page| format!("W,{},8192,0", page * 8192));
+    let read = (2..4).map(|page| format!("R,{},8192,0", page * 8192));
+    assert_eq!(requests, written.chain(read).collect::<Vec<_>>());
+    let said = refused_with_more(folder.path(), &["trace", "capture", "--", "false"]);
+    assert!(said.contains("the program ended with exit status: 1"), "{said}");
+    assert_eq!(std::fs::read_dir(folder.path()).expect("the folder").count(), 2);
+}
+
+/// Runs the command, which must fail, and returns all it says.
+fn refused_with_more(folder: &Path, arguments: &[&str]) -> String {
+    let output = terrace(folder, arguments);
+    let said = String::from_utf8(output.stderr).expect("text");
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    said
 }

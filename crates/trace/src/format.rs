@@ -15,7 +15,7 @@ use crate::reader::{Opened, Tally};
 use crate::records::{ParseRecord, RecordDecoder};
 use crate::request::Addressing;
 use crate::text::{
-    self, Alibaba, Blkparse, Disksim, Fio, Mqsim, Msr, Pg15, Spc, Tectonic, Tencent,
+    self, Alibaba, Blkparse, Disksim, Fio, Mqsim, Msr, Pg15, Spc, Strace, Tectonic, Tencent,
 };
 use crate::window::Window;
 use std::error::Error;
@@ -56,6 +56,8 @@ pub enum Format {
     Tencent,
     /// CacheLib's block traces of Tectonic.
     Tectonic,
+    /// What `strace` writes of a program's files.
+    Strace,
     /// CloudPhysics' virtual SCSI, versions 1 and 2.
     Vscsi,
     /// libCacheSim's records of 24 bytes.
@@ -91,7 +93,7 @@ struct Lines {
 }
 
 /// The known formats.
-pub const FORMATS: [FormatRow; 14] = [
+pub const FORMATS: [FormatRow; 15] = [
     FormatRow {
         format: Format::Compact,
         name: "compact",
@@ -130,6 +132,7 @@ pub const FORMATS: [FormatRow; 14] = [
         "Tencent block traces: time, offset, size, type, volume",
     ),
     lines::<Tectonic>(Format::Tectonic, "tectonic", "CacheLib block traces: CSV with a header"),
+    lines::<Strace>(Format::Strace, "strace", "what strace -f -ttt -yy writes of files"),
     FormatRow {
         format: Format::Vscsi,
         name: "vscsi",

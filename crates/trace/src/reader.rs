@@ -16,8 +16,10 @@
 
 use crate::error::TraceError;
 use crate::format::{self, Format};
+use crate::lines::{LineDecoder, ParseLine};
 use crate::pages::Paging;
 use crate::request::{Addressing, Request};
+use crate::text::Strace;
 use crate::unpack::{Packing, unpack};
 use crate::window::Window;
 use std::fs::File;
@@ -154,9 +156,40 @@ impl Reader {
             None => format::recognise(&path, window.available())?,
         };
         let opened = format.open(window, &mut tally)?;
+        Ok(Reader::new(path, format, packing, opened, tally))
+    }
+
+    fn new(
+        path: Arc<Path>,
+        format: Format,
+        packing: Packing,
+        opened: Opened,
+        tally: Tally,
+    ) -> Reader {
         let batch = Vec::with_capacity(BATCH_REQUESTS);
         let more = More::Yes;
-        Ok(Reader { path, format, packing, opened, tally, batch, next: 0, more, failure: None })
+        Reader { path, format, packing, opened, tally, batch, next: 0, more, failure: None }
+    }
+
+    /// Reads what `strace -f -ttt -yy` wrote to the file at `path`, of files whose path begins with
+    /// `under`.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be opened.
+    pub fn open_strace(
+        path: &Path,
+        under: &[u8],
+        bad_input: BadInput,
+    ) -> Result<Reader, TraceError> {
+        let name: Arc<Path> = Arc::from(path);
+        let file =
+            File::open(path).map_err(|source| TraceError::Open { path: name.clone(), source })?;
+        let window = Window::new(name.clone(), Packing::Plain, Box::new(file));
+        let decoder = Box::new(LineDecoder::new(window, Strace::under(under.to_vec())));
+        let opened = Opened { decoder, addressing: Addressing::Bytes, paging: Strace::PAGING };
+        let tally = Tally::new(bad_input);
+        Ok(Reader::new(name, Format::Strace, Packing::Plain, opened, tally))
     }
 
     /// Reads `bytes`, which errors will call `name`.

@@ -30,7 +30,7 @@ fn write(time_ns: u64, file: u32, address: u64, length: u32) -> Request {
 }
 
 /// A file of each format.
-const FILES: [(&str, Format); 16] = [
+const FILES: [(&str, Format); 17] = [
     ("pg15.csv", Format::Pg15),
     ("arc.lis", Format::Arc),
     ("msr.csv", Format::Msr),
@@ -43,6 +43,7 @@ const FILES: [(&str, Format); 16] = [
     ("alibaba.csv", Format::Alibaba),
     ("tencent.csv", Format::Tencent),
     ("tectonic.csv", Format::Tectonic),
+    ("strace.txt", Format::Strace),
     ("vscsi-1.bin", Format::Vscsi),
     ("vscsi-2.bin", Format::Vscsi),
     ("oracle-general.bin", Format::OracleGeneral),
@@ -222,6 +223,48 @@ fn tectonic_is_read_with_its_counts() {
     let blocks: std::collections::BTreeSet<_> =
         requests.iter().map(|request| (request.file, request.address >> 38)).collect();
     assert_eq!(blocks.len(), 7);
+}
+
+#[test]
+fn of_strace_what_was_transferred_is_read() {
+    let requests = requests("strace.txt", Format::Strace);
+    let found: Vec<_> = requests
+        .iter()
+        .map(|request| (request.kind, request.file, request.address, request.length))
+        .collect();
+    use Kind::{Read, Write};
+    let expected = [
+        (Read, 0, 1_048_576, 4096),
+        (Write, 1, 0, 100),
+        (Write, 1, 100, 8192),
+        // Behind the seek.
+        (Read, 1, 50, 10),
+        (Write, 1, 5000, 2),
+        (Read, 1, 7, 30),
+        // By a duplicate, by a child, and by the parent again.
+        (Read, 1, 60, 5),
+        (Read, 1, 65, 7),
+        (Read, 1, 72, 3),
+        // Appended.
+        (Write, 1, 8292, 3),
+        (Write, 1, 8295, 3),
+        // By threads.
+        (Read, 1, 0, 11),
+        (Read, 1, 1000, 11),
+        (Read, 1, 0, 11),
+        (Read, 1, 2000, 11),
+        (Read, 1, 1000, 11),
+        (Read, 1, 2000, 11),
+        // While a call of another thread had not returned.
+        (Write, 2, 40, 10),
+        (Read, 1, 75, 5),
+        // By a child that ran before the call that made it returned.
+        (Read, 1, 80, 2),
+    ];
+    assert_eq!(found, expected);
+    assert_eq!(requests[1].time_ns, 1_795_323_550_512_310_000);
+    let under = Reader::open_strace(&data("strace.txt"), b"/data/other", BadInput::Refuse);
+    assert_eq!(under.expect("a file").filter(Result::is_ok).count(), 1);
 }
 
 #[test]

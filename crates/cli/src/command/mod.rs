@@ -10,7 +10,7 @@ pub use lists::DesignList;
 pub use placement::{Placement, SpacingName};
 pub use replay::{CacheSize, Replay, TraceSource};
 pub use restart::{EventName, Hardening, RestartBench, WorkloadName};
-pub use trace::{Trace, TraceConvert, TraceFile, TraceHead, TraceInfo, TraceMake};
+pub use trace::{Trace, TraceCapture, TraceConvert, TraceFile, TraceHead, TraceInfo, TraceMake};
 
 use crate::quantity::{Share, Size, Span};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};

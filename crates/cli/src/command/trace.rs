@@ -3,6 +3,7 @@
 use super::Shown;
 use crate::quantity::{Share, Span};
 use clap::{Args, Subcommand};
+use std::ffi::OsString;
 use std::path::PathBuf;
 use terrace_trace::{Format, PageBytes, Paging};
 
@@ -16,6 +17,8 @@ pub enum Trace {
     Head(TraceHead),
     /// Make up a trace
     Make(Box<TraceMake>),
+    /// Run a program, and record what it reads and writes of files (needs strace)
+    Capture(TraceCapture),
 }
 
 /// A trace that is there.
@@ -52,8 +55,8 @@ pub struct TraceInfo {
     pub file: TraceFile,
     /// How requests are split into pages: a power of two of bytes (4096, 8KiB), or `request` for
     /// one page each [default: what the format suggests, mostly 8KiB]
-    #[arg(long, value_name = "SIZE", value_parser = paging)]
-    pub page_size: Option<Paging>,
+    #[arg(long, value_name = "BYTES", value_parser = paging)]
+    pub page: Option<Paging>,
 }
 
 #[derive(Args)]
@@ -104,11 +107,24 @@ pub struct TraceMake {
     #[arg(long, value_name = "N", default_value_t = 100_000, requires = "working_set")]
     pub shift_every: u64,
     /// Bytes of a page and of a request, a power of two
-    #[arg(long, value_name = "SIZE", default_value = "8KiB", value_parser = page_bytes)]
-    pub page_size: PageBytes,
+    #[arg(long, value_name = "BYTES", default_value = "8KiB", value_parser = page_bytes)]
+    pub page: PageBytes,
     /// Time between two requests
     #[arg(long, value_name = "TIME", default_value = "0.001ms")]
     pub interval: Span,
+}
+
+#[derive(Args)]
+pub struct TraceCapture {
+    /// The file to write, or `-` for standard output; compressed if it ends in `.gz`
+    #[arg(long, value_name = "FILE", default_value = "capture.trace")]
+    pub out: PathBuf,
+    /// Record only files in this folder
+    #[arg(long, value_name = "FOLDER")]
+    pub under: Option<PathBuf>,
+    /// The program and its arguments, behind `--`
+    #[arg(value_name = "COMMAND", required = true, last = true)]
+    pub command: Vec<OsString>,
 }
 
 /// Parses the name of a format.

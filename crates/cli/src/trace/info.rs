@@ -19,7 +19,7 @@ pub fn info(options: &TraceInfo) -> Result<(), Failure> {
     let watch = Stopwatch::start();
     let sinks = Sinks::open(options.shown.json.as_deref())?;
     let mut reader = open(&options.file)?;
-    let paging = options.page_size.unwrap_or(reader.paging());
+    let paging = options.page.unwrap_or(reader.paging());
     let mut summary = Summary::new(paging);
     for request in reader.by_ref() {
         summary.add(request.map_err(failed)?);

@@ -1,7 +1,9 @@
-//! `terrace trace`: looks into traces, converts them, makes them up.
+//! `terrace trace`: looks into traces, converts them, makes them up, records them.
 
+mod capture;
 mod info;
 
+pub use capture::capture;
 pub use info::info;
 
 use crate::command::{TraceConvert, TraceFile, TraceHead, TraceMake};
@@ -130,12 +132,12 @@ pub fn make(options: &TraceMake) -> Result<(), Failure> {
         writes: options.writes.0,
         working_set,
         scans: (scans.share > 0.0).then_some(scans),
-        page_bytes: options.page_size,
+        page_bytes: options.page,
         interval_ns: (options.interval.0 * 1e9).round() as u64,
     });
     let made =
         made.map_err(|bad| Failure::usage(format!("--{} has to be {}", bad.option, bad.rule)))?;
-    let paging = Paging::Split(options.page_size);
+    let paging = Paging::Split(options.page);
     let mut out =
         Out::begin(&options.out, CompactHeader { addressing: Addressing::Bytes, paging })?;
     for request in made {

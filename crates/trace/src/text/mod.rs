@@ -6,6 +6,7 @@ mod block;
 mod fio;
 mod pg15;
 mod simulators;
+mod strace;
 mod tectonic;
 
 pub use arc::Arc;
@@ -14,4 +15,5 @@ pub use block::{Alibaba, Msr, Spc, Tencent};
 pub use fio::Fio;
 pub use pg15::Pg15;
 pub use simulators::{Disksim, Mqsim};
+pub use strace::Strace;
 pub use tectonic::Tectonic;
