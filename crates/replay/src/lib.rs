@@ -22,8 +22,14 @@ mod single_tier;
 pub mod curve;
 mod distances;
 
+mod places;
+mod service;
+pub mod tiers;
+
 pub use distances::{Distances, FIRST_USE};
 pub use opt::{Bypass, NEVER, next_uses, opt};
+pub use places::Places;
 pub use references::References;
+pub use service::ServiceTimes;
 pub use single_tier::{Policy, online};
 pub use zipf::Zipf;

@@ -1,14 +1,15 @@
 //! One tier: how often each policy misses. A miss is always cached, as demand paging has it, but
-//! for OPT with bypass.
+//! for TAC and OPT with bypass.
 
-use crate::References;
 use crate::opt::{Bypass, next_uses, opt};
+use crate::tiers::{Flash, FlashSetup, temperature_misses};
+use crate::{Places, References};
 use std::hint::black_box;
 use terrace_page::PageId;
-use terrace_policy::UnknownName;
 use terrace_policy::replacement::{
     Forgetting, Key, Look, REPLACEMENTS, Replace, ReplacementRow, Setup, Visitor,
 };
+use terrace_policy::{UnknownName, designs};
 
 /// Requests whose pages are looked at before they are replayed, so that what the cache of the
 /// processor misses of them, it misses at once.
@@ -19,6 +20,8 @@ const AHEAD_REQUESTS: usize = 32;
 pub enum Policy {
     /// A policy that knows the past.
     Online(ReplacementRow),
+    /// TAC, with the temperatures of extents; a page may stay out.
+    Temperature,
     /// OPT, which knows the future.
     Opt(Bypass),
 }
@@ -29,6 +32,7 @@ impl Policy {
     pub fn name(self) -> &'static str {
         match self {
             Policy::Online(row) => row.name,
+            Policy::Temperature => "tac",
             Policy::Opt(Bypass::Never) => "opt",
             Policy::Opt(Bypass::Allowed) => "opt-bypass",
         }
@@ -38,7 +42,8 @@ impl Policy {
     #[must_use]
     pub fn all() -> Vec<Policy> {
         let online = REPLACEMENTS.iter().copied().map(Policy::Online);
-        online.chain([Bypass::Never, Bypass::Allowed].map(Policy::Opt)).collect()
+        let opt = [Bypass::Never, Bypass::Allowed].map(Policy::Opt);
+        online.chain([Policy::Temperature]).chain(opt).collect()
     }
 
     /// The policy called `name`.
@@ -66,6 +71,11 @@ impl Policy {
         let (pages, pages_count) = (references.pages(), references.pages_count());
         match self {
             Policy::Online(row) => online(pages, pages_count, row, capacity, seed),
+            Policy::Temperature => {
+                let tac = designs::find("tac").expect("a row of the table");
+                let setup = FlashSetup::new(Flash::Design(tac), capacity, seed);
+                temperature_misses(references, &Places::new(references), &setup)
+            }
             Policy::Opt(bypass) => opt(&next_uses(pages, pages_count), capacity, bypass, |_| {}),
         }
     }
@@ -120,7 +130,7 @@ mod tests {
         }
         let unknown = Policy::find("mru").unwrap_err().to_string();
         assert!(unknown.starts_with("unknown policy `mru`; known: lru, fifo,"), "{unknown}");
-        assert!(unknown.ends_with("lecar, opt, opt-bypass"), "{unknown}");
+        assert!(unknown.ends_with("lecar, tac, opt, opt-bypass"), "{unknown}");
     }
 
     #[test]
@@ -138,7 +148,8 @@ mod tests {
             for policy in Policy::all() {
                 let got = misses(policy);
                 assert!(got >= misses(bypass), "{}: seed {seed}", policy.name());
-                assert!(policy == bypass || got >= misses(best), "{}: {seed}", policy.name());
+                let may_bypass = matches!(policy, Policy::Temperature | Policy::Opt(_));
+                assert!(may_bypass || got >= misses(best), "{}: {seed}", policy.name());
                 if capacity == references.pages_count() {
                     assert_eq!(got, u64::from(capacity), "{}", policy.name());
                 }

@@ -26,7 +26,8 @@ fn every_policy_misses_as_its_model_does() {
         assert_eq!(misses.to_string(), fields[2], "{line}");
         compared.push(policy.name());
     }
-    for policy in Policy::all() {
+    // TAC's slots have a model of their own.
+    for policy in Policy::all().into_iter().filter(|policy| *policy != Policy::Temperature) {
         assert!(compared.contains(&policy.name()), "{} has figures", policy.name());
     }
 }

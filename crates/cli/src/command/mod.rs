@@ -8,7 +8,7 @@ mod trace;
 
 pub use lists::DesignList;
 pub use placement::{Placement, SpacingName};
-pub use replay::{CacheSize, Replay, TraceSource};
+pub use replay::{CacheSize, NearName, Replay, TraceSource, WriteName};
 pub use restart::{EventName, Hardening, RestartBench, WorkloadName};
 pub use trace::{Trace, TraceCapture, TraceConvert, TraceFile, TraceHead, TraceInfo, TraceMake};
 

@@ -1,14 +1,15 @@
 //! The options of `replay`, and those of every command that reads a trace.
 
-use super::Shown;
-use clap::Args;
+use super::{DesignList, Shown, TacRuleName};
+use crate::quantity::{Share, Span};
+use clap::{Args, ValueEnum};
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
+use terrace_device::model::Preset;
+use terrace_policy::replacement::ReplacementRow;
 use terrace_replay::Policy;
 use terrace_trace::{Format, PageBytes, Paging};
-
-use crate::quantity::Share;
 
 #[derive(Args)]
 pub struct Replay {
@@ -19,9 +20,10 @@ pub struct Replay {
     pub trace: Option<PathBuf>,
     #[command(flatten)]
     pub source: TraceSource,
-    /// Policies, by name, or `all`
-    #[arg(long, value_name = "NAMES", default_value = "all", value_parser = policy_list)]
-    pub policy: PolicyList,
+    /// Policies, by name, or `all`; with --flash, of the flash tier [default: all; with --flash
+    /// none, but --design]
+    #[arg(long, value_name = "NAMES", value_parser = policy_list)]
+    pub policy: Option<PolicyList>,
     /// Pages that the cache holds: one size or several, like 10%,64MiB,5000p; a share is of the
     /// distinct pages, rounded down [default: 10%; 1% of the ids of --bench]
     #[arg(long, value_name = "SIZES", value_delimiter = ',')]
@@ -29,6 +31,8 @@ pub struct Replay {
     /// Decides all chance, of policies and samples
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
+    #[command(flatten)]
+    pub tiers: TierOptions,
     #[command(flatten)]
     pub curve: CurveOptions,
     #[command(flatten)]
@@ -53,6 +57,83 @@ pub struct TraceSource {
     /// [default: pg_wal, if that list has it: a log is not cached by pages]
     #[arg(long, value_name = "FILES", value_delimiter = ',')]
     pub leave_out: Vec<String>,
+}
+
+#[derive(Args)]
+#[command(next_help_heading = "Memory over flash")]
+pub struct TierOptions {
+    /// Replay through memory and a flash tier of these sizes, as --capacity
+    #[arg(long, value_name = "SIZES", value_delimiter = ',',
+          conflicts_with_all = ["capacity", "curve", "bench"])]
+    pub flash: Vec<CacheSize>,
+    /// Designs of the flash tier, by name, or `all` [default: all, unless --policy is given]
+    #[arg(long, value_name = "NAMES", requires = "flash", value_parser = super::design_list)]
+    pub design: Option<DesignList>,
+    /// Pages that memory holds
+    #[arg(long, value_name = "SIZE", default_value = "5%", requires = "flash")]
+    pub memory: CacheSize,
+    /// The trace is of a memory's misses already
+    #[arg(long, requires = "flash", conflicts_with = "memory")]
+    pub no_memory: bool,
+    /// How memory chooses what leaves it: any replacement policy
+    #[arg(long, value_name = "NAME", default_value = "lru", requires = "flash",
+          value_parser = replacement)]
+    pub memory_policy: ReplacementRow,
+    /// Where a changed page goes that leaves memory, under a policy; a design says so itself
+    #[arg(long, value_enum, default_value_t = WriteName::Back, requires = "flash")]
+    pub write: WriteName,
+    /// Whether a page within 64 of the one missed before is sequential, which the designs of 2011
+    /// keep off the flash
+    #[arg(long, value_enum, default_value_t = NearName::Sequential, requires = "flash")]
+    pub near: NearName,
+    /// lambda of `lc`: share of the flash that may be newer than home before the cleaner starts
+    #[arg(long, value_name = "SHARE", default_value = "50%", requires = "flash")]
+    pub lambda: Share,
+    /// TAC: how much warmer than the coldest a page must be
+    #[arg(long, value_enum, default_value_t = TacRuleName::Hotter, requires = "flash")]
+    pub tac_rule: TacRuleName,
+    /// TAC: references after which temperatures are halved; 0 for as many as there are slots
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "flash")]
+    pub tac_aging: u64,
+    /// The home device, a preset
+    #[arg(long, value_name = "PRESET", default_value = "sigmod2011-hdd", requires = "flash",
+          value_parser = device)]
+    pub home: Preset,
+    /// The flash device, a preset
+    #[arg(long, value_name = "PRESET", default_value = "iodrive", requires = "flash",
+          value_parser = device)]
+    pub flash_device: Preset,
+    /// Time that the trace covers, for drive writes per day [default: as its times say]
+    #[arg(long, value_name = "TIME", requires = "flash")]
+    pub covers: Option<Span>,
+}
+
+/// Where a changed page goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum WriteName {
+    /// To flash; home has it when it leaves the flash
+    Back,
+    /// To flash and home
+    Through,
+    /// Home
+    Around,
+}
+
+/// What becomes of neighbours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum NearName {
+    /// They are sequential [SIGMOD 2011, 2.2]
+    Sequential,
+    /// They are random, as all pages
+    Random,
+}
+
+fn device(name: &str) -> Result<Preset, String> {
+    name.parse::<Preset>().map_err(|unknown| unknown.to_string())
+}
+
+fn replacement(name: &str) -> Result<ReplacementRow, String> {
+    terrace_policy::replacement::find(name).map_err(|unknown| unknown.to_string())
 }
 
 #[derive(Args)]

@@ -38,7 +38,7 @@ pub fn bench(options: &Replay, sinks: &Sinks, watch: &Stopwatch) -> Result<(), F
     let [capacity] = capacities[..] else {
         return Err(Failure::usage("--bench takes one --capacity"));
     };
-    let policies = &options.policy.0;
+    let policies = super::policies(options);
     let mut misses = vec![0; policies.len()];
     let mut times: Vec<Vec<f64>> = vec![Vec::new(); policies.len()];
     let mut curve_times = Vec::new();

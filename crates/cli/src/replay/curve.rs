@@ -103,10 +103,11 @@ fn lines(options: &Replay, source: &Source, capacities: &[u32]) -> Result<Vec<Li
         return Err(Failure::usage("--sample is a share above 0"));
     }
     let bars = Bars::new();
-    let bar = bars.add("curves".into(), options.policy.0.len() as u64);
+    let policies = super::policies(options);
+    let bar = bars.add("curves".into(), policies.len() as u64);
     let mut lines = Vec::new();
     let mut miniature = None;
-    for &policy in &options.policy.0 {
+    for &policy in &policies {
         if policy.name() == "lru" {
             let whole = timed("exact", policy, || exact(references).miss_ratios(capacities));
             let truth = options.curve.errors.then(|| whole.ratios.clone());

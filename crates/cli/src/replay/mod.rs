@@ -5,6 +5,7 @@
 mod bench;
 mod curve;
 mod source;
+mod tiers;
 
 use crate::command::{CacheSize, Replay};
 use crate::failure::Failure;
@@ -33,6 +34,9 @@ pub fn replay(options: &Replay) -> Result<(), Failure> {
     }
     let path = options.trace.as_deref().expect("clap asks for it");
     let source = Source::read(path, &options.source)?;
+    if !options.tiers.flash.is_empty() {
+        return tiers::tiers(options, &source, &sinks, &watch);
+    }
     if options.curve.curve {
         return curve::curve(options, &source, &sinks, &watch);
     }
@@ -84,11 +88,12 @@ impl Outcome {
 
 fn run(options: &Replay, source: &Source, capacities: &[u32]) -> Vec<Outcome> {
     let bars = Bars::new();
-    let all = options.policy.0.len() * capacities.len();
+    let policies = policies(options);
+    let all = policies.len() * capacities.len();
     let bar = bars.add("replay".into(), all as u64);
     let mut results = Vec::with_capacity(all);
     for &capacity in capacities {
-        for &policy in &options.policy.0 {
+        for &policy in &policies {
             results.push(measured(policy, source, capacity, options.seed));
             bar.inc(1);
         }
@@ -105,14 +110,23 @@ fn measured(policy: Policy, source: &Source, capacity: u32, seed: u64) -> Outcom
     Outcome { policy, capacity, requests, misses, wall_s }
 }
 
+/// The policies asked for.
+fn policies(options: &Replay) -> Vec<Policy> {
+    options.policy.as_ref().map_or_else(Policy::all, |list| list.0.clone())
+}
+
 /// The capacities asked for, in pages, ascending.
 fn capacities(options: &Replay, source: &Source, default: CacheSize) -> Result<Vec<u32>, Failure> {
     let asked = if options.capacity.is_empty() { &[default][..] } else { &options.capacity[..] };
+    sizes("--capacity", asked, source)
+}
+
+/// Sizes in pages, ascending.
+fn sizes(option: &str, asked: &[CacheSize], source: &Source) -> Result<Vec<u32>, Failure> {
     let all = source.references.pages_count();
     let pages = asked.iter().map(|size| size.pages(source.paging, all));
-    let mut pages = pages
-        .collect::<Result<Vec<u32>, String>>()
-        .map_err(|wrong| Failure::usage(format!("--capacity {wrong}")))?;
+    let pages = pages.collect::<Result<Vec<u32>, String>>();
+    let mut pages = pages.map_err(|wrong| Failure::usage(format!("{option} {wrong}")))?;
     pages.sort_unstable();
     pages.dedup();
     Ok(pages)

@@ -1,0 +1,316 @@
+//! `terrace replay --flash`: memory over a flash tier over home.
+//!
+//! Device time is the sum of what the devices take for each request alone, from presets measured
+//! once; nothing queues, so that it is an upper bound.
+
+use super::source::Source;
+use super::{object, policies, sizes};
+use crate::command::{NearName, Replay, TacRuleName, WriteName};
+use crate::failure::Failure;
+use crate::interval::rounded;
+use crate::output::{Sinks, Stopwatch};
+use crate::progress::Bars;
+use crate::table::{Table, percent, thousands};
+use serde_json::{Value, json};
+use std::time::Instant;
+use terrace_policy::{DESIGNS, TacRule};
+use terrace_replay::tiers::{
+    Cleaning, Flash, FlashSetup, Memory, TierCounts, WriteMode, ceiling, replay, runs,
+};
+use terrace_replay::{Bypass, Places, Policy, ServiceTimes};
+use terrace_trace::{PageBytes, Paging};
+
+const DAY_S: f64 = 86_400.0;
+
+/// What one flash tier did.
+struct Outcome {
+    name: &'static str,
+    kind: &'static str,
+    slots: u32,
+    counts: TierCounts,
+    wall_s: f64,
+}
+
+/// What all have in common.
+struct Setting {
+    memory: Memory,
+    frames: u32,
+    home: ServiceTimes,
+    flash: ServiceTimes,
+    span_s: f64,
+}
+
+/// Runs it.
+///
+/// # Errors
+///
+/// Sizes that make no sense; a file that cannot be written.
+pub fn tiers(
+    options: &Replay,
+    source: &Source,
+    sinks: &Sinks,
+    watch: &Stopwatch,
+) -> Result<(), Failure> {
+    let tiers = &options.tiers;
+    let slots = sizes("--flash", &tiers.flash, source)?;
+    let setting = setting(options, source)?;
+    let flashes = flashes(options)?;
+    let with_ceiling = policies_asked(options).contains(&Policy::Opt(Bypass::Allowed));
+    let places = Places::new(&source.references);
+    let bars = Bars::new();
+    let bar = bars.add("replay".into(), (slots.len() * flashes.len()) as u64);
+    let mut outcomes = Vec::new();
+    let mut ceilings = Vec::new();
+    for &slots in &slots {
+        for &flash in &flashes {
+            let setup = setup(options, flash, slots);
+            let began = Instant::now();
+            let counts = replay(&source.references, &places, setting.memory, &setup);
+            let wall_s = began.elapsed().as_secs_f64();
+            let kind = if matches!(flash, Flash::Design(_)) { "design" } else { "policy" };
+            outcomes.push(Outcome { name: flash.name(), kind, slots, counts, wall_s });
+            bar.inc(1);
+        }
+        if with_ceiling {
+            let best = ceiling(&source.references, setting.memory, slots, options.seed);
+            ceilings.push((slots, best));
+        }
+    }
+    bars.clear();
+    sinks.show(&text(options, source, &setting, &outcomes, &ceilings));
+    let results = outcomes.iter().map(|outcome| outcome.json(&setting));
+    let best = ceilings.iter().map(|&(slots, (missed, hits))| {
+        json!({
+            "policy": "opt-bypass",
+            "capacity_pages": slots,
+            "memory_pages": setting.frames,
+            "requests": source.references.pages().len(),
+            "misses": missed - hits,
+            "miss_ratio": rounded((missed - hits) as f64 / source.references.pages().len() as f64),
+            "flash_hit_ratio": rounded(hits as f64 / missed.max(1) as f64),
+        })
+    });
+    let results = results.chain(best).collect::<Vec<_>>();
+    let mut object = object(options, source, watch, json!({ "results": results }));
+    object["parameters"]["tiers"] = parameters(options, &setting);
+    sinks.write(&object)
+}
+
+fn policies_asked(options: &Replay) -> Vec<Policy> {
+    options.policy.as_ref().map_or_else(Vec::new, |_| policies(options))
+}
+
+fn setting(options: &Replay, source: &Source) -> Result<Setting, Failure> {
+    let tiers = &options.tiers;
+    let frames = match tiers.no_memory {
+        true => 0,
+        false => sizes("--memory", &[tiers.memory], source)?[0],
+    };
+    // Objects have no size: they are taken for pages of Terrace.
+    let page_bytes = match source.paging {
+        Paging::Split(bytes) => bytes.get(),
+        Paging::Whole => PageBytes::DEFAULT.get(),
+    };
+    if !(512..=64 << 10).contains(&page_bytes) {
+        return Err(Failure::usage("--page: devices are timed with pages of 512 bytes to 64KiB"));
+    }
+    let near_is_sequential = tiers.near == NearName::Sequential;
+    let policy = (frames > 0).then_some((tiers.memory_policy, frames));
+    Ok(Setting {
+        memory: Memory { policy, near_is_sequential },
+        frames,
+        home: ServiceTimes::of(tiers.home, page_bytes),
+        flash: ServiceTimes::of(tiers.flash_device, page_bytes),
+        span_s: tiers.covers.map_or(source.references.span_s(), |span| span.0),
+    })
+}
+
+/// What is to be tried: designs, and policies but those that know the future.
+fn flashes(options: &Replay) -> Result<Vec<Flash>, Failure> {
+    let mode = match options.tiers.write {
+        WriteName::Back => WriteMode::Back,
+        WriteName::Through => WriteMode::Through,
+        WriteName::Around => WriteMode::Around,
+    };
+    let mut flashes = Vec::new();
+    match &options.tiers.design {
+        Some(list) => {
+            if let Some(design) = list.0.iter().find(|design| !runs(design)) {
+                let known = DESIGNS.iter().filter(|design| runs(design)).map(|design| design.name);
+                let known = known.collect::<Vec<_>>().join(", ");
+                let name = design.name;
+                return Err(Failure::usage(format!(
+                    "--design {name} is not replayed; {known} are"
+                )));
+            }
+            flashes.extend(list.0.iter().copied().map(Flash::Design));
+        }
+        None if options.policy.is_none() => {
+            flashes
+                .extend(DESIGNS.iter().filter(|design| runs(design)).copied().map(Flash::Design));
+        }
+        None => {}
+    }
+    for policy in policies_asked(options) {
+        match policy {
+            Policy::Online(row) => flashes.push(Flash::Policy(row, mode)),
+            Policy::Temperature => {
+                let tac = DESIGNS.iter().find(|design| design.name == policy.name());
+                flashes.extend(tac.copied().map(Flash::Design));
+            }
+            Policy::Opt(_) => {}
+        }
+    }
+    flashes.dedup();
+    Ok(flashes)
+}
+
+fn setup(options: &Replay, flash: Flash, slots: u32) -> FlashSetup {
+    let setup = FlashSetup::new(flash, slots, options.seed);
+    FlashSetup {
+        cleaning: Cleaning { lambda: options.tiers.lambda.0, ..setup.cleaning },
+        tac_rule: match options.tiers.tac_rule {
+            TacRuleName::Hotter => TacRule::HotterThanColdest,
+            TacRuleName::OnePercent => TacRule::OnePercent,
+        },
+        tac_aging: options.tiers.tac_aging,
+        ..setup
+    }
+}
+
+impl Outcome {
+    fn memory_misses(&self) -> u64 {
+        self.counts.requests - self.counts.memory_hits
+    }
+
+    fn flash_hit_ratio(&self) -> f64 {
+        self.counts.flash_hits as f64 / self.memory_misses().max(1) as f64
+    }
+
+    fn flash_writes_per_1000(&self) -> f64 {
+        1e3 * self.counts.flash.writes as f64 / self.counts.requests as f64
+    }
+
+    /// How often a day the flash writes as much as it holds, write amplification included.
+    fn drive_writes_per_day(&self, setting: &Setting) -> Option<f64> {
+        let written = self.counts.flash.writes as f64 * setting.flash.write_amplification;
+        let drives = written / f64::from(self.slots);
+        (setting.span_s > 0.0).then(|| drives * DAY_S / setting.span_s)
+    }
+
+    fn json(&self, setting: &Setting) -> Value {
+        let counts = &self.counts;
+        let times = [counts.home.time_s(&setting.home), counts.flash.time_s(&setting.flash)];
+        let share = |time: f64| (setting.span_s > 0.0).then(|| rounded(time / setting.span_s));
+        json!({
+            self.kind: self.name,
+            "capacity_pages": self.slots,
+            "memory_pages": setting.frames,
+            "requests": counts.requests,
+            "misses": counts.misses(),
+            "miss_ratio": rounded(counts.misses() as f64 / counts.requests as f64),
+            "memory_hit_ratio": rounded(counts.memory_hits as f64 / counts.requests as f64),
+            "flash_hit_ratio": rounded(self.flash_hit_ratio()),
+            "flash_reads": counts.flash.reads,
+            "flash_writes": counts.flash.writes,
+            "flash_writes_per_1000": rounded(self.flash_writes_per_1000()),
+            "home_reads": counts.home.reads,
+            "home_sequential_reads": counts.home.sequential_reads,
+            "home_writes": counts.home.writes,
+            "home_sequential_writes": counts.home.sequential_writes,
+            "home_time_s": rounded(times[0]),
+            "flash_time_s": rounded(times[1]),
+            "home_utilisation": share(times[0]),
+            "flash_utilisation": share(times[1]),
+            "drive_writes_per_day": self.drive_writes_per_day(setting).map(rounded),
+            "host": {
+                "wall_s": rounded(self.wall_s),
+                "requests_per_s": (counts.requests as f64 / self.wall_s.max(1e-9)).round(),
+            },
+        })
+    }
+}
+
+fn text(
+    options: &Replay,
+    source: &Source,
+    setting: &Setting,
+    outcomes: &[Outcome],
+    ceilings: &[(u32, (u64, u64))],
+) -> String {
+    let mut table = Table::new([
+        "flash",
+        "slots",
+        "memory hits",
+        "flash hits",
+        "misses",
+        "writes/1000",
+        "home r+w",
+        "home time",
+        "flash time",
+        "drive writes/day",
+        "requests/s",
+    ]);
+    for outcome in outcomes {
+        let counts = &outcome.counts;
+        let per_day = outcome.drive_writes_per_day(setting);
+        table.row([
+            outcome.name.into(),
+            thousands(f64::from(outcome.slots)),
+            percent(counts.memory_hits as f64 / counts.requests as f64),
+            percent(outcome.flash_hit_ratio()),
+            percent(counts.misses() as f64 / counts.requests as f64),
+            format!("{:.0}", outcome.flash_writes_per_1000()),
+            thousands((counts.home.reads + counts.home.writes) as f64),
+            format!("{:.1} s", counts.home.time_s(&setting.home)),
+            format!("{:.1} s", counts.flash.time_s(&setting.flash)),
+            per_day.map_or("-".into(), |drives| format!("{drives:.1}")),
+            format!("{:.1}M", counts.requests as f64 / outcome.wall_s.max(1e-9) / 1e6),
+        ]);
+    }
+    let memory = match setting.memory.policy {
+        Some((row, frames)) => format!("{} of {} pages", row.name, thousands(f64::from(frames))),
+        None => "none".into(),
+    };
+    let mut text = format!(
+        "{}\nmemory: {memory}; home: {}; flash: {}, one request at a time; pages dirty at the end \
+         stay so\n\n{}",
+        source.about,
+        options.tiers.home.name(),
+        options.tiers.flash_device.name(),
+        table.text(),
+    );
+    for &(slots, (missed, hits)) in ceilings {
+        let slots = thousands(f64::from(slots));
+        let best = percent(hits as f64 / missed.max(1) as f64);
+        text += &format!("opt-bypass, {slots} slots: {best} of memory's misses\n");
+    }
+    text
+}
+
+fn parameters(options: &Replay, setting: &Setting) -> Value {
+    let tiers = &options.tiers;
+    let times = |times: &ServiceTimes| {
+        json!({
+            "random_read_s": times.random_read_s,
+            "sequential_read_s": times.sequential_read_s,
+            "random_write_s": times.random_write_s,
+            "sequential_write_s": times.sequential_write_s,
+            "write_amplification": times.write_amplification,
+        })
+    };
+    json!({
+        "memory_pages": setting.frames,
+        "memory_policy": tiers.memory_policy.name,
+        "write": crate::bench::word(tiers.write),
+        "near": crate::bench::word(tiers.near),
+        "lambda": tiers.lambda.0,
+        "tac_rule": crate::bench::word(tiers.tac_rule),
+        "tac_aging": tiers.tac_aging,
+        "home": tiers.home.name(),
+        "flash_device": tiers.flash_device.name(),
+        "home_times": times(&setting.home),
+        "flash_times": times(&setting.flash),
+        "covers_s": setting.span_s,
+    })
+}

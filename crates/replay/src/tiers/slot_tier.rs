@@ -1,0 +1,175 @@
+//! The designs of SIGMOD 2011, over the same slots in LRU-2 order as the pool: `cw`, `dw`, `lc`.
+//!
+//! - S1: a change frees the slot of the page at once: `Invalidation::Physical`.
+//! - S2: the cleaner works when more than lambda of the slots are newer than home, and gathers runs
+//!   of neighbours [S0 3.3.5]. It has no time of its own here: it is done at once.
+//! - S3: one partition; no throttle, since no device has a queue.
+
+use super::{FlashSetup, FlashTier, Leaving, Miss, Traffic};
+use crate::places::Places;
+use terrace_page::{Lsn, SlotId};
+use terrace_policy::{
+    CleanLeave, CleanerOrder, Design, DirtyLeave, Filling, History, SlotLru2, SlotState, admit,
+};
+
+/// No slot.
+const NONE: u32 = u32::MAX;
+/// The cleaner stops so far below lambda [S0 2.3.3].
+const LAMBDA_SLACK: f64 = 0.0001;
+
+/// When the lazy cleaner works.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Cleaning {
+    /// Share of the slots that may be newer than home.
+    pub lambda: f64,
+    /// Pages of one cleaning write at most.
+    pub alpha: u32,
+}
+
+pub struct SlotTier<'a> {
+    design: Design,
+    lru: SlotLru2,
+    slots: Vec<u32>,
+    pages: Vec<u32>,
+    filling: Filling,
+    cleaning: Cleaning,
+    places: &'a Places,
+}
+
+impl<'a> SlotTier<'a> {
+    pub fn new(
+        pages_count: u32,
+        places: &'a Places,
+        design: Design,
+        setup: &FlashSetup,
+    ) -> SlotTier<'a> {
+        SlotTier {
+            design,
+            lru: SlotLru2::new(setup.slots, CleanerOrder::Lru2Age),
+            slots: vec![NONE; pages_count as usize],
+            pages: vec![NONE; setup.slots as usize],
+            filling: Filling::new(setup.slots, setup.tau),
+            cleaning: setup.cleaning,
+            places,
+        }
+    }
+
+    fn slot(&self, page: u32) -> Option<SlotId> {
+        let slot = self.slots[page as usize];
+        (slot != NONE).then_some(SlotId(slot))
+    }
+
+    /// A busy slot for `page`, if it is admitted.
+    fn admitted(&mut self, leaving: &Leaving) -> Option<SlotId> {
+        let (free, clean) = (self.lru.count(SlotState::Free), self.lru.count(SlotState::Clean));
+        let used = self.pages.len() as u32 - free;
+        let filling = self.filling.is_on(used);
+        admit(leaving.class, filling, 0, 0, free + clean).ok()?;
+        let slot = match self.lru.take_free(leaving.now) {
+            Some(slot) => slot,
+            None => {
+                let victim = self.lru.victim(|_| true)?;
+                self.lru.take(victim);
+                self.slots[self.pages[victim.0 as usize] as usize] = NONE;
+                victim
+            }
+        };
+        self.slots[leaving.page as usize] = slot.0;
+        self.pages[slot.0 as usize] = leaving.page;
+        Some(slot)
+    }
+
+    /// Writes a page that home has, too, or will at the same time.
+    fn write_clean(&mut self, leaving: &Leaving, io: &mut Traffic) {
+        if let Some(slot) = self.admitted(leaving) {
+            self.lru.fill_clean(slot, leaving.history);
+            io.write_flash();
+        }
+    }
+
+    fn clean(&mut self, io: &mut Traffic) {
+        let slots = self.pages.len() as f64;
+        let dirty = |lru: &SlotLru2| f64::from(lru.count(SlotState::Dirty));
+        if dirty(&self.lru) <= self.cleaning.lambda * slots {
+            return;
+        }
+        while dirty(&self.lru) > (self.cleaning.lambda - LAMBDA_SLACK).max(0.0) * slots {
+            let Some(slot) = self.lru.next_dirty(|_| true) else { return };
+            for page in self.run_around(self.pages[slot.0 as usize]) {
+                let slot = self.slot(page).expect("a dirty page has a slot");
+                io.read_flash();
+                io.write_home(page);
+                self.lru.cleaned(slot);
+            }
+        }
+    }
+
+    /// Up to alpha neighbours around `page` that are dirty on flash, in order.
+    fn run_around(&self, page: u32) -> Vec<u32> {
+        let is_dirty = |page: &u32| {
+            self.slot(*page).is_some_and(|slot| self.lru.state(slot) == SlotState::Dirty)
+        };
+        let most = self.cleaning.alpha as usize;
+        let mut run = vec![page];
+        while run.len() < most
+            && let Some(before) = self.places.before(run[run.len() - 1]).filter(is_dirty)
+        {
+            run.push(before);
+        }
+        run.reverse();
+        while run.len() < most
+            && let Some(after) = self.places.after(run[run.len() - 1]).filter(is_dirty)
+        {
+            run.push(after);
+        }
+        run
+    }
+}
+
+impl FlashTier for SlotTier<'_> {
+    fn fetch(&mut self, miss: &Miss, io: &mut Traffic) -> Option<History> {
+        let Some(slot) = self.slot(miss.page) else {
+            io.read_home(miss.page);
+            return None;
+        };
+        io.read_flash();
+        self.lru.hit(slot, miss.now);
+        Some(self.lru.history(slot))
+    }
+
+    fn change(&mut self, page: u32) {
+        if let Some(slot) = self.slot(page) {
+            self.lru.free(slot);
+            self.slots[page as usize] = NONE;
+            self.pages[slot.0 as usize] = NONE;
+        }
+    }
+
+    fn leave(&mut self, leaving: &Leaving, io: &mut Traffic) {
+        if !leaving.dirty {
+            if self.design.clean_leave == CleanLeave::Flash && self.slot(leaving.page).is_none() {
+                self.write_clean(leaving, io);
+            }
+            return;
+        }
+        match self.design.dirty_leave {
+            DirtyLeave::FlashAndHome => {
+                io.write_home(leaving.page);
+                self.write_clean(leaving, io);
+            }
+            DirtyLeave::Flash => match self.admitted(leaving) {
+                Some(slot) => {
+                    self.lru.fill_dirty(slot, leaving.history, Lsn(leaving.now.0));
+                    io.write_flash();
+                    self.clean(io);
+                }
+                None => io.write_home(leaving.page),
+            },
+            _ => io.write_home(leaving.page),
+        }
+    }
+
+    fn holds(&self, page: u32) -> bool {
+        self.slot(page).is_some()
+    }
+}

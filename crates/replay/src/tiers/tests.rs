@@ -1,0 +1,221 @@
+//! Two tiers, against a naive model of dirty pages and copies, and against one tier.
+
+use super::*;
+use crate::Policy;
+use std::collections::BTreeMap;
+use terrace_policy::{DESIGNS, designs, replacement};
+use terrace_trace::{Kind, PageKey, PageRequest};
+
+fn row(name: &str) -> ReplacementRow {
+    replacement::find(name).expect("a policy")
+}
+
+fn setup(flash: Flash, slots: u32) -> FlashSetup {
+    let cleaning = Cleaning { lambda: 0.5, alpha: 4 };
+    FlashSetup { cleaning, tac_rule: TacRule::OnePercent, ..FlashSetup::new(flash, slots, 1) }
+}
+
+fn random(seed: u64, pages: u64, requests: usize, writes: u8) -> References {
+    let mut prng = fastrand::Rng::with_seed(seed);
+    let mut references = References::default();
+    for _ in 0..requests {
+        let number = prng.u64(..pages).min(prng.u64(..pages));
+        let kind = if prng.u8(..100) < writes { Kind::Write } else { Kind::Read };
+        let page = PageKey { file: 0, number };
+        references.push(PageRequest { time_ns: 0, page, kind });
+    }
+    references
+}
+
+fn all_flashes() -> Vec<Flash> {
+    let designs = DESIGNS.iter().filter(|design| runs(design)).copied().map(Flash::Design);
+    let modes = [WriteMode::Back, WriteMode::Through, WriteMode::Around];
+    let policies = replacement::REPLACEMENTS
+        .iter()
+        .flat_map(|&row| modes.map(|mode| Flash::Policy(row, mode)));
+    designs.chain(policies).collect()
+}
+
+#[test]
+fn without_memory_a_policy_misses_as_it_does_alone() {
+    let references = random(3, 400, 6_000, 0);
+    let places = Places::new(&references);
+    let memory = Memory { policy: None, near_is_sequential: false };
+    for &row in replacement::REPLACEMENTS {
+        let flash = setup(Flash::Policy(row, WriteMode::Back), 60);
+        let counts = replay(&references, &places, memory, &flash);
+        let alone = Policy::Online(row).misses(&references, 60, 1);
+        assert_eq!(counts.misses(), alone, "{}", row.name);
+        assert_eq!((counts.home.reads, counts.flash.writes), (alone, alone), "{}", row.name);
+    }
+}
+
+#[test]
+fn what_goes_out_is_what_was_changed() {
+    for seed in 0..6 {
+        let references = random(seed, 300, 5_000, 30);
+        let places = Places::new(&references);
+        for flash in all_flashes() {
+            for policy in [None, Some((row("lru"), 20))] {
+                let memory = Memory { policy, near_is_sequential: true };
+                let counts = replay(&references, &places, memory, &setup(flash, 50));
+                let what = format!("{} {policy:?} seed {seed}", flash.name());
+                let TierCounts { home, flash: on_flash, .. } = counts;
+                let reads = if policy.is_some() { counts.requests } else { reads_of(&references) };
+                let missed = reads - counts.memory_hits;
+                // Whoever asked was served, by one of two.
+                if policy.is_some() {
+                    assert_eq!(home.reads + counts.flash_hits, missed, "{what}");
+                }
+                assert!(home.reads <= missed, "{what}");
+                assert!(home.writes <= counts.dirty_leaves, "{what}: written once each at most");
+                if !keeps_dirty(flash) {
+                    assert_eq!(home.writes, counts.dirty_leaves, "{what}");
+                }
+                let lost = counts.dirty_leaves - home.writes;
+                // What is dirty on flash at the end, or was overwritten there by a newer version.
+                assert!(lost == 0 || on_flash.writes >= lost, "{what}");
+            }
+        }
+    }
+}
+
+fn reads_of(references: &References) -> u64 {
+    references.pages().len() as u64 - references.writes_count()
+}
+
+fn keeps_dirty(flash: Flash) -> bool {
+    match flash {
+        Flash::Design(design) => design.keeps_dirty_on_flash(),
+        Flash::Policy(_, mode) => mode == WriteMode::Back,
+    }
+}
+
+/// LRU over write-back LRU, with versions of pages: a read that finds an old version panics.
+#[test]
+fn lru_over_lru_agrees_with_versions_in_maps() {
+    for seed in 0..20 {
+        let references = random(seed, 120, 4_000, 40);
+        let places = Places::new(&references);
+        let memory = Memory { policy: Some((row("lru"), 12)), near_is_sequential: false };
+        let flash = setup(Flash::Policy(row("lru"), WriteMode::Back), 30);
+        let counts = replay(&references, &places, memory, &flash);
+        let mut model = Versions::default();
+        for (at, &page) in references.pages().iter().enumerate() {
+            model.reference(page, references.is_write(at));
+        }
+        let model = (model.flash_hits, model.flash_writes, model.home_reads, model.home_writes);
+        let got = (counts.flash_hits, counts.flash.writes, counts.home.reads, counts.home.writes);
+        assert_eq!(got, model, "seed {seed}");
+    }
+}
+
+/// Lists of page, version and whether it is newer than home, least recently used first. A page
+/// that is changed in memory keeps its place on flash.
+#[derive(Default)]
+struct Versions {
+    newest: BTreeMap<u32, u64>,
+    memory: Vec<(u32, u64, bool)>,
+    flash: Vec<(u32, u64, bool)>,
+    home: BTreeMap<u32, u64>,
+    flash_hits: u64,
+    flash_writes: u64,
+    home_reads: u64,
+    home_writes: u64,
+}
+
+impl Versions {
+    fn reference(&mut self, page: u32, write: bool) {
+        let at = self.memory.iter().position(|row| row.0 == page);
+        let mut row = match at {
+            Some(at) => self.memory.remove(at),
+            None => self.fetch(page),
+        };
+        let newest = self.newest.entry(page).or_default();
+        assert_eq!(row.1, *newest, "page {page} is old");
+        if write {
+            *newest += 1;
+            row = (page, *newest, true);
+        }
+        if at.is_none() && self.memory.len() == 12 {
+            let victim = self.memory.remove(0);
+            self.leave(victim);
+        }
+        self.memory.push(row);
+    }
+
+    fn fetch(&mut self, page: u32) -> (u32, u64, bool) {
+        let newest = self.newest.get(&page).copied().unwrap_or_default();
+        let at = self.flash.iter().position(|row| row.0 == page && row.1 == newest);
+        if let Some(at) = at {
+            self.flash_hits += 1;
+            let row = self.flash.remove(at);
+            self.flash.push(row);
+            return (page, row.1, false);
+        }
+        self.home_reads += 1;
+        (page, self.home.get(&page).copied().unwrap_or_default(), false)
+    }
+
+    fn leave(&mut self, (page, version, dirty): (u32, u64, bool)) {
+        let copy = self.flash.iter().position(|row| row.0 == page);
+        match copy {
+            Some(at) if self.flash[at].1 == version => return,
+            Some(at) => self.flash[at] = (page, version, dirty),
+            None => {
+                if self.flash.len() == 30 {
+                    let (page, version, dirty) = self.flash.remove(0);
+                    // A stale copy is dropped: memory has the page.
+                    if dirty && self.newest[&page] == version {
+                        self.home.insert(page, version);
+                        self.home_writes += 1;
+                    }
+                }
+                self.flash.push((page, version, dirty));
+            }
+        }
+        self.flash_writes += 1;
+    }
+}
+
+#[test]
+fn tac_alone_misses_as_it_does_without_memory() {
+    let references = random(8, 4_000, 20_000, 0);
+    let places = Places::new(&references);
+    let memory = Memory { policy: None, near_is_sequential: false };
+    let tac = setup(Flash::Design(designs::find("tac").expect("a design")), 300);
+    let counts = replay(&references, &places, memory, &tac);
+    assert_eq!(temperature_misses(&references, &places, &tac), counts.misses());
+}
+
+#[test]
+fn the_ceiling_is_above_every_tier() {
+    let references = random(5, 500, 8_000, 0);
+    let places = Places::new(&references);
+    let memory = Memory { policy: Some((row("lru"), 25)), near_is_sequential: false };
+    let (missed, hits) = ceiling(&references, memory, 80, 1);
+    for flash in all_flashes() {
+        let counts = replay(&references, &places, memory, &setup(flash, 80));
+        assert_eq!(counts.requests - counts.memory_hits, missed, "{}", flash.name());
+        assert!(counts.flash_hits <= hits, "{}", flash.name());
+    }
+}
+
+#[test]
+fn the_cleaner_gathers_neighbours() {
+    // Memory of one page: each write leaves when the next page comes.
+    let mut references = References::default();
+    for number in (0..40).chain([1_000, 2_000]) {
+        let page = PageKey { file: 0, number };
+        references.push(PageRequest { time_ns: 0, page, kind: Kind::Write });
+    }
+    let places = Places::new(&references);
+    let memory = Memory { policy: Some((row("lru"), 1)), near_is_sequential: false };
+    let lc = Flash::Design(designs::find("lc").expect("a design"));
+    let counts = replay(&references, &places, memory, &setup(lc, 64));
+    // More than 32 of 64 slots are dirty: a run of four goes home.
+    assert!(counts.home.writes >= 4, "{counts:?}");
+    assert_eq!(counts.home.writes % 4, 0, "{counts:?}");
+    assert_eq!(counts.home.sequential_writes + 1, counts.home.writes, "one run after the other");
+    assert_eq!(counts.flash.reads, counts.home.writes, "each is read from flash first");
+}
