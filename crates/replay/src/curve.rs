@@ -233,10 +233,22 @@ impl Miniature {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::zipf::Zipf;
+    use terrace_trace::{PageBytes, Popularity, Synthetic, SyntheticOptions};
 
     fn trace() -> References {
-        References::of_reads(Zipf::new(40_000, 0.9, 5).take(400_000))
+        let options = SyntheticOptions {
+            popularity: Popularity::Zipf(0.9),
+            ids: 40_000,
+            requests: 400_000,
+            seed: 5,
+            writes: 0.0,
+            working_set: None,
+            scans: None,
+            page_bytes: PageBytes::DEFAULT,
+            interval_ns: 0,
+        };
+        let made = Synthetic::new(options).expect("options that make sense");
+        References::of_reads(made.map(|request| request.address / 8192))
     }
 
     fn lru() -> Policy {

@@ -14,7 +14,6 @@
 #![forbid(unsafe_code)]
 
 mod references;
-mod zipf;
 
 mod opt;
 mod single_tier;
@@ -32,4 +31,3 @@ pub use places::Places;
 pub use references::References;
 pub use service::ServiceTimes;
 pub use single_tier::{Policy, online};
-pub use zipf::Zipf;

@@ -9,7 +9,10 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use terrace_replay::References;
-use terrace_trace::{BadInput, PageBytes, Paging, ReadOptions, Reader, Request};
+use terrace_trace::{
+    BadInput, PageBytes, Paging, Popularity, ReadOptions, Reader, Request, Synthetic,
+    SyntheticOptions,
+};
 
 /// What is left out if a trace's list of files has it.
 const LOG_FILE: &str = "pg_wal";
@@ -149,8 +152,21 @@ fn numbers_of(list: &Path, name: &str) -> Result<Option<Vec<u32>>, Failure> {
 
 /// Requests for ids by Zipf's law, made in memory.
 pub fn made(requests: u32, ids: u32, alpha: f64, seed: u64) -> Source {
+    let options = SyntheticOptions {
+        popularity: Popularity::Zipf(alpha),
+        ids: u64::from(ids),
+        requests: u64::from(requests),
+        seed,
+        writes: 0.0,
+        working_set: None,
+        scans: None,
+        page_bytes: PageBytes::DEFAULT,
+        interval_ns: 0,
+    };
+    let made = Synthetic::new(options).expect("the options were checked when they were read");
     let numbers: Vec<u64> =
-        terrace_replay::Zipf::new(ids, alpha, seed).take(requests as usize).collect();
+        made.map(|request| request.address / options.page_bytes.get()).collect();
+    // Making requests is not reading them.
     let watch = Stopwatch::start();
     let references = References::of_reads(numbers);
     let read_s = watch.seconds();
