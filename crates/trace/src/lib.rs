@@ -47,6 +47,9 @@ mod summary;
 mod synthetic;
 mod zipf;
 
+#[doc(hidden)]
+pub mod fuzz;
+
 pub use compact::{CompactHeader, CompactWriter};
 pub use error::{BadField, Place, Problem, TraceError};
 pub use format::{FORMATS, Format, FormatRow, UnknownFormatName, known_names};

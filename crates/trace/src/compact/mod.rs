@@ -25,4 +25,4 @@ mod tests;
 
 pub use layout::CompactHeader;
 pub use reader::{is_compact, open};
-pub use writer::CompactWriter;
+pub use writer::{CompactWriter, file_of};

@@ -75,3 +75,16 @@ impl<W: Write> CompactWriter<W> {
         Ok(self.out)
     }
 }
+
+/// A file of one block of `requests` in these `records`, whatever they are, with the right
+/// checksums: for the fuzzer, which does not guess them.
+pub fn file_of(header: CompactHeader, requests: u32, records: &[u8]) -> Vec<u8> {
+    let block = BlockHeader {
+        record_bytes: records.len() as u32,
+        requests,
+        record_crc: crc32c::crc32c(records),
+        first: 0,
+    };
+    let trailer = Trailer { requests: u64::from(requests), blocks: 1 };
+    [&header.encode()[..], &block.encode(), records, &trailer.encode()].concat()
+}
