@@ -20,6 +20,8 @@ pub enum CleanLeave {
     Flash,
     /// Nothing: it was written to flash when it was read from home, if it was admitted then.
     WrittenWhenRead,
+    /// It is written to flash, even if it is there.
+    FlashAnew,
 }
 
 /// What happens to a changed page that leaves memory.
@@ -44,6 +46,8 @@ pub enum AdmissionRule {
     RandomClass,
     /// Pages of extents warmer than that of the coldest cached page.
     Temperature,
+    /// All.
+    All,
 }
 
 /// Which slot is reused.
@@ -55,6 +59,12 @@ pub enum Replacement {
     Lru2,
     /// The slot whose extent is coldest.
     Temperature,
+    /// The slot that was filled first.
+    Fifo,
+    /// The same, but a page that was asked for since is taken in again.
+    FifoSecondChance,
+    /// The slot that was filled first; what it has that home lacks stays with a page in memory.
+    Rotating,
 }
 
 /// Where on the flash device a page is written.
@@ -64,6 +74,18 @@ pub enum Layout {
     Nothing,
     /// In the slot that was chosen for it.
     InPlace,
+    /// In the slot after the one written before, round and round: a log of pages, several versions
+    /// of one among them, of which the newest counts.
+    Append(Batch),
+}
+
+/// How many pages are appended, and leave at the front, together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Batch {
+    /// One.
+    Page,
+    /// A group of as many as is configured.
+    Group,
 }
 
 /// What becomes of the flash copy when its page is changed in memory.
@@ -135,6 +157,15 @@ impl Design {
     pub fn keeps_dirty_on_flash(&self) -> bool {
         self.dirty_leave == DirtyLeave::Flash
     }
+
+    /// How many pages are appended together, if the layout is one that appends.
+    #[must_use]
+    pub fn batch(&self) -> Option<Batch> {
+        match self.layout {
+            Layout::Append(batch) => Some(batch),
+            Layout::Nothing | Layout::InPlace => None,
+        }
+    }
 }
 
 use {
@@ -145,7 +176,7 @@ use {
 /// The designs, in the order in which they are listed and run. A row is: name, title; what becomes
 /// of a clean and of a dirty page that leaves; admission, replacement, layout, invalidation.
 #[rustfmt::skip]
-pub const DESIGNS: [Design; 5] = [
+pub const DESIGNS: [Design; 9] = [
     row("no-ssd", "no flash tier", (Clean::Dropped, Dirty::Home),
         Admit::Nothing, Reuse::Nothing, Layout::Nothing, Invalid::Nothing),
     row("cw", "clean write, SIGMOD 2011", (Clean::Flash, Dirty::Home),
@@ -156,6 +187,14 @@ pub const DESIGNS: [Design; 5] = [
         Admit::RandomClass, Reuse::Lru2, Layout::InPlace, Invalid::Physical),
     row("tac", "temperature-aware, VLDB 2010", (Clean::WrittenWhenRead, Dirty::HomeAndOwnSlot),
         Admit::Temperature, Reuse::Temperature, Layout::InPlace, Invalid::Logical),
+    row("face", "FaCE, group second chance, VLDB 2012", (Clean::Flash, Dirty::Flash),
+        Admit::All, Reuse::FifoSecondChance, Layout::Append(Batch::Group), Invalid::Physical),
+    row("face-gr", "FaCE, group replacement, VLDB 2012", (Clean::Flash, Dirty::Flash),
+        Admit::All, Reuse::Fifo, Layout::Append(Batch::Group), Invalid::Physical),
+    row("face-base", "FaCE, page by page, VLDB 2012", (Clean::Flash, Dirty::Flash),
+        Admit::All, Reuse::Fifo, Layout::Append(Batch::Page), Invalid::Physical),
+    row("rotating", "rotating frames, Holloway 2009", (Clean::FlashAnew, Dirty::Flash),
+        Admit::All, Reuse::Rotating, Layout::Append(Batch::Page), Invalid::Physical),
 ];
 
 const fn row(
@@ -254,6 +293,10 @@ mod tests {
     #[test]
     fn an_unknown_design_is_answered_with_the_known() {
         let error = find("LC").unwrap_err().to_string();
-        assert_eq!(error, "unknown design `LC`; known: no-ssd, cw, dw, lc, tac");
+        assert_eq!(
+            error,
+            "unknown design `LC`; known: no-ssd, cw, dw, lc, tac, \
+             face, face-gr, face-base, rotating"
+        );
     }
 }

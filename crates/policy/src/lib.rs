@@ -11,7 +11,8 @@
 //! let lc = designs::find("lc").unwrap();
 //! assert_eq!(lc.dirty_leave, DirtyLeave::Flash);
 //! let error = designs::find("lru").unwrap_err();
-//! assert_eq!(error.to_string(), "unknown design `lru`; known: no-ssd, cw, dw, lc, tac");
+//! assert_eq!(error.to_string(), "unknown design `lru`; known: no-ssd, cw, dw, lc, tac, \
+//!     face, face-gr, face-base, rotating");
 //! ```
 
 #![forbid(unsafe_code)]
@@ -44,8 +45,8 @@ mod admission;
 pub use admission::{AccessClass, Classifier, Filling, NEAR_PAGES, Refusal, admit};
 pub use benefit::{BenefitSide, Counts, Expansion, ExpansionRule};
 pub use designs::{
-    AdmissionRule, CleanLeave, DESIGNS, Design, DirtyLeave, Invalidation, Layout, MemoryRule,
-    Replacement, UnknownName,
+    AdmissionRule, Batch, CleanLeave, DESIGNS, Design, DirtyLeave, Invalidation, Layout,
+    MemoryRule, Replacement, UnknownName,
 };
 pub use frames::{FramePolicy, Frames, MEMORY_POLICIES, MemoryPolicy};
 pub use placement::Costs;

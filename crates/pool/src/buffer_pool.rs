@@ -239,6 +239,7 @@ impl BufferPool {
             stats.frames_dirty += u64::from(books.dirty_count);
             if let Some(slots) = &books.slots {
                 slots_count += u64::from(slots.count());
+                stats.slots_invalid += slots.holes();
                 let entries = Directory::entries_for(partition.frames_count + slots.count())
                     - Directory::entries_for(partition.frames_count);
                 slot_bytes += (slots.bytes() + entries * size_of::<u32>()) as u64;
@@ -253,7 +254,7 @@ impl BufferPool {
         stats.slots = slots_count;
         stats.slots_used = u64::from(self.gauges.used.load(Ordering::Relaxed));
         stats.slots_dirty = u64::from(self.gauges.dirty.load(Ordering::Relaxed));
-        stats.slots_invalid = u64::from(self.gauges.invalid.load(Ordering::Relaxed));
+        stats.slots_invalid += u64::from(self.gauges.invalid.load(Ordering::Relaxed));
         stats.frames = u64::from(self.config.frames);
         stats.latch_waits = self.frames.waits.count.load(Ordering::Relaxed);
         stats.latch_wait_ns = self.frames.waits.ns.load(Ordering::Relaxed);
@@ -340,7 +341,9 @@ fn aging_requests(config: &PoolConfig, slots: u32) -> u64 {
 
 /// Whether redo may start from copies on flash that are older than the log's last checkpoint.
 fn keeps_bases(config: &PoolConfig) -> bool {
-    config.restart.kind == RestartKind::Warm && config.design.keeps_dirty_on_flash()
+    let keeps_dirty = config.design.keeps_dirty_on_flash();
+    // The slots of an append log are overwritten in order: none is kept.
+    config.restart.kind == RestartKind::Warm && keeps_dirty && config.design.batch().is_none()
 }
 
 /// What a fetch is for.

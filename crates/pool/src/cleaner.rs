@@ -37,15 +37,20 @@ const BELOW_LAMBDA: f64 = 0.0001;
 
 /// A dirty page in LAZYCLEANING.
 #[derive(Clone, Copy, Debug)]
-struct Claim {
-    page: PageId,
-    slot: u32,
-    rec_lsn: Lsn,
+pub(crate) struct Claim {
+    pub page: PageId,
+    pub slot: u32,
+    pub rec_lsn: Lsn,
 }
 
 impl BufferPool {
     fn dirty_share(&self, share: f64) -> u32 {
         (f64::from(self.config.flash_slots) * share.max(0.0)) as u32
+    }
+
+    /// In an append log pages go home when they are at its front, and no sooner.
+    fn lambda(&self) -> f64 {
+        if self.config.design.batch().is_some() { 1.0 } else { self.config.lambda }
     }
 
     fn is_sharp(&self) -> bool {
@@ -54,7 +59,7 @@ impl BufferPool {
 
     /// Tells the cleaner if there are too many dirty pages on flash.
     pub(crate) fn wake_cleaner(&self) {
-        if self.is_sharp() || self.flash_dirty() > self.dirty_share(self.config.lambda) {
+        if self.is_sharp() || self.flash_dirty() > self.dirty_share(self.lambda()) {
             self.cleaner_news.notify_all();
         }
     }
@@ -67,9 +72,9 @@ impl BufferPool {
             let dirty = self.flash_dirty();
             let low = match self.is_sharp() {
                 true => 0,
-                false => self.dirty_share(self.config.lambda - BELOW_LAMBDA),
+                false => self.dirty_share(self.lambda() - BELOW_LAMBDA),
             };
-            is_cleaning |= self.is_sharp() || dirty > self.dirty_share(self.config.lambda);
+            is_cleaning |= self.is_sharp() || dirty > self.dirty_share(self.lambda());
             is_cleaning &= dirty > low && self.check_writable().is_ok();
             if is_cleaning && self.has_more_than(low) && self.start_run(Lsn::MAX) {
                 continue;
@@ -152,7 +157,7 @@ impl BufferPool {
             let books = partition.books.lock();
             let Some(slots) = &books.slots else { continue };
             let is_free = |page| may_be_claimed(&books, page);
-            let Some(slot) = slots.next_dirty(is_free) else { continue };
+            let Some(slot) = slots.next_dirty(below, is_free) else { continue };
             let is_better = best.as_ref().is_none_or(|(_, other, other_slot)| {
                 let others = other.slots.as_ref().expect("it has a dirty slot");
                 slots.cleans_before(slot, others, *other_slot)
@@ -239,10 +244,14 @@ impl BufferPool {
 
     /// Whether what was read from the slot is the page, in the version that was written there.
     fn is_copy(&self, claim: &Claim, bytes: &PageBuf) -> bool {
-        let mut books = self.partition(claim.page).books.lock();
-        let is_version =
-            !self.checks_versions() || books.slots_mut().may_be(claim.slot, lsn(bytes));
-        verify(bytes, claim.page).is_ok() && is_version
+        self.is_copy_of(claim.page, claim.slot, bytes)
+    }
+
+    /// Whether `bytes` are `page` in the version that was written into `slot`.
+    pub(crate) fn is_copy_of(&self, page: PageId, slot: u32, bytes: &PageBuf) -> bool {
+        let mut books = self.partition(page).books.lock();
+        let is_version = !self.checks_versions() || books.slots_mut().may_be(slot, lsn(bytes));
+        verify(bytes, page).is_ok() && is_version
     }
 
     fn stage_one(&self, claim: Claim, bytes: &mut PageBuf) -> Staged {
@@ -279,7 +288,7 @@ impl BufferPool {
         io::run(&*self.home, ios)
     }
 
-    fn end_claim(&self, claim: &Claim, cleaned: Cleaned) {
+    pub(crate) fn end_claim(&self, claim: &Claim, cleaned: Cleaned) {
         let partition = self.partition(claim.page);
         let mut books = partition.books.lock();
         let was_valid = books.slots_mut().clean_ends(claim.slot, cleaned);
@@ -311,11 +320,11 @@ enum Staged {
 }
 
 /// L4, and nobody else writes it home.
-fn may_be_claimed(books: &Books, page: PageId) -> bool {
+pub(crate) fn may_be_claimed(books: &Books, page: PageId) -> bool {
     !books.home_writes.contains(&page) && !books.owed.contains_key(&page)
 }
 
-fn take_claim(books: &mut Books, page: PageId, slot: u32) -> Claim {
+pub(crate) fn take_claim(books: &mut Books, page: PageId, slot: u32) -> Claim {
     let slots = books.slots_mut();
     let rec_lsn = slots.newer(slot).expect("a cleanable slot is newer");
     slots.clean_begins(slot);

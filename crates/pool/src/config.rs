@@ -1,13 +1,22 @@
 //! How a pool is set up, with the papers' values as defaults.
 
 use terrace_policy::{
-    Classifier, CleanerOrder, Costs, Design, MemoryPolicy, Restart, SavedCosts, TacRule, designs,
+    Batch, Classifier, CleanerOrder, Costs, Design, MemoryPolicy, Restart, SavedCosts, TacRule,
+    designs,
 };
 
 use crate::{FlashLayout, PoolError, RestartRules, RestartTuning};
 
 /// The largest number of frames and slots in one partition: an index and a tag share 32 bits.
 pub(crate) const PARTITION_PLACES_MAX: u32 = (1 << 24) - 1;
+/// A group of pages that is gathered for an append log takes one of so many frames, at most.
+const FRAMES_PER_GROUP: u32 = 64;
+/// The same in a single partition, when there are too few frames for that.
+const FRAMES_PER_GROUP_MIN: u32 = 8;
+/// And one of so many slots.
+const SLOTS_PER_GROUP_MIN: u32 = 8;
+/// Slots that an append log keeps free or leaving, at least: so many pages can be on their way.
+const SLOTS_AHEAD_MIN: u32 = 32;
 /// Fewer frames than this in a partition are too few for the latches that tasks hold at once.
 const PARTITION_FRAMES_MIN: u32 = 64;
 
@@ -55,6 +64,8 @@ pub struct PoolConfig {
     pub classifier: Classifier,
     /// The choices of temperature-aware caching.
     pub tac: TacConfig,
+    /// Pages that designs with an append log write together, and let leave together, at most.
+    pub append_group: u32,
     /// Pages in a BUF_WRITE record [S3 II-A].
     pub buf_write_pages: u32,
     /// Dirty victims that the background evictor writes at once, at most.
@@ -132,6 +143,7 @@ impl Default for PoolConfig {
             fills: Fills { ramp_up: true, aggressive: false },
             classifier: Classifier::ReadAhead,
             tac: TacConfig::default(),
+            append_group: 64,
             buf_write_pages: 2048,
             evict_batch: 16,
             rules: Rules::default(),
@@ -142,6 +154,9 @@ impl Default for PoolConfig {
 impl PoolConfig {
     /// The least `clean_age`: recLSNs of slots are kept in blocks of 4 KiB of log.
     pub const CLEAN_AGE_MIN: u64 = 64 << 10;
+
+    /// The most pages that one write to an append log may have.
+    pub const APPEND_GROUP_MAX: u32 = 1024;
 
     /// Checks every value, and the devices' sizes against them.
     pub(crate) fn validate(&self, flash_bytes: Option<u64>) -> Result<(), PoolError> {
@@ -167,6 +182,9 @@ impl PoolConfig {
             }
             () if self.costs.is_some_and(|costs| !costs.are_positive()) => {
                 bad("costs must be numbers above zero")
+            }
+            () if !(1..=PoolConfig::APPEND_GROUP_MAX).contains(&self.append_group) => {
+                bad("append_group must be between 1 and 1024")
             }
             () if self.buf_write_pages == 0 => bad("buf_write_pages must not be zero"),
             () if self.evict_batch == 0 => bad("evict_batch must not be zero"),
@@ -208,7 +226,34 @@ impl PoolConfig {
 
     /// Partitions in use: as asked for, but none with too few frames.
     pub(crate) fn partitions_count(&self) -> u32 {
-        self.partitions.min(self.frames / PARTITION_FRAMES_MIN).max(1)
+        let group = match self.design.batch() {
+            Some(Batch::Group) => self.append_group,
+            Some(Batch::Page) | None => 1,
+        };
+        let frames_min = PARTITION_FRAMES_MIN.max(group.saturating_mul(FRAMES_PER_GROUP));
+        self.partitions.min(self.frames / frames_min).max(1)
+    }
+
+    /// Pages that are appended together: fewer than asked for where a partition is small.
+    pub(crate) fn group(&self) -> u32 {
+        let partitions = self.partitions_count();
+        let (frames, slots) = (self.frames / partitions, self.flash_slots / partitions);
+        match self.design.batch() {
+            Some(Batch::Group) => self
+                .append_group
+                .min(frames / FRAMES_PER_GROUP_MIN)
+                .min(slots / SLOTS_PER_GROUP_MIN)
+                .max(1),
+            Some(Batch::Page) | None => 1,
+        }
+    }
+
+    /// Slots of each partition that an append log has free, or leaving, before it appends: a group
+    /// that is being written, and one that is on its way home meanwhile.
+    pub(crate) fn slots_ahead(&self) -> u32 {
+        let slots = self.flash_slots / self.partitions_count();
+        let group = self.group();
+        (2 * group).max(SLOTS_AHEAD_MIN).min(slots / SLOTS_PER_GROUP_MIN).max(group)
     }
 }
 
@@ -237,6 +282,10 @@ pub struct Rules {
     pub dw_clean_after_both: bool,
     /// Lazy cleaning: a dirty entry moves to flash only after the flash write finished.
     pub lc_entry_moves_after_flash_write: bool,
+    /// Append logs: a page that leaves the front counts as dirty until its home write finished.
+    pub front_is_dirty_until_home: bool,
+    /// Append logs: slots are overwritten only when their pages are elsewhere.
+    pub front_is_kept_until_left: bool,
     /// The oldest dirty LSN covers pages that are dirty on flash only.
     pub oldest_covers_flash: bool,
     /// The restart `warm`: a dirty copy on flash outlasts a change of its page, unless analysis
@@ -259,6 +308,8 @@ impl Default for Rules {
             invalidate_on_modify: true,
             dw_clean_after_both: true,
             lc_entry_moves_after_flash_write: true,
+            front_is_dirty_until_home: true,
+            front_is_kept_until_left: true,
             oldest_covers_flash: true,
             keeps_old_bases: true,
             verify_reads: true,

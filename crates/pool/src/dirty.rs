@@ -234,7 +234,9 @@ impl BufferPool {
             DirtyLsns { rec, base }.min(written).min(owed)
         });
         let oldest = oldest.fold(DirtyLsns::NONE, DirtyLsns::min);
-        OldestDirty { rec: oldest.rec, base: oldest.base }
+        // Without bases, what is dirty on flash is found by analysis.
+        let base = if self.keeps_bases() { oldest.base } else { oldest.rec };
+        OldestDirty { rec: oldest.rec, base }
     }
 
     /// The entry of a page that was written home, and not modified since, becomes one that waits

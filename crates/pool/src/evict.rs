@@ -5,7 +5,8 @@
 //! - V2: a task that needs a frame stops gathering as soon as it has one; it writes one victim at
 //!   most. The background task gathers `evict_batch` of them, and sleeps while every partition has
 //!   a few free frames.
-//! - V3: who finds no victim waits for a frame to be freed, and gives up after `PATIENCE`.
+//! - V3: where the design appends to flash, victims gather in groups (`append`).
+//! - V4: who finds no victim waits for a frame to be freed, and gives up after `PATIENCE`.
 
 use std::cell::RefCell;
 use std::sync::atomic::Ordering;
@@ -13,6 +14,7 @@ use std::sync::atomic::Ordering;
 use terrace_page::PageId;
 use terrace_rt::{Nanos, now};
 
+use crate::append::Appended;
 use crate::partition::{Partition, PolicyFrames};
 use crate::write_out::{Job, Plan, Purpose};
 use crate::{BufferPool, PoolError};
@@ -66,6 +68,11 @@ impl BufferPool {
 
     /// Frees frames of one partition; returns how many.
     fn evict(&self, partition: &Partition, quota: Quota) -> Result<usize, PoolError> {
+        if self.appends()
+            && let Appended::Freed(freed) = self.append_victims(partition, quota.free)?
+        {
+            return Ok(freed);
+        }
         let (freed, jobs) = self.gather(partition, quota);
         if freed > 0 {
             partition.room.notify_all();

@@ -268,7 +268,7 @@ impl BufferPool {
 
     /// Reads one page in flight, and verifies it. On an error the page is still in flight.
     pub(crate) fn load(&self, loading: &mut Loading<'_>) -> Result<(), PoolError> {
-        if let Source::Flash { slot, newer } = loading.source {
+        while let Source::Flash { slot, newer } = loading.source {
             let number = loading.partition.slot_page(slot);
             let flash = self.flash.as_deref().expect("a slot is on flash");
             let read = io::run(flash, vec![PageIo::read(number, [&mut *loading.guard])]);
@@ -276,11 +276,27 @@ impl BufferPool {
             match self.flash_was_read(loading, slot, newer, read) {
                 Ok(true) => return Ok(()),
                 Ok(false) => loading.source = Source::Home,
+                Err(_) if self.follow_copy(loading, slot) => {}
                 Err(error) => return self.rescue_from(loading, slot, error),
             }
         }
         let read = self.read_home(loading);
         read.or_else(|error| self.redo_damaged(loading, error))
+    }
+
+    /// The copy in `slot` was bad. Whether it has left that slot since, and is to be read where it
+    /// went: an append log has rebuilt it.
+    fn follow_copy(&self, loading: &mut Loading<'_>, slot: u32) -> bool {
+        let mut books = loading.partition.books.lock();
+        let now = loading.guard.frame().slot();
+        if now == Some(slot) {
+            return false;
+        }
+        loading.source = match now {
+            Some(slot) => self.choose_source(&mut books, slot, Want::BestAhead, self.now()),
+            None => Source::Home,
+        };
+        true
     }
 
     /// Reads a page in flight from home, and verifies it.

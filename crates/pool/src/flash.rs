@@ -38,7 +38,7 @@ impl BufferPool {
         self.filling.lock().is_on(self.gauges.used.load(Ordering::Relaxed))
     }
 
-    fn flash_is_usable(&self) -> bool {
+    pub(crate) fn flash_is_usable(&self) -> bool {
         self.flash.is_some() && self.flash_failures.load(Ordering::Relaxed) < FLASH_FAILURES_MAX
     }
 
@@ -60,12 +60,13 @@ impl BufferPool {
         page: PageId,
         class: AccessClass,
     ) -> Option<u32> {
-        if !self.flash_is_usable() {
+        // An append log takes pages in groups only (`append`).
+        if !self.flash_is_usable() || self.config.design.batch().is_some() {
             return None;
         }
         let queued = self.flash.as_ref().map_or(0, |flash| flash.queued());
         let class = match self.config.design.admission {
-            AdmissionRule::Temperature => AccessClass::Random,
+            AdmissionRule::Temperature | AdmissionRule::All => AccessClass::Random,
             AdmissionRule::Nothing | AdmissionRule::RandomClass => class,
         };
         let filling = class == AccessClass::Sequential && self.is_filling();

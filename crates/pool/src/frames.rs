@@ -5,7 +5,8 @@
 //! - M2: `page` changes only under the exclusive latch and the lock of the page's partition; so it
 //!   can be trusted under either.
 //! - M3: `rec_lsn` and `slot` change only under the lock of the page's partition, by a task that
-//!   also holds the frame's latch, in either mode; the slot also when another page takes it over.
+//!   also holds the frame's latch, in either mode; the slot also when another page takes it
+//!   over, or when the copy moves on in an append log.
 //! - M4: a [`Peek`] reads without the latch, word by word as atomics, and what it read counts only
 //!   if the latch's version says that nobody had the exclusive mode meanwhile.
 //! - Holding the latch is the pin: there is no count beside it.

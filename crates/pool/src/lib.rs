@@ -6,9 +6,9 @@
 //!
 //! Modules in reading order: the seam to the log, what can be told and what can go wrong; then the
 //! pool, its guards and its page requests; then a page's way (`fetch`, `multi_read`, `dirty`,
-//! `evict`, `write_out`, `flash`, `cleaner`, `age`, `flush`), the tasks that push it along; then
-//! what the books are kept in (`partition`, `directory`, `slots`, `frames`, `peeks`, `io`);
-//! `check`, which asserts it all; and `restart`, what of the flash is found again.
+//! `evict`, `write_out`, `flash`, `append`, `cleaner`, `age`, `flush`), the tasks that push it
+//! along; then what the books are kept in (`partition`, `directory`, `slots`, `frames`, `peeks`,
+//! `io`); `check`, which asserts it all; and `restart`, what of the flash is found again.
 
 mod journal;
 
@@ -28,6 +28,8 @@ mod evict;
 mod write_out;
 
 mod flash;
+
+mod append;
 
 mod age;
 mod cleaner;

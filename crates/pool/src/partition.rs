@@ -16,6 +16,7 @@ use terrace_policy::{FramePolicy, Frames, Touch};
 use terrace_rt::{LeafMutex, Signal};
 
 use crate::PoolStats;
+use crate::append::{Gathered, Stuck};
 use crate::directory::{Directory, PageHash};
 use crate::frames::{Exclusive, Frame, FrameTable};
 use crate::slots::SlotTable;
@@ -45,6 +46,10 @@ pub(crate) struct Books {
     pub policy: FramePolicy,
     /// `None` if the design uses no flash.
     pub slots: Option<SlotTable>,
+    /// Victims that wait in their frames to be appended together.
+    pub gathered: Vec<Gathered>,
+    /// Groups at the front of an append log that could not leave.
+    pub stuck: Vec<Stuck>,
     /// Dirty frames by recLSN; entries that no longer agree with their frame are skipped.
     dirty: BinaryHeap<Reverse<(Lsn, u32)>>,
     pub dirty_count: u32,
@@ -89,6 +94,8 @@ impl Books {
             free,
             policy,
             slots,
+            gathered: Vec::new(),
+            stuck: Vec::new(),
             dirty: BinaryHeap::new(),
             dirty_count: 0,
             home_writes: Vec::new(),
@@ -288,6 +295,27 @@ impl Partition {
     pub fn move_slot(&self, page: PageId, from: u32, to: u32) {
         let (from, to) = (self.place_of_slot(from), self.place_of_slot(to));
         self.directory.replace(PageHash::of(page), from, to);
+    }
+
+    /// The copy of `page` has moved on to another slot, wherever the page is.
+    pub fn copy_moved(
+        &self,
+        books: &Books,
+        frames: &FrameTable,
+        page: PageId,
+        (from, to): (u32, u32),
+    ) {
+        match self.find(books, frames, page) {
+            Place::Memory(id) => {
+                assert_eq!(frames.frame(id).slot(), Some(from), "{page} in memory knows its slot");
+                frames.frame(id).set_slot(Some(to));
+            }
+            Place::Flash(found) => {
+                assert_eq!(found, from, "{page} has one slot");
+                self.move_slot(page, from, to);
+            }
+            Place::Nowhere => panic!("{page} in slot {from} is not in the directory"),
+        }
     }
 
     /// Puts a page that was found in `slot` into the directory of a new pool; if it was found in

@@ -30,6 +30,7 @@
 //! Sources: S0 3.1 (the SSD buffer table), S3 II-B1 (the states).
 
 mod bases;
+mod log;
 mod ranks;
 mod versions;
 
@@ -310,21 +311,28 @@ impl SlotTable {
     }
 
     /// The dirty slot to clean first, among those that no task uses and that are `free_to_write`.
-    pub fn next_dirty(&self, free_to_write: impl Fn(PageId) -> bool) -> Option<u32> {
+    /// With a bound, the oldest counts whatever the order is.
+    pub fn next_dirty(&self, below: Lsn, free_to_write: impl Fn(PageId) -> bool) -> Option<u32> {
         let cleanable = |slot: SlotId| {
             let page = PageId(u64::from(self.pages[slot.0 as usize]));
             self.is_cleanable(slot.0) && free_to_write(page)
         };
-        self.ranks.next_dirty(cleanable)
+        match below {
+            Lsn::MAX => self.ranks.next_dirty(cleanable),
+            _ => self.ranks.oldest_dirty(cleanable, |slot| self.rec[slot as usize]),
+        }
     }
 
     /// Whether dirty slot `a` goes to the cleaner before dirty slot `b` of partition `other`.
     pub fn cleans_before(&self, a: u32, other: &SlotTable, b: u32) -> bool {
-        self.ranks.cleans_before(a, &other.ranks, b)
+        match self.fifo() {
+            None => self.ranks.cleans_before(a, &other.ranks, b),
+            Some(_) => self.newer(a) < other.newer(b),
+        }
     }
 
     pub fn is_cleanable(&self, slot: u32) -> bool {
-        self.states[slot as usize] == DIRTY | NEWER
+        self.states[slot as usize] == DIRTY | NEWER && !self.is_leaving(slot)
     }
 
     /// A page that is newer than at home and whose bytes are damaged, if there is one.
@@ -335,7 +343,7 @@ impl SlotTable {
 
     /// The cleaner takes dirty `slot`: DIRTY -> LAZYCLEANING.
     pub fn clean_begins(&mut self, slot: u32) {
-        assert!(self.is_cleanable(slot));
+        assert_eq!(self.states[slot as usize], DIRTY | NEWER);
         self.ranks.take(slot);
         self.set_base(slot, &[DIRTY], LAZYCLEANING);
     }

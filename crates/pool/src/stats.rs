@@ -33,8 +33,11 @@ pub struct PoolStats {
     pub slots_used: u64,
     /// Gauge: slots whose page is newer than home.
     pub slots_dirty: u64,
-    /// Gauge: slots that are kept for a page although their bytes are stale (TAC).
+    /// Gauge: slots that are kept for a page although their bytes are stale (TAC), or cannot be
+    /// written yet although they hold none (append logs).
     pub slots_invalid: u64,
+    /// Pages of the front of an append log that were taken in again at its rear.
+    pub second_chances: u64,
     /// Pages admitted to flash.
     pub admissions: u64,
     /// Pages not admitted because of their class or temperature.
@@ -95,6 +98,7 @@ impl PoolStats {
         self.table_log_bytes += other.table_log_bytes;
         self.tables_given_up += other.tables_given_up;
         self.flash_faults += other.flash_faults;
+        self.second_chances += other.second_chances;
         self.admissions += other.admissions;
         self.bypassed_by_policy += other.bypassed_by_policy;
         self.bypassed_by_throttle += other.bypassed_by_throttle;

@@ -21,7 +21,7 @@
 //!   pages, what is said there of a page that was written home since the last sync counts from the
 //!   first change that home would lack; and its clean copy is pinned until home was synced.
 
-use terrace_page::{Lsn, PageId, lsn, seal};
+use terrace_page::{Lsn, PageBuf, PageId, lsn, seal};
 use terrace_policy::{AccessClass, CleanLeave, DirtyLeave, Touch};
 
 use crate::dirty::Logged;
@@ -67,7 +67,7 @@ pub(crate) enum Plan {
 }
 
 /// A job under way.
-struct Transfer<'p> {
+pub(crate) struct Transfer<'p> {
     partition: &'p Partition,
     page: PageId,
     guard: Shared<'p>,
@@ -174,7 +174,7 @@ impl BufferPool {
     }
 
     /// W1.
-    fn write_ahead(&self, transfers: &[Transfer<'_>]) -> Result<(), PoolError> {
+    pub(crate) fn write_ahead(&self, transfers: &[Transfer<'_>]) -> Result<(), PoolError> {
         let dirty = transfers.iter().filter(|transfer| transfer.dirty.is_some());
         let upto = dirty.map(|transfer| transfer.page_lsn).max();
         match upto {
@@ -186,7 +186,7 @@ impl BufferPool {
     }
 
     /// Breaks W4 and W5 for tests that must notice: entries move before the writes.
-    fn skip_rules(&self, transfers: &[Transfer<'_>]) {
+    pub(crate) fn skip_rules(&self, transfers: &[Transfer<'_>]) {
         let rules = self.config.rules;
         for transfer in transfers {
             let Some(lsns) = transfer.dirty else { continue };
@@ -231,7 +231,12 @@ impl BufferPool {
     }
 
     /// Moves slot and entry on, and lets the page leave if it may. Whether a frame became free.
-    fn complete(&self, transfer: Transfer<'_>, purpose: Purpose, outcome: Outcome) -> bool {
+    pub(crate) fn complete(
+        &self,
+        transfer: Transfer<'_>,
+        purpose: Purpose,
+        outcome: Outcome,
+    ) -> bool {
         let Transfer { partition, page, guard, targets, page_lsn, dirty, touch } = transfer;
         let was_dirty = dirty.is_some();
         let frame = guard.frame();
@@ -342,18 +347,23 @@ impl BufferPool {
 
 /// How the writes of a batch ended.
 #[derive(Clone, Copy, Debug)]
-struct Outcome {
-    home: bool,
-    flash: bool,
+pub(crate) struct Outcome {
+    pub home: bool,
+    pub flash: bool,
 }
 
 impl<'p> Transfer<'p> {
     /// The slot that is written, over all partitions.
-    fn slot_number(&self) -> Option<u32> {
+    pub fn slot_number(&self) -> Option<u32> {
         self.targets.slot.map(|slot| self.partition.first_slot + slot)
     }
 
-    fn seal(job: Job<'p>) -> Transfer<'p> {
+    /// The slot, and what is written into it.
+    pub fn to_slot(&self) -> Option<(u32, &PageBuf)> {
+        self.targets.slot.map(|slot| (slot, &*self.guard))
+    }
+
+    pub fn seal(job: Job<'p>) -> Transfer<'p> {
         let Job { partition, page, mut guard, targets } = job;
         seal(&mut guard);
         let guard = guard.downgrade();

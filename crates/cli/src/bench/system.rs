@@ -38,6 +38,7 @@ pub fn pool(tier: &Tier) -> PoolConfig {
         mu: tier.mu as usize,
         partitions: tier.partitions,
         alpha: tier.alpha,
+        append_group: tier.face_group,
         lambda: tier.lambda.0,
         cleaner_order: match tier.cleaner_order {
             CleanerOrderName::Lru2 => CleanerOrder::Lru2Age,
@@ -271,6 +272,7 @@ pub fn tier_parameters(system: &System, tier: &Tier) -> Map<String, Value> {
         "mu": pool.mu,
         "partitions": pool.partitions,
         "alpha": pool.alpha,
+        "face_group": pool.append_group,
         "cleaner_order": word(match pool.order_of_cleaner() {
             CleanerOrder::Lru2Age => CleanerOrderName::Lru2,
             CleanerOrder::RecLsn => CleanerOrderName::RecLsn,

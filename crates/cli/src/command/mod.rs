@@ -212,6 +212,10 @@ pub struct Tier {
     #[arg(long, value_name = "N", default_value_t = 32,
           value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub alpha: u32,
+    /// FaCE: most pages that are appended to the flash together, and leave its front together
+    #[arg(long, value_name = "N", default_value_t = 64,
+          value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub face_group: u32,
     /// Writes that the cleaner keeps outstanding at most
     #[arg(long, value_name = "N", default_value_t = 256,
           value_parser = clap::value_parser!(u32).range(1..=65_536))]

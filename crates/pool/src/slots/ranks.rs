@@ -1,11 +1,12 @@
 //! Who is reused next, whatever the replacement: the policies of a partition's slots behind one
 //! door, so that the table of slots knows states and nothing of orders.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use terrace_page::{Lsn, PageId, SlotId};
 use terrace_policy::{
-    History, Replacement, SlotHeat, SlotLru2, SlotState, TacRule, Temperatures, Tick,
+    History, Replacement, SlotFifo, SlotHeat, SlotLru2, SlotState, TacRule, Temperatures, Tick,
 };
 use terrace_rt::LeafMutex;
 
@@ -16,6 +17,7 @@ use crate::restart::Image;
 pub(super) enum Ranks {
     Lru2(SlotLru2),
     Heat(SlotHeat, Arc<LeafMutex<Temperatures>>, TacRule),
+    Fifo(Ring),
 }
 
 impl Ranks {
@@ -30,6 +32,8 @@ impl Ranks {
             Replacement::Temperature => {
                 Ranks::Heat(SlotHeat::new(count), Arc::clone(temperatures), rules.tac_rule)
             }
+            Replacement::Fifo | Replacement::Rotating => Ranks::Fifo(Ring::new(count, false)),
+            Replacement::FifoSecondChance => Ranks::Fifo(Ring::new(count, true)),
         }
     }
 
@@ -38,6 +42,7 @@ impl Ranks {
         match self {
             Ranks::Lru2(ranks) => ranks.bytes(),
             Ranks::Heat(ranks, ..) => ranks.bytes(),
+            Ranks::Fifo(ring) => ring.bytes(),
         }
     }
 
@@ -46,6 +51,7 @@ impl Ranks {
         let slot = match self {
             Ranks::Lru2(ranks) => ranks.take_free(now)?,
             Ranks::Heat(ranks, ..) => ranks.take_free()?,
+            Ranks::Fifo(ring) => ring.fifo.take()?,
         };
         Some(slot.0)
     }
@@ -66,6 +72,7 @@ impl Ranks {
                 let admitted = temperatures.admits(*rule, page, page_of(victim));
                 if admitted { Ok(victim.0) } else { Err(NoVictim::Colder) }
             }
+            Ranks::Fifo(_) => unreachable!("slots of an append log leave in order"),
         }
     }
 
@@ -76,6 +83,7 @@ impl Ranks {
             Ranks::Heat(ranks, temperatures, _) => {
                 ranks.insert(SlotId(slot), page, &temperatures.lock());
             }
+            Ranks::Fifo(_) => {}
         }
     }
 
@@ -84,6 +92,7 @@ impl Ranks {
         match self {
             Ranks::Lru2(ranks) => ranks.fill_dirty(SlotId(slot), history, rec_lsn),
             Ranks::Heat(..) => unreachable!("temperature designs write through"),
+            Ranks::Fifo(ring) => ring.set_dirty(slot, true),
         }
     }
 
@@ -95,6 +104,7 @@ impl Ranks {
                 ranks.fill_clean(SlotId(slot), history);
             }
             Ranks::Heat(..) => unreachable!("temperature designs write through"),
+            Ranks::Fifo(_) => {}
         }
     }
 
@@ -106,13 +116,16 @@ impl Ranks {
                 ranks.fill_dirty(SlotId(slot), history, rec_lsn);
             }
             Ranks::Heat(..) => unreachable!("temperature designs write through"),
+            Ranks::Fifo(ring) => ring.set_dirty(slot, true),
         }
     }
 
     /// The page in `slot` was used at `now`.
     pub fn hit(&mut self, slot: u32, now: Tick) {
-        if let Ranks::Lru2(ranks) = self {
-            ranks.hit(SlotId(slot), now);
+        match self {
+            Ranks::Lru2(ranks) => ranks.hit(SlotId(slot), now),
+            Ranks::Fifo(ring) => ring.fifo.hit(SlotId(slot)),
+            Ranks::Heat(..) => {}
         }
     }
 
@@ -120,7 +133,7 @@ impl Ranks {
     pub fn history(&self, slot: u32) -> Option<History> {
         match self {
             Ranks::Lru2(ranks) => Some(ranks.history(SlotId(slot))),
-            Ranks::Heat(..) => None,
+            Ranks::Heat(..) | Ranks::Fifo(_) => None,
         }
     }
 
@@ -129,6 +142,22 @@ impl Ranks {
         match self {
             Ranks::Lru2(ranks) => ranks.next_dirty(cleanable).map(|slot| slot.0),
             Ranks::Heat(..) => None,
+            Ranks::Fifo(ring) => ring.next_dirty(cleanable),
+        }
+    }
+
+    /// As `next_dirty`; of an append log that whose `rec` is least.
+    pub fn oldest_dirty(
+        &self,
+        cleanable: impl Fn(SlotId) -> bool,
+        rec: impl Fn(u32) -> u32,
+    ) -> Option<u32> {
+        match self {
+            Ranks::Lru2(_) | Ranks::Heat(..) => self.next_dirty(cleanable),
+            Ranks::Fifo(ring) => {
+                let cleanable = ring.dirty().filter(|&slot| cleanable(SlotId(slot)));
+                cleanable.min_by_key(|&slot| (rec(slot), slot))
+            }
         }
     }
 
@@ -147,6 +176,7 @@ impl Ranks {
         match self {
             Ranks::Lru2(ranks) => ranks.take(SlotId(slot)),
             Ranks::Heat(ranks, ..) => ranks.remove(SlotId(slot)),
+            Ranks::Fifo(ring) => ring.set_dirty(slot, false),
         }
     }
 
@@ -155,6 +185,7 @@ impl Ranks {
         match self {
             Ranks::Lru2(ranks) => ranks.free(SlotId(slot)),
             Ranks::Heat(ranks, ..) => ranks.free(SlotId(slot)),
+            Ranks::Fifo(ring) => ring.set_dirty(slot, false),
         }
     }
 
@@ -189,6 +220,12 @@ impl Ranks {
                     ranks.insert(slot, page_of(slot), &temperatures);
                 }
             }
+            Ranks::Fifo(ring) => {
+                ring.fifo.restore(|slot| is_dirty(slot).is_some());
+                for slot in (0..slots_count).filter(|&slot| is_dirty(SlotId(slot)) == Some(true)) {
+                    ring.set_dirty(slot, true);
+                }
+            }
         }
     }
 
@@ -204,6 +241,51 @@ impl Ranks {
         match self {
             Ranks::Lru2(ranks) => ranks.check(),
             Ranks::Heat(ranks, ..) => ranks.check(),
+            Ranks::Fifo(ring) => ring.fifo.check(),
         }
+    }
+}
+
+/// The slots of an append log: their order, and which are dirty, for the cleaner.
+pub(super) struct Ring {
+    pub fifo: SlotFifo,
+    dirty: Box<[u64]>,
+    /// The word in which the last dirty slot was found.
+    at: Cell<u32>,
+}
+
+impl Ring {
+    fn new(count: u32, second_chance: bool) -> Ring {
+        let dirty = vec![0; count.div_ceil(u64::BITS) as usize].into();
+        Ring { fifo: SlotFifo::new(count, second_chance), dirty, at: Cell::new(0) }
+    }
+
+    fn bytes(&self) -> usize {
+        self.fifo.bytes() + size_of_val(&*self.dirty)
+    }
+
+    pub fn set_dirty(&mut self, slot: u32, is_dirty: bool) {
+        let (word, bit) = (&mut self.dirty[(slot / u64::BITS) as usize], 1 << (slot % u64::BITS));
+        if is_dirty {
+            *word |= bit;
+        } else {
+            *word &= !bit;
+        }
+    }
+
+    /// The dirty slots, once round from where one was found before.
+    pub fn dirty(&self) -> impl Iterator<Item = u32> + '_ {
+        let words = self.dirty.len() as u32;
+        (0..words).map(move |more| (self.at.get() + more) % words).flat_map(|word| {
+            let bits = self.dirty[word as usize];
+            let is_set = move |bit: &u32| bits >> bit & 1 == 1;
+            (0..u64::BITS * u32::from(bits != 0)).filter(is_set).map(move |bit| word * 64 + bit)
+        })
+    }
+
+    fn next_dirty(&self, cleanable: impl Fn(SlotId) -> bool) -> Option<u32> {
+        let slot = self.dirty().find(|&slot| cleanable(SlotId(slot)))?;
+        self.at.set(slot / u64::BITS);
+        Some(slot)
     }
 }

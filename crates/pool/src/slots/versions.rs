@@ -47,6 +47,15 @@ impl Versions {
         }
     }
 
+    /// Slot `to` has the bytes of `from`.
+    pub fn copy(&mut self, from: u32, to: u32) {
+        match self {
+            Versions::None => {}
+            Versions::Low(lows) => lows[to as usize] = lows[from as usize],
+            Versions::Full(lsns) => lsns[to as usize] = lsns[from as usize],
+        }
+    }
+
     /// Whether a copy with `lsn` may be what was written into the slot.
     pub fn may_be(&self, slot: u32, lsn: Lsn) -> bool {
         match self {

@@ -1,6 +1,7 @@
 //! The pool over devices and a journal made for it: in the virtual world, and once with threads.
 
 mod age;
+mod append;
 mod bench_world;
 mod faults;
 mod log_model;

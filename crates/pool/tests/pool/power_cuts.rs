@@ -96,7 +96,7 @@ fn first_caught(design: &str, break_rule: impl Fn(&mut Rules), flash_ns: u64) ->
 #[test]
 fn every_rule_is_missed_when_it_is_off() {
     type Break = fn(&mut Rules);
-    let rules: [(&str, &str, Break); 11] = [
+    let rules: [(&str, &str, Break); 14] = [
         ("wal_before_page", "no-ssd", |rules| rules.wal_before_page = false),
         ("buf_write_join_rule", "lc", |rules| rules.buf_write_join_rule = false),
         ("buf_write_eol_rule", "lc", |rules| rules.buf_write_eol_rule = false),
@@ -108,6 +108,9 @@ fn every_rule_is_missed_when_it_is_off() {
         ("dw_clean_after_both", "dw", |rules| rules.dw_clean_after_both = false),
         ("lc_entry_moves", "lc", |rules| rules.lc_entry_moves_after_flash_write = false),
         ("oldest_covers_flash", "lc", |rules| rules.oldest_covers_flash = false),
+        ("oldest_covers_flash", "face", |rules| rules.oldest_covers_flash = false),
+        ("front_is_dirty", "face-gr", |rules| rules.front_is_dirty_until_home = false),
+        ("front_is_kept", "face", |rules| rules.front_is_kept_until_left = false),
     ];
     let mut missed = Vec::new();
     for (name, design, break_rule) in rules {

@@ -165,6 +165,7 @@ impl Round {
                 tier.clean_age = self.scenario.clean_age;
                 tier.partitions = self.scenario.partitions;
                 tier.buf_write_pages = self.scenario.buf_write_pages;
+                tier.append_group = self.scenario.append_group;
             })
             .checkpoints(Checkpoints::Every(self.scenario.checkpoint_every))
             .world(self.world.clone())

@@ -91,6 +91,8 @@ pub struct Scenario {
     pub checkpoint_every: Nanos,
     /// Pages in a BUF_WRITE record.
     pub buf_write_pages: u32,
+    /// Pages that are appended together.
+    pub append_group: u32,
     /// One in so many requests stalls, so that others overtake it; zero is none.
     pub stall_one_in: u64,
     /// A checkpoint is asked for after so many transactions; zero is never.
@@ -120,12 +122,14 @@ impl Scenario {
             rounds: 3 + prng.below(4) as u32,
             switch_one_in: [0, 3, 20, 100][prng.below(4) as usize],
             checkpoint_every: Nanos::from_millis([2, 20, 200][prng.below(3) as usize]),
+            append_group: 64,
             buf_write_pages: 1 << prng.below(6),
             stall_one_in: [0, 8, 40][prng.below(3) as usize],
             checkpoint_one_in: [0, 10, 40][prng.below(3) as usize],
         };
         Scenario {
             // Not a draw of its own, so that a seed goes on being the torture that it was.
+            append_group: [1, 3, 64][drawn.frames as usize % 3],
             clean_age: fixed.clean_age.or(drawn.keys.is_multiple_of(3).then_some(CLEAN_AGE)),
             stall_one_in: fixed.stall_one_in.unwrap_or(drawn.stall_one_in),
             lambda: fixed.lambda.unwrap_or(drawn.lambda),

@@ -7,6 +7,7 @@
 //! | `evict-dirty` | changed pages leave: home, home and flash (DW), flash (LC), own slot (TAC) |
 //! | `modify-clean` | pages change whose flash copy is clean |
 //! | `modify-dirty` | pages change whose flash copy is newer than home (LC) |
+//! | `front` | the front of an append log leaves: home, dropped, taken in again (FaCE, rotating) |
 //! | `lazy-clean` | the cleaner brings dirty pages of the flash home (LC) |
 //! | `age-clean` | what is dirty for too much log goes home, from memory and from flash (LC) |
 //! | `outlive` | a cached page changes, goes home past its slot, and the log forgets it: violation D |
@@ -40,6 +41,8 @@ pub(super) const FRAMES: u64 = 16;
 
 /// Slots for every page of the database.
 const ALL: u32 = 96;
+/// Slots for some of them: an append log goes round.
+const SOME: u32 = 24;
 /// Slots for a fraction of them.
 const FEW: u32 = 10;
 /// Long enough for a pass of any flusher [S3: 64 s].
@@ -159,6 +162,15 @@ fn lazy(design: &Design, _: &Restart) -> bool {
     design.keeps_dirty_on_flash()
 }
 
+/// Whether the cleaner brings pages home because they are many.
+fn cleaned(design: &Design, _: &Restart) -> bool {
+    design.keeps_dirty_on_flash() && design.batch().is_none()
+}
+
+fn appended(design: &Design, _: &Restart) -> bool {
+    design.batch().is_some()
+}
+
 /// Whether the restart brings its table up to date on flash at a checkpoint.
 fn keeps_table(restart: &Restart) -> bool {
     matches!(restart.kind, RestartKind::LazyVerification | RestartKind::Warm)
@@ -212,7 +224,7 @@ const COMMON: Script = Script {
 };
 
 /// Every script.
-pub static SCRIPTS: [Script; 18] = [
+pub static SCRIPTS: [Script; 19] = [
     Script {
         name: "admit-free",
         start: Start::Cold,
@@ -220,7 +232,9 @@ pub static SCRIPTS: [Script; 18] = [
         path: Path::Steps(|_| vec![Step::Read(60..88)]),
         shows: |seen| {
             let grown = seen.after.pool.slots_used - seen.before.pool.slots_used;
-            seen.admissions() > 3 && grown == seen.admissions() && seen.flash_writes > 3
+            // Groups are written together.
+            let writes = if seen.design.batch().is_some() { 1 } else { 3 };
+            seen.admissions() > 3 && grown == seen.admissions() && seen.flash_writes > writes
         },
         ..COMMON
     },
@@ -286,13 +300,32 @@ pub static SCRIPTS: [Script; 18] = [
         ..COMMON
     },
     Script {
+        name: "front",
+        start: Start::Cold,
+        applies: appended,
+        slots: SOME,
+        before: || vec![clean(), Step::Write(0..24, Durable), Step::Read(100..ROWS)],
+        path: Path::Steps(|_| {
+            let reads = || Step::Read(40..140);
+            vec![Step::Read(0..24), reads(), Step::Write(60..76, Durable), reads()]
+        }),
+        shows: |seen| {
+            let (before, after) = (&seen.before.pool, &seen.after.pool);
+            let again = after.second_chances - before.second_chances;
+            let has_chance = seen.design.replacement == Replacement::FifoSecondChance;
+            after.cleaner_pages > before.cleaner_pages && (again > 0) == has_chance
+        },
+        ..COMMON
+    },
+    Script {
         name: "lazy-clean",
         start: Start::Cold,
-        applies: lazy,
+        applies: cleaned,
         lambda: 0.02,
         before: || vec![clean(), Step::Read(60..120)],
         path: Path::Steps(|_| {
-            vec![Step::Write(0..32, Durable), Step::Read(120..ROWS), Step::Rest(Nanos(50_000_000))]
+            let rest = Step::Rest(Nanos(50_000_000));
+            vec![Step::Write(0..32, Durable), Step::Read(120..ROWS), Step::Read(60..120), rest]
         }),
         shows: |seen| seen.after.pool.cleaner_pages > seen.before.pool.cleaner_pages,
         ..COMMON

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use terrace::{Builder, Checkpoint, Checkpoints, Database, Devices, Error};
 use terrace_device::Store;
 use terrace_page::PAGE_SIZE;
-use terrace_policy::{Design, Restart};
+use terrace_policy::{Design, MemoryPolicy, Restart};
 use terrace_pool::{Rules, TacWrite};
 use terrace_rt::{Nanos, Prng, Stopped, Virtual, VirtualConfig, World, sleep};
 
@@ -80,6 +80,10 @@ impl Setting {
                 tier.lambda = self.script.lambda;
                 tier.clean_age = self.script.clean_age;
                 tier.buf_write_pages = 4;
+                if self.design.batch().is_some() {
+                    // An append log keeps no uses: pages would leave memory in another order.
+                    tier.memory_policy = Some(MemoryPolicy::Lru);
+                }
                 tier.tac.write =
                     if self.seed.is_multiple_of(2) { TacWrite::Async } else { TacWrite::Sync };
             })

@@ -1,0 +1,403 @@
+//! The front of an append log: what leaves, in groups.
+//!
+//! ```text
+//!             claim_front         stage_front            move_on               let_go
+//!  Dropped:   slot FREE
+//!  Again:                         read, verified         new slot, old FREE
+//!  Home:      LAZYCLEANING        read, verified                               home, slot FREE
+//!                                                                              the group has left
+//! ```
+//!
+//! - F1: a second chance that cannot be taken goes home, if home lacks the page, or is dropped.
+//! - F2: a page whose bytes on flash are bad is rebuilt from home and the log, which has what home
+//!   lacks. If the log cannot, its slot stays as it is, and so does the group: the ring
+//!   takes no more pages, and those that leave memory go home.
+//! - F3: a slot that somebody reads is let go when the read has ended.
+
+use std::sync::atomic::Ordering;
+
+use terrace_page::{Lsn, PageBuf, PageId, lsn, verify};
+use terrace_policy::{History, Leave, Replacement, RestartKind};
+use terrace_rt::{LeafGuard, Nanos, dead, sleep};
+
+use crate::cleaner::{Claim, may_be_claimed, take_claim};
+use crate::dirty::Logged;
+use crate::frames::Staging;
+use crate::io::{self, PageIo};
+use crate::partition::{Books, Partition, Place};
+use crate::restart::{Freed, Held};
+use crate::slots::Cleaned;
+use crate::{BufferPool, PoolError};
+
+/// How long one waits for the read of a slot to end, before looking again.
+const READ_NAP: Nanos = Nanos(20_000);
+
+/// Slots that are leaving together.
+pub(super) struct Front {
+    /// The first slot of the group.
+    first: u32,
+    /// Those whose pages go somewhere, in order.
+    pub leavers: Vec<Leaver>,
+}
+
+/// A group that cannot leave: the bytes of some slots are bad, and the log cannot make them good.
+#[derive(Debug)]
+pub(crate) struct Stuck {
+    first: u32,
+    /// Slots that are not free.
+    slots: Vec<u32>,
+}
+
+/// A page that leaves its slot.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Leaver {
+    page: PageId,
+    slot: u32,
+    pub leave: Leave,
+    /// Where a second chance is written.
+    pub to: Option<u32>,
+    /// Its place in the staging.
+    at: usize,
+    /// Its bytes are there.
+    pub is_whole: bool,
+    lsn: Lsn,
+    /// Its claim, if it is on its way home.
+    claim: Option<Claim>,
+}
+
+impl Leaver {
+    pub fn bytes<'a>(&self, staging: &'a Staging) -> &'a PageBuf {
+        &staging.pages()[self.at]
+    }
+}
+
+impl Front {
+    pub fn second_chances(&self) -> usize {
+        self.leavers.iter().filter(|leaver| leaver.is_second_chance()).count()
+    }
+}
+
+impl BufferPool {
+    /// Begins to let a group of up to `group` slots leave, of which up to `room` may go to the
+    /// rear. `None` if none can leave.
+    pub(super) fn claim_front(
+        &self,
+        partition: &Partition,
+        books: &mut Books,
+        group: u32,
+        room: u32,
+    ) -> Option<Front> {
+        // The tier has been full once.
+        self.filling.lock().is_on(u32::MAX);
+        // A cleaner that wakes before the end of recovery could take home back in time [S3 III-D6].
+        let may_write = !self.is_recovering.load(Ordering::Relaxed);
+        let (mut slots, table) = (books.slots.take().expect("a log of slots"), &*books);
+        let free_to_write = |page| may_write && may_be_claimed(table, page);
+        let answers = slots.leave(group, room, free_to_write);
+        books.slots = Some(slots);
+        let first = answers.first()?.0;
+        if !self.config.rules.front_is_kept_until_left {
+            books.slots_mut().left(first);
+        }
+        let mut leavers = Vec::new();
+        for (slot, leave) in answers {
+            leavers.extend(self.claim_leaver(partition, books, slot, leave));
+        }
+        let from = leavers.first().map_or(0, |leaver: &Leaver| leaver.slot);
+        for leaver in &mut leavers {
+            // The ring may end within the group.
+            leaver.at = leaver.slot.wrapping_sub(from) as usize;
+            if leaver.slot < from {
+                leaver.at = (leaver.slot + books.slots_mut().count() - from) as usize;
+            }
+        }
+        if leavers.is_empty() {
+            self.end_front(partition, books, first);
+        }
+        Some(Front { first, leavers })
+    }
+
+    fn claim_leaver(
+        &self,
+        partition: &Partition,
+        books: &mut Books,
+        slot: u32,
+        leave: Leave,
+    ) -> Option<Leaver> {
+        let page = books.slots_mut().page(slot)?;
+        let (to, claim) = (None, None);
+        let (at, is_whole, lsn) = (0, false, Lsn::ZERO);
+        let mut leaver = Leaver { page, slot, leave, to, at, is_whole, lsn, claim };
+        match leave {
+            Leave::Dropped => {
+                self.drop_slot(partition, books, page, slot);
+                return None;
+            }
+            Leave::Home if self.stays_in_memory(partition, books, page) => return None,
+            Leave::Home => {
+                books.slots_mut().forget_damage(slot);
+                leaver.claim = Some(take_claim(books, page, slot));
+            }
+            Leave::Again => leaver.to = Leaver::take_slot(self, books, page),
+        }
+        Some(leaver)
+    }
+
+    /// The rotating tier drops a page that is in memory without a write: its frame takes over what
+    /// home lacks [SPEC 4]. Whether it did.
+    fn stays_in_memory(&self, partition: &Partition, books: &mut Books, page: PageId) -> bool {
+        if self.config.design.replacement != Replacement::Rotating {
+            return false;
+        }
+        let Place::Memory(id) = partition.find(books, &self.frames, page) else { return false };
+        let Some(guard) = self.frames.try_exclusive(id) else { return false };
+        self.take_back(partition, books, &guard);
+        true
+    }
+
+    /// The page of clean `slot` is forgotten.
+    fn drop_slot(&self, partition: &Partition, books: &mut Books, page: PageId, slot: u32) {
+        partition.detach_slot(books, &self.frames, page, slot);
+        books.slots_mut().drop_clean(slot);
+        self.slot_freed(partition.first_slot + slot, page, Freed::Reused);
+    }
+
+    /// Groups that could not leave do, if their bad pages were rebuilt elsewhere. Whether some are
+    /// left.
+    pub(super) fn is_stuck(&self, partition: &Partition, books: &mut Books) -> bool {
+        let (slots, mut first) = (books.slots.as_ref().expect("a log of slots"), Vec::new());
+        books.stuck.retain(|stuck| {
+            let is_held = stuck.slots.iter().any(|&slot| !slots.is_free(slot));
+            if !is_held {
+                first.push(stuck.first);
+            }
+            is_held
+        });
+        first.into_iter().for_each(|first| self.end_front(partition, books, first));
+        !books.stuck.is_empty()
+    }
+
+    fn end_front(&self, partition: &Partition, books: &mut Books, first: u32) {
+        if self.config.rules.front_is_kept_until_left {
+            books.slots_mut().left(first);
+        }
+        partition.room.notify_all();
+    }
+
+    /// Reads the front group: one read, or two where the ring ends; what that does not give is read
+    /// one by one.
+    pub(super) fn stage_front(&self, partition: &Partition, front: &mut Front) -> Staging {
+        let span = front.leavers.last().map_or(0, |leaver| leaver.at + 1);
+        let mut staging = Staging::new(span);
+        let Some(from) = front.leavers.first().map(|leaver| leaver.slot) else { return staging };
+        let flash = self.flash.as_deref().expect("a slot is on flash");
+        // Where slot numbers begin anew.
+        let wrapped = front.leavers.iter().find(|leaver| leaver.slot < from);
+        let before = wrapped.map_or(span, |leaver| leaver.at - leaver.slot as usize);
+        let (head, tail) = staging.pages_mut().split_at_mut(before);
+        let mut ios = vec![PageIo::read(partition.slot_page(from), head)];
+        if !tail.is_empty() {
+            ios.push(PageIo::read(partition.slot_page(0), tail));
+        }
+        if io::run(flash, ios).is_err() {
+            self.stats.lock().flash_faults += 1;
+            for leaver in &front.leavers {
+                let bytes = &mut staging.pages_mut()[leaver.at];
+                bytes.fill(0);
+                let io = PageIo::read(partition.slot_page(leaver.slot), [&mut *bytes]);
+                // Bytes that could not be read are no page.
+                let _failed = io::run(flash, vec![io]);
+            }
+        }
+        for leaver in &mut front.leavers {
+            let bytes = &staging.pages()[leaver.at];
+            leaver.is_whole =
+                !self.config.rules.verify_reads || self.is_copy_of(leaver.page, leaver.slot, bytes);
+            leaver.lsn = lsn(bytes);
+        }
+        staging
+    }
+
+    /// The lock of the partition, when nobody reads `slot` (F3). `None` in a world that is dead.
+    fn books_unread<'p>(
+        &self,
+        partition: &'p Partition,
+        slot: u32,
+    ) -> Option<LeafGuard<'p, Books>> {
+        loop {
+            let mut books = partition.books.lock();
+            if !books.slots_mut().is_read(slot) {
+                return Some(books);
+            }
+            drop(books);
+            sleep(READ_NAP);
+            if dead() {
+                return None;
+            }
+        }
+    }
+
+    /// The second chances are `written`: their pages move on. Returns the slots, over all
+    /// partitions.
+    pub(super) fn move_on(
+        &self,
+        partition: &Partition,
+        front: &mut Front,
+        written: bool,
+    ) -> Vec<u32> {
+        let mut slots = Vec::new();
+        for leaver in front.leavers.iter_mut().filter(|leaver| leaver.is_second_chance()) {
+            let Some(mut books) = self.books_unread(partition, leaver.slot) else { break };
+            let is_there = books.slots_mut().holds(leaver.slot, leaver.page);
+            match leaver.to {
+                Some(to) if is_there && written && leaver.is_whole => {
+                    self.moved(partition, &mut books, leaver, to);
+                    slots.push(partition.first_slot + to);
+                    continue;
+                }
+                Some(to) => books.slots_mut().give_back(to, false),
+                None => {}
+            }
+            if is_there {
+                // F1.
+                if books.slots_mut().newer(leaver.slot).is_some() {
+                    books.slots_mut().forget_damage(leaver.slot);
+                    leaver.claim = Some(take_claim(&mut books, leaver.page, leaver.slot));
+                } else {
+                    self.drop_slot(partition, &mut books, leaver.page, leaver.slot);
+                }
+            }
+        }
+        slots
+    }
+
+    fn moved(&self, partition: &Partition, books: &mut Books, leaver: &Leaver, to: u32) {
+        let Leaver { page, slot: from, .. } = *leaver;
+        partition.copy_moved(books, &self.frames, page, (from, to));
+        books.slots_mut().move_on(from, to);
+        books.stats.second_chances += 1;
+        let slots = books.slots_mut();
+        let held = Held {
+            slot: partition.first_slot + to,
+            page,
+            lsn: leaver.lsn,
+            newer: slots.newer(to),
+            history: Some(History::once(self.now())),
+        };
+        self.slot_filled(&held);
+        self.slot_freed(partition.first_slot + from, page, Freed::Reused);
+    }
+
+    /// Brings home what must go there, in a task of its own, and then lets the group go.
+    pub(super) fn let_go(&self, partition: &Partition, front: Front, staging: Staging) {
+        if front.leavers.iter().all(|leaver| leaver.claim.is_none()) {
+            if !front.leavers.is_empty() {
+                self.end_front(partition, &mut partition.books.lock(), front.first);
+            }
+            return;
+        }
+        let Some(pool) = self.itself.upgrade() else {
+            return self.bring_home(partition, front, staging);
+        };
+        self.cleaner_runs.fetch_add(1, Ordering::Relaxed);
+        let page = front.leavers[0].page;
+        let task = move || {
+            pool.bring_home(pool.partition(page), front, staging);
+            pool.cleaner_runs.fetch_sub(1, Ordering::Relaxed);
+            pool.cleaner_news.notify_all();
+            pool.run_cleaned.notify_all();
+        };
+        drop(self.world.spawn("front group", task));
+    }
+
+    fn bring_home(&self, partition: &Partition, front: Front, mut staging: Staging) {
+        let Front { first, leavers } = front;
+        let mut homeward: Vec<(Leaver, Claim)> =
+            leavers.into_iter().filter_map(|leaver| Some((leaver, leaver.claim?))).collect();
+        homeward.sort_unstable_by_key(|(leaver, _)| leaver.page);
+        for (leaver, claim) in &mut homeward {
+            let bytes = &mut staging.pages_mut()[leaver.at];
+            leaver.is_whole = leaver.is_whole || self.rebuild(partition, claim, bytes).is_ok();
+        }
+        let slots: Vec<u32> =
+            homeward.iter().map(|(leaver, _)| partition.first_slot + leaver.slot).collect();
+        if !self.config.rules.front_is_dirty_until_home {
+            homeward.iter().for_each(|(_, claim)| self.end_claim(claim, Cleaned::AtHome));
+        }
+        let written = self.write_home(&homeward, &staging);
+        let at_home = written.is_ok();
+        if let Err(source) = written {
+            self.stop(source);
+        }
+        let mut stuck = Vec::new();
+        for (leaver, claim) in &homeward {
+            let cleaned = match (leaver.is_whole, at_home) {
+                (true, true) => Cleaned::AtHome,
+                (false, _) => Cleaned::Damaged,
+                (true, false) => Cleaned::NotYet,
+            };
+            if self.config.rules.front_is_dirty_until_home {
+                self.end_claim(claim, cleaned);
+            }
+            let Some(mut books) = self.books_unread(partition, leaver.slot) else { return };
+            if books.slots_mut().holds(leaver.slot, leaver.page) {
+                if cleaned == Cleaned::AtHome {
+                    self.drop_slot(partition, &mut books, leaver.page, leaver.slot);
+                } else {
+                    stuck.push(leaver.slot);
+                }
+            }
+        }
+        self.harden(&slots);
+        let mut books = partition.books.lock();
+        if stuck.is_empty() {
+            self.end_front(partition, &mut books, first);
+        } else {
+            books.stuck.push(Stuck { first, slots: stuck });
+        }
+        drop(books);
+        // A failed sync stops the pool, and the next writer reports it.
+        let _failed: Result<(), PoolError> = self.log_buf_writes(Logged::Full);
+    }
+
+    /// Writes the whole pages home, neighbours together. `homeward` is in page order.
+    fn write_home(&self, homeward: &[(Leaver, Claim)], staging: &Staging) -> std::io::Result<()> {
+        let whole: Vec<&Leaver> =
+            homeward.iter().map(|row| &row.0).filter(|leaver| leaver.is_whole).collect();
+        let runs = whole.chunk_by(|a, b| a.page.plus(1) == b.page);
+        let ios: Vec<PageIo<'_>> = runs
+            .map(|run| PageIo::write(run[0].page.0, run.iter().map(|leaver| leaver.bytes(staging))))
+            .collect();
+        {
+            let mut stats = self.stats.lock();
+            stats.cleaner_ios += ios.len() as u64;
+            stats.cleaner_pages += whole.len() as u64;
+            stats.home_writes += ios.len() as u64;
+            stats.home_write_pages += whole.len() as u64;
+        }
+        io::run(&*self.home, ios)
+    }
+
+    /// F2. What is rebuilt may be newer than the copy was, so the log goes first.
+    fn rebuild(
+        &self,
+        partition: &Partition,
+        claim: &Claim,
+        bytes: &mut PageBuf,
+    ) -> Result<(), PoolError> {
+        self.stats.lock().flash_faults += 1;
+        let read = io::run(&*self.home, vec![PageIo::read(claim.page.0, [&mut *bytes])]);
+        let is_whole = read.is_ok() && verify(bytes, claim.page).is_ok();
+        let is_same = is_whole
+            && self.config.restart.kind == RestartKind::Warm
+            && partition.books.lock().slots_mut().may_be(claim.slot, lsn(bytes));
+        if !is_same {
+            self.journal.repair(claim.page, claim.rec_lsn, bytes, is_whole)?;
+            terrace_page::seal(bytes);
+        }
+        match self.journal.durable_lsn() < lsn(bytes) {
+            true => self.journal.make_durable(lsn(bytes)),
+            false => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! What the slots of an append log can do beside the others: leave in order, and move on.
+//!
+//! - O1: a slot that is in a group that is leaving is not the cleaner's: who lets the group leave
+//!   brings home what must go there.
+//! - O2: a page that moves on is in its old slot until its new one is written, and from then on in
+//!   the new one: entry, version and mark move in one section under the lock.
+
+use terrace_page::{PageId, SlotId};
+use terrace_policy::{Fronted, Leave, SlotFifo};
+
+use super::ranks::Ranks;
+use super::{CLEAN, DAMAGED, DIRTY, FREE, NEWER, READING, STATE, SlotTable, WRITING, sub};
+
+impl SlotTable {
+    /// The order of the slots, if they are those of an append log.
+    pub fn fifo(&self) -> Option<&SlotFifo> {
+        match &self.ranks {
+            Ranks::Fifo(ring) => Some(&ring.fifo),
+            Ranks::Lru2(_) | Ranks::Heat(..) => None,
+        }
+    }
+
+    fn fifo_mut(&mut self) -> &mut SlotFifo {
+        match &mut self.ranks {
+            Ranks::Fifo(ring) => &mut ring.fifo,
+            Ranks::Lru2(_) | Ranks::Heat(..) => unreachable!("only append logs have an order"),
+        }
+    }
+
+    /// Slots between front and rear that hold nothing: their pages have changed since.
+    pub fn holes(&self) -> u64 {
+        let Some(fifo) = self.fifo() else { return 0 };
+        let is_hole = |slot: &SlotId| self.states[slot.0 as usize] == FREE;
+        fifo.in_order().filter(is_hole).count() as u64
+    }
+
+    /// Lets a group leave, of at most `group` slots; at most `room` of them are to be taken in
+    /// again. Dirty pages that are not `free_to_write` do not leave. Returns slots and answers.
+    pub fn leave(
+        &mut self,
+        group: u32,
+        room: u32,
+        free_to_write: impl Fn(PageId) -> bool,
+    ) -> Vec<(u32, Leave)> {
+        let (states, pages) = (&self.states, &self.pages);
+        let fronted = |slot: SlotId| match states[slot.0 as usize] & !DAMAGED {
+            FREE => Fronted::Hole,
+            CLEAN => Fronted::Clean,
+            state if state == DIRTY | NEWER => {
+                let page = PageId(u64::from(pages[slot.0 as usize]));
+                if free_to_write(page) { Fronted::Dirty } else { Fronted::InUse }
+            }
+            _ => Fronted::InUse,
+        };
+        let mut leaving = Vec::new();
+        let Ranks::Fifo(ring) = &mut self.ranks else { unreachable!("only append logs leave") };
+        ring.fifo.leave(group, room, fronted, &mut leaving);
+        leaving.into_iter().map(|(slot, leave)| (slot.0, leave)).collect()
+    }
+
+    /// The group that began with `slot` is done with.
+    pub fn left(&mut self, slot: u32) {
+        self.fifo_mut().left(SlotId(slot));
+    }
+
+    /// Whether `slot` is in a group that is leaving (O1).
+    pub(super) fn is_leaving(&self, slot: u32) -> bool {
+        self.fifo().is_some_and(|fifo| fifo.is_leaving(SlotId(slot)))
+    }
+
+    /// Whether somebody reads `slot`.
+    pub fn is_read(&self, slot: u32) -> bool {
+        self.has(slot, READING)
+    }
+
+    pub fn is_free(&self, slot: u32) -> bool {
+        self.states[slot as usize] == FREE
+    }
+
+    /// A damaged page is about to be brought home all the same, from the log.
+    pub fn forget_damage(&mut self, slot: u32) {
+        sub(&self.gauges.unavailable, self.has(slot, DAMAGED));
+        self.states[slot as usize] &= !DAMAGED;
+    }
+
+    /// The page of clean `slot` is forgotten: CLEAN -> FREE.
+    pub fn drop_clean(&mut self, slot: u32) {
+        self.release(slot, &[CLEAN]);
+    }
+
+    /// The bytes of `from` were written into `to` (O2): WRITING -> CLEAN|DIRTY, and `from` is FREE.
+    pub fn move_on(&mut self, from: u32, to: u32) {
+        assert!(self.is_valid(from) && !self.is_read(from), "slot {from} moves to {to}");
+        assert_eq!(self.pages[from as usize], self.pages[to as usize]);
+        let newer = self.newer(from);
+        let state = self.states[from as usize] & STATE;
+        self.set_base(to, &[WRITING], state);
+        self.versions.copy(from, to);
+        self.release(from, &[CLEAN, DIRTY]);
+        if let (Some(rec_lsn), Ranks::Fifo(ring)) = (newer, &mut self.ranks) {
+            ring.set_dirty(to, true);
+            self.set_newer(to, Some(rec_lsn));
+        }
+    }
+}
