@@ -140,6 +140,14 @@ pub fn peak_memory_bytes() -> u64 {
     kib.unwrap_or_default() * 1024
 }
 
+/// Seconds that this thread has run on a processor; none where the system does not say. Unlike the
+/// time that passes, it does not grow while others have the processor.
+pub fn cpu_seconds() -> Option<f64> {
+    let times = fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    let run_ns = times.split_whitespace().next()?.parse::<u64>().ok()?;
+    (run_ns > 0).then_some(run_ns as f64 / 1e9)
+}
+
 /// Memory of this machine; none where the system does not say.
 pub fn machine_memory_bytes() -> Option<u64> {
     let all = fs::read_to_string("/proc/meminfo").ok()?;

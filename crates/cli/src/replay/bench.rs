@@ -4,9 +4,12 @@
 //!   replay alone, and with the time to read and number the requests added.
 //! - Rounds go through all policies in turn, so that a slow moment of the machine hits one round of
 //!   some, and the median drops it.
+//! - Beside the time that passes stands the time on the processor, where the system says: on a
+//!   machine that is shared, only that tells of the policy. Moments in which others empty the caches
+//!   still count.
 
 use super::source::{Source, made};
-use super::{capacities, measured, object};
+use super::{capacities, measured, object, timed};
 use crate::command::{CacheSize, Replay};
 use crate::failure::Failure;
 use crate::interval::rounded;
@@ -14,7 +17,6 @@ use crate::output::{Sinks, Stopwatch};
 use crate::progress::Bars;
 use crate::table::{Table, thousands};
 use serde_json::{Value, json};
-use std::time::Instant;
 use terrace_replay::{Policy, curve};
 
 /// Capacity of requests that are made: a share of the ids.
@@ -41,7 +43,8 @@ pub fn bench(options: &Replay, sinks: &Sinks, watch: &Stopwatch) -> Result<(), F
     let policies = super::policies(options);
     let mut misses = vec![0; policies.len()];
     let mut times: Vec<Vec<f64>> = vec![Vec::new(); policies.len()];
-    let mut curve_times = Vec::new();
+    let mut cpu_times = times.clone();
+    let (mut curve_times, mut curve_cpu_times) = (Vec::new(), Vec::new());
     let bars = Bars::new();
     let bar = bars.add("rounds".into(), u64::from(bench.rounds));
     for _ in 0..bench.rounds {
@@ -49,31 +52,40 @@ pub fn bench(options: &Replay, sinks: &Sinks, watch: &Stopwatch) -> Result<(), F
             let outcome = measured(policy, &source, capacity, options.seed);
             misses[at] = outcome.misses;
             times[at].push(outcome.wall_s);
+            cpu_times[at].extend(outcome.cpu_s);
         }
-        let began = Instant::now();
-        let whole = curve::exact(&source.references).miss_ratios(&[capacity]);
-        curve_times.push(began.elapsed().as_secs_f64());
+        let draw = || curve::exact(&source.references).miss_ratios(&[capacity]);
+        let (whole, wall_s, cpu_s) = timed(draw);
         assert!(whole[0] <= 1.0);
+        curve_times.push(wall_s);
+        curve_cpu_times.extend(cpu_s);
         bar.inc(1);
     }
     bars.clear();
     let requests = source.references.pages().len() as f64;
     let mut table =
-        Table::new(["policy", "miss ratio", "million requests/s", "with reading", "slowest"]);
+        Table::new(["policy", "miss ratio", "M/s", "with reading", "slowest", "M/CPU s"]);
     let mut results = Vec::new();
     for (at, times) in times.iter_mut().enumerate() {
-        let (median, slowest) = median_and_most(times);
-        let rates = [median, median + source.read_s, slowest].map(|seconds| requests / seconds);
+        let (middle, slowest) = median_and_most(times);
+        let rates = [middle, middle + source.read_s, slowest].map(|seconds| requests / seconds);
         let ratio = misses[at] as f64 / requests;
         let cells = rates.map(|rate| format!("{:.1}", rate / 1e6));
         let [alone, reading, least] = cells;
-        table.row([policies[at].name().into(), format!("{ratio:.4}"), alone, reading, least]);
-        results.push(result(policies[at], capacity, requests, misses[at], rates));
+        let per_cpu = median(&mut cpu_times[at]).map(|seconds| requests / seconds);
+        let on_cpu = per_cpu.map_or("-".into(), |rate| format!("{:.1}", rate / 1e6));
+        let (name, ratio) = (policies[at].name().to_string(), format!("{ratio:.4}"));
+        table.row([name, ratio, alone, reading, least, on_cpu]);
+        let mut result = result(policies[at], capacity, requests, misses[at], rates);
+        result["host"]["requests_per_cpu_s"] = json!(per_cpu.map(f64::round));
+        results.push(result);
     }
     let (curve_s, _) = median_and_most(&mut curve_times);
+    let curve_cpu_s = median(&mut curve_cpu_times);
+    let on_cpu = curve_cpu_s.map_or("?".into(), |seconds| format!("{seconds:.2}"));
     sinks.show(&format!(
         "{}; capacity {} pages, median of {} rounds on one thread\n\n{}\n\
-         exact LRU curve: {:.2} s\n",
+         exact LRU curve: {:.2} s, {on_cpu} s on the processor\n",
         source.about,
         thousands(f64::from(capacity)),
         bench.rounds,
@@ -82,6 +94,7 @@ pub fn bench(options: &Replay, sinks: &Sinks, watch: &Stopwatch) -> Result<(), F
     ));
     let mut object = object(options, &source, watch, json!({ "results": results }));
     object["host"]["exact_lru_curve_s"] = json!(rounded(curve_s));
+    object["host"]["exact_lru_curve_cpu_s"] = json!(curve_cpu_s.map(rounded));
     object["host"]["rounds"] = json!(bench.rounds);
     sinks.write(&object)
 }
@@ -102,6 +115,11 @@ fn result(policy: Policy, capacity: u32, requests: f64, misses: u64, rates: [f64
             "requests_per_s_slowest_round": slowest,
         },
     })
+}
+
+/// None of no times.
+fn median(times: &mut [f64]) -> Option<f64> {
+    (!times.is_empty()).then(|| median_and_most(times).0)
 }
 
 fn median_and_most(times: &mut [f64]) -> (f64, f64) {

@@ -10,7 +10,7 @@ mod tiers;
 use crate::command::{CacheSize, Replay};
 use crate::failure::Failure;
 use crate::interval::rounded;
-use crate::output::{Sinks, Stopwatch};
+use crate::output::{Sinks, Stopwatch, cpu_seconds};
 use crate::progress::Bars;
 use crate::results::Host;
 use crate::table::{Table, thousands};
@@ -64,6 +64,8 @@ struct Outcome {
     requests: u64,
     misses: u64,
     wall_s: f64,
+    /// On the processor, where the system says.
+    cpu_s: Option<f64>,
 }
 
 impl Outcome {
@@ -103,11 +105,17 @@ fn run(options: &Replay, source: &Source, capacities: &[u32]) -> Vec<Outcome> {
 }
 
 fn measured(policy: Policy, source: &Source, capacity: u32, seed: u64) -> Outcome {
-    let watch = std::time::Instant::now();
-    let misses = policy.misses(&source.references, capacity, seed);
-    let wall_s = watch.elapsed().as_secs_f64();
+    let (misses, wall_s, cpu_s) = timed(|| policy.misses(&source.references, capacity, seed));
     let requests = source.references.pages().len() as u64;
-    Outcome { policy, capacity, requests, misses, wall_s }
+    Outcome { policy, capacity, requests, misses, wall_s, cpu_s }
+}
+
+/// What `work` gives, the time that passed, and the time on the processor.
+fn timed<T>(work: impl FnOnce() -> T) -> (T, f64, Option<f64>) {
+    let (watch, cpu) = (std::time::Instant::now(), cpu_seconds());
+    let done = work();
+    let cpu_s = cpu.and_then(|began| Some(cpu_seconds()? - began));
+    (done, watch.elapsed().as_secs_f64(), cpu_s)
 }
 
 /// The policies asked for.
