@@ -167,6 +167,8 @@ fn what_makes_no_sense_is_one_line() {
     refused(&[trace, "--memory", "10%"], 2);
     refused(&[trace, "--flash", "10%", "--capacity", "10%"], 2);
     refused(&[trace, "--flash", "0p"], 2);
+    let said = refused(&[trace, "--flash", "10%", "--design", "lc,face"], 2);
+    assert!(said.contains("face is not replayed; no-ssd, cw, dw, lc, tac are"), "{said}");
     refused(&[trace, "--flash", "10%", "--home", "abacus"], 2);
     refused(&[], 2);
     refused(&["/no/such/trace"], 1);

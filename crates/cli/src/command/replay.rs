@@ -66,7 +66,8 @@ pub struct TierOptions {
     #[arg(long, value_name = "SIZES", value_delimiter = ',',
           conflicts_with_all = ["capacity", "curve", "bench"])]
     pub flash: Vec<CacheSize>,
-    /// Designs of the flash tier, by name, or `all` [default: all, unless --policy is given]
+    /// Designs of the flash tier, by name, or `all` that write in place [default: all of those,
+    /// unless --policy is given]
     #[arg(long, value_name = "NAMES", requires = "flash", value_parser = super::design_list)]
     pub design: Option<DesignList>,
     /// Pages that memory holds

@@ -132,12 +132,16 @@ fn flashes(options: &Replay) -> Result<Vec<Flash>, Failure> {
         WriteName::Through => WriteMode::Through,
         WriteName::Around => WriteMode::Around,
     };
-    let mut flashes = Vec::new();
+    let replayed = || DESIGNS.iter().filter(|design| runs(design)).copied();
+    let mut flashes: Vec<Flash> = Vec::new();
     match &options.tiers.design {
+        // Of `all`, those that a replay knows.
+        Some(list) if list.0.len() == DESIGNS.len() => {
+            flashes.extend(replayed().map(Flash::Design));
+        }
         Some(list) => {
             if let Some(design) = list.0.iter().find(|design| !runs(design)) {
-                let known = DESIGNS.iter().filter(|design| runs(design)).map(|design| design.name);
-                let known = known.collect::<Vec<_>>().join(", ");
+                let known = replayed().map(|design| design.name).collect::<Vec<_>>().join(", ");
                 let name = design.name;
                 return Err(Failure::usage(format!(
                     "--design {name} is not replayed; {known} are"
@@ -145,10 +149,7 @@ fn flashes(options: &Replay) -> Result<Vec<Flash>, Failure> {
             }
             flashes.extend(list.0.iter().copied().map(Flash::Design));
         }
-        None if options.policy.is_none() => {
-            flashes
-                .extend(DESIGNS.iter().filter(|design| runs(design)).copied().map(Flash::Design));
-        }
+        None if options.policy.is_none() => flashes.extend(replayed().map(Flash::Design)),
         None => {}
     }
     for policy in policies_asked(options) {
