@@ -5,8 +5,7 @@
 //! - Rounds go through all policies in turn, so that a slow moment of the machine hits one round of
 //!   some, and the median drops it.
 //! - Beside the time that passes stands the time on the processor, where the system says: on a
-//!   machine that is shared, only that tells of the policy. Moments in which others empty the caches
-//!   still count.
+//!   machine that is shared, only that tells of the policy. Caches that others empty still count.
 
 use super::source::{Source, made};
 use super::{capacities, measured, object, timed};
@@ -29,13 +28,7 @@ const MADE_SHARE: f64 = 0.01;
 /// A trace that cannot be read; sizes that make no sense; a file that cannot be written.
 pub fn bench(options: &Replay, sinks: &Sinks, watch: &Stopwatch) -> Result<(), Failure> {
     let bench = &options.bench;
-    let (source, default) = match &options.trace {
-        Some(path) => (Source::read(path, &options.source)?, super::CAPACITY_DEFAULT),
-        None => {
-            let ids = (MADE_SHARE * f64::from(bench.ids)).max(1.0) as u32;
-            (made(bench.requests, bench.ids, bench.alpha, options.seed), CacheSize::Pages(ids))
-        }
-    };
+    let (source, default) = source(options)?;
     let capacities = capacities(options, &source, default)?;
     let [capacity] = capacities[..] else {
         return Err(Failure::usage("--bench takes one --capacity"));
@@ -97,6 +90,17 @@ pub fn bench(options: &Replay, sinks: &Sinks, watch: &Stopwatch) -> Result<(), F
     object["host"]["exact_lru_curve_cpu_s"] = json!(curve_cpu_s.map(rounded));
     object["host"]["rounds"] = json!(bench.rounds);
     sinks.write(&object)
+}
+
+/// What is replayed, and the capacity unless another is asked for.
+fn source(options: &Replay) -> Result<(Source, CacheSize), Failure> {
+    let bench = &options.bench;
+    if let Some(path) = &options.trace {
+        return Ok((Source::read(path, &options.source)?, super::CAPACITY_DEFAULT));
+    }
+    let pages = (MADE_SHARE * f64::from(bench.ids)).max(1.0) as u32;
+    let made = made(bench.requests, bench.ids, bench.alpha, options.seed);
+    Ok((made, CacheSize::Pages(pages)))
 }
 
 fn result(policy: Policy, capacity: u32, requests: f64, misses: u64, rates: [f64; 3]) -> Value {
