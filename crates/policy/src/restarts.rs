@@ -69,12 +69,20 @@ impl Restart {
     /// let mmr = restarts::find("mmr").unwrap();
     /// assert_eq!(mmr.refusal(&designs::find("dw").unwrap()), None);
     /// assert!(mmr.refusal(&designs::find("no-ssd").unwrap()).is_some());
+    /// assert!(mmr.refusal(&designs::find("face").unwrap()).is_some());
     /// ```
     #[must_use]
     pub fn refusal(&self, design: &Design) -> Option<&'static str> {
         let keeps = self.kind != RestartKind::Forget;
-        (keeps && !design.uses_flash())
-            .then_some("a design without flash has nothing to find again; use `forget`")
+        if keeps && !design.uses_flash() {
+            return Some("a design without flash has nothing to find again; use `forget`");
+        }
+        // A mapped entry must be durably free before its page changes, under the page's latch.
+        let is_mapped = self.kind == RestartKind::MemoryMapped;
+        (is_mapped && design.batch().is_some()).then_some(
+            "an append log frees slots while their pages are in use, before a mapped table can say \
+             so; use `warm`, `lvr` or `lbr`",
+        )
     }
 }
 

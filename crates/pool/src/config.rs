@@ -166,7 +166,7 @@ impl PoolConfig {
         let flash_bytes_min = FlashLayout::new(self.flash_slots, self.restart.kind).bytes();
         match () {
             () if self.restart.refusal(&self.design).is_some() => {
-                bad("the design has no flash to find again: its restart is `forget`")
+                bad(self.restart.refusal(&self.design).expect("a reason"))
             }
             () if self.restart_tuning.flaw().is_some() => {
                 bad(self.restart_tuning.flaw().expect("a flaw"))
