@@ -1,14 +1,15 @@
 //! What the real world promises: no lost wake-ups, whoever waits and whoever wakes.
 #![cfg(not(loom))]
 
+use std::os::fd::BorrowedFd;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 
 use terrace_rt::{
-    Event, Latch, Mutex, Nanos, Prng, Queue, Real, RwLatch, Signal, Task, Waited, World, now,
-    sleep, spawn, wait_until, yield_now,
+    Event, Latch, Mutex, Nanos, Prng, Queue, Reactor, Real, RwLatch, Signal, Task, Waited, World,
+    now, reactor, sleep, spawn, wait_until, yield_now,
 };
 
 fn millis(count: u64) -> Nanos {
@@ -285,4 +286,37 @@ fn a_thread_without_a_world_has_one() {
     let other = Arc::clone(&done);
     spawn("first", move || other.set()).join();
     assert!(done.is_set());
+}
+
+/// The executor used to wait for another thread inside its ring. Under valgrind, which lets nobody
+/// run while a thread is in there, both waited for ever.
+#[test]
+fn an_executor_sleeps_in_its_reactor_only_while_that_is_busy() {
+    struct Idle;
+    impl Reactor for Idle {
+        fn poll(&mut self) {}
+
+        fn is_busy(&self) -> bool {
+            false
+        }
+
+        fn wait(&mut self, _bell: BorrowedFd<'_>, _span: Option<Nanos>) {
+            // The test would go on if this returned, so that the failure can be told.
+            WAITS.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    static WAITS: AtomicUsize = AtomicUsize::new(0);
+    let (real, event) = (Real::new(1), Arc::new(Event::new()));
+    let other = Arc::clone(&event);
+    let setter = thread::spawn(move || {
+        thread::sleep(std::time::Duration::from_millis(20));
+        other.set();
+    });
+    real.run(|| {
+        assert_eq!(reactor(|| Some(Idle), |_| ()), Some(()));
+        event.wait();
+        sleep(millis(5));
+    });
+    setter.join().unwrap();
+    assert_eq!(WAITS.load(Ordering::Relaxed), 0);
 }

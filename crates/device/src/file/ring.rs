@@ -158,6 +158,10 @@ impl Reactor for Ring {
         self.reap();
     }
 
+    fn is_busy(&self) -> bool {
+        self.in_flight() > 0
+    }
+
     fn wait(&mut self, bell: BorrowedFd<'_>, span: Option<Nanos>) {
         if !self.bell_armed {
             let watch = opcode::PollAdd::new(Fd(bell.as_raw_fd()), libc::POLLIN as u32);

@@ -11,6 +11,9 @@
 //! - X3: who was woken runs before those who gave way: it may have been given a lock, which others
 //!   then want. But no more than `WOKEN_IN_A_ROW` run before one of those.
 //! - X4: no borrow is alive while a task runs; while the reactor reaps, only its own.
+//! - X5: it sleeps in the reactor only while a device owes that an answer, and else on the bell
+//!   alone. Some watchers of a process let no other thread run while one is inside a ring
+//!   (valgrind does); an executor that waited there for another thread would wait for ever.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -52,8 +55,11 @@ pub trait Reactor: Any {
     /// Hands queued requests over and reaps completions, without blocking.
     fn poll(&mut self);
 
+    /// Whether anything was started that has not completed.
+    fn is_busy(&self) -> bool;
+
     /// Hands queued requests over, then blocks until something has completed (and reaps it), `bell`
-    /// is readable, or `span` is over. May return for no reason.
+    /// is readable, or `span` is over. May return for no reason. Only called while it is busy.
     fn wait(&mut self, bell: BorrowedFd<'_>, span: Option<Nanos>);
 }
 
@@ -256,8 +262,8 @@ impl Executor {
     /// Lets the reactor wait for a completion without switching tasks.
     pub(super) fn drive(&self, span: Nanos) {
         match &mut *self.reactor.borrow_mut() {
-            Some(reactor) => reactor.wait(self.mailbox.bell(), Some(span)),
-            None => thread::sleep(std::time::Duration::from_nanos(span.0)),
+            Some(reactor) if reactor.is_busy() => reactor.wait(self.mailbox.bell(), Some(span)),
+            _ => thread::sleep(std::time::Duration::from_nanos(span.0)),
         }
     }
 
@@ -297,8 +303,8 @@ impl Executor {
             let next = self.waits.borrow().timers.peek().map(|&Reverse((at, ..))| at);
             let span = next.map(|at| at.saturating_sub(now()).min(SLEEP_MAX));
             match &mut *self.reactor.borrow_mut() {
-                Some(reactor) => reactor.wait(self.mailbox.bell(), span),
-                None => wait_readable(self.mailbox.bell(), span),
+                Some(reactor) if reactor.is_busy() => reactor.wait(self.mailbox.bell(), span),
+                _ => wait_readable(self.mailbox.bell(), span),
             }
         }
         let rung = self.mailbox.wake_up() || self.rung.get();
