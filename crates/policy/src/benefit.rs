@@ -11,7 +11,8 @@
 //! - A1: with alpha fixed at 1 CAC is CC, page for page (a test).
 //! - A2: alpha of a group is 1 until a hundred logical reads were seen both on flash and not, and
 //!   stays between 1 and what a read from home costs in reads of flash [R in SPEC 6.3].
-//! - A3: counters saturate, and are halved from time to time by who keeps them.
+//! - A3: counters are in eighths, so that halving them from time to time, as who keeps them does,
+//!   does not forget a single request at once. They saturate at 31 requests.
 //! - Groups are pages with the same order of magnitude of logical reads and of writes [U in SPEC
 //!   6.3; R: powers of two].
 //! - Not for: pages that a scan reads: whoever counts leaves out what was read ahead.
@@ -22,6 +23,8 @@ use crate::placement::Costs;
 const FREE: u8 = u8::MAX;
 /// Logical reads are counted to here.
 const LOGICAL_MAX: u8 = FREE - 1;
+/// A physical request (A3).
+const REQUEST: u8 = 8;
 /// Orders of magnitude of a counter: zero, and eight powers of two.
 const LEVELS: usize = 9;
 /// Groups of pages.
@@ -56,13 +59,13 @@ impl Counts {
     /// Adds a physical read.
     pub fn read(&mut self, side: BenefitSide) {
         let count = &mut self.reads[side as usize];
-        *count = count.saturating_add(1);
+        *count = count.saturating_add(REQUEST);
     }
 
     /// Adds a physical write.
     pub fn wrote(&mut self, side: BenefitSide) {
         let count = &mut self.writes[side as usize];
-        *count = count.saturating_add(1);
+        *count = count.saturating_add(REQUEST);
     }
 
     /// Adds logical reads.
@@ -78,6 +81,20 @@ impl Counts {
         Counts { reads: half(self.reads), writes: half(self.writes), logical: self.logical / 2 }
     }
 
+    /// What was counted here and there.
+    #[must_use]
+    pub fn plus(mut self, other: Counts) -> Counts {
+        let add = |counts: &mut [u8; 2], others: [u8; 2]| {
+            for (count, other) in counts.iter_mut().zip(others) {
+                *count = count.saturating_add(other);
+            }
+        };
+        add(&mut self.reads, other.reads);
+        add(&mut self.writes, other.writes);
+        self.read_logically(u32::from(other.logical));
+        self
+    }
+
     /// Whether there is nothing to remember.
     #[must_use]
     pub fn is_zero(self) -> bool {
@@ -87,7 +104,7 @@ impl Counts {
     /// The group of pages like this one.
     pub(crate) fn group(self) -> usize {
         let writes = self.writes[0].saturating_add(self.writes[1]);
-        level(self.logical) * LEVELS + level(writes)
+        level(self.logical) * LEVELS + level(writes / REQUEST)
     }
 
     /// What a page on flash saves, if its group has the expansion factor `alpha` [S1e (3) to (8)].
@@ -96,7 +113,8 @@ impl Counts {
         // If it had always been on flash, and if never.
         let on_flash = |[on_flash, elsewhere]: [f64; 2]| on_flash + alpha * elsewhere;
         let elsewhere = |[on_flash, elsewhere]: [f64; 2]| elsewhere + on_flash / alpha;
-        let (reads, writes) = (self.reads.map(f64::from), self.writes.map(f64::from));
+        let requests = |counts: [u8; 2]| counts.map(|count| f64::from(count) / f64::from(REQUEST));
+        let (reads, writes) = (requests(self.reads), requests(self.writes));
         elsewhere(reads) * costs.home_read - on_flash(reads) * costs.flash_read
             + (elsewhere(writes) * costs.home_write - on_flash(writes) * costs.flash_write)
     }

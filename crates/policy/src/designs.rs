@@ -48,6 +48,8 @@ pub enum AdmissionRule {
     Temperature,
     /// All.
     All,
+    /// Pages that benefit more than the cached page that benefits least; all while a slot is free.
+    Benefit,
 }
 
 /// Which slot is reused.
@@ -65,6 +67,25 @@ pub enum Replacement {
     FifoSecondChance,
     /// The slot that was filled first; what it has that home lacks stays with a page in memory.
     Rotating,
+    /// The slot whose page benefits least from flash, by the requests that were counted.
+    Benefit,
+    /// The same, by the requests that are to be expected of a page that comes or leaves.
+    AnticipatedBenefit,
+}
+
+impl Replacement {
+    /// Whether it matters how often memory was asked for a page.
+    #[must_use]
+    #[inline]
+    pub fn counts_hits(self) -> bool {
+        matches!(self, Replacement::Temperature | Replacement::AnticipatedBenefit)
+    }
+
+    /// Whether slots are ranked by what their pages benefit.
+    #[must_use]
+    pub fn is_by_benefit(self) -> bool {
+        matches!(self, Replacement::Benefit | Replacement::AnticipatedBenefit)
+    }
 }
 
 /// Where on the flash device a page is written.
@@ -146,10 +167,23 @@ pub struct Design {
 }
 
 impl Design {
+    const fn preferring(self, memory: MemoryPolicy) -> Design {
+        Design { memory: MemoryRule::Prefers(memory), ..self }
+    }
+
     /// Whether the design uses a flash device at all.
     #[must_use]
     pub fn uses_flash(&self) -> bool {
         self.layout != Layout::Nothing
+    }
+
+    /// Whether the pages on flash that are newer than at home are brought there when they are more
+    /// than a share of the slots. Ranked by benefit, they go there when their slots are wanted; in
+    /// an append log, when they are at its front.
+    #[must_use]
+    pub fn is_cleaned_by_share(&self) -> bool {
+        let is_in_place = self.layout == Layout::InPlace;
+        is_in_place && self.keeps_dirty_on_flash() && !self.replacement.is_by_benefit()
     }
 
     /// Whether a page on flash may be newer than at home, so that the cleaner is needed.
@@ -176,7 +210,7 @@ use {
 /// The designs, in the order in which they are listed and run. A row is: name, title; what becomes
 /// of a clean and of a dirty page that leaves; admission, replacement, layout, invalidation.
 #[rustfmt::skip]
-pub const DESIGNS: [Design; 9] = [
+pub const DESIGNS: [Design; 11] = [
     row("no-ssd", "no flash tier", (Clean::Dropped, Dirty::Home),
         Admit::Nothing, Reuse::Nothing, Layout::Nothing, Invalid::Nothing),
     row("cw", "clean write, SIGMOD 2011", (Clean::Flash, Dirty::Home),
@@ -195,6 +229,12 @@ pub const DESIGNS: [Design; 9] = [
         Admit::All, Reuse::Fifo, Layout::Append(Batch::Page), Invalid::Physical),
     row("rotating", "rotating frames, Holloway 2009", (Clean::FlashAnew, Dirty::Flash),
         Admit::All, Reuse::Rotating, Layout::Append(Batch::Page), Invalid::Physical),
+    row("cc", "cost-based caching, PVLDB 2013", (Clean::Flash, Dirty::Flash),
+        Admit::Benefit, Reuse::Benefit, Layout::InPlace, Invalid::Logical)
+        .preferring(MemoryPolicy::Lru),
+    row("cac", "cost-adjusted caching, PVLDB 2013", (Clean::Flash, Dirty::Flash),
+        Admit::Benefit, Reuse::AnticipatedBenefit, Layout::InPlace, Invalid::Logical)
+        .preferring(MemoryPolicy::Gd2l),
 ];
 
 const fn row(
@@ -296,7 +336,7 @@ mod tests {
         assert_eq!(
             error,
             "unknown design `LC`; known: no-ssd, cw, dw, lc, tac, \
-             face, face-gr, face-base, rotating"
+             face, face-gr, face-base, rotating, cc, cac"
         );
     }
 }

@@ -57,9 +57,10 @@ impl Ghosts {
         counts
     }
 
-    /// Puts `page`, which has no place, first in its bucket; the last may have to give way.
+    /// Puts `page` first in its bucket, with what was counted of it there already; the last may
+    /// have to give way.
     pub fn put(&mut self, page: PageId, counts: Counts) {
-        assert!(self.place(page).is_none(), "{page} has a place already");
+        let counts = counts.plus(self.take(page));
         if counts.is_zero() {
             return;
         }
@@ -174,10 +175,11 @@ mod tests {
                         assert_eq!(taken, model.take(bucket, page), "seed {seed} step {step}");
                     }
                     13 | 14 => {
-                        let counts = ghosts.take(PageId(page));
+                        let mut counts = Counts::default();
+                        counts.wrote(BenefitSide::OnFlash);
                         ghosts.put(PageId(page), counts);
-                        model.take(bucket, page);
-                        model.put(bucket, page, counts);
+                        let sum = counts.plus(model.take(bucket, page));
+                        model.put(bucket, page, sum);
                     }
                     _ => {
                         ghosts.halve();

@@ -12,7 +12,7 @@
 //! assert_eq!(lc.dirty_leave, DirtyLeave::Flash);
 //! let error = designs::find("lru").unwrap_err();
 //! assert_eq!(error.to_string(), "unknown design `lru`; known: no-ssd, cw, dw, lc, tac, \
-//!     face, face-gr, face-base, rotating");
+//!     face, face-gr, face-base, rotating, cc, cac");
 //! ```
 
 #![forbid(unsafe_code)]

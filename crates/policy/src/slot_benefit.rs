@@ -112,9 +112,9 @@ impl SlotBenefit {
         Some(SlotId(slot))
     }
 
-    /// Names the clean slot to reuse for `page`, among those that are `evictable`: the one with the
-    /// least benefit, if that is less than the page's. It stays clean until `replace`. Dirty slots
-    /// that are `cleanable` count too (B4).
+    /// Names the clean slot to reuse for `page`, which may have slot `own` already, of those that
+    /// are `evictable`: the one with the least benefit, if that is less than the page's. It stays
+    /// clean until `replace`. Dirty slots that are `cleanable` count too (B4).
     ///
     /// # Errors
     ///
@@ -122,6 +122,7 @@ impl SlotBenefit {
     pub fn victim(
         &mut self,
         page: PageId,
+        own: Option<SlotId>,
         evictable: impl Fn(SlotId) -> bool,
         cleanable: impl Fn(SlotId) -> bool,
     ) -> Result<SlotId, NoBenefit> {
@@ -134,7 +135,7 @@ impl SlotBenefit {
             (None, dirty) => dirty.is_some(),
             (Some(_), None) => false,
         };
-        let benefit = keys.of(self.ghosts.of(page));
+        let benefit = keys.of(self.counts(page, own));
         let gives_way = |slot: &u32| keys.benefit(*slot) < benefit;
         if is_dirty_least {
             let slots_count = keys.counts.len() as u32;
@@ -158,12 +159,13 @@ impl SlotBenefit {
         self.keys.counts[at] = self.ghosts.take(page);
     }
 
-    /// The page of slot `from` gets slot `to`, which is busy, in its stead.
+    /// The page of slot `from` has slot `to` in its stead: what was counted goes along.
     pub fn carry(&mut self, from: SlotId, to: SlotId) {
         assert_ne!(from, to);
-        assert_eq!(self.state(to), SlotState::Busy, "{to}");
-        self.keys.counts[to.0 as usize] = self.keys.counts[from.0 as usize];
+        let counts = &self.keys.counts;
+        let sum = counts[from.0 as usize].plus(counts[to.0 as usize]);
         self.set(from, Counts::default());
+        self.set(to, sum);
     }
 
     /// A busy slot now holds what home holds.
@@ -294,6 +296,11 @@ impl SlotBenefit {
             }
         }
         self.rebuild();
+    }
+
+    /// The dirty slots, in no useful order.
+    pub fn dirty_slots(&self) -> impl Iterator<Item = SlotId> + '_ {
+        self.heaps.slots(Side::Right).map(SlotId)
     }
 
     /// Where `slot` stands.
@@ -429,7 +436,8 @@ mod tests {
         Four,
     }
 
-    /// Requests of a page while it is on flash, and while it is not, and its logical reads.
+    /// Requests of a page while it is on flash, and while it is not, in eighths, and its logical
+    /// reads.
     #[derive(Clone, Copy, Default)]
     struct Requests {
         reads: (u32, u32),
@@ -452,6 +460,10 @@ mod tests {
         unseen: u32,
     }
 
+    fn add(count: &mut u32) {
+        *count = (*count + 8).min(255);
+    }
+
     fn log2(count: u32) -> u32 {
         if count == 0 { 0 } else { count.ilog2() + 1 }
     }
@@ -464,20 +476,20 @@ mod tests {
         fn group(&self, page: u64) -> (u32, u32) {
             let Requests { writes, logical, .. } =
                 self.requests.get(&page).copied().unwrap_or_default();
-            (log2(logical.min(254)), log2(writes.0 + writes.1))
+            (log2(logical.min(254)), log2((writes.0 + writes.1).min(255) / 8))
         }
 
         fn benefit(&self, page: u64) -> f64 {
             let Requests { reads, writes, .. } =
                 self.requests.get(&page).copied().unwrap_or_default();
-            let sum = |(a, b): (u32, u32)| f64::from(a + b);
+            let sum = |(a, b): (u32, u32)| f64::from(a + b) / 8.0;
             if self.equation == Equation::Three {
                 return sum(reads) * (COSTS.home_read - COSTS.flash_read)
                     + sum(writes) * (COSTS.home_write - COSTS.flash_write);
             }
             let alpha = self.alphas.get(&self.group(page)).copied().unwrap_or(1.0);
             let hat = |(on_flash, elsewhere): (u32, u32)| {
-                let (s, d) = (f64::from(on_flash), f64::from(elsewhere));
+                let (s, d) = (f64::from(on_flash) / 8.0, f64::from(elsewhere) / 8.0);
                 (s + alpha * d, d + s / alpha)
             };
             let (reads, writes) = (hat(reads), hat(writes));
@@ -574,12 +586,12 @@ mod tests {
                 (3 | 4, _) => {
                     self.slots.read(PageId(page), slot);
                     let reads = &mut self.model.requests.entry(page).or_default().reads;
-                    *(if slot.is_some() { &mut reads.0 } else { &mut reads.1 }) += 1;
+                    add(if slot.is_some() { &mut reads.0 } else { &mut reads.1 });
                 }
                 (5, _) => {
                     self.slots.wrote(PageId(page), slot);
                     let writes = &mut self.model.requests.entry(page).or_default().writes;
-                    *(if slot.is_some() { &mut writes.0 } else { &mut writes.1 }) += 1;
+                    add(if slot.is_some() { &mut writes.0 } else { &mut writes.1 });
                 }
                 (6 | 7, _) => {
                     let logical = 1 + (1 << prng.u32(..16));
@@ -596,6 +608,16 @@ mod tests {
                     self.slots.take(slot);
                     self.slots.fill_clean(slot);
                     self.model.filled.insert(slot.0, (page, false));
+                }
+                (11, Some(from)) => {
+                    let Some(to) = self.model.free.pop() else { return };
+                    assert_eq!(self.slots.take_free(PageId(page)), Some(SlotId(to)), "{context}");
+                    self.slots.fill_dirty(SlotId(to));
+                    self.slots.carry(from, SlotId(to));
+                    self.slots.free(from, None);
+                    self.model.filled.remove(&from.0);
+                    self.model.filled.insert(to, (page, true));
+                    self.model.free.push(from.0);
                 }
                 (10, _) if self.slots.is_period_over() => {
                     self.slots.halve();
@@ -615,7 +637,7 @@ mod tests {
             let slot = slot.or_else(|| {
                 let banned = prng.u32(..2 * SLOTS);
                 let may = |slot: SlotId| slot.0 != banned;
-                let victim = self.slots.victim(PageId(page), may, may);
+                let victim = self.slots.victim(PageId(page), None, may, may);
                 assert_eq!(victim, self.model.victim(page, banned), "{context}");
                 let slot = victim.ok()?;
                 let former = self.model.filled[&slot.0].0;
@@ -668,16 +690,16 @@ mod tests {
             slots.fill_dirty(slot);
         }
         slots.read(PageId(7), None);
-        let victim = slots.victim(PageId(7), |_| true, |_| true);
+        let victim = slots.victim(PageId(7), None, |_| true, |_| true);
         assert_eq!((victim, slots.cleanings_wanted()), (Err(NoBenefit::NotYet), 1));
         let dirty = slots.next_dirty(|_| true).unwrap();
         slots.take(dirty);
         slots.cleaning_begun();
         slots.fill_clean(dirty);
-        assert_eq!(slots.victim(PageId(7), |_| true, |_| true), Ok(dirty));
+        assert_eq!(slots.victim(PageId(7), None, |_| true, |_| true), Ok(dirty));
         assert_eq!(slots.cleanings_wanted(), 0);
         // Page 8 was never asked for, and has no less to lose.
-        assert_eq!(slots.victim(PageId(8), |_| true, |_| true), Err(NoBenefit::Least));
+        assert_eq!(slots.victim(PageId(8), None, |_| true, |_| true), Err(NoBenefit::Least));
     }
 
     #[test]

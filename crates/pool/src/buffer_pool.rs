@@ -23,7 +23,7 @@ use std::sync::{Arc, Weak};
 
 use terrace_device::Device;
 use terrace_page::{Damage, PAGE_SIZE, PageId};
-use terrace_policy::{AccessClass, Filling, Replacement, RestartKind, Temperatures, Tick};
+use terrace_policy::{AccessClass, Costs, Filling, RestartKind, Tick};
 use terrace_rt::{LeafMutex, Mutex, Queue, Signal, Task, World};
 
 use crate::build::Plan;
@@ -34,7 +34,7 @@ use crate::frames::{Exclusive, FrameTable};
 use crate::partition::Partition;
 use crate::peeks::Peeks;
 use crate::restart::{self, ColdStart, FlashLayout, FlashRecovery, Freed, Keeper};
-use crate::slots::{Gauges, PAGES_MAX};
+use crate::slots::{Gauges, PAGES_MAX, SharedRanks};
 use crate::{Journal, PageMut, PoolConfig, PoolError, PoolStats, Redo};
 
 /// How often a page is looked up anew because it left before it was latched.
@@ -57,7 +57,9 @@ pub struct BufferPool {
     /// The clock of the policies: one tick for each miss.
     pub(crate) tick: AtomicU64,
     pub(crate) gauges: Arc<Gauges>,
-    pub(crate) temperatures: Arc<LeafMutex<Temperatures>>,
+    pub(crate) ranks: SharedRanks,
+    /// A partition wants slots cleaned ahead, and the cleaner has not been told.
+    pub(crate) cleaning_wanted: AtomicBool,
     /// The retired hits that temperatures have aged by.
     pub(crate) aged_hits: AtomicU64,
     pub(crate) filling: LeafMutex<Filling>,
@@ -152,10 +154,9 @@ impl BufferPool {
         let layout = FlashLayout::new(slots, config.restart.kind);
         let frames = frames_of(&config)?;
         let gauges = Arc::new(Gauges::default());
-        let temperatures = Temperatures::new(config.tac.costs, aging_requests(&config, slots));
-        let temperatures = Arc::new(LeafMutex::new(temperatures));
         let costs = costs_of(&config, &*home, flash.as_deref());
-        let plan = Plan::new(&config, &layout, &temperatures, &gauges, recovery.as_ref(), &costs);
+        let shared = SharedRanks::new(&config, &costs, aging_requests(&config, slots));
+        let plan = Plan::new(&config, &layout, &shared, &gauges, recovery.as_ref(), &costs);
         let (partitions, doubled) = Arc::new(plan).build(&world);
         let recovery = recovery.as_deref();
         let tick = recovery.map_or(1, |recovery| recovery.clock() + 1);
@@ -180,7 +181,8 @@ impl BufferPool {
             partitions,
             tick: AtomicU64::new(tick),
             gauges,
-            temperatures,
+            ranks: shared,
+            cleaning_wanted: AtomicBool::new(false),
             aged_hits: AtomicU64::new(0),
             memory_full: AtomicBool::new(false),
             last_fetched: AtomicU64::new(u64::MAX),
@@ -227,6 +229,12 @@ impl BufferPool {
         self.is_recovering.load(Ordering::Relaxed) && self.config.restart.kind != RestartKind::Warm
     }
 
+    /// What requests cost, as far as a policy wants to know: as configured, or measured.
+    #[must_use]
+    pub fn costs(&self) -> Costs {
+        self.ranks.costs
+    }
+
     /// Counters and gauges.
     #[must_use]
     pub fn stats(&self) -> PoolStats {
@@ -245,9 +253,7 @@ impl BufferPool {
                 slot_bytes += (slots.bytes() + entries * size_of::<u32>()) as u64;
             }
         }
-        if self.config.design.replacement == Replacement::Temperature {
-            slot_bytes += self.temperatures.lock().bytes() as u64;
-        }
+        slot_bytes += self.ranks.bytes(self.config.design.replacement) as u64;
         stats.hits =
             self.retired_hits() + self.frames.iter().map(|frame| frame.hits()).sum::<u64>();
         stats.hits += self.peeks.sum();

@@ -12,14 +12,14 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use terrace_page::{FrameId, PageId};
-use terrace_policy::{Costs, FramePolicy, MemoryPolicy, Temperatures, Tick};
+use terrace_policy::{Costs, FramePolicy, Invalidation, MemoryPolicy, Tick};
 use terrace_rt::{LeafMutex, Signal, Task, World};
 
 use crate::PoolConfig;
 use crate::directory::{Directory, PageHash};
 use crate::partition::{Books, Partition};
 use crate::restart::{self, FlashLayout, FlashRecovery, Image};
-use crate::slots::{Gauges, SlotRules, SlotTable};
+use crate::slots::{Gauges, SharedRanks, SlotRules, SlotTable};
 
 /// With so many slots, partitions are built side by side.
 const SIDE_BY_SIDE_SLOTS: u32 = 1 << 20;
@@ -34,7 +34,7 @@ pub(crate) struct Plan {
     costs: Costs,
     rules: SlotRules,
     partitions: u32,
-    temperatures: Arc<LeafMutex<Temperatures>>,
+    shared: SharedRanks,
     gauges: Arc<Gauges>,
     recovery: Option<Arc<FlashRecovery>>,
 }
@@ -53,7 +53,7 @@ impl Plan {
     pub fn new(
         config: &PoolConfig,
         layout: &FlashLayout,
-        temperatures: &Arc<LeafMutex<Temperatures>>,
+        shared: &SharedRanks,
         gauges: &Arc<Gauges>,
         recovery: Option<&Arc<FlashRecovery>>,
         costs: &Costs,
@@ -69,9 +69,11 @@ impl Plan {
                 keeps_dirty: config.design.keeps_dirty_on_flash(),
                 versions: restart::version_bits(config.restart.kind),
                 tac_rule: config.tac.rule,
+                costs: *costs,
+                keeps_own: config.design.invalidation == Invalidation::Logical,
             },
             partitions: config.partitions_count(),
-            temperatures: Arc::clone(temperatures),
+            shared: shared.clone(),
             gauges: Arc::clone(gauges),
             recovery: recovery.map(Arc::clone),
         }
@@ -122,8 +124,10 @@ impl Plan {
         // The lowest frame is on top of the stack.
         let free = (first_frame..first_frame + frames_count).rev().map(FrameId).collect();
         let policy = FramePolicy::new(self.policy, frames_count, &self.costs);
-        let table = (slots_count > 0)
-            .then(|| SlotTable::new(slots_count, &self.rules, &self.temperatures, &self.gauges));
+        let table = (slots_count > 0).then(|| {
+            let counts = (slots_count, frames_count);
+            SlotTable::new(counts, &self.rules, &self.shared, &self.gauges)
+        });
         let partition = Partition {
             directory: Directory::new(frames_count + slots_count),
             first_frame,
@@ -258,7 +262,8 @@ mod tests {
         for seed in 0..40 {
             let mut prng = Prng::from_seed(seed);
             let slots = 100 + prng.below(900) as u32;
-            let design = designs::find(["lc", "dw", "tac"][seed as usize % 3]).expect("a row");
+            let design =
+                designs::find(["lc", "dw", "tac", "cac"][seed as usize % 4]).expect("a row");
             let config = PoolConfig {
                 frames: FRAMES,
                 design,
@@ -271,10 +276,9 @@ mod tests {
             let recovery = Arc::new(FlashRecovery::of_images(&config, images.clone()));
             let layout = FlashLayout::new(slots, config.restart.kind);
             let gauges = Arc::new(Gauges::default());
-            let temperatures = Temperatures::new(config.tac.costs, 1000);
-            let temperatures = Arc::new(LeafMutex::new(temperatures));
             let costs = Costs::PUBLISHED;
-            let plan = Plan::new(&config, &layout, &temperatures, &gauges, Some(&recovery), &costs);
+            let shared = SharedRanks::new(&config, &costs, 1000);
+            let plan = Plan::new(&config, &layout, &shared, &gauges, Some(&recovery), &costs);
             let world = Virtual::new(VirtualConfig::default());
             let (partitions, doubled) = Arc::new(plan).build(&world.world());
             let (current, older) = expected(&partitions, &images, design.keeps_dirty_on_flash());

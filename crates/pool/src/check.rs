@@ -11,8 +11,9 @@
 //!            all designs       all     LC only    all     LC only
 //! ```
 //!
-//! TAC keeps slots with stale bytes, which are no copies; they are INVALID. So does lazy cleaning
-//! under the restart `warm`, as bases of changes.
+//! What is said of LC holds for all designs that keep pages on flash that are newer than home. TAC,
+//! CC and CAC keep slots with stale bytes, which are no copies; they are INVALID. So does lazy
+//! cleaning under the restart `warm`, as bases of changes.
 
 use terrace_page::{FrameId, PageId};
 use terrace_policy::Invalidation;
@@ -82,7 +83,7 @@ impl BufferPool {
             let state = slots.state(slot);
             if state == SlotState::Dirty {
                 let may = self.config.design.keeps_dirty_on_flash();
-                assert!(may, "only lazy cleaning has dirty slots");
+                assert!(may, "only designs that bring pages home later have dirty slots");
             }
             let is_known = slots.is_valid(slot) || state == SlotState::Invalid;
             let Some(page) = slots.page(slot).filter(|_| is_known) else { continue };

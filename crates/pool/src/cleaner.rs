@@ -9,6 +9,10 @@
 //!           was modified meanwhile
 //! ```
 //!
+//! Designs that rank slots by benefit have no lambda: dirty slots whose pages benefit least are
+//! cleaned when they are next to be reused, a few ahead, so that a victim is at home when it is
+//! wanted [S1e 5].
+//!
 //! - L1: one task claims; each run is cleaned by a task of its own, up to `cleaner_ios` at a time:
 //!   the whole excess is on its way at once, as deep a queue as the disks can use.
 //! - L2: a claimed page has a registered home write, so nobody else writes it home before this
@@ -35,6 +39,17 @@ use crate::{BufferPool, PoolError};
 /// How far below lambda the cleaner goes, as a share of the slots [S0 2.3.3].
 const BELOW_LAMBDA: f64 = 0.0001;
 
+/// Where a run begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Root {
+    /// With the page that is first in order.
+    First,
+    /// With the oldest, if it is dirty since before that.
+    Below(Lsn),
+    /// With the page that is first in order, of a partition that wants slots cleaned.
+    Wanted,
+}
+
 /// A dirty page in LAZYCLEANING.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Claim {
@@ -48,9 +63,10 @@ impl BufferPool {
         (f64::from(self.config.flash_slots) * share.max(0.0)) as u32
     }
 
-    /// In an append log pages go home when they are at its front, and no sooner.
+    /// In an append log pages go home when they are at its front, and no sooner; ranked by benefit,
+    /// when their slots are wanted.
     fn lambda(&self) -> f64 {
-        if self.config.design.batch().is_some() { 1.0 } else { self.config.lambda }
+        if self.config.design.is_cleaned_by_share() { self.config.lambda } else { 1.0 }
     }
 
     fn is_sharp(&self) -> bool {
@@ -76,11 +92,18 @@ impl BufferPool {
             };
             is_cleaning |= self.is_sharp() || dirty > self.dirty_share(self.lambda());
             is_cleaning &= dirty > low && self.check_writable().is_ok();
-            if is_cleaning && self.has_more_than(low) && self.start_run(Lsn::MAX) {
+            if is_cleaning && self.has_more_than(low) && self.start_run(Root::First) {
+                continue;
+            }
+            let by_benefit = self.config.design.replacement.is_by_benefit();
+            if by_benefit && self.check_writable().is_ok() && self.start_run(Root::Wanted) {
                 continue;
             }
             let floor = self.age_floor();
-            if floor > Lsn::ZERO && self.check_writable().is_ok() && self.start_run(floor) {
+            if floor > Lsn::ZERO
+                && self.check_writable().is_ok()
+                && self.start_run(Root::Below(floor))
+            {
                 continue;
             }
             self.cleaner_news.wait(seen);
@@ -93,12 +116,12 @@ impl BufferPool {
         self.flash_dirty().saturating_sub(unavailable) > low
     }
 
-    /// Starts to clean one run, from a page that is dirty since before `below`. Whether it did.
-    fn start_run(&self, below: Lsn) -> bool {
+    /// Starts to clean one run, from `root`. Whether it did.
+    fn start_run(&self, root: Root) -> bool {
         if self.cleaner_runs.load(Ordering::Relaxed) >= self.config.cleaner_ios {
             return false;
         }
-        let run = self.claim_run(below);
+        let run = self.claim_run(root);
         if run.is_empty() {
             return false;
         }
@@ -116,17 +139,16 @@ impl BufferPool {
 
     /// Cleans one run in the calling task, when there is no cleaner any more. Whether it found one.
     pub(crate) fn clean_one_run(&self) -> bool {
-        let run = self.claim_run(Lsn::MAX);
+        let run = self.claim_run(Root::First);
         if !run.is_empty() {
             self.clean(&run);
         }
         !run.is_empty()
     }
 
-    /// Claims the dirty page that is first in order, if it is dirty since before `below`, and its
-    /// dirty neighbours at home.
-    fn claim_run(&self, below: Lsn) -> Vec<Claim> {
-        let Some(root) = self.claim_root(below) else { return Vec::new() };
+    /// Claims the dirty page that `root` says, and its dirty neighbours at home.
+    fn claim_run(&self, root: Root) -> Vec<Claim> {
+        let Some(root) = self.claim_root(root) else { return Vec::new() };
         let alpha = self.config.alpha as usize;
         let mut after = Vec::new();
         while after.len() + 1 < alpha {
@@ -150,17 +172,24 @@ impl BufferPool {
     }
 
     /// The first of the partitions' first dirty slots, lambda being global [R in S0 2.6].
-    fn claim_root(&self, below: Lsn) -> Option<Claim> {
+    fn claim_root(&self, root: Root) -> Option<Claim> {
+        let below = if let Root::Below(floor) = root { floor } else { Lsn::MAX };
         let mut best: Option<(&Partition, terrace_rt::LeafGuard<'_, Books>, u32)> = None;
         // Locks are taken in order of partitions; the best one's is kept.
         for partition in &self.partitions {
             let books = partition.books.lock();
             let Some(slots) = &books.slots else { continue };
+            if root == Root::Wanted && !slots.wants_cleaning() {
+                continue;
+            }
             let is_free = |page| may_be_claimed(&books, page);
             let Some(slot) = slots.next_dirty(below, is_free) else { continue };
             let is_better = best.as_ref().is_none_or(|(_, other, other_slot)| {
                 let others = other.slots.as_ref().expect("it has a dirty slot");
-                slots.cleans_before(slot, others, *other_slot)
+                match root {
+                    Root::Below(_) => slots.newer(slot) < others.newer(*other_slot),
+                    Root::First | Root::Wanted => slots.cleans_before(slot, others, *other_slot),
+                }
             });
             if is_better {
                 best = Some((partition, books, slot));
@@ -171,6 +200,7 @@ impl BufferPool {
             return None;
         }
         let page = books.slots_mut().page(slot).expect("a dirty slot has a page");
+        books.slots_mut().cleaning_begun();
         Some(take_claim(&mut books, page, slot))
     }
 

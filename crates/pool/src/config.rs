@@ -215,7 +215,7 @@ impl PoolConfig {
     /// Whether a policy wants to know what requests cost.
     #[must_use]
     pub fn weighs_costs(&self) -> bool {
-        self.memory_policy_in_use() == MemoryPolicy::Gd2l
+        self.memory_policy_in_use() == MemoryPolicy::Gd2l || self.design.replacement.is_by_benefit()
     }
 
     /// In which order the cleaner goes: a bound on age needs the oldest first.

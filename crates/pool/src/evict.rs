@@ -74,6 +74,9 @@ impl BufferPool {
             return Ok(freed);
         }
         let (freed, jobs) = self.gather(partition, quota);
+        if self.cleaning_wanted.swap(false, Ordering::Relaxed) {
+            self.cleaner_news.notify_all();
+        }
         if freed > 0 {
             partition.room.notify_all();
         }

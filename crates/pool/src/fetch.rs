@@ -202,7 +202,10 @@ impl BufferPool {
         });
         guard.frame().set_class(intent.class);
         match want {
-            Want::Best => books.stats.misses += 1,
+            Want::Best => {
+                books.stats.misses += 1;
+                self.count_read(partition, &mut books, (page, guard.frame().slot()));
+            }
             Want::BestAhead | Want::HomeUnlessNewer | Want::OnlyHome => {
                 books.stats.pages_read_ahead += 1
             }

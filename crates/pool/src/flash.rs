@@ -7,6 +7,8 @@
 //!   write.
 //! - A3: a TAC copy is abandoned if the page was dirtied, or left memory, before its write began:
 //!   the flash would be newer than home [S0 4.2].
+//! - A5: CC and CAC write a page that is on flash there again, whatever it benefits: in place, or,
+//!   where its copy is kept as a base, into another slot if there is one.
 //! - A4: a page that owns an invalid slot gets that one again, never a second [R in S4 3].
 
 use std::sync::atomic::Ordering;
@@ -18,11 +20,11 @@ use terrace_policy::{AccessClass, AdmissionRule, CleanLeave, Refusal, Replacemen
 use crate::BufferPool;
 use crate::config::TacWrite;
 use crate::fetch::Loading;
-use crate::frames::Exclusive;
+use crate::frames::{Exclusive, Frame};
 use crate::io::{self, PageIo};
 use crate::partition::{Books, Partition, Place};
 use crate::restart::{Freed, Held};
-use crate::slots::{NoVictim, SlotState};
+use crate::slots::NoVictim;
 
 /// After so many writes in a row failed, the flash is left alone.
 const FLASH_FAILURES_MAX: u32 = 8;
@@ -66,12 +68,14 @@ impl BufferPool {
         }
         let queued = self.flash.as_ref().map_or(0, |flash| flash.queued());
         let class = match self.config.design.admission {
-            AdmissionRule::Temperature | AdmissionRule::All => AccessClass::Random,
+            AdmissionRule::Temperature | AdmissionRule::All | AdmissionRule::Benefit => {
+                AccessClass::Random
+            }
             AdmissionRule::Nothing | AdmissionRule::RandomClass => class,
         };
         let filling = class == AccessClass::Sequential && self.is_filling();
         let slot = match admit(class, filling, queued, self.config.mu, 1) {
-            Ok(()) => self.take_slot(partition, books, page),
+            Ok(()) => self.take_slot(partition, books, page, None),
             Err(refusal) => Err(refusal),
         };
         match slot {
@@ -86,19 +90,38 @@ impl BufferPool {
         None
     }
 
-    /// A free slot, or that of the victim [S0 2.3: alloc].
+    /// A slot for a page whose slot `own` keeps a base, which is not written over (A5).
+    pub(crate) fn take_other_slot(
+        &self,
+        partition: &Partition,
+        books: &mut Books,
+        page: PageId,
+        own: u32,
+    ) -> Option<u32> {
+        if !self.flash_is_usable() {
+            return None;
+        }
+        self.take_slot(partition, books, page, Some(own)).ok()
+    }
+
+    /// A free slot, or that of the victim [S0 2.3: alloc], for a page that may have one.
     fn take_slot(
         &self,
         partition: &Partition,
         books: &mut Books,
         page: PageId,
+        own: Option<u32>,
     ) -> Result<u32, Refusal> {
         let now = self.now();
         let slots = books.slots_mut();
         if let Some(slot) = slots.alloc(page, now) {
             return Ok(slot);
         }
-        let victim = match slots.victim(page) {
+        let victim = slots.victim(page, own);
+        if slots.wants_cleaning() {
+            self.cleaning_wanted.store(true, Ordering::Relaxed);
+        }
+        let victim = match victim {
             Ok(victim) => victim,
             Err(NoVictim::Busy) => return Err(Refusal::NoRoom),
             // Colder than all that is there: by the policy, as a sequential page is.
@@ -113,16 +136,62 @@ impl BufferPool {
 
     /// The slot that `page` still owns, taken to be rewritten (A4).
     pub(crate) fn take_own_slot(&self, books: &mut Books, slot: Option<u32>) -> Option<u32> {
-        let slot = slot.filter(|&slot| books.slots_mut().state(slot) == SlotState::Invalid)?;
+        let slot = slot.filter(|&slot| books.slots_mut().is_own(slot))?;
         if !self.flash_is_usable() {
             return None;
         }
-        if self.flash_is_throttled() {
+        // What flash alone would have goes there, busy or not (A5).
+        if self.flash_is_throttled() && !self.config.design.keeps_dirty_on_flash() {
             books.stats.bypassed_by_throttle += 1;
             return None;
         }
         books.slots_mut().refresh(slot);
         Some(slot)
+    }
+
+    /// `page` is about to be read from a device: from flash, if it has `slot`. Counted for the
+    /// designs that go by benefit.
+    pub(crate) fn count_read(
+        &self,
+        partition: &Partition,
+        books: &mut Books,
+        (page, slot): (PageId, Option<u32>),
+    ) {
+        let Some(slots) = &mut books.slots else { return };
+        slots.count_read(page, slot);
+        if !slots.is_period_over() {
+            return;
+        }
+        // Pages that stay in memory were read from it, too.
+        for id in (0..partition.frames_count).map(|at| partition.frame_at(at)) {
+            let frame = self.frames.frame(id);
+            if let Some(page) = frame.page() {
+                let hits = self.take_hits(partition, frame);
+                slots.count_in_memory(page, frame.slot(), (0, hits));
+            }
+        }
+        slots.halve_counts();
+    }
+
+    /// A page is about to leave memory, or to be written: what was asked of it is counted.
+    pub(crate) fn count_leaving(&self, partition: &Partition, books: &mut Books, frame: &Frame) {
+        let Some(slots) = &mut books.slots else { return };
+        let page = frame.page().expect("a page that leaves");
+        if self.config.design.replacement.counts_hits() {
+            // The request that brought it was no hit.
+            let hits = self.take_hits(partition, frame);
+            slots.count_in_memory(page, frame.slot(), (1, hits.saturating_add(1)));
+        }
+        if frame.rec_lsn().is_some() {
+            slots.count_write(page, frame.slot());
+        }
+    }
+
+    /// The hits of a frame since they were taken last; they stay in the sum.
+    fn take_hits(&self, partition: &Partition, frame: &Frame) -> u32 {
+        let hits = frame.take_hits();
+        partition.retired_hits.fetch_add(hits, Ordering::Relaxed);
+        hits.min(u64::from(u32::MAX)) as u32
     }
 
     /// A miss warms the page's extent [S4 3].
@@ -132,7 +201,7 @@ impl BufferPool {
         }
         let hits = self.retired_hits();
         let before = self.aged_hits.fetch_max(hits, Ordering::Relaxed);
-        self.temperatures.lock().on_miss(page, hits.saturating_sub(before) + 1);
+        self.ranks.temperatures.lock().on_miss(page, hits.saturating_sub(before) + 1);
     }
 
     /// A page was read from home: TAC writes it to flash, now or soon (A2).

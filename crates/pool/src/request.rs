@@ -5,7 +5,6 @@
 //! processor's memory before the frame has said that it is the one: one miss, not two in a row.
 
 use terrace_page::{FrameId, PageId};
-use terrace_policy::Replacement;
 
 use crate::buffer_pool::{LOOKUPS_MAX, Recovered};
 use crate::directory::PageHash;
@@ -51,8 +50,8 @@ impl BufferPool {
         let id = self.lookup(page)?;
         let seen = self.frames.peek_if(id, page, read)??;
         let frame = self.frames.frame(id);
-        if self.config.design.replacement == Replacement::Temperature {
-            // The hits of a page that leaves memory age the temperatures.
+        if self.config.design.replacement.counts_hits() {
+            // The hits of a page that leaves memory age temperatures, and count as logical reads.
             frame.hit(self.now());
         } else {
             frame.used(self.now());

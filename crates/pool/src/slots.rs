@@ -9,7 +9,7 @@
 //!
 //! CLEAN|DIRTY --read_begins--> READING --read_ends--> back
 //! DIRTY --clean_begins--> LAZYCLEANING --clean_ends--> CLEAN
-//! CLEAN|DIRTY --invalidate--> FREE (physical) or INVALID (logical: TAC)
+//! CLEAN|DIRTY --invalidate--> FREE (physical), or INVALID and its page's OWN (logical: TAC, CAC)
 //!
 //! DIRTY --keep_base--> INVALID --retire--> RETIRED --release_retired--> FREE
 //! ```
@@ -19,6 +19,7 @@
 //!   change that is not there. DIRTY has it, and LAZYCLEANING until the home write is done.
 //! - S3: a slot that is invalidated while it is being cleaned is DOOMED: it serves no read, and is
 //!   free when its I/O ends.
+//!   Where invalidation is logical it is INVALID then, and still its page's OWN.
 //! - S4: a slot that is read, written or cleaned is never reused.
 //! - S5: a restart that redoes from flash keeps bases: the copy that a change was made on stays, as
 //!   INVALID, until a newer copy is durable somewhere; it is then RETIRED until the table on flash
@@ -30,18 +31,19 @@
 //! Sources: S0 3.1 (the SSD buffer table), S3 II-B1 (the states).
 
 mod bases;
+mod counts;
 mod log;
 mod ranks;
 mod versions;
 
+pub(crate) use ranks::SharedRanks;
 pub(crate) use versions::VersionBits;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use terrace_page::{Lsn, PageId, SlotId};
-use terrace_policy::{CleanerOrder, History, Replacement, TacRule, Temperatures, Tick};
-use terrace_rt::LeafMutex;
+use terrace_policy::{CleanerOrder, Costs, History, Replacement, TacRule, Tick};
 
 use ranks::Ranks;
 use versions::Versions;
@@ -52,6 +54,9 @@ const READING: u8 = 1 << 4;
 const DOOMED: u8 = 1 << 5;
 const DAMAGED: u8 = 1 << 6;
 const PINNED: u8 = 1 << 7;
+/// Of INVALID slots, which nobody reads: the slot is its page's own, to be written again in place.
+/// Without it, a base, which must not be.
+const OWN: u8 = READING;
 
 const FREE: u8 = 0;
 const READY: u8 = 1;
@@ -114,6 +119,8 @@ pub(crate) struct SlotTable {
     states: Box<[u8]>,
     versions: Versions,
     ranks: Ranks,
+    /// Whether the slot of a page that changes stays the page's own.
+    keeps_own: bool,
     gauges: Arc<Gauges>,
 }
 
@@ -124,13 +131,16 @@ pub(crate) struct SlotRules {
     pub keeps_dirty: bool,
     pub versions: VersionBits,
     pub tac_rule: TacRule,
+    pub costs: Costs,
+    pub keeps_own: bool,
 }
 
 impl SlotTable {
+    /// `count` free slots, of a partition with so many `frames`.
     pub fn new(
-        count: u32,
+        (count, frames): (u32, u32),
         rules: &SlotRules,
-        temperatures: &Arc<LeafMutex<Temperatures>>,
+        shared: &SharedRanks,
         gauges: &Arc<Gauges>,
     ) -> SlotTable {
         let recs = if rules.keeps_dirty { count } else { 0 };
@@ -139,7 +149,8 @@ impl SlotTable {
             rec: vec![0; recs as usize].into(),
             states: vec![FREE; count as usize].into(),
             versions: Versions::new(count, rules.versions),
-            ranks: Ranks::new(count, rules, temperatures),
+            ranks: Ranks::new(count, frames, rules, shared),
+            keeps_own: rules.keeps_own,
             gauges: Arc::clone(gauges),
         }
     }
@@ -232,30 +243,34 @@ impl SlotTable {
 
     /// Takes a free slot for `page`: FREE -> READY.
     pub fn alloc(&mut self, page: PageId, now: Tick) -> Option<u32> {
-        let slot = self.ranks.take_free(now)?;
+        let slot = self.ranks.take_free(page, now)?;
         self.set_base(slot, &[FREE], READY);
         self.pages[slot as usize] = PageNumber::of(page).0;
         Some(slot)
     }
 
-    /// Names the clean slot to reuse, if one may give way to `page`.
-    pub fn victim(&mut self, page: PageId) -> Result<u32, NoVictim> {
+    /// Names the clean slot to reuse, if one may give way to `page`, which may have slot `own`.
+    pub fn victim(&mut self, page: PageId, own: Option<u32>) -> Result<u32, NoVictim> {
         let (states, pages) = (&self.states, &self.pages);
         let evictable = |slot: SlotId| SlotTable::evictable(states, slot.0);
         let page_of = |slot: SlotId| PageId(u64::from(pages[slot.0 as usize]));
-        self.ranks.victim(page, page_of, evictable)
+        let cleanable = |slot: SlotId| states[slot.0 as usize] == DIRTY | NEWER;
+        self.ranks.victim((page, own), page_of, evictable, cleanable)
     }
 
     /// The content of clean `slot` gives way to `page`: CLEAN -> READY.
     pub fn reuse(&mut self, slot: u32, page: PageId) {
-        self.ranks.take(slot);
+        let former = self.page(slot).expect("a clean slot has a page");
+        self.ranks.replace(slot, former, page);
         self.set_base(slot, &[CLEAN], READY);
         self.pages[slot as usize] = PageNumber::of(page).0;
     }
 
     /// An invalid slot is about to get the bytes of its page again: INVALID -> READY.
     pub fn refresh(&mut self, slot: u32) {
+        assert!(self.is_own(slot), "a base in slot {slot} is written over");
         self.set_base(slot, &[INVALID], READY);
+        self.states[slot as usize] &= !OWN;
     }
 
     /// The write into `slot` begins: READY -> WRITING.
@@ -285,6 +300,7 @@ impl SlotTable {
     pub fn give_back(&mut self, slot: u32, kept: bool) {
         if kept {
             self.set_base(slot, &[READY, WRITING], INVALID);
+            self.states[slot as usize] |= OWN;
         } else {
             self.release(slot, &[READY, WRITING]);
         }
@@ -352,9 +368,11 @@ impl SlotTable {
     /// if home did not get the page. Says whether the slot still was the page.
     pub fn clean_ends(&mut self, slot: u32, cleaned: Cleaned) -> bool {
         if self.has(slot, DOOMED) {
-            match self.has(slot, PINNED) {
-                true => self.base_was_cleaned(slot),
-                false => self.release(slot, &[LAZYCLEANING]),
+            let is_own = self.keeps_own && self.page(slot).is_some();
+            match (self.has(slot, PINNED), is_own) {
+                (true, _) => self.base_was_cleaned(slot),
+                (false, true) => self.make_own(slot),
+                (false, false) => self.release(slot, &[LAZYCLEANING]),
             }
             return false;
         }
@@ -386,11 +404,23 @@ impl SlotTable {
             self.states[slot as usize] |= DOOMED;
         } else if logical {
             self.ranks.take(slot);
-            self.states[slot as usize] &= !PINNED;
-            self.set_base(slot, &[CLEAN], INVALID);
+            self.make_own(slot);
         } else {
             self.release(slot, &[CLEAN, DIRTY]);
         }
+    }
+
+    /// CLEAN|DIRTY|LAZYCLEANING -> INVALID, and its page's own.
+    fn make_own(&mut self, slot: u32) {
+        self.set_newer(slot, None);
+        sub(&self.gauges.unavailable, self.has(slot, DAMAGED));
+        self.set_base(slot, &[CLEAN, DIRTY, LAZYCLEANING], INVALID);
+        self.states[slot as usize] = INVALID | OWN;
+    }
+
+    /// Whether `slot` is stale, and to be written again in place.
+    pub fn is_own(&self, slot: u32) -> bool {
+        self.states[slot as usize] == INVALID | OWN
     }
 
     fn release(&mut self, slot: u32, from: &[u8]) {
@@ -398,8 +428,9 @@ impl SlotTable {
         sub(&self.gauges.unavailable, self.has(slot, DAMAGED));
         self.set_base(slot, from, FREE);
         self.states[slot as usize] = FREE;
+        let page = self.page(slot);
         self.pages[slot as usize] = NO_PAGE;
-        self.ranks.free(slot);
+        self.ranks.free(slot, page);
     }
 
     /// Asserts the picture: marks fit states, and the policy agrees.
@@ -408,7 +439,8 @@ impl SlotTable {
             let (state, marks) = (self.state(slot), self.states[slot as usize] & !STATE);
             let may = match state {
                 SlotState::Free | SlotState::Ready | SlotState::Writing => 0,
-                SlotState::Invalid | SlotState::Retired => 0,
+                SlotState::Invalid => OWN,
+                SlotState::Retired => 0,
                 SlotState::Clean => READING | PINNED,
                 SlotState::Dirty => NEWER | READING | DAMAGED,
                 SlotState::LazyCleaning => NEWER | READING | DOOMED | PINNED,

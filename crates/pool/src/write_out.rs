@@ -22,13 +22,14 @@
 //!   first change that home would lack; and its clean copy is pinned until home was synced.
 
 use terrace_page::{Lsn, PageBuf, PageId, lsn, seal};
-use terrace_policy::{AccessClass, CleanLeave, DirtyLeave, Touch};
+use terrace_policy::{AccessClass, CleanLeave, DirtyLeave, Invalidation, Touch};
 
 use crate::dirty::Logged;
 use crate::frames::{Exclusive, Frame, Shared};
 use crate::io::{self, PageIo};
 use crate::partition::{Books, DirtyLsns, Partition};
 use crate::restart::Held;
+use crate::slots::SlotState;
 use crate::{BufferPool, PoolError};
 
 /// Why a page is written.
@@ -91,11 +92,16 @@ impl BufferPool {
         let page = frame.page().expect("a page to write");
         let is_dirty = frame.rec_lsn().is_some();
         let is_busy = self.config.rules.in_flight_home_writes && books.home_writes.contains(&page);
-        // A base that is kept for the page is no copy of it.
-        let is_copy = |slot| !self.keeps_bases() || books.slots_mut().is_valid(slot);
-        let has_copy = frame.slot().is_some_and(is_copy);
+        // A base that is kept for the page is no copy of it, nor is its own slot while it is stale.
+        let has_copy = frame.slot().is_some_and(|slot| books.slots_mut().is_valid(slot));
+        if !has_copy && self.is_slot_being_cleaned(books, frame) {
+            return Plan::Busy;
+        }
+        if purpose == Purpose::Evict {
+            self.count_leaving(partition, books, frame);
+        }
         let is_sharp = self.sharp.load(std::sync::atomic::Ordering::Relaxed) > 0;
-        let mut slot_by = |class: AccessClass| self.admit(partition, books, page, class);
+        let mut slot_by = |class: AccessClass| self.place(partition, books, (page, frame), class);
         let targets = match (is_dirty, self.config.design.dirty_leave, purpose) {
             (false, ..) => match self.config.design.clean_leave {
                 CleanLeave::Flash if purpose == Purpose::Evict && !has_copy => {
@@ -132,6 +138,31 @@ impl BufferPool {
         }
         let nothing = !targets.home && targets.slot.is_none();
         if nothing { Plan::Nothing } else { Plan::Write(targets) }
+    }
+
+    /// A slot for a page without a valid copy: its own, if it has one, or one that it is admitted
+    /// to.
+    fn place(
+        &self,
+        partition: &Partition,
+        books: &mut Books,
+        (page, frame): (PageId, &Frame),
+        class: AccessClass,
+    ) -> Option<u32> {
+        let is_kept = self.config.design.invalidation == Invalidation::Logical;
+        match frame.slot().filter(|_| is_kept) {
+            Some(slot) if books.slots_mut().is_own(slot) => self.take_own_slot(books, Some(slot)),
+            Some(base) => self.take_other_slot(partition, books, page, base),
+            None => self.admit(partition, books, page, class),
+        }
+    }
+
+    /// Whether the cleaner still is at the slot that the page will get again: what it writes home
+    /// is registered, so the page could go nowhere else.
+    fn is_slot_being_cleaned(&self, books: &mut Books, frame: &Frame) -> bool {
+        let is_kept = self.config.design.invalidation == Invalidation::Logical;
+        let slot = frame.slot().filter(|_| is_kept);
+        slot.is_some_and(|slot| books.slots_mut().state(slot) == SlotState::LazyCleaning)
     }
 
     /// Runs `jobs` together. For eviction the pages then leave memory, unless they were used
@@ -327,6 +358,7 @@ impl BufferPool {
         }
         self.slot_filled(held);
         if let Some(base) = frame.slot().filter(|&base| base != slot) {
+            books.slots_mut().carry(base, slot);
             books.slots_mut().retire(base);
             books.until_sync.remove(&base);
             books.until_this_sync.remove(&base);

@@ -139,6 +139,6 @@ impl SlotTable {
 
     /// Whether `slot` keeps a base of `page`.
     pub fn is_kept_for(&self, slot: u32, page: PageId) -> bool {
-        self.base(slot) == INVALID && self.holds(slot, page)
+        self.states[slot as usize] == INVALID && self.holds(slot, page)
     }
 }

@@ -16,14 +16,16 @@ impl SlotTable {
     pub fn fifo(&self) -> Option<&SlotFifo> {
         match &self.ranks {
             Ranks::Fifo(ring) => Some(&ring.fifo),
-            Ranks::Lru2(_) | Ranks::Heat(..) => None,
+            Ranks::Lru2(_) | Ranks::Heat(..) | Ranks::Benefit(..) => None,
         }
     }
 
     fn fifo_mut(&mut self) -> &mut SlotFifo {
         match &mut self.ranks {
             Ranks::Fifo(ring) => &mut ring.fifo,
-            Ranks::Lru2(_) | Ranks::Heat(..) => unreachable!("only append logs have an order"),
+            Ranks::Lru2(_) | Ranks::Heat(..) | Ranks::Benefit(..) => {
+                unreachable!("only append logs have an order")
+            }
         }
     }
 

@@ -6,31 +6,69 @@ use std::sync::Arc;
 
 use terrace_page::{Lsn, PageId, SlotId};
 use terrace_policy::{
-    History, Replacement, SlotFifo, SlotHeat, SlotLru2, SlotState, TacRule, Temperatures, Tick,
+    Costs, Expansion, ExpansionRule, History, NoBenefit, Replacement, SlotBenefit, SlotFifo,
+    SlotHeat, SlotLru2, SlotState, TacRule, Temperatures, Tick,
 };
 use terrace_rt::LeafMutex;
 
 use super::{NoVictim, SlotRules};
+use crate::PoolConfig;
 use crate::restart::Image;
+
+/// What the policies of all partitions share.
+#[derive(Clone)]
+pub(crate) struct SharedRanks {
+    pub temperatures: Arc<LeafMutex<Temperatures>>,
+    pub expansion: Arc<LeafMutex<Expansion>>,
+    /// What requests cost.
+    pub costs: Costs,
+}
+
+impl SharedRanks {
+    pub fn new(config: &PoolConfig, costs: &Costs, aging_requests: u64) -> SharedRanks {
+        let temperatures = Temperatures::new(config.tac.costs, aging_requests);
+        let rule = match config.design.replacement {
+            Replacement::AnticipatedBenefit => ExpansionRule::Estimated,
+            _ => ExpansionRule::One,
+        };
+        SharedRanks {
+            temperatures: Arc::new(LeafMutex::new(temperatures)),
+            expansion: Arc::new(LeafMutex::new(Expansion::new(rule, costs))),
+            costs: *costs,
+        }
+    }
+
+    /// Bytes allocated for a design of this `replacement`.
+    pub fn bytes(&self, replacement: Replacement) -> usize {
+        match replacement {
+            Replacement::Temperature => self.temperatures.lock().bytes(),
+            Replacement::AnticipatedBenefit => self.expansion.lock().bytes(),
+            _ => 0,
+        }
+    }
+}
 
 /// The replacement of a partition's slots.
 pub(super) enum Ranks {
     Lru2(SlotLru2),
     Heat(SlotHeat, Arc<LeafMutex<Temperatures>>, TacRule),
     Fifo(Ring),
+    Benefit(SlotBenefit, Arc<LeafMutex<Expansion>>),
 }
 
 impl Ranks {
-    pub fn new(
-        count: u32,
-        rules: &SlotRules,
-        temperatures: &Arc<LeafMutex<Temperatures>>,
-    ) -> Ranks {
+    pub fn new(count: u32, frames: u32, rules: &SlotRules, shared: &SharedRanks) -> Ranks {
         match rules.replacement {
             Replacement::Nothing => unreachable!("a design without slots has no table"),
             Replacement::Lru2 => Ranks::Lru2(SlotLru2::new(count, rules.order)),
             Replacement::Temperature => {
-                Ranks::Heat(SlotHeat::new(count), Arc::clone(temperatures), rules.tac_rule)
+                let temperatures = Arc::clone(&shared.temperatures);
+                Ranks::Heat(SlotHeat::new(count), temperatures, rules.tac_rule)
+            }
+            Replacement::Benefit | Replacement::AnticipatedBenefit => {
+                let expansion = &shared.expansion;
+                let ranks = SlotBenefit::new(count, frames, &rules.costs, &expansion.lock());
+                Ranks::Benefit(ranks, Arc::clone(expansion))
             }
             Replacement::Fifo | Replacement::Rotating => Ranks::Fifo(Ring::new(count, false)),
             Replacement::FifoSecondChance => Ranks::Fifo(Ring::new(count, true)),
@@ -43,25 +81,29 @@ impl Ranks {
             Ranks::Lru2(ranks) => ranks.bytes(),
             Ranks::Heat(ranks, ..) => ranks.bytes(),
             Ranks::Fifo(ring) => ring.bytes(),
+            Ranks::Benefit(ranks, _) => ranks.bytes(),
         }
     }
 
-    /// Takes a free slot.
-    pub fn take_free(&mut self, now: Tick) -> Option<u32> {
+    /// Takes a free slot for `page`.
+    pub fn take_free(&mut self, page: PageId, now: Tick) -> Option<u32> {
         let slot = match self {
             Ranks::Lru2(ranks) => ranks.take_free(now)?,
             Ranks::Heat(ranks, ..) => ranks.take_free()?,
             Ranks::Fifo(ring) => ring.fifo.take()?,
+            Ranks::Benefit(ranks, _) => ranks.take_free(page)?,
         };
         Some(slot.0)
     }
 
-    /// Names the slot to reuse among those that are `evictable`, if one may give way to `page`.
+    /// Names the slot to reuse among those that are `evictable`, if one may give way to `page`,
+    /// which may have one already. Those that are `cleanable` may be wanted clean.
     pub fn victim(
         &mut self,
-        page: PageId,
+        (page, own): (PageId, Option<u32>),
         page_of: impl Fn(SlotId) -> PageId,
         evictable: impl Fn(SlotId) -> bool,
+        cleanable: impl Fn(SlotId) -> bool,
     ) -> Result<u32, NoVictim> {
         match self {
             Ranks::Lru2(ranks) => ranks.victim(evictable).map(|slot| slot.0).ok_or(NoVictim::Busy),
@@ -73,6 +115,13 @@ impl Ranks {
                 if admitted { Ok(victim.0) } else { Err(NoVictim::Colder) }
             }
             Ranks::Fifo(_) => unreachable!("slots of an append log leave in order"),
+            Ranks::Benefit(ranks, _) => {
+                match ranks.victim(page, own.map(SlotId), evictable, cleanable) {
+                    Ok(victim) => Ok(victim.0),
+                    Err(NoBenefit::Least) => Err(NoVictim::Colder),
+                    Err(NoBenefit::NotYet) => Err(NoVictim::Busy),
+                }
+            }
         }
     }
 
@@ -84,6 +133,7 @@ impl Ranks {
                 ranks.insert(SlotId(slot), page, &temperatures.lock());
             }
             Ranks::Fifo(_) => {}
+            Ranks::Benefit(ranks, _) => ranks.fill_clean(SlotId(slot)),
         }
     }
 
@@ -93,6 +143,7 @@ impl Ranks {
             Ranks::Lru2(ranks) => ranks.fill_dirty(SlotId(slot), history, rec_lsn),
             Ranks::Heat(..) => unreachable!("temperature designs write through"),
             Ranks::Fifo(ring) => ring.set_dirty(slot, true),
+            Ranks::Benefit(ranks, _) => ranks.fill_dirty(SlotId(slot)),
         }
     }
 
@@ -105,6 +156,7 @@ impl Ranks {
             }
             Ranks::Heat(..) => unreachable!("temperature designs write through"),
             Ranks::Fifo(_) => {}
+            Ranks::Benefit(ranks, _) => ranks.fill_clean(SlotId(slot)),
         }
     }
 
@@ -117,6 +169,7 @@ impl Ranks {
             }
             Ranks::Heat(..) => unreachable!("temperature designs write through"),
             Ranks::Fifo(ring) => ring.set_dirty(slot, true),
+            Ranks::Benefit(ranks, _) => ranks.fill_dirty(SlotId(slot)),
         }
     }
 
@@ -125,7 +178,7 @@ impl Ranks {
         match self {
             Ranks::Lru2(ranks) => ranks.hit(SlotId(slot), now),
             Ranks::Fifo(ring) => ring.fifo.hit(SlotId(slot)),
-            Ranks::Heat(..) => {}
+            Ranks::Heat(..) | Ranks::Benefit(..) => {}
         }
     }
 
@@ -133,7 +186,7 @@ impl Ranks {
     pub fn history(&self, slot: u32) -> Option<History> {
         match self {
             Ranks::Lru2(ranks) => Some(ranks.history(SlotId(slot))),
-            Ranks::Heat(..) | Ranks::Fifo(_) => None,
+            Ranks::Heat(..) | Ranks::Fifo(_) | Ranks::Benefit(..) => None,
         }
     }
 
@@ -143,10 +196,11 @@ impl Ranks {
             Ranks::Lru2(ranks) => ranks.next_dirty(cleanable).map(|slot| slot.0),
             Ranks::Heat(..) => None,
             Ranks::Fifo(ring) => ring.next_dirty(cleanable),
+            Ranks::Benefit(ranks, _) => ranks.next_dirty(cleanable).map(|slot| slot.0),
         }
     }
 
-    /// As `next_dirty`; of an append log that whose `rec` is least.
+    /// As `next_dirty`, but that whose `rec` is least, if the order is not by age in any case.
     pub fn oldest_dirty(
         &self,
         cleanable: impl Fn(SlotId) -> bool,
@@ -158,6 +212,10 @@ impl Ranks {
                 let cleanable = ring.dirty().filter(|&slot| cleanable(SlotId(slot)));
                 cleanable.min_by_key(|&slot| (rec(slot), slot))
             }
+            Ranks::Benefit(ranks, _) => {
+                let slots = ranks.dirty_slots().filter(|&slot| cleanable(slot));
+                slots.map(|slot| slot.0).min_by_key(|&slot| (rec(slot), slot))
+            }
         }
     }
 
@@ -165,6 +223,9 @@ impl Ranks {
     pub fn cleans_before(&self, a: u32, other: &Ranks, b: u32) -> bool {
         match (self, other) {
             (Ranks::Lru2(ranks), Ranks::Lru2(others)) => {
+                ranks.cleans_before(SlotId(a), others, SlotId(b))
+            }
+            (Ranks::Benefit(ranks, _), Ranks::Benefit(others, _)) => {
                 ranks.cleans_before(SlotId(a), others, SlotId(b))
             }
             _ => unreachable!("partitions are of one design, and temperature's has no cleaner"),
@@ -177,15 +238,32 @@ impl Ranks {
             Ranks::Lru2(ranks) => ranks.take(SlotId(slot)),
             Ranks::Heat(ranks, ..) => ranks.remove(SlotId(slot)),
             Ranks::Fifo(ring) => ring.set_dirty(slot, false),
+            Ranks::Benefit(ranks, _) => ranks.take(SlotId(slot)),
         }
     }
 
-    /// The content of `slot` is gone.
-    pub fn free(&mut self, slot: u32) {
+    /// The content of clean `slot`, which is `former`, gives way to `page`; the slot is busy.
+    pub fn replace(&mut self, slot: u32, former: PageId, page: PageId) {
+        match self {
+            Ranks::Benefit(ranks, _) => ranks.replace(SlotId(slot), former, page),
+            Ranks::Lru2(_) | Ranks::Heat(..) | Ranks::Fifo(_) => self.take(slot),
+        }
+    }
+
+    /// The page of slot `from` has slot `to` in its stead.
+    pub fn carry(&mut self, from: u32, to: u32) {
+        if let Ranks::Benefit(ranks, _) = self {
+            ranks.carry(SlotId(from), SlotId(to));
+        }
+    }
+
+    /// The content of `slot` is gone, which was `page`, if it was still anybody's.
+    pub fn free(&mut self, slot: u32, page: Option<PageId>) {
         match self {
             Ranks::Lru2(ranks) => ranks.free(SlotId(slot)),
             Ranks::Heat(ranks, ..) => ranks.free(SlotId(slot)),
             Ranks::Fifo(ring) => ring.set_dirty(slot, false),
+            Ranks::Benefit(ranks, _) => ranks.free(SlotId(slot), page),
         }
     }
 
@@ -198,8 +276,10 @@ impl Ranks {
 
     /// Opening found `slot` filled.
     pub fn found(&mut self, slot: u32, image: &Image) {
-        if let Ranks::Lru2(ranks) = self {
-            ranks.found(SlotId(slot), image.history, image.newer);
+        match self {
+            Ranks::Lru2(ranks) => ranks.found(SlotId(slot), image.history, image.newer),
+            Ranks::Heat(..) | Ranks::Fifo(_) => {}
+            Ranks::Benefit(ranks, _) => ranks.found(SlotId(slot), image.history),
         }
     }
 
@@ -226,14 +306,18 @@ impl Ranks {
                     ring.set_dirty(slot, true);
                 }
             }
+            Ranks::Benefit(ranks, _) => ranks.settle(is_dirty),
         }
     }
 
     /// Asserts that the policy has `slot` where its state says.
     pub fn check_slot(&self, slot: u32, expected: SlotState) {
-        if let Ranks::Lru2(ranks) = self {
-            assert_eq!(ranks.state(SlotId(slot)), expected, "slot {slot}");
-        }
+        let state = match self {
+            Ranks::Lru2(ranks) => ranks.state(SlotId(slot)),
+            Ranks::Heat(..) | Ranks::Fifo(_) => return,
+            Ranks::Benefit(ranks, _) => ranks.state(SlotId(slot)),
+        };
+        assert_eq!(state, expected, "slot {slot}");
     }
 
     /// Asserts the policy's own invariants.
@@ -242,6 +326,7 @@ impl Ranks {
             Ranks::Lru2(ranks) => ranks.check(),
             Ranks::Heat(ranks, ..) => ranks.check(),
             Ranks::Fifo(ring) => ring.fifo.check(),
+            Ranks::Benefit(ranks, _) => ranks.check(),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use terrace_page::{PageId, lsn};
-use terrace_policy::designs;
+use terrace_policy::{Costs, designs};
 use terrace_pool::{BufferPool, Dirtied, FlashLayout, PageMut, PoolConfig};
 use terrace_rt::{Prng, World};
 
@@ -32,6 +32,7 @@ pub fn config(name: &str) -> PoolConfig {
         flash_slots: if design.uses_flash() { 40 } else { 0 },
         buf_write_pages: 16,
         alpha: 4,
+        costs: Some(Costs::PUBLISHED),
         ..PoolConfig::default()
     }
 }

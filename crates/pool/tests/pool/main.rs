@@ -3,6 +3,7 @@
 mod age;
 mod append;
 mod bench_world;
+mod benefit;
 mod faults;
 mod log_model;
 mod owed;

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use terrace::{Checkpoints, Database};
 use terrace_page::PAGE_SIZE;
+use terrace_policy::Costs;
 use terrace_rt::{Prng, Stopped, Virtual, VirtualConfig, World};
 
 use super::client::{Client, read_all};
@@ -162,6 +163,7 @@ impl Round {
             .tune(|tier| {
                 tier.rules = self.scenario.rules;
                 tier.lambda = self.scenario.lambda;
+                tier.costs = Some(Costs::PUBLISHED);
                 tier.clean_age = self.scenario.clean_age;
                 tier.partitions = self.scenario.partitions;
                 tier.buf_write_pages = self.scenario.buf_write_pages;

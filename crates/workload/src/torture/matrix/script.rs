@@ -9,6 +9,7 @@
 //! | `modify-dirty` | pages change whose flash copy is newer than home (LC) |
 //! | `front` | the front of an append log leaves: home, dropped, taken in again (FaCE, rotating) |
 //! | `lazy-clean` | the cleaner brings dirty pages of the flash home (LC) |
+//! | `clean-ahead` | it brings home the pages whose slots are wanted next (CC, CAC) |
 //! | `age-clean` | what is dirty for too much log goes home, from memory and from flash (LC) |
 //! | `outlive` | a cached page changes, goes home past its slot, and the log forgets it: violation D |
 //! | `checkpoint` | an indirect checkpoint, with dirty pages everywhere and an open transaction |
@@ -28,7 +29,7 @@
 use std::fmt;
 
 use terrace::{Checkpoint, Stats};
-use terrace_policy::{Design, DirtyLeave, Replacement, Restart, RestartKind};
+use terrace_policy::{Design, DirtyLeave, MemoryPolicy, Replacement, Restart, RestartKind};
 use terrace_rt::Nanos;
 
 use super::super::ledger::Promise::{Buffered, Durable};
@@ -162,11 +163,6 @@ fn lazy(design: &Design, _: &Restart) -> bool {
     design.keeps_dirty_on_flash()
 }
 
-/// Whether the cleaner brings pages home because they are many.
-fn cleaned(design: &Design, _: &Restart) -> bool {
-    design.keeps_dirty_on_flash() && design.batch().is_none()
-}
-
 fn appended(design: &Design, _: &Restart) -> bool {
     design.batch().is_some()
 }
@@ -224,7 +220,7 @@ const COMMON: Script = Script {
 };
 
 /// Every script.
-pub static SCRIPTS: [Script; 19] = [
+pub static SCRIPTS: [Script; 20] = [
     Script {
         name: "admit-free",
         start: Start::Cold,
@@ -244,8 +240,8 @@ pub static SCRIPTS: [Script; 19] = [
         slots: FEW,
         before: || vec![clean(), Step::Read(0..100)],
         path: Path::Steps(|design| {
-            // Under TAC pages must be hotter than those that they replace.
-            let hot = design.replacement == Replacement::Temperature;
+            // Under TAC pages must be hotter than those that they replace, or benefit more.
+            let hot = design.replacement != Replacement::Lru2;
             if hot { vec![Step::Read(130..ROWS); 4] } else { vec![Step::Read(130..158)] }
         }),
         shows: |seen| {
@@ -320,7 +316,7 @@ pub static SCRIPTS: [Script; 19] = [
     Script {
         name: "lazy-clean",
         start: Start::Cold,
-        applies: cleaned,
+        applies: |design, _| design.is_cleaned_by_share(),
         lambda: 0.02,
         before: || vec![clean(), Step::Read(60..120)],
         path: Path::Steps(|_| {
@@ -328,6 +324,23 @@ pub static SCRIPTS: [Script; 19] = [
             vec![Step::Write(0..32, Durable), Step::Read(120..ROWS), Step::Read(60..120), rest]
         }),
         shows: |seen| seen.after.pool.cleaner_pages > seen.before.pool.cleaner_pages,
+        ..COMMON
+    },
+    Script {
+        name: "clean-ahead",
+        start: Start::Cold,
+        applies: |design, _| design.replacement.is_by_benefit(),
+        slots: FEW,
+        before: || vec![clean(), Step::Write(0..40, Durable), Step::Read(60..120)],
+        path: Path::Steps(|_| {
+            // Pages that were read twice benefit more than what was written once.
+            let reads = || [Step::Read(130..ROWS), Step::Rest(Nanos(50_000_000))];
+            [reads(), reads(), reads()].into_iter().flatten().collect()
+        }),
+        shows: |seen| {
+            let cleaned = seen.after.pool.cleaner_pages > seen.before.pool.cleaner_pages;
+            cleaned && seen.admissions() > 0 && seen.before.pool.slots_dirty > 0
+        },
         ..COMMON
     },
     Script {
@@ -375,7 +388,10 @@ pub static SCRIPTS: [Script; 19] = [
     },
     Script {
         name: "cold-checkpoint",
-        applies: lazy,
+        // GD2L keeps pages that are not on flash yet.
+        applies: |design, restart| {
+            lazy(design, restart) && design.memory.policy(None) != MemoryPolicy::Gd2l
+        },
         before: || vec![Step::Write(0..16, Durable), Step::Read(40..ROWS), Step::Read(40..ROWS)],
         path: Path::Steps(|_| vec![Step::Checkpoint(Checkpoint::Indirect), Step::Read(0..8)]),
         shows: |seen| {

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use terrace::{Builder, Checkpoint, Checkpoints, Database, Devices, Error};
 use terrace_device::Store;
 use terrace_page::PAGE_SIZE;
-use terrace_policy::{Design, MemoryPolicy, Restart};
+use terrace_policy::{Costs, Design, MemoryPolicy, Restart};
 use terrace_pool::{Rules, TacWrite};
 use terrace_rt::{Nanos, Prng, Stopped, Virtual, VirtualConfig, World, sleep};
 
@@ -78,6 +78,7 @@ impl Setting {
                 tier.flash_slots = if self.design.uses_flash() { slots } else { 0 };
                 tier.rules = self.rules;
                 tier.lambda = self.script.lambda;
+                tier.costs = Some(Costs::PUBLISHED);
                 tier.clean_age = self.script.clean_age;
                 tier.buf_write_pages = 4;
                 if self.design.batch().is_some() {

@@ -12,7 +12,7 @@
 
 use terrace::{Builder, Checkpoints, Database};
 use terrace_page::PAGE_SIZE;
-use terrace_policy::{Design, Restart};
+use terrace_policy::{Costs, Design, Restart};
 use terrace_rt::{Nanos, Prng, Stopped, Virtual, VirtualConfig};
 
 use super::super::ledger::Failure;
@@ -132,6 +132,7 @@ impl Run {
             .tune(|tier| {
                 tier.flash_slots = if self.design.uses_flash() { slots } else { 0 };
                 tier.lambda = 0.3;
+                tier.costs = Some(Costs::PUBLISHED);
                 let is_bounded = self.config.seed.is_multiple_of(AGED_ONE_IN);
                 tier.clean_age = is_bounded.then_some(CLEAN_AGE);
             })
