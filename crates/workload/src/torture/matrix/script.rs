@@ -448,7 +448,8 @@ pub static SCRIPTS: [Script; 20] = [
     Script {
         name: "table",
         applies: |design, restart| design.uses_flash() && keeps_table(restart),
-        before: || vec![read_all()],
+        // From clean copies, each of which is told of when its page changes.
+        before: || vec![clean(), read_all()],
         path: Path::Steps(|_| {
             let write = |round: u32| Step::Write(round * 8..round * 8 + 2, Durable);
             let round = |round| [write(round), Step::Checkpoint(Checkpoint::Indirect)];
