@@ -69,8 +69,8 @@ fn main() -> ExitCode {
 
 fn run(command: Command) -> Result<(), Failure> {
     match command {
-        Command::Bench(Bench::Tpcc(options)) => bench::tpcc(&options),
-        Command::Bench(Bench::Restart(options)) => bench::restart(&options),
+        Command::Bench(Bench::Tpcc(options)) => bench::tpcc(options),
+        Command::Bench(Bench::Restart(options)) => bench::restart(options),
         Command::Bench(Bench::Reads(options)) => bench::points("reads", &options),
         Command::Bench(Bench::Updates(options)) => bench::points("updates", &options),
         Command::Bench(Bench::Scan(options)) => bench::points("scan", &options),

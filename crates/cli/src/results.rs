@@ -193,6 +193,7 @@ pub struct Flash {
     /// Pages not admitted because of the queue at the device.
     pub bypassed_by_throttle: u64,
     /// Pages not admitted because no slot was free or clean.
+    pub bypassed_by_budget: u64,
     pub bypassed_for_room: u64,
     /// Asynchronous writes given up because the page was changed first (TAC).
     pub tac_abandoned: u64,

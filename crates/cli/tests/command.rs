@@ -73,6 +73,25 @@ fn a_table_unit_that_no_device_writes_is_refused() {
 }
 
 #[test]
+fn answers_that_do_not_go_together_are_refused_with_what_does() {
+    let folder = folder();
+    for (design, option, name, said) in [
+        ("tac", "--replacement", "sieve", "`tac` admits and replaces by one rule of its own; take"),
+        ("no-ssd", "--admission", "everything", "`no-ssd` has no flash to admit to; take cw, dw"),
+        ("lc", "--replacement", "mru", "unknown replacement policy `mru`; known: lru, fifo"),
+        ("lc", "--admission", "some", "unknown admission `some`; known: random-class"),
+    ] {
+        let said_so =
+            refused(folder.path(), &["bench", "tpcc", "--design", design, option, name], 2);
+        assert!(said_so.contains(said), "{said_so}");
+    }
+    let both = ["--admission", "tinylfu", "--replacement", "lirs"];
+    let bench = ["bench", "tpcc", "--design", "no-ssd,lc"];
+    let said = refused(folder.path(), &[&bench[..], &both[..]].concat(), 2);
+    assert!(said.contains("take `lru-2`, or the replacement `w-tinylfu`"), "{said}");
+}
+
+#[test]
 fn sizes_and_shares_that_make_no_sense_are_refused() {
     let folder = folder();
     for options in [
@@ -97,6 +116,8 @@ fn sizes_and_shares_that_make_no_sense_are_refused() {
         ["--clean-age", "0"],
         ["--clean-age", "32KiB"],
         ["--clean-age", "10%"],
+        ["--flash-writes-per-day", "0"],
+        ["--flash-writes-per-day", "10%"],
     ] {
         refused(folder.path(), &["bench", "tpcc", options[0], options[1]], 2);
     }

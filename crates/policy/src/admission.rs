@@ -84,6 +84,8 @@ impl Filling {
 pub enum Refusal {
     /// More than mu requests are queued at the flash device [S0 3.3.2].
     Throttled,
+    /// The flash was sent all that it may be sent by now.
+    OverBudget,
     /// The page is sequential, and filling is over.
     Sequential,
     /// No slot is free or clean.

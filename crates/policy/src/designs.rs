@@ -9,6 +9,7 @@
 //!   flash device may vanish at any instant.
 
 use crate::MemoryPolicy;
+use crate::replacement::ReplacementKind;
 use std::fmt;
 
 /// What happens to an unchanged page that leaves memory.
@@ -50,6 +51,9 @@ pub enum AdmissionRule {
     All,
     /// Pages that benefit more than the cached page that benefits least; all while a slot is free.
     Benefit,
+    /// Pages used more often of late than the page that would give way, and all while there are
+    /// free slots (TinyLFU).
+    Frequency,
 }
 
 /// Which slot is reused.
@@ -71,6 +75,8 @@ pub enum Replacement {
     Benefit,
     /// The same, by the requests that are to be expected of a page that comes or leaves.
     AnticipatedBenefit,
+    /// The clean slot that a replacement policy names.
+    Policy(ReplacementKind),
 }
 
 impl Replacement {

@@ -17,6 +17,7 @@
 
 #![forbid(unsafe_code)]
 
+mod combine;
 pub mod designs;
 pub mod placement;
 pub mod replacement;
@@ -34,6 +35,7 @@ mod sieve;
 mod benefit;
 mod ghosts;
 mod heaps;
+mod keyed_slots;
 mod lazy_heap;
 mod slot_benefit;
 mod slot_fifo;
@@ -44,11 +46,13 @@ mod admission;
 
 pub use admission::{AccessClass, Classifier, Filling, NEAR_PAGES, Refusal, admit};
 pub use benefit::{BenefitSide, Counts, Expansion, ExpansionRule};
+pub use combine::{ADMISSIONS, NoSuchDesign, combinable, find_admission, find_replacement};
 pub use designs::{
     AdmissionRule, Batch, CleanLeave, DESIGNS, Design, DirtyLeave, Invalidation, Layout,
     MemoryRule, Replacement, UnknownName,
 };
 pub use frames::{FramePolicy, Frames, MEMORY_POLICIES, MemoryPolicy};
+pub use keyed_slots::{Kept, KeyedSlots};
 pub use placement::Costs;
 pub use restarts::{RESTARTS, Restart, RestartKind};
 pub use slot_benefit::{NoBenefit, SlotBenefit};

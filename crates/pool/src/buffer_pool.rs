@@ -26,6 +26,7 @@ use terrace_page::{Damage, PAGE_SIZE, PageId};
 use terrace_policy::{AccessClass, Costs, Filling, RestartKind, Tick};
 use terrace_rt::{LeafMutex, Mutex, Queue, Signal, Task, World};
 
+use crate::budget::WriteBudget;
 use crate::build::Plan;
 use crate::costs::costs_of;
 use crate::directory::{Directory, PageHash};
@@ -63,6 +64,8 @@ pub struct BufferPool {
     /// The retired hits that temperatures have aged by.
     pub(crate) aged_hits: AtomicU64,
     pub(crate) filling: LeafMutex<Filling>,
+    /// Of writes to flash, if they are limited.
+    pub(crate) write_budget: Option<WriteBudget>,
     /// Memory was full once: ramp-up is over [S0 4.3.2].
     pub(crate) memory_full: AtomicBool,
     /// The last page fetched by a read of its own, for the 64-page rule.
@@ -152,8 +155,7 @@ impl BufferPool {
         let slots = if config.design.uses_flash() { config.flash_slots } else { 0 };
         let flash = flash.filter(|_| slots > 0);
         let layout = FlashLayout::new(slots, config.restart.kind);
-        let frames = frames_of(&config)?;
-        let gauges = Arc::new(Gauges::default());
+        let (frames, gauges) = (frames_of(&config)?, Arc::new(Gauges::default()));
         let costs = costs_of(&config, &*home, flash.as_deref());
         let shared = SharedRanks::new(&config, &costs, aging_requests(&config, slots));
         let plan = Plan::new(&config, &layout, &shared, &gauges, recovery.as_ref(), &costs);
@@ -164,6 +166,7 @@ impl BufferPool {
         let pool = Arc::new_cyclic(|itself| BufferPool {
             home_pages: (home.len() / PAGE_SIZE as u64).min(PAGES_MAX),
             filling: LeafMutex::new(Filling::new(slots, config.tau)),
+            write_budget: write_budget(&config, flash.as_deref()),
             keeps_bases: keeps_bases(&config),
             follows_changes: keeper.as_ref().is_some_and(|keeper| keeper.follows_changes()),
             keeper,
@@ -346,6 +349,11 @@ fn aging_requests(config: &PoolConfig, slots: u32) -> u64 {
 }
 
 /// Whether redo may start from copies on flash that are older than the log's last checkpoint.
+fn write_budget(config: &PoolConfig, flash: Option<&dyn Device>) -> Option<WriteBudget> {
+    let (flash, bytes_per_day) = flash.zip(config.flash_writes_per_day)?;
+    Some(WriteBudget::new(bytes_per_day, terrace_rt::now(), flash.counters().written_bytes))
+}
+
 fn keeps_bases(config: &PoolConfig) -> bool {
     let keeps_dirty = config.design.keeps_dirty_on_flash();
     // The slots of an append log are overwritten in order: none is kept.

@@ -58,6 +58,8 @@ pub struct PoolConfig {
     /// Bytes of log after which a change is brought home, whatever lambda says: what recovery may
     /// have to redo. The cleaner then goes by recLSN. None: pages may stay dirty for ever.
     pub clean_age: Option<u64>,
+    /// Bytes that the flash may be sent in a day; beyond, nothing is admitted. None: no limit.
+    pub flash_writes_per_day: Option<u64>,
     /// Which reads fetch neighbours too.
     pub fills: Fills,
     /// How a page is told to be sequential [S0 2.2].
@@ -140,6 +142,7 @@ impl Default for PoolConfig {
             cleaner_order: CleanerOrder::Lru2Age,
             cleaner_ios: 256,
             clean_age: None,
+            flash_writes_per_day: None,
             fills: Fills { ramp_up: true, aggressive: false },
             classifier: Classifier::ReadAhead,
             tac: TacConfig::default(),
@@ -185,6 +188,9 @@ impl PoolConfig {
             }
             () if !(1..=PoolConfig::APPEND_GROUP_MAX).contains(&self.append_group) => {
                 bad("append_group must be between 1 and 1024")
+            }
+            () if self.flash_writes_per_day == Some(0) => {
+                bad("flash_writes_per_day must not be zero: a design without flash is `no-ssd`")
             }
             () if self.buf_write_pages == 0 => bad("buf_write_pages must not be zero"),
             () if self.evict_batch == 0 => bad("evict_batch must not be zero"),

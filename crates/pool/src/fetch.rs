@@ -205,6 +205,9 @@ impl BufferPool {
             Want::Best => {
                 books.stats.misses += 1;
                 self.count_read(partition, &mut books, (page, guard.frame().slot()));
+                if let Some(slots) = &mut books.slots {
+                    slots.asked_for(page);
+                }
             }
             Want::BestAhead | Want::HomeUnlessNewer | Want::OnlyHome => {
                 books.stats.pages_read_ahead += 1

@@ -44,6 +44,14 @@ impl BufferPool {
         self.flash.is_some() && self.flash_failures.load(Ordering::Relaxed) < FLASH_FAILURES_MAX
     }
 
+    /// Whether the day's share of writes to flash is spent.
+    pub(crate) fn is_over_budget(&self) -> bool {
+        let budget = self.write_budget.as_ref().zip(self.flash.as_ref());
+        budget.is_some_and(|(budget, flash)| {
+            !budget.allows(terrace_rt::now(), flash.counters().written_bytes)
+        })
+    }
+
     /// A write to flash ended.
     pub(crate) fn flash_was_written(&self, written: bool) {
         if written {
@@ -71,10 +79,11 @@ impl BufferPool {
             AdmissionRule::Temperature | AdmissionRule::All | AdmissionRule::Benefit => {
                 AccessClass::Random
             }
-            AdmissionRule::Nothing | AdmissionRule::RandomClass => class,
+            AdmissionRule::Nothing | AdmissionRule::RandomClass | AdmissionRule::Frequency => class,
         };
         let filling = class == AccessClass::Sequential && self.is_filling();
         let slot = match admit(class, filling, queued, self.config.mu, 1) {
+            Ok(()) if self.is_over_budget() => Err(Refusal::OverBudget),
             Ok(()) => self.take_slot(partition, books, page, None),
             Err(refusal) => Err(refusal),
         };
@@ -84,6 +93,7 @@ impl BufferPool {
                 return Some(slot);
             }
             Err(Refusal::Throttled) => books.stats.bypassed_by_throttle += 1,
+            Err(Refusal::OverBudget) => books.stats.bypassed_by_budget += 1,
             Err(Refusal::Sequential) => books.stats.bypassed_by_policy += 1,
             Err(Refusal::NoRoom) => books.stats.bypassed_for_room += 1,
         }
@@ -143,6 +153,10 @@ impl BufferPool {
         // What flash alone would have goes there, busy or not (A5).
         if self.flash_is_throttled() && !self.config.design.keeps_dirty_on_flash() {
             books.stats.bypassed_by_throttle += 1;
+            return None;
+        }
+        if self.is_over_budget() {
+            books.stats.bypassed_by_budget += 1;
             return None;
         }
         books.slots_mut().refresh(slot);

@@ -37,6 +37,7 @@ mod cleaner;
 mod flush;
 
 mod background;
+mod budget;
 
 mod build;
 mod costs;

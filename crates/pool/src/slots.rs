@@ -33,6 +33,7 @@
 mod bases;
 mod counts;
 mod log;
+mod policy_ranks;
 mod ranks;
 mod versions;
 
@@ -43,6 +44,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use terrace_page::{Lsn, PageId, SlotId};
+use terrace_policy::replacement::sketch::{FrequencySketch, page_hash};
 use terrace_policy::{CleanerOrder, Costs, History, Replacement, TacRule, Tick};
 
 use ranks::Ranks;
@@ -121,7 +123,14 @@ pub(crate) struct SlotTable {
     ranks: Ranks,
     /// Whether the slot of a page that changes stays the page's own.
     keeps_own: bool,
+    /// How often pages were asked for, of a design that admits by it.
+    uses: Option<FrequencySketch>,
     gauges: Arc<Gauges>,
+}
+
+/// Whether `page` was asked for more often of late than `other`.
+fn is_used_more(uses: &FrequencySketch, page: PageId, other: PageId) -> bool {
+    uses.estimate(page_hash(page)) > uses.estimate(page_hash(other))
 }
 
 /// What a table is made for.
@@ -129,6 +138,7 @@ pub(crate) struct SlotRules {
     pub replacement: Replacement,
     pub order: CleanerOrder,
     pub keeps_dirty: bool,
+    pub admits_by_frequency: bool,
     pub versions: VersionBits,
     pub tac_rule: TacRule,
     pub costs: Costs,
@@ -151,6 +161,7 @@ impl SlotTable {
             versions: Versions::new(count, rules.versions),
             ranks: Ranks::new(count, frames, rules, shared),
             keeps_own: rules.keeps_own,
+            uses: rules.admits_by_frequency.then(|| FrequencySketch::new(count)),
             gauges: Arc::clone(gauges),
         }
     }
@@ -158,7 +169,8 @@ impl SlotTable {
     /// Bytes allocated.
     pub fn bytes(&self) -> usize {
         let books = self.pages.len() * 4 + self.rec.len() * 4 + self.states.len();
-        self.ranks.bytes() + books + self.versions.bytes()
+        let uses = self.uses.as_ref().map_or(0, FrequencySketch::bytes);
+        self.ranks.bytes() + books + self.versions.bytes() + uses
     }
 
     pub fn count(&self) -> u32 {
@@ -255,7 +267,20 @@ impl SlotTable {
         let evictable = |slot: SlotId| SlotTable::evictable(states, slot.0);
         let page_of = |slot: SlotId| PageId(u64::from(pages[slot.0 as usize]));
         let cleanable = |slot: SlotId| states[slot.0 as usize] == DIRTY | NEWER;
-        self.ranks.victim((page, own), page_of, evictable, cleanable)
+        let victim = self.ranks.victim((page, own), page_of, evictable, cleanable)?;
+        match &self.uses {
+            Some(uses) if !is_used_more(uses, page, page_of(SlotId(victim))) => {
+                Err(NoVictim::Colder)
+            }
+            _ => Ok(victim),
+        }
+    }
+
+    /// `page`, in no frame, is asked for.
+    pub fn asked_for(&mut self, page: PageId) {
+        if let Some(uses) = &mut self.uses {
+            uses.count(page_hash(page));
+        }
     }
 
     /// The content of clean `slot` gives way to `page`: CLEAN -> READY.
@@ -380,7 +405,8 @@ impl SlotTable {
             Cleaned::AtHome => {
                 self.set_newer(slot, None);
                 self.set_base(slot, &[LAZYCLEANING], CLEAN);
-                self.ranks.was_cleaned(slot);
+                let page = PageId(u64::from(self.pages[slot as usize]));
+                self.ranks.was_cleaned(slot, page);
             }
             Cleaned::NotYet | Cleaned::Damaged => {
                 let rec_lsn = self.newer(slot).expect("a dirty slot");
@@ -470,7 +496,7 @@ impl SlotTable {
 pub(crate) enum NoVictim {
     /// Every slot is dirty, in use or invalid.
     Busy,
-    /// The coldest page is not colder than the new one (TAC).
+    /// The new page is not worth more than the one that would give way.
     Colder,
 }
 

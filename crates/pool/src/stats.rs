@@ -44,6 +44,8 @@ pub struct PoolStats {
     pub bypassed_by_policy: u64,
     /// Pages not admitted because more than mu requests were queued at the flash.
     pub bypassed_by_throttle: u64,
+    /// Pages not admitted because the day's budget of writes to flash was spent.
+    pub bypassed_by_budget: u64,
     /// Pages not admitted because no slot was free or clean.
     pub bypassed_for_room: u64,
     /// Reads of clean flash pages sent to home because more than mu requests were queued.
@@ -102,6 +104,7 @@ impl PoolStats {
         self.admissions += other.admissions;
         self.bypassed_by_policy += other.bypassed_by_policy;
         self.bypassed_by_throttle += other.bypassed_by_throttle;
+        self.bypassed_by_budget += other.bypassed_by_budget;
         self.bypassed_for_room += other.bypassed_for_room;
         self.throttled_reads += other.throttled_reads;
         self.invalidations += other.invalidations;

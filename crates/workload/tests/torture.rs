@@ -2,7 +2,7 @@
 
 use std::panic::catch_unwind;
 
-use terrace_policy::designs;
+use terrace_policy::{designs, restarts};
 use terrace_workload::torture::{self, Fixed, Report};
 
 /// Seeds of the suite.
@@ -65,10 +65,15 @@ fn every_switched_off_rule_is_found() {
     for (name, design, seeds, switch) in RULES {
         let mut fixed = Fixed { design: designs::find(design).ok(), ..Fixed::default() };
         switch(&mut fixed.rules);
-        if [ONE_HOME_WRITE, ENTRY_MOVES].contains(&name) {
+        if name == ONE_HOME_WRITE {
             // A write must last while its page is changed and written again, by eviction and by
             // a cleaner that has much to do.
             (fixed.stall_one_in, fixed.lambda) = (Some(4), Some(0.1));
+        }
+        if name == ENTRY_MOVES {
+            // The power must fail while a write to flash lasts, and flash must have many such pages.
+            (fixed.stall_one_in, fixed.lambda) = (Some(2), Some(0.9));
+            fixed.restart = restarts::find("forget").ok();
         }
         // An engine that breaks its own rules may well trip over one of its assertions.
         let is_found = |&seed: &u64| {

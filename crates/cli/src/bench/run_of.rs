@@ -73,6 +73,7 @@ pub fn flash(averages: &Averages) -> Flash {
         metadata_bytes_per_slot: end.metadata_bytes_per_slot,
         bypassed_by_policy: end.bypassed_by_policy - before.bypassed_by_policy,
         bypassed_by_throttle: end.bypassed_by_throttle - before.bypassed_by_throttle,
+        bypassed_by_budget: end.bypassed_by_budget - before.bypassed_by_budget,
         bypassed_for_room: end.bypassed_for_room - before.bypassed_for_room,
         tac_abandoned: end.tac_abandoned - before.tac_abandoned,
     }

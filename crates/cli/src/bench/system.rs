@@ -1,7 +1,9 @@
 //! From the options that benches of designs share to the system that runs are on, and to the
 //! parameters that are printed.
 
-use crate::command::{ClassifierName, CleanerOrderName, Switch, TacRuleName, TacWriteName, Tier};
+use crate::command::{
+    ClassifierName, CleanerOrderName, DesignList, Switch, TacRuleName, TacWriteName, Tier,
+};
 use crate::failure::Failure;
 use crate::interval::rounded;
 use crate::output::{cores, machine_memory_bytes};
@@ -9,7 +11,9 @@ use crate::quantity::{Share, Size, Span};
 use clap::ValueEnum;
 use serde_json::{Map, Value, json};
 use terrace::{Fills, PoolConfig, TacConfig, TacWrite};
-use terrace_policy::{Classifier, CleanerOrder, Design, MemoryPolicy, Restart, TacRule};
+use terrace_policy::{
+    AdmissionRule, Classifier, CleanerOrder, Design, MemoryPolicy, Replacement, Restart, TacRule,
+};
 use terrace_rt::Nanos;
 use terrace_workload::{FLASH_BYTES_MIN, Place, System};
 
@@ -29,6 +33,21 @@ const FRAMES_MIN: u64 = 64;
 /// Fewer slots than this leave partitions empty.
 const SLOTS_PER_PARTITION_MIN: u64 = 2;
 
+/// Gives the designs the admission and the replacement that were asked for. A row without flash
+/// stays as it is, for comparison, beside rows with.
+///
+/// # Errors
+///
+/// Answers that do not go together.
+pub fn combine(designs: &mut DesignList, tier: &Tier) -> Result<(), Failure> {
+    let is_baseline = |design: &Design| !design.uses_flash();
+    let has_others = !designs.0.iter().all(is_baseline);
+    for design in designs.0.iter_mut().filter(|design| !(has_others && is_baseline(design))) {
+        *design = design.combined(tier.admission, tier.replacement).map_err(Failure::usage)?;
+    }
+    Ok(())
+}
+
 /// What the options say of memory and flash, but for their sizes.
 pub fn pool(tier: &Tier) -> PoolConfig {
     PoolConfig {
@@ -46,6 +65,7 @@ pub fn pool(tier: &Tier) -> PoolConfig {
         },
         cleaner_ios: tier.cleaner_ios,
         clean_age: tier.clean_age,
+        flash_writes_per_day: tier.flash_writes_per_day,
         fills: Fills {
             ramp_up: tier.ramp_up_fill == Switch::On,
             aggressive: tier.aggressive_fill == Switch::On,
@@ -267,6 +287,9 @@ pub fn tier_parameters(system: &System, tier: &Tier) -> Map<String, Value> {
         "costs_ms": pool.costs.map(|costs| {
             [costs.home_read, costs.home_write, costs.flash_read, costs.flash_write]
         }),
+        "admission": tier.admission.map_or("by design", AdmissionRule::name),
+        "replacement": tier.replacement.map_or("by design", Replacement::name),
+        "flash_writes_per_day": pool.flash_writes_per_day,
         "lambda": pool.lambda,
         "tau": pool.tau,
         "mu": pool.mu,

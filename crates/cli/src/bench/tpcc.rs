@@ -22,8 +22,10 @@ use terrace_workload::tpcc::{Config, Loaded, load, run};
 /// # Errors
 ///
 /// Options that make no sense; whatever stops the engine; a database that breaks a condition.
-pub fn tpcc(options: &Tpcc) -> Result<(), Failure> {
+pub fn tpcc(mut options: Box<Tpcc>) -> Result<(), Failure> {
     let watch = Stopwatch::start();
+    system::combine(&mut options.design, &options.tier)?;
+    let options = &*options;
     let config = settings::config(options)?;
     settings::check_sizes(&config, options)?;
     let sinks = Sinks::open(options.shown.json.as_deref())?;

@@ -4,8 +4,10 @@
 use crate::quantity::Size;
 use terrace::PoolConfig;
 use terrace_device::model::Preset;
+use terrace_policy::{
+    AdmissionRule, Replacement, designs, find_admission, find_replacement, restarts,
+};
 use terrace_policy::{Costs, DESIGNS, Design, MemoryPolicy, RESTARTS, Restart, UnknownName};
-use terrace_policy::{designs, restarts};
 use terrace_workload::torture::matrix::{Fate, SCRIPTS, TPCC};
 
 pub(super) fn preset(name: &str) -> Result<String, String> {
@@ -14,6 +16,23 @@ pub(super) fn preset(name: &str) -> Result<String, String> {
 
 pub(super) fn one_restart(name: &str) -> Result<Restart, String> {
     restarts::find(name).map_err(|unknown| unknown.to_string())
+}
+
+pub(super) fn admission(name: &str) -> Result<AdmissionRule, String> {
+    find_admission(name).map_err(|unknown| unknown.to_string())
+}
+
+pub(super) fn replacement(name: &str) -> Result<Replacement, String> {
+    find_replacement(name).map_err(|unknown| unknown.to_string())
+}
+
+/// A budget of writes in bytes.
+pub(super) fn daily_budget(text: &str) -> Result<u64, String> {
+    match text.parse::<Size>()?.bytes() {
+        None => Err("a budget of writes is a size of its own, like 100GiB".into()),
+        Some(0) => Err("a budget of nothing is no flash: take the design no-ssd".into()),
+        Some(bytes) => Ok(bytes),
+    }
 }
 
 /// A bound on the age of changes, in bytes of log.

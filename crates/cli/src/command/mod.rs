@@ -15,12 +15,13 @@ pub use trace::{Trace, TraceCapture, TraceConvert, TraceFile, TraceHead, TraceIn
 use crate::quantity::{Share, Size, Span};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use lists::{
-    costs, design_list, log_age, memory_policy, one_design, one_fate, one_restart, one_script,
+    admission, costs, daily_budget, design_list, log_age, memory_policy, one_design, one_fate,
+    one_restart, one_script, replacement,
 };
 use restart::RESTART_DEFAULTS;
 use std::path::PathBuf;
 use terrace_device::model::Preset;
-use terrace_policy::{Costs, Design, MemoryPolicy, Restart};
+use terrace_policy::{AdmissionRule, Costs, Design, MemoryPolicy, Replacement, Restart};
 use terrace_workload::torture::matrix::Fate;
 use terrace_workload::{Place, System};
 
@@ -195,6 +196,17 @@ pub struct Tier {
     /// [default: reads measured on the devices, and writes as dear as reads]
     #[arg(long, value_name = "MS,MS,MS,MS", value_parser = costs)]
     pub costs: Option<Costs>,
+    /// What is admitted to flash if not what the design says: random-class, everything, tinylfu
+    #[arg(long, value_name = "NAME", value_parser = admission)]
+    pub admission: Option<AdmissionRule>,
+    /// Which slot of the flash is reused if not the one that the design says: lru-2, lru, fifo,
+    /// clock, 2q, arc, lirs, s3-fifo, sieve, w-tinylfu, lecar
+    #[arg(long, value_name = "NAME", value_parser = replacement)]
+    pub replacement: Option<Replacement>,
+    /// Bytes that the flash may be sent in a day, like 100GiB: beyond, nothing is admitted
+    /// [default: no limit]
+    #[arg(long, value_name = "SIZE", value_parser = daily_budget)]
+    pub flash_writes_per_day: Option<u64>,
     /// lambda: share of the flash that may be newer than home before the cleaner starts
     #[arg(long, value_name = "SHARE", default_value = "50%")]
     pub lambda: Share,

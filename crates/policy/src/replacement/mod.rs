@@ -160,6 +160,19 @@ macro_rules! policies {
             $(ReplacementRow { kind: ReplacementKind::$variant, name: $name, title: $title },)+
         ];
 
+        impl ReplacementKind {
+            /// Its row.
+            ///
+            /// # Panics
+            ///
+            /// Never: the list has all kinds.
+            #[must_use]
+            pub fn row(self) -> ReplacementRow {
+                let row = REPLACEMENTS.iter().find(|row| row.kind == self);
+                *row.expect("every kind has a row")
+            }
+        }
+
         /// The state of any replacement policy.
         pub enum ReplacementPolicy {
             $(#[doc = $title] $variant($state),)+

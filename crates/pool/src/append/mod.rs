@@ -57,6 +57,7 @@ impl BufferPool {
     pub(crate) fn appends(&self) -> bool {
         self.config.design.batch().is_some()
             && self.flash_is_usable()
+            && !self.is_over_budget()
             && self.sharp.load(Ordering::Relaxed) == 0
             && !self.is_stopped.load(Ordering::Relaxed)
     }

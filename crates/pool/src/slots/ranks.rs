@@ -11,6 +11,7 @@ use terrace_policy::{
 };
 use terrace_rt::LeafMutex;
 
+use super::policy_ranks::PolicyRanks;
 use super::{NoVictim, SlotRules};
 use crate::PoolConfig;
 use crate::restart::Image;
@@ -54,6 +55,7 @@ pub(super) enum Ranks {
     Heat(SlotHeat, Arc<LeafMutex<Temperatures>>, TacRule),
     Fifo(Ring),
     Benefit(SlotBenefit, Arc<LeafMutex<Expansion>>),
+    Policy(Box<PolicyRanks>),
 }
 
 impl Ranks {
@@ -70,6 +72,10 @@ impl Ranks {
                 let ranks = SlotBenefit::new(count, frames, &rules.costs, &expansion.lock());
                 Ranks::Benefit(ranks, Arc::clone(expansion))
             }
+            Replacement::Policy(kind) => {
+                let cleaner = rules.keeps_dirty.then_some(rules.order);
+                Ranks::Policy(Box::new(PolicyRanks::new(kind, count, cleaner)))
+            }
             Replacement::Fifo | Replacement::Rotating => Ranks::Fifo(Ring::new(count, false)),
             Replacement::FifoSecondChance => Ranks::Fifo(Ring::new(count, true)),
         }
@@ -82,6 +88,7 @@ impl Ranks {
             Ranks::Heat(ranks, ..) => ranks.bytes(),
             Ranks::Fifo(ring) => ring.bytes(),
             Ranks::Benefit(ranks, _) => ranks.bytes(),
+            Ranks::Policy(ranks) => ranks.bytes(),
         }
     }
 
@@ -92,6 +99,7 @@ impl Ranks {
             Ranks::Heat(ranks, ..) => ranks.take_free()?,
             Ranks::Fifo(ring) => ring.fifo.take()?,
             Ranks::Benefit(ranks, _) => ranks.take_free(page)?,
+            Ranks::Policy(ranks) => ranks.take_free(now)?,
         };
         Some(slot.0)
     }
@@ -115,6 +123,7 @@ impl Ranks {
                 if admitted { Ok(victim.0) } else { Err(NoVictim::Colder) }
             }
             Ranks::Fifo(_) => unreachable!("slots of an append log leave in order"),
+            Ranks::Policy(ranks) => ranks.victim(page, page_of, evictable),
             Ranks::Benefit(ranks, _) => {
                 match ranks.victim(page, own.map(SlotId), evictable, cleanable) {
                     Ok(victim) => Ok(victim.0),
@@ -134,6 +143,7 @@ impl Ranks {
             }
             Ranks::Fifo(_) => {}
             Ranks::Benefit(ranks, _) => ranks.fill_clean(SlotId(slot)),
+            Ranks::Policy(ranks) => ranks.fill_clean(SlotId(slot), page, history),
         }
     }
 
@@ -144,11 +154,12 @@ impl Ranks {
             Ranks::Heat(..) => unreachable!("temperature designs write through"),
             Ranks::Fifo(ring) => ring.set_dirty(slot, true),
             Ranks::Benefit(ranks, _) => ranks.fill_dirty(SlotId(slot)),
+            Ranks::Policy(ranks) => ranks.fill_dirty(SlotId(slot), history, rec_lsn),
         }
     }
 
     /// A slot that was taken to be cleaned is as new as home.
-    pub fn was_cleaned(&mut self, slot: u32) {
+    pub fn was_cleaned(&mut self, slot: u32, page: PageId) {
         match self {
             Ranks::Lru2(ranks) => {
                 let history = ranks.history(SlotId(slot));
@@ -157,6 +168,7 @@ impl Ranks {
             Ranks::Heat(..) => unreachable!("temperature designs write through"),
             Ranks::Fifo(_) => {}
             Ranks::Benefit(ranks, _) => ranks.fill_clean(SlotId(slot)),
+            Ranks::Policy(ranks) => ranks.was_cleaned(SlotId(slot), page),
         }
     }
 
@@ -170,6 +182,7 @@ impl Ranks {
             Ranks::Heat(..) => unreachable!("temperature designs write through"),
             Ranks::Fifo(ring) => ring.set_dirty(slot, true),
             Ranks::Benefit(ranks, _) => ranks.fill_dirty(SlotId(slot)),
+            Ranks::Policy(ranks) => ranks.was_not_cleaned(SlotId(slot), rec_lsn),
         }
     }
 
@@ -179,6 +192,7 @@ impl Ranks {
             Ranks::Lru2(ranks) => ranks.hit(SlotId(slot), now),
             Ranks::Fifo(ring) => ring.fifo.hit(SlotId(slot)),
             Ranks::Heat(..) | Ranks::Benefit(..) => {}
+            Ranks::Policy(ranks) => ranks.hit(SlotId(slot), now),
         }
     }
 
@@ -187,6 +201,7 @@ impl Ranks {
         match self {
             Ranks::Lru2(ranks) => Some(ranks.history(SlotId(slot))),
             Ranks::Heat(..) | Ranks::Fifo(_) | Ranks::Benefit(..) => None,
+            Ranks::Policy(ranks) => ranks.cleaner.as_ref().map(|it| it.history(SlotId(slot))),
         }
     }
 
@@ -197,6 +212,7 @@ impl Ranks {
             Ranks::Heat(..) => None,
             Ranks::Fifo(ring) => ring.next_dirty(cleanable),
             Ranks::Benefit(ranks, _) => ranks.next_dirty(cleanable).map(|slot| slot.0),
+            Ranks::Policy(ranks) => ranks.cleaner.as_ref()?.next_dirty(cleanable).map(|it| it.0),
         }
     }
 
@@ -207,7 +223,7 @@ impl Ranks {
         rec: impl Fn(u32) -> u32,
     ) -> Option<u32> {
         match self {
-            Ranks::Lru2(_) | Ranks::Heat(..) => self.next_dirty(cleanable),
+            Ranks::Lru2(_) | Ranks::Heat(..) | Ranks::Policy(_) => self.next_dirty(cleanable),
             Ranks::Fifo(ring) => {
                 let cleanable = ring.dirty().filter(|&slot| cleanable(SlotId(slot)));
                 cleanable.min_by_key(|&slot| (rec(slot), slot))
@@ -228,6 +244,11 @@ impl Ranks {
             (Ranks::Benefit(ranks, _), Ranks::Benefit(others, _)) => {
                 ranks.cleans_before(SlotId(a), others, SlotId(b))
             }
+            (Ranks::Policy(ranks), Ranks::Policy(others)) => {
+                let both = ranks.cleaner.as_ref().zip(others.cleaner.as_ref());
+                let (ranks, others) = both.expect("a design that keeps dirty pages");
+                ranks.cleans_before(SlotId(a), others, SlotId(b))
+            }
             _ => unreachable!("partitions are of one design, and temperature's has no cleaner"),
         }
     }
@@ -239,6 +260,7 @@ impl Ranks {
             Ranks::Heat(ranks, ..) => ranks.remove(SlotId(slot)),
             Ranks::Fifo(ring) => ring.set_dirty(slot, false),
             Ranks::Benefit(ranks, _) => ranks.take(SlotId(slot)),
+            Ranks::Policy(ranks) => ranks.take(SlotId(slot)),
         }
     }
 
@@ -246,7 +268,7 @@ impl Ranks {
     pub fn replace(&mut self, slot: u32, former: PageId, page: PageId) {
         match self {
             Ranks::Benefit(ranks, _) => ranks.replace(SlotId(slot), former, page),
-            Ranks::Lru2(_) | Ranks::Heat(..) | Ranks::Fifo(_) => self.take(slot),
+            Ranks::Lru2(_) | Ranks::Heat(..) | Ranks::Fifo(_) | Ranks::Policy(_) => self.take(slot),
         }
     }
 
@@ -264,13 +286,16 @@ impl Ranks {
             Ranks::Heat(ranks, ..) => ranks.free(SlotId(slot)),
             Ranks::Fifo(ring) => ring.set_dirty(slot, false),
             Ranks::Benefit(ranks, _) => ranks.free(SlotId(slot), page),
+            Ranks::Policy(ranks) => ranks.free(SlotId(slot)),
         }
     }
 
     /// A new table is about to be filled with what opening found, with the clock at `now`.
     pub fn begin_restore(&mut self, now: Tick) {
-        if let Ranks::Lru2(ranks) = self {
-            ranks.begin_restore(now);
+        match self {
+            Ranks::Lru2(ranks) => ranks.begin_restore(now),
+            Ranks::Heat(..) | Ranks::Fifo(_) | Ranks::Benefit(..) => {}
+            Ranks::Policy(ranks) => ranks.begin_restore(now),
         }
     }
 
@@ -280,6 +305,7 @@ impl Ranks {
             Ranks::Lru2(ranks) => ranks.found(SlotId(slot), image.history, image.newer),
             Ranks::Heat(..) | Ranks::Fifo(_) => {}
             Ranks::Benefit(ranks, _) => ranks.found(SlotId(slot), image.history),
+            Ranks::Policy(ranks) => ranks.found(SlotId(slot), image),
         }
     }
 
@@ -307,6 +333,7 @@ impl Ranks {
                 }
             }
             Ranks::Benefit(ranks, _) => ranks.settle(is_dirty),
+            Ranks::Policy(ranks) => ranks.settle(is_dirty),
         }
     }
 
@@ -316,6 +343,10 @@ impl Ranks {
             Ranks::Lru2(ranks) => ranks.state(SlotId(slot)),
             Ranks::Heat(..) | Ranks::Fifo(_) => return,
             Ranks::Benefit(ranks, _) => ranks.state(SlotId(slot)),
+            Ranks::Policy(ranks) => match &ranks.cleaner {
+                Some(cleaner) => cleaner.state(SlotId(slot)),
+                None => return,
+            },
         };
         assert_eq!(state, expected, "slot {slot}");
     }
@@ -327,6 +358,7 @@ impl Ranks {
             Ranks::Heat(ranks, ..) => ranks.check(),
             Ranks::Fifo(ring) => ring.fifo.check(),
             Ranks::Benefit(ranks, _) => ranks.check(),
+            Ranks::Policy(ranks) => ranks.check(),
         }
     }
 }

@@ -202,6 +202,7 @@ impl Timer for RamDevice {
             }
             Op::Write => {
                 state.counters.writes += 1;
+                state.counters.written_bytes += PAGE_SIZE as u64 * pending.bufs.len() as u64;
                 self.end_write(&mut state, &pending)
             }
         };

@@ -3,7 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use terrace_policy::{Classifier, CleanerOrder, DESIGNS, MEMORY_POLICIES, TacRule};
+use terrace_policy::replacement::REPLACEMENTS;
+use terrace_policy::{
+    ADMISSIONS, AdmissionRule, Classifier, CleanerOrder, DESIGNS, MEMORY_POLICIES, TacRule,
+    combinable, find_replacement,
+};
 use terrace_pool::{Fills, PoolConfig, PoolStats, TacWrite};
 use terrace_rt::{Nanos, Prng, Virtual, VirtualConfig, sleep};
 
@@ -123,6 +127,48 @@ fn fills_throttle_and_classifier_agree_with_the_model() {
             config.tau = [0.0, 0.5, 1.0][seed as usize % 3];
             config.classifier = Classifier::Near;
         });
+    }
+}
+
+#[test]
+fn every_replacement_agrees_with_the_model_under_every_design_it_goes_with() {
+    for design in combinable() {
+        for row in REPLACEMENTS {
+            let replacement = Some(find_replacement(row.name).expect("a row"));
+            let stats = seeds(design.name, 6, |seed, config| {
+                let admission = [None, Some(AdmissionRule::All)][seed as usize % 2];
+                config.design = design.combined(admission, replacement).expect("they go together");
+                config.lambda = 0.3;
+            });
+            assert!(stats.flash_hits > 0, "{} {}: {stats:?}", design.name, row.name);
+        }
+    }
+}
+
+#[test]
+fn every_admission_agrees_with_the_model_under_every_design_it_goes_with() {
+    for design in combinable() {
+        for (name, admission) in ADMISSIONS {
+            let stats = seeds(design.name, 6, |_, config| {
+                config.design = design.combined(Some(admission), None).expect("they go together");
+            });
+            assert!(stats.admissions > 0, "{} {name}: {stats:?}", design.name);
+            let chooses = admission != AdmissionRule::All;
+            assert_eq!(stats.bypassed_by_policy > 0, chooses, "{name}: {stats:?}");
+        }
+    }
+}
+
+/// A budget that the first pages spend keeps all others out, and home has them.
+#[test]
+fn a_spent_budget_admits_nothing() {
+    for design in DESIGNS.into_iter().filter(|design| design.uses_flash()) {
+        let free = seeds(design.name, 4, |_, _| ());
+        let kept = seeds(design.name, 4, |_, config| config.flash_writes_per_day = Some(1 << 30));
+        assert!(kept.flash_writes < free.flash_writes / 2, "{}: {kept:?}", design.name);
+        // Victims of an append log are not asked about one by one.
+        let is_asked = design.batch().is_none();
+        assert_eq!(kept.bypassed_by_budget > 0, is_asked, "{}: {kept:?}", design.name);
     }
 }
 

@@ -1,6 +1,7 @@
 //! What one torture does, drawn from its seed.
 
-use terrace_policy::{DESIGNS, Design, RESTARTS, Restart};
+use terrace_policy::replacement::REPLACEMENTS;
+use terrace_policy::{AdmissionRule, DESIGNS, Design, RESTARTS, Restart, find_replacement};
 use terrace_pool::Rules;
 use terrace_rt::{Nanos, Prng};
 
@@ -99,6 +100,22 @@ pub struct Scenario {
     pub checkpoint_one_in: u32,
 }
 
+/// Half of the time `design` with another admission or replacement, if it goes with others.
+fn varied(design: Design, number: u32) -> Design {
+    let (replacement, is_other) = (number / 2 % (REPLACEMENTS.len() as u32 + 1), number % 2 == 1);
+    if !design.can_combine() || !is_other {
+        return design;
+    }
+    let combined = match REPLACEMENTS.get(replacement as usize) {
+        Some(row) => {
+            let replacement = find_replacement(row.name).expect("a row's own name");
+            design.combined(Some(AdmissionRule::All), Some(replacement))
+        }
+        None => design.combined(Some(AdmissionRule::Frequency), None),
+    };
+    combined.expect("they go together")
+}
+
 impl Scenario {
     /// The scenario of `prng`, with what is `fixed`.
     pub fn draw(prng: &mut Prng, fixed: Fixed) -> Scenario {
@@ -131,6 +148,7 @@ impl Scenario {
             // Not a draw of its own, so that a seed goes on being the torture that it was.
             append_group: [1, 3, 64][drawn.frames as usize % 3],
             clean_age: fixed.clean_age.or(drawn.keys.is_multiple_of(3).then_some(CLEAN_AGE)),
+            design: varied(design, drawn.keys),
             stall_one_in: fixed.stall_one_in.unwrap_or(drawn.stall_one_in),
             lambda: fixed.lambda.unwrap_or(drawn.lambda),
             ..drawn

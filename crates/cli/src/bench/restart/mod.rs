@@ -33,8 +33,10 @@ pub use results::tests;
 /// # Errors
 ///
 /// Options that make no sense; whatever stops the engine; a database that breaks a condition.
-pub fn restart(options: &RestartBench) -> Result<(), Failure> {
+pub fn restart(mut options: Box<RestartBench>) -> Result<(), Failure> {
     let watch = Stopwatch::start();
+    system::combine(&mut options.design, &options.tier)?;
+    let options = &*options;
     let plan = settings::plan(options)?;
     settings::check_sizes(&plan, options)?;
     let sinks = Sinks::open(options.shown.json.as_deref())?;
