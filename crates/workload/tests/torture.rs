@@ -71,7 +71,7 @@ fn every_switched_off_rule_is_found() {
             (fixed.stall_one_in, fixed.lambda) = (Some(4), Some(0.1));
         }
         if name == ENTRY_MOVES {
-            // The power must fail while a write to flash lasts, and flash must have many such pages.
+            // The power must fail while a write to flash lasts, of many such pages.
             (fixed.stall_one_in, fixed.lambda) = (Some(2), Some(0.9));
             fixed.restart = restarts::find("forget").ok();
         }
