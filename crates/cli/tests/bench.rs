@@ -100,3 +100,36 @@ fn several_seeds_give_intervals() {
     assert!(lc["mean"]["speedup"].as_f64() <= lc["high"]["speedup"].as_f64());
     assert_eq!(bench["pairs"][0]["design"], "lc");
 }
+
+#[test]
+fn a_run_is_recorded_before_memory_and_behind_it() {
+    let folder = tempfile::tempdir().expect("a folder for the test");
+    let path = |name: &str| folder.path().join(name).to_str().expect("text").to_string();
+    let info = |name: &str| -> Value {
+        let output = Command::new(env!("CARGO_BIN_EXE_terrace"))
+            .args(["trace", "info", &path(name), "--json", "-"])
+            .output()
+            .expect("the command starts");
+        serde_json::from_slice(&output.stdout).expect("JSON on standard output")
+    };
+    let run = ["--no-report", "--design", "lc", "--averaged", "100%", "--no-check", "--record"];
+    let plain = without_host(bench(&run[..6]));
+    let (one, two) = (path("before"), path("behind"));
+    let before = bench(&[&run[..], &[&one]].concat());
+    assert_eq!(without_host(before), plain, "recording changes nothing");
+    let behind = bench(&[&run[..], &[&two, "--record-at", "misses"]].concat());
+    let [references, misses] = ["before", "behind"].map(info);
+    let count = |info: &Value, what: &str| info[what].as_f64().expect("a count");
+    let ratio = 1.0 - count(&misses, "reads") / count(&references, "requests");
+    let hits = behind["runs"][0]["memory"]["hit_ratio"].as_f64().expect("a ratio");
+    // Neighbours are read along at first, and tasks go on for a moment after the average.
+    assert!((ratio - hits).abs() < 0.03, "{ratio} for {hits}");
+    assert!(count(&misses, "writes") > 0.0);
+    assert!(count(&misses, "writes") < count(&references, "writes"));
+    let refused = Command::new(env!("CARGO_BIN_EXE_terrace"))
+        .args(["bench", "tpcc", "--design", "lc,dw", "--record", &path("both")])
+        .output()
+        .expect("the command starts");
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(!folder.path().join("both").exists());
+}

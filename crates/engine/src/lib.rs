@@ -45,8 +45,10 @@ pub use api::{
 pub use error::{Error, Part};
 pub use key::{Key, KeyPart};
 pub use lock::TreeId;
+pub use terrace_page::PageId;
 pub use terrace_pool::{
-    ColdStart, Fills, FlashLayout, PoolConfig, RestartTuning, TacConfig, TacWrite,
+    ColdStart, Fills, FlashLayout, PageEvent, PageObserver, PoolConfig, RestartTuning, TacConfig,
+    TacWrite,
 };
 pub use terrace_rt::{Nanos, World};
 pub use value::Value;

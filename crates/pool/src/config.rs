@@ -5,7 +5,9 @@ use terrace_policy::{
     designs,
 };
 
-use crate::{FlashLayout, PoolError, RestartRules, RestartTuning};
+use std::sync::Arc;
+
+use crate::{FlashLayout, PageObserver, PoolError, RestartRules, RestartTuning};
 
 /// The largest number of frames and slots in one partition: an index and a tag share 32 bits.
 pub(crate) const PARTITION_PLACES_MAX: u32 = (1 << 24) - 1;
@@ -72,6 +74,8 @@ pub struct PoolConfig {
     pub buf_write_pages: u32,
     /// Dirty victims that the background evictor writes at once, at most.
     pub evict_batch: u32,
+    /// Who sees page references; none, unless they are recorded.
+    pub observer: Option<Arc<dyn PageObserver>>,
     /// Safety rules; for tests.
     #[doc(hidden)]
     pub rules: Rules,
@@ -149,6 +153,7 @@ impl Default for PoolConfig {
             append_group: 64,
             buf_write_pages: 2048,
             evict_batch: 16,
+            observer: None,
             rules: Rules::default(),
         }
     }

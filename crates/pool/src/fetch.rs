@@ -25,7 +25,7 @@ use crate::frames::Exclusive;
 use crate::io::{self, PageIo};
 use crate::partition::{Books, Partition, Place};
 use crate::restart::Freed;
-use crate::{BufferPool, PoolError, Tier};
+use crate::{BufferPool, PageEvent, PoolError, Tier};
 
 /// What a lookup that may read came to.
 pub(crate) enum Fetched<'p> {
@@ -222,6 +222,7 @@ impl BufferPool {
             self.frames_wanted.notify_all();
         }
         if want != Want::Nothing {
+            self.observe(page, PageEvent::Fetch);
             self.classify(page, intent, guard.frame());
             if !intent.cold {
                 self.warm(page);

@@ -4,8 +4,8 @@ use std::ops::Deref;
 
 use terrace_page::{FrameId, Lsn, PAGE_SIZE, PageBuf, PageId, lsn, page_id, set_lsn, set_page_id};
 
-use crate::BufferPool;
 use crate::frames::{Exclusive, Shared};
+use crate::{BufferPool, PageEvent};
 
 /// What `PageMut::dirty` found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -174,6 +174,11 @@ impl<'p> PageMut<'p> {
         set_lsn(bytes, lsn);
     }
 
+    fn was_used(&self) {
+        let event = if self.dirtied.is_some() { PageEvent::Change } else { PageEvent::Read };
+        self.pool.observe(self.page, event);
+    }
+
     /// Lets other readers in.
     ///
     /// # Panics
@@ -183,6 +188,7 @@ impl<'p> PageMut<'p> {
     pub fn downgrade(mut self) -> PageRef<'p> {
         assert!(matches!(self.backing, Backing::Page), "{} has no content yet", self.page);
         let guard = self.guard.take().expect("a whole guard");
+        self.was_used();
         PageRef::new(self.page, guard.downgrade())
     }
 }
@@ -199,6 +205,7 @@ impl Deref for PageMut<'_> {
 impl Drop for PageMut<'_> {
     fn drop(&mut self) {
         let Some(mut guard) = self.guard.take() else { return };
+        self.was_used();
         match std::mem::replace(&mut self.backing, Backing::Page) {
             Backing::Page => {}
             Backing::Former(bytes) => *guard = *bytes,

@@ -4,13 +4,15 @@
 //! they go when it leaves memory, is decided here. The log is the engine's: the pool reaches it
 //! through [`Journal`].
 //!
-//! Modules in reading order: the seam to the log, what can be told and what can go wrong; then the
-//! pool, its guards and its page requests; then a page's way (`fetch`, `multi_read`, `dirty`,
-//! `evict`, `write_out`, `flash`, `append`, `cleaner`, `age`, `flush`), the tasks that push it
-//! along; then what the books are kept in (`partition`, `directory`, `slots`, `frames`, `peeks`,
-//! `io`); `check`, which asserts it all; and `restart`, what of the flash is found again.
+//! Modules in reading order: the seams to the log and to who watches, what can be told and what can
+//! go wrong; then the pool, its guards and its page requests; then a page's way (`fetch`,
+//! `multi_read`, `dirty`, `evict`, `write_out`, `flash`, `append`, `cleaner`, `age`, `flush`), the
+//! tasks that push it along; then what the books are kept in (`partition`, `directory`, `slots`,
+//! `frames`, `peeks`, `io`); `check`, which asserts it all; and `restart`, what of the flash is
+//! found again.
 
 mod journal;
+mod observe;
 
 mod config;
 mod error;
@@ -63,6 +65,7 @@ pub use error::{PoolError, Tier};
 pub use frames::Peek;
 pub use guard::{Dirtied, PageMut, PageRef};
 pub use journal::Journal;
+pub use observe::{PageEvent, PageObserver};
 pub use owed::Redo;
 pub use restart::fuzz;
 pub use restart::{ColdStart, FlashLayout, FlashRecovery, Image, LogFacts, ScanFrom};

@@ -9,7 +9,7 @@ use terrace_page::{FrameId, PageId};
 use crate::buffer_pool::{LOOKUPS_MAX, Recovered};
 use crate::directory::PageHash;
 use crate::fetch::Fetched;
-use crate::{BufferPool, PageMut, PageRef, Peek, PoolError};
+use crate::{BufferPool, PageEvent, PageMut, PageRef, Peek, PoolError};
 
 impl BufferPool {
     /// The page, latched shared. Waits while another task holds it exclusively, or reads it in.
@@ -37,6 +37,7 @@ impl BufferPool {
     fn shared(&self, id: FrameId, page: PageId) -> Option<PageRef<'_>> {
         let guard = self.frames.shared_if(id, page)?;
         guard.frame().hit(self.now());
+        self.observe(page, PageEvent::Read);
         Some(PageRef::new(page, guard))
     }
 
@@ -57,6 +58,7 @@ impl BufferPool {
             frame.used(self.now());
             self.peeks.count();
         }
+        self.observe(page, PageEvent::Read);
         Some(seen)
     }
 
@@ -64,7 +66,10 @@ impl BufferPool {
     fn read_slow(&self, page: PageId) -> Result<PageRef<'_>, PoolError> {
         for _ in 0..LOOKUPS_MAX {
             match self.fetch(page)? {
-                Fetched::New(guard) => return Ok(PageRef::new(page, guard.downgrade())),
+                Fetched::New(guard) => {
+                    self.observe(page, PageEvent::Read);
+                    return Ok(PageRef::new(page, guard.downgrade()));
+                }
                 Fetched::Memory(id) => {
                     if let Some(guard) = self.shared(id, page) {
                         return Ok(guard);

@@ -30,7 +30,7 @@ use crate::io::{self, PageIo};
 use crate::partition::{Books, DirtyLsns, Partition};
 use crate::restart::Held;
 use crate::slots::SlotState;
-use crate::{BufferPool, PoolError};
+use crate::{BufferPool, PageEvent, PoolError};
 
 /// Why a page is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -291,6 +291,7 @@ impl BufferPool {
         if let Some(lsns) = dirty.filter(|_| frame.rec_lsn().is_some()) {
             if at_home || on_flash {
                 books.clear_dirty(frame);
+                self.observe(page, PageEvent::WriteOut);
             }
             if at_home {
                 self.written_home(&mut books, page, lsns);

@@ -30,4 +30,4 @@ pub mod tpcc;
 
 pub use clients::{Clients, Consistency, Part, Workload};
 pub use error::Error;
-pub use system::{FLASH_BYTES_MIN, LogKept, Place, System};
+pub use system::{FLASH_BYTES_MIN, LogKept, Place, Recording, System};

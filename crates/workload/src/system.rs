@@ -13,7 +13,9 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use terrace::{Builder, Checkpoints, Database, Devices, FlashLayout, FullImages, PoolConfig};
+use terrace::{
+    Builder, Checkpoints, Database, Devices, FlashLayout, FullImages, PageObserver, PoolConfig,
+};
 use terrace_device::model::{Preset, SimDevice, UnknownPreset, build};
 use terrace_device::{Device, Keep, Slab, Store};
 use terrace_page::PAGE_SIZE;
@@ -75,6 +77,18 @@ pub struct System {
     pub cores: u32,
     /// Time between checkpoints; none as in SIGMOD 2011.
     pub checkpoint_every: Option<Nanos>,
+    /// Who records page references; none, unless they are asked for.
+    pub recording: Option<Arc<dyn Recording>>,
+}
+
+/// Records the page references of clients: not those of loading, opening and checking, which go by
+/// before [`Recording::begin`] or after [`Recording::end`].
+pub trait Recording: PageObserver {
+    /// The clients begin.
+    fn begin(&self);
+
+    /// The clients have stopped.
+    fn end(&self);
 }
 
 impl Default for System {
@@ -92,6 +106,7 @@ impl Default for System {
             log_kept: LogKept::Tail,
             cores: 8,
             checkpoint_every: None,
+            recording: None,
         }
     }
 }
@@ -116,7 +131,8 @@ impl System {
     /// logged, as in the papers' engine: pages are taken to be written whole or not at all.
     pub fn builder(&self, design: Design, world: World) -> Builder {
         let checkpoints = self.checkpoint_every.map_or(Checkpoints::Off, Checkpoints::Every);
-        let (tier, memory_bytes) = (self.tier.clone(), bytes(self.memory_pages));
+        let (mut tier, memory_bytes) = (self.tier.clone(), bytes(self.memory_pages));
+        tier.observer = self.recording.clone().map(|recording| recording as Arc<dyn PageObserver>);
         let restart = tier.restart;
         Database::builder()
             .tune(|tuned| *tuned = tier)
@@ -126,6 +142,20 @@ impl System {
             .checkpoints(checkpoints)
             .full_images(FullImages::Off)
             .world(world)
+    }
+
+    /// Tells who records, if anybody, that clients are about to begin.
+    pub fn begin_recording(&self) {
+        if let Some(recording) = &self.recording {
+            recording.begin();
+        }
+    }
+
+    /// Tells who records, if anybody, that clients have stopped.
+    pub fn end_recording(&self) {
+        if let Some(recording) = &self.recording {
+            recording.end();
+        }
     }
 
     /// The modelled devices by name: home, flash, log.

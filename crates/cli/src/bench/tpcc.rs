@@ -13,6 +13,7 @@ use crate::report;
 use crate::results::{Bench, Host, Run, combine};
 use crate::side_by_side;
 use crate::table::{Table, percent, thousands};
+use crate::trace::Recorder;
 use terrace_policy::Design;
 use terrace_workload::Place;
 use terrace_workload::tpcc::{Config, Loaded, load, run};
@@ -26,10 +27,12 @@ pub fn tpcc(mut options: Box<Tpcc>) -> Result<(), Failure> {
     let watch = Stopwatch::start();
     system::combine(&mut options.design, &options.tier)?;
     let options = &*options;
-    let config = settings::config(options)?;
+    let mut config = settings::config(options)?;
     settings::check_sizes(&config, options)?;
     let sinks = Sinks::open(options.shown.json.as_deref())?;
     let report = report_sink(options.report.as_deref(), options.no_report)?;
+    let runs = (&options.design.0[..], options.seeds);
+    let recorder = Recorder::begin(&options.recording, runs, &mut config.system)?;
 
     let bars = Bars::new();
     let mut load_wall_s = 0.0;
@@ -58,6 +61,9 @@ pub fn tpcc(mut options: Box<Tpcc>) -> Result<(), Failure> {
         pairs,
     };
     sinks.show(&shown(&bench, config.system.tier.lambda));
+    if let Some(recorder) = recorder {
+        sinks.show(&recorder.finish()?);
+    }
     sinks.write(&bench)?;
     if let Some(sink) = report {
         sink.write(&report::page(&bench, &system::repeat("tpcc", options.seed)))?;

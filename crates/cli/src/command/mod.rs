@@ -2,12 +2,14 @@
 
 mod lists;
 mod placement;
+mod record;
 mod replay;
 mod restart;
 mod trace;
 
 pub use lists::DesignList;
 pub use placement::{Placement, SpacingName};
+pub use record::{RecordAt, RecordOptions};
 pub use replay::{CacheSize, NearName, Replay, TraceSource, WriteName};
 pub use restart::{EventName, Hardening, RestartBench, WorkloadName};
 pub use trace::{Trace, TraceCapture, TraceConvert, TraceFile, TraceHead, TraceInfo, TraceMake};
@@ -125,6 +127,8 @@ pub struct Tpcc {
     pub tier: Tier,
     #[command(flatten)]
     pub clients: TpccClients,
+    #[command(flatten)]
+    pub recording: RecordOptions,
 }
 
 #[derive(Args)]

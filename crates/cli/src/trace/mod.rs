@@ -1,10 +1,13 @@
-//! `terrace trace`: looks into traces, converts them, makes them up, records them.
+//! `terrace trace`: looks into traces, converts them, makes them up, records them; and what
+//! benches record.
 
 mod capture;
 mod info;
+mod record;
 
 pub use capture::capture;
 pub use info::info;
+pub use record::Recorder;
 
 use crate::command::{TraceConvert, TraceFile, TraceHead, TraceMake};
 use crate::failure::Failure;
@@ -12,7 +15,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use terrace_trace::{
     Addressing, BadInput, CompactHeader, CompactWriter, Kind, Packing, Paging, Popularity,
@@ -148,32 +151,32 @@ pub fn make(options: &TraceMake) -> Result<(), Failure> {
 
 /// A trace that is being written. Should the work fail, the file is left without its trailer, so
 /// that whoever reads it is told that it is cut off.
-struct Out<'a> {
-    path: &'a Path,
-    writer: CompactWriter<Box<dyn Write>>,
+struct Out {
+    path: PathBuf,
+    writer: CompactWriter<Box<dyn Write + Send>>,
 }
 
-impl Out<'_> {
-    fn begin(path: &Path, header: CompactHeader) -> Result<Out<'_>, Failure> {
+impl Out {
+    fn begin(path: &Path, header: CompactHeader) -> Result<Out, Failure> {
         let begun = sink(path).and_then(|sink| CompactWriter::new(sink, header));
         match begun {
-            Ok(writer) => Ok(Out { path, writer }),
+            Ok(writer) => Ok(Out { path: path.to_path_buf(), writer }),
             Err(error) => Err(cannot_write(path, &error)),
         }
     }
 
     fn write(&mut self, request: Request) -> Result<(), Failure> {
-        self.writer.write(request).map_err(|error| cannot_write(self.path, &error))
+        self.writer.write(request).map_err(|error| cannot_write(&self.path, &error))
     }
 
     fn finish(self) -> Result<(), Failure> {
         let path = self.path;
         let ended = self.writer.finish().and_then(|mut sink| sink.flush());
-        ended.map_err(|error| cannot_write(path, &error))
+        ended.map_err(|error| cannot_write(&path, &error))
     }
 }
 
-fn sink(path: &Path) -> io::Result<Box<dyn Write>> {
+fn sink(path: &Path) -> io::Result<Box<dyn Write + Send>> {
     if path.as_os_str() == "-" {
         return Ok(Box::new(BufWriter::with_capacity(OUT_BYTES, io::stdout())));
     }

@@ -6,6 +6,7 @@ mod bench_world;
 mod benefit;
 mod faults;
 mod log_model;
+mod observe;
 mod owed;
 mod power_cuts;
 mod ram_device;

@@ -151,6 +151,7 @@ impl Run<'_> {
         let db = self.open(devices, &world.world())?;
         let part = Part { number: 0, since: Nanos::ZERO };
         let begun = now();
+        plan.system.begin_recording();
         let mut clients = self.workload.start(&db, part, &world.world());
         let mut sampler = Sampler::new(&db);
         self.sample(&mut sampler, &mut *clients, &db, plan.peak)?;
@@ -161,6 +162,7 @@ impl Run<'_> {
         } else {
             clients.stop()?;
         }
+        plan.system.end_recording();
         before.windows = sampler.into_windows();
         (before.ended, before.ended_in_world) = (now() - begun, now());
         before.stats = db.stats();

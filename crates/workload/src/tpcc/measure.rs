@@ -30,9 +30,11 @@ pub fn measure(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<RunResult, Error> {
     let loaded_pages = home_pages(&db.stats());
+    config.system.begin_recording();
     let mut terminals = Terminals::start(db, config, (0, epoch), world);
     let windows = watch(&terminals, db, config, progress);
     terminals.stop()?;
+    config.system.end_recording();
     let count = (windows.len() as f64 * config.averaged_share).round() as usize;
     let averages = Averages::of_last(&windows, count);
     let stats = db.stats();

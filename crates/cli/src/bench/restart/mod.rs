@@ -19,6 +19,7 @@ use crate::report;
 use crate::results::{Bench, Host};
 use crate::side_by_side;
 use crate::table::thousands;
+use crate::trace::Recorder;
 use indicatif::ProgressBar;
 use results::combine;
 use terrace_policy::{Design, Restart};
@@ -37,10 +38,12 @@ pub fn restart(mut options: Box<RestartBench>) -> Result<(), Failure> {
     let watch = Stopwatch::start();
     system::combine(&mut options.design, &options.tier)?;
     let options = &*options;
-    let plan = settings::plan(options)?;
+    let mut plan = settings::plan(options)?;
     settings::check_sizes(&plan, options)?;
     let sinks = Sinks::open(options.shown.json.as_deref())?;
     let report = report_sink(options.report.as_deref(), options.no_report)?;
+    let runs = (&options.design.0[..], options.seeds * options.restart.0.len() as u64);
+    let recorder = Recorder::begin(&options.recording, runs, &mut plan.system)?;
 
     let bars = Bars::new();
     let (mut load_wall_s, mut by_seed, mut parameters) = (0.0, Vec::new(), None);
@@ -67,6 +70,9 @@ pub fn restart(mut options: Box<RestartBench>) -> Result<(), Failure> {
         pairs: Vec::new(),
     };
     sinks.show(&shown::text(&bench, options.workload));
+    if let Some(recorder) = recorder {
+        sinks.show(&recorder.finish()?);
+    }
     sinks.write(&bench)?;
     if let Some(sink) = report {
         sink.write(&report::restart_page(&bench, &system::repeat("restart", options.seed)))?;

@@ -1,0 +1,25 @@
+//! The options of benches that record their page references.
+
+use clap::{Args, ValueEnum};
+use std::path::PathBuf;
+
+#[derive(Args)]
+#[command(next_help_heading = "Recording")]
+pub struct RecordOptions {
+    /// Record the page references of the run as a trace, which `replay` and `advise` read;
+    /// compressed if the name ends in `.gz`. One design, one restart, one seed
+    #[arg(long, value_name = "FILE")]
+    pub record: Option<PathBuf>,
+    /// Where they are recorded
+    #[arg(long, value_enum, default_value_t = RecordAt::References, requires = "record")]
+    pub record_at: RecordAt,
+}
+
+/// Where page references are recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum RecordAt {
+    /// Before memory: every page that is asked for; a write is one that is changed
+    References,
+    /// After memory: every page that memory lacks, and every changed page that it writes out
+    Misses,
+}

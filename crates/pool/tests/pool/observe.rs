@@ -1,0 +1,72 @@
+//! What an observer sees, against what the pool counts.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use terrace_page::PageId;
+use terrace_pool::{PageEvent, PageObserver};
+use terrace_rt::{LeafMutex, Prng, Virtual, VirtualConfig};
+
+use crate::bench_world::{Bench, config};
+
+#[derive(Default)]
+struct Seen(LeafMutex<Vec<(PageId, PageEvent)>>);
+
+impl std::fmt::Debug for Seen {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Seen")
+    }
+}
+
+impl PageObserver for Seen {
+    fn saw(&self, page: PageId, event: PageEvent) {
+        self.0.lock().push((page, event));
+    }
+}
+
+#[test]
+fn every_request_is_seen_once_and_every_new_version_is_written_out() {
+    for name in ["no-ssd", "dw", "lc", "tac", "face"] {
+        let world = Virtual::new(VirtualConfig::default());
+        let run = || {
+            let seen = Arc::new(Seen::default());
+            let observer = Some(Arc::clone(&seen) as Arc<dyn PageObserver>);
+            let config = terrace_pool::PoolConfig { observer, ..config(name) };
+            let bench = Bench::new(&world.world(), config, 200, 1);
+            let mut prng = Prng::from_seed(7);
+            let mut asked = Vec::new();
+            for value in 0..3_000 {
+                let page = prng.below(120);
+                match prng.below(3) {
+                    0 => bench.change(page, value),
+                    _ => bench.read(page),
+                }
+                asked.push(page);
+            }
+            bench.pool.flush_all().expect("all is at home");
+            let stats = bench.pool.stats();
+            let seen = std::mem::take(&mut *seen.0.lock());
+            let of = |wanted: &[PageEvent]| {
+                let events = seen.iter().filter(|row| wanted.contains(&row.1));
+                events.map(|row| row.0.0).collect::<Vec<u64>>()
+            };
+            assert_eq!(of(&[PageEvent::Read, PageEvent::Change]), asked, "{name}");
+            let fetched = of(&[PageEvent::Fetch]).len() as u64;
+            assert_eq!(fetched, stats.misses + stats.pages_read_ahead, "{name}");
+            // Between two changes that are written out there is at least one change.
+            let mut waiting: BTreeMap<u64, bool> = BTreeMap::new();
+            for &(page, event) in &seen {
+                match event {
+                    PageEvent::Change => drop(waiting.insert(page.0, true)),
+                    PageEvent::WriteOut => {
+                        assert_eq!(waiting.insert(page.0, false), Some(true), "{name} {page}");
+                    }
+                    PageEvent::Read | PageEvent::Fetch => {}
+                }
+            }
+            assert!(waiting.values().all(|waits| !waits), "{name}: all was written out");
+            bench.pool.shutdown();
+        };
+        world.run(run).expect("the world goes on");
+    }
+}
