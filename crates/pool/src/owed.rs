@@ -151,7 +151,8 @@ impl BufferPool {
             self.config.restart.kind == terrace_policy::RestartKind::Warm
                 && books.slots_mut().may_be(slot, version)
         };
-        if !is_same {
+        if !is_same && !self.rebuild_from_owed(loading, is_whole) {
+            let is_whole = self.read_home(loading).is_ok();
             self.journal.repair(loading.page, rec, &mut loading.guard, is_whole)?;
         }
         let mut books = partition.books.lock();
@@ -177,6 +178,15 @@ impl BufferPool {
         self.harden(&[number]);
         loading.source = Source::Home;
         Ok(())
+    }
+
+    /// Brings what home has up to date by the changes that are held in memory for a page that is
+    /// owed. Whether it could: else its bytes are undefined, and the log must be read.
+    fn rebuild_from_owed(&self, loading: &mut Loading<'_>, is_whole: bool) -> bool {
+        // Whoever is owed has a change held, the last one; and each is checked against the version
+        // that it was written on.
+        let redo = self.redo.lock().clone().filter(|_| self.is_owed(loading.page));
+        redo.is_some_and(|redo| redo.redo(loading.page, &mut loading.guard, is_whole).is_ok())
     }
 
     /// The life of a background task: brings in what is owed, a page at a time while the devices

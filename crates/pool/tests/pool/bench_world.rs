@@ -74,6 +74,13 @@ impl Bench {
         self.model.len() as u64
     }
 
+    /// Where on flash a copy of `page` is.
+    pub fn slot_of(&self, page: u64) -> u64 {
+        let flash = self.flash.as_ref().expect("a flash device");
+        let is_copy = |slot: &u64| terrace_page::verify(&flash.page(*slot), PageId(page)).is_ok();
+        (8..48).find(is_copy).expect("the page is on flash")
+    }
+
     pub fn read(&self, page: u64) {
         let guard = self.pool.read(PageId(page)).expect("a page is read");
         assert_eq!(value(&guard), self.model[page as usize].load(Ordering::Relaxed), "page {page}");

@@ -31,12 +31,6 @@ fn push_out(bench: &Bench) {
     assert!(bench.pool.stats().evictions > 0);
 }
 
-fn slot_of(bench: &Bench, page: u64) -> u64 {
-    let flash = bench.flash.as_ref().expect("a flash device");
-    let is_copy = |slot: &u64| terrace_page::verify(&flash.page(*slot), PageId(page)).is_ok();
-    (8..48).find(is_copy).expect("the page is on flash")
-}
-
 #[test]
 fn a_bad_flash_copy_of_a_clean_page_falls_back_to_home() {
     in_world(|world| {
@@ -45,8 +39,8 @@ fn a_bad_flash_copy_of_a_clean_page_falls_back_to_home() {
         bench.change(1, 11);
         bench.read(2);
         push_out(&bench);
-        flash.rot(slot_of(&bench, 1));
-        flash.fail_reads_of(slot_of(&bench, 2));
+        flash.rot(bench.slot_of(1));
+        flash.fail_reads_of(bench.slot_of(2));
         bench.read(1);
         bench.read(2);
         assert_eq!(bench.pool.stats().flash_faults, 2);
@@ -62,7 +56,7 @@ fn a_bad_flash_copy_of_a_newer_page_is_an_error_and_the_log_can_repair_it() {
         let flash = bench.flash.clone().expect("a flash device");
         bench.change(1, 11);
         push_out(&bench);
-        flash.rot(slot_of(&bench, 1));
+        flash.rot(bench.slot_of(1));
         let error = bench.pool.read(PageId(1)).err().expect("an error");
         let PoolError::Damaged { tier: Tier::Flash, page: PageId(1), damage } = error else {
             panic!("{error}")
@@ -91,7 +85,7 @@ fn the_sharp_checkpoint_reports_a_newer_page_that_flash_has_lost() {
         let bench = Bench::new(world, plain("lc"), PAGES, 1);
         bench.change(1, 11);
         push_out(&bench);
-        bench.flash.as_ref().expect("a flash device").rot(slot_of(&bench, 1));
+        bench.flash.as_ref().expect("a flash device").rot(bench.slot_of(1));
         let error = bench.pool.flush_all().expect_err("a lost page");
         assert!(matches!(error, PoolError::Damaged { page: PageId(1), .. }), "{error}");
         bench.pool.check();
@@ -195,7 +189,7 @@ fn the_flash_is_cold_at_every_open() {
         push_out(&bench);
         bench.pool.flush_all().expect("a checkpoint");
         bench.pool.shutdown();
-        let old = slot_of(&bench, 1);
+        let old = bench.slot_of(1);
         let mut changed = bench.home.page(1);
         set_value(&mut changed, 12);
         seal(&mut changed);
