@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use terrace_device::Device;
 use terrace_page::{Lsn, TxnId};
 use terrace_pool::{BufferPool, PoolError, Tier};
-use terrace_rt::{LeafMutex, Mutex, Nanos, Signal, dead};
+use terrace_rt::{LeafMutex, Mutex, Nanos, Signal, dead, now};
 
 use crate::api::{Checkpoint, FullImages};
 use crate::context::Buffers;
@@ -46,6 +46,10 @@ pub(crate) struct Tally {
     pub(crate) conflicts: AtomicU64,
     pub(crate) escalations: AtomicU64,
     pub(crate) checkpoints: AtomicU64,
+    /// Nanoseconds that completed checkpoints took, and of them until the table of the flash had
+    /// caught up.
+    pub(crate) checkpoint_ns: AtomicU64,
+    pub(crate) table_ns: AtomicU64,
 }
 
 /// An open database.
@@ -230,6 +234,7 @@ impl Engine {
 
     /// The steps of SPEC 1.2, by number.
     fn take_checkpoint(&self, boot: &mut Superblock, clean: bool) -> Result<(), Error> {
+        let begun = now();
         let mut draft = Draft::default();
         draft.begin_checkpoint();
         let begin = self.log.append(&mut draft, Room::Reserved)?; // 1
@@ -242,7 +247,9 @@ impl Engine {
         let oldest = self.pool.oldest_dirty();
         let record_at = |lsn| if lsn == Lsn::MAX { lsn } else { self.log.record_before(lsn) };
         let (oldest_dirty, oldest_base) = (record_at(oldest.rec), record_at(oldest.base)); // 4
+        let table_begun = now();
         let flash = self.harden_flash(boot.flash);
+        let table_span = now() - table_begun;
         let oldest_txn = active.iter().map(|(_, first, _)| *first).min().unwrap_or(Lsn::MAX); // 5
         draft.end_checkpoint(begin);
         let end = self.log.append(&mut draft, Room::Reserved)?; // 6
@@ -269,6 +276,8 @@ impl Engine {
         self.pool.checkpoint_taken(oldest_base.min(begin));
         self.log.truncate(next.log_start()); // 8
         self.tally.checkpoints.fetch_add(1, Ordering::Relaxed);
+        self.tally.checkpoint_ns.fetch_add((now() - begun).0, Ordering::Relaxed);
+        self.tally.table_ns.fetch_add(table_span.0, Ordering::Relaxed);
         Ok(())
     }
 

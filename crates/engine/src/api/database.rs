@@ -332,8 +332,10 @@ impl Database {
         let engine = self.engine();
         let (locks, tally) = (engine.locks.counts(), &engine.tally);
         let mut log = engine.log.stats();
-        log.checkpoints = tally.checkpoints.load(Ordering::Relaxed);
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        log.checkpoints = count(&tally.checkpoints);
+        log.checkpoint_time = Nanos(count(&tally.checkpoint_ns));
+        log.table_time = Nanos(count(&tally.table_ns));
         let transactions = TransactionStats {
             commits: count(&tally.commits),
             rollbacks: count(&tally.rollbacks),

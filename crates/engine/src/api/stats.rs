@@ -2,6 +2,7 @@
 
 use terrace_device::Counters;
 use terrace_pool::PoolStats;
+use terrace_rt::Nanos;
 
 /// Transactions since the database was opened, and gauges (named so).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,6 +42,11 @@ pub struct LogStats {
     pub durable_commits: u64,
     /// Checkpoints completed.
     pub checkpoints: u64,
+    /// Time that these took together.
+    pub checkpoint_time: Nanos,
+    /// Of that, until the table of the flash tier had caught up, where the restart has one that
+    /// checkpoints wait for.
+    pub table_time: Nanos,
     /// Gauge: bytes that recovery would need.
     pub used_bytes: u64,
     /// Gauge: bytes of the ring.

@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use terrace_device::{Device, write};
 use terrace_page::Lsn;
-use terrace_rt::{LeafMutex, Signal, dead};
+use terrace_rt::{LeafMutex, Nanos, Signal, dead};
 
 use super::buffer::Aligned;
 use super::record::Draft;
@@ -506,6 +506,8 @@ impl Log {
             forces: self.forces.load(Ordering::Relaxed),
             durable_commits: self.durable_commits.load(Ordering::Relaxed),
             checkpoints: 0,
+            checkpoint_time: Nanos(0),
+            table_time: Nanos(0),
             used_bytes: self.used(),
             capacity_bytes: self.ring.capacity,
         }

@@ -95,6 +95,10 @@ pub struct Log {
     pub bytes_per_transaction: f64,
     /// Checkpoints before the event.
     pub checkpoints: u64,
+    /// How long one took, on average, in seconds.
+    pub checkpoint_s: f64,
+    /// Of that, until the table of the flash had caught up.
+    pub checkpoint_table_s: f64,
 }
 
 /// One window of a run, or all of the shutdown, or all of recovery.

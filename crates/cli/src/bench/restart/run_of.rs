@@ -39,6 +39,9 @@ fn tpmc(workload: WorkloadName, counted_per_s: f64) -> Option<f64> {
 fn figures(result: &RestartResult, workload: WorkloadName) -> RestartFigures {
     let seconds = |span: Nanos| rounded(span.as_secs_f64());
     let (at_event, at_end) = (&result.at_event, &result.at_end);
+    let per_checkpoint = |span: Nanos| {
+        rounded(ratio(span.as_secs_f64(), at_event.log.checkpoints as f64))
+    };
     let transactions: u64 = result.before.iter().map(|window| window.transactions).sum();
     RestartFigures {
         shutdown_s: seconds(result.shutdown),
@@ -60,6 +63,8 @@ fn figures(result: &RestartResult, workload: WorkloadName) -> RestartFigures {
             after_bytes: at_end.log.bytes,
             bytes_per_transaction: rounded(ratio(at_event.log.bytes as f64, transactions as f64)),
             checkpoints: at_event.log.checkpoints,
+            checkpoint_s: per_checkpoint(at_event.log.checkpoint_time),
+            checkpoint_table_s: per_checkpoint(at_event.log.table_time),
         },
         database: Database { loaded_pages: home_pages(at_event), pages: home_pages(at_end) },
     }
