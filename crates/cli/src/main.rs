@@ -5,7 +5,7 @@
 //! - `command`: what can be asked for. `quantity`: sizes, shares and times as they are written.
 //! - `bench`: TPC-C on every design, restarts, and the engine's own speed. `torture`: power cuts at
 //!   random moments; `matrix`: at every event of scripted paths.
-//! - `replay`: traces through policies.
+//! - `replay`: traces through policies. `advise`: what a flash tier would buy.
 //! - `placement`: where pages belong if their requests were known.
 //! - `trace`: traces of storage requests: look into them, convert them, make them up,
 //!   record them.
@@ -21,6 +21,7 @@
 mod command;
 mod quantity;
 
+mod advise;
 mod bench;
 mod database;
 mod matrix;
@@ -76,6 +77,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Bench(Bench::Scan(options)) => bench::points("scan", &options),
         Command::Bench(Bench::FlashTable(options)) => bench::flash_table(&options),
         Command::Placement(options) => placement::placement(&options),
+        Command::Advise(options) => advise::advise(&options),
         Command::Replay(options) => replay::replay(&options),
         Command::Trace(Trace::Convert(options)) => trace::convert(&options),
         Command::Trace(Trace::Info(options)) => trace::info(&options),

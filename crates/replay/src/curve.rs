@@ -174,7 +174,9 @@ fn hashes(references: &References, seed: u64) -> Vec<u32> {
     (0..references.pages_count()).map(|page| hash(references.name(page), seed)).collect()
 }
 
-fn hash(page: PageKey, seed: u64) -> u32 {
+/// A hash of a page's name, all of whose bits are as good as random.
+#[must_use]
+pub fn hash(page: PageKey, seed: u64) -> u32 {
     let mix = |value: u64| {
         let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

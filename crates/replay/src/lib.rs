@@ -25,9 +25,14 @@ mod places;
 mod service;
 pub mod tiers;
 
+mod queueing;
+mod sample;
+
 pub use distances::{Distances, FIRST_USE};
 pub use opt::{Bypass, NEVER, next_uses, opt};
 pub use places::Places;
+pub use queueing::throughput;
 pub use references::References;
+pub use sample::{Sample, TierRates};
 pub use service::ServiceTimes;
 pub use single_tier::{Policy, online};

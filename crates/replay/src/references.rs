@@ -13,6 +13,8 @@ pub struct References {
     pages: Vec<u32>,
     /// A bit for each reference.
     writes: Vec<u64>,
+    /// The references that were cut off from those before them, ascending.
+    cuts: Vec<u32>,
     names: Interner,
     span_ns: Option<(u64, u64)>,
 }
@@ -59,6 +61,17 @@ impl References {
         self.span_ns = Some((first.min(request.time_ns), last.max(request.time_ns)));
     }
 
+    /// The next reference does not follow on from the last: something came between them.
+    pub fn cut(&mut self) {
+        self.cuts.push(self.pages.len() as u32);
+    }
+
+    /// The references that [`References::cut`] came before, ascending.
+    #[must_use]
+    pub fn cuts(&self) -> &[u32] {
+        &self.cuts
+    }
+
     /// The number of the page of each reference.
     #[must_use]
     pub fn pages(&self) -> &[u32] {
@@ -99,14 +112,16 @@ impl References {
     /// Bytes allocated.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        4 * self.pages.capacity() + 8 * self.writes.capacity() + self.names.allocated_bytes()
+        4 * (self.pages.capacity() + self.cuts.capacity())
+            + 8 * self.writes.capacity()
+            + self.names.allocated_bytes()
     }
 }
 
 impl Default for References {
     fn default() -> References {
-        let (pages, writes) = (Vec::new(), Vec::new());
-        References { pages, writes, names: Interner::new(), span_ns: None }
+        let (pages, writes, cuts) = (Vec::new(), Vec::new(), Vec::new());
+        References { pages, writes, cuts, names: Interner::new(), span_ns: None }
     }
 }
 

@@ -1,8 +1,10 @@
 //! How long a modelled device takes for a request when it has nothing else to do: measured once, in
 //! a virtual world of its own.
 //!
-//! - S1: one request at a time. A deeper queue serves more requests in the same time, from disks
-//!   and flash drives alike; what is summed up from these times is an upper bound on device time.
+//! - S1: `of` is for one request at a time. A deeper queue serves more requests in the same time,
+//!   from disks and flash drives alike; what is summed up from these times is an upper bound on
+//!   device time. `with_queue` keeps random requests outstanding: time is then that of the device,
+//!   for each request, and not what a request waits.
 //! - S2: random means anywhere on the first gigabyte of each member disk.
 
 use std::sync::Arc;
@@ -12,6 +14,8 @@ use terrace_rt::{Prng, Virtual, VirtualConfig};
 
 /// Requests of each kind that are measured.
 const REQUESTS: u64 = 2_000;
+/// Pages of the large write that is measured: few, so that it stays on one disk of an array.
+const RUN_PAGES: u64 = 4;
 /// Bytes of each member disk that requests go to.
 const MEMBER_BYTES: u64 = 1 << 30;
 
@@ -26,6 +30,8 @@ pub struct ServiceTimes {
     pub random_write_s: f64,
     /// A write just after the last.
     pub sequential_write_s: f64,
+    /// A further page of the same write.
+    pub run_write_s: f64,
     /// Bytes that flash takes for each byte of random writes; 1 for what is not flash.
     pub write_amplification: f64,
 }
@@ -38,45 +44,78 @@ impl ServiceTimes {
     /// If pages are not sectors, or larger than what is measured.
     #[must_use]
     pub fn of(preset: Preset, page_bytes: u64) -> ServiceTimes {
-        assert!(page_bytes > 0 && page_bytes <= MEMBER_BYTES / REQUESTS);
-        let time = |op, random| measure(preset, page_bytes, op, random);
-        let (random_write_s, write_amplification) = time(Op::Write, true);
+        ServiceTimes::with_queue(preset, page_bytes, 1)
+    }
+
+    /// As [`ServiceTimes::of`], with `outstanding` random requests at the device at any time.
+    /// What is sequential is one request after the other.
+    ///
+    /// # Panics
+    ///
+    /// As [`ServiceTimes::of`]; if there is no request.
+    #[must_use]
+    pub fn with_queue(preset: Preset, page_bytes: u64, outstanding: u32) -> ServiceTimes {
+        assert!(page_bytes > 0 && page_bytes <= MEMBER_BYTES / REQUESTS / RUN_PAGES);
+        assert!(outstanding > 0, "a request at least");
+        let random = |op| measure(preset, page_bytes, op, Some(outstanding));
+        let sequential = |op| measure(preset, page_bytes, op, None).0;
+        let (random_write_s, write_amplification) = random(Op::Write);
+        let run_bytes = RUN_PAGES * page_bytes;
+        let run_s = measure(preset, run_bytes, Op::Write, Some(outstanding)).0;
+        let alone_s = sequential(Op::Write);
         ServiceTimes {
-            random_read_s: time(Op::Read, true).0,
-            sequential_read_s: time(Op::Read, false).0,
+            random_read_s: random(Op::Read).0,
+            sequential_read_s: sequential(Op::Read),
             random_write_s,
-            sequential_write_s: time(Op::Write, false).0,
+            // With others in the queue, nobody waits until the next sector comes round again.
+            sequential_write_s: if outstanding > 1 { alone_s.min(random_write_s) } else { alone_s },
+            run_write_s: (run_s - random_write_s).max(0.0) / (RUN_PAGES - 1) as f64,
             write_amplification,
         }
     }
 }
 
-/// Seconds for a request, and the write amplification so far.
-fn measure(preset: Preset, page_bytes: u64, op: Op, random: bool) -> (f64, f64) {
+/// Seconds for a request, random with so many outstanding or sequential, and the write
+/// amplification so far.
+fn measure(preset: Preset, page_bytes: u64, op: Op, random: Option<u32>) -> (f64, f64) {
     let spec = preset.spec();
     let len = u64::from(spec.members) * MEMBER_BYTES;
     let world = Virtual::new(VirtualConfig::default());
     let store = Store::new(len, Keep::Recent { pages: 64 });
     let device = SimDevice::new(spec, world.world(), store);
     let shared = Arc::clone(&device);
+    let count = u64::from(random.unwrap_or(1));
+    let requests = REQUESTS.next_multiple_of(count);
     let elapsed = world
         .run(move || {
-            let mut prng = Prng::from_seed(1);
-            let mut bytes = vec![0; page_bytes as usize];
-            for number in 0..REQUESTS {
-                let page = if random { prng.below(len / page_bytes) } else { number };
-                let done = match op {
-                    Op::Read => read(&*shared, page * page_bytes, &mut bytes),
-                    Op::Write => write(&*shared, page * page_bytes, &bytes),
-                };
-                done.expect("no faults");
-            }
+            let tasks: Vec<_> = (1..=count)
+                .map(|task| {
+                    let (device, mut prng) = (Arc::clone(&shared), Prng::from_seed(task));
+                    let work = move || {
+                        for number in 0..requests / count {
+                            let random = random.map(|_| prng.below(len / page_bytes));
+                            one(&device, op, random.unwrap_or(number), page_bytes);
+                        }
+                    };
+                    terrace_rt::spawn("measure", work)
+                })
+                .collect();
+            tasks.into_iter().for_each(terrace_rt::Task::join);
             terrace_rt::now()
         })
         .expect("nothing cuts the power");
-    debug_assert_eq!(device.counters().reads + device.counters().writes, REQUESTS);
+    debug_assert_eq!(device.counters().reads + device.counters().writes, requests);
     let amplification = device.wear().map_or(1.0, |wear| wear.amplification());
-    (elapsed.as_secs_f64() / REQUESTS as f64, amplification)
+    (elapsed.as_secs_f64() / requests as f64, amplification)
+}
+
+fn one(device: &SimDevice, op: Op, page: u64, page_bytes: u64) {
+    let mut bytes = vec![0; page_bytes as usize];
+    let done = match op {
+        Op::Read => read(device, page * page_bytes, &mut bytes),
+        Op::Write => write(device, page * page_bytes, &bytes),
+    };
+    done.expect("no faults");
 }
 
 #[cfg(test)]
@@ -95,6 +134,16 @@ mod tests {
             assert!((got * iops - 1.0).abs() < 0.03, "{got} s for {iops} a second");
         }
         assert_eq!(times.write_amplification, 1.0);
+    }
+
+    #[test]
+    fn an_array_serves_a_queue_with_all_its_disks() {
+        let [alone, queued] =
+            [1, 64].map(|queue| ServiceTimes::with_queue(Preset::Sigmod2011Hdd, 8 << 10, queue));
+        let gain = alone.random_read_s / queued.random_read_s;
+        assert!((8.0..24.0).contains(&gain), "eight disks, each with a queue: {gain}");
+        assert_eq!(alone.sequential_read_s, queued.sequential_read_s);
+        assert!(queued.run_write_s < queued.random_write_s / 4.0, "{queued:?}");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! What can be asked for: the command line, with its defaults.
 
+mod advise;
 mod lists;
 mod placement;
 mod record;
@@ -7,6 +8,7 @@ mod replay;
 mod restart;
 mod trace;
 
+pub use advise::{Advise, Prices};
 pub use lists::DesignList;
 pub use placement::{Placement, SpacingName};
 pub use record::{RecordAt, RecordOptions};
@@ -45,6 +47,8 @@ pub enum Command {
     Placement(Placement),
     /// Replay a trace: how often policies would have missed
     Replay(Box<Replay>),
+    /// Say from a trace what a flash tier would buy: which design, how large, how long it lasts
+    Advise(Box<Advise>),
     /// Look into traces of storage requests, convert them, make them up
     #[command(subcommand)]
     Trace(Trace),

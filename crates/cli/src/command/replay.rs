@@ -1,5 +1,6 @@
 //! The options of `replay`, and those of every command that reads a trace.
 
+use super::trace::{format_name, paging};
 use super::{DesignList, Shown, TacRuleName};
 use crate::quantity::{Share, Span};
 use clap::{Args, ValueEnum};
@@ -9,7 +10,7 @@ use std::str::FromStr;
 use terrace_device::model::Preset;
 use terrace_policy::replacement::ReplacementRow;
 use terrace_replay::Policy;
-use terrace_trace::{Format, PageBytes, Paging};
+use terrace_trace::{Format, Paging};
 
 #[derive(Args)]
 pub struct Replay {
@@ -43,7 +44,7 @@ pub struct Replay {
 #[command(next_help_heading = "Trace")]
 pub struct TraceSource {
     /// Its format [default: told from its content]
-    #[arg(long, value_name = "NAME", value_parser = trace_format)]
+    #[arg(long, value_name = "NAME", value_parser = format_name)]
     pub format: Option<Format>,
     /// Bytes of a page, or `request`: each request is one object, whatever its length
     /// [default: what suits the format, mostly 8KiB]
@@ -129,7 +130,7 @@ pub enum NearName {
     Random,
 }
 
-fn device(name: &str) -> Result<Preset, String> {
+pub(super) fn device(name: &str) -> Result<Preset, String> {
     name.parse::<Preset>().map_err(|unknown| unknown.to_string())
 }
 
@@ -187,27 +188,11 @@ fn policy_list(text: &str) -> Result<PolicyList, String> {
     super::lists::list(text, &Policy::all(), Policy::find).map(PolicyList)
 }
 
-fn trace_format(name: &str) -> Result<Format, String> {
-    name.parse::<Format>().map_err(|unknown| unknown.to_string())
-}
-
 fn exponent(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(alpha) if (0.0..=10.0).contains(&alpha) => Ok(alpha),
         _ => Err("an exponent is a number from 0 to 10".into()),
     }
-}
-
-fn paging(text: &str) -> Result<Paging, String> {
-    if text == "request" {
-        return Ok(Paging::Whole);
-    }
-    let wrong = || format!("`{text}` is no page size; write 4096, 8KiB, ... or request");
-    let bytes = match text.parse::<u64>() {
-        Ok(bytes) => bytes,
-        Err(_) => crate::quantity::bytes(text).ok_or_else(wrong)?,
-    };
-    PageBytes::new(bytes).map(Paging::Split).ok_or_else(wrong)
 }
 
 /// How much a tier holds.
@@ -277,6 +262,7 @@ impl CacheSize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use terrace_trace::PageBytes;
 
     #[test]
     fn sizes_are_pages_bytes_or_shares() {
@@ -293,16 +279,6 @@ mod tests {
         }
         for text in ["", "10", "x%", "-5p", "1e99TiB"] {
             assert!(pages(text, split).is_err(), "{text}");
-        }
-    }
-
-    #[test]
-    fn page_sizes_are_powers_of_two_or_requests() {
-        assert_eq!(paging("request"), Ok(Paging::Whole));
-        assert_eq!(paging("8KiB"), Ok(Paging::Split(PageBytes::DEFAULT)));
-        assert_eq!(paging("512"), Ok(Paging::Split(PageBytes::SECTOR)));
-        for text in ["0", "1000", "8kb", ""] {
-            assert!(paging(text).is_err(), "{text}");
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::progress::Bars;
 use crate::results::Host;
 use crate::table::{Table, thousands};
 use serde_json::{Value, json};
-use source::Source;
+pub use source::Source;
 use terrace_replay::Policy;
 
 /// The capacity of a cache unless another is asked for.
@@ -130,7 +130,11 @@ fn capacities(options: &Replay, source: &Source, default: CacheSize) -> Result<V
 }
 
 /// Sizes in pages, ascending.
-fn sizes(option: &str, asked: &[CacheSize], source: &Source) -> Result<Vec<u32>, Failure> {
+///
+/// # Errors
+///
+/// Sizes that make no sense, named by their option.
+pub fn sizes(option: &str, asked: &[CacheSize], source: &Source) -> Result<Vec<u32>, Failure> {
     let all = source.references.pages_count();
     let pages = asked.iter().map(|size| size.pages(source.paging, all));
     let pages = pages.collect::<Result<Vec<u32>, String>>();

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use std::time::Instant;
 use terrace_policy::{DESIGNS, TacRule};
 use terrace_replay::tiers::{
-    Cleaning, Flash, FlashSetup, Memory, TierCounts, WriteMode, ceiling, replay, runs,
+    Cleaning, Flash, FlashSetup, Memory, MemoryRule, TierCounts, WriteMode, ceiling, replay, runs,
 };
 use terrace_replay::{Bypass, Places, Policy, ServiceTimes};
 use terrace_trace::{PageBytes, Paging};
@@ -115,9 +115,9 @@ fn setting(options: &Replay, source: &Source) -> Result<Setting, Failure> {
         return Err(Failure::usage("--page: devices are timed with pages of 512 bytes to 64KiB"));
     }
     let near_is_sequential = tiers.near == NearName::Sequential;
-    let policy = (frames > 0).then_some((tiers.memory_policy, frames));
+    let policy = (frames > 0).then_some((MemoryRule::Policy(tiers.memory_policy), frames));
     Ok(Setting {
-        memory: Memory { policy, near_is_sequential },
+        memory: Memory { policy, near_is_sequential, outstanding: 0, counted_from: 0 },
         frames,
         home: ServiceTimes::of(tiers.home, page_bytes),
         flash: ServiceTimes::of(tiers.flash_device, page_bytes),
@@ -270,7 +270,9 @@ fn text(
         ]);
     }
     let memory = match setting.memory.policy {
-        Some((row, frames)) => format!("{} of {} pages", row.name, thousands(f64::from(frames))),
+        Some((rule, frames)) => {
+            format!("{} of {} pages", rule.name(), thousands(f64::from(frames)))
+        }
         None => "none".into(),
     };
     let mut text = format!(

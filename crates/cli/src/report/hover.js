@@ -30,7 +30,7 @@ for (const chart of document.querySelectorAll("svg.chart")) {
     });
     rows.sort((a, b) => b.value - a.value);
     const time = ((x - left) / (right - left)) * xMax;
-    tip.innerHTML = `<div><span>at</span><span>${number(time)} s</span></div>` + rows.map((r) => r.text).join("");
+    tip.innerHTML = `<div><span>at</span><span>${number(time)}${chart.dataset.unit}</span></div>` + rows.map((r) => r.text).join("");
     tip.style.left = `${Math.min(event.clientX + 16, innerWidth - tip.offsetWidth - 8)}px`;
     tip.style.top = `${event.clientY + 12}px`;
   });

@@ -3,9 +3,11 @@
 //! It loads nothing: style, script and pictures are in the page, which may be mailed or archived.
 //! It holds nothing that depends on the machine, so that the same seed gives the same page.
 
+mod advice;
 mod plot;
 mod restart;
 
+pub use advice::advice_page;
 pub use restart::restart_page;
 
 use crate::results::{Bench, Run, Traffic, Window};

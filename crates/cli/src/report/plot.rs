@@ -65,12 +65,13 @@ impl Chart<'_> {
         let _ = write!(
             out,
             "<svg class=\"chart\" viewBox=\"0 0 {width} {height}\" role=\"img\" aria-label=\"{}\" \
-             data-frame=\"{LEFT} {TOP} {:.1} {:.1} {} {}\">",
+             data-frame=\"{LEFT} {TOP} {:.1} {:.1} {} {}\" data-unit=\"{}\">",
             super::escaped(&self.title),
             frame.right,
             frame.bottom,
             frame.x_max,
             frame.y_max,
+            self.x_unit,
         );
         self.draw_axes(&mut out, &frame, x_step, y_step);
         for series in &self.series {

@@ -9,23 +9,26 @@
 //! - W1: a write changes a page in memory; a page that is not there is fetched first, as an engine
 //!   does. Without memory it comes whole, leaves at once, and nothing is fetched for it.
 //! - W2: a copy on flash that is found is the newest, or the page in memory is.
-//! - W3: pages that are dirty at the end stay so: their writes are not counted.
+//! - W3: what comes before `Memory::counted_from` fills the tiers, and is not counted.
+//! - W4: pages that are dirty at the end stay so: their writes are not counted.
 //! - Cost: beside the policies' state, 25 bytes per page.
 //! - Not for: latencies, which depend on what else the devices do.
 
 mod policy_tier;
+mod pool_memory;
 mod slot_tier;
 mod temperature_tier;
 mod traffic;
 
 pub use policy_tier::WriteMode;
 pub use slot_tier::Cleaning;
-pub use traffic::{DeviceTraffic, Traffic};
+pub use traffic::{DeviceRates, DeviceTraffic, Traffic};
 
 use crate::References;
 use crate::opt::{Bypass, next_uses, opt};
 use crate::places::Places;
 use policy_tier::PolicyTier;
+use pool_memory::PoolMemory;
 use slot_tier::SlotTier;
 use temperature_tier::TemperatureTier;
 use terrace_page::PageId;
@@ -33,7 +36,8 @@ use terrace_policy::replacement::{
     Forgetting, Key, Replace, ReplacementPolicy, ReplacementRow, Setup,
 };
 use terrace_policy::{
-    AccessClass, Classifier, Design, History, Layout, Replacement, SavedCosts, TacRule, Tick, Touch,
+    AccessClass, Classifier, Design, History, Layout, MemoryPolicy, Replacement, SavedCosts,
+    TacRule, Tick, Touch,
 };
 
 /// What is between memory and home.
@@ -56,13 +60,39 @@ impl Flash {
     }
 }
 
+/// How memory chooses what leaves it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum MemoryRule {
+    /// As the pool does, from the last two uses of each page. It knows of no flash, so that GD2L
+    /// is LRU.
+    Pool(MemoryPolicy),
+    /// By a replacement policy with what it remembers.
+    Policy(ReplacementRow),
+}
+
+impl MemoryRule {
+    /// The name of the policy.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            MemoryRule::Pool(policy) => policy.name(),
+            MemoryRule::Policy(row) => row.name,
+        }
+    }
+}
+
 /// Memory, and how pages are told to be sequential.
 #[derive(Clone, Copy, Debug)]
 pub struct Memory {
     /// Its policy and its frames; none for a trace that is filtered already.
-    pub policy: Option<(ReplacementRow, u32)>,
+    pub policy: Option<(MemoryRule, u32)>,
     /// Whether a page within 64 of the one read before is sequential.
     pub near_is_sequential: bool,
+    /// Misses that come between one and its page: as many requests as the devices have at once. The
+    /// first use of a page is so much older than the next, even if that comes at once.
+    pub outstanding: u32,
+    /// References before this one fill the tiers, and are not counted.
+    pub counted_from: usize,
 }
 
 /// The flash tier.
@@ -104,7 +134,7 @@ impl FlashSetup {
 }
 
 /// What happened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TierCounts {
     /// References.
     pub requests: u64,
@@ -227,13 +257,14 @@ pub fn ceiling(references: &References, memory: Memory, slots: u32, seed: u64) -
     let mut missed = Vec::new();
     match memory.policy {
         None => missed.extend_from_slice(references.pages()),
-        Some((row, frames)) => {
-            let mut memory = memory_of(row, frames, references.pages_count(), seed);
+        Some((rule, frames)) => {
+            let mut memory = MemoryState::new(rule, frames, references.pages_count(), seed);
+            let mut now = Tick(0);
             for &page in references.pages() {
-                if !memory.hit(Key(page)) {
+                if !memory.hit(page, now) {
                     missed.push(page);
-                    let left = memory.insert(Key(page), PageId(u64::from(page)), |_| true);
-                    debug_assert!(left.is_ok(), "any page may leave");
+                    now.0 += 1;
+                    memory.insert(page, Touch::first(now), now);
                 }
             }
         }
@@ -243,10 +274,55 @@ pub fn ceiling(references: &References, memory: Memory, slots: u32, seed: u64) -
     (missed.len() as u64, missed.len() as u64 - misses)
 }
 
-fn memory_of(row: ReplacementRow, frames: u32, pages_count: u32, seed: u64) -> ReplacementPolicy {
-    let forgetting = Forgetting::Silent;
-    let setup = Setup { capacity: frames, keys_count: pages_count, forgetting, seed };
-    ReplacementPolicy::new(row.kind, setup)
+/// Memory at work.
+enum MemoryState {
+    Pool(PoolMemory),
+    Policy(ReplacementPolicy, Vec<Touch>),
+}
+
+impl MemoryState {
+    fn new(rule: MemoryRule, frames: u32, pages_count: u32, seed: u64) -> MemoryState {
+        match rule {
+            MemoryRule::Pool(policy) => {
+                MemoryState::Pool(PoolMemory::new(policy, frames, pages_count))
+            }
+            MemoryRule::Policy(row) => {
+                let forgetting = Forgetting::Silent;
+                let setup = Setup { capacity: frames, keys_count: pages_count, forgetting, seed };
+                let touches = vec![Touch::default(); pages_count as usize];
+                MemoryState::Policy(ReplacementPolicy::new(row.kind, setup), touches)
+            }
+        }
+    }
+
+    #[inline]
+    fn hit(&mut self, page: u32, now: Tick) -> bool {
+        match self {
+            MemoryState::Pool(memory) => memory.hit(page, now),
+            MemoryState::Policy(policy, touches) => {
+                let is_here = policy.hit(Key(page));
+                if is_here {
+                    let touch = &mut touches[page as usize];
+                    *touch = touch.hit(now);
+                }
+                is_here
+            }
+        }
+    }
+
+    /// `page` comes; who leaves for it, and its uses.
+    #[inline]
+    fn insert(&mut self, page: u32, touch: Touch, now: Tick) -> Option<(u32, Touch)> {
+        match self {
+            MemoryState::Pool(memory) => memory.insert(page, touch, now),
+            MemoryState::Policy(policy, touches) => {
+                touches[page as usize] = touch;
+                let left = policy.insert(Key(page), PageId(u64::from(page)), |_| true);
+                let left = left.expect("any page may leave")?.0;
+                Some((left, touches[left as usize]))
+            }
+        }
+    }
 }
 
 /// No flash: `no-ssd`.
@@ -288,6 +364,10 @@ struct Replay<'a, F> {
     now: Tick,
     /// When memory missed last, in requests.
     missed_at: u64,
+    outstanding: u64,
+    counted_from: usize,
+    /// What the next reference may be cut off from.
+    cuts: std::iter::Peekable<std::slice::Iter<'a, u32>>,
     counts: TierCounts,
 }
 
@@ -298,16 +378,8 @@ fn run<F: FlashTier>(
     seed: u64,
     flash: F,
 ) -> TierCounts {
-    let (home, of_flash) = Default::default();
-    let requests = references.pages().len() as u64;
-    let counts = TierCounts {
-        requests,
-        memory_hits: 0,
-        flash_hits: 0,
-        dirty_leaves: 0,
-        home,
-        flash: of_flash,
-    };
+    let requests = references.pages().len().saturating_sub(memory.counted_from) as u64;
+    let counts = TierCounts { requests, ..TierCounts::default() };
     let mut replay = Replay {
         flash,
         io: Traffic::new(places),
@@ -316,12 +388,15 @@ fn run<F: FlashTier>(
         previous: None,
         now: Tick(0),
         missed_at: 0,
+        outstanding: u64::from(memory.outstanding),
+        counted_from: memory.counted_from,
+        cuts: references.cuts().iter().peekable(),
         counts,
     };
     match memory.policy {
         None => replay.without_memory(references),
-        Some((row, frames)) => {
-            let memory = memory_of(row, frames, references.pages_count(), seed);
+        Some((rule, frames)) => {
+            let memory = MemoryState::new(rule, frames, references.pages_count(), seed);
             replay.with_memory(references, memory);
         }
     }
@@ -329,19 +404,17 @@ fn run<F: FlashTier>(
 }
 
 impl<F: FlashTier> Replay<'_, F> {
-    fn with_memory(&mut self, references: &References, mut memory: ReplacementPolicy) {
+    fn with_memory(&mut self, references: &References, mut memory: MemoryState) {
         let mut frames = vec![Frame::default(); references.pages_count() as usize];
         for (at, &page) in references.pages().iter().enumerate() {
-            if memory.hit(Key(page)) {
+            self.begin(at);
+            if memory.hit(page, self.now) {
                 self.counts.memory_hits += 1;
-                let frame = &mut frames[page as usize];
-                frame.touch = frame.touch.hit(self.now);
             } else {
                 let fetched = self.fetch(page, at as u64);
                 frames[page as usize] = fetched;
-                let left = memory.insert(Key(page), PageId(u64::from(page)), |_| true);
-                if let Ok(Some(Key(victim))) = left {
-                    self.leave(victim, frames[victim as usize]);
+                if let Some((victim, touch)) = memory.insert(page, fetched.touch, self.now) {
+                    self.leave(victim, Frame { touch, ..frames[victim as usize] });
                 }
             }
             let frame = &mut frames[page as usize];
@@ -354,6 +427,7 @@ impl<F: FlashTier> Replay<'_, F> {
 
     fn without_memory(&mut self, references: &References) {
         for (at, &page) in references.pages().iter().enumerate() {
+            self.begin(at);
             if !references.is_write(at) {
                 let frame = self.fetch(page, at as u64);
                 self.leave(page, frame);
@@ -367,19 +441,32 @@ impl<F: FlashTier> Replay<'_, F> {
         }
     }
 
+    /// Before reference `at`.
+    fn begin(&mut self, at: usize) {
+        if at == self.counted_from {
+            self.counts = TierCounts { requests: self.counts.requests, ..TierCounts::default() };
+            self.io.forget_counts();
+        }
+        if self.cuts.next_if(|&&cut| cut as usize == at).is_some() {
+            self.io.cut_reads();
+        }
+    }
+
     /// Brings a page into memory.
     fn fetch(&mut self, page: u32, at: u64) -> Frame {
         self.now.0 += 1;
         let class = self.class(page);
         let requests = at + 1 - self.missed_at;
         self.missed_at = at + 1;
-        let miss = Miss { page, now: self.now, requests };
+        // The page was asked for when the clock showed this.
+        let now = Tick(self.now.0.saturating_sub(self.outstanding).max(1));
+        let miss = Miss { page, now, requests };
         match self.flash.fetch(&miss, &mut self.io) {
             Some(history) => {
                 self.counts.flash_hits += 1;
                 Frame { touch: Touch::with_history(history), dirty: false, class }
             }
-            None => Frame { touch: Touch::first(self.now), dirty: false, class },
+            None => Frame { touch: Touch::first(now), dirty: false, class },
         }
     }
 

@@ -95,10 +95,14 @@ impl<'a> SlotTier<'a> {
         }
         while dirty(&self.lru) > (self.cleaning.lambda - LAMBDA_SLACK).max(0.0) * slots {
             let Some(slot) = self.lru.next_dirty(|_| true) else { return };
-            for page in self.run_around(self.pages[slot.0 as usize]) {
+            for (at, page) in self.run_around(self.pages[slot.0 as usize]).into_iter().enumerate() {
                 let slot = self.slot(page).expect("a dirty page has a slot");
                 io.read_flash();
-                io.write_home(page);
+                if at == 0 {
+                    io.write_home(page)
+                } else {
+                    io.write_home_along(page)
+                }
                 self.lru.cleaned(slot);
             }
         }

@@ -18,22 +18,56 @@ pub struct DeviceTraffic {
     pub writes: u64,
     /// Of them, sequential.
     pub sequential_writes: u64,
+    /// Of these, pages of a large write that are not its first.
+    pub run_writes: u64,
+}
+
+/// The same, for each of something.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct DeviceRates {
+    /// Reads.
+    pub reads: f64,
+    /// Of them, sequential.
+    pub sequential_reads: f64,
+    /// Writes.
+    pub writes: f64,
+    /// Of them, sequential.
+    pub sequential_writes: f64,
+    /// Of these, pages of a large write that are not its first.
+    pub run_writes: f64,
 }
 
 impl DeviceTraffic {
+    /// Requests for each of `count`.
+    #[must_use]
+    pub fn per(&self, count: f64) -> DeviceRates {
+        DeviceRates {
+            reads: self.reads as f64 / count,
+            sequential_reads: self.sequential_reads as f64 / count,
+            writes: self.writes as f64 / count,
+            sequential_writes: self.sequential_writes as f64 / count,
+            run_writes: self.run_writes as f64 / count,
+        }
+    }
+
     /// Seconds that the device is busy with them, one at a time.
     #[must_use]
     pub fn time_s(&self, times: &ServiceTimes) -> f64 {
-        let of = |all: u64, sequential: u64, random_s: f64, sequential_s: f64| {
-            (all - sequential) as f64 * random_s + sequential as f64 * sequential_s
-        };
-        of(self.reads, self.sequential_reads, times.random_read_s, times.sequential_read_s)
-            + of(
-                self.writes,
-                self.sequential_writes,
-                times.random_write_s,
-                times.sequential_write_s,
-            )
+        self.per(1.0).time_s(times)
+    }
+}
+
+impl DeviceRates {
+    /// Seconds that the device is busy with them, if each takes as long as `times` has it.
+    #[must_use]
+    pub fn time_s(&self, times: &ServiceTimes) -> f64 {
+        let random_writes = self.writes - self.sequential_writes;
+        let lone_writes = self.sequential_writes - self.run_writes;
+        (self.reads - self.sequential_reads) * times.random_read_s
+            + self.sequential_reads * times.sequential_read_s
+            + random_writes * times.random_write_s
+            + lone_writes * times.sequential_write_s
+            + self.run_writes * times.run_write_s
     }
 }
 
@@ -57,6 +91,16 @@ impl<'a> Traffic<'a> {
         Traffic { places, home, flash, next_read: None, next_write: None }
     }
 
+    /// Nothing was asked for so far.
+    pub fn forget_counts(&mut self) {
+        (self.home, self.flash) = Default::default();
+    }
+
+    /// The next read follows on from none.
+    pub fn cut_reads(&mut self) {
+        self.next_read = None;
+    }
+
     /// Home reads `page`.
     pub fn read_home(&mut self, page: u32) {
         let place = self.places.of(page).0;
@@ -71,6 +115,14 @@ impl<'a> Traffic<'a> {
         self.home.writes += 1;
         self.home.sequential_writes += u64::from(self.next_write == Some(place));
         self.next_write = place.checked_add(1);
+    }
+
+    /// Home writes `page` in one request with the page just before it.
+    pub fn write_home_along(&mut self, page: u32) {
+        self.home.writes += 1;
+        self.home.sequential_writes += 1;
+        self.home.run_writes += 1;
+        self.next_write = self.places.of(page).0.checked_add(1);
     }
 
     /// Flash reads a page.
@@ -96,16 +148,24 @@ mod tests {
         let mut traffic = Traffic::new(&places);
         [0, 1, 3, 2, 3].into_iter().for_each(|page| traffic.read_home(page));
         [1, 2].into_iter().for_each(|page| traffic.write_home(page));
-        let expected =
-            DeviceTraffic { reads: 5, sequential_reads: 1, writes: 2, sequential_writes: 1 };
+        traffic.write_home(0);
+        traffic.write_home_along(1);
+        let expected = DeviceTraffic {
+            reads: 5,
+            sequential_reads: 1,
+            writes: 4,
+            sequential_writes: 2,
+            run_writes: 1,
+        };
         assert_eq!(traffic.home, expected);
         let times = ServiceTimes {
             random_read_s: 1.0,
             sequential_read_s: 0.1,
             random_write_s: 10.0,
             sequential_write_s: 0.5,
+            run_write_s: 0.25,
             write_amplification: 1.0,
         };
-        assert!((traffic.home.time_s(&times) - 14.6).abs() < 1e-9);
+        assert!((traffic.home.time_s(&times) - 24.85).abs() < 1e-9);
     }
 }

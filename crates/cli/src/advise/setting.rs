@@ -1,0 +1,168 @@
+//! What all estimates have in common, from the options and the trace.
+
+use super::SAMPLES;
+use crate::command::{Advise, CacheSize, Prices};
+use crate::failure::Failure;
+use crate::replay::{Source, sizes};
+use terrace_device::model::Preset;
+use terrace_policy::{DESIGNS, Design};
+use terrace_replay::ServiceTimes;
+use terrace_replay::tiers::{MemoryRule, runs};
+use terrace_trace::{PageBytes, Paging};
+
+/// Sizes of the flash unless others are asked for, as shares of the pages.
+const SHARES: [f64; 12] = [0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0];
+/// References that are replayed in full; of longer traces the samples together have so many.
+const WHOLE_MAX: f64 = 4e6;
+/// The largest share of the extents that each sample may be.
+const RATE_MAX: f64 = 1.0 / SAMPLES as f64;
+/// Frames that memory has in a sample, at least: fewer are another cache.
+const FRAMES_MIN: f64 = 20.0;
+
+/// What all estimates have in common.
+pub struct Setting {
+    pub memory: Option<(MemoryRule, u32)>,
+    pub frames: u32,
+    /// Distinct pages of the trace.
+    pub pages: u32,
+    pub page_bytes: u64,
+    pub home_name: &'static str,
+    pub flash_name: &'static str,
+    pub home: ServiceTimes,
+    pub flash: ServiceTimes,
+    pub clients: u32,
+    pub lambda: f64,
+    pub seed: u64,
+    pub warm_up: f64,
+    pub references_per_s: Option<f64>,
+    pub drive_pages: Option<u32>,
+    pub drive_writes_per_day: Option<f64>,
+    pub warranty_years: f64,
+    pub lifetime_years: f64,
+    pub prices: Prices,
+    /// Share of the extents in each sample; 1 for all of the trace.
+    pub rate: f64,
+}
+
+impl Setting {
+    /// From the command line.
+    ///
+    /// # Errors
+    ///
+    /// Sizes that make no sense.
+    pub fn new(options: &Advise, source: &Source) -> Result<Setting, Failure> {
+        let (tiers, load, endurance) = (&options.tiers, &options.load, &options.endurance);
+        // Objects have no size: they are taken for pages of Terrace.
+        let page_bytes = match source.paging {
+            Paging::Split(bytes) => bytes.get(),
+            Paging::Whole => PageBytes::DEFAULT.get(),
+        };
+        if !(512..=64 << 10).contains(&page_bytes) {
+            return Err(Failure::usage(
+                "--page: devices are timed with pages of 512 bytes to 64KiB",
+            ));
+        }
+        let frames = match tiers.no_memory {
+            true => 0,
+            false => sizes("--memory", &[tiers.memory], source)?[0],
+        };
+        let drive_pages = match endurance.drive {
+            Some(size) => Some(sizes("--drive", &[size], source)?[0]),
+            None => None,
+        };
+        if load.warm_up.0 >= 1.0 {
+            return Err(Failure::usage("--warm-up 100% leaves nothing to count"));
+        }
+        let rate = rate(options, source.references.pages().len(), frames)?;
+        let span_s = load.covers.map_or(source.references.span_s(), |span| span.0);
+        let references = source.references.pages().len() as f64;
+        let times = |preset| ServiceTimes::with_queue(preset, page_bytes, load.clients);
+        Ok(Setting {
+            memory: (frames > 0).then_some((MemoryRule::Pool(tiers.memory_policy), frames)),
+            frames,
+            pages: source.references.pages_count(),
+            page_bytes,
+            home_name: tiers.home.name(),
+            flash_name: tiers.flash_device.name(),
+            home: times(tiers.home),
+            flash: times(tiers.flash_device),
+            clients: load.clients,
+            lambda: tiers.lambda.0,
+            seed: load.seed,
+            warm_up: load.warm_up.0,
+            references_per_s: (span_s > 0.0).then(|| references / span_s),
+            drive_pages,
+            drive_writes_per_day: endurance.drive_writes_per_day.or(rated(tiers.flash_device)),
+            warranty_years: endurance.warranty,
+            lifetime_years: endurance.lifetime,
+            prices: options.prices,
+            rate,
+        })
+    }
+
+    /// So many pages in bytes, for people.
+    pub fn size_text(&self, pages: u32) -> String {
+        let bytes = f64::from(pages) * self.page_bytes as f64;
+        let (unit, name) = match bytes {
+            bytes if bytes >= f64::from(1 << 30) => (f64::from(1 << 30), "GiB"),
+            bytes if bytes >= f64::from(1 << 20) => (f64::from(1 << 20), "MiB"),
+            _ => (1024.0, "KiB"),
+        };
+        let number = bytes / unit;
+        if number < 10.0 { format!("{number:.1} {name}") } else { format!("{number:.0} {name}") }
+    }
+}
+
+/// What the maker lets be written a day, as far as the preset's source says so: the PM9A3 may be
+/// written once a day for five years.
+fn rated(preset: Preset) -> Option<f64> {
+    matches!(preset, Preset::Nvme | Preset::DcNvme).then_some(1.0)
+}
+
+/// The share of the extents in each sample.
+fn rate(options: &Advise, references: usize, frames: u32) -> Result<f64, Failure> {
+    let all = references as f64;
+    match options.load.sample {
+        Some(share) if share.0 <= 0.0 => Err(Failure::usage("--sample is a share above 0%")),
+        Some(share) if share.0 >= 1.0 => Ok(1.0),
+        Some(share) => Ok((share.0 / f64::from(SAMPLES)).min(RATE_MAX)),
+        None if all <= WHOLE_MAX => Ok(1.0),
+        None => {
+            let rate = (WHOLE_MAX / all / f64::from(SAMPLES)).min(RATE_MAX);
+            // A memory of a few frames is another cache.
+            let least = if frames > 0 { FRAMES_MIN / f64::from(frames) } else { 0.0 };
+            if rate.max(least) > RATE_MAX { Ok(1.0) } else { Ok(rate.max(least)) }
+        }
+    }
+}
+
+/// Designs and sizes, by design.
+///
+/// # Errors
+///
+/// A design that is not replayed, or has no flash; sizes that make no sense.
+pub fn pairs(options: &Advise, source: &Source) -> Result<Vec<(Design, u32)>, Failure> {
+    let shares = SHARES.map(CacheSize::Share);
+    let asked = if options.tiers.flash.is_empty() { &shares[..] } else { &options.tiers.flash };
+    let small = source.references.pages_count() < 100 && options.tiers.flash.is_empty();
+    let slots = match small {
+        true => vec![source.references.pages_count()],
+        false => sizes("--flash", asked, source)?,
+    };
+    let can = |design: &Design| design.uses_flash() && runs(design);
+    let known = || DESIGNS.iter().filter(|design| can(design)).copied();
+    let designs: Vec<Design> = match &options.tiers.design {
+        None => known().collect(),
+        Some(list) if list.0.len() == DESIGNS.len() => known().collect(),
+        Some(list) => list.0.clone(),
+    };
+    if let Some(design) = designs.iter().find(|design| !can(design)) {
+        let known = known().map(|design| design.name).collect::<Vec<_>>().join(", ");
+        return Err(Failure::usage(format!(
+            "--design {} cannot be advised; {known} can",
+            design.name
+        )));
+    }
+    let with_sizes = |design: Design| slots.iter().map(move |&slots| (design, slots));
+    Ok(designs.into_iter().flat_map(with_sizes).collect())
+}

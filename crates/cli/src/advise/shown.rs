@@ -1,0 +1,254 @@
+//! The advice as text and as JSON.
+
+use super::choice::{Choice, sentence};
+use super::estimate::{Baseline, years_text};
+use super::{Estimate, SAMPLES, Setting};
+use crate::interval::{Interval, rounded};
+use crate::output::Stopwatch;
+use crate::replay::Source;
+use crate::results::Host;
+use crate::table::{Table, percent, thousands};
+use serde_json::{Value, json};
+
+/// All that came out.
+pub struct Advice {
+    /// The trace, for people.
+    pub about: String,
+    /// The same in figures.
+    pub trace: Value,
+    pub source: Value,
+    pub setting: Setting,
+    pub baseline: Baseline,
+    pub estimates: Vec<Estimate>,
+    /// The same from the whole trace, if errors were asked for.
+    pub truth: Option<Vec<Estimate>>,
+    pub choice: Choice,
+}
+
+/// What a trace is, in figures.
+pub fn trace(source: &Source) -> Value {
+    let references = &source.references;
+    json!({
+        "references": references.pages().len(),
+        "writes": references.writes_count(),
+        "pages": references.pages_count(),
+        "span_s": references.span_s(),
+    })
+}
+
+impl Advice {
+    /// The sentence at the top.
+    pub fn sentence(&self) -> String {
+        sentence(&self.choice, &self.estimates, &self.setting)
+    }
+
+    /// What was assumed, in a line or two.
+    pub fn assumptions(&self) -> String {
+        let setting = &self.setting;
+        let memory = match setting.memory {
+            Some((rule, frames)) => {
+                format!("memory: {} under {}", setting.size_text(frames), rule.name())
+            }
+            None => "no memory above".into(),
+        };
+        let sampled = match setting.rate {
+            rate if rate >= 1.0 => "replayed in full".into(),
+            rate => format!(
+                "replayed in {SAMPLES} samples of {} of its extents each; errors are 95% intervals",
+                percent(rate)
+            ),
+        };
+        let pace = setting.references_per_s.map_or("at an unknown pace".into(), |pace| {
+            format!("{} references/s", thousands(pace))
+        });
+        format!(
+            "{memory}; home: {}; {} clients; {pace}; the first {} fills the tiers; {sampled}",
+            setting.home_name,
+            setting.clients,
+            percent(setting.warm_up),
+        )
+    }
+
+    /// For people.
+    pub fn text(&self) -> String {
+        let mut text = format!(
+            "{}\n\n{}\n{}\n\n{}",
+            self.sentence(),
+            self.about,
+            self.assumptions(),
+            self.table().text()
+        );
+        if let Some(cost) = self.setting.cost(0, self.home_iops()) {
+            text += &format!("without flash {cost:.2} a month\n");
+        }
+        if let Some([gain, hits]) = self.errors_max() {
+            text += &format!(
+                "samples are off by {} in the gain at most, {:.2} points in flash hits\n",
+                percent(gain),
+                100.0 * hits
+            );
+        }
+        text
+    }
+
+    fn home_iops(&self) -> Option<f64> {
+        let home = self.baseline.rates().home;
+        self.setting.references_per_s.map(|pace| pace * (home.reads + home.writes))
+    }
+
+    fn table(&self) -> Table {
+        let mut table = Table::new([
+            "flash",
+            "size",
+            "of misses",
+            "gain",
+            "home busy",
+            "flash busy",
+            "written/day",
+            "drive/day",
+            "lasts",
+            "a month",
+        ]);
+        for (at, one) in self.estimates.iter().enumerate() {
+            let mark = if self.choice.taken == Some(at) { " *" } else { "" };
+            let or_none = |text: Option<String>| text.unwrap_or("-".into());
+            let per_day = one.flash_bytes_per_day.map(|bytes| format!("{:.1} GB", bytes / 1e9));
+            table.row([
+                format!("{}{mark}", one.design.name),
+                self.setting.size_text(one.slots),
+                with_error(&one.hit_ratio, 100.0, 1, "%"),
+                with_error(&one.gain, 1.0, 2, "x"),
+                format!("{:.1} us", one.home_s * 1e6),
+                format!("{:.1} us", one.flash_s * 1e6),
+                or_none(per_day),
+                or_none(one.drive_writes_per_day.map(|times| format!("{times:.1}"))),
+                or_none(one.years.map(years_text)),
+                or_none(one.cost.map(|cost| format!("{cost:.2}"))),
+            ]);
+        }
+        table
+    }
+
+    /// What sampling is off by at worst: the gain as a share, the flash hit ratio.
+    pub fn errors_max(&self) -> Option<[f64; 2]> {
+        let pairs = || self.estimates.iter().zip(self.truth.as_ref().into_iter().flatten());
+        self.truth.as_ref()?;
+        let gain = pairs().map(|(got, truth)| (got.gain.mean / truth.gain.mean - 1.0).abs());
+        let hits = pairs().map(|(got, truth)| (got.hit_ratio.mean - truth.hit_ratio.mean).abs());
+        Some([gain.fold(0.0, f64::max), hits.fold(0.0, f64::max)])
+    }
+
+    /// For programs.
+    pub fn json(&self, watch: &Stopwatch) -> Value {
+        let setting = &self.setting;
+        let pick = |at: Option<usize>| {
+            at.map(|at| {
+                let one = &self.estimates[at];
+                json!({ "design": one.design.name, "capacity_pages": one.slots })
+            })
+        };
+        let results = self.estimates.iter().enumerate().map(|(at, one)| {
+            let truth = self.truth.as_ref().map(|truth| &truth[at]);
+            one.json(setting, truth)
+        });
+        let errors = self.errors_max().map(|errors| errors.map(rounded));
+        json!({
+            "command": "advise",
+            "version": env!("CARGO_PKG_VERSION"),
+            "seed": setting.seed,
+            "parameters": self.parameters(),
+            "trace": self.trace,
+            "host": Host::of(watch, 0.0),
+            "advice": {
+                "sentence": self.sentence(),
+                "take": pick(self.choice.taken),
+                "enough": pick(self.choice.enough),
+                "best": pick(Some(self.choice.best)),
+                "wears_out": self.choice.wears_out,
+            },
+            "without_flash": {
+                "memory_miss_ratio": rounded(self.baseline.rates().memory_misses),
+                "home_time_us": rounded(1e6 * self.baseline.rates().home.time_s(&setting.home)),
+                "home_iops": self.home_iops().map(rounded),
+                "cost_per_month": setting.cost(0, self.home_iops()).map(rounded),
+            },
+            "sampling_error_max": errors.map(|[gain, hits]| {
+                json!({ "throughput_gain": gain, "flash_hit_ratio": hits })
+            }),
+            "results": results.collect::<Vec<_>>(),
+        })
+    }
+
+    /// Every parameter by name.
+    pub fn parameters(&self) -> Value {
+        let setting = &self.setting;
+        let prices = &setting.prices;
+        json!({
+            "source": self.source,
+            "memory_pages": setting.frames,
+            "memory_policy": setting.memory.map(|(rule, _)| rule.name()),
+            "page_bytes": setting.page_bytes,
+            "home": setting.home_name,
+            "flash_device": setting.flash_name,
+            "clients": setting.clients,
+            "lambda": setting.lambda,
+            "warm_up": setting.warm_up,
+            "samples": if setting.rate < 1.0 { SAMPLES } else { 1 },
+            "sample": setting.rate,
+            "references_per_s": setting.references_per_s,
+            "drive_pages": setting.drive_pages,
+            "drive_writes_per_day": setting.drive_writes_per_day,
+            "warranty_years": setting.warranty_years,
+            "lifetime_years": setting.lifetime_years,
+            "price_flash": prices.price_flash,
+            "price_memory": prices.price_memory,
+            "price_home": prices.price_home,
+            "price_iops": prices.price_iops,
+        })
+    }
+}
+
+impl Estimate {
+    fn json(&self, setting: &Setting, truth: Option<&Estimate>) -> Value {
+        let rates = &self.rates;
+        let mut object = json!({
+            "design": self.design.name,
+            "capacity_pages": self.slots,
+            "capacity_bytes": u64::from(self.slots) * setting.page_bytes,
+            "memory_miss_ratio": rounded(rates.memory_misses),
+            "flash_hit_ratio": rounded(self.hit_ratio.mean),
+            "flash_hit_ratio_error": rounded(error(&self.hit_ratio)),
+            "throughput_gain": rounded(self.gain.mean),
+            "throughput_gain_error": rounded(error(&self.gain)),
+            "home_time_us": rounded(self.home_s * 1e6),
+            "flash_time_us": rounded(self.flash_s * 1e6),
+            "home_reads_per_1000": rounded(rates.home.reads * 1e3),
+            "home_writes_per_1000": rounded(rates.home.writes * 1e3),
+            "flash_writes_per_1000": rounded(rates.flash.writes * 1e3),
+            "home_iops": self.home_iops.map(rounded),
+            "flash_bytes_per_day": self.flash_bytes_per_day.map(f64::round),
+            "drive_writes_per_day": self.drive_writes_per_day.map(rounded),
+            "years": self.years.map(rounded),
+            "cost_per_month": self.cost.map(rounded),
+        });
+        if let Some(truth) = truth {
+            object["full_flash_hit_ratio"] = json!(rounded(truth.hit_ratio.mean));
+            object["full_throughput_gain"] = json!(rounded(truth.gain.mean));
+        }
+        object
+    }
+}
+
+/// Half of the interval.
+fn error(interval: &Interval) -> f64 {
+    interval.high - interval.mean
+}
+
+/// A number with its error, if it has one.
+pub fn with_error(interval: &Interval, times: f64, digits: usize, unit: &str) -> String {
+    let number = interval.mean * times;
+    match error(interval) * times {
+        error if error > 0.0 => format!("{number:.digits$}±{error:.digits$}{unit}"),
+        _ => format!("{number:.digits$}{unit}"),
+    }
+}

@@ -1,0 +1,174 @@
+//! `terrace advise` as its users meet it: on a trace that is made up for it, and on input that
+//! makes no sense.
+
+use serde_json::Value;
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+use tempfile::TempDir;
+
+/// A made-up trace of 60,000 pages, of which a third of the requests write.
+struct Trace {
+    folder: TempDir,
+}
+
+impl Trace {
+    fn new() -> Trace {
+        let trace = Trace { folder: tempfile::tempdir().expect("a folder for the test") };
+        let path = trace.path("a.trace");
+        let made = terrace(&[
+            "trace",
+            "make",
+            path.to_str().expect("text"),
+            "--zipf",
+            "0.9",
+            "--ids",
+            "60000",
+            "--requests",
+            "400000",
+            "--writes",
+            "30%",
+            "--interval",
+            "1ms",
+        ]);
+        assert!(made.status.success());
+        trace
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn advise(&self, more: &[&str]) -> Output {
+        let path = self.path("a.trace");
+        terrace(&[&["advise", path.to_str().expect("text")], more].concat())
+    }
+
+    fn json(&self, more: &[&str]) -> Value {
+        let output = self.advise(&[more, &["--json", "-"]].concat());
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{more:?}: {said}");
+        serde_json::from_slice(&output.stdout).expect("JSON on standard output")
+    }
+}
+
+fn terrace(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_terrace"));
+    command.args(arguments).env_remove("RUST_BACKTRACE").output().expect("the command starts")
+}
+
+fn number(value: &Value, name: &str) -> f64 {
+    value[name].as_f64().unwrap_or_else(|| panic!("{name} of {value}"))
+}
+
+const FEW: [&str; 4] = ["--flash", "2%,10%,30%,60%", "--design", "dw,lc"];
+
+#[test]
+fn more_flash_serves_more_and_the_advice_is_one_of_the_results() {
+    let trace = Trace::new();
+    let object = trace.json(&FEW);
+    let results = object["results"].as_array().expect("results");
+    assert_eq!(results.len(), 8);
+    for design in results.chunks(4) {
+        let ratios = design.iter().map(|one| number(one, "flash_hit_ratio")).collect::<Vec<_>>();
+        assert!(ratios.is_sorted(), "{ratios:?}");
+        assert!(design.iter().all(|one| number(one, "throughput_gain_error") == 0.0));
+    }
+    let take = &object["advice"]["take"];
+    let is_taken = |one: &&Value| {
+        one["design"] == take["design"] && one["capacity_pages"] == take["capacity_pages"]
+    };
+    let taken = results.iter().find(is_taken).expect("the advice is one of them");
+    let best = results.iter().map(|one| number(one, "throughput_gain")).fold(0.0, f64::max);
+    assert!(number(taken, "throughput_gain") >= 0.93 * best, "{taken}");
+    let sentence = object["advice"]["sentence"].as_str().expect("a sentence");
+    assert!(sentence.contains("of memory's misses") && sentence.ends_with('.'), "{sentence}");
+    let text = String::from_utf8(trace.advise(&FEW).stdout).expect("text");
+    assert!(text.starts_with(sentence), "the sentence is at the top: {text}");
+}
+
+#[test]
+fn samples_come_near_and_say_how_near() {
+    let trace = Trace::new();
+    let sampled = ["--sample", "60%", "--errors", "--flash", "10%,30%", "--design", "dw,tac"];
+    let object = trace.json(&sampled);
+    assert_eq!(object["parameters"]["samples"], 4);
+    for one in object["results"].as_array().expect("results") {
+        for (what, full, points) in [
+            ("throughput_gain", "full_throughput_gain", 0.03),
+            ("flash_hit_ratio", "full_flash_hit_ratio", 0.01),
+        ] {
+            let error = number(one, &format!("{what}_error"));
+            let off = (number(one, what) - number(one, full)).abs();
+            assert!(error > 0.0, "{what} of {one}");
+            assert!(off <= error + points, "{what} off by {off}, said {error}: {one}");
+        }
+    }
+    let worst = number(&object["sampling_error_max"], "flash_hit_ratio");
+    assert!(worst < 0.02, "{worst}");
+}
+
+#[test]
+fn endurance_and_prices_are_told_where_they_are_known() {
+    let trace = Trace::new();
+    let plain = trace.json(&FEW);
+    assert!(
+        plain["results"][0]["years"].is_null() && plain["results"][0]["cost_per_month"].is_null()
+    );
+    let rated = ["--drive-writes-per-day", "3", "--drive", "1GiB", "--warranty", "4"];
+    let prices = ["--price-flash", "2", "--price-iops", "0.5"];
+    let object = trace.json(&[&FEW[..], &rated, &prices].concat());
+    for one in object["results"].as_array().expect("results") {
+        let bytes = number(one, "flash_bytes_per_day");
+        let per_day = bytes / f64::from(1 << 30);
+        assert!((number(one, "drive_writes_per_day") / per_day - 1.0).abs() < 1e-3);
+        let years = 3.0 * 4.0 / per_day;
+        assert!((number(one, "years") / years - 1.0).abs() < 1e-3, "{years} {one}");
+        let gib = number(one, "capacity_bytes") / f64::from(1 << 30);
+        let cost = 2.0 * gib + 0.5 * number(one, "home_iops");
+        assert!((number(one, "cost_per_month") - cost).abs() < 0.01, "{cost} {one}");
+    }
+    // A thousandth of that drive is worn out in days: there is nothing to advise.
+    let worn = ["--drive-writes-per-day", "0.01", "--drive", "64MiB"];
+    let object = trace.json(&[&FEW[..], &worn].concat());
+    assert!(object["advice"]["take"].is_null() && object["advice"]["wears_out"] == true);
+    let sentence = object["advice"]["sentence"].as_str().expect("a sentence");
+    assert!(sentence.starts_with("No size of iodrive lasts for 5 years"), "{sentence}");
+}
+
+#[test]
+fn the_report_is_one_page_and_the_same_for_the_same_seed() {
+    let trace = Trace::new();
+    let path = trace.path("a.html");
+    let report = ["--report", path.to_str().expect("text")];
+    assert!(trace.advise(&[&FEW[..], &report].concat()).status.success());
+    let page = fs::read_to_string(&path).expect("a report");
+    assert_eq!(page.matches("<svg").count(), 3);
+    assert!(!page.contains("src=") && !page.contains("NaN") && !page.contains("inf"));
+    assert!(page.contains("MiB") && page.contains("of memory's misses"));
+    assert!(trace.advise(&[&FEW[..], &report].concat()).status.success());
+    assert_eq!(page, fs::read_to_string(&path).expect("a report"));
+}
+
+#[test]
+fn nonsense_is_refused_in_a_line() {
+    let trace = Trace::new();
+    for (more, said) in [
+        (&["--flash", "0p"][..], "--flash"),
+        (&["--memory", "0.00001%"], "--memory"),
+        (&["--design", "face"], "face cannot be advised; cw, dw, lc"),
+        (&["--home", "floppy"], "floppy"),
+        (&["--warm-up", "100%"], "--warm-up"),
+        (&["--sample", "0%"], "--sample"),
+        (&["--drive-writes-per-day", "-1"], "-1"),
+        (&["--no-memory", "--memory", "5%"], "--memory"),
+    ] {
+        let output = trace.advise(more);
+        let stderr = String::from_utf8(output.stderr).expect("text");
+        assert_eq!(output.status.code(), Some(2), "{more:?}: {stderr}");
+        assert!(stderr.contains(said) && stderr.lines().count() == 1, "{more:?}: {stderr}");
+    }
+    let missing = terrace(&["advise", "no-such.trace"]);
+    assert_eq!(missing.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&missing.stderr).contains("no-such.trace"));
+}
