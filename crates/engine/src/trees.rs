@@ -102,6 +102,10 @@ impl Reader for Unlocked {
     fn inherit_gap(&mut self, _: TreeId, _: KeyHash, _: KeyHash) -> Result<(), Error> {
         Ok(())
     }
+
+    fn covers(&self, _: TreeId, _: LockMode) -> bool {
+        true
+    }
 }
 
 fn done<T>(step: Step<T>) -> T {

@@ -22,7 +22,7 @@ use terrace_pool::PageMut;
 
 use crate::btree::Leaves;
 use crate::change::Change;
-use crate::{Error, LockOutcome, LockRequest, TreeId};
+use crate::{Error, LockMode, LockOutcome, LockRequest, TreeId};
 
 /// How far an operation on a tree got.
 #[derive(Debug)]
@@ -56,6 +56,12 @@ pub(crate) trait Reader {
         key: crate::KeyHash,
         next: crate::KeyHash,
     ) -> Result<(), Error>;
+
+    /// Whether no key of `tree` needs a lock in `mode`, until the transaction ends: it would be
+    /// granted. False is never wrong.
+    fn covers(&self, _tree: TreeId, _mode: LockMode) -> bool {
+        false
+    }
 
     /// Where the keys of late were found, if that is remembered.
     fn leaves(&mut self) -> Option<&mut Leaves> {

@@ -29,8 +29,9 @@ const MEMORY_ALIGN: usize = 4096;
 /// Large memory is aligned for huge pages of this size: a miss of the TLB costs as much as a miss
 /// of the cache, and random page requests would have both.
 const HUGE_ALIGN: usize = 2 << 20;
-/// Lines of the cache that a page request asks for.
-#[cfg(target_arch = "x86_64")]
+/// Bytes of a line of the cache.
+const LINE_BYTES: usize = 64;
+/// Lines that a page request asks for: header, fences and the first slots.
 const PREFETCHED_LINES: usize = 10;
 /// `Frame::page` of a frame without a page.
 const NO_PAGE: u64 = u64::MAX;
@@ -208,19 +209,32 @@ impl Memory {
     /// at once, and while it waits for the frame's latch, not one after the other.
     #[inline]
     fn prefetch(&self, at: usize) {
-        #[cfg(target_arch = "x86_64")]
-        {
-            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            const LINE: usize = 64;
-            let page = self.page(at).cast::<i8>();
-            for line in 0..PREFETCHED_LINES {
-                // SAFETY: the address is within the page; a prefetch reads nothing.
-                unsafe { _mm_prefetch::<_MM_HINT_T0>(page.add(line * LINE)) };
-            }
+        for line in 0..PREFETCHED_LINES {
+            // SAFETY: the address is within the page.
+            prefetch_line(unsafe { self.page(at).cast::<u8>().add(line * LINE_BYTES) });
         }
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = at;
     }
+}
+
+/// Has the processor fetch `bytes` of a page from offset `at` on, as far as they are in it: for who
+/// has something else to do before it reads them.
+#[inline]
+pub fn prefetch(page: &PageBuf, at: usize, bytes: usize) {
+    let wanted = page.get(at..(at + bytes).min(PAGE_SIZE)).unwrap_or_default();
+    wanted.iter().step_by(LINE_BYTES).for_each(|byte| prefetch_line(byte));
+}
+
+/// Has the processor fetch the line of memory at `address`, and does not wait for it.
+#[inline]
+fn prefetch_line(address: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a prefetch reads nothing, wherever it points.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
 }
 
 /// Words of a page.

@@ -62,7 +62,7 @@ pub use buffer_pool::{BufferPool, Recovered};
 pub use config::{Fills, PoolConfig, Rules, TacConfig, TacWrite};
 pub use dirty::OldestDirty;
 pub use error::{PoolError, Tier};
-pub use frames::Peek;
+pub use frames::{Peek, prefetch};
 pub use guard::{Dirtied, PageMut, PageRef};
 pub use journal::Journal;
 pub use observe::{PageEvent, PageObserver};

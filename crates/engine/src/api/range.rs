@@ -6,7 +6,6 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use crate::api::table::check_decoded;
-use crate::btree::node::Joined;
 use crate::btree::{Batch, Direction, Scan, Tree};
 use crate::{Error, Key, LockMode, Transaction, Value};
 
@@ -14,7 +13,8 @@ use crate::{Error, Key, LockMode, Transaction, Value};
 /// entry locks one.
 const BATCH_MAX: usize = 128;
 
-/// A key and its value: their bytes, decoded on demand.
+/// A key and its value: their bytes, decoded on demand. Entries that were fetched together, up to
+/// 128 in a long scan, share their memory: it is kept as long as one of them is.
 ///
 /// # Examples
 ///
@@ -28,40 +28,45 @@ const BATCH_MAX: usize = 128;
 /// # Ok::<(), terrace::Error>(())
 /// ```
 pub struct Entry<K: Key, V: Value> {
-    bytes: Joined,
-    key_len: usize,
+    batch: Arc<Batch>,
+    index: usize,
     types: PhantomData<fn() -> (K, V)>,
 }
 
 impl<K: Key, V: Value> Entry<K, V> {
-    fn new(key: &[u8], value: &[u8], tree: &Tree) -> Result<Entry<K, V>, Error> {
+    #[inline]
+    fn new(batch: &Arc<Batch>, index: usize, tree: &Tree) -> Result<Entry<K, V>, Error> {
+        let (key, value) = batch.entry(index);
         check_decoded(K::decode(key).is_some() && V::decode(value).is_some(), tree)?;
-        Ok(Entry { bytes: Joined::new(key, value), key_len: key.len(), types: PhantomData })
+        Ok(Entry { batch: Arc::clone(batch), index, types: PhantomData })
     }
 
     pub(crate) fn key_bytes(&self) -> &[u8] {
-        &self.bytes[..self.key_len]
+        self.batch.entry(self.index).0
     }
 
     /// The key.
+    #[inline]
     pub fn key(&self) -> K::View<'_> {
-        K::decode(&self.bytes[..self.key_len]).expect("checked when it was read")
+        K::decode(self.key_bytes()).expect("checked when it was read")
     }
 
     /// The value.
+    #[inline]
     pub fn value(&self) -> V::View<'_> {
-        V::decode(&self.bytes[self.key_len..]).expect("checked when it was read")
+        V::decode(self.value_bytes()).expect("checked when it was read")
     }
 
     /// The value as it is stored.
+    #[inline]
     pub fn value_bytes(&self) -> &[u8] {
-        &self.bytes[self.key_len..]
+        self.batch.entry(self.index).1
     }
 }
 
 impl<K: Key, V: Value> fmt::Debug for Entry<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (key, value) = self.bytes.split_at(self.key_len);
+        let (key, value) = self.batch.entry(self.index);
         f.debug_struct("Entry").field("key", &key).field("value", &value).finish()
     }
 }
@@ -95,22 +100,52 @@ pub struct Range<'a, K: Key, V: Value, T: Transaction> {
     lower: Bound<Vec<u8>>,
     upper: Bound<Vec<u8>>,
     mode: LockMode,
-    front: Side,
-    back: Side,
+    /// None until something was read from there.
+    front: Option<Side>,
+    back: Option<Side>,
     types: PhantomData<fn() -> (K, V)>,
 }
 
 /// One end of a range.
-#[derive(Default)]
 struct Side {
     scan: Option<Scan>,
-    batch: Batch,
+    /// Shared with the entries that were returned of it.
+    batch: Arc<Batch>,
     /// Entries of the batch that were not returned yet.
     left: std::ops::Range<usize>,
     batch_len: usize,
-    /// The key returned last.
+    /// The key returned last of the batch before.
     last: Option<Vec<u8>>,
     ended: bool,
+}
+
+impl Side {
+    fn new(batch: Arc<Batch>) -> Side {
+        Side { scan: None, batch, left: 0..0, batch_len: 0, last: None, ended: false }
+    }
+
+    /// The key returned last.
+    #[inline]
+    fn last(&self) -> Option<&[u8]> {
+        match self.left.start.checked_sub(1) {
+            Some(index) => Some(self.batch.entry(index).0),
+            None => self.last.as_deref(),
+        }
+    }
+
+    /// The batch, to be filled anew: another one if entries still share it.
+    fn refill(&mut self) -> &mut Batch {
+        if let Some(last) = self.left.start.checked_sub(1) {
+            let kept = self.last.get_or_insert_default();
+            kept.clear();
+            kept.extend_from_slice(self.batch.entry(last).0);
+        }
+        self.left = 0..0;
+        if Arc::get_mut(&mut self.batch).is_none() {
+            self.batch = Arc::default();
+        }
+        Arc::get_mut(&mut self.batch).expect("nobody else has it")
+    }
 }
 
 impl<'a, K: Key, V: Value, T: Transaction> Range<'a, K, V, T> {
@@ -121,65 +156,80 @@ impl<'a, K: Key, V: Value, T: Transaction> Range<'a, K, V, T> {
         upper: Bound<Vec<u8>>,
         mode: LockMode,
     ) -> Range<'a, K, V, T> {
-        let (front, back) = (Side::default(), Side::default());
+        let (front, back) = (None, None);
         Range { transaction, tree, lower, upper, mode, front, back, types: PhantomData }
     }
 
+    #[inline]
     fn advance(&mut self, direction: Direction) -> Option<Result<Entry<K, V>, Error>> {
-        let forward = direction == Direction::Forward;
-        let (side, other) = match forward {
-            true => (&mut self.front, &self.back),
-            false => (&mut self.back, &self.front),
-        };
-        if side.ended {
-            return None;
+        let has_next =
+            |side: &Option<Side>| side.as_ref().is_some_and(|side| !side.left.is_empty());
+        let side = if direction == Direction::Forward { &self.front } else { &self.back };
+        if !has_next(side)
+            && let Err(error) = self.fetch(direction)
+        {
+            return Some(Err(error));
         }
-        if side.left.is_empty() {
-            let core = self.transaction.core();
-            let bound = |bound: &Bound<Vec<u8>>| bound.clone();
-            let scan = side.scan.get_or_insert_with(|| {
-                side.batch = core.take_batch();
-                // What the other end has returned is not looked at again.
-                let met = || other.last.clone().map(Bound::Excluded);
-                let (lower, upper) = match forward {
-                    true => (bound(&self.lower), met().unwrap_or_else(|| bound(&self.upper))),
-                    false => (met().unwrap_or_else(|| bound(&self.lower)), bound(&self.upper)),
-                };
-                Scan::new(lower, upper, direction, self.mode)
-            });
-            side.batch_len = (side.batch_len * 2).clamp(1, BATCH_MAX);
-            let (limit, batch) = (side.batch_len, &mut side.batch);
-            let fetched =
-                core.read(|context| scan.next_batch(&self.tree, context, limit, &mut *batch));
-            if let Err(error) = fetched {
-                side.ended = true;
-                return Some(Err(error));
+        let (side, other) = match direction {
+            Direction::Forward => (&mut self.front, &self.back),
+            Direction::Backward => (&mut self.back, &self.front),
+        };
+        let side = side.as_mut()?;
+        let index = side.left.next()?;
+        if let Some(met) = other.as_ref().and_then(Side::last) {
+            let (key, _) = side.batch.entry(index);
+            if if direction == Direction::Forward { key >= met } else { key <= met } {
+                // That one was not returned.
+                (side.ended, side.left) = (true, index..index);
+                return None;
             }
-            side.left = 0..side.batch.len();
         }
-        let Some(index) = side.left.next() else {
-            side.ended = true;
-            return None;
+        Some(Entry::new(&side.batch, index, &self.tree))
+    }
+
+    /// Fetches the next entries at one end, if there are any.
+    #[cold]
+    fn fetch(&mut self, direction: Direction) -> Result<(), Error> {
+        let core = self.transaction.core();
+        let (side, other) = match direction {
+            Direction::Forward => (&mut self.front, &self.back),
+            Direction::Backward => (&mut self.back, &self.front),
         };
-        let (key, value) = side.batch.entry(index);
-        let met = other.last.as_deref();
-        if met.is_some_and(|met| if forward { key >= met } else { key <= met }) {
-            side.ended = true;
-            return None;
+        let side = side.get_or_insert_with(|| Side::new(core.take_batch()));
+        if side.ended {
+            return Ok(());
         }
-        let last = side.last.get_or_insert_default();
-        last.clear();
-        last.extend_from_slice(key);
-        Some(Entry::new(key, value, &self.tree))
+        let mut scan = side.scan.take().unwrap_or_else(|| {
+            // What the other end has returned is not looked at again.
+            let met = other.as_ref().and_then(Side::last).map(|met| Bound::Excluded(met.to_vec()));
+            let (lower, upper) = match direction {
+                Direction::Forward => {
+                    (self.lower.clone(), met.unwrap_or_else(|| self.upper.clone()))
+                }
+                Direction::Backward => {
+                    (met.unwrap_or_else(|| self.lower.clone()), self.upper.clone())
+                }
+            };
+            Scan::new(lower, upper, direction, self.mode)
+        });
+        let limit = (side.batch_len * 2).clamp(1, BATCH_MAX);
+        side.batch_len = limit;
+        let batch = side.refill();
+        let fetched = core.read(|context| scan.next_batch(&self.tree, context, limit, batch));
+        side.left = 0..side.batch.len();
+        side.ended = fetched.is_err() || side.left.is_empty();
+        side.scan = Some(scan);
+        if fetched.is_err() {
+            side.left = 0..0;
+        }
+        fetched
     }
 }
 
 impl<K: Key, V: Value, T: Transaction> Drop for Range<'_, K, V, T> {
     fn drop(&mut self) {
-        for side in [&mut self.front, &mut self.back] {
-            if side.scan.is_some() {
-                self.transaction.core().keep_batch(std::mem::take(&mut side.batch));
-            }
+        for side in [self.front.take(), self.back.take()].into_iter().flatten() {
+            self.transaction.core().keep_batch(side.batch);
         }
     }
 }

@@ -7,7 +7,7 @@ use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
 use crate::api::transaction::Core;
-use crate::btree::{Put, Tree};
+use crate::btree::{Modified, Put, Tree};
 use crate::opened::Types;
 use crate::writer::Step;
 use crate::{
@@ -380,6 +380,69 @@ impl<K: Key, V: Value> Table<'_, K, V, WriteTransaction> {
     /// As `insert`.
     pub fn update(&mut self, key: K::View<'_>, value: V::View<'_>) -> Result<bool, Error> {
         self.put(&key, &value, Put::Update, None)
+    }
+
+    /// Changes the value of `key`, if there is one; returns whether there was. The encoded value is
+    /// copied to `row`, whose memory is reused, and what `change` leaves there is put back: one
+    /// search where `get_into_for_update` and `update` take two. If `change` returns an error
+    /// nothing is changed. It runs while others wait for the page, so it should be short, and must
+    /// not use the transaction.
+    ///
+    /// # Errors
+    ///
+    /// What `change` returns; those of `insert`, and `TableTypes` if the bytes decode to no value.
+    ///
+    /// # Panics
+    ///
+    /// If `change` uses the transaction.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use terrace::{Error, TableDef};
+    /// # let db = terrace::doc_test::database();
+    /// const STOCK: TableDef<&str, &[u8]> = TableDef::new("stock");
+    /// db.write(|txn| {
+    ///     let (mut stock, mut row) = (txn.open_table(STOCK)?, Vec::new());
+    ///     stock.insert("apples", &[3, 0])?;
+    ///     let found = stock.modify("apples", &mut row, |row| {
+    ///         row[0] += 1;
+    ///         Ok::<_, Error>(())
+    ///     })?;
+    ///     assert!(found && row == [4, 0]);
+    ///     assert_eq!(stock.get("apples")?.expect("still there").value(), [4, 0]);
+    ///     Ok::<_, Error>(())
+    /// })?;
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn modify<E: From<Error>>(
+        &mut self,
+        key: K::View<'_>,
+        row: &mut Vec<u8>,
+        change: impl FnOnce(&mut Vec<u8>) -> Result<(), E>,
+    ) -> Result<bool, E> {
+        let encoded = Encoded::key::<K>(self.core(), &key);
+        let key = &encoded.key;
+        let checked = |row: &mut Vec<u8>| {
+            change(row)?;
+            match V::decode(row) {
+                Some(_) => Ok(()),
+                None => Err(E::from(Error::TableTypes { tree: self.tree.id() })),
+            }
+        };
+        let mut checked = Some(checked);
+        let modified = self
+            .core()
+            .change(key.len(), |context| self.tree.modify(context, key, row, &mut checked))?;
+        match modified {
+            Modified::Absent => Ok(false),
+            Modified::Done => Ok(true),
+            Modified::Refused(error) => Err(error),
+            Modified::NotYet => {
+                let put = |context: &mut _| self.tree.put(context, key, row, Put::Update, None);
+                Ok(self.core().change(key.len() + row.len(), put)?)
+            }
+        }
     }
 
     /// Puts `value` at `key` and returns the value that was there.

@@ -219,15 +219,16 @@ impl Core {
     }
 
     /// Memory for the entries of a scan.
-    pub(crate) fn take_batch(&self) -> Batch {
+    pub(crate) fn take_batch(&self) -> Arc<Batch> {
         self.context.borrow_mut().buffers().batches.pop().unwrap_or_default()
     }
 
-    /// Takes back what `take_batch` gave.
-    pub(crate) fn keep_batch(&self, batch: Batch) {
+    /// Takes back what `take_batch` gave, if no entry shares it.
+    pub(crate) fn keep_batch(&self, mut batch: Arc<Batch>) {
         let mut context = self.context.borrow_mut();
         let batches = &mut context.buffers().batches;
-        if batches.len() < BATCHES_KEPT && batch.bytes() <= BATCH_BYTES_KEPT {
+        let is_small = batch.bytes() <= BATCH_BYTES_KEPT;
+        if batches.len() < BATCHES_KEPT && is_small && Arc::get_mut(&mut batch).is_some() {
             batches.push(batch);
         }
     }

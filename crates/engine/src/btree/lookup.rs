@@ -27,6 +27,7 @@ impl Tree {
         let node = Node::again(&leaf);
         match node.search(key) {
             Ok(slot) => {
+                node.prefetch(slot);
                 lock_or_wait!(self, r, KeyHash::of(key), mode);
                 let (flags, value) = node.record(slot);
                 if flags & OVERFLOW == 0 {

@@ -78,7 +78,7 @@ pub(crate) use load::{Loaded, Loader};
 #[allow(unused_imports)]
 pub(crate) use scan::{Batch, Direction, Scan};
 #[allow(unused_imports)]
-pub(crate) use write::Put;
+pub(crate) use write::{Modified, Put};
 
 use crate::space::Space;
 use crate::writer::Reader;

@@ -89,6 +89,9 @@ pub(crate) const CELL_MAX: usize = 2000;
 /// No tree is higher: two children per node already reach every page.
 pub(crate) const LEVEL_MAX: u8 = 48;
 
+/// Bytes of a cell that are asked of the memory before its key is locked: the two take as long.
+const CELL_AHEAD: usize = 256;
+
 const KEY_BITS: u32 = 11;
 const OFFSET_BITS: u32 = 13;
 const CLASS_AT: u32 = 29;
@@ -302,6 +305,13 @@ impl<'a> Node<'a> {
         Joined::new(self.prefix(), self.suffix(index))
     }
 
+    /// Appends key `index` to `out`.
+    #[inline]
+    pub(crate) fn push_key(&self, index: usize, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.prefix());
+        out.extend_from_slice(self.suffix(index));
+    }
+
     /// Leaf: the flags and the value of key `index`.
     #[inline]
     pub(crate) fn record(&self, index: usize) -> (u8, &'a [u8]) {
@@ -323,6 +333,12 @@ impl<'a> Node<'a> {
             None => PageId(u64_at(self.page, FIRST_CHILD_AT)),
             Some(slot) => PageId(u64_at(self.page, slot_offset(self.slot(slot)))),
         }
+    }
+
+    /// Has the processor fetch cell `index`, for who locks its key first.
+    #[inline]
+    pub(crate) fn prefetch(&self, index: usize) {
+        terrace_pool::prefetch(self.page, self.cell_at(index), CELL_AHEAD);
     }
 
     /// Offset of cell `index`.

@@ -54,6 +54,7 @@ impl Batch {
     }
 
     /// Entry `index`: key and value.
+    #[inline]
     pub(crate) fn entry(&self, index: usize) -> (&[u8], &[u8]) {
         let start = index.checked_sub(1).map_or(0, |before| self.ends[before].1);
         let (key_end, value_end) = self.ends[index];
@@ -73,6 +74,24 @@ impl Batch {
     fn clear(&mut self) {
         self.bytes.clear();
         self.ends.clear();
+    }
+
+    /// Where the next entry begins.
+    fn end(&self) -> usize {
+        self.ends.last().map_or(0, |(_, end)| *end)
+    }
+
+    /// Appends the key in `slot`; its hash, unless it is `free` to read without a lock.
+    #[inline]
+    fn begin(&mut self, node: &Node<'_>, slot: usize, free: bool) -> Option<KeyHash> {
+        let start = self.bytes.len();
+        node.push_key(slot, &mut self.bytes);
+        (!free).then(|| KeyHash::of(&self.bytes[start..]))
+    }
+
+    /// Forgets a key without its value.
+    fn drop_key(&mut self) {
+        self.bytes.truncate(self.end());
     }
 }
 
@@ -96,6 +115,8 @@ pub(crate) struct Scan {
     direction: Direction,
     mode: LockMode,
     at: At,
+    /// Entries of the batch that `at` knows of.
+    noted: usize,
     /// Leaves that it has walked on to.
     walked: usize,
     /// Leaves that were asked for and are not reached yet.
@@ -122,6 +143,26 @@ macro_rules! lock_or_stop {
             return Ok(Stop::Busy(request));
         }
     };
+}
+
+/// Puts the value to the key that the batch ends with.
+#[inline]
+fn push(
+    tree: &Tree,
+    leaf: PageId,
+    node: &Node<'_>,
+    slot: usize,
+    batch: &mut Batch,
+) -> Result<(), Error> {
+    let key_end = batch.bytes.len();
+    let (flags, value) = node.record(slot);
+    if flags & OVERFLOW == 0 {
+        batch.bytes.extend_from_slice(value);
+    } else {
+        tree.read_large(leaf, value, &mut batch.bytes)?;
+    }
+    batch.ends.push((key_end, batch.bytes.len()));
+    Ok(())
 }
 
 /// The first slot of a leaf at or beyond a lower bound.
@@ -154,6 +195,7 @@ impl Scan {
             direction,
             mode,
             at: if empty { At::Done } else { At::Start },
+            noted: 0,
             walked: 0,
             ahead: 0,
             asked: None,
@@ -178,12 +220,15 @@ impl Scan {
             return Ok(Step::Done(()));
         }
         self.read_ahead(tree)?;
+        self.noted = 0;
         let limit = limit.max(1);
         let stop = match self.direction {
-            Direction::Forward => self.forward(tree, r, limit, batch)?,
-            Direction::Backward => self.backward(tree, r, limit, batch)?,
+            Direction::Forward => self.forward(tree, r, limit, batch),
+            Direction::Backward => self.backward(tree, r, limit, batch),
         };
-        match stop {
+        batch.drop_key();
+        self.note_last(batch);
+        match stop? {
             Stop::End => self.at = At::Done,
             Stop::Busy(request) if batch.len() == 0 => return Ok(Step::Wait(request)),
             Stop::Busy(_) | Stop::Full | Stop::LeafEnd => {}
@@ -236,58 +281,53 @@ impl Scan {
         limit: usize,
         batch: &mut Batch,
     ) -> Result<Stop, Error> {
-        for slot in slot..node.len() {
-            let key = node.key(slot);
-            let hash = KeyHash::of(&key);
-            let (inside, last) = match &self.upper {
-                Bound::Unbounded => (true, false),
-                Bound::Included(upper) => (*key <= upper[..], *key == upper[..]),
-                Bound::Excluded(upper) => (*key < upper[..], false),
-            };
-            if !inside {
-                lock_or_stop!(tree, r, hash, LockMode::GapScan);
-                return Ok(Stop::End);
-            }
-            lock_or_stop!(tree, r, hash, self.mode.scanned());
-            self.push(tree, leaf, node, slot, &key, batch)?;
-            if last {
-                return Ok(Stop::End);
-            }
+        // Where the range ends in this leaf, and whether with a key that is there.
+        let (end, has_bound) = match &self.upper {
+            Bound::Unbounded => (node.len(), false),
+            Bound::Included(upper) => match node.search(upper) {
+                Ok(slot) => (slot + 1, true),
+                Err(slot) => (slot, false),
+            },
+            Bound::Excluded(upper) => (node.child_below(upper), false),
+        };
+        let mode = self.mode.scanned();
+        let free = r.covers(tree.id, mode);
+        for slot in slot..end {
             if batch.len() >= limit {
                 return Ok(Stop::Full);
             }
+            let hash = batch.begin(node, slot, free);
+            if let Some(hash) = hash {
+                lock_or_stop!(tree, r, hash, mode);
+            }
+            push(tree, leaf, node, slot, batch)?;
+        }
+        if has_bound {
+            return Ok(Stop::End);
+        }
+        if batch.len() >= limit {
+            return Ok(Stop::Full);
+        }
+        if end < node.len() {
+            lock_or_stop!(tree, r, KeyHash::of(&node.key(end)), LockMode::GapScan);
+            return Ok(Stop::End);
         }
         Ok(Stop::LeafEnd)
     }
 
-    /// Puts an entry into the batch; the scan is past it.
-    fn push(
-        &mut self,
-        tree: &Tree,
-        leaf: PageId,
-        node: &Node<'_>,
-        slot: usize,
-        key: &[u8],
-        batch: &mut Batch,
-    ) -> Result<(), Error> {
-        let start = batch.bytes.len();
-        let (flags, value) = node.record(slot);
-        batch.bytes.reserve(key.len() + value.len());
-        batch.bytes.extend_from_slice(key);
-        if flags & OVERFLOW == 0 {
-            batch.bytes.extend_from_slice(value);
-        } else if let Err(error) = tree.read_large(leaf, value, &mut batch.bytes) {
-            batch.bytes.truncate(start);
-            return Err(error);
-        }
-        batch.ends.push((start + key.len(), batch.bytes.len()));
+    /// The scan is past the last entry of the batch.
+    fn note_last(&mut self, batch: &Batch) {
+        let Some(last) = batch.len().checked_sub(1).filter(|last| *last >= self.noted) else {
+            return;
+        };
+        let (key, _) = batch.entry(last);
         if let At::Past(past) = &mut self.at {
             past.clear();
             past.extend_from_slice(key);
         } else {
             self.at = At::Past(key.to_vec());
         }
-        Ok(())
+        self.noted = batch.len();
     }
 
     fn backward<R: Reader + ?Sized>(
@@ -315,6 +355,7 @@ impl Scan {
                 return Ok(Stop::End);
             }
             self.at = At::Below(node.lower().to_vec());
+            self.noted = batch.len();
             self.walk();
         }
     }
@@ -365,27 +406,31 @@ impl Scan {
         limit: usize,
         batch: &mut Batch,
     ) -> Result<Stop, Error> {
-        for slot in (0..end).rev() {
-            let key = node.key(slot);
-            let (inside, last) = match &self.lower {
-                Bound::Unbounded => (true, false),
-                Bound::Included(lower) => (*key >= lower[..], *key == lower[..]),
-                Bound::Excluded(lower) => (*key > lower[..], false),
-            };
-            if !inside {
-                return Ok(Stop::End);
-            }
-            let hash = KeyHash::of(&key);
-            lock_or_stop!(tree, r, hash, self.mode.scanned());
-            self.push(tree, leaf, node, slot, &key, batch)?;
-            if last {
-                return Ok(Stop::End);
-            }
+        // Where the range begins in this leaf, and whether with a key that is there.
+        let (start, has_bound) = match &self.lower {
+            Bound::Unbounded => (0, false),
+            Bound::Included(lower) => match node.search(lower) {
+                Ok(slot) => (slot, true),
+                Err(slot) => (slot, false),
+            },
+            Bound::Excluded(lower) => (node.child_of(lower), false),
+        };
+        let mode = self.mode.scanned();
+        let free = r.covers(tree.id, mode);
+        for slot in (start..end).rev() {
             if batch.len() >= limit {
                 return Ok(Stop::Full);
             }
+            let hash = batch.begin(node, slot, free);
+            if let Some(hash) = hash {
+                lock_or_stop!(tree, r, hash, mode);
+            }
+            push(tree, leaf, node, slot, batch)?;
         }
-        Ok(Stop::LeafEnd)
+        if has_bound || start > 0 {
+            return Ok(Stop::End);
+        }
+        Ok(if batch.len() >= limit { Stop::Full } else { Stop::LeafEnd })
     }
 
     fn walk(&mut self) {

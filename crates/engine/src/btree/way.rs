@@ -147,23 +147,36 @@ impl<W: Fn(usize) -> u64> Slots<'_, W> {
         (low, is_next)
     }
 
+    /// How the key in slot `index` stands to another that has a rank, too.
+    #[inline]
     fn compare_cell(&self, index: usize, suffix: &[u8]) -> Ordering {
         let slot = self.slot(index);
-        self.compare(slot_offset(slot) + INNER_CELL, slot_key_len(slot), suffix)
+        let (at, len) = (slot_offset(slot) + INNER_CELL, slot_key_len(slot));
+        match len.min(suffix.len()) {
+            common @ 1..=8 => {
+                let unequal = self.compare_head(at, common, first_eight(suffix));
+                unequal.then(len.cmp(&suffix.len()))
+            }
+            _ => self.compare(at, len, suffix),
+        }
     }
 
     /// How `len` bytes at offset `at` stand to as many of `key`.
     #[inline]
     fn compare_prefix(&self, at: usize, len: usize, key: &[u8]) -> Ordering {
-        match key.first_chunk::<8>() {
-            _ if len == 0 => Ordering::Equal,
-            Some(head) if len <= 8 => {
-                let cut = 64 - 8 * len as u32;
-                let here = unaligned(self.word, at).swap_bytes() >> cut;
-                here.cmp(&(u64::from_be_bytes(*head) >> cut))
-            }
+        match len {
+            0 => Ordering::Equal,
+            1..=8 if len <= key.len() => self.compare_head(at, len, first_eight(key)),
             _ => self.compare(at, len, &key[..len.min(key.len())]),
         }
+    }
+
+    /// How 1 to 8 bytes at offset `at` stand to as many of those that begin with `head`.
+    #[inline]
+    fn compare_head(&self, at: usize, len: usize, head: u64) -> Ordering {
+        let cut = 64 - 8 * len as u32;
+        let here = unaligned(self.word, at).swap_bytes() >> cut;
+        here.cmp(&(head >> cut))
     }
 
     /// How `len` bytes at offset `at` stand to `other`.

@@ -30,6 +30,19 @@ pub(crate) enum Put {
     Update,
 }
 
+/// What became of a value that was to be modified.
+#[derive(Debug)]
+pub(crate) enum Modified<E> {
+    /// There is none.
+    Absent,
+    /// It was changed, and put back.
+    Done,
+    /// It was changed and is still to be put back: it needs more than its place.
+    NotYet,
+    /// It was not changed.
+    Refused(E),
+}
+
 /// How the undo of an update is stored: a tag, then what it takes to put the old record back.
 pub(super) mod old {
     /// Flags and value follow.
@@ -142,6 +155,44 @@ impl Tree {
             }
         }
         Err(Tree::corrupt(self.header, "splits make no room in this tree"))
+    }
+
+    /// Copies the value of `key` to `row`, has `change` change it, and puts it back: one search for
+    /// both. `change` is taken, and run under the leaf's latch, once the key is locked.
+    ///
+    /// # Errors
+    ///
+    /// As `put`.
+    pub(crate) fn modify<W: Writer, E>(
+        &self,
+        w: &mut W,
+        key: &[u8],
+        row: &mut Vec<u8>,
+        change: &mut Option<impl FnOnce(&mut Vec<u8>) -> Result<(), E>>,
+    ) -> Result<Step<Modified<E>>, Error> {
+        let mut leaf = self.leaf_write(w, key)?;
+        let node = Node::again(&leaf);
+        let slot = match node.search(key) {
+            Ok(slot) => slot,
+            Err(slot) => {
+                let (next, _held) = self.next_key(&node, slot)?;
+                lock_or_wait!(self, w, next, LockMode::GapScan);
+                return Ok(Step::Done(Modified::Absent));
+            }
+        };
+        node.prefetch(slot);
+        lock_or_wait!(self, w, KeyHash::of(key), LockMode::Exclusive);
+        self.copy_value(&leaf, slot, row)?;
+        let change = change.take().expect("its key is locked once");
+        if let Err(error) = change(row) {
+            return Ok(Step::Done(Modified::Refused(error)));
+        }
+        let is_inline = node.record(slot).0 & OVERFLOW == 0 && !is_large(key, row);
+        if !is_inline || !edit::fits_in_place_of(&node, slot, 1 + row.len()) {
+            return Ok(Step::Done(Modified::NotYet));
+        }
+        self.replace(w, &mut leaf, slot, key, (0, row))?;
+        Ok(Step::Done(Modified::Done))
     }
 
     fn try_put<W: Writer>(

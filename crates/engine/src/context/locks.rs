@@ -15,13 +15,53 @@ use crate::{Error, KeyHash, LockMode, LockOutcome, LockRequest, TreeId};
 
 /// What a transaction has of a table.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct TableLock {
+struct TableLock {
     tree: TreeId,
     modes: Modes,
     /// Locks of keys.
     keys: usize,
     /// When to try to lock the whole table next.
     escalate_at: usize,
+}
+
+/// Tables that share a place, and are found by a walk: those with one number modulo this.
+const PLACES: usize = 16;
+
+/// The tables that a transaction has locked, whole or in part.
+#[derive(Debug, Default)]
+pub(super) struct Tables {
+    list: Vec<TableLock>,
+    /// Where in the list a table was last put. A hint: what stands there says whose it is.
+    places: [u8; PLACES],
+}
+
+impl Tables {
+    /// Where a table is in the list.
+    #[inline]
+    fn find(&self, tree: TreeId) -> Option<usize> {
+        let place = usize::from(self.places[tree.0 as usize % PLACES]);
+        match self.list.get(place) {
+            Some(table) if table.tree == tree => Some(place),
+            _ => self.list.iter().position(|table| table.tree == tree),
+        }
+    }
+
+    fn get(&self, tree: TreeId) -> Option<&TableLock> {
+        self.find(tree).map(|index| &self.list[index])
+    }
+
+    /// Adds a table of which nothing is held; returns where it is.
+    fn add(&mut self, tree: TreeId, escalate_at: usize) -> usize {
+        let index = self.list.len();
+        self.list.push(TableLock { tree, modes: Modes::NONE, keys: 0, escalate_at });
+        self.places[tree.0 as usize % PLACES] = index.try_into().unwrap_or(u8::MAX);
+        index
+    }
+
+    /// Forgets them all.
+    pub(super) fn clear(&mut self) {
+        self.list.clear();
+    }
 }
 
 impl Context {
@@ -64,21 +104,14 @@ impl Context {
     pub(crate) fn lock_intent(&mut self, tree: TreeId) -> Result<(), Error> {
         let Some(owner) = &self.owner else { return Ok(()) };
         let modes = Modes::TABLE_INTENT_READ;
-        if self.table(tree).is_some_and(|table| table.modes.covers(modes)) {
+        if self.buffers.tables.get(tree).is_some_and(|table| table.modes.covers(modes)) {
             return Ok(());
         }
         let resource = Resource::table(tree);
         if !self.engine.locks.try_acquire(owner, resource, modes)? {
             self.engine.locks.acquire(owner, resource, modes)?;
         }
-        match self.table(tree) {
-            Some(_) => self.note(tree, resource, modes),
-            None => {
-                let escalate_at = self.engine.lock_limits.escalate_at;
-                self.buffers.held.add(resource, modes);
-                self.buffers.tables.push(TableLock { tree, modes, keys: 0, escalate_at });
-            }
-        }
+        self.note(tree, resource, modes);
         Ok(())
     }
 
@@ -102,7 +135,8 @@ impl Context {
     /// What stands between the transaction and `request`: first the table, then the key.
     fn refused(&self, request: LockRequest) -> (Resource, Modes) {
         let (intent, whole) = table_modes(request.mode);
-        let held = self.table(request.tree).map_or(Modes::NONE, |table| table.modes);
+        let table = self.buffers.tables.get(request.tree);
+        let held = table.map_or(Modes::NONE, |table| table.modes);
         if !held.covers(intent) && !covers_table(held, whole) {
             return (Resource::table(request.tree), intent);
         }
@@ -113,31 +147,50 @@ impl Context {
         (Resource::key(request.tree, request.key), request.mode.into())
     }
 
-    fn table(&self, tree: TreeId) -> Option<&TableLock> {
-        self.buffers.tables.iter().find(|table| table.tree == tree)
-    }
-
     /// Notes a lock that was granted.
     fn note(&mut self, tree: TreeId, resource: Resource, modes: Modes) {
         let escalate_at = self.engine.lock_limits.escalate_at;
         self.buffers.held.add(resource, modes);
         let tables = &mut self.buffers.tables;
-        let index = tables.iter().position(|table| table.tree == tree).unwrap_or_else(|| {
-            tables.push(TableLock { tree, modes: Modes::NONE, keys: 0, escalate_at });
-            tables.len() - 1
-        });
+        let index = tables.find(tree).unwrap_or_else(|| tables.add(tree, escalate_at));
+        let table = &mut tables.list[index];
         if resource == Resource::table(tree) {
-            tables[index].modes = tables[index].modes.and(modes);
+            table.modes = table.modes.and(modes);
         } else {
-            tables[index].keys += 1;
+            table.keys += 1;
         }
+    }
+
+    /// Locks a key under the intention lock of its table, number `index` of those locked.
+    #[inline]
+    fn try_lock_key(&mut self, request: LockRequest, index: usize) -> Result<LockOutcome, Error> {
+        let modes = Modes::from(request.mode);
+        let resource = Resource::key(request.tree, request.key);
+        let found = self.buffers.held.find(resource);
+        if found.modes.covers(modes) {
+            return Ok(LockOutcome::Granted);
+        }
+        let owner = self.owner.as_ref().expect("who locks is an owner");
+        let locks = &self.engine.locks;
+        if request.mode == LockMode::GapInsert {
+            return Ok(match locks.is_free(owner, resource, modes) {
+                true => LockOutcome::Granted,
+                false => LockOutcome::Busy,
+            });
+        }
+        if !locks.try_acquire(owner, resource, modes)? {
+            return Ok(LockOutcome::Busy);
+        }
+        self.buffers.held.add_found(&found, modes);
+        self.buffers.tables.list[index].keys += 1;
+        Ok(LockOutcome::Granted)
     }
 
     #[cold]
     fn try_lock_table(&mut self, request: LockRequest) -> Result<TableAnswer, Error> {
         let (intent, whole) = table_modes(request.mode);
         let limits = self.engine.lock_limits;
-        let (held, keys, escalate_at) = match self.table(request.tree) {
+        let (held, keys, escalate_at) = match self.buffers.tables.get(request.tree) {
             Some(table) => (table.modes, table.keys, table.escalate_at),
             None => (Modes::NONE, 0, limits.escalate_at),
         };
@@ -163,10 +216,16 @@ impl Context {
             escalations.fetch_add(1, Ordering::Relaxed);
             return Ok(TableAnswer::Covered);
         }
-        let table = self.buffers.tables.iter_mut().find(|table| table.tree == request.tree);
-        table.expect("its locks were counted").escalate_at *= 2;
+        let index = self.buffers.tables.find(request.tree).expect("its locks were counted");
+        self.buffers.tables.list[index].escalate_at *= 2;
         let full = self.buffers.held.len() >= limits.per_transaction_max;
         Ok(if full { TableAnswer::Busy } else { TableAnswer::ByKey })
+    }
+
+    /// Whether it needs no locks: it is alone, or undoes what it has locked before.
+    #[inline]
+    fn asks_nobody(&self) -> bool {
+        self.locking == Locking::Off || self.mode != Mode::Forward
     }
 
     /// Gives up every lock.
@@ -208,51 +267,35 @@ fn covers_table(held: Modes, whole: Modes) -> bool {
 
 impl Reader for Context {
     fn try_lock(&mut self, request: LockRequest) -> Result<LockOutcome, Error> {
-        if self.locking == Locking::Off || self.mode != Mode::Forward {
+        if self.asks_nobody() {
             return Ok(LockOutcome::Granted);
         }
-        let modes = Modes::from(request.mode);
-        let resource = Resource::key(request.tree, request.key);
         let (intent, whole) = table_modes(request.mode);
         // What is held of the table is at hand; whether the key is held takes a look that may miss
         // the cache, once there are many.
-        let known = self.buffers.tables.iter().position(|table| table.tree == request.tree);
-        let table = known.map(|index| self.buffers.tables[index]);
-        if table.is_some_and(|table| covers_table(table.modes, whole)) {
-            return Ok(LockOutcome::Granted);
-        }
-        let mut found = self.buffers.held.find(resource);
-        if found.modes.covers(modes) {
-            return Ok(LockOutcome::Granted);
-        }
-        let by_key =
-            |table: TableLock| table.modes.covers(intent) && table.keys < table.escalate_at;
-        if !table.is_some_and(by_key) {
-            match self.try_lock_table(request)? {
-                TableAnswer::Covered => return Ok(LockOutcome::Granted),
-                TableAnswer::Busy => return Ok(LockOutcome::Busy),
-                TableAnswer::ByKey => found = self.buffers.held.find(resource),
+        let known = self.buffers.tables.find(request.tree);
+        if let Some(index) = known {
+            let table = &self.buffers.tables.list[index];
+            if covers_table(table.modes, whole) {
+                return Ok(LockOutcome::Granted);
+            }
+            if table.modes.covers(intent) && table.keys < table.escalate_at {
+                return self.try_lock_key(request, index);
             }
         }
-        let owner = self.owner.as_ref().expect("checked above");
-        let locks = &self.engine.locks;
-        if request.mode == LockMode::GapInsert {
-            return Ok(match locks.is_free(owner, resource, modes) {
-                true => LockOutcome::Granted,
-                false => LockOutcome::Busy,
-            });
+        // Which may be held already, from when less was held of the table.
+        let resource = Resource::key(request.tree, request.key);
+        if self.buffers.held.modes(resource).covers(request.mode.into()) {
+            return Ok(LockOutcome::Granted);
         }
-        if !locks.try_acquire(owner, resource, modes)? {
-            return Ok(LockOutcome::Busy);
-        }
-        match known {
-            Some(index) => {
-                self.buffers.held.add_found(&found, modes);
-                self.buffers.tables[index].keys += 1;
+        match self.try_lock_table(request)? {
+            TableAnswer::Covered => Ok(LockOutcome::Granted),
+            TableAnswer::Busy => Ok(LockOutcome::Busy),
+            TableAnswer::ByKey => {
+                let index = self.buffers.tables.find(request.tree).expect("its intent was noted");
+                self.try_lock_key(request, index)
             }
-            None => self.note(request.tree, resource, modes),
         }
-        Ok(LockOutcome::Granted)
     }
 
     fn inherit_gap(&mut self, tree: TreeId, key: KeyHash, next: KeyHash) -> Result<(), Error> {
@@ -266,10 +309,15 @@ impl Reader for Context {
         Ok(())
     }
 
+    fn covers(&self, tree: TreeId, mode: LockMode) -> bool {
+        let held = self.buffers.tables.get(tree).map_or(Modes::NONE, |table| table.modes);
+        self.asks_nobody() || covers_table(held, table_modes(mode).1)
+    }
+
     #[inline]
     fn leaves(&mut self) -> Option<&mut Leaves> {
         // An undo may meet the pages of a load that is being taken back.
-        if self.locking == Locking::Off || self.mode != Mode::Forward {
+        if self.asks_nobody() {
             return None;
         }
         self.buffers.leaves.keep_to(self.engine.trees.version());

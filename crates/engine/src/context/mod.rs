@@ -25,7 +25,7 @@ use std::sync::atomic::Ordering;
 
 use terrace_page::{Lsn, PageBuf, TxnId};
 
-use self::locks::TableLock;
+use self::locks::Tables;
 use crate::Error;
 use crate::api::Durability;
 use crate::btree::{Batch, Leaves, Tree};
@@ -54,7 +54,7 @@ const KEPT_ONE_IN: u64 = 16;
 #[derive(Debug, Default)]
 pub(crate) struct Buffers {
     held: Held,
-    tables: Vec<TableLock>,
+    tables: Tables,
     /// Tables that this transaction or an earlier one has opened.
     pub(crate) opened: Opened,
     /// Where this transaction or an earlier one has found keys.
@@ -66,7 +66,7 @@ pub(crate) struct Buffers {
     image: Draft,
     page: Option<Box<PageBuf>>,
     /// Memory of scans.
-    pub(crate) batches: Vec<Batch>,
+    pub(crate) batches: Vec<Arc<Batch>>,
 }
 
 impl Buffers {

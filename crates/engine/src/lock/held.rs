@@ -109,7 +109,7 @@ impl Held {
     #[inline]
     fn place(&self, resource: Resource) -> usize {
         let mask = self.places.len() - 1;
-        let mut at = resource.hash() as usize & mask;
+        let mut at = resource.hash() & mask;
         loop {
             match self.places[at] {
                 0 => return at,
@@ -119,6 +119,7 @@ impl Held {
         }
     }
 
+    #[cold]
     fn widen(&mut self) {
         let places = (self.places.len() * 2).max(FIRST_PLACES);
         self.places.clear();

@@ -16,14 +16,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use terrace_rt::{LeafMutex, dead, wait, wake_all};
 
-use super::part::{Acquired, OwnerId, Part};
+use super::part::{Acquired, OwnerId, PART_BITS, Part};
 use super::{Modes, Resource};
 use crate::Error;
 
 /// Transactions that can be open at once.
 pub(crate) const OWNERS_MAX: usize = 4096;
 
-const PARTS: usize = 64;
+const PARTS: usize = 1 << PART_BITS;
 /// Bytes of a request with its share of the buckets.
 const REQUEST_BYTES: u64 = 40;
 
@@ -290,7 +290,7 @@ impl LockTable {
 
     #[inline]
     fn part(&self, resource: Resource) -> &LeafMutex<Part> {
-        &self.parts[resource.hash() as usize % PARTS].0
+        &self.parts[resource.hash() % PARTS].0
     }
 
     /// Called under the partition of what was granted.

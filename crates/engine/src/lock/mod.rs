@@ -187,6 +187,8 @@ impl From<LockMode> for Modes {
 pub(crate) struct Resource {
     key: u64,
     tree: u32,
+    /// Made of the others once: three tables look a lock up.
+    hash: u32,
 }
 
 impl Resource {
@@ -194,22 +196,29 @@ impl Resource {
     #[inline]
     pub(crate) fn key(tree: TreeId, key: KeyHash) -> Resource {
         assert!(tree.0 < TABLE_BIT, "{tree} is no tree");
-        Resource { key: key.number(), tree: tree.0 }
+        Resource::new(key.number(), tree.0)
     }
 
     /// A whole table.
     pub(crate) fn table(tree: TreeId) -> Resource {
         assert!(tree.0 < TABLE_BIT, "{tree} is no tree");
-        Resource { key: u64::from(tree.0), tree: tree.0 | TABLE_BIT }
+        Resource::new(u64::from(tree.0), tree.0 | TABLE_BIT)
+    }
+
+    #[inline]
+    fn new(key: u64, tree: u32) -> Resource {
+        let mixed = (key ^ u64::from(tree).rotate_left(40)).wrapping_mul(MIX);
+        Resource { key, tree, hash: (mixed >> 32) as u32 }
     }
 
     /// A well-mixed number.
     #[inline]
-    fn hash(self) -> u64 {
-        let mixed = (self.key ^ u64::from(self.tree).rotate_left(40)).wrapping_mul(MIX);
-        mixed ^ (mixed >> 32)
+    fn hash(self) -> usize {
+        self.hash as usize
     }
 }
+
+const _: () = assert!(size_of::<Resource>() == 16);
 
 const TABLE_BIT: u32 = 1 << 31;
 const MIX: u64 = 0x9e37_79b9_7f4a_7c15;

@@ -15,6 +15,8 @@
 
 use super::{Modes, Resource};
 
+/// Bits of a resource's hash that choose its partition.
+pub(crate) const PART_BITS: u32 = 6;
 const NONE: u32 = u32::MAX;
 
 /// A transaction's place in the table of owners.
@@ -100,13 +102,17 @@ impl Part {
     #[inline]
     pub(crate) fn acquire(&mut self, resource: Resource, owner: OwnerId, modes: Modes) -> Acquired {
         let bucket = self.bucket(resource);
-        let mut at = self.buckets[bucket];
+        let at = self.buckets[bucket];
         if at == NONE {
-            return match self.add_behind(NONE, bucket, Request::of(resource, owner, modes)) {
-                Some(_) => Acquired::Granted,
-                None => Acquired::Full,
-            };
+            return self.grant_behind(NONE, bucket, Request::of(resource, owner, modes));
         }
+        self.acquire_among(resource, owner, modes)
+    }
+
+    /// As `acquire`, where there are requests, perhaps for the resource.
+    fn acquire_among(&mut self, resource: Resource, owner: OwnerId, modes: Modes) -> Acquired {
+        let bucket = self.bucket(resource);
+        let mut at = self.buckets[bucket];
         let conflicts = modes.conflicts();
         let (mut own, mut behind, mut last) = (NONE, false, NONE);
         while at != NONE {
@@ -126,14 +132,19 @@ impl Part {
             return Acquired::Busy;
         }
         if own == NONE {
-            return match self.add_behind(last, bucket, Request::of(resource, owner, modes)) {
-                Some(_) => Acquired::Granted,
-                None => Acquired::Full,
-            };
+            return self.grant_behind(last, bucket, Request::of(resource, owner, modes));
         }
         let request = &mut self.requests[own as usize];
         request.held = request.held.and(modes);
         Acquired::Granted
+    }
+
+    #[inline]
+    fn grant_behind(&mut self, last: u32, bucket: usize, request: Request) -> Acquired {
+        match self.add_behind(last, bucket, request) {
+            Some(_) => Acquired::Granted,
+            None => Acquired::Full,
+        }
     }
 
     /// Gives `modes` to `owner`, whoever else holds what.
@@ -157,6 +168,7 @@ impl Part {
 
     /// Gives up what `owner` holds and wants; tells `granted` of each owner who now holds what it
     /// waited for.
+    #[inline]
     pub(crate) fn release(
         &mut self,
         resource: Resource,
@@ -265,7 +277,7 @@ impl Part {
     #[inline]
     fn bucket(&self, resource: Resource) -> usize {
         // The low bits chose the partition.
-        (resource.hash() >> 16) as usize & (self.buckets.len() - 1)
+        (resource.hash() >> PART_BITS) & (self.buckets.len() - 1)
     }
 
     fn find(&self, resource: Resource, owner: OwnerId) -> Option<usize> {
@@ -316,20 +328,26 @@ impl Part {
             return None;
         }
         self.used += 1;
-        if self.free == NONE {
-            self.requests.push(request);
-            return Some(self.requests.len() as u32 - 1);
-        }
         let at = self.free;
-        self.free = self.requests[at as usize].next;
-        self.requests[at as usize] = request;
-        Some(at)
+        match self.requests.get_mut(at as usize) {
+            Some(place) => {
+                self.free = place.next;
+                *place = request;
+                Some(at)
+            }
+            // There is no free one.
+            None => {
+                self.requests.push(request);
+                Some(self.requests.len() as u32 - 1)
+            }
+        }
     }
 
     /// Removes a request, if there is one; says whether others wait for the resource.
+    #[inline]
     fn remove(&mut self, resource: Resource, owner: OwnerId) -> Others {
         let bucket = self.bucket(resource);
-        let mut at = self.buckets[bucket];
+        let at = self.buckets[bucket];
         if let Some(first) = self.requests.get_mut(at as usize)
             && (first.owner, first.next) == (owner, NONE)
             && first.resource == resource
@@ -341,6 +359,13 @@ impl Part {
             self.buckets[bucket] = NONE;
             return Others::DoNotWait;
         }
+        self.remove_among(resource, owner)
+    }
+
+    /// As `remove`, where there may be other requests.
+    fn remove_among(&mut self, resource: Resource, owner: OwnerId) -> Others {
+        let bucket = self.bucket(resource);
+        let mut at = self.buckets[bucket];
         let mut others = Others::DoNotWait;
         let mut last = NONE;
         while at != NONE {
@@ -365,6 +390,7 @@ impl Part {
     }
 
     /// Doubles the buckets; chains keep the order of arrival, since they are walked in order.
+    #[cold]
     fn widen(&mut self) {
         let old = std::mem::take(&mut self.buckets);
         self.buckets = vec![NONE; old.len() * 2];

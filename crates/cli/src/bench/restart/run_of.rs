@@ -39,9 +39,8 @@ fn tpmc(workload: WorkloadName, counted_per_s: f64) -> Option<f64> {
 fn figures(result: &RestartResult, workload: WorkloadName) -> RestartFigures {
     let seconds = |span: Nanos| rounded(span.as_secs_f64());
     let (at_event, at_end) = (&result.at_event, &result.at_end);
-    let per_checkpoint = |span: Nanos| {
-        rounded(ratio(span.as_secs_f64(), at_event.log.checkpoints as f64))
-    };
+    let per_checkpoint =
+        |span: Nanos| rounded(ratio(span.as_secs_f64(), at_event.log.checkpoints as f64));
     let transactions: u64 = result.before.iter().map(|window| window.transactions).sum();
     RestartFigures {
         shutdown_s: seconds(result.shutdown),
