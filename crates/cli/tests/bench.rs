@@ -76,7 +76,7 @@ fn every_design_runs_and_its_figures_agree() {
         for path in ["/memory/hit_ratio", "/flash/hit_ratio", "/flash/used_share"] {
             assert!((0.0..=1.0).contains(&share(path)), "{}: {path}", run["design"]);
         }
-        let uses_flash = run["design"] != "no-ssd";
+        let uses_flash = !["no-ssd", "ssd-only"].contains(&run["design"].as_str().unwrap());
         // As many slots as were asked for, exactly.
         let asked =
             if uses_flash { bench["parameters"]["flash_pages"].as_f64() } else { Some(0.0) };

@@ -126,6 +126,15 @@ pub enum Invalidation {
     Logical,
 }
 
+/// Which device the home of a run is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HomeDevice {
+    /// The one that is named for it.
+    Home,
+    /// The one that other designs have the flash tier on.
+    Flash,
+}
+
 /// Which memory policies go with the design.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemoryRule {
@@ -168,6 +177,8 @@ pub struct Design {
     pub invalidation: Invalidation,
     /// Which memory policies go with it.
     pub memory: MemoryRule,
+    /// Which device the home of a run is: a pool takes what it is given.
+    pub home: HomeDevice,
     /// Whether the flash device may vanish without loss while the log is whole (D2).
     pub safe_to_discard: bool,
 }
@@ -177,7 +188,11 @@ impl Design {
         Design { memory: MemoryRule::Prefers(memory), ..self }
     }
 
-    /// Whether the design uses a flash device at all.
+    const fn at_home_on_flash(self) -> Design {
+        Design { home: HomeDevice::Flash, ..self }
+    }
+
+    /// Whether the design has a flash tier.
     #[must_use]
     pub fn uses_flash(&self) -> bool {
         self.layout != Layout::Nothing
@@ -216,7 +231,7 @@ use {
 /// The designs, in the order in which they are listed and run. A row is: name, title; what becomes
 /// of a clean and of a dirty page that leaves; admission, replacement, layout, invalidation.
 #[rustfmt::skip]
-pub const DESIGNS: [Design; 11] = [
+pub const DESIGNS: [Design; 12] = [
     row("no-ssd", "no flash tier", (Clean::Dropped, Dirty::Home),
         Admit::Nothing, Reuse::Nothing, Layout::Nothing, Invalid::Nothing),
     row("cw", "clean write, SIGMOD 2011", (Clean::Flash, Dirty::Home),
@@ -241,6 +256,9 @@ pub const DESIGNS: [Design; 11] = [
     row("cac", "cost-adjusted caching, PVLDB 2013", (Clean::Flash, Dirty::Flash),
         Admit::Benefit, Reuse::AnticipatedBenefit, Layout::InPlace, Invalid::Logical)
         .preferring(MemoryPolicy::Gd2l),
+    row("ssd-only", "home is the flash device, FASC's upper bound", (Clean::Dropped, Dirty::Home),
+        Admit::Nothing, Reuse::Nothing, Layout::Nothing, Invalid::Nothing)
+        .at_home_on_flash(),
 ];
 
 const fn row(
@@ -262,6 +280,7 @@ const fn row(
         layout,
         invalidation,
         memory: MemoryRule::Any,
+        home: HomeDevice::Home,
         safe_to_discard: true,
     }
 }
@@ -342,7 +361,7 @@ mod tests {
         assert_eq!(
             error,
             "unknown design `LC`; known: no-ssd, cw, dw, lc, tac, \
-             face, face-gr, face-base, rotating, cc, cac"
+             face, face-gr, face-base, rotating, cc, cac, ssd-only"
         );
     }
 }

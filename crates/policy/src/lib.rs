@@ -12,7 +12,7 @@
 //! assert_eq!(lc.dirty_leave, DirtyLeave::Flash);
 //! let error = designs::find("lru").unwrap_err();
 //! assert_eq!(error.to_string(), "unknown design `lru`; known: no-ssd, cw, dw, lc, tac, \
-//!     face, face-gr, face-base, rotating, cc, cac");
+//!     face, face-gr, face-base, rotating, cc, cac, ssd-only");
 //! ```
 
 #![forbid(unsafe_code)]
@@ -48,8 +48,8 @@ pub use admission::{AccessClass, Classifier, Filling, NEAR_PAGES, Refusal, admit
 pub use benefit::{BenefitSide, Counts, Expansion, ExpansionRule};
 pub use combine::{ADMISSIONS, NoSuchDesign, combinable, find_admission, find_replacement};
 pub use designs::{
-    AdmissionRule, Batch, CleanLeave, DESIGNS, Design, DirtyLeave, Invalidation, Layout,
-    MemoryRule, Replacement, UnknownName,
+    AdmissionRule, Batch, CleanLeave, DESIGNS, Design, DirtyLeave, HomeDevice, Invalidation,
+    Layout, MemoryRule, Replacement, UnknownName,
 };
 pub use frames::{FramePolicy, Frames, MEMORY_POLICIES, MemoryPolicy};
 pub use keyed_slots::{Kept, KeyedSlots};

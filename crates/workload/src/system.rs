@@ -19,7 +19,7 @@ use terrace::{
 use terrace_device::model::{Preset, SimDevice, UnknownPreset, build};
 use terrace_device::{Device, Keep, Slab, Store};
 use terrace_page::PAGE_SIZE;
-use terrace_policy::{Design, Restart, designs};
+use terrace_policy::{Design, HomeDevice, Restart, designs};
 use terrace_rt::{Nanos, Prng, Virtual, VirtualConfig, World};
 
 use crate::Error;
@@ -226,7 +226,8 @@ impl Stores {
         Ok((filled, Stores { slab, home: home.store(), log: log.store() }))
     }
 
-    /// Devices with copies of these bytes, and a blank flash if `design` uses one, in `world`.
+    /// Devices with copies of these bytes, and a blank flash if `design` uses one, in `world`. A
+    /// design whose home is on flash has the bytes there.
     ///
     /// # Errors
     ///
@@ -238,6 +239,7 @@ impl Stores {
         world: &World,
     ) -> Result<ModelledDevices, UnknownPreset> {
         let [home, flash, log] = system.presets()?;
+        let home = if design.home == HomeDevice::Flash { flash } else { home };
         let blank = || Store::new(system.flash_bytes(), Keep::Shared(Arc::clone(&self.slab)));
         Ok(ModelledDevices {
             home: build(home, world.clone(), self.home.clone()),

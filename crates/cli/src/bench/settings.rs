@@ -11,6 +11,7 @@ use crate::quantity::{Share, Span};
 use serde_json::{Map, Value, json};
 use terrace::PoolConfig;
 use terrace_device::model::Preset;
+use terrace_policy::{DESIGNS, Design, HomeDevice};
 use terrace_rt::Nanos;
 use terrace_workload::tpcc::{
     Checks, Config, Durability, Pacing, Scale, Start, WarehouseChoice, estimated_bytes,
@@ -66,6 +67,14 @@ pub fn config(options: &Tpcc) -> Result<Config, Failure> {
         checks: if database.no_check { Checks::Off } else { Checks::On },
         ..Config::default()
     })
+}
+
+/// Of all designs, the real world cannot run those whose home is another device.
+pub fn leave_out(options: &mut Tpcc) {
+    let designs = &mut options.design.0;
+    if options.devices.world == WorldName::Real && designs.len() == DESIGNS.len() {
+        designs.retain(|design| design.home == HomeDevice::Home);
+    }
 }
 
 /// Runs that go on at once.
@@ -125,7 +134,15 @@ fn place(options: &Tpcc) -> Result<Place, Failure> {
             })
         }
         WorldName::Real => {
-            let uses_flash = options.design.0.iter().any(terrace_policy::Design::uses_flash);
+            let uses_flash = options.design.0.iter().any(Design::uses_flash);
+            let is_on_flash = |design: &&Design| design.home == HomeDevice::Flash;
+            if let Some(design) = options.design.0.iter().find(is_on_flash) {
+                return Err(Failure::usage(format!(
+                    "{}: in the real world, load a database on the flash device and run no-ssd: \
+                     `--design no-ssd --home` with its path",
+                    design.name
+                )));
+            }
             for (at, (option, path)) in named.iter().enumerate() {
                 if let Some((other, _)) = named[..at].iter().find(|(_, p)| p == path && p.is_some())
                 {

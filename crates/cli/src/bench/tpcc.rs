@@ -25,6 +25,7 @@ use terrace_workload::tpcc::{Config, Loaded, load, run};
 /// Options that make no sense; whatever stops the engine; a database that breaks a condition.
 pub fn tpcc(mut options: Box<Tpcc>) -> Result<(), Failure> {
     let watch = Stopwatch::start();
+    settings::leave_out(&mut options);
     system::combine(&mut options.design, &options.tier)?;
     let options = &*options;
     let mut config = settings::config(options)?;

@@ -36,8 +36,8 @@ use terrace_policy::replacement::{
     Forgetting, Key, Replace, ReplacementPolicy, ReplacementRow, Setup,
 };
 use terrace_policy::{
-    AccessClass, Classifier, Design, History, Layout, MemoryPolicy, Replacement, SavedCosts,
-    TacRule, Tick, Touch,
+    AccessClass, Classifier, Design, History, HomeDevice, Layout, MemoryPolicy, Replacement,
+    SavedCosts, TacRule, Tick, Touch,
 };
 
 /// What is between memory and home.
@@ -198,7 +198,8 @@ pub fn runs(design: &Design) -> bool {
         design.replacement,
         Replacement::Nothing | Replacement::Lru2 | Replacement::Temperature
     );
-    known && matches!(design.layout, Layout::Nothing | Layout::InPlace)
+    let is_tiered = design.home == HomeDevice::Home;
+    known && is_tiered && matches!(design.layout, Layout::Nothing | Layout::InPlace)
 }
 
 /// Replays `references` through memory and the flash tier.
