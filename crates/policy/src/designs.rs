@@ -54,6 +54,8 @@ pub enum AdmissionRule {
     /// Pages used more often of late than the page that would give way, and all while there are
     /// free slots (TinyLFU).
     Frequency,
+    /// What was chosen of the above, and may be chosen anew at any time.
+    Chosen,
 }
 
 /// Which slot is reused.
@@ -77,6 +79,8 @@ pub enum Replacement {
     AnticipatedBenefit,
     /// The clean slot that a replacement policy names.
     Policy(ReplacementKind),
+    /// The clean slot that is first by the order of ages that was chosen, and may be chosen anew.
+    Chosen,
 }
 
 impl Replacement {
@@ -231,7 +235,7 @@ use {
 /// The designs, in the order in which they are listed and run. A row is: name, title; what becomes
 /// of a clean and of a dirty page that leaves; admission, replacement, layout, invalidation.
 #[rustfmt::skip]
-pub const DESIGNS: [Design; 12] = [
+pub const DESIGNS: [Design; 13] = [
     row("no-ssd", "no flash tier", (Clean::Dropped, Dirty::Home),
         Admit::Nothing, Reuse::Nothing, Layout::Nothing, Invalid::Nothing),
     row("cw", "clean write, SIGMOD 2011", (Clean::Flash, Dirty::Home),
@@ -259,6 +263,8 @@ pub const DESIGNS: [Design; 12] = [
     row("ssd-only", "home is the flash device, FASC's upper bound", (Clean::Dropped, Dirty::Home),
         Admit::Nothing, Reuse::Nothing, Layout::Nothing, Invalid::Nothing)
         .at_home_on_flash(),
+    row("auto", "picks itself while it runs", (Clean::Flash, Dirty::Flash),
+        Admit::Chosen, Reuse::Chosen, Layout::InPlace, Invalid::Physical),
 ];
 
 const fn row(
@@ -361,7 +367,7 @@ mod tests {
         assert_eq!(
             error,
             "unknown design `LC`; known: no-ssd, cw, dw, lc, tac, \
-             face, face-gr, face-base, rotating, cc, cac, ssd-only"
+             face, face-gr, face-base, rotating, cc, cac, ssd-only, auto"
         );
     }
 }

@@ -12,7 +12,7 @@
 //! assert_eq!(lc.dirty_leave, DirtyLeave::Flash);
 //! let error = designs::find("lru").unwrap_err();
 //! assert_eq!(error.to_string(), "unknown design `lru`; known: no-ssd, cw, dw, lc, tac, \
-//!     face, face-gr, face-base, rotating, cc, cac, ssd-only");
+//!     face, face-gr, face-base, rotating, cc, cac, ssd-only, auto");
 //! ```
 
 #![forbid(unsafe_code)]
@@ -37,15 +37,22 @@ mod ghosts;
 mod heaps;
 mod keyed_slots;
 mod lazy_heap;
+mod slot_ages;
 mod slot_benefit;
+mod slot_bits;
 mod slot_fifo;
 mod slot_lru_2;
 mod tac;
 
 mod admission;
+mod auto;
+mod busy_fit;
+mod shadow;
 
 pub use admission::{AccessClass, Classifier, Filling, NEAR_PAGES, Refusal, admit};
+pub use auto::{BusyCosts, CHOICES, Choice, Chooser, SKETCH_SLOTS};
 pub use benefit::{BenefitSide, Counts, Expansion, ExpansionRule};
+pub use busy_fit::BusyFit;
 pub use combine::{ADMISSIONS, NoSuchDesign, combinable, find_admission, find_replacement};
 pub use designs::{
     AdmissionRule, Batch, CleanLeave, DESIGNS, Design, DirtyLeave, HomeDevice, Invalidation,
@@ -55,6 +62,7 @@ pub use frames::{FramePolicy, Frames, MEMORY_POLICIES, MemoryPolicy};
 pub use keyed_slots::{Kept, KeyedSlots};
 pub use placement::Costs;
 pub use restarts::{RESTARTS, Restart, RestartKind};
+pub use slot_ages::{AgeOrder, SlotAges};
 pub use slot_benefit::{NoBenefit, SlotBenefit};
 pub use slot_fifo::{Fronted, Leave, SlotFifo};
 pub use slot_lru_2::{CleanerOrder, SlotLru2, SlotState};

@@ -28,6 +28,7 @@ use terrace_rt::{LeafMutex, Mutex, Queue, Signal, Task, World};
 
 use crate::budget::WriteBudget;
 use crate::build::Plan;
+use crate::choosing::Choosing;
 use crate::costs::costs_of;
 use crate::directory::{Directory, PageHash};
 use crate::dirty::BufWrites;
@@ -59,6 +60,8 @@ pub struct BufferPool {
     pub(crate) tick: AtomicU64,
     pub(crate) gauges: Arc<Gauges>,
     pub(crate) ranks: SharedRanks,
+    /// Of a design that picks itself.
+    pub(crate) choosing: Option<Choosing>,
     /// A partition wants slots cleaned ahead, and the cleaner has not been told.
     pub(crate) cleaning_wanted: AtomicBool,
     /// The retired hits that temperatures have aged by.
@@ -160,7 +163,7 @@ impl BufferPool {
         let shared = SharedRanks::new(&config, &costs, aging_requests(&config, slots));
         let plan = Plan::new(&config, &layout, &shared, &gauges, recovery.as_ref(), &costs);
         let (partitions, doubled) = Arc::new(plan).build(&world);
-        let recovery = recovery.as_deref();
+        let (recovery, choosing) = (recovery.as_deref(), Choosing::new(&config, &costs));
         let tick = recovery.map_or(1, |recovery| recovery.clock() + 1);
         let keeper = restart::keeper_of(&config, &layout, recovery);
         let pool = Arc::new_cyclic(|itself| BufferPool {
@@ -170,6 +173,7 @@ impl BufferPool {
             keeps_bases: keeps_bases(&config),
             follows_changes: keeper.as_ref().is_some_and(|keeper| keeper.follows_changes()),
             keeper,
+            choosing,
             owed_count: AtomicU64::new(0),
             redo: LeafMutex::new(None),
             cold_start: recovery.and_then(FlashRecovery::cold),
@@ -208,10 +212,14 @@ impl BufferPool {
             stats: LeafMutex::new(PoolStats::default()),
             itself: Weak::clone(itself),
         });
-        // Copies that gave way to newer ones must not be found again.
-        doubled.iter().for_each(|&(slot, page)| pool.slot_freed(slot, page, Freed::Modified));
+        pool.forget_doubled(&doubled);
         pool.start_tasks();
         Ok(pool)
+    }
+
+    /// Copies that gave way to newer ones must not be found again.
+    fn forget_doubled(&self, doubled: &[(u32, PageId)]) {
+        doubled.iter().for_each(|&(slot, page)| self.slot_freed(slot, page, Freed::Modified));
     }
 
     /// Recovery is over: starts the cleaner, and what the restart does in the background [S3
@@ -267,6 +275,10 @@ impl BufferPool {
         stats.frames = u64::from(self.config.frames);
         stats.latch_waits = self.frames.waits.count.load(Ordering::Relaxed);
         stats.latch_wait_ns = self.frames.waits.ns.load(Ordering::Relaxed);
+        if let Some(choosing) = &self.choosing {
+            slot_bytes += choosing.bytes() as u64;
+            (stats.choice, stats.choice_changes) = (Some(choosing.choice()), choosing.changes());
+        }
         slot_bytes += self.keeper.as_ref().map_or(0, |keeper| keeper.bytes()) as u64;
         if slots_count > 0 {
             stats.metadata_bytes_per_slot = slot_bytes.div_ceil(slots_count);

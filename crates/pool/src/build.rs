@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use terrace_page::{FrameId, PageId};
-use terrace_policy::{AdmissionRule, Costs, FramePolicy, Invalidation, MemoryPolicy, Tick};
+use terrace_policy::{Costs, FramePolicy, Invalidation, MemoryPolicy, Tick};
 use terrace_rt::{LeafMutex, Signal, Task, World};
 
 use crate::PoolConfig;
@@ -67,10 +67,11 @@ impl Plan {
                 replacement: config.design.replacement,
                 order: config.order_of_cleaner(),
                 keeps_dirty: config.design.keeps_dirty_on_flash(),
-                admits_by_frequency: config.design.admission == AdmissionRule::Frequency,
+                admission: config.design.admission,
                 versions: restart::version_bits(config.restart.kind),
                 tac_rule: config.tac.rule,
                 costs: *costs,
+                tier_slots: layout.slots,
                 keeps_own: config.design.invalidation == Invalidation::Logical,
             },
             partitions: config.partitions_count(),

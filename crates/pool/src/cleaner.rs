@@ -28,6 +28,7 @@ use std::sync::atomic::Ordering;
 
 use terrace_page::{Lsn, PageBuf, PageId, lsn, verify};
 
+use crate::choosing::DRAIN_RUNS;
 use crate::dirty::Logged;
 use crate::frames::Staging;
 use crate::io::{self, PageIo};
@@ -66,7 +67,11 @@ impl BufferPool {
     /// In an append log pages go home when they are at its front, and no sooner; ranked by benefit,
     /// when their slots are wanted.
     fn lambda(&self) -> f64 {
-        if self.config.design.is_cleaned_by_share() { self.config.lambda } else { 1.0 }
+        match self.config.design.is_cleaned_by_share() {
+            true if self.drains() => 0.0,
+            true => self.config.lambda,
+            false => 1.0,
+        }
     }
 
     fn is_sharp(&self) -> bool {
@@ -118,7 +123,8 @@ impl BufferPool {
 
     /// Starts to clean one run, from `root`. Whether it did.
     fn start_run(&self, root: Root) -> bool {
-        if self.cleaner_runs.load(Ordering::Relaxed) >= self.config.cleaner_ios {
+        let drain_runs = if self.drains() { DRAIN_RUNS } else { u32::MAX };
+        if self.cleaner_runs.load(Ordering::Relaxed) >= self.config.cleaner_ios.min(drain_runs) {
             return false;
         }
         let run = self.claim_run(root);

@@ -1,8 +1,8 @@
 //! How a pool is set up, with the papers' values as defaults.
 
 use terrace_policy::{
-    Batch, Classifier, CleanerOrder, Costs, Design, MemoryPolicy, Restart, SavedCosts, TacRule,
-    designs,
+    Batch, Classifier, CleanerOrder, Costs, Design, MemoryPolicy, Replacement, Restart, SavedCosts,
+    TacRule, designs,
 };
 
 use std::sync::Arc;
@@ -70,6 +70,10 @@ pub struct PoolConfig {
     pub tac: TacConfig,
     /// Pages that designs with an append log write together, and let leave together, at most.
     pub append_group: u32,
+    /// The design that picks itself takes its next choice after so many misses, whatever it costs;
+    /// for tests.
+    #[doc(hidden)]
+    pub forced_choice_misses: Option<u64>,
     /// Pages in a BUF_WRITE record [S3 II-A].
     pub buf_write_pages: u32,
     /// Dirty victims that the background evictor writes at once, at most.
@@ -151,6 +155,7 @@ impl Default for PoolConfig {
             classifier: Classifier::ReadAhead,
             tac: TacConfig::default(),
             append_group: 64,
+            forced_choice_misses: None,
             buf_write_pages: 2048,
             evict_batch: 16,
             observer: None,
@@ -226,7 +231,9 @@ impl PoolConfig {
     /// Whether a policy wants to know what requests cost.
     #[must_use]
     pub fn weighs_costs(&self) -> bool {
-        self.memory_policy_in_use() == MemoryPolicy::Gd2l || self.design.replacement.is_by_benefit()
+        self.memory_policy_in_use() == MemoryPolicy::Gd2l
+            || self.design.replacement.is_by_benefit()
+            || self.design.replacement == Replacement::Chosen
     }
 
     /// In which order the cleaner goes: a bound on age needs the oldest first.

@@ -74,6 +74,7 @@ impl BufferPool {
         if !self.config.rules.entry_before_invalidation {
             return self.make_dirty_too_late(partition, guard, lower);
         }
+        self.choosing_changed(page);
         let mut books = partition.books.lock();
         let newer = newer_on_flash(&books, guard);
         let freed = self.make_dirty_since(partition, &mut books, guard, lower);

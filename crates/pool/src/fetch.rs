@@ -221,6 +221,9 @@ impl BufferPool {
             self.memory_full.store(true, Ordering::Relaxed);
             self.frames_wanted.notify_all();
         }
+        if want == Want::Best {
+            self.choosing_asked(page);
+        }
         if want != Want::Nothing {
             self.observe(page, PageEvent::Fetch);
             self.classify(page, intent, guard.frame());

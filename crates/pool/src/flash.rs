@@ -75,11 +75,15 @@ impl BufferPool {
             return None;
         }
         let queued = self.flash.as_ref().map_or(0, |flash| flash.queued());
-        let class = match self.config.design.admission {
+        let class = match self.admission() {
             AdmissionRule::Temperature | AdmissionRule::All | AdmissionRule::Benefit => {
                 AccessClass::Random
             }
-            AdmissionRule::Nothing | AdmissionRule::RandomClass | AdmissionRule::Frequency => class,
+            AdmissionRule::RandomClass | AdmissionRule::Frequency | AdmissionRule::Chosen => class,
+            AdmissionRule::Nothing => {
+                books.stats.bypassed_by_policy += 1;
+                return None;
+            }
         };
         let filling = class == AccessClass::Sequential && self.is_filling();
         let slot = match admit(class, filling, queued, self.config.mu, 1) {

@@ -6,10 +6,10 @@
 //!
 //! Modules in reading order: the seams to the log and to who watches, what can be told and what can
 //! go wrong; then the pool, its guards and its page requests; then a page's way (`fetch`,
-//! `multi_read`, `dirty`, `evict`, `write_out`, `flash`, `append`, `cleaner`, `age`, `flush`), the
-//! tasks that push it along; then what the books are kept in (`partition`, `directory`, `slots`,
-//! `frames`, `peeks`, `io`); `check`, which asserts it all; and `restart`, what of the flash is
-//! found again.
+//! `multi_read`, `dirty`, `evict`, `write_out`, `flash`, `choosing`, `append`, `cleaner`, `age`,
+//! `flush`), the tasks that push it along; then what the books are kept in (`partition`,
+//! `directory`, `slots`, `frames`, `peeks`, `io`); `check`, which asserts it all; and `restart`,
+//! what of the flash is found again.
 
 mod journal;
 mod observe;
@@ -29,6 +29,7 @@ mod dirty;
 mod evict;
 mod write_out;
 
+mod choosing;
 mod flash;
 
 mod append;

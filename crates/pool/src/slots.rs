@@ -45,7 +45,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use terrace_page::{Lsn, PageId, SlotId};
 use terrace_policy::replacement::sketch::{FrequencySketch, page_hash};
-use terrace_policy::{CleanerOrder, Costs, History, Replacement, TacRule, Tick};
+use terrace_policy::{
+    AdmissionRule, Choice, CleanerOrder, Costs, History, Replacement, SKETCH_SLOTS, TacRule, Tick,
+};
 
 use ranks::Ranks;
 use versions::Versions;
@@ -123,8 +125,9 @@ pub(crate) struct SlotTable {
     ranks: Ranks,
     /// Whether the slot of a page that changes stays the page's own.
     keeps_own: bool,
-    /// How often pages were asked for, of a design that admits by it.
+    /// How often pages were asked for, of a design that admits by it, or may come to.
     uses: Option<FrequencySketch>,
+    admits_by_frequency: bool,
     gauges: Arc<Gauges>,
 }
 
@@ -133,15 +136,26 @@ fn is_used_more(uses: &FrequencySketch, page: PageId, other: PageId) -> bool {
     uses.estimate(page_hash(page)) > uses.estimate(page_hash(other))
 }
 
+/// What a table of `slots` for this admission counts uses with.
+fn sketch(admission: AdmissionRule, slots: u32) -> Option<FrequencySketch> {
+    match admission {
+        AdmissionRule::Frequency => Some(FrequencySketch::new(slots)),
+        AdmissionRule::Chosen => Some(FrequencySketch::new((slots / SKETCH_SLOTS).max(1))),
+        _ => None,
+    }
+}
+
 /// What a table is made for.
 pub(crate) struct SlotRules {
     pub replacement: Replacement,
     pub order: CleanerOrder,
     pub keeps_dirty: bool,
-    pub admits_by_frequency: bool,
+    pub admission: AdmissionRule,
     pub versions: VersionBits,
     pub tac_rule: TacRule,
     pub costs: Costs,
+    /// Slots of all partitions.
+    pub tier_slots: u32,
     pub keeps_own: bool,
 }
 
@@ -161,7 +175,8 @@ impl SlotTable {
             versions: Versions::new(count, rules.versions),
             ranks: Ranks::new(count, frames, rules, shared),
             keeps_own: rules.keeps_own,
-            uses: rules.admits_by_frequency.then(|| FrequencySketch::new(count)),
+            uses: sketch(rules.admission, count),
+            admits_by_frequency: rules.admission == AdmissionRule::Frequency,
             gauges: Arc::clone(gauges),
         }
     }
@@ -269,11 +284,20 @@ impl SlotTable {
         let cleanable = |slot: SlotId| states[slot.0 as usize] == DIRTY | NEWER;
         let victim = self.ranks.victim((page, own), page_of, evictable, cleanable)?;
         match &self.uses {
-            Some(uses) if !is_used_more(uses, page, page_of(SlotId(victim))) => {
+            Some(uses)
+                if self.admits_by_frequency
+                    && !is_used_more(uses, page, page_of(SlotId(victim))) =>
+            {
                 Err(NoVictim::Colder)
             }
             _ => Ok(victim),
         }
+    }
+
+    /// From now on slots go as `choice` says.
+    pub fn choose(&mut self, choice: Choice) {
+        self.admits_by_frequency = choice.admission == AdmissionRule::Frequency;
+        self.ranks.choose(choice.order);
     }
 
     /// `page`, in no frame, is asked for.

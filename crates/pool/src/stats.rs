@@ -1,5 +1,7 @@
 //! What the pool counts.
 
+use terrace_policy::Choice;
+
 /// Counters since the pool was opened, and gauges (named so). Counts of hits are approximate when
 /// several threads hit one frame at once; all else is exact.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -82,6 +84,10 @@ pub struct PoolStats {
     pub evictions: u64,
     /// Of `evictions`, those whose page had to be written first.
     pub evictions_dirty: u64,
+    /// Gauge: what the design that picks itself has picked.
+    pub choice: Option<Choice>,
+    /// How often it picked something else.
+    pub choice_changes: u64,
     /// Memory that the flash tier costs, per slot, in bytes: all that is allocated for it, rounded
     /// up.
     pub metadata_bytes_per_slot: u64,

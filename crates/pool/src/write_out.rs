@@ -97,12 +97,13 @@ impl BufferPool {
         if !has_copy && self.is_slot_being_cleaned(books, frame) {
             return Plan::Busy;
         }
+        let dirty_leave = self.dirty_leave();
         if purpose == Purpose::Evict {
             self.count_leaving(partition, books, frame);
         }
         let is_sharp = self.sharp.load(std::sync::atomic::Ordering::Relaxed) > 0;
         let mut slot_by = |class: AccessClass| self.place(partition, books, (page, frame), class);
-        let targets = match (is_dirty, self.config.design.dirty_leave, purpose) {
+        let targets = match (is_dirty, dirty_leave, purpose) {
             (false, ..) => match self.config.design.clean_leave {
                 CleanLeave::Flash if purpose == Purpose::Evict && !has_copy => {
                     Targets { home: false, slot: slot_by(frame.class()) }
@@ -135,6 +136,9 @@ impl BufferPool {
         }
         if let Some(slot) = targets.slot {
             books.slots_mut().issue(slot);
+        }
+        if purpose == Purpose::Evict {
+            self.choosing_left(page, frame);
         }
         let nothing = !targets.home && targets.slot.is_none();
         if nothing { Plan::Nothing } else { Plan::Write(targets) }
@@ -275,7 +279,9 @@ impl BufferPool {
         let at_home = targets.home && outcome.home;
         let on_flash = targets.slot.is_some() && !targets.home && outcome.flash;
         if let Some(slot) = targets.slot {
-            let rec = dirty.filter(|_| !targets.home).map(|lsns| lsns.rec);
+            // W6: what home was just sent counts as lacking until it is synced.
+            let lacking = dirty.filter(|_| !targets.home || self.keeps_bases());
+            let rec = lacking.map(|lsns| lsns.rec);
             let held = Held {
                 slot: partition.first_slot + slot,
                 page,
@@ -285,7 +291,11 @@ impl BufferPool {
                 history: Some(frame.touch().history(self.now())),
             };
             let is_written = outcome.flash && (at_home || !targets.home);
-            self.end_slot_write(partition, &mut books, frame, &held, (is_written, rec.is_some()));
+            let is_dirty = was_dirty && !targets.home;
+            self.end_slot_write(partition, &mut books, frame, &held, (is_written, is_dirty));
+            if is_written && at_home && self.keeps_bases() {
+                books.until_sync.insert(slot, page);
+            }
         }
         // A rule that is off may have cleared the entry already.
         if let Some(lsns) = dirty.filter(|_| frame.rec_lsn().is_some()) {
@@ -294,8 +304,8 @@ impl BufferPool {
                 self.observe(page, PageEvent::WriteOut);
             }
             if at_home {
-                self.written_home(&mut books, page, lsns);
-                self.base_until_sync(&mut books, frame, page);
+                let has_copy = outcome.flash && targets.slot.is_some();
+                self.entry_until_sync(&mut books, (page, frame), lsns, has_copy);
             }
         }
         let leaves =
@@ -366,6 +376,21 @@ impl BufferPool {
             self.retire_base(partition, base);
         }
         frame.set_slot(Some(slot));
+    }
+
+    /// The page was written home, and to flash if it `has_copy`: its entry waits for a sync.
+    fn entry_until_sync(
+        &self,
+        books: &mut Books,
+        (page, frame): (PageId, &Frame),
+        lsns: DirtyLsns,
+        has_copy: bool,
+    ) {
+        // Until home is synced a copy on flash stands for the page.
+        let stands = has_copy && self.keeps_bases();
+        let base = if stands { Lsn::MAX } else { lsns.base };
+        self.written_home(books, page, DirtyLsns { base, ..lsns });
+        self.base_until_sync(books, frame, page);
     }
 
     /// The page was written home: a base that it has is kept until home is synced.

@@ -6,6 +6,7 @@
 //!   counters over time.
 //! - `tpcc`: the benchmark of the papers, whole, with its consistency conditions.
 //! - `brokerage`: read-intensive and synthetic, a stand-in for TPC-E.
+//! - `steady`: one run of any workload.
 //! - `restart`: runs a workload to its peak, stops it, and times the way back.
 //! - `torture`: power cuts in the virtual world, and the ledger that knows what must survive them.
 //! - `points`: random reads, updates and scans of single rows.
@@ -24,6 +25,7 @@ pub mod history;
 pub mod points;
 pub mod restart;
 pub mod sampling;
+pub mod steady;
 pub mod system;
 pub mod torture;
 pub mod tpcc;

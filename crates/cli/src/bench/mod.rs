@@ -6,11 +6,13 @@ mod probe;
 pub mod restart;
 mod run_of;
 mod settings;
+mod steady;
 mod system;
 mod tpcc;
 
 pub use flash_table::flash_table;
 pub use points::points;
 pub use restart::restart;
+pub use steady::steady;
 pub use system::word;
 pub use tpcc::tpcc;

@@ -6,6 +6,7 @@ mod placement;
 mod record;
 mod replay;
 mod restart;
+mod steady;
 mod trace;
 
 pub use advise::{Advise, Prices};
@@ -14,6 +15,7 @@ pub use placement::{Placement, SpacingName};
 pub use record::{RecordAt, RecordOptions};
 pub use replay::{CacheSize, NearName, Replay, TraceSource, WriteName};
 pub use restart::{EventName, Hardening, RestartBench, WorkloadName};
+pub use steady::{Steady, SteadyWorkload};
 pub use trace::{Trace, TraceCapture, TraceConvert, TraceFile, TraceHead, TraceInfo, TraceMake};
 
 use crate::quantity::{Share, Size, Span};
@@ -24,6 +26,7 @@ use lists::{
 };
 use restart::RESTART_DEFAULTS;
 use std::path::PathBuf;
+use steady::STEADY_DEFAULTS;
 use terrace_device::model::Preset;
 use terrace_policy::{AdmissionRule, Costs, Design, MemoryPolicy, Replacement, Restart};
 use terrace_workload::torture::matrix::Fate;
@@ -66,6 +69,8 @@ pub enum Bench {
     Tpcc(Box<Tpcc>),
     /// Shut down or cut the power at peak, open again, and ramp up: the peak-to-peak interval
     Restart(Box<RestartBench>),
+    /// Run another workload than TPC-C on each design of the flash tier
+    Steady(Box<Steady>),
     /// Read random rows, in real time
     Reads(Points),
     /// Replace random rows, in real time
@@ -494,7 +499,7 @@ pub struct Stored {
     #[arg(long, value_name = "PATH")]
     pub flash_device: Option<PathBuf>,
     /// The design of the flash tier
-    #[arg(long, value_name = "NAME", default_value = "lc", value_parser = one_design)]
+    #[arg(long, value_name = "NAME", default_value = "auto", value_parser = one_design)]
     pub design: Design,
     /// The restart of the flash tier
     #[arg(long, value_name = "NAME", default_value = "warm", value_parser = one_restart)]
@@ -533,11 +538,14 @@ pub fn parse() -> Result<Terrace, clap::Error> {
 
 fn terrace() -> clap::Command {
     Terrace::command().mut_subcommand("bench", |bench| {
-        bench.mut_subcommand("restart", |restart| {
-            RESTART_DEFAULTS.iter().fold(restart, |command, (name, value)| {
+        let defaults = |command: clap::Command, defaults: &[(&'static str, &'static str)]| {
+            defaults.iter().fold(command, |command, (name, value)| {
                 command.mut_arg(name, |option| option.default_value(*value))
             })
-        })
+        };
+        bench
+            .mut_subcommand("restart", |restart| defaults(restart, &RESTART_DEFAULTS))
+            .mut_subcommand("steady", |steady| defaults(steady, &STEADY_DEFAULTS))
     })
 }
 

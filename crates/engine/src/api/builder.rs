@@ -201,7 +201,7 @@ impl Builder {
         self
     }
 
-    /// Keeps a flash tier of `bytes` in the file or block device at `path`, with the design `lc`
+    /// Keeps a flash tier of `bytes` in the file or block device at `path`, with the design `auto`
     /// unless `design` says otherwise.
     #[must_use]
     pub fn flash(mut self, path: impl AsRef<Path>, bytes: u64) -> Builder {
@@ -466,7 +466,7 @@ impl Builder {
         pool.design = match (self.design, flash) {
             (Some(design), _) => design,
             (None, Some(_)) if !pool.design.uses_flash() => {
-                designs::find("lc").expect("a row of the table")
+                designs::find("auto").expect("a row of the table")
             }
             _ => pool.design,
         };

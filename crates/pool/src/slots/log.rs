@@ -16,14 +16,14 @@ impl SlotTable {
     pub fn fifo(&self) -> Option<&SlotFifo> {
         match &self.ranks {
             Ranks::Fifo(ring) => Some(&ring.fifo),
-            Ranks::Lru2(_) | Ranks::Heat(..) | Ranks::Benefit(..) | Ranks::Policy(_) => None,
+            _ => None,
         }
     }
 
     fn fifo_mut(&mut self) -> &mut SlotFifo {
         match &mut self.ranks {
             Ranks::Fifo(ring) => &mut ring.fifo,
-            Ranks::Lru2(_) | Ranks::Heat(..) | Ranks::Benefit(..) | Ranks::Policy(_) => {
+            _ => {
                 unreachable!("only append logs have an order")
             }
         }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use terrace_page::{Lsn, PageId, SlotId};
 use terrace_policy::{
-    Costs, Expansion, ExpansionRule, History, NoBenefit, Replacement, SlotBenefit, SlotFifo,
-    SlotHeat, SlotLru2, SlotState, TacRule, Temperatures, Tick,
+    AgeOrder, CHOICES, Costs, Expansion, ExpansionRule, History, NoBenefit, Replacement, SlotAges,
+    SlotBenefit, SlotFifo, SlotHeat, SlotLru2, SlotState, TacRule, Temperatures, Tick,
 };
 use terrace_rt::LeafMutex;
 
@@ -56,6 +56,7 @@ pub(super) enum Ranks {
     Fifo(Ring),
     Benefit(SlotBenefit, Arc<LeafMutex<Expansion>>),
     Policy(Box<PolicyRanks>),
+    Ages(SlotAges, AgeOrder),
 }
 
 impl Ranks {
@@ -76,6 +77,10 @@ impl Ranks {
                 let cleaner = rules.keeps_dirty.then_some(rules.order);
                 Ranks::Policy(Box::new(PolicyRanks::new(kind, count, cleaner)))
             }
+            Replacement::Chosen => {
+                let ages = SlotAges::new(count, u64::from(rules.tier_slots));
+                Ranks::Ages(ages, CHOICES[0].order)
+            }
             Replacement::Fifo | Replacement::Rotating => Ranks::Fifo(Ring::new(count, false)),
             Replacement::FifoSecondChance => Ranks::Fifo(Ring::new(count, true)),
         }
@@ -89,6 +94,14 @@ impl Ranks {
             Ranks::Fifo(ring) => ring.bytes(),
             Ranks::Benefit(ranks, _) => ranks.bytes(),
             Ranks::Policy(ranks) => ranks.bytes(),
+            Ranks::Ages(ages, _) => ages.bytes(),
+        }
+    }
+
+    /// From now on slots leave by `order`.
+    pub fn choose(&mut self, order: AgeOrder) {
+        if let Ranks::Ages(_, by) = self {
+            *by = order;
         }
     }
 
@@ -100,6 +113,7 @@ impl Ranks {
             Ranks::Fifo(ring) => ring.fifo.take()?,
             Ranks::Benefit(ranks, _) => ranks.take_free(page)?,
             Ranks::Policy(ranks) => ranks.take_free(now)?,
+            Ranks::Ages(ages, _) => ages.take_free(now)?,
         };
         Some(slot.0)
     }
@@ -124,6 +138,9 @@ impl Ranks {
             }
             Ranks::Fifo(_) => unreachable!("slots of an append log leave in order"),
             Ranks::Policy(ranks) => ranks.victim(page, page_of, evictable),
+            Ranks::Ages(ages, order) => {
+                ages.victim(*order, evictable).map(|slot| slot.0).ok_or(NoVictim::Busy)
+            }
             Ranks::Benefit(ranks, _) => {
                 match ranks.victim(page, own.map(SlotId), evictable, cleanable) {
                     Ok(victim) => Ok(victim.0),
@@ -144,6 +161,7 @@ impl Ranks {
             Ranks::Fifo(_) => {}
             Ranks::Benefit(ranks, _) => ranks.fill_clean(SlotId(slot)),
             Ranks::Policy(ranks) => ranks.fill_clean(SlotId(slot), page, history),
+            Ranks::Ages(ages, _) => ages.fill_clean(SlotId(slot), history),
         }
     }
 
@@ -155,6 +173,7 @@ impl Ranks {
             Ranks::Fifo(ring) => ring.set_dirty(slot, true),
             Ranks::Benefit(ranks, _) => ranks.fill_dirty(SlotId(slot)),
             Ranks::Policy(ranks) => ranks.fill_dirty(SlotId(slot), history, rec_lsn),
+            Ranks::Ages(ages, _) => ages.fill_dirty(SlotId(slot), history),
         }
     }
 
@@ -169,6 +188,7 @@ impl Ranks {
             Ranks::Fifo(_) => {}
             Ranks::Benefit(ranks, _) => ranks.fill_clean(SlotId(slot)),
             Ranks::Policy(ranks) => ranks.was_cleaned(SlotId(slot), page),
+            Ranks::Ages(ages, _) => ages.was_cleaned(SlotId(slot), true),
         }
     }
 
@@ -183,6 +203,7 @@ impl Ranks {
             Ranks::Fifo(ring) => ring.set_dirty(slot, true),
             Ranks::Benefit(ranks, _) => ranks.fill_dirty(SlotId(slot)),
             Ranks::Policy(ranks) => ranks.was_not_cleaned(SlotId(slot), rec_lsn),
+            Ranks::Ages(ages, _) => ages.was_cleaned(SlotId(slot), false),
         }
     }
 
@@ -193,6 +214,7 @@ impl Ranks {
             Ranks::Fifo(ring) => ring.fifo.hit(SlotId(slot)),
             Ranks::Heat(..) | Ranks::Benefit(..) => {}
             Ranks::Policy(ranks) => ranks.hit(SlotId(slot), now),
+            Ranks::Ages(ages, _) => ages.hit(SlotId(slot), now),
         }
     }
 
@@ -202,6 +224,7 @@ impl Ranks {
             Ranks::Lru2(ranks) => Some(ranks.history(SlotId(slot))),
             Ranks::Heat(..) | Ranks::Fifo(_) | Ranks::Benefit(..) => None,
             Ranks::Policy(ranks) => ranks.cleaner.as_ref().map(|it| it.history(SlotId(slot))),
+            Ranks::Ages(ages, _) => Some(ages.history(SlotId(slot))),
         }
     }
 
@@ -213,6 +236,7 @@ impl Ranks {
             Ranks::Fifo(ring) => ring.next_dirty(cleanable),
             Ranks::Benefit(ranks, _) => ranks.next_dirty(cleanable).map(|slot| slot.0),
             Ranks::Policy(ranks) => ranks.cleaner.as_ref()?.next_dirty(cleanable).map(|it| it.0),
+            Ranks::Ages(ages, _) => ages.next_dirty(cleanable).map(|slot| slot.0),
         }
     }
 
@@ -227,6 +251,10 @@ impl Ranks {
             Ranks::Fifo(ring) => {
                 let cleanable = ring.dirty().filter(|&slot| cleanable(SlotId(slot)));
                 cleanable.min_by_key(|&slot| (rec(slot), slot))
+            }
+            Ranks::Ages(ages, _) => {
+                let slots = ages.dirty_slots().filter(|&slot| cleanable(slot));
+                slots.map(|slot| slot.0).min_by_key(|&slot| (rec(slot), slot))
             }
             Ranks::Benefit(ranks, _) => {
                 let slots = ranks.dirty_slots().filter(|&slot| cleanable(slot));
@@ -249,6 +277,9 @@ impl Ranks {
                 let (ranks, others) = both.expect("a design that keeps dirty pages");
                 ranks.cleans_before(SlotId(a), others, SlotId(b))
             }
+            (Ranks::Ages(ages, _), Ranks::Ages(others, _)) => {
+                ages.cleans_before(SlotId(a), others, SlotId(b))
+            }
             _ => unreachable!("partitions are of one design, and temperature's has no cleaner"),
         }
     }
@@ -261,6 +292,7 @@ impl Ranks {
             Ranks::Fifo(ring) => ring.set_dirty(slot, false),
             Ranks::Benefit(ranks, _) => ranks.take(SlotId(slot)),
             Ranks::Policy(ranks) => ranks.take(SlotId(slot)),
+            Ranks::Ages(ages, _) => ages.take(SlotId(slot)),
         }
     }
 
@@ -268,7 +300,11 @@ impl Ranks {
     pub fn replace(&mut self, slot: u32, former: PageId, page: PageId) {
         match self {
             Ranks::Benefit(ranks, _) => ranks.replace(SlotId(slot), former, page),
-            Ranks::Lru2(_) | Ranks::Heat(..) | Ranks::Fifo(_) | Ranks::Policy(_) => self.take(slot),
+            Ranks::Lru2(_)
+            | Ranks::Heat(..)
+            | Ranks::Fifo(_)
+            | Ranks::Policy(_)
+            | Ranks::Ages(..) => self.take(slot),
         }
     }
 
@@ -287,6 +323,7 @@ impl Ranks {
             Ranks::Fifo(ring) => ring.set_dirty(slot, false),
             Ranks::Benefit(ranks, _) => ranks.free(SlotId(slot), page),
             Ranks::Policy(ranks) => ranks.free(SlotId(slot)),
+            Ranks::Ages(ages, _) => ages.free(SlotId(slot)),
         }
     }
 
@@ -296,6 +333,7 @@ impl Ranks {
             Ranks::Lru2(ranks) => ranks.begin_restore(now),
             Ranks::Heat(..) | Ranks::Fifo(_) | Ranks::Benefit(..) => {}
             Ranks::Policy(ranks) => ranks.begin_restore(now),
+            Ranks::Ages(ages, _) => ages.begin_restore(now),
         }
     }
 
@@ -306,6 +344,7 @@ impl Ranks {
             Ranks::Heat(..) | Ranks::Fifo(_) => {}
             Ranks::Benefit(ranks, _) => ranks.found(SlotId(slot), image.history),
             Ranks::Policy(ranks) => ranks.found(SlotId(slot), image),
+            Ranks::Ages(ages, _) => ages.found(SlotId(slot), image.history),
         }
     }
 
@@ -334,6 +373,7 @@ impl Ranks {
             }
             Ranks::Benefit(ranks, _) => ranks.settle(is_dirty),
             Ranks::Policy(ranks) => ranks.settle(is_dirty),
+            Ranks::Ages(ages, _) => ages.settle(is_dirty),
         }
     }
 
@@ -343,6 +383,11 @@ impl Ranks {
             Ranks::Lru2(ranks) => ranks.state(SlotId(slot)),
             Ranks::Heat(..) | Ranks::Fifo(_) => return,
             Ranks::Benefit(ranks, _) => ranks.state(SlotId(slot)),
+            Ranks::Ages(ages, _) => {
+                let (free, dirty) = (expected == SlotState::Free, expected == SlotState::Dirty);
+                assert_eq!(ages.state(SlotId(slot)), (free, dirty), "slot {slot}");
+                return;
+            }
             Ranks::Policy(ranks) => match &ranks.cleaner {
                 Some(cleaner) => cleaner.state(SlotId(slot)),
                 None => return,
@@ -359,6 +404,7 @@ impl Ranks {
             Ranks::Fifo(ring) => ring.fifo.check(),
             Ranks::Benefit(ranks, _) => ranks.check(),
             Ranks::Policy(ranks) => ranks.check(),
+            Ranks::Ages(ages, _) => ages.check(),
         }
     }
 }

@@ -71,6 +71,7 @@ fn no_design_loses_an_update_with_its_flash_and_power() {
             let mut config = config(design.name);
             config.lambda = [0.05, 0.5][seed as usize % 2];
             config.buf_write_pages = 1 + seed as u32 % 8;
+            config.forced_choice_misses = Some([3, 30][seed as usize / 4 % 2]);
             let flash_ns = [FLASH_NS, SLOW_FLASH_NS][seed as usize / 2 % 2];
             let recovered = cut_and_recover(seed, config, flash_ns);
             assert_eq!(recovered, Ok(()), "{} seed {seed}", design.name);

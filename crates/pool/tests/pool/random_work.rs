@@ -96,6 +96,17 @@ fn several_partitions_agree_with_the_model() {
 }
 
 #[test]
+fn a_design_that_picks_something_else_all_the_time_agrees_with_the_model() {
+    let stats = seeds("auto", 60, |seed, config| {
+        config.forced_choice_misses = Some([1, 5, 40][seed as usize % 3]);
+        config.lambda = [0.0, 0.5, 0.9][seed as usize / 3 % 3];
+        config.memory_policy = Some(MEMORY_POLICIES[seed as usize % MEMORY_POLICIES.len()].1);
+    });
+    assert!(stats.choice_changes > 10 && stats.flash_hits > 0, "{stats:?}");
+    assert!(stats.cleaner_pages > 0 && stats.flash_hits_dirty > 0, "{stats:?}");
+}
+
+#[test]
 fn lazy_cleaning_holds_lambda_in_either_order() {
     let stats = seeds("lc", 20, |seed, config| {
         config.lambda = [0.0, 0.1, 0.5, 0.9][seed as usize % 4];

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use terrace::Database;
-use terrace_rt::{LeafMutex, Prng, Task, World, yield_now};
+use terrace_rt::{LeafMutex, Nanos, Prng, Task, World, now, yield_now};
 
-use super::Config;
-use super::transactions::Request;
+use super::transactions::{CUSTOMERS_SCANNED, Request};
+use super::{Config, Phase};
 use crate::Error;
 use crate::clients::{Clients, Part};
 use crate::sampling::Committed;
@@ -19,6 +19,8 @@ const ATTEMPTS_MAX: u32 = 100_000;
 struct Floor {
     db: Database,
     customers: u32,
+    shift_every: Option<Nanos>,
+    begun: Nanos,
     is_closed: AtomicBool,
     committed: AtomicU64,
     failure: LeafMutex<Option<Error>>,
@@ -40,6 +42,8 @@ impl Desks {
         let floor = Arc::new(Floor {
             db: db.clone(),
             customers: config.customers,
+            shift_every: config.shift_every,
+            begun: now(),
             is_closed: AtomicBool::new(false),
             committed: AtomicU64::new(0),
             failure: LeafMutex::new(None),
@@ -48,7 +52,13 @@ impl Desks {
             let (floor, prng) = (Arc::clone(&floor), prng.fork());
             world.spawn("client", move || floor.serve(prng))
         };
-        let tasks = (0..config.clients).map(spawn).collect();
+        let mut tasks: Vec<Task> = (0..config.clients).map(spawn).collect();
+        for number in 0..config.scanners {
+            let floor = Arc::clone(&floor);
+            // They begin apart.
+            let first = config.customers / config.scanners * number;
+            tasks.push(world.spawn("scanner", move || floor.scan(first)));
+        }
         Desks { floor, tasks }
     }
 }
@@ -58,24 +68,41 @@ impl Floor {
     fn serve(&self, mut prng: Prng) {
         let mut row = Vec::new();
         while !self.is_closed.load(Ordering::Relaxed) {
-            let request = Request::draw(&mut prng, self.customers);
-            match self.until_no_conflict(&request, &mut row) {
+            let phase = Phase::after(now() - self.begun, self.shift_every);
+            let request = Request::draw(&mut prng, self.customers, phase);
+            match self.until_no_conflict(|| request.run(&self.db, &mut row)) {
                 Ok(()) => {
                     self.committed.fetch_add(1, Ordering::Relaxed);
                 }
-                Err(error) => {
-                    self.failure.lock().get_or_insert(error);
-                    self.is_closed.store(true, Ordering::Relaxed);
-                }
+                Err(error) => self.fail(error),
             }
             // Nothing blocks a client whose pages are all in memory: let the others run.
             yield_now();
         }
     }
 
-    fn until_no_conflict(&self, request: &Request, row: &mut Vec<u8>) -> Result<(), Error> {
+    fn fail(&self, error: Error) {
+        self.failure.lock().get_or_insert(error);
+        self.is_closed.store(true, Ordering::Relaxed);
+    }
+
+    /// Reads all trades in order, again and again, until the floor is closed.
+    fn scan(&self, mut first: u32) {
+        while !self.is_closed.load(Ordering::Relaxed) {
+            if let Err(error) = self.until_no_conflict(|| Request::scan(&self.db, first)) {
+                self.fail(error);
+            }
+            first = first.saturating_add(CUSTOMERS_SCANNED);
+            if first >= self.customers {
+                first = 0;
+            }
+            yield_now();
+        }
+    }
+
+    fn until_no_conflict(&self, mut run: impl FnMut() -> Result<(), Error>) -> Result<(), Error> {
         for _ in 0..ATTEMPTS_MAX {
-            match request.run(&self.db, row) {
+            match run() {
                 Err(Error::Engine(error)) if error.is_transient() => yield_now(),
                 other => return other,
             }

@@ -30,7 +30,7 @@ pub use transactions::Kind;
 
 use terrace::Database;
 use terrace_page::PAGE_SIZE;
-use terrace_rt::{Prng, World};
+use terrace_rt::{Nanos, Prng, World};
 
 use crate::Error;
 use crate::clients::{Clients, Consistency, Part, Workload};
@@ -55,13 +55,26 @@ pub struct Config {
     pub fill: f64,
     /// Clients: 50.
     pub clients: u32,
+    /// Tasks beside the clients that read all trades in order, again and again: none.
+    pub scanners: u32,
+    /// Time after which other customers are the popular ones, and clients want other things:
+    /// never.
+    pub shift_every: Option<Nanos>,
     /// Whether accounts are held against their trades after load and run.
     pub checks: bool,
 }
 
 impl Default for Config {
     fn default() -> Config {
-        Config { seed: 1, customers: 20_000, fill: 0.7, clients: 50, checks: true }
+        Config {
+            seed: 1,
+            customers: 20_000,
+            fill: 0.7,
+            clients: 50,
+            scanners: 0,
+            shift_every: None,
+            checks: true,
+        }
     }
 }
 
@@ -88,14 +101,32 @@ impl Workload for Config {
     }
 }
 
-/// Draws a customer of `customers` as the skew has it.
-fn draw_customer(prng: &mut Prng, customers: u32) -> u32 {
+/// The part of a run that a request is drawn in: who is popular, and what is wanted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Phase(u64);
+
+impl Phase {
+    /// The phase after `passed`, if there are several.
+    fn after(passed: Nanos, every: Option<Nanos>) -> Phase {
+        Phase(every.map_or(0, |every| passed.0 / every.0.max(1)))
+    }
+
+    /// Whether most clients want to trade.
+    fn trades(self) -> bool {
+        self.0 % 2 == 1
+    }
+}
+
+/// Draws a customer of `customers` as the skew has it. In each phase two fifths of all customers
+/// are popular in the stead of two fifths that were.
+fn draw_customer(prng: &mut Prng, customers: u32, phase: Phase) -> u32 {
     let (mut left, mut first) = (prng.below(100), 0);
     let count = u64::from(customers);
+    let moved = count * 2 / 5 * phase.0;
     for (requests, share) in CLASSES {
         let in_class = count * share / 100;
         if left < requests {
-            return spread(first + prng.below(in_class.max(1)), count);
+            return spread(first + prng.below(in_class.max(1)) + moved, count);
         }
         (left, first) = (left - requests, first + in_class);
     }
@@ -121,13 +152,32 @@ mod tests {
         let mut prng = Prng::from_seed(3);
         let mut counts = [0u32; CUSTOMERS as usize];
         for _ in 0..DRAWS {
-            counts[draw_customer(&mut prng, CUSTOMERS) as usize] += 1;
+            counts[draw_customer(&mut prng, CUSTOMERS, Phase::default()) as usize] += 1;
         }
         counts.sort_unstable_by(|a, b| b.cmp(a));
         let share = |to: usize| f64::from(counts[..to].iter().sum::<u32>()) / f64::from(DRAWS);
         assert!((share(100) - 0.50).abs() < 0.01, "{}", share(100));
         assert!((share(700) - 0.95).abs() < 0.01, "{}", share(700));
         assert!(counts[999] > 0, "everybody is asked for");
+    }
+
+    #[test]
+    fn others_are_popular_in_the_next_phase() {
+        const CUSTOMERS: u32 = 1_000;
+        let popular = |phase: u64| {
+            let mut prng = Prng::from_seed(5);
+            let mut counts = [0u32; CUSTOMERS as usize];
+            for _ in 0..100_000 {
+                counts[draw_customer(&mut prng, CUSTOMERS, Phase(phase)) as usize] += 1;
+            }
+            (0..CUSTOMERS as usize).filter(|&at| counts[at] > 250).collect::<Vec<_>>()
+        };
+        let (first, second) = (popular(0), popular(1));
+        assert_eq!((first.len(), second.len()), (100, 100));
+        assert!(first.iter().all(|customer| !second.contains(customer)));
+        let every = Some(Nanos::from_secs(30));
+        assert_eq!(Phase::after(Nanos::from_secs(75), every), Phase(2));
+        assert_eq!(Phase::after(Nanos::from_secs(75), None), Phase(0));
     }
 
     #[test]

@@ -14,13 +14,13 @@
 use terrace::{Database, Durability, Table, Transaction};
 use terrace_rt::Prng;
 
-use super::draw_customer;
 use super::loading::draw_trade;
 use super::rows::{
     ACCOUNT, ACCOUNTS_PER_CUSTOMER, Account, CUSTOMER, HOLDING, HOLDINGS_PER_ACCOUNT, Row,
     SECURITY, TRADE, TRADE_BYTES, TRADES_PER_ACCOUNT, Trade, holding_shares, securities,
     set_holding_shares,
 };
+use super::{Phase, draw_customer};
 use crate::Error;
 
 /// What is asked for.
@@ -53,8 +53,11 @@ impl Kind {
         [(3, 0), (2, 0), (TRADES_LOOKED_UP as u64, 0), (0, 0), (3, 3)][self as usize]
     }
 
-    /// Draws one.
-    pub fn draw(prng: &mut Prng) -> Kind {
+    /// Draws one. While most clients trade, six of ten do.
+    fn draw(prng: &mut Prng, phase: Phase) -> Kind {
+        if phase.trades() && prng.below(100) < TRADING_PERCENT {
+            return Kind::Order;
+        }
         let mut left = prng.below(100);
         for kind in Kind::ALL {
             if left < kind.percent() {
@@ -66,10 +69,14 @@ impl Kind {
     }
 }
 
+/// Clients that trade in any case, in a phase in which most do, in percent.
+const TRADING_PERCENT: u64 = 55;
 /// Trades that a status shows.
 const TRADES_SHOWN: u64 = 30;
 /// Trades that a lookup finds.
 const TRADES_LOOKED_UP: usize = 8;
+/// Customers whose trades are read together: 2.6 MB.
+pub(super) const CUSTOMERS_SCANNED: u32 = 50;
 /// Securities that are watched.
 const SECURITIES_WATCHED: usize = 20;
 
@@ -87,17 +94,17 @@ pub(super) struct Request {
 
 impl Request {
     /// Draws one for a market of `customers`.
-    pub(super) fn draw(prng: &mut Prng, customers: u32) -> Request {
+    pub(super) fn draw(prng: &mut Prng, customers: u32, phase: Phase) -> Request {
         let market = u64::from(securities(customers));
         let account = |prng: &mut Prng| prng.below(u64::from(ACCOUNTS_PER_CUSTOMER)) as u8;
         Request {
-            kind: Kind::draw(prng),
-            customer: draw_customer(prng, customers),
+            kind: Kind::draw(prng, phase),
+            customer: draw_customer(prng, customers, phase),
             account: account(prng),
             trade: draw_trade(prng),
             lookups: std::array::from_fn(|_| {
                 let number = prng.below(u64::from(TRADES_PER_ACCOUNT)) as u32;
-                (draw_customer(prng, customers), account(prng), number)
+                (draw_customer(prng, customers, phase), account(prng), number)
             }),
             securities: std::array::from_fn(|_| prng.below(market) as u32),
         }
@@ -116,6 +123,22 @@ impl Request {
             Kind::Market => self.market(db, row),
             Kind::Order => self.order(db, row),
         }
+    }
+
+    /// Reads the trades of a few customers in order, from `first` on.
+    ///
+    /// # Errors
+    ///
+    /// Those of the engine; malformed rows.
+    pub(super) fn scan(db: &Database, first: u32) -> Result<(), Error> {
+        let txn = db.begin_read()?;
+        let mut cash = 0;
+        let end = first.saturating_add(CUSTOMERS_SCANNED);
+        for trade in txn.open_table(TRADE)?.range((first, 0, 0)..(end, 0, 0))? {
+            cash += Trade::of(trade?.value())?.cash;
+        }
+        std::hint::black_box(cash);
+        Ok(())
     }
 
     fn position(&self, db: &Database, row: &mut Vec<u8>) -> Result<(), Error> {

@@ -26,6 +26,12 @@ pub struct Loaded {
     pub consistency: Consistency,
 }
 
+impl Loaded {
+    pub(crate) fn stores(&self) -> &Stores {
+        &self.stores
+    }
+}
+
 /// Loads the database of `workload`, to be run on `system`, whose log must be kept whole.
 ///
 /// # Errors

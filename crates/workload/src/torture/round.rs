@@ -168,6 +168,7 @@ impl Round {
                 tier.partitions = self.scenario.partitions;
                 tier.buf_write_pages = self.scenario.buf_write_pages;
                 tier.append_group = self.scenario.append_group;
+                tier.forced_choice_misses = Some(self.scenario.forced_choice_misses);
             })
             .checkpoints(Checkpoints::Every(self.scenario.checkpoint_every))
             .world(self.world.clone())

@@ -147,6 +147,7 @@ pub fn workload(options: &RestartBench, seed: u64) -> Box<dyn Workload> {
             fill: database.fill.0,
             clients,
             checks: !database.no_check,
+            ..brokerage::Config::default()
         }),
     }
 }

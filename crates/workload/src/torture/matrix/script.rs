@@ -80,6 +80,8 @@ pub struct Script {
     pub(super) lambda: f64,
     /// Bytes of log after which changes are brought home.
     pub(super) clean_age: Option<u64>,
+    /// The design that picks itself picks something else after so many misses, else never.
+    pub(super) forced_choice_misses: Option<u64>,
     pub(super) start: Start,
     /// Steps before the path.
     pub(super) before: fn() -> Vec<Step>,
@@ -213,6 +215,7 @@ const COMMON: Script = Script {
     slots: ALL,
     lambda: 0.9,
     clean_age: None,
+    forced_choice_misses: Some(u64::MAX),
     start: Start::Day,
     before: nothing,
     path: Path::Opening,
@@ -220,7 +223,7 @@ const COMMON: Script = Script {
 };
 
 /// Every script.
-pub static SCRIPTS: [Script; 20] = [
+pub static SCRIPTS: [Script; 21] = [
     Script {
         name: "admit-free",
         start: Start::Cold,
@@ -324,6 +327,22 @@ pub static SCRIPTS: [Script; 20] = [
             vec![Step::Write(0..32, Durable), Step::Read(120..ROWS), Step::Read(60..120), rest]
         }),
         shows: |seen| seen.after.pool.cleaner_pages > seen.before.pool.cleaner_pages,
+        ..COMMON
+    },
+    Script {
+        name: "switch",
+        start: Start::Cold,
+        applies: |design, _| design.replacement == Replacement::Chosen,
+        forced_choice_misses: Some(4),
+        before: || vec![clean(), Step::Write(0..24, Durable), Step::Read(60..120)],
+        path: Path::Steps(|_| {
+            let (write, reads) = (|rows| Step::Write(rows, Durable), || Step::Read(70..ROWS));
+            vec![write(0..16), reads(), write(30..46), reads(), write(8..20), reads()]
+        }),
+        shows: |seen| {
+            let changes = seen.after.pool.choice_changes - seen.before.pool.choice_changes;
+            changes > 8 && seen.home_writes > 0 && seen.flash_writes > 3
+        },
         ..COMMON
     },
     Script {

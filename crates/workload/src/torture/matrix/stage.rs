@@ -81,6 +81,7 @@ impl Setting {
                 tier.costs = Some(Costs::PUBLISHED);
                 tier.clean_age = self.script.clean_age;
                 tier.buf_write_pages = 4;
+                tier.forced_choice_misses = self.script.forced_choice_misses;
                 if self.design.batch().is_some() {
                     // An append log keeps no uses: pages would leave memory in another order.
                     tier.memory_policy = Some(MemoryPolicy::Lru);

@@ -19,6 +19,8 @@ use super::super::ledger::Failure;
 use super::disks::{Disks, Fate, Torn};
 use crate::tpcc::{Config, Scale, consistency, measure, populate};
 
+/// The design that picks itself picks something else after so many misses.
+const CHOICE_MISSES: u64 = 40;
 /// The smallest database with the shape of the whole.
 const SCALE: Scale = Scale::tiny(1);
 /// Pages of memory: a quarter of what the database has.
@@ -132,6 +134,7 @@ impl Run {
             .tune(|tier| {
                 tier.flash_slots = if self.design.uses_flash() { slots } else { 0 };
                 tier.lambda = 0.3;
+                tier.forced_choice_misses = Some(CHOICE_MISSES);
                 tier.costs = Some(Costs::PUBLISHED);
                 let is_bounded = self.config.seed.is_multiple_of(AGED_ONE_IN);
                 tier.clean_age = is_bounded.then_some(CLEAN_AGE);

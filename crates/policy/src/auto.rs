@@ -1,0 +1,358 @@
+//! A design that picks itself while it runs: admission, replacement and what becomes of changed
+//! pages, by what each would have cost.
+//!
+//! ```text
+//! requests of a sample of pages --> a tier in small for each set of rules --> requests
+//!              what requests cost on the devices, now --> time on each device --> the choice
+//! ```
+//!
+//! - Idea: devices that are both busy go as fast as the busier one lets them. So a choice costs
+//!   what it keeps the busier device, and a tenth of what it keeps the other. Whichever costs least
+//!   is chosen, if that is at least a thirtieth less than what is chosen now.
+//! - U1: what would have been is counted under each set of rules on the same requests; what was
+//!   chosen changes none of the counts.
+//! - U2: counts are halved at each decision: what was half a turnover of the tier ago counts half.
+//! - U3: the choice is a function of the requests and the costs that it was told.
+//! - Sources: none; sampling by hash is SHARDS' (Waldspurger et al. 2015).
+//! - Cost: 256 slots in small nine times over, 12 KB, whatever the size of the tier.
+
+use crate::designs::{AdmissionRule, DirtyLeave};
+use crate::replacement::sketch::{FrequencySketch, page_hash};
+use crate::shadow::{Leaving, Shadow, ShadowRules, Tally};
+use crate::slot_ages::AgeOrder;
+use crate::{AccessClass, History, Tick};
+use terrace_page::PageId;
+
+/// Slots in small, at least, of a tier that has as many.
+const SHADOW_SLOTS_MIN: u32 = 256;
+/// How much of the other device's time counts.
+const OTHER_DEVICE: f64 = 0.1;
+/// A change must save so much of the cost.
+const SAVED_MIN: f64 = 1.0 / 30.0;
+/// A sketch for frequencies is made for one of so many of the pages that there are slots for.
+pub const SKETCH_SLOTS: u32 = 16;
+
+/// What is chosen. All choices share the slots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// What is admitted; `Nothing` for a tier that is left to itself.
+    pub admission: AdmissionRule,
+    /// Which slot is reused.
+    pub order: AgeOrder,
+    /// What becomes of changed pages that leave memory.
+    pub dirty: DirtyLeave,
+}
+
+const fn choice(admission: AdmissionRule, order: AgeOrder, dirty: DirtyLeave) -> Choice {
+    Choice { admission, order, dirty }
+}
+
+use {AdmissionRule as Admit, DirtyLeave as Dirty};
+
+/// The choices that there are. The first is the one to begin with.
+pub const CHOICES: [Choice; 14] = [
+    choice(Admit::RandomClass, AgeOrder::Reuse, Dirty::Flash),
+    choice(Admit::RandomClass, AgeOrder::Reuse, Dirty::FlashAndHome),
+    choice(Admit::RandomClass, AgeOrder::Recency, Dirty::Flash),
+    choice(Admit::RandomClass, AgeOrder::Recency, Dirty::FlashAndHome),
+    choice(Admit::All, AgeOrder::Reuse, Dirty::Flash),
+    choice(Admit::All, AgeOrder::Reuse, Dirty::FlashAndHome),
+    choice(Admit::Frequency, AgeOrder::Reuse, Dirty::Flash),
+    choice(Admit::Frequency, AgeOrder::Reuse, Dirty::FlashAndHome),
+    choice(Admit::Frequency, AgeOrder::Recency, Dirty::Flash),
+    choice(Admit::Frequency, AgeOrder::Recency, Dirty::FlashAndHome),
+    choice(Admit::RandomClass, AgeOrder::Reuse, Dirty::Home),
+    choice(Admit::Frequency, AgeOrder::Reuse, Dirty::Home),
+    choice(Admit::RandomClass, AgeOrder::Recency, Dirty::Home),
+    choice(Admit::Nothing, AgeOrder::Recency, Dirty::Home),
+];
+
+impl Choice {
+    fn rules(&self) -> ShadowRules {
+        ShadowRules {
+            admission: self.admission,
+            order: self.order,
+            takes_dirty: self.dirty != DirtyLeave::Home,
+        }
+    }
+
+    /// In a few words, for people.
+    #[must_use]
+    pub fn title(&self) -> String {
+        let admission = match self.admission {
+            AdmissionRule::Nothing => return "no admission".into(),
+            rule => rule.name(),
+        };
+        let order = match self.order {
+            AgeOrder::Recency => "recency",
+            AgeOrder::Reuse => "reuse",
+        };
+        let dirty = match self.dirty {
+            DirtyLeave::Flash => "write-back",
+            DirtyLeave::FlashAndHome => "write-through",
+            _ => "clean pages",
+        };
+        format!("{admission}, {order}, {dirty}")
+    }
+}
+
+/// What one request keeps a device busy, in any unit, as the devices are now.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BusyCosts {
+    /// A page read from home.
+    pub home_read: f64,
+    /// A page written home.
+    pub home_write: f64,
+    /// A page that the cleaner writes home, along with its neighbours.
+    pub home_clean: f64,
+    /// A page read from flash.
+    pub flash_read: f64,
+    /// A page written to flash.
+    pub flash_write: f64,
+}
+
+impl BusyCosts {
+    /// What `tally` costs if changed pages go as `dirty` says (see the module).
+    fn of(&self, tally: &Tally, dirty: DirtyLeave) -> f64 {
+        let (homeward, cleanings) = match dirty {
+            DirtyLeave::FlashAndHome => (tally.home_writes + tally.dirty_writes, 0.0),
+            _ => (tally.home_writes, tally.cleanings),
+        };
+        let home = tally.home_reads * self.home_read
+            + homeward * self.home_write
+            + cleanings * self.home_clean;
+        let flash = (tally.flash_reads + cleanings) * self.flash_read
+            + tally.flash_writes * self.flash_write;
+        home.max(flash) + OTHER_DEVICE * home.min(flash)
+    }
+}
+
+/// The chooser of one tier.
+pub struct Chooser {
+    /// One in so many pages is in the sample.
+    one_in: u32,
+    shadows: Vec<Shadow>,
+    /// The shadow that counts for each choice.
+    counts_for: [usize; CHOICES.len()],
+    uses: FrequencySketch,
+    now: Tick,
+    decide_at: Tick,
+    period: u64,
+    chosen: usize,
+}
+
+impl Chooser {
+    /// A chooser for a tier of `slots`, which is filled with everything up to the share `tau`, and
+    /// of which the share `lambda` may be newer than home.
+    ///
+    /// # Panics
+    ///
+    /// If there are no slots.
+    #[must_use]
+    pub fn new(slots: u32, tau: f64, lambda: f64) -> Chooser {
+        assert!(slots > 0, "a tier has slots");
+        let one_in = (slots / SHADOW_SLOTS_MIN).max(1);
+        let in_small = slots / one_in;
+        let (mut rules, mut counts_for) = (Vec::new(), [0; CHOICES.len()]);
+        for (at, choice) in CHOICES.iter().enumerate() {
+            let wanted = choice.rules();
+            let known = rules.iter().position(|&other| other == wanted);
+            counts_for[at] = known.unwrap_or(rules.len());
+            if known.is_none() {
+                rules.push(wanted);
+            }
+        }
+        let shadow = |&rules: &ShadowRules| Shadow::new(rules, in_small, (tau, lambda));
+        let period = u64::from(in_small / 2).max(1);
+        Chooser {
+            one_in,
+            shadows: rules.iter().map(shadow).collect(),
+            counts_for,
+            uses: FrequencySketch::new((in_small / SKETCH_SLOTS).max(1)),
+            now: Tick(1),
+            decide_at: Tick(period),
+            period,
+            chosen: 0,
+        }
+    }
+
+    /// Whether `page` is in the sample: what happens to others need not be told.
+    #[must_use]
+    #[inline]
+    pub fn samples(one_in: u32, page: PageId) -> bool {
+        // The sketch and the directory hash otherwise.
+        let mixed = page.0.wrapping_add(0x632b_e59b_d9b4_e019).wrapping_mul(0xff51_afd7_ed55_8ccd);
+        let mixed = (mixed ^ (mixed >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53) >> 32;
+        (mixed * u64::from(one_in)) >> 32 == 0
+    }
+
+    /// One in so many pages is in the sample.
+    #[must_use]
+    pub fn one_in(&self) -> u32 {
+        self.one_in
+    }
+
+    /// Memory misses `page`, which is in the sample. Whether a decision is due.
+    pub fn asked(&mut self, page: PageId) -> bool {
+        self.now = Tick(self.now.0 + 1);
+        self.uses.count(page_hash(page));
+        let number = number_of(page);
+        for shadow in &mut self.shadows {
+            shadow.asked(number, self.now);
+        }
+        self.is_due()
+    }
+
+    /// `page`, which is in the sample, changes in memory.
+    pub fn changed(&mut self, page: PageId) {
+        let number = number_of(page);
+        self.shadows.iter_mut().for_each(|shadow| shadow.changed(number));
+    }
+
+    /// `page`, which is in the sample, leaves memory; it has more uses than one if it is `reused`.
+    pub fn left(&mut self, page: PageId, is_dirty: bool, class: AccessClass, reused: bool) {
+        let previous = reused.then_some(self.now);
+        let history = History { last: self.now, previous };
+        let leaving = Leaving { page: number_of(page), is_dirty, class, history };
+        for shadow in &mut self.shadows {
+            shadow.left(&leaving, &self.uses, self.now);
+        }
+    }
+
+    /// Whether a decision is due.
+    #[must_use]
+    pub fn is_due(&self) -> bool {
+        self.now >= self.decide_at
+    }
+
+    /// Chooses again, by what requests cost now.
+    pub fn decide(&mut self, costs: &BusyCosts) -> Choice {
+        self.decide_at = Tick(self.now.0 + self.period);
+        let cost = |at: usize| {
+            let shadow = &self.shadows[self.counts_for[at]];
+            costs.of(&shadow.tally, CHOICES[at].dirty)
+        };
+        let cheapest = (0..CHOICES.len())
+            .min_by(|&a, &b| cost(a).total_cmp(&cost(b)))
+            .expect("there are choices");
+        if cost(cheapest) < cost(self.chosen) * (1.0 - SAVED_MIN) {
+            self.chosen = cheapest;
+        }
+        self.shadows.iter_mut().for_each(|shadow| shadow.tally.halve());
+        CHOICES[self.chosen]
+    }
+
+    /// What each choice costs per request of the sample, as counted now, for people and tests.
+    #[must_use]
+    pub fn prices(&self, costs: &BusyCosts) -> [f64; CHOICES.len()] {
+        std::array::from_fn(|at| {
+            let tally = &self.shadows[self.counts_for[at]].tally;
+            let asked = (tally.home_reads + tally.flash_reads).max(1.0);
+            costs.of(tally, CHOICES[at].dirty) / asked
+        })
+    }
+
+    /// What is chosen.
+    #[must_use]
+    pub fn chosen(&self) -> Choice {
+        CHOICES[self.chosen]
+    }
+
+    /// Bytes allocated.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.shadows.iter().map(Shadow::bytes).sum::<usize>() + self.uses.bytes()
+    }
+}
+
+/// Pages are told apart by 32 bits of their numbers, as in the slots.
+fn number_of(page: PageId) -> u32 {
+    page.0 as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DISK: BusyCosts = BusyCosts {
+        home_read: 1.0,
+        home_write: 1.0,
+        home_clean: 0.4,
+        flash_read: 0.08,
+        flash_write: 0.08,
+    };
+
+    /// Misses and departures of pages drawn with a skew, of which so many percent are changed.
+    fn drive(chooser: &mut Chooser, seed: u64, changed_percent: u32, costs: &BusyCosts) -> Choice {
+        let mut prng = fastrand::Rng::with_seed(seed);
+        for _ in 0..60_000 {
+            let page = prng.u64(..4_000).min(prng.u64(..4_000)).min(prng.u64(..4_000));
+            let page = PageId(page * 7);
+            if !Chooser::samples(chooser.one_in(), page) {
+                continue;
+            }
+            if chooser.asked(page) {
+                chooser.decide(costs);
+            }
+            let is_dirty = prng.u32(..100) < changed_percent;
+            if is_dirty {
+                chooser.changed(page);
+            }
+            chooser.left(page, is_dirty, AccessClass::Random, true);
+        }
+        chooser.chosen()
+    }
+
+    #[test]
+    fn changed_pages_stay_away_from_a_slow_home() {
+        let choice = drive(&mut Chooser::new(1_500, 0.95, 0.5), 1, 60, &DISK);
+        assert_eq!(choice.dirty, DirtyLeave::Flash, "{}", choice.title());
+    }
+
+    #[test]
+    fn a_flash_slower_than_home_is_left_alone_and_taken_up_again() {
+        let mut chooser = Chooser::new(1_500, 0.95, 0.5);
+        let slow = BusyCosts { flash_read: 3.0, flash_write: 9.0, ..DISK };
+        let choice = drive(&mut chooser, 1, 30, &slow);
+        assert_eq!(choice.admission, AdmissionRule::Nothing, "{}", choice.title());
+        let choice = drive(&mut chooser, 2, 30, &DISK);
+        assert_ne!(choice.admission, AdmissionRule::Nothing, "{}", choice.title());
+    }
+
+    #[test]
+    fn the_same_requests_give_the_same_choices_and_no_choice_costs_less_by_much() {
+        for seed in 0..6 {
+            let run = || {
+                let mut chooser = Chooser::new(1_500, 0.95, 0.5);
+                drive(&mut chooser, seed, 30, &DISK);
+                let choice = chooser.decide(&DISK);
+                (choice, chooser.prices(&DISK))
+            };
+            let (choice, prices) = run();
+            assert_eq!((choice, prices), run(), "U3");
+            let at = CHOICES.iter().position(|&other| other == choice).unwrap();
+            let least = prices.iter().copied().fold(f64::INFINITY, f64::min);
+            assert!(prices[at] * (1.0 - SAVED_MIN) <= least, "seed {seed}: {prices:?}");
+        }
+    }
+
+    #[test]
+    fn one_page_in_as_many_is_in_the_sample() {
+        for one_in in [1, 7, 100] {
+            let sampled = (0..70_000).filter(|&page| Chooser::samples(one_in, PageId(page)));
+            let share = sampled.count() as f64 * f64::from(one_in) / 70_000.0;
+            assert!((0.9..1.1).contains(&share), "{share} of one in {one_in}");
+        }
+    }
+
+    #[test]
+    fn choices_differ_and_the_sample_stays_small() {
+        for (at, choice) in CHOICES.iter().enumerate() {
+            assert!(!CHOICES[..at].contains(choice), "{}", choice.title());
+        }
+        for slots in [1, 100, 256, 36_700, 183_501, 20_000_000] {
+            let bytes = Chooser::new(slots, 0.95, 0.5).bytes();
+            assert!(bytes < 32 << 10, "{bytes} bytes for {slots} slots");
+        }
+    }
+}
