@@ -195,6 +195,8 @@ pub struct Flash {
     /// Pages not admitted because no slot was free or clean.
     pub bypassed_by_budget: u64,
     pub bypassed_for_room: u64,
+    /// Reads of pages on flash that home served, as the flash was busier.
+    pub spilled_reads: u64,
     /// Asynchronous writes given up because the page was changed first (TAC).
     pub tac_abandoned: u64,
 }

@@ -65,8 +65,8 @@ pub enum NoSuchDesign {
     NoFlash(&'static str),
     /// Admission and replacement of the design are one rule.
     OneRule(&'static str),
-    /// The policy cannot say who would give way without taking its page out.
-    FrequencyNeedsLru2,
+    /// The policy admits by frequency itself.
+    FrequencyTwice,
 }
 
 impl fmt::Display for NoSuchDesign {
@@ -82,10 +82,9 @@ impl fmt::Display for NoSuchDesign {
                 "`{name}` admits and replaces by one rule of its own; take cw, dw or lc with this \
                  admission or replacement"
             ),
-            NoSuchDesign::FrequencyNeedsLru2 => f.write_str(
-                "admission `tinylfu` compares a page with the one that would give way, which only \
-                 the replacement `lru-2` can name; take `lru-2`, or the replacement `w-tinylfu`, \
-                 which admits by frequency itself",
+            NoSuchDesign::FrequencyTwice => f.write_str(
+                "the replacement `w-tinylfu` admits by frequency itself: take it with the \
+                 admission `everything`, or `tinylfu` with another replacement",
             ),
         }
     }
@@ -126,9 +125,9 @@ impl Design {
             replacement: replacement.unwrap_or(self.replacement),
             ..self
         };
-        let is_named = design.replacement == Replacement::Lru2;
-        if design.admission == AdmissionRule::Frequency && !is_named {
-            return Err(NoSuchDesign::FrequencyNeedsLru2);
+        let is_its_own = design.replacement == Replacement::Policy(ReplacementKind::WTinyLfu);
+        if design.admission == AdmissionRule::Frequency && is_its_own {
+            return Err(NoSuchDesign::FrequencyTwice);
         }
         Ok(design)
     }
@@ -160,10 +159,11 @@ mod tests {
     #[test]
     fn what_does_not_go_together_is_refused_with_what_does() {
         let sieve = find_replacement("sieve").expect("a row");
+        let w_tinylfu = find_replacement("w-tinylfu").expect("a row");
         for (name, admission, replacement, said) in [
             ("no-ssd", None, Some(sieve), "take cw, dw or lc"),
             ("tac", Some(AdmissionRule::All), None, "take cw, dw or lc"),
-            ("dw", Some(AdmissionRule::Frequency), Some(sieve), "take `lru-2`"),
+            ("dw", Some(AdmissionRule::Frequency), Some(w_tinylfu), "admits by frequency itself"),
         ] {
             let design = find(name).expect("a row");
             let refused = design.combined(admission, replacement).unwrap_err().to_string();

@@ -9,6 +9,9 @@
 //!   key:   unused ----> of a slot ----> of a ghost's page ----> unused
 //! ```
 //!
+//! - K4: where admission compares a page with the one that would give way, that one, the contender,
+//!   has left the policy already, but not its slot. It stays the contender until a page takes its
+//!   slot; if it is used, may not leave any more, or is gone, another is named.
 //! - K1: each key that the policy knows has one owner: a slot, if the key is cached, else the page
 //!   of a ghost. No two keys have one owner.
 //! - K2: a page that is newer than home has no key: it may not leave, and a policy that had to pass
@@ -47,6 +50,8 @@ pub struct KeyedSlots {
     /// The owner of each key: a slot or, of a ghost, the number of its page.
     owners: Box<[u32]>,
     ghosts: HashMap<u32, Key>,
+    /// The slot of the contender (K4).
+    contender: Option<SlotId>,
     free_slots: Vec<u32>,
     free_keys: Vec<u32>,
     /// What opening found: last use, slot, page.
@@ -74,6 +79,7 @@ impl KeyedSlots {
             keys: vec![NO_KEY; slots_count as usize].into(),
             owners: vec![0; keys_count as usize].into(),
             ghosts: HashMap::new(),
+            contender: None,
             free_slots: (0..slots_count).rev().collect(),
             free_keys: (0..keys_count).rev().collect(),
             found: Vec::new(),
@@ -129,12 +135,36 @@ impl KeyedSlots {
         Ok(slot)
     }
 
+    /// The slot that would give way next, for an admission that compares (K4). It is named again
+    /// until `fill_clean`, `take_out` or `free` says that it holds something else.
+    pub fn contender(
+        &mut self,
+        page_of: impl Fn(SlotId) -> PageId,
+        evictable: impl Fn(SlotId) -> bool,
+    ) -> Option<SlotId> {
+        if let Some(slot) = self.contender {
+            if evictable(slot) && self.keys[slot.0 as usize] == NO_KEY {
+                return Some(slot);
+            }
+            self.contender = None;
+            self.fill_clean(slot, page_of(slot));
+        }
+        let owners = &self.owners;
+        let left = self.policy.evict(|key| evictable(SlotId(owners[key.0 as usize])))?;
+        let slot = SlotId(self.owners[left.0 as usize]);
+        self.keys[slot.0 as usize] = NO_KEY;
+        self.becomes_ghost(left, page_of(slot));
+        self.contender = Some(slot);
+        Some(slot)
+    }
+
     /// `slot` holds `page` as home does: it may leave when its turn comes.
     pub fn fill_clean(&mut self, slot: SlotId, page: PageId) {
         let before = self.keys[slot.0 as usize];
         if before < USED {
             return;
         }
+        self.is_no_contender(slot);
         let (key, _) = self.key_for(page);
         let inserted = self.policy.insert(key, page, |_| false);
         assert_eq!(inserted, Ok(None), "room for {slot}");
@@ -148,11 +178,19 @@ impl KeyedSlots {
 
     /// `slot` holds a page newer than home (K2).
     pub fn take_out(&mut self, slot: SlotId) {
+        self.is_no_contender(slot);
         let key = std::mem::replace(&mut self.keys[slot.0 as usize], NO_KEY);
         if key < USED {
             self.policy.remove(Key(key));
             self.free_keys.push(key);
             self.forget();
+        }
+    }
+
+    /// `slot`, if it is the contender's, is about to hold something else (K4).
+    pub fn is_no_contender(&mut self, slot: SlotId) {
+        if self.contender == Some(slot) {
+            self.contender = None;
         }
     }
 
@@ -325,6 +363,64 @@ mod tests {
                 self.policy.remove(Key(page));
             }
             self.slots.insert(slot, State { page, clean, used: false });
+        }
+    }
+
+    /// Every slot is filled; pages are used, freed, cleaned and pinned at random, and newcomers
+    /// contend.
+    #[test]
+    fn a_contender_may_leave_and_stays_until_something_changes() {
+        for row in REPLACEMENTS {
+            for seed in 0..60 {
+                contend(row.kind, seed);
+            }
+        }
+    }
+
+    fn contend(kind: ReplacementKind, seed: u64) {
+        let mut prng = fastrand::Rng::with_seed(seed);
+        let mut slots = KeyedSlots::new(kind, SLOTS);
+        let mut pages: Vec<u32> = (0..SLOTS).collect();
+        let mut pinned = vec![false; SLOTS as usize];
+        for slot in 0..SLOTS {
+            assert_eq!(slots.take_free(), Some(SlotId(slot)));
+            slots.fill_clean(SlotId(slot), PageId(u64::from(slot)));
+        }
+        let mut last = None;
+        for step in 0..400 {
+            let at = format!("{kind:?} seed {seed} step {step}");
+            let slot = SlotId(prng.u32(..SLOTS));
+            match prng.u8(..5) {
+                0 => slots.hit(slot),
+                1 => pinned[slot.0 as usize] ^= true,
+                2 => {
+                    slots.free(slot);
+                    assert_eq!(slots.take_free(), Some(slot), "{at}");
+                    slots.fill_clean(slot, PageId(u64::from(pages[slot.0 as usize])));
+                }
+                _ => {}
+            }
+            let was_changed = last == Some(slot);
+            let page_of = |slot: SlotId| PageId(u64::from(pages[slot.0 as usize]));
+            let named = slots.contender(page_of, |slot| !pinned[slot.0 as usize]);
+            let is_any = pinned.contains(&false);
+            assert_eq!(named.is_some(), is_any, "{at}");
+            assert!(named.is_none_or(|slot| !pinned[slot.0 as usize]), "{at}");
+            if let Some(before) = last
+                && !was_changed
+                && !pinned[before.0 as usize]
+            {
+                assert_eq!(named, last, "K4, {at}");
+            }
+            last = named;
+            if let Some(slot) = named.filter(|_| prng.u8(..3) == 0) {
+                slots.is_no_contender(slot);
+                let page = (100..).find(|page| !pages.contains(page) && prng.bool());
+                pages[slot.0 as usize] = page.expect("there are others");
+                slots.fill_clean(slot, PageId(u64::from(pages[slot.0 as usize])));
+                last = None;
+            }
+            slots.check();
         }
     }
 

@@ -71,3 +71,8 @@ pub use tac::{
     Temperatures, WINDOW_REQUESTS,
 };
 pub use touch::{History, Tick, Touch};
+
+/// The examples of `docs/POLICIES.md`, which are compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/POLICIES.md")]
+pub struct Policies;

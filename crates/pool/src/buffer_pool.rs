@@ -37,6 +37,7 @@ use crate::partition::Partition;
 use crate::peeks::Peeks;
 use crate::restart::{self, ColdStart, FlashLayout, FlashRecovery, Freed, Keeper};
 use crate::slots::{Gauges, PAGES_MAX, SharedRanks};
+use crate::spill::Spilling;
 use crate::{Journal, PageMut, PoolConfig, PoolError, PoolStats, Redo};
 
 /// How often a page is looked up anew because it left before it was latched.
@@ -62,6 +63,7 @@ pub struct BufferPool {
     pub(crate) ranks: SharedRanks,
     /// Of a design that picks itself.
     pub(crate) choosing: Option<Choosing>,
+    pub(crate) spilling: Option<Spilling>,
     /// A partition wants slots cleaned ahead, and the cleaner has not been told.
     pub(crate) cleaning_wanted: AtomicBool,
     /// The retired hits that temperatures have aged by.
@@ -156,15 +158,15 @@ impl BufferPool {
     ) -> Result<Arc<BufferPool>, PoolError> {
         config.validate(flash.as_ref().map(|device| device.len()))?;
         let slots = if config.design.uses_flash() { config.flash_slots } else { 0 };
-        let flash = flash.filter(|_| slots > 0);
         let layout = FlashLayout::new(slots, config.restart.kind);
-        let (frames, gauges) = (frames_of(&config)?, Arc::new(Gauges::default()));
+        let flash = flash.filter(|_| slots > 0);
+        let (frames, gauges) = (frames_of(&config)?, Arc::<Gauges>::default());
         let costs = costs_of(&config, &*home, flash.as_deref());
         let shared = SharedRanks::new(&config, &costs, aging_requests(&config, slots));
         let plan = Plan::new(&config, &layout, &shared, &gauges, recovery.as_ref(), &costs);
         let (partitions, doubled) = Arc::new(plan).build(&world);
-        let (recovery, choosing) = (recovery.as_deref(), Choosing::new(&config, &costs));
-        let tick = recovery.map_or(1, |recovery| recovery.clock() + 1);
+        let (choosing, spilling) = (Choosing::new(&config, &costs), Spilling::new(&config, &costs));
+        let recovery = recovery.as_deref();
         let keeper = restart::keeper_of(&config, &layout, recovery);
         let pool = Arc::new_cyclic(|itself| BufferPool {
             home_pages: (home.len() / PAGE_SIZE as u64).min(PAGES_MAX),
@@ -174,6 +176,7 @@ impl BufferPool {
             follows_changes: keeper.as_ref().is_some_and(|keeper| keeper.follows_changes()),
             keeper,
             choosing,
+            spilling,
             owed_count: AtomicU64::new(0),
             redo: LeafMutex::new(None),
             cold_start: recovery.and_then(FlashRecovery::cold),
@@ -186,7 +189,7 @@ impl BufferPool {
             frames,
             peeks: Peeks::default(),
             partitions,
-            tick: AtomicU64::new(tick),
+            tick: AtomicU64::new(recovery.map_or(1, |recovery| recovery.clock() + 1)),
             gauges,
             ranks: shared,
             cleaning_wanted: AtomicBool::new(false),
@@ -212,14 +215,15 @@ impl BufferPool {
             stats: LeafMutex::new(PoolStats::default()),
             itself: Weak::clone(itself),
         });
-        pool.forget_doubled(&doubled);
-        pool.start_tasks();
+        pool.start_without(&doubled);
         Ok(pool)
     }
 
-    /// Copies that gave way to newer ones must not be found again.
-    fn forget_doubled(&self, doubled: &[(u32, PageId)]) {
+    /// Starts what runs from the beginning. Copies that gave way to newer ones must not be found
+    /// again.
+    fn start_without(self: &Arc<BufferPool>, doubled: &[(u32, PageId)]) {
         doubled.iter().for_each(|&(slot, page)| self.slot_freed(slot, page, Freed::Modified));
+        self.start_tasks();
     }
 
     /// Recovery is over: starts the cleaner, and what the restart does in the background [S3

@@ -47,6 +47,8 @@ pub struct PoolConfig {
     pub tau: f64,
     /// Throttle: with more requests than this queued at the flash it gets no more [S0 3.3.2].
     pub mu: usize,
+    /// Whether reads that flash could serve go home while it is the busier device.
+    pub spill: Spill,
     /// Partitions of directory, frames and slots [S0 3.3.4]; fewer if frames are few.
     pub partitions: u32,
     /// Pages in one write of the lazy cleaner, at most [S0 3.3.5].
@@ -92,6 +94,16 @@ pub struct Fills {
     pub ramp_up: bool,
     /// Single reads from home become reads of 8 pages until the flash is full [S3 IV-A1].
     pub aggressive: bool,
+}
+
+/// Whether home helps the flash out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spill {
+    /// What flash has is read there, but for the throttle.
+    Never,
+    /// While requests wait for the flash and home has little to do, reads of pages that both have
+    /// go home.
+    WhenFlashIsBusy,
 }
 
 /// When TAC writes a page that it admits to flash.
@@ -144,6 +156,7 @@ impl Default for PoolConfig {
             flash_slots: 0,
             tau: 0.95,
             mu: 100,
+            spill: Spill::Never,
             partitions: 16,
             alpha: 32,
             lambda: 0.5,
@@ -234,6 +247,7 @@ impl PoolConfig {
         self.memory_policy_in_use() == MemoryPolicy::Gd2l
             || self.design.replacement.is_by_benefit()
             || self.design.replacement == Replacement::Chosen
+            || self.spill == Spill::WhenFlashIsBusy
     }
 
     /// In which order the cleaner goes: a bound on age needs the oldest first.

@@ -10,7 +10,7 @@
 //! - F1: the frame is in the directory, latched exclusively, before the read begins: whoever wants
 //!   the page meanwhile waits for the latch, and nobody reads it twice.
 //! - F2: flash serves a page if its copy is valid, and if it is newer than home, or if no more
-//!   than mu requests are queued there [S0 3.3.2].
+//!   than mu requests are queued there [S0 3.3.2], and none of them is spilled (`spill`).
 //! - F3: what a device returns is verified. A bad copy of what home has too is dropped and home is
 //!   read; a bad copy of what only flash has is the caller's error.
 
@@ -193,7 +193,14 @@ impl BufferPool {
         };
         let history = match source {
             Source::Flash { slot, .. } => books.slots_mut().history(slot),
-            Source::Home => None,
+            // A page that is spilled keeps its uses.
+            Source::Home => match place {
+                Place::Flash(slot) if self.spilling.is_some() => {
+                    let slots = books.slots_mut();
+                    if slots.is_valid(slot) { slots.history(slot) } else { None }
+                }
+                _ => None,
+            },
         };
         guard.frame().set_touch(match history {
             _ if intent.cold => Touch::cold(now),
@@ -223,6 +230,7 @@ impl BufferPool {
         }
         if want == Want::Best {
             self.choosing_asked(page);
+            self.spilling_missed();
         }
         if want != Want::Nothing {
             self.observe(page, PageEvent::Fetch);
@@ -265,6 +273,11 @@ impl BufferPool {
         }
         if !newer && self.flash_is_throttled() {
             books.stats.throttled_reads += 1;
+            return Source::Home;
+        }
+        if !newer && self.spills() {
+            slots.used(slot, now);
+            books.stats.spilled_reads += 1;
             return Source::Home;
         }
         slots.read_begins(slot, Some(now));

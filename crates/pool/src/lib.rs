@@ -6,8 +6,8 @@
 //!
 //! Modules in reading order: the seams to the log and to who watches, what can be told and what can
 //! go wrong; then the pool, its guards and its page requests; then a page's way (`fetch`,
-//! `multi_read`, `dirty`, `evict`, `write_out`, `flash`, `choosing`, `append`, `cleaner`, `age`,
-//! `flush`), the tasks that push it along; then what the books are kept in (`partition`,
+//! `multi_read`, `dirty`, `evict`, `write_out`, `flash`, `spill`, `choosing`, `append`, `cleaner`,
+//! `age`, `flush`), the tasks that push it along; then what the books are kept in (`partition`,
 //! `directory`, `slots`, `frames`, `peeks`, `io`); `check`, which asserts it all; and `restart`,
 //! what of the flash is found again.
 
@@ -31,6 +31,7 @@ mod write_out;
 
 mod choosing;
 mod flash;
+mod spill;
 
 mod append;
 
@@ -60,7 +61,7 @@ mod check;
 mod restart;
 
 pub use buffer_pool::{BufferPool, Recovered};
-pub use config::{Fills, PoolConfig, Rules, TacConfig, TacWrite};
+pub use config::{Fills, PoolConfig, Rules, Spill, TacConfig, TacWrite};
 pub use dirty::OldestDirty;
 pub use error::{PoolError, Tier};
 pub use frames::{Peek, prefetch};

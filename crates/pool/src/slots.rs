@@ -282,7 +282,12 @@ impl SlotTable {
         let evictable = |slot: SlotId| SlotTable::evictable(states, slot.0);
         let page_of = |slot: SlotId| PageId(u64::from(pages[slot.0 as usize]));
         let cleanable = |slot: SlotId| states[slot.0 as usize] == DIRTY | NEWER;
-        let victim = self.ranks.victim((page, own), page_of, evictable, cleanable)?;
+        let victim = self.ranks.victim(
+            (page, own, self.admits_by_frequency),
+            page_of,
+            evictable,
+            cleanable,
+        )?;
         match &self.uses {
             Some(uses)
                 if self.admits_by_frequency
@@ -353,6 +358,11 @@ impl SlotTable {
         } else {
             self.release(slot, &[READY, WRITING]);
         }
+    }
+
+    /// The page in valid `slot` is used, though not read here.
+    pub fn used(&mut self, slot: u32, now: Tick) {
+        self.ranks.hit(slot, now);
     }
 
     /// A read of valid `slot` begins; a page request counts as a use of it.

@@ -52,6 +52,8 @@ pub struct PoolStats {
     pub bypassed_for_room: u64,
     /// Reads of clean flash pages sent to home because more than mu requests were queued.
     pub throttled_reads: u64,
+    /// Reads of clean flash pages sent to home because the flash was the busier device.
+    pub spilled_reads: u64,
     /// Flash copies that became stale because their page was modified.
     pub invalidations: u64,
     /// TAC: copies abandoned because the page was dirtied, or left, before its write began.
@@ -113,6 +115,7 @@ impl PoolStats {
         self.bypassed_by_budget += other.bypassed_by_budget;
         self.bypassed_for_room += other.bypassed_for_room;
         self.throttled_reads += other.throttled_reads;
+        self.spilled_reads += other.spilled_reads;
         self.invalidations += other.invalidations;
         self.tac_abandoned += other.tac_abandoned;
         self.cleaner_ios += other.cleaner_ios;

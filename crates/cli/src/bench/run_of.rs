@@ -75,6 +75,7 @@ pub fn flash(averages: &Averages) -> Flash {
         bypassed_by_throttle: end.bypassed_by_throttle - before.bypassed_by_throttle,
         bypassed_by_budget: end.bypassed_by_budget - before.bypassed_by_budget,
         bypassed_for_room: end.bypassed_for_room - before.bypassed_for_room,
+        spilled_reads: end.spilled_reads - before.spilled_reads,
         tac_abandoned: end.tac_abandoned - before.tac_abandoned,
     }
 }

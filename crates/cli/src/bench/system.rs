@@ -10,7 +10,7 @@ use crate::output::{cores, machine_memory_bytes};
 use crate::quantity::{Share, Size, Span};
 use clap::ValueEnum;
 use serde_json::{Map, Value, json};
-use terrace::{Fills, PoolConfig, TacConfig, TacWrite};
+use terrace::{Fills, PoolConfig, Spill, TacConfig, TacWrite};
 use terrace_policy::{
     AdmissionRule, Classifier, CleanerOrder, Design, MemoryPolicy, Replacement, Restart, TacRule,
 };
@@ -55,6 +55,10 @@ pub fn pool(tier: &Tier) -> PoolConfig {
         costs: tier.costs,
         tau: tier.tau.0,
         mu: tier.mu as usize,
+        spill: match tier.spill {
+            Switch::On => Spill::WhenFlashIsBusy,
+            Switch::Off => Spill::Never,
+        },
         partitions: tier.partitions,
         alpha: tier.alpha,
         append_group: tier.face_group,
@@ -293,6 +297,7 @@ pub fn tier_parameters(system: &System, tier: &Tier) -> Map<String, Value> {
         "lambda": pool.lambda,
         "tau": pool.tau,
         "mu": pool.mu,
+        "spill": word(tier.spill),
         "partitions": pool.partitions,
         "alpha": pool.alpha,
         "face_group": pool.append_group,

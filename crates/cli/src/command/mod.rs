@@ -229,6 +229,10 @@ pub struct Tier {
     /// mu: requests queued at the flash above which it is spared
     #[arg(long, value_name = "N", default_value_t = 100)]
     pub mu: u32,
+    /// While requests wait for the flash and home has little to do, read pages that both have from
+    /// home
+    #[arg(long, value_enum, default_value_t = Switch::Off)]
+    pub spill: Switch,
     /// N: partitions of the flash tier's structures
     #[arg(long, value_name = "N", default_value_t = 16,
           value_parser = clap::value_parser!(u32).range(1..=4096))]

@@ -52,6 +52,15 @@ impl PolicyRanks {
         }
     }
 
+    /// The slot that would give way next, to a page that is worth more.
+    pub fn contender(
+        &mut self,
+        page_of: impl Fn(SlotId) -> PageId,
+        evictable: impl Fn(SlotId) -> bool,
+    ) -> Result<u32, NoVictim> {
+        self.slots.contender(page_of, evictable).map(|slot| slot.0).ok_or(NoVictim::Busy)
+    }
+
     pub fn fill_clean(&mut self, slot: SlotId, page: PageId, history: History) {
         self.slots.fill_clean(slot, page);
         if let Some(cleaner) = &mut self.cleaner {
@@ -88,6 +97,7 @@ impl PolicyRanks {
 
     /// The slot's content is in use, or is about to change; the policy asks its state.
     pub fn take(&mut self, slot: SlotId) {
+        self.slots.is_no_contender(slot);
         if let Some(cleaner) = &mut self.cleaner {
             cleaner.take(slot);
         }

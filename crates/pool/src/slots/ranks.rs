@@ -119,10 +119,11 @@ impl Ranks {
     }
 
     /// Names the slot to reuse among those that are `evictable`, if one may give way to `page`,
-    /// which may have one already. Those that are `cleanable` may be wanted clean.
+    /// which may have one already. Those that are `cleanable` may be wanted clean. If admission
+    /// `compares`, the slot may be kept yet.
     pub fn victim(
         &mut self,
-        (page, own): (PageId, Option<u32>),
+        (page, own, compares): (PageId, Option<u32>, bool),
         page_of: impl Fn(SlotId) -> PageId,
         evictable: impl Fn(SlotId) -> bool,
         cleanable: impl Fn(SlotId) -> bool,
@@ -137,6 +138,7 @@ impl Ranks {
                 if admitted { Ok(victim.0) } else { Err(NoVictim::Colder) }
             }
             Ranks::Fifo(_) => unreachable!("slots of an append log leave in order"),
+            Ranks::Policy(ranks) if compares => ranks.contender(page_of, evictable),
             Ranks::Policy(ranks) => ranks.victim(page, page_of, evictable),
             Ranks::Ages(ages, order) => {
                 ages.victim(*order, evictable).map(|slot| slot.0).ok_or(NoVictim::Busy)

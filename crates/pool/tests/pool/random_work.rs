@@ -8,7 +8,7 @@ use terrace_policy::{
     ADMISSIONS, AdmissionRule, Classifier, CleanerOrder, DESIGNS, MEMORY_POLICIES, TacRule,
     combinable, find_replacement,
 };
-use terrace_pool::{Fills, PoolConfig, PoolStats, TacWrite};
+use terrace_pool::{Fills, PoolConfig, PoolStats, Spill, TacWrite};
 use terrace_rt::{Nanos, Prng, Virtual, VirtualConfig, sleep};
 
 use crate::bench_world::{Bench, config};
@@ -104,6 +104,15 @@ fn a_design_that_picks_something_else_all_the_time_agrees_with_the_model() {
     });
     assert!(stats.choice_changes > 10 && stats.flash_hits > 0, "{stats:?}");
     assert!(stats.cleaner_pages > 0 && stats.flash_hits_dirty > 0, "{stats:?}");
+}
+
+/// The devices of the model answer in their own time, so that now one of them is busier, now the
+/// other.
+#[test]
+fn reads_that_are_spilled_agree_with_the_model() {
+    for design in ["lc", "dw", "tac", "face", "auto"] {
+        seeds(design, 20, |_, config| config.spill = Spill::WhenFlashIsBusy);
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use terrace::{Checkpoints, Database};
+use terrace::{Checkpoints, Database, Spill};
 use terrace_page::PAGE_SIZE;
 use terrace_policy::Costs;
 use terrace_rt::{Prng, Stopped, Virtual, VirtualConfig, World};
@@ -168,6 +168,10 @@ impl Round {
                 tier.partitions = self.scenario.partitions;
                 tier.buf_write_pages = self.scenario.buf_write_pages;
                 tier.append_group = self.scenario.append_group;
+                tier.spill = match self.scenario.keys % 5 {
+                    0 => Spill::WhenFlashIsBusy,
+                    _ => Spill::Never,
+                };
                 tier.forced_choice_misses = Some(self.scenario.forced_choice_misses);
             })
             .checkpoints(Checkpoints::Every(self.scenario.checkpoint_every))

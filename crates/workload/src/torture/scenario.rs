@@ -111,7 +111,10 @@ fn varied(design: Design, number: u32) -> Design {
     let combined = match REPLACEMENTS.get(replacement as usize) {
         Some(row) => {
             let replacement = find_replacement(row.name).expect("a row's own name");
-            design.combined(Some(AdmissionRule::All), Some(replacement))
+            let tiny = Some(AdmissionRule::Frequency).filter(|_| number % 4 == 3);
+            let admission = tiny.unwrap_or(AdmissionRule::All);
+            let both = design.combined(Some(admission), Some(replacement));
+            both.or_else(|_| design.combined(Some(AdmissionRule::All), Some(replacement)))
         }
         None => design.combined(Some(AdmissionRule::Frequency), None),
     };
