@@ -119,8 +119,12 @@ pub struct Hardening {
     /// MMR: bytes of the table written at once, a power of two from 512 to 8192 [ICDE 2013, III-B2]
     #[arg(long, value_name = "BYTES", default_value_t = 4096, value_parser = table_unit)]
     pub mmr_unit: u32,
-    /// LVR: pause of the flusher after eight of 1,024 chunks [ICDE 2013: 500 ms, here a hundredth,
-    /// as the table is]
+    /// LVR: parts of the table, each read and written at once [ICDE 2013, III-D2]
+    #[arg(long, value_name = "N", default_value_t = 1024,
+          value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    pub lvr_chunks: u32,
+    /// LVR: pause of the flusher after eight chunks [ICDE 2013: 500 ms, here a hundredth, as the
+    /// table is]
     #[arg(long, value_name = "TIME", default_value = "5ms")]
     pub lvr_pause: Span,
 }

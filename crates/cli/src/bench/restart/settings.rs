@@ -123,6 +123,7 @@ fn restart_tuning(hardening: &Hardening) -> RestartTuning {
         lbr_group: hardening.lbr_group,
         lbr_timeout: Nanos::from_secs_f64(hardening.lbr_timeout.0),
         mmr_unit: hardening.mmr_unit,
+        lvr_chunks: hardening.lvr_chunks,
         lvr_pause: Nanos::from_secs_f64(hardening.lvr_pause.0),
         ..RestartTuning::default()
     }
@@ -204,6 +205,7 @@ pub fn parameters(plan: &Plan, options: &RestartBench) -> Map<String, Value> {
         "lbr_group": hardening.lbr_group,
         "lbr_timeout_ms": hardening.lbr_timeout.0 * 1e3,
         "mmr_unit": hardening.mmr_unit,
+        "lvr_chunks": hardening.lvr_chunks,
         "lvr_pause_ms": hardening.lvr_pause.0 * 1e3,
     })));
     all
