@@ -172,3 +172,50 @@ fn nonsense_is_refused_in_a_line() {
     assert_eq!(missing.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&missing.stderr).contains("no-such.trace"));
 }
+
+#[test]
+fn a_database_tells_what_it_missed() {
+    const ROWS: terrace::TableDef<u64, &str> = terrace::TableDef::new("rows");
+    let folder = tempfile::tempdir().expect("a folder for the test");
+    let path = folder.path().join("db");
+    let misses = folder.path().join("db.misses");
+    let builder = || terrace::Database::builder().memory(64 * 8192).home_size(32 << 20);
+    let db = builder().create(&path).expect("a database");
+    let value = "x".repeat(1_000);
+    db.write(|txn| {
+        let mut rows = txn.open_table(ROWS)?;
+        (0..3_000).try_for_each(|row| rows.insert(row, &*value).map(drop))
+    })
+    .expect("rows");
+    db.close().expect("closed");
+    let path = path.to_str().expect("text");
+    let without = terrace(&["advise", path]);
+    let said = String::from_utf8_lossy(&without.stderr).into_owned();
+    assert!(!without.status.success() && said.contains("keep_misses"), "{said}");
+
+    let db = builder().keep_misses(&misses).open(path).expect("the database");
+    for at in 0..12_000u64 {
+        let row = at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        let read = |txn: &terrace::ReadTransaction| {
+            txn.open_table(ROWS)?.get(row % 3_000).map(|found| assert!(found.is_some()))
+        };
+        db.read(read).expect("a row");
+    }
+    let counted = db.misses();
+    db.close().expect("closed");
+    assert!(misses.exists());
+    for given in [path, misses.to_str().expect("text")] {
+        let output = terrace(&["advise", given, "--flash", "30%,100%", "--json", "-"]);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{said}");
+        let object: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        assert!(number(&object["trace"], "misses") >= counted.curve.misses() as f64);
+        let ratios = [0, 1].map(|at| number(&object["results"][at], "flash_hit_ratio"));
+        // Rows are read alike: a tier of a share of the pages has that share, and the first misses.
+        assert!((ratios[0] - 0.3).abs() < 0.08 && ratios[1] > 0.85, "{ratios:?}");
+    }
+    let whole = fs::read_to_string(&misses).expect("a text");
+    fs::write(&misses, &whole[..whole.len() / 2]).expect("a shorter text");
+    let said = String::from_utf8(terrace(&["advise", path]).stderr).expect("text");
+    assert!(said.contains("db.misses") && said.lines().count() == 1, "{said}");
+}

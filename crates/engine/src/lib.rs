@@ -38,9 +38,10 @@ mod writer;
 mod error;
 
 pub use api::{
-    Builder, CachedParts, CheckReport, Checkpoint, Checkpoints, Database, Devices, DirectIo,
-    Durability, Entry, FullImages, Loader, LogStats, Owned, Range, ReadTable, ReadTransaction,
-    Savepoint, Stats, Table, TableDef, Transaction, TransactionStats, WriteTransaction,
+    BadMisses, Builder, CachedParts, CheckReport, Checkpoint, Checkpoints, Database, Devices,
+    DirectIo, Durability, Entry, FullImages, Loader, LogStats, Misses, Owned, Range, ReadTable,
+    ReadTransaction, Savepoint, Stats, Table, TableDef, Transaction, TransactionStats,
+    WriteTransaction,
 };
 pub use error::{Error, Part};
 pub use key::{Key, KeyPart};

@@ -49,6 +49,9 @@ mod auto;
 mod busy_fit;
 mod shadow;
 
+mod distances;
+mod miss_curve;
+
 pub use admission::{AccessClass, Classifier, Filling, NEAR_PAGES, Refusal, admit};
 pub use auto::{BusyCosts, CHOICES, Choice, Chooser, SKETCH_SLOTS};
 pub use benefit::{BenefitSide, Counts, Expansion, ExpansionRule};
@@ -58,8 +61,10 @@ pub use designs::{
     AdmissionRule, Batch, CleanLeave, DESIGNS, Design, DirtyLeave, HomeDevice, Invalidation,
     Layout, MemoryRule, Replacement, UnknownName,
 };
+pub use distances::{Distances, FIRST_USE};
 pub use frames::{FramePolicy, Frames, MEMORY_POLICIES, MemoryPolicy};
 pub use keyed_slots::{Kept, KeyedSlots};
+pub use miss_curve::{MissCurve, MissSampler, NoStep, sample_hash};
 pub use placement::Costs;
 pub use restarts::{RESTARTS, Restart, RestartKind};
 pub use slot_ages::{AgeOrder, SlotAges};

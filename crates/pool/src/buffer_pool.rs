@@ -33,6 +33,7 @@ use crate::costs::costs_of;
 use crate::directory::{Directory, PageHash};
 use crate::dirty::BufWrites;
 use crate::frames::{Exclusive, FrameTable};
+use crate::observe::SampledMisses;
 use crate::partition::Partition;
 use crate::peeks::Peeks;
 use crate::restart::{self, ColdStart, FlashLayout, FlashRecovery, Freed, Keeper};
@@ -111,6 +112,7 @@ pub struct BufferPool {
     pub(crate) redo: LeafMutex<Option<Arc<dyn Redo>>>,
     /// From the opening until `begin`.
     pub(crate) is_recovering: AtomicBool,
+    pub(crate) misses: SampledMisses,
     pub(crate) itself: Weak<BufferPool>,
 }
 
@@ -165,7 +167,6 @@ impl BufferPool {
         let shared = SharedRanks::new(&config, &costs, aging_requests(&config, slots));
         let plan = Plan::new(&config, &layout, &shared, &gauges, recovery.as_ref(), &costs);
         let (partitions, doubled) = Arc::new(plan).build(&world);
-        let (choosing, spilling) = (Choosing::new(&config, &costs), Spilling::new(&config, &costs));
         let recovery = recovery.as_deref();
         let keeper = restart::keeper_of(&config, &layout, recovery);
         let pool = Arc::new_cyclic(|itself| BufferPool {
@@ -175,8 +176,8 @@ impl BufferPool {
             keeps_bases: keeps_bases(&config),
             follows_changes: keeper.as_ref().is_some_and(|keeper| keeper.follows_changes()),
             keeper,
-            choosing,
-            spilling,
+            choosing: Choosing::new(&config, &costs),
+            spilling: Spilling::new(&config, &costs),
             owed_count: AtomicU64::new(0),
             redo: LeafMutex::new(None),
             cold_start: recovery.and_then(FlashRecovery::cold),
@@ -213,6 +214,7 @@ impl BufferPool {
             is_closing: AtomicBool::new(false),
             tasks: LeafMutex::new(Vec::new()),
             stats: LeafMutex::new(PoolStats::default()),
+            misses: SampledMisses::new(),
             itself: Weak::clone(itself),
         });
         pool.start_without(&doubled);

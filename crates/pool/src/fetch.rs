@@ -211,6 +211,7 @@ impl BufferPool {
         match want {
             Want::Best => {
                 books.stats.misses += 1;
+                self.sample_miss(page);
                 self.count_read(partition, &mut books, (page, guard.frame().slot()));
                 if let Some(slots) = &mut books.slots {
                     slots.asked_for(page);

@@ -8,11 +8,15 @@
 //!   is given back after a change.
 //! - O2: `Fetch` is a page that memory lacked and that is read, for whatever reason; `WriteOut` is
 //!   a changed page whose new version was written to flash or home from memory.
-//! - Cost without an observer: a test of one word for each page request.
+//! - O3: of the misses a sample is always kept, by the pool itself, for `BufferPool::miss_curve`.
+//! - Cost without an observer: a test of one word for each page request, a hash for each miss.
 
 use std::fmt::Debug;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use terrace_page::PageId;
+use terrace_policy::{MissCurve, MissSampler, sample_hash};
+use terrace_rt::LeafMutex;
 
 use crate::BufferPool;
 
@@ -36,7 +40,39 @@ pub trait PageObserver: Debug + Send + Sync {
     fn saw(&self, page: PageId, event: PageEvent);
 }
 
+/// Pages of the sample of misses, at most: about half a MiB.
+const SAMPLED_PAGES_MAX: u32 = 4096;
+
+/// A sample of misses, and a copy of its bound, which is read without the lock.
+pub(crate) struct SampledMisses {
+    sampler: LeafMutex<MissSampler>,
+    bound: AtomicU64,
+}
+
+impl SampledMisses {
+    pub fn new() -> SampledMisses {
+        let sampler = LeafMutex::new(MissSampler::new(SAMPLED_PAGES_MAX));
+        SampledMisses { sampler, bound: AtomicU64::new(u64::MAX) }
+    }
+}
+
 impl BufferPool {
+    /// Memory missed `page`, which was asked for.
+    pub(crate) fn sample_miss(&self, page: PageId) {
+        if sample_hash(page) < self.misses.bound.load(Ordering::Relaxed) {
+            let mut sampler = self.misses.sampler.lock();
+            sampler.miss(page);
+            self.misses.bound.store(sampler.bound(), Ordering::Relaxed);
+        }
+    }
+
+    /// What a second tier of any size would have had of the misses since the pool was opened.
+    #[must_use]
+    pub fn miss_curve(&self) -> MissCurve {
+        let misses = self.partitions.iter().map(|part| part.books.lock().stats.misses).sum();
+        self.misses.sampler.lock().curve(misses)
+    }
+
     /// Tells the observer, if there is one.
     #[inline]
     pub(crate) fn observe(&self, page: PageId, event: PageEvent) {

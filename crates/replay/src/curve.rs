@@ -12,9 +12,9 @@
 //! - C2: samples of a lower rate are part of those of a higher.
 
 use crate::References;
-use crate::distances::{Distances, FIRST_USE};
 use crate::single_tier::Policy;
 use std::collections::BTreeSet;
+use terrace_policy::{Distances, FIRST_USE};
 use terrace_trace::PageKey;
 
 /// Misses by capacity.

@@ -19,7 +19,6 @@ mod opt;
 mod single_tier;
 
 pub mod curve;
-mod distances;
 
 mod places;
 mod service;
@@ -28,7 +27,6 @@ pub mod tiers;
 mod queueing;
 mod sample;
 
-pub use distances::{Distances, FIRST_USE};
 pub use opt::{Bypass, NEVER, next_uses, opt};
 pub use places::Places;
 pub use queueing::throughput;
@@ -36,3 +34,4 @@ pub use references::References;
 pub use sample::{Sample, TierRates};
 pub use service::ServiceTimes;
 pub use single_tier::{Policy, online};
+pub use terrace_policy::{Distances, FIRST_USE};

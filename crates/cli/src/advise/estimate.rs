@@ -48,6 +48,11 @@ impl Baseline {
         let setup = setup(setting, none, 1);
         let rates: Vec<TierRates> =
             samples.iter().map(|sample| sample.rates(setting.memory(), &setup)).collect();
+        Baseline::of(setting, rates)
+    }
+
+    /// As `rates` has it.
+    pub fn of(setting: &Setting, rates: Vec<TierRates>) -> Baseline {
         let throughputs = rates.iter().map(|rates| setting.throughput(rates)).collect();
         Baseline { rates, throughputs }
     }
@@ -68,36 +73,7 @@ pub fn estimate(
     let setup = setup(setting, design, slots);
     let all: Vec<TierRates> =
         samples.iter().map(|sample| sample.rates(setting.memory(), &setup)).collect();
-    let gains: Vec<f64> = all
-        .iter()
-        .zip(&baseline.throughputs)
-        .map(|(rates, without)| setting.throughput(rates) / without)
-        .collect();
-    let hit_ratios: Vec<f64> = all.iter().map(TierRates::flash_hit_ratio).collect();
-    let rates = mean(&all);
-    let pace = setting.references_per_s;
-    let page = setting.page_bytes as f64;
-    let written = rates.flash.writes * page * setting.flash.write_amplification * DAY_S;
-    let flash_bytes_per_day = pace.map(|pace| written * pace);
-    let drive_bytes = setting.drive_pages.unwrap_or(slots) as f64 * page;
-    let drive_writes_per_day = flash_bytes_per_day.map(|bytes| bytes / drive_bytes);
-    let may = setting.drive_writes_per_day.map(|times| times * setting.warranty_years);
-    let years = may.zip(drive_writes_per_day).map(|(may, day)| may / day.max(1e-12));
-    let home_iops = pace.map(|pace| pace * (rates.home.reads + rates.home.writes));
-    Estimate {
-        design,
-        slots,
-        hit_ratio: Interval::of(&hit_ratios),
-        gain: Interval::of(&gains),
-        home_s: rates.home.time_s(&setting.home),
-        flash_s: rates.flash.time_s(&setting.flash),
-        rates,
-        flash_bytes_per_day,
-        drive_writes_per_day,
-        years,
-        home_iops,
-        cost: setting.cost(slots, home_iops),
-    }
+    Estimate::new(setting, baseline, (design, slots), &all)
 }
 
 impl Setting {
@@ -128,6 +104,45 @@ impl Setting {
 }
 
 impl Estimate {
+    /// Of `design` with so many slots, which does as `all` samples say.
+    pub fn new(
+        setting: &Setting,
+        baseline: &Baseline,
+        (design, slots): (Design, u32),
+        all: &[TierRates],
+    ) -> Estimate {
+        let gains: Vec<f64> = all
+            .iter()
+            .zip(&baseline.throughputs)
+            .map(|(rates, without)| setting.throughput(rates) / without)
+            .collect();
+        let hit_ratios: Vec<f64> = all.iter().map(TierRates::flash_hit_ratio).collect();
+        let rates = mean(all);
+        let pace = setting.references_per_s;
+        let page = setting.page_bytes as f64;
+        let written = rates.flash.writes * page * setting.flash.write_amplification * DAY_S;
+        let flash_bytes_per_day = pace.map(|pace| written * pace);
+        let drive_bytes = f64::from(setting.drive_pages.unwrap_or(slots)) * page;
+        let drive_writes_per_day = flash_bytes_per_day.map(|bytes| bytes / drive_bytes);
+        let may = setting.drive_writes_per_day.map(|times| times * setting.warranty_years);
+        let years = may.zip(drive_writes_per_day).map(|(may, day)| may / day.max(1e-12));
+        let home_iops = pace.map(|pace| pace * (rates.home.reads + rates.home.writes));
+        Estimate {
+            design,
+            slots,
+            hit_ratio: Interval::of(&hit_ratios),
+            gain: Interval::of(&gains),
+            home_s: rates.home.time_s(&setting.home),
+            flash_s: rates.flash.time_s(&setting.flash),
+            rates,
+            flash_bytes_per_day,
+            drive_writes_per_day,
+            years,
+            home_iops,
+            cost: setting.cost(slots, home_iops),
+        }
+    }
+
     /// Whether the drive lasts for so many years, as far as that is known.
     pub fn lasts(&self, years: f64) -> bool {
         self.years.is_none_or(|lasts| lasts >= years)

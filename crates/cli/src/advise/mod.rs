@@ -5,6 +5,7 @@
 //! what is assumed, and how far off it was.
 
 mod choice;
+mod database;
 mod estimate;
 mod setting;
 mod shown;
@@ -21,6 +22,7 @@ use crate::replay::Source;
 use crate::report;
 use choice::choose;
 use estimate::{Baseline, estimate};
+use terrace::Misses;
 use terrace_policy::Design;
 use terrace_replay::{References, Sample};
 
@@ -36,20 +38,10 @@ pub fn advise(options: &Advise) -> Result<(), Failure> {
     let watch = Stopwatch::start();
     let sinks = Sinks::open(options.shown.json.as_deref())?;
     let report = options.report.as_deref().map(Sink::open).transpose()?;
-    let source = Source::read(&options.trace, &options.source)?;
-    let setting = Setting::new(options, &source)?;
-    let pairs = setting::pairs(options, &source)?;
-    let (about, trace) = (source.about.clone(), shown::trace(&source));
-    let Source { references, parameters, .. } = source;
-
-    let bars = Bars::new();
-    let (samples, whole) = samples(&setting, references, options.load.errors);
-    let (baseline, estimates) = estimates(&setting, &samples, &pairs, &bars);
-    let truth = whole.map(|whole| self::estimates(&setting, &[whole], &pairs, &bars).1);
-    bars.clear();
-    let choice = choose(&estimates, setting.lifetime_years);
-    let advice =
-        Advice { about, trace, source: parameters, setting, baseline, estimates, truth, choice };
+    let advice = match database::misses_at(&options.trace)? {
+        Some(misses) => from_misses(options, &misses)?,
+        None => from_trace(options)?,
+    };
     sinks.show(&advice.text());
     sinks.write(&advice.json(&watch))?;
     if let Some(sink) = report {
@@ -59,6 +51,32 @@ pub fn advise(options: &Advise) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+fn from_trace(options: &Advise) -> Result<Advice, Failure> {
+    let source = Source::read(&options.trace, &options.source)?;
+    let setting = Setting::new(options, &source)?;
+    let pairs = setting::pairs(options, &source)?;
+    let (about, trace) = (source.about.clone(), shown::trace(&source));
+    let Source { references, parameters, .. } = source;
+    let bars = Bars::new();
+    let (samples, whole) = samples(&setting, references, options.load.errors);
+    let (baseline, estimates) = estimates(&setting, &samples, &pairs, &bars);
+    let truth = whole.map(|whole| self::estimates(&setting, &[whole], &pairs, &bars).1);
+    bars.clear();
+    let choice = choose(&estimates, setting.lifetime_years);
+    Ok(Advice { about, trace, source: parameters, setting, baseline, estimates, truth, choice })
+}
+
+fn from_misses(options: &Advise, misses: &Misses) -> Result<Advice, Failure> {
+    let design = database::design(options)?;
+    let setting = Setting::of_misses(options, misses)?;
+    let slots = setting::sizes_of(options, setting.paging(), setting.pages)?;
+    let (baseline, estimates) = database::estimates(&setting, misses, design, &slots);
+    let choice = choose(&estimates, setting.lifetime_years);
+    let (about, trace) = database::about(&options.trace, misses);
+    let source = serde_json::json!({ "misses": options.trace.display().to_string() });
+    Ok(Advice { about, trace, source, setting, baseline, estimates, truth: None, choice })
 }
 
 /// The samples, or all of the trace as one; and all of it beside samples, if their errors are

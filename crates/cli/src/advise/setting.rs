@@ -4,6 +4,7 @@ use super::SAMPLES;
 use crate::command::{Advise, CacheSize, Prices};
 use crate::failure::Failure;
 use crate::replay::{Source, sizes};
+use terrace::Misses;
 use terrace_device::model::Preset;
 use terrace_policy::{DESIGNS, Design};
 use terrace_replay::ServiceTimes;
@@ -12,6 +13,8 @@ use terrace_trace::{PageBytes, Paging};
 
 /// Sizes of the flash unless others are asked for, as shares of the pages.
 const SHARES: [f64; 12] = [0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0];
+/// Pages of which 1% is a page.
+const SHARED_MIN: u32 = 100;
 /// References that are replayed in full; of longer traces the samples together have so many.
 const WHOLE_MAX: f64 = 4e6;
 /// The largest share of the extents that each sample may be.
@@ -51,7 +54,7 @@ impl Setting {
     ///
     /// Sizes that make no sense.
     pub fn new(options: &Advise, source: &Source) -> Result<Setting, Failure> {
-        let (tiers, load, endurance) = (&options.tiers, &options.load, &options.endurance);
+        let (tiers, load) = (&options.tiers, &options.load);
         // Objects have no size: they are taken for pages of Terrace.
         let page_bytes = match source.paging {
             Paging::Split(bytes) => bytes.get(),
@@ -66,21 +69,49 @@ impl Setting {
             true => 0,
             false => sizes("--memory", &[tiers.memory], source)?[0],
         };
-        let drive_pages = match endurance.drive {
-            Some(size) => Some(sizes("--drive", &[size], source)?[0]),
-            None => None,
-        };
         if load.warm_up.0 >= 1.0 {
             return Err(Failure::usage("--warm-up 100% leaves nothing to count"));
         }
-        let rate = rate(options, source.references.pages().len(), frames)?;
-        let span_s = load.covers.map_or(source.references.span_s(), |span| span.0);
         let references = source.references.pages().len() as f64;
-        let times = |preset| ServiceTimes::with_queue(preset, page_bytes, load.clients);
+        let span_s = load.covers.map_or(source.references.span_s(), |span| span.0);
+        let pages = source.references.pages_count();
+        let all = Setting::common(options, page_bytes, pages, (references, span_s))?;
         Ok(Setting {
             memory: (frames > 0).then_some((MemoryRule::Pool(tiers.memory_policy), frames)),
             frames,
-            pages: source.references.pages_count(),
+            warm_up: load.warm_up.0,
+            rate: rate(options, source.references.pages().len(), frames)?,
+            ..all
+        })
+    }
+
+    /// For what a database counted.
+    ///
+    /// # Errors
+    ///
+    /// As [`Setting::new`].
+    pub fn of_misses(options: &Advise, misses: &Misses) -> Result<Setting, Failure> {
+        let pages = misses.pages.min(1 << 30) as u32;
+        let span_s = options.load.covers.map_or(misses.seconds, |span| span.0);
+        let requests = (misses.curve.misses() as f64, span_s);
+        let all = Setting::common(options, PageBytes::DEFAULT.get(), pages, requests)?;
+        Ok(Setting { frames: misses.frames.min(1 << 30) as u32, ..all })
+    }
+
+    fn common(
+        options: &Advise,
+        page_bytes: u64,
+        pages: u32,
+        (references, span_s): (f64, f64),
+    ) -> Result<Setting, Failure> {
+        let (tiers, load, endurance) = (&options.tiers, &options.load, &options.endurance);
+        let paging = Paging::Split(PageBytes::new(page_bytes).expect("a size of pages"));
+        let drive = endurance.drive.map(|size| size.pages(paging, pages)).transpose();
+        let times = |preset| ServiceTimes::with_queue(preset, page_bytes, load.clients);
+        Ok(Setting {
+            memory: None,
+            frames: 0,
+            pages,
             page_bytes,
             home_name: tiers.home.name(),
             flash_name: tiers.flash_device.name(),
@@ -89,15 +120,20 @@ impl Setting {
             clients: load.clients,
             lambda: tiers.lambda.0,
             seed: load.seed,
-            warm_up: load.warm_up.0,
+            warm_up: 0.0,
             references_per_s: (span_s > 0.0).then(|| references / span_s),
-            drive_pages,
+            drive_pages: drive.map_err(|wrong| Failure::usage(format!("--drive {wrong}")))?,
             drive_writes_per_day: endurance.drive_writes_per_day.or(rated(tiers.flash_device)),
             warranty_years: endurance.warranty,
             lifetime_years: endurance.lifetime,
             prices: options.prices,
-            rate,
+            rate: 1.0,
         })
+    }
+
+    /// How sizes in bytes become pages.
+    pub fn paging(&self) -> Paging {
+        Paging::Split(PageBytes::new(self.page_bytes).expect("a size of pages"))
     }
 
     /// So many pages in bytes, for people.
@@ -136,19 +172,33 @@ fn rate(options: &Advise, references: usize, frames: u32) -> Result<f64, Failure
     }
 }
 
+/// Sizes of the flash in pages, ascending.
+///
+/// # Errors
+///
+/// Sizes that make no sense.
+pub fn sizes_of(options: &Advise, paging: Paging, all: u32) -> Result<Vec<u32>, Failure> {
+    let shares = SHARES.map(CacheSize::Share);
+    let asked = match &options.tiers.flash[..] {
+        // A share of a few pages may be none.
+        [] if all < SHARED_MIN => return Ok(vec![all]),
+        [] => &shares[..],
+        asked => asked,
+    };
+    let slots = asked.iter().map(|size| size.pages(paging, all)).collect::<Result<Vec<u32>, _>>();
+    let mut slots = slots.map_err(|wrong| Failure::usage(format!("--flash {wrong}")))?;
+    slots.sort_unstable();
+    slots.dedup();
+    Ok(slots)
+}
+
 /// Designs and sizes, by design.
 ///
 /// # Errors
 ///
 /// A design that is not replayed, or has no flash; sizes that make no sense.
 pub fn pairs(options: &Advise, source: &Source) -> Result<Vec<(Design, u32)>, Failure> {
-    let shares = SHARES.map(CacheSize::Share);
-    let asked = if options.tiers.flash.is_empty() { &shares[..] } else { &options.tiers.flash };
-    let small = source.references.pages_count() < 100 && options.tiers.flash.is_empty();
-    let slots = match small {
-        true => vec![source.references.pages_count()],
-        false => sizes("--flash", asked, source)?,
-    };
+    let slots = sizes_of(options, source.paging, source.references.pages_count())?;
     let can = |design: &Design| design.uses_flash() && runs(design);
     let known = || DESIGNS.iter().filter(|design| can(design)).copied();
     let designs: Vec<Design> = match &options.tiers.design {

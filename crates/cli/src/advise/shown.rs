@@ -49,24 +49,36 @@ impl Advice {
             Some((rule, frames)) => {
                 format!("memory: {} under {}", setting.size_text(frames), rule.name())
             }
+            None if setting.frames > 0 => {
+                format!("memory: {} as it was", setting.size_text(setting.frames))
+            }
             None => "no memory above".into(),
         };
         let sampled = match setting.rate {
+            _ if self.is_from_misses() => "an LRU of memory's misses".into(),
             rate if rate >= 1.0 => "replayed in full".into(),
             rate => format!(
                 "replayed in {SAMPLES} samples of {} of its extents each; errors are 95% intervals",
                 percent(rate)
             ),
         };
-        let pace = setting.references_per_s.map_or("at an unknown pace".into(), |pace| {
-            format!("{} references/s", thousands(pace))
-        });
+        let what = if self.is_from_misses() { "misses" } else { "references" };
+        let pace = setting
+            .references_per_s
+            .map_or("at an unknown pace".into(), |pace| format!("{} {what}/s", thousands(pace)));
+        let fills = match setting.warm_up {
+            share if share > 0.0 => format!("the first {} fills the tiers; ", percent(share)),
+            _ => String::new(),
+        };
         format!(
-            "{memory}; home: {}; {} clients; {pace}; the first {} fills the tiers; {sampled}",
-            setting.home_name,
-            setting.clients,
-            percent(setting.warm_up),
+            "{memory}; home: {}; {} clients; {pace}; {fills}{sampled}",
+            setting.home_name, setting.clients,
         )
+    }
+
+    /// Whether a database counted, and no trace was replayed.
+    fn is_from_misses(&self) -> bool {
+        self.source.get("misses").is_some()
     }
 
     /// For people.

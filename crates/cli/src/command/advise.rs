@@ -14,7 +14,8 @@ pub struct Advise {
     #[command(flatten)]
     pub shown: Shown,
     /// A trace of page references, plain or compressed: what `bench --record` or `trace capture`
-    /// wrote, or any format that `trace` reads
+    /// wrote, or any format that `trace` reads; or what a database counted of its misses: the text
+    /// of `Database::misses`, or the database that was opened with `keep_misses`
     #[arg(value_name = "TRACE")]
     pub trace: PathBuf,
     /// Write a report with the curves, one self-contained page

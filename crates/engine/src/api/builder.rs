@@ -150,6 +150,7 @@ pub struct Builder {
     lock_limits: LockLimits,
     identity: Option<u128>,
     restart: Option<Restart>,
+    misses_path: Option<PathBuf>,
 }
 
 impl Default for Builder {
@@ -171,6 +172,7 @@ impl Default for Builder {
             lock_limits: LockLimits { escalate_at: 10_000, per_transaction_max: 500_000 },
             identity: None,
             restart: None,
+            misses_path: None,
         }
     }
 }
@@ -327,6 +329,15 @@ impl Builder {
         self
     }
 
+    /// Writes what memory missed to the file at `path` when the database is closed, as
+    /// [`Database::misses`] has it. With the path of the home and `.misses` behind it,
+    /// `terrace advise` finds it beside the database. Not written unless asked for.
+    #[must_use]
+    pub fn keep_misses(mut self, path: impl AsRef<Path>) -> Builder {
+        self.misses_path = Some(path.as_ref().to_path_buf());
+        self
+    }
+
     /// Creates a database at `path`.
     ///
     /// # Errors
@@ -398,7 +409,12 @@ impl Builder {
         let devices = self.given()?;
         let identity = self.identity.unwrap_or_else(|| files::draw_identity(&setup.world));
         open::create(&devices, identity)?;
-        Database::start(open::open(setup.clone(), devices)?, &setup.world, self.checkpoints)
+        Database::start(
+            open::open(setup.clone(), devices)?,
+            &setup.world,
+            self.checkpoints,
+            self.misses_path,
+        )
     }
 
     /// Opens the database on the devices given.
@@ -410,7 +426,7 @@ impl Builder {
         self.check()?;
         let setup = self.setup()?;
         let engine = open::open(setup.clone(), self.given()?)?;
-        Database::start(engine, &setup.world, self.checkpoints)
+        Database::start(engine, &setup.world, self.checkpoints, self.misses_path)
     }
 
     /// Opens the database on the devices given, or creates it if they are blank.

@@ -1,12 +1,12 @@
 //! The database: a handle for any number of tasks and threads.
 
 use std::collections::VecDeque;
-use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::{fmt, fs};
 
-use terrace_page::Lsn;
+use terrace_page::{Lsn, PAGE_SIZE};
 use terrace_pool::ColdStart;
 use terrace_rt::{LeafMutex, Nanos, Task, Waited, World, dead};
 
@@ -14,7 +14,7 @@ use crate::api::Checkpoints;
 use crate::context::{Context, Locking};
 use crate::engine::Engine;
 use crate::{
-    Builder, CachedParts, Durability, Error, ReadTransaction, Stats, TransactionStats,
+    Builder, CachedParts, Durability, Error, Misses, ReadTransaction, Stats, TransactionStats,
     WriteTransaction,
 };
 
@@ -92,16 +92,45 @@ pub struct Database {
 struct Handle {
     engine: Arc<Engine>,
     background: LeafMutex<Vec<Task>>,
+    world: World,
+    /// When the database was opened.
+    opened: Nanos,
+    /// Where what memory missed is kept at closing.
+    misses_path: Option<PathBuf>,
 }
 
 impl Handle {
     fn close(&self) -> Result<(), Error> {
+        let misses = self.misses_path.as_ref().map(|_| self.misses());
         let closed = self.engine.close();
+        if let Some((path, misses)) = self.misses_path.as_ref().zip(misses)
+            && !dead()
+        {
+            // Advice is not worth an error: whoever wants it finds no file.
+            let _kept = fs::write(path, misses.to_string());
+        }
         let tasks = std::mem::take(&mut *self.background.lock());
         if !dead() {
             tasks.into_iter().for_each(Task::join);
         }
         closed
+    }
+}
+
+impl Handle {
+    fn misses(&self) -> Misses {
+        let pool = &self.engine.pool;
+        let stats = pool.stats();
+        Misses {
+            seconds: self.world.now().saturating_sub(self.opened).as_secs_f64(),
+            requests: stats.hits + stats.misses,
+            flash_hits: stats.flash_hits,
+            dirty_leaves: stats.evictions_dirty,
+            frames: stats.frames,
+            slots: stats.slots,
+            pages: self.engine.trees.used_bytes() / PAGE_SIZE as u64,
+            curve: pool.miss_curve(),
+        }
     }
 }
 
@@ -167,6 +196,7 @@ impl Database {
         engine: Arc<Engine>,
         world: &World,
         checkpoints: Checkpoints,
+        misses_path: Option<PathBuf>,
     ) -> Result<Database, Error> {
         let writer = Arc::clone(&engine);
         let write_log = move || writer.log.write_as_wanted(|| writer.check_open().is_err());
@@ -176,7 +206,10 @@ impl Database {
             let checkpoint = move || take_checkpoints(&engine, interval);
             background.push(world.spawn("checkpoint", checkpoint));
         }
-        Ok(Database { handle: Arc::new(Handle { engine, background: LeafMutex::new(background) }) })
+        let (background, world) = (LeafMutex::new(background), world.clone());
+        let opened = world.now();
+        let handle = Handle { engine, background, world, opened, misses_path };
+        Ok(Database { handle: Arc::new(handle) })
     }
 
     fn engine(&self) -> &Arc<Engine> {
@@ -359,6 +392,17 @@ impl Database {
             },
             home_used_bytes: engine.trees.used_bytes(),
         }
+    }
+
+    /// What memory missed since the database was opened. Its text is what `terrace advise` reads.
+    ///
+    /// ```
+    /// # let db = terrace::doc_test::database();
+    /// let text = db.misses().to_string();
+    /// assert!(text.parse::<terrace::Misses>().is_ok());
+    /// ```
+    pub fn misses(&self) -> Misses {
+        self.handle.misses()
     }
 
     /// Walks every tree and checks its order, its links and its checksums, and the pool's books.

@@ -45,6 +45,13 @@ fn every_request_is_seen_once_and_every_new_version_is_written_out() {
             }
             bench.pool.flush_all().expect("all is at home");
             let stats = bench.pool.stats();
+            let curve = bench.pool.miss_curve();
+            assert_eq!(curve.misses(), stats.misses, "{name}");
+            // A tier of all pages serves all but the first miss of each; a quarter is sampled.
+            let all = 1.0 - 120.0 / stats.misses as f64;
+            let said = curve.hit_ratio(120);
+            assert!((said - all).abs() < 0.05, "{name}: {said} for {all}");
+            assert!(curve.hit_ratio(20) < curve.hit_ratio(60), "{name}");
             let seen = std::mem::take(&mut *seen.0.lock());
             let of = |wanted: &[PageEvent]| {
                 let events = seen.iter().filter(|row| wanted.contains(&row.1));
