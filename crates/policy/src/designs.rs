@@ -264,7 +264,8 @@ pub const DESIGNS: [Design; 13] = [
         Admit::Nothing, Reuse::Nothing, Layout::Nothing, Invalid::Nothing)
         .at_home_on_flash(),
     row("auto", "picks itself while it runs", (Clean::Flash, Dirty::Flash),
-        Admit::Chosen, Reuse::Chosen, Layout::InPlace, Invalid::Physical),
+        Admit::Chosen, Reuse::Chosen, Layout::InPlace, Invalid::Physical)
+        .preferring(MemoryPolicy::Gd2l),
 ];
 
 const fn row(

@@ -202,7 +202,7 @@ pub struct Tier {
     #[arg(long, value_name = "SIZE", default_value = "183501p")]
     pub flash: Size,
     /// How memory chooses what leaves it: lru-2, clock, lru, sieve, gd2l [default: what goes with
-    /// the design: gd2l for cac, lru for cc, lru-2 for the others]
+    /// the design: gd2l for auto and cac, lru for cc, lru-2 for the others]
     #[arg(long, value_name = "NAME", value_parser = memory_policy)]
     pub memory_policy: Option<MemoryPolicy>,
     /// What requests cost gd2l, cc and cac, in ms: home read, home write, flash read, flash write

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use terrace::{Builder, Checkpoint, Checkpoints, Database, Devices, Error};
 use terrace_device::Store;
 use terrace_page::PAGE_SIZE;
-use terrace_policy::{Costs, Design, MemoryPolicy, Restart};
+use terrace_policy::{Costs, Design, MemoryPolicy, Replacement, Restart};
 use terrace_pool::{Rules, TacWrite};
 use terrace_rt::{Nanos, Prng, Stopped, Virtual, VirtualConfig, World, sleep};
 
@@ -85,6 +85,10 @@ impl Setting {
                 if self.design.batch().is_some() {
                     // An append log keeps no uses: pages would leave memory in another order.
                     tier.memory_policy = Some(MemoryPolicy::Lru);
+                }
+                if self.design.replacement == Replacement::Chosen {
+                    // The scripts are written for pages that leave memory by their uses.
+                    tier.memory_policy = Some(MemoryPolicy::Lru2);
                 }
                 tier.tac.write =
                     if self.seed.is_multiple_of(2) { TacWrite::Async } else { TacWrite::Sync };
