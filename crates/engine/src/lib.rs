@@ -48,8 +48,8 @@ pub use key::{Key, KeyPart};
 pub use lock::TreeId;
 pub use terrace_page::PageId;
 pub use terrace_pool::{
-    ColdStart, Fills, FlashLayout, PageEvent, PageObserver, PoolConfig, RestartTuning, Spill,
-    TacConfig, TacWrite,
+    ColdStart, FascConfig, Fills, FlashLayout, PageEvent, PageObserver, PoolConfig, RestartTuning,
+    Spill, TacConfig, TacWrite,
 };
 pub use terrace_rt::{Nanos, World};
 pub use value::Value;

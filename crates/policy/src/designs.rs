@@ -73,6 +73,9 @@ pub enum Replacement {
     FifoSecondChance,
     /// The slot that was filled first; what it has that home lacks stays with a page in memory.
     Rotating,
+    /// The slots of the block that is used least, has most holes, and least that home lacks; but a
+    /// page that was asked for of late is taken in again.
+    BlockWeight,
     /// The slot whose page benefits least from flash, by the requests that were counted.
     Benefit,
     /// The same, by the requests that are to be expected of a page that comes or leaves.
@@ -105,18 +108,20 @@ pub enum Layout {
     Nothing,
     /// In the slot that was chosen for it.
     InPlace,
-    /// In the slot after the one written before, round and round: a log of pages, several versions
-    /// of one among them, of which the newest counts.
+    /// In slots next to each other that nothing is in: a log of pages, several versions of one
+    /// among them, of which the newest counts.
     Append(Batch),
 }
 
-/// How many pages are appended, and leave at the front, together.
+/// How many pages are appended, and leave, together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Batch {
-    /// One.
+    /// One; after the one before, round and round.
     Page,
-    /// A group of as many as is configured.
+    /// A group of as many as is configured; after the one before, round and round.
     Group,
+    /// The pages of a block; the blocks in any order.
+    Block,
 }
 
 /// What becomes of the flash copy when its page is changed in memory.
@@ -235,7 +240,7 @@ use {
 /// The designs, in the order in which they are listed and run. A row is: name, title; what becomes
 /// of a clean and of a dirty page that leaves; admission, replacement, layout, invalidation.
 #[rustfmt::skip]
-pub const DESIGNS: [Design; 13] = [
+pub const DESIGNS: [Design; 14] = [
     row("no-ssd", "no flash tier", (Clean::Dropped, Dirty::Home),
         Admit::Nothing, Reuse::Nothing, Layout::Nothing, Invalid::Nothing),
     row("cw", "clean write, SIGMOD 2011", (Clean::Flash, Dirty::Home),
@@ -254,6 +259,9 @@ pub const DESIGNS: [Design; 13] = [
         Admit::All, Reuse::Fifo, Layout::Append(Batch::Page), Invalid::Physical),
     row("rotating", "rotating frames, Holloway 2009", (Clean::FlashAnew, Dirty::Flash),
         Admit::All, Reuse::Rotating, Layout::Append(Batch::Page), Invalid::Physical),
+    row("fasc", "FASC, blocks by weight, DASFAA 2015", (Clean::Flash, Dirty::Flash),
+        Admit::All, Reuse::BlockWeight, Layout::Append(Batch::Block), Invalid::Physical)
+        .preferring(MemoryPolicy::Fasc),
     row("cc", "cost-based caching, PVLDB 2013", (Clean::Flash, Dirty::Flash),
         Admit::Benefit, Reuse::Benefit, Layout::InPlace, Invalid::Logical)
         .preferring(MemoryPolicy::Lru),
@@ -368,7 +376,7 @@ mod tests {
         assert_eq!(
             error,
             "unknown design `LC`; known: no-ssd, cw, dw, lc, tac, \
-             face, face-gr, face-base, rotating, cc, cac, ssd-only, auto"
+             face, face-gr, face-base, rotating, fasc, cc, cac, ssd-only, auto"
         );
     }
 }

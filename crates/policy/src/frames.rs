@@ -13,6 +13,7 @@ use crate::designs::{self, UnknownName};
 use crate::gd2l::Gd2l;
 use crate::placement::Costs;
 use crate::sieve::Sieve;
+use crate::two_queues::{QueueRules, TwoQueues};
 use crate::{Tick, Touch, lru, lru_2};
 use terrace_page::FrameId;
 
@@ -29,15 +30,18 @@ pub enum MemoryPolicy {
     Sieve,
     /// GD2L: the oldest last use, but what flash can give back sooner.
     Gd2l,
+    /// FASC: the oldest last use, of what is on flash or of what is not, by what each costs.
+    Fasc,
 }
 
 /// The memory policies by name: the list that command, tests and docs read.
-pub const MEMORY_POLICIES: [(&str, MemoryPolicy); 5] = [
+pub const MEMORY_POLICIES: [(&str, MemoryPolicy); 6] = [
     ("lru-2", MemoryPolicy::Lru2),
     ("clock", MemoryPolicy::Clock),
     ("lru", MemoryPolicy::Lru),
     ("sieve", MemoryPolicy::Sieve),
     ("gd2l", MemoryPolicy::Gd2l),
+    ("fasc", MemoryPolicy::Fasc),
 ];
 
 impl MemoryPolicy {
@@ -56,6 +60,21 @@ impl MemoryPolicy {
         let row = MEMORY_POLICIES.iter().find(|row| row.1 == self);
         row.expect("every policy has a row").0
     }
+
+    /// Whether the policy wants to know what requests cost.
+    #[must_use]
+    pub fn weighs_costs(self) -> bool {
+        matches!(self, MemoryPolicy::Gd2l | MemoryPolicy::Fasc)
+    }
+}
+
+/// What else there is of a page in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// It has a place on flash, and would be read from there again.
+    pub is_on_flash: bool,
+    /// Home has an older version only.
+    pub is_ahead_of_home: bool,
 }
 
 /// The frames, as a policy sees them. The pool owns words, pins and latches.
@@ -68,8 +87,8 @@ pub trait Frames {
     fn set_touch(&self, frame: FrameId, touch: Touch);
     /// Whether the page in `frame` may leave now: there is one, unpinned, and no I/O on it.
     fn evictable(&self, frame: FrameId) -> bool;
-    /// Whether the page in `frame` has a place on flash, and would be read from there again.
-    fn is_on_flash(&self, frame: FrameId) -> bool;
+    /// What else there is of the page in `frame`, if there is a page.
+    fn standing(&self, frame: FrameId) -> Option<Standing>;
 }
 
 /// The state of a memory policy. A hit is `Touch::hit`, the same for all.
@@ -84,16 +103,24 @@ pub enum FramePolicy {
     Sieve(Sieve),
     /// GD2L.
     Gd2l(Gd2l),
+    /// FASC.
+    Fasc(TwoQueues),
 }
 
 impl FramePolicy {
-    /// The policy `memory` for `frames_count` frames, where requests cost `costs`.
+    /// The policy `memory` for `frames_count` frames, where requests cost `costs`, by `rules` if it
+    /// is FASC's.
     ///
     /// # Panics
     ///
-    /// If there are no frames, or reads cost nothing.
+    /// If there are no frames, reads cost nothing, or the rules have a flaw.
     #[must_use]
-    pub fn new(memory: MemoryPolicy, frames_count: u32, costs: &Costs) -> FramePolicy {
+    pub fn new(
+        memory: MemoryPolicy,
+        frames_count: u32,
+        costs: &Costs,
+        rules: &QueueRules,
+    ) -> FramePolicy {
         assert!(frames_count > 0, "a pool has frames");
         match memory {
             MemoryPolicy::Lru2 => FramePolicy::Lru2(Coldest::new(frames_count)),
@@ -101,6 +128,7 @@ impl FramePolicy {
             MemoryPolicy::Lru => FramePolicy::Lru(Coldest::new(frames_count)),
             MemoryPolicy::Sieve => FramePolicy::Sieve(Sieve::new(frames_count)),
             MemoryPolicy::Gd2l => FramePolicy::Gd2l(Gd2l::new(frames_count, costs)),
+            MemoryPolicy::Fasc => FramePolicy::Fasc(TwoQueues::new(frames_count, costs, *rules)),
         }
     }
 
@@ -118,6 +146,7 @@ impl FramePolicy {
             FramePolicy::Lru(coldest) => coldest.victims(frames, now, lru::cold, wanted, out),
             FramePolicy::Sieve(sieve) => sieve.victims(frames, wanted, out),
             FramePolicy::Gd2l(gd2l) => gd2l.victims(frames, now, wanted, out),
+            FramePolicy::Fasc(queues) => queues.victims(frames, now, wanted, out),
         }
     }
 }
@@ -149,8 +178,9 @@ mod tests {
         fn evictable(&self, frame: FrameId) -> bool {
             !self.pinned.contains(&frame.0)
         }
-        fn is_on_flash(&self, frame: FrameId) -> bool {
-            self.on_flash.contains(&frame.0)
+        fn standing(&self, frame: FrameId) -> Option<Standing> {
+            let is_on_flash = self.on_flash.contains(&frame.0);
+            Some(Standing { is_on_flash, is_ahead_of_home: false })
         }
     }
 
@@ -202,6 +232,7 @@ mod tests {
                     self.inflation = self.inflation.max(h(least));
                     Some(least)
                 }
+                MemoryPolicy::Fasc => unreachable!("its model is its own"),
                 MemoryPolicy::Sieve => {
                     for _ in 0..2 * self.order.len() + 2 {
                         // Past the newest the hand begins again with the oldest.
@@ -225,7 +256,9 @@ mod tests {
 
     #[test]
     fn memory_policies_agree_with_their_models() {
-        for (name, memory) in MEMORY_POLICIES {
+        // That of FASC is beside it: it knows which pages are changed.
+        let others = MEMORY_POLICIES.into_iter().filter(|row| row.1 != MemoryPolicy::Fasc);
+        for (name, memory) in others {
             for seed in 0..200 {
                 against_the_model(name, memory, seed);
             }
@@ -236,7 +269,7 @@ mod tests {
     fn against_the_model(name: &str, memory: MemoryPolicy, seed: u64) {
         const FRAMES: u32 = 12;
         let mut prng = fastrand::Rng::with_seed(seed);
-        let mut policy = FramePolicy::new(memory, FRAMES, &COSTS);
+        let mut policy = FramePolicy::new(memory, FRAMES, &COSTS, &QueueRules::default());
         let mut now = Tick(1);
         let words = vec![Cell::default(); FRAMES as usize];
         let (pinned, on_flash) = (BTreeSet::new(), BTreeSet::new());
@@ -295,7 +328,7 @@ mod tests {
     #[test]
     fn a_batch_has_no_frame_twice_and_none_that_is_pinned() {
         for (name, memory) in MEMORY_POLICIES {
-            let mut policy = FramePolicy::new(memory, 1_000, &COSTS);
+            let mut policy = FramePolicy::new(memory, 1_000, &COSTS, &QueueRules::default());
             let words = (0..1_000).map(|at| Cell::new(Touch::first(Tick(1 + at)))).collect();
             let pool =
                 Pool { words, pinned: (0..1_000).step_by(3).collect(), on_flash: BTreeSet::new() };
@@ -310,7 +343,7 @@ mod tests {
     #[test]
     fn a_pool_of_pinned_frames_has_no_victim() {
         for (name, memory) in MEMORY_POLICIES {
-            let mut policy = FramePolicy::new(memory, 3, &COSTS);
+            let mut policy = FramePolicy::new(memory, 3, &COSTS, &QueueRules::default());
             let words = vec![Cell::new(Touch::first(Tick(1))); 3];
             let pool = Pool { words, pinned: (0..3).collect(), on_flash: BTreeSet::new() };
             let mut out = Vec::new();
@@ -326,6 +359,9 @@ mod tests {
             assert_eq!(memory.name(), name);
         }
         let error = MemoryPolicy::find("mru").unwrap_err().to_string();
-        assert_eq!(error, "unknown memory policy `mru`; known: lru-2, clock, lru, sieve, gd2l");
+        assert_eq!(
+            error,
+            "unknown memory policy `mru`; known: lru-2, clock, lru, sieve, gd2l, fasc"
+        );
     }
 }

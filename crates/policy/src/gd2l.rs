@@ -7,21 +7,18 @@
 //!   the others. The victim is the tail with the smaller `H`.
 //! - State: none on a hit but the touch word, which tells when the page was used; `Inflation` tells
 //!   what `L` was then. So `H` is derived, and a page that moves to or from flash keeps its age and
-//!   changes its `R` [R in SPEC 6.2]. The tails come from a look at all frames, a batch at a time.
+//!   changes its `R` [R in SPEC 6.2]. The tails come from a look at all frames (`tails`).
 //! - G1: `L` never falls.
 //! - G2: between two looks at the frames the order is exact for pages that do not move: what is
 //!   used or enters since has `H` of at least `L + R`, and a batch is good no further than that.
-//! - G3: a page that moved, came unused, or could not leave when frames were looked at, is found
-//!   at the next look.
-//! - G4: a page read along, and not used yet, goes before all others (scan resistance).
 //! - Cost: a hit is one store; a victim is the comparison of two tails, and about a hundred words
 //!   read on average.
 //! - Not for: a tier whose reads cost nearly what home's do: it is LRU then, for more work.
 
 use crate::placement::Costs;
+use crate::tails::{Candidate, QUEUES, Rest, Tails};
 use crate::{Frames, Tick};
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::VecDeque;
 use terrace_page::FrameId;
 
 /// Frames looked at for each victim, on average, if both queues are long.
@@ -79,35 +76,8 @@ impl Inflation {
     }
 }
 
-/// A frame near the tail of its queue. Of frames of one age the one with the lower number is nearer
-/// to it, so that the order is total.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Candidate {
-    /// Whether the page was not used yet (G4).
-    is_unused: bool,
-    /// Ticks since the last use, at the look.
-    age: u64,
-    number: Reverse<u32>,
-    word: u64,
-}
-
-/// The end of a queue, tail last.
-#[derive(Default)]
-struct Tail {
-    batch: Vec<Candidate>,
-    /// Whether the whole queue was in the batch when it was chosen.
-    is_whole: bool,
-}
-
-/// The pages on flash, and those at home only.
-const QUEUES: [bool; 2] = [true, false];
-
 pub struct Gd2l {
-    /// In the order of `QUEUES`.
-    tails: [Tail; 2],
-    batch_max: usize,
-    /// The tick of the last look.
-    looked_at: u64,
+    tails: Tails,
     /// What entered since the last look has no smaller `H` (G2).
     horizon: f64,
     inflation: Inflation,
@@ -123,9 +93,7 @@ impl Gd2l {
         assert!(costs.flash_read > 0.0, "a read of flash costs something");
         assert!(costs.home_read > 0.0, "a read from home costs something");
         Gd2l {
-            tails: Default::default(),
-            batch_max: (frames_count / FRAMES_PER_VICTIM).max(1) as usize,
-            looked_at: 0,
+            tails: Tails::new((frames_count / FRAMES_PER_VICTIM).max(1) as usize),
             horizon: f64::NEG_INFINITY,
             inflation: Inflation::new(),
             retrieval: [costs.flash_read, costs.home_read],
@@ -157,32 +125,20 @@ impl Gd2l {
             least = self.least(frames, named);
         }
         let (queue, h) = least?;
-        let candidate = self.tails[queue].batch.pop().expect("a tail with an H");
+        let victim = self.tails.take(queue, 0).frame();
         self.inflation.raise(now.0, h);
-        Some(FrameId(candidate.number.0))
+        Some(victim)
     }
 
     /// The queue whose tail has the smaller `H`, and that. `None` if there is no tail, or one that
     /// only a look at the frames can find.
     fn least(&mut self, frames: &impl Frames, named: &[FrameId]) -> Option<(usize, f64)> {
         let mut least: Option<(usize, f64)> = None;
-        for (queue, on_flash) in QUEUES.into_iter().enumerate() {
-            let tail = &mut self.tails[queue];
-            let is_there = |candidate: &Candidate| {
-                let frame = FrameId(candidate.number.0);
-                frames.touch(frame).0 == candidate.word
-                    && frames.is_on_flash(frame) == on_flash
-                    && frames.evictable(frame)
-                    && !named.contains(&frame)
-            };
-            while tail.batch.last().is_some_and(|candidate| !is_there(candidate)) {
-                tail.batch.pop();
-            }
-            let Some(&candidate) = tail.batch.last() else {
-                match tail.is_whole {
-                    true => continue,
-                    false => return None,
-                }
+        for queue in 0..QUEUES.len() {
+            let candidate = match self.tails.oldest(queue, 1, frames, named) {
+                ([candidate], _) => *candidate,
+                (_, Rest::Known) => continue,
+                (_, Rest::Unknown) => return None,
             };
             let h = self.h(&candidate, queue);
             // Of equals the page on flash, which comes first here.
@@ -197,7 +153,7 @@ impl Gd2l {
         match candidate.is_unused {
             true => f64::NEG_INFINITY,
             false => {
-                let used = self.looked_at.saturating_sub(candidate.age);
+                let used = self.tails.looked_at().saturating_sub(candidate.age);
                 self.inflation.at(used) + self.retrieval[queue]
             }
         }
@@ -205,42 +161,8 @@ impl Gd2l {
 
     /// Looks at all frames for the ends of both queues.
     fn look(&mut self, frames: &impl Frames, now: Tick, named: &[FrameId]) {
-        // The root is the warmest of the coldest so far.
-        let mut heaps: [BinaryHeap<Reverse<Candidate>>; 2] = Default::default();
-        let mut counts = [0_usize; 2];
-        let mut oldest = now.0;
-        for number in 0..frames.count() {
-            let frame = FrameId(number);
-            let touch = frames.touch(frame);
-            let (is_unused, age) = (touch.is_unused(), u64::from(touch.age(now)));
-            if !is_unused {
-                oldest = oldest.min(now.0.saturating_sub(age));
-            }
-            let queue = usize::from(!frames.is_on_flash(frame));
-            let candidate =
-                Reverse(Candidate { is_unused, age, number: Reverse(number), word: touch.0 });
-            let heap = &mut heaps[queue];
-            let is_full = heap.len() == self.batch_max;
-            if is_full && heap.peek().is_some_and(|warmest| candidate >= *warmest) {
-                counts[queue] += 1;
-                continue;
-            }
-            if !frames.evictable(frame) || named.contains(&frame) {
-                continue;
-            }
-            counts[queue] += 1;
-            if is_full {
-                heap.pop();
-            }
-            heap.push(candidate);
-        }
-        for ((tail, heap), count) in self.tails.iter_mut().zip(heaps).zip(counts) {
-            tail.batch = heap.into_iter().map(|Reverse(candidate)| candidate).collect();
-            tail.batch.sort_unstable();
-            tail.is_whole = tail.batch.len() == count;
-        }
-        self.looked_at = now.0;
-        self.inflation.forget_before(oldest);
+        let looked = self.tails.look(frames, now, named);
+        self.inflation.forget_before(looked.oldest);
         // At least a 128th of the way from head to tail, lest each victim be a look.
         let [least, most] = self.retrieval;
         self.horizon = self.inflation.now() + least.max(most / f64::from(FRAMES_PER_VICTIM));
@@ -250,7 +172,7 @@ impl Gd2l {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Touch;
+    use crate::{Standing, Touch};
     use std::cell::Cell;
     use std::collections::BTreeSet;
 
@@ -275,8 +197,9 @@ mod tests {
         fn evictable(&self, frame: FrameId) -> bool {
             !self.pinned.contains(&frame.0)
         }
-        fn is_on_flash(&self, frame: FrameId) -> bool {
-            self.on_flash.contains(&frame.0)
+        fn standing(&self, frame: FrameId) -> Option<Standing> {
+            let is_on_flash = self.on_flash.contains(&frame.0);
+            Some(Standing { is_on_flash, is_ahead_of_home: false })
         }
     }
 
@@ -339,15 +262,15 @@ mod tests {
                     3 => _ = pool.pinned.insert(frame),
                     4 => {
                         pool.pinned.remove(&frame);
-                        // G3: the next look.
-                        policy.tails = Default::default();
+                        // What has moved is found at the next look.
+                        policy.tails.forget();
                     }
                     5 => {
                         if !pool.on_flash.remove(&frame) {
                             pool.on_flash.insert(frame);
                         }
-                        // G3: the next look.
-                        policy.tails = Default::default();
+                        // What has moved is found at the next look.
+                        policy.tails.forget();
                     }
                     _ => {
                         let mut out = Vec::new();
@@ -361,8 +284,8 @@ mod tests {
                         pool.set_touch(FrameId(frame), entered);
                         let level = if is_cold { UNUSED.0 } else { model.inflation };
                         if is_cold {
-                            // G3: the next look.
-                            policy.tails = Default::default();
+                            // What has moved is found at the next look.
+                            policy.tails.forget();
                         }
                         model.used[frame as usize] = (level, now.0);
                         pool.on_flash.remove(&frame);

@@ -12,7 +12,7 @@
 //! assert_eq!(lc.dirty_leave, DirtyLeave::Flash);
 //! let error = designs::find("lru").unwrap_err();
 //! assert_eq!(error.to_string(), "unknown design `lru`; known: no-ssd, cw, dw, lc, tac, \
-//!     face, face-gr, face-base, rotating, cc, cac, ssd-only, auto");
+//!     face, face-gr, face-base, rotating, fasc, cc, cac, ssd-only, auto");
 //! ```
 
 #![forbid(unsafe_code)]
@@ -31,8 +31,11 @@ mod gd2l;
 mod lru;
 mod lru_2;
 mod sieve;
+mod tails;
+mod two_queues;
 
 mod benefit;
+mod bloom;
 mod ghosts;
 mod heaps;
 mod keyed_slots;
@@ -40,6 +43,7 @@ mod lazy_heap;
 mod slot_ages;
 mod slot_benefit;
 mod slot_bits;
+mod slot_blocks;
 mod slot_fifo;
 mod slot_lru_2;
 mod tac;
@@ -62,13 +66,14 @@ pub use designs::{
     Layout, MemoryRule, Replacement, UnknownName,
 };
 pub use distances::{Distances, FIRST_USE};
-pub use frames::{FramePolicy, Frames, MEMORY_POLICIES, MemoryPolicy};
+pub use frames::{FramePolicy, Frames, MEMORY_POLICIES, MemoryPolicy, Standing};
 pub use keyed_slots::{Kept, KeyedSlots};
 pub use miss_curve::{MissCurve, MissSampler, NoStep, sample_hash};
 pub use placement::Costs;
 pub use restarts::{RESTARTS, Restart, RestartKind};
 pub use slot_ages::{AgeOrder, SlotAges};
 pub use slot_benefit::{NoBenefit, SlotBenefit};
+pub use slot_blocks::{BlockRules, SlotBlocks};
 pub use slot_fifo::{Fronted, Leave, SlotFifo};
 pub use slot_lru_2::{CleanerOrder, SlotLru2, SlotState};
 pub use tac::{
@@ -76,6 +81,7 @@ pub use tac::{
     Temperatures, WINDOW_REQUESTS,
 };
 pub use touch::{History, Tick, Touch};
+pub use two_queues::QueueRules;
 
 /// The examples of `docs/POLICIES.md`, which are compiled and run.
 #[cfg(doctest)]

@@ -13,7 +13,7 @@
 //!   second chance, what was hit since it was taken in is to be taken in again, its bit cleared.
 //! - Q4: a group never goes whole to the rear: if every page was hit, the front one is forced out.
 //!   So each group frees a slot at least [U in SPEC 5].
-//! - Q5: a slot in use ends the group before it.
+//! - Q5: a slot in use, or that is read, ends the group before it.
 //! - Cost: one bit per slot; a hit sets it.
 //! - Not for: slots that can be written in any order, which lose hits to this order.
 //!
@@ -39,6 +39,8 @@ pub enum Fronted {
     Clean,
     /// A page that is newer than at home.
     Dirty,
+    /// A page that somebody reads.
+    Read,
     /// Something that cannot leave now.
     InUse,
 }
@@ -160,7 +162,7 @@ impl SlotFifo {
             let slot = SlotId(self.after(first, at));
             let was_hit = self.second_chance && self.was_hit(slot.0);
             out.push(match held(slot) {
-                Fronted::InUse => break,
+                Fronted::InUse | Fronted::Read => break,
                 Fronted::Hole => (slot, Leave::Dropped),
                 Fronted::Clean | Fronted::Dirty if was_hit => (slot, Leave::Again),
                 Fronted::Clean => (slot, Leave::Dropped),

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use terrace_page::{FrameId, PageId};
-use terrace_policy::{Costs, FramePolicy, Invalidation, MemoryPolicy, Tick};
+use terrace_policy::{Costs, FramePolicy, Invalidation, MemoryPolicy, QueueRules, Tick};
 use terrace_rt::{LeafMutex, Signal, Task, World};
 
 use crate::PoolConfig;
@@ -32,6 +32,7 @@ pub(crate) struct Plan {
     layout: FlashLayout,
     policy: MemoryPolicy,
     costs: Costs,
+    queues: QueueRules,
     rules: SlotRules,
     partitions: u32,
     shared: SharedRanks,
@@ -63,6 +64,7 @@ impl Plan {
             layout: *layout,
             policy: config.memory_policy_in_use(),
             costs: *costs,
+            queues: config.fasc.queues,
             rules: SlotRules {
                 replacement: config.design.replacement,
                 order: config.order_of_cleaner(),
@@ -72,6 +74,7 @@ impl Plan {
                 tac_rule: config.tac.rule,
                 costs: *costs,
                 tier_slots: layout.slots,
+                blocks: config.block_rules(),
                 keeps_own: config.design.invalidation == Invalidation::Logical,
             },
             partitions: config.partitions_count(),
@@ -125,7 +128,7 @@ impl Plan {
         let (slots_count, first_slot) = self.share(self.layout.slots, at);
         // The lowest frame is on top of the stack.
         let free = (first_frame..first_frame + frames_count).rev().map(FrameId).collect();
-        let policy = FramePolicy::new(self.policy, frames_count, &self.costs);
+        let policy = FramePolicy::new(self.policy, frames_count, &self.costs, &self.queues);
         let table = (slots_count > 0).then(|| {
             let counts = (slots_count, frames_count);
             SlotTable::new(counts, &self.rules, &self.shared, &self.gauges)

@@ -1,8 +1,8 @@
 //! How a pool is set up, with the papers' values as defaults.
 
 use terrace_policy::{
-    Batch, Classifier, CleanerOrder, Costs, Design, MemoryPolicy, Replacement, Restart, SavedCosts,
-    TacRule, designs,
+    Batch, BlockRules, Classifier, CleanerOrder, Costs, Design, MemoryPolicy, QueueRules,
+    Replacement, Restart, SavedCosts, TacRule, designs,
 };
 
 use std::sync::Arc;
@@ -76,6 +76,8 @@ pub struct PoolConfig {
     /// for tests.
     #[doc(hidden)]
     pub forced_choice_misses: Option<u64>,
+    /// The choices of FASC.
+    pub fasc: FascConfig,
     /// Pages in a BUF_WRITE record [S3 II-A].
     pub buf_write_pages: u32,
     /// Dirty victims that the background evictor writes at once, at most.
@@ -143,6 +145,53 @@ impl Default for TacConfig {
     }
 }
 
+/// The choices of FASC [S2; SPEC 7].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FascConfig {
+    /// Pages of a block, which is written whole: as many victims of memory gather first.
+    pub block_pages: u32,
+    /// Page requests in a window: what is used in none of the last two is not hot.
+    pub window_requests: u64,
+    /// Share of the slots from which on a block leaves for each one that is written.
+    pub full: f64,
+    /// Pages that are written home at once, twice over: one such buffer fills while the other is
+    /// written.
+    pub migration_pages: u32,
+    /// The two queues of memory.
+    pub queues: QueueRules,
+}
+
+impl Default for FascConfig {
+    /// As published; the share is not [R in SPEC 7.2].
+    fn default() -> FascConfig {
+        FascConfig {
+            block_pages: 128,
+            window_requests: 4096,
+            full: 0.95,
+            migration_pages: 8,
+            queues: QueueRules::default(),
+        }
+    }
+}
+
+impl FascConfig {
+    /// What is wrong with the choices, if anything is.
+    fn flaw(&self) -> Option<&'static str> {
+        let sizes = 1..=PoolConfig::APPEND_GROUP_MAX;
+        match () {
+            () if !sizes.contains(&self.block_pages) => {
+                Some("fasc.block_pages must be from 1 to 1024, which is 8 MiB")
+            }
+            () if !sizes.contains(&self.migration_pages) => {
+                Some("fasc.migration_pages must be from 1 to 1024")
+            }
+            () if self.window_requests == 0 => Some("fasc.window_requests must not be zero"),
+            () if !(0.0..=1.0).contains(&self.full) => Some("fasc.full must be a share"),
+            () => self.queues.flaw(),
+        }
+    }
+}
+
 impl Default for PoolConfig {
     fn default() -> PoolConfig {
         PoolConfig {
@@ -169,6 +218,7 @@ impl Default for PoolConfig {
             tac: TacConfig::default(),
             append_group: 64,
             forced_choice_misses: None,
+            fasc: FascConfig::default(),
             buf_write_pages: 2048,
             evict_batch: 16,
             observer: None,
@@ -212,6 +262,7 @@ impl PoolConfig {
             () if !(1..=PoolConfig::APPEND_GROUP_MAX).contains(&self.append_group) => {
                 bad("append_group must be between 1 and 1024")
             }
+            () if self.fasc.flaw().is_some() => bad(self.fasc.flaw().expect("a flaw")),
             () if self.flash_writes_per_day == Some(0) => {
                 bad("flash_writes_per_day must not be zero: a design without flash is `no-ssd`")
             }
@@ -244,7 +295,7 @@ impl PoolConfig {
     /// Whether a policy wants to know what requests cost.
     #[must_use]
     pub fn weighs_costs(&self) -> bool {
-        self.memory_policy_in_use() == MemoryPolicy::Gd2l
+        self.memory_policy_in_use().weighs_costs()
             || self.design.replacement.is_by_benefit()
             || self.design.replacement == Replacement::Chosen
             || self.spill == Spill::WhenFlashIsBusy
@@ -258,11 +309,8 @@ impl PoolConfig {
 
     /// Partitions in use: as asked for, but none with too few frames.
     pub(crate) fn partitions_count(&self) -> u32 {
-        let group = match self.design.batch() {
-            Some(Batch::Group) => self.append_group,
-            Some(Batch::Page) | None => 1,
-        };
-        let frames_min = PARTITION_FRAMES_MIN.max(group.saturating_mul(FRAMES_PER_GROUP));
+        let frames_min =
+            PARTITION_FRAMES_MIN.max(self.group_asked().saturating_mul(FRAMES_PER_GROUP));
         self.partitions.min(self.frames / frames_min).max(1)
     }
 
@@ -270,14 +318,23 @@ impl PoolConfig {
     pub(crate) fn group(&self) -> u32 {
         let partitions = self.partitions_count();
         let (frames, slots) = (self.frames / partitions, self.flash_slots / partitions);
+        let places = (frames / FRAMES_PER_GROUP_MIN).min(slots / SLOTS_PER_GROUP_MIN);
+        self.group_asked().min(places).max(1)
+    }
+
+    /// Pages that are to be appended together.
+    fn group_asked(&self) -> u32 {
         match self.design.batch() {
-            Some(Batch::Group) => self
-                .append_group
-                .min(frames / FRAMES_PER_GROUP_MIN)
-                .min(slots / SLOTS_PER_GROUP_MIN)
-                .max(1),
+            Some(Batch::Group) => self.append_group,
+            Some(Batch::Block) => self.fasc.block_pages,
             Some(Batch::Page) | None => 1,
         }
+    }
+
+    /// How the slots of a partition are put into blocks.
+    pub(crate) fn block_rules(&self) -> BlockRules {
+        let window_requests = self.fasc.window_requests;
+        BlockRules { block_slots: self.group(), window_requests }
     }
 
     /// Slots of each partition that an append log has free, or leaving, before it appends: a group
@@ -285,7 +342,14 @@ impl PoolConfig {
     pub(crate) fn slots_ahead(&self) -> u32 {
         let slots = self.flash_slots / self.partitions_count();
         let group = self.group();
-        (2 * group).max(SLOTS_AHEAD_MIN).min(slots / SLOTS_PER_GROUP_MIN).max(group)
+        match self.design.batch() {
+            // Whole blocks, and one in reserve [R in SPEC 7.2].
+            Some(Batch::Block) => {
+                let share = (f64::from(slots) * (1.0 - self.fasc.full)) as u32;
+                (2 * group).max(share)
+            }
+            _ => (2 * group).max(SLOTS_AHEAD_MIN).min(slots / SLOTS_PER_GROUP_MIN).max(group),
+        }
     }
 }
 

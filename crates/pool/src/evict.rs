@@ -93,7 +93,7 @@ impl BufferPool {
 
     /// Chooses victims: frees those that need no write, and returns the others.
     fn gather<'p>(&'p self, partition: &'p Partition, quota: Quota) -> (usize, Vec<Job<'p>>) {
-        let (mut freed, mut jobs, mut victims) = (0, Vec::new(), Vec::new());
+        let (mut freed, mut jobs) = (0, Vec::new());
         let mut books = partition.books.lock();
         let frames = PolicyFrames {
             partition,
@@ -105,9 +105,7 @@ impl BufferPool {
             if freed >= quota.free || jobs.len() >= quota.writes {
                 break;
             }
-            victims.clear();
-            books.policy.victims(&frames, self.now(), 1, &mut victims);
-            let Some(&victim) = victims.first() else { break };
+            let Some(victim) = books.name_victim(&frames, self.now()) else { break };
             let guard = self.frames.try_exclusive(partition.frame_at(victim.0));
             let guard = guard.filter(|guard| guard.frame().page().is_some());
             let Some(guard) = guard else {

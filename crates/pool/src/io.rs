@@ -2,10 +2,11 @@
 //!
 //! All submission is here, so that the borrow of every buffer provably outlives its ticket.
 
+use std::collections::VecDeque;
 use std::io;
 use std::marker::PhantomData;
 
-use terrace_device::{Device, IoBuf, Op, Request};
+use terrace_device::{Device, IoBuf, Op, Request, Ticket};
 use terrace_page::{PAGE_SIZE, PageBuf};
 
 /// One I/O of consecutive pages, over memory borrowed for `'a`.
@@ -65,6 +66,34 @@ pub(crate) fn run_beside<T>(
     let ticket = unsafe { device.submit(&requests) };
     let done = work();
     (done, device.wait(ticket).map_err(|failure| failure.source))
+}
+
+/// Runs batches one after the other, up to `at_once` of them together, and waits for all.
+pub(crate) fn run_in_turn(
+    device: &dyn Device,
+    batches: &[Vec<PageIo<'_>>],
+    at_once: usize,
+) -> io::Result<()> {
+    let requests: Vec<Vec<Request<'_>>> =
+        batches.iter().map(|ios| ios.iter().map(PageIo::request).collect()).collect();
+    let mut result = Ok(());
+    let mut tickets = VecDeque::new();
+    for requests in &requests {
+        if tickets.len() == at_once.max(1) {
+            result = result.and(wait_for_first(device, &mut tickets));
+        }
+        // SAFETY: as in `run_beside`: `batches` outlives the tickets.
+        tickets.push_back(unsafe { device.submit(requests) });
+    }
+    while !tickets.is_empty() {
+        result = result.and(wait_for_first(device, &mut tickets));
+    }
+    result
+}
+
+fn wait_for_first(device: &dyn Device, tickets: &mut VecDeque<Ticket>) -> io::Result<()> {
+    let ticket = tickets.pop_front().expect("a batch was submitted");
+    device.wait(ticket).map_err(|failure| failure.source)
 }
 
 /// Runs two batches on two devices side by side, and waits for both.

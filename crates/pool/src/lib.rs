@@ -61,7 +61,7 @@ mod check;
 mod restart;
 
 pub use buffer_pool::{BufferPool, Recovered};
-pub use config::{Fills, PoolConfig, Rules, Spill, TacConfig, TacWrite};
+pub use config::{FascConfig, Fills, PoolConfig, Rules, Spill, TacConfig, TacWrite};
 pub use dirty::OldestDirty;
 pub use error::{PoolError, Tier};
 pub use frames::{Peek, prefetch};

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use terrace_page::{FrameId, Lsn, PageId};
-use terrace_policy::{FramePolicy, Frames, Touch};
+use terrace_policy::{FramePolicy, Frames, Standing, Tick, Touch};
 use terrace_rt::{LeafMutex, Signal};
 
 use crate::PoolStats;
@@ -115,6 +115,14 @@ impl Books {
     /// The slots of a design that has some.
     pub fn slots_mut(&mut self) -> &mut SlotTable {
         self.slots.as_mut().expect("the design uses flash")
+    }
+
+    /// The frame, numbered within the partition, whose page is to leave memory next.
+    pub fn name_victim(&mut self, frames: &PolicyFrames<'_>, now: Tick) -> Option<FrameId> {
+        let mut victims = Vec::with_capacity(1);
+        let view = PolicyView { frames, slots: self.slots.as_ref() };
+        self.policy.victims(&view, now, 1, &mut victims);
+        victims.pop()
     }
 
     /// Makes the dirty entry of `frame`.
@@ -397,7 +405,7 @@ impl Partition {
     }
 }
 
-/// A partition's frames, as the memory policy sees them.
+/// A partition's frames, and which of them may leave.
 pub(crate) struct PolicyFrames<'a> {
     pub partition: &'a Partition,
     pub frames: &'a FrameTable,
@@ -413,28 +421,41 @@ impl PolicyFrames<'_> {
     }
 }
 
-impl Frames for PolicyFrames<'_> {
+/// A partition's frames, as the memory policy sees them.
+struct PolicyView<'a> {
+    frames: &'a PolicyFrames<'a>,
+    slots: Option<&'a SlotTable>,
+}
+
+impl Frames for PolicyView<'_> {
     fn count(&self) -> u32 {
-        self.partition.frames_count
+        self.frames.partition.frames_count
     }
 
     fn touch(&self, frame: FrameId) -> Touch {
-        self.frame(frame).touch()
+        self.frames.frame(frame).touch()
     }
 
     fn set_touch(&self, frame: FrameId, touch: Touch) {
-        self.frame(frame).set_touch(touch);
+        self.frames.frame(frame).set_touch(touch);
     }
 
     fn evictable(&self, frame: FrameId) -> bool {
-        let state = self.frame(frame);
+        let state = self.frames.frame(frame);
         state.page().is_some()
             && !state.is_latched()
-            && (self.takes_dirty || state.rec_lsn().is_none())
-            && !self.passed_over.borrow().contains(&frame)
+            && (self.frames.takes_dirty || state.rec_lsn().is_none())
+            && !self.frames.passed_over.borrow().contains(&frame)
     }
 
-    fn is_on_flash(&self, frame: FrameId) -> bool {
-        self.frame(frame).slot().is_some()
+    fn standing(&self, frame: FrameId) -> Option<Standing> {
+        let state = self.frames.frame(frame);
+        state.page()?;
+        let slot = state.slot();
+        let is_newer = |slot| self.slots.is_some_and(|slots| slots.newer(slot).is_some());
+        Some(Standing {
+            is_on_flash: slot.is_some(),
+            is_ahead_of_home: state.rec_lsn().is_some() || slot.is_some_and(is_newer),
+        })
     }
 }

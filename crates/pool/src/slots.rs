@@ -33,10 +33,12 @@
 mod bases;
 mod counts;
 mod log;
+mod log_slots;
 mod policy_ranks;
 mod ranks;
 mod versions;
 
+pub(crate) use log_slots::{Leaving, LogSlots};
 pub(crate) use ranks::SharedRanks;
 pub(crate) use versions::VersionBits;
 
@@ -46,7 +48,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use terrace_page::{Lsn, PageId, SlotId};
 use terrace_policy::replacement::sketch::{FrequencySketch, page_hash};
 use terrace_policy::{
-    AdmissionRule, Choice, CleanerOrder, Costs, History, Replacement, SKETCH_SLOTS, TacRule, Tick,
+    AdmissionRule, BlockRules, Choice, CleanerOrder, Costs, History, Replacement, SKETCH_SLOTS,
+    TacRule, Tick,
 };
 
 use ranks::Ranks;
@@ -156,6 +159,7 @@ pub(crate) struct SlotRules {
     pub costs: Costs,
     /// Slots of all partitions.
     pub tier_slots: u32,
+    pub blocks: BlockRules,
     pub keeps_own: bool,
 }
 
@@ -400,7 +404,7 @@ impl SlotTable {
 
     /// Whether dirty slot `a` goes to the cleaner before dirty slot `b` of partition `other`.
     pub fn cleans_before(&self, a: u32, other: &SlotTable, b: u32) -> bool {
-        match self.fifo() {
+        match self.log() {
             None => self.ranks.cleans_before(a, &other.ranks, b),
             Some(_) => self.newer(a) < other.newer(b),
         }

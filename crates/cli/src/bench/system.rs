@@ -10,9 +10,10 @@ use crate::output::{cores, machine_memory_bytes};
 use crate::quantity::{Share, Size, Span};
 use clap::ValueEnum;
 use serde_json::{Map, Value, json};
-use terrace::{Fills, PoolConfig, Spill, TacConfig, TacWrite};
+use terrace::{FascConfig, Fills, PoolConfig, Spill, TacConfig, TacWrite};
 use terrace_policy::{
-    AdmissionRule, Classifier, CleanerOrder, Design, MemoryPolicy, Replacement, Restart, TacRule,
+    AdmissionRule, Classifier, CleanerOrder, Design, MemoryPolicy, QueueRules, Replacement,
+    Restart, TacRule,
 };
 use terrace_rt::Nanos;
 use terrace_workload::{FLASH_BYTES_MIN, Place, System};
@@ -62,6 +63,7 @@ pub fn pool(tier: &Tier) -> PoolConfig {
         partitions: tier.partitions,
         alpha: tier.alpha,
         append_group: tier.face_group,
+        fasc: fasc(tier),
         lambda: tier.lambda.0,
         cleaner_order: match tier.cleaner_order {
             CleanerOrderName::Lru2 => CleanerOrder::Lru2Age,
@@ -81,6 +83,16 @@ pub fn pool(tier: &Tier) -> PoolConfig {
         tac: tac(tier),
         buf_write_pages: tier.buf_write_pages,
         ..PoolConfig::default()
+    }
+}
+
+fn fasc(tier: &Tier) -> FascConfig {
+    FascConfig {
+        block_pages: tier.fasc_block,
+        window_requests: tier.fasc_window,
+        full: tier.fasc_full.0,
+        migration_pages: tier.fasc_migration,
+        queues: QueueRules { theta: tier.fasc_theta, scan_depth: tier.fasc_scan },
     }
 }
 
@@ -301,6 +313,12 @@ pub fn tier_parameters(system: &System, tier: &Tier) -> Map<String, Value> {
         "partitions": pool.partitions,
         "alpha": pool.alpha,
         "face_group": pool.append_group,
+        "fasc_block": pool.fasc.block_pages,
+        "fasc_window": pool.fasc.window_requests,
+        "fasc_full": pool.fasc.full,
+        "fasc_migration": pool.fasc.migration_pages,
+        "fasc_theta": pool.fasc.queues.theta,
+        "fasc_scan": pool.fasc.queues.scan_depth,
         "cleaner_order": word(match pool.order_of_cleaner() {
             CleanerOrder::Lru2Age => CleanerOrderName::Lru2,
             CleanerOrder::RecLsn => CleanerOrderName::RecLsn,

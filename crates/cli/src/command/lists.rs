@@ -35,6 +35,18 @@ pub(super) fn daily_budget(text: &str) -> Result<u64, String> {
     }
 }
 
+/// The weight of migration in FASC's ratio of queues.
+pub(super) fn theta(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(theta) if theta > 0.0 && theta < 1.0 => Ok(theta),
+        Ok(theta) if theta <= 0.0 => {
+            Err("theta is above 0: 0.01 gives changed pages most room".into())
+        }
+        Ok(theta) if theta >= 1.0 => Err("theta is below 1: 0.99 gives them least room".into()),
+        _ => Err("theta is a number above 0 and below 1, like 0.5".into()),
+    }
+}
+
 /// A bound on the age of changes, in bytes of log.
 pub(super) fn log_age(text: &str) -> Result<u64, String> {
     match text.parse::<Size>()?.bytes() {

@@ -22,7 +22,7 @@ use crate::quantity::{Share, Size, Span};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use lists::{
     admission, costs, daily_budget, design_list, log_age, memory_policy, one_design, one_fate,
-    one_restart, one_script, replacement,
+    one_restart, one_script, replacement, theta,
 };
 use restart::RESTART_DEFAULTS;
 use std::path::PathBuf;
@@ -201,11 +201,11 @@ pub struct Tier {
     /// The flash tier: as `--dram`
     #[arg(long, value_name = "SIZE", default_value = "183501p")]
     pub flash: Size,
-    /// How memory chooses what leaves it: lru-2, clock, lru, sieve, gd2l [default: what goes with
-    /// the design: gd2l for auto and cac, lru for cc, lru-2 for the others]
+    /// How memory chooses what leaves it: lru-2, clock, lru, sieve, gd2l, fasc [default: what goes
+    /// with the design: gd2l for auto and cac, lru for cc, fasc for fasc, lru-2 for the others]
     #[arg(long, value_name = "NAME", value_parser = memory_policy)]
     pub memory_policy: Option<MemoryPolicy>,
-    /// What requests cost gd2l, cc and cac, in ms: home read, home write, flash read, flash write
+    /// What requests cost gd2l, cc, cac, fasc, in ms: read and write home, read and write flash
     /// [default: reads measured on the devices, and writes as dear as reads]
     #[arg(long, value_name = "MS,MS,MS,MS", value_parser = costs)]
     pub costs: Option<Costs>,
@@ -245,6 +245,29 @@ pub struct Tier {
     #[arg(long, value_name = "N", default_value_t = 64,
           value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub face_group: u32,
+    /// FASC: pages of a block, which is written whole; 128 are 1 MiB
+    #[arg(long, value_name = "N", default_value_t = 128,
+          value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub fasc_block: u32,
+    /// FASC: page requests in a window; what is used in none of the last two is not hot
+    #[arg(long, value_name = "N", default_value_t = 4096,
+          value_parser = clap::value_parser!(u64).range(1..))]
+    pub fasc_window: u64,
+    /// FASC: share of the flash from which on a block leaves for each one that is written
+    #[arg(long, value_name = "SHARE", default_value = "95%")]
+    pub fasc_full: Share,
+    /// FASC: pages that are migrated home in one batch; one fills while another is written
+    #[arg(long, value_name = "N", default_value_t = 8,
+          value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub fasc_migration: u32,
+    /// FASC: theta of its two queues in memory, above 0 and below 1 [default: 1 less the share of
+    /// memory that is newer than home]
+    #[arg(long, value_name = "THETA", value_parser = theta)]
+    pub fasc_theta: Option<f64>,
+    /// FASC: pages at the end of a queue among which a clean one leaves first
+    #[arg(long, value_name = "N", default_value_t = 32,
+          value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub fasc_scan: u32,
     /// Writes that the cleaner keeps outstanding at most
     #[arg(long, value_name = "N", default_value_t = 256,
           value_parser = clap::value_parser!(u32).range(1..=65_536))]

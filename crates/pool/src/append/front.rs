@@ -17,7 +17,7 @@
 use std::sync::atomic::Ordering;
 
 use terrace_page::{Lsn, PageBuf, PageId, lsn, verify};
-use terrace_policy::{History, Leave, Replacement, RestartKind};
+use terrace_policy::{Batch, History, Leave, Replacement, RestartKind};
 use terrace_rt::{LeafGuard, Nanos, dead, sleep};
 
 use crate::cleaner::{Claim, may_be_claimed, take_claim};
@@ -26,11 +26,14 @@ use crate::frames::Staging;
 use crate::io::{self, PageIo};
 use crate::partition::{Books, Partition, Place};
 use crate::restart::{Freed, Held};
-use crate::slots::Cleaned;
+use crate::slots::{Cleaned, Leaving};
 use crate::{BufferPool, PoolError};
 
 /// How long one waits for the read of a slot to end, before looking again.
 const READ_NAP: Nanos = Nanos(20_000);
+
+/// Batches of pages on their way home at once, of a block that leaves.
+const MIGRATIONS: usize = 2;
 
 /// Slots that are leaving together.
 pub(super) struct Front {
@@ -75,6 +78,41 @@ impl Front {
     pub fn second_chances(&self) -> usize {
         self.leavers.iter().filter(|leaver| leaver.is_second_chance()).count()
     }
+
+    /// One read of the slots from `from` on, or two where the ring ends.
+    fn read_of_all<'a>(
+        &self,
+        partition: &Partition,
+        from: u32,
+        staging: &'a mut Staging,
+    ) -> Vec<PageIo<'a>> {
+        // Where slot numbers begin anew.
+        let wrapped = self.leavers.iter().find(|leaver| leaver.slot < from);
+        let span = staging.pages().len();
+        let before = wrapped.map_or(span, |leaver| leaver.at - leaver.slot as usize);
+        let (head, tail) = staging.pages_mut().split_at_mut(before);
+        let mut ios = vec![PageIo::read(partition.slot_page(from), head)];
+        if !tail.is_empty() {
+            ios.push(PageIo::read(partition.slot_page(0), tail));
+        }
+        ios
+    }
+
+    /// A read for each run of pages that go somewhere: of a block they are few.
+    fn reads_of_leavers<'a>(
+        &self,
+        partition: &Partition,
+        staging: &'a mut Staging,
+    ) -> Vec<PageIo<'a>> {
+        let mut pages: Vec<Option<&mut PageBuf>> =
+            staging.pages_mut().iter_mut().map(Some).collect();
+        let runs = self.leavers.chunk_by(|a, b| a.at + 1 == b.at);
+        let read = |run: &[Leaver]| {
+            let bytes = run.iter().filter_map(|leaver| pages[leaver.at].take());
+            PageIo::read(partition.slot_page(run[0].slot), bytes.collect::<Vec<_>>())
+        };
+        runs.map(read).collect()
+    }
 }
 
 impl BufferPool {
@@ -93,7 +131,8 @@ impl BufferPool {
         let may_write = !self.is_recovering.load(Ordering::Relaxed);
         let (mut slots, table) = (books.slots.take().expect("a log of slots"), &*books);
         let free_to_write = |page| may_write && may_be_claimed(table, page);
-        let answers = slots.leave(group, room, free_to_write);
+        let leaving = Leaving { group, room, now: self.now() };
+        let answers = slots.leave(&leaving, free_to_write);
         books.slots = Some(slots);
         let first = answers.first()?.0;
         if !self.config.rules.front_is_kept_until_left {
@@ -184,21 +223,16 @@ impl BufferPool {
         partition.room.notify_all();
     }
 
-    /// Reads the front group: one read, or two where the ring ends; what that does not give is read
-    /// one by one.
+    /// Reads the front group; what that does not give is read one by one.
     pub(super) fn stage_front(&self, partition: &Partition, front: &mut Front) -> Staging {
         let span = front.leavers.last().map_or(0, |leaver| leaver.at + 1);
         let mut staging = Staging::new(span);
         let Some(from) = front.leavers.first().map(|leaver| leaver.slot) else { return staging };
         let flash = self.flash.as_deref().expect("a slot is on flash");
-        // Where slot numbers begin anew.
-        let wrapped = front.leavers.iter().find(|leaver| leaver.slot < from);
-        let before = wrapped.map_or(span, |leaver| leaver.at - leaver.slot as usize);
-        let (head, tail) = staging.pages_mut().split_at_mut(before);
-        let mut ios = vec![PageIo::read(partition.slot_page(from), head)];
-        if !tail.is_empty() {
-            ios.push(PageIo::read(partition.slot_page(0), tail));
-        }
+        let ios = match self.config.design.batch() {
+            Some(Batch::Block) => front.reads_of_leavers(partition, &mut staging),
+            _ => front.read_of_all(partition, from, &mut staging),
+        };
         if io::run(flash, ios).is_err() {
             self.stats.lock().flash_faults += 1;
             for leaver in &front.leavers {
@@ -360,22 +394,32 @@ impl BufferPool {
         let _failed: Result<(), PoolError> = self.log_buf_writes(Logged::Full);
     }
 
-    /// Writes the whole pages home, neighbours together. `homeward` is in page order.
+    /// Writes the whole pages home, neighbours together. `homeward` is in page order. Pages of a
+    /// block go in small batches, one of which is filled while another is written [S2 3.1].
     fn write_home(&self, homeward: &[(Leaver, Claim)], staging: &Staging) -> std::io::Result<()> {
         let whole: Vec<&Leaver> =
             homeward.iter().map(|row| &row.0).filter(|leaver| leaver.is_whole).collect();
-        let runs = whole.chunk_by(|a, b| a.page.plus(1) == b.page);
-        let ios: Vec<PageIo<'_>> = runs
-            .map(|run| PageIo::write(run[0].page.0, run.iter().map(|leaver| leaver.bytes(staging))))
-            .collect();
+        let at_once = match self.config.design.batch() {
+            Some(Batch::Block) => self.config.fasc.migration_pages as usize,
+            _ => whole.len().max(1),
+        };
+        let batch = |pages: &[&Leaver]| -> Vec<PageIo<'_>> {
+            let runs = pages.chunk_by(|a, b| a.page.plus(1) == b.page);
+            runs.map(|run| {
+                PageIo::write(run[0].page.0, run.iter().map(|leaver| leaver.bytes(staging)))
+            })
+            .collect()
+        };
+        let batches: Vec<Vec<PageIo<'_>>> = whole.chunks(at_once).map(batch).collect();
+        let ios = batches.iter().map(Vec::len).sum::<usize>() as u64;
         {
             let mut stats = self.stats.lock();
-            stats.cleaner_ios += ios.len() as u64;
+            stats.cleaner_ios += ios;
             stats.cleaner_pages += whole.len() as u64;
-            stats.home_writes += ios.len() as u64;
+            stats.home_writes += ios;
             stats.home_write_pages += whole.len() as u64;
         }
-        io::run(&*self.home, ios)
+        io::run_in_turn(&*self.home, &batches, MIGRATIONS)
     }
 
     /// F2. What is rebuilt may be newer than the copy was, so the log goes first.

@@ -11,7 +11,7 @@ use crate::frames::{Exclusive, Staging};
 use crate::io::{self, PageIo};
 use crate::partition::{Books, DirtyLsns, Partition, PolicyFrames};
 use crate::restart::Freed;
-use crate::slots::SlotTable;
+use crate::slots::{LogSlots, SlotTable};
 use crate::write_out::{Job, Outcome, Purpose, Targets, Transfer};
 use crate::{BufferPool, PoolError};
 
@@ -50,7 +50,11 @@ impl BufferPool {
         books: &mut Books,
         wanted: usize,
     ) -> usize {
-        let group = self.config.group() as usize;
+        // Without a free slot to write into, as many as are written at once.
+        let group = match log_of(books.slots_mut()).run(self.config.group()) {
+            0 => self.config.group() as usize,
+            run => run as usize,
+        };
         let is_waiting = |it: &Gathered| {
             let frame = self.frames.frame(partition.frame_at(it.frame.0));
             frame.holds(it.page) && frame.touch() == it.touch
@@ -62,11 +66,9 @@ impl BufferPool {
             takes_dirty: true,
             passed_over: RefCell::new(books.gathered.iter().map(|it| it.frame).collect()),
         };
-        let (mut freed, mut victims) = (0, Vec::new());
+        let mut freed = 0;
         while freed < wanted && books.gathered.len() < group {
-            victims.clear();
-            books.policy.victims(&frames, self.now(), 1, &mut victims);
-            let Some(&victim) = victims.first() else { break };
+            let Some(victim) = books.name_victim(&frames, self.now()) else { break };
             let guard = self.frames.try_exclusive(partition.frame_at(victim.0));
             let guard = guard.filter(|guard| guard.frame().page().is_some());
             let Some(guard) = guard else {
@@ -105,9 +107,10 @@ impl BufferPool {
         let group = self.config.group();
         let is_stuck = self.is_stuck(partition, books);
         let ahead = self.config.slots_ahead() + books.gathered.len() as u32;
-        let (free, leaving) = ring_of(books.slots_mut());
+        let (free, leaving) = log_of(books.slots_mut()).free_and_leaving();
+        let run = log_of(books.slots_mut()).run(group);
         let front = if free + leaving < ahead {
-            self.claim_front(partition, books, group, free)
+            self.claim_front(partition, books, group, free.min(run))
         } else {
             None
         };
@@ -115,7 +118,7 @@ impl BufferPool {
         let mut jobs = Vec::new();
         let gathered = std::mem::take(&mut books.gathered);
         for (at, victim) in gathered.iter().enumerate() {
-            if again + jobs.len() == group as usize {
+            if again + jobs.len() >= run as usize {
                 books.gathered.extend_from_slice(&gathered[at..]);
                 break;
             }
@@ -222,10 +225,9 @@ impl BufferPool {
     }
 }
 
-/// Slots of a ring that are free, and that are leaving.
-fn ring_of(slots: &SlotTable) -> (u32, u32) {
-    let fifo = slots.fifo().expect("an append log has an order");
-    (fifo.free(), fifo.leaving())
+/// The order of the slots of an append log.
+fn log_of(slots: &SlotTable) -> &LogSlots {
+    slots.log().expect("an append log has an order")
 }
 
 impl Leaver {

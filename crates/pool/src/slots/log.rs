@@ -6,68 +6,72 @@
 //!   the new one: entry, version and mark move in one section under the lock.
 
 use terrace_page::{PageId, SlotId};
-use terrace_policy::{Fronted, Leave, SlotFifo};
+use terrace_policy::{Fronted, Leave};
 
+use super::log_slots::{Leaving, LogSlots};
 use super::ranks::Ranks;
 use super::{CLEAN, DAMAGED, DIRTY, FREE, NEWER, READING, STATE, SlotTable, WRITING, sub};
 
 impl SlotTable {
     /// The order of the slots, if they are those of an append log.
-    pub fn fifo(&self) -> Option<&SlotFifo> {
+    pub fn log(&self) -> Option<&LogSlots> {
         match &self.ranks {
-            Ranks::Fifo(ring) => Some(&ring.fifo),
+            Ranks::Log(log) => Some(log),
             _ => None,
         }
     }
 
-    fn fifo_mut(&mut self) -> &mut SlotFifo {
+    fn log_mut(&mut self) -> &mut LogSlots {
         match &mut self.ranks {
-            Ranks::Fifo(ring) => &mut ring.fifo,
+            Ranks::Log(log) => log,
             _ => {
                 unreachable!("only append logs have an order")
             }
         }
     }
 
-    /// Slots between front and rear that hold nothing: their pages have changed since.
+    /// Slots that were taken and hold nothing: their pages have changed since.
     pub fn holes(&self) -> u64 {
-        let Some(fifo) = self.fifo() else { return 0 };
-        let is_hole = |slot: &SlotId| self.states[slot.0 as usize] == FREE;
-        fifo.in_order().filter(is_hole).count() as u64
+        let Some(log) = self.log() else { return 0 };
+        log.count_held(|slot| self.states[slot.0 as usize] == FREE) as u64
     }
 
-    /// Lets a group leave, of at most `group` slots; at most `room` of them are to be taken in
-    /// again. Dirty pages that are not `free_to_write` do not leave. Returns slots and answers.
+    /// Lets a group leave. Dirty pages that are not `free_to_write` do not leave. Returns slots and
+    /// answers.
     pub fn leave(
         &mut self,
-        group: u32,
-        room: u32,
+        leaving: &Leaving,
         free_to_write: impl Fn(PageId) -> bool,
     ) -> Vec<(u32, Leave)> {
         let (states, pages) = (&self.states, &self.pages);
-        let fronted = |slot: SlotId| match states[slot.0 as usize] & !DAMAGED {
-            FREE => Fronted::Hole,
-            CLEAN => Fronted::Clean,
-            state if state == DIRTY | NEWER => {
-                let page = PageId(u64::from(pages[slot.0 as usize]));
-                if free_to_write(page) { Fronted::Dirty } else { Fronted::InUse }
+        let fronted = |slot: SlotId| {
+            let (mut state, page) = (states[slot.0 as usize], pages[slot.0 as usize]);
+            let is_read = state & READING != 0;
+            state &= !(DAMAGED | READING);
+            match state {
+                FREE => Fronted::Hole,
+                _ if state == DIRTY | NEWER && !free_to_write(PageId(u64::from(page))) => {
+                    Fronted::InUse
+                }
+                _ if is_read && (state == CLEAN || state == DIRTY | NEWER) => Fronted::Read,
+                CLEAN => Fronted::Clean,
+                _ if state == DIRTY | NEWER => Fronted::Dirty,
+                _ => Fronted::InUse,
             }
-            _ => Fronted::InUse,
         };
-        let mut leaving = Vec::new();
-        let Ranks::Fifo(ring) = &mut self.ranks else { unreachable!("only append logs leave") };
-        ring.fifo.leave(group, room, fronted, &mut leaving);
-        leaving.into_iter().map(|(slot, leave)| (slot.0, leave)).collect()
+        let Ranks::Log(log) = &mut self.ranks else { unreachable!("only append logs leave") };
+        let answers = log.leave(leaving, fronted);
+        answers.into_iter().map(|(slot, leave)| (slot.0, leave)).collect()
     }
 
     /// The group that began with `slot` is done with.
     pub fn left(&mut self, slot: u32) {
-        self.fifo_mut().left(SlotId(slot));
+        self.log_mut().left(SlotId(slot));
     }
 
     /// Whether `slot` is in a group that is leaving (O1).
     pub(super) fn is_leaving(&self, slot: u32) -> bool {
-        self.fifo().is_some_and(|fifo| fifo.is_leaving(SlotId(slot)))
+        self.log().is_some_and(|log| log.is_leaving(SlotId(slot)))
     }
 
     /// Whether somebody reads `slot`.
@@ -99,8 +103,8 @@ impl SlotTable {
         self.set_base(to, &[WRITING], state);
         self.versions.copy(from, to);
         self.release(from, &[CLEAN, DIRTY]);
-        if let (Some(rec_lsn), Ranks::Fifo(ring)) = (newer, &mut self.ranks) {
-            ring.set_dirty(to, true);
+        if let (Some(rec_lsn), Ranks::Log(log)) = (newer, &mut self.ranks) {
+            log.set_dirty(to, true);
             self.set_newer(to, Some(rec_lsn));
         }
     }

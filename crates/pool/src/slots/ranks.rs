@@ -1,16 +1,16 @@
 //! Who is reused next, whatever the replacement: the policies of a partition's slots behind one
 //! door, so that the table of slots knows states and nothing of orders.
 
-use std::cell::Cell;
 use std::sync::Arc;
 
 use terrace_page::{Lsn, PageId, SlotId};
 use terrace_policy::{
     AgeOrder, CHOICES, Costs, Expansion, ExpansionRule, History, NoBenefit, Replacement, SlotAges,
-    SlotBenefit, SlotFifo, SlotHeat, SlotLru2, SlotState, TacRule, Temperatures, Tick,
+    SlotBenefit, SlotHeat, SlotLru2, SlotState, TacRule, Temperatures, Tick,
 };
 use terrace_rt::LeafMutex;
 
+use super::log_slots::LogSlots;
 use super::policy_ranks::PolicyRanks;
 use super::{NoVictim, SlotRules};
 use crate::PoolConfig;
@@ -53,7 +53,7 @@ impl SharedRanks {
 pub(super) enum Ranks {
     Lru2(SlotLru2),
     Heat(SlotHeat, Arc<LeafMutex<Temperatures>>, TacRule),
-    Fifo(Ring),
+    Log(LogSlots),
     Benefit(SlotBenefit, Arc<LeafMutex<Expansion>>),
     Policy(Box<PolicyRanks>),
     Ages(SlotAges, AgeOrder),
@@ -81,8 +81,9 @@ impl Ranks {
                 let ages = SlotAges::new(count, u64::from(rules.tier_slots));
                 Ranks::Ages(ages, CHOICES[0].order)
             }
-            Replacement::Fifo | Replacement::Rotating => Ranks::Fifo(Ring::new(count, false)),
-            Replacement::FifoSecondChance => Ranks::Fifo(Ring::new(count, true)),
+            Replacement::Fifo | Replacement::Rotating => Ranks::Log(LogSlots::fifo(count, false)),
+            Replacement::FifoSecondChance => Ranks::Log(LogSlots::fifo(count, true)),
+            Replacement::BlockWeight => Ranks::Log(LogSlots::blocks(count, rules.blocks)),
         }
     }
 
@@ -91,7 +92,7 @@ impl Ranks {
         match self {
             Ranks::Lru2(ranks) => ranks.bytes(),
             Ranks::Heat(ranks, ..) => ranks.bytes(),
-            Ranks::Fifo(ring) => ring.bytes(),
+            Ranks::Log(log) => log.bytes(),
             Ranks::Benefit(ranks, _) => ranks.bytes(),
             Ranks::Policy(ranks) => ranks.bytes(),
             Ranks::Ages(ages, _) => ages.bytes(),
@@ -110,7 +111,7 @@ impl Ranks {
         let slot = match self {
             Ranks::Lru2(ranks) => ranks.take_free(now)?,
             Ranks::Heat(ranks, ..) => ranks.take_free()?,
-            Ranks::Fifo(ring) => ring.fifo.take()?,
+            Ranks::Log(log) => log.take(now)?,
             Ranks::Benefit(ranks, _) => ranks.take_free(page)?,
             Ranks::Policy(ranks) => ranks.take_free(now)?,
             Ranks::Ages(ages, _) => ages.take_free(now)?,
@@ -137,7 +138,7 @@ impl Ranks {
                 let admitted = temperatures.admits(*rule, page, page_of(victim));
                 if admitted { Ok(victim.0) } else { Err(NoVictim::Colder) }
             }
-            Ranks::Fifo(_) => unreachable!("slots of an append log leave in order"),
+            Ranks::Log(_) => unreachable!("slots of an append log leave in order"),
             Ranks::Policy(ranks) if compares => ranks.contender(page_of, evictable),
             Ranks::Policy(ranks) => ranks.victim(page, page_of, evictable),
             Ranks::Ages(ages, order) => {
@@ -160,7 +161,7 @@ impl Ranks {
             Ranks::Heat(ranks, temperatures, _) => {
                 ranks.insert(SlotId(slot), page, &temperatures.lock());
             }
-            Ranks::Fifo(_) => {}
+            Ranks::Log(_) => {}
             Ranks::Benefit(ranks, _) => ranks.fill_clean(SlotId(slot)),
             Ranks::Policy(ranks) => ranks.fill_clean(SlotId(slot), page, history),
             Ranks::Ages(ages, _) => ages.fill_clean(SlotId(slot), history),
@@ -172,7 +173,7 @@ impl Ranks {
         match self {
             Ranks::Lru2(ranks) => ranks.fill_dirty(SlotId(slot), history, rec_lsn),
             Ranks::Heat(..) => unreachable!("temperature designs write through"),
-            Ranks::Fifo(ring) => ring.set_dirty(slot, true),
+            Ranks::Log(log) => log.set_dirty(slot, true),
             Ranks::Benefit(ranks, _) => ranks.fill_dirty(SlotId(slot)),
             Ranks::Policy(ranks) => ranks.fill_dirty(SlotId(slot), history, rec_lsn),
             Ranks::Ages(ages, _) => ages.fill_dirty(SlotId(slot), history),
@@ -187,7 +188,7 @@ impl Ranks {
                 ranks.fill_clean(SlotId(slot), history);
             }
             Ranks::Heat(..) => unreachable!("temperature designs write through"),
-            Ranks::Fifo(_) => {}
+            Ranks::Log(_) => {}
             Ranks::Benefit(ranks, _) => ranks.fill_clean(SlotId(slot)),
             Ranks::Policy(ranks) => ranks.was_cleaned(SlotId(slot), page),
             Ranks::Ages(ages, _) => ages.was_cleaned(SlotId(slot), true),
@@ -202,7 +203,7 @@ impl Ranks {
                 ranks.fill_dirty(SlotId(slot), history, rec_lsn);
             }
             Ranks::Heat(..) => unreachable!("temperature designs write through"),
-            Ranks::Fifo(ring) => ring.set_dirty(slot, true),
+            Ranks::Log(log) => log.set_dirty(slot, true),
             Ranks::Benefit(ranks, _) => ranks.fill_dirty(SlotId(slot)),
             Ranks::Policy(ranks) => ranks.was_not_cleaned(SlotId(slot), rec_lsn),
             Ranks::Ages(ages, _) => ages.was_cleaned(SlotId(slot), false),
@@ -213,7 +214,7 @@ impl Ranks {
     pub fn hit(&mut self, slot: u32, now: Tick) {
         match self {
             Ranks::Lru2(ranks) => ranks.hit(SlotId(slot), now),
-            Ranks::Fifo(ring) => ring.fifo.hit(SlotId(slot)),
+            Ranks::Log(log) => log.hit(SlotId(slot), now),
             Ranks::Heat(..) | Ranks::Benefit(..) => {}
             Ranks::Policy(ranks) => ranks.hit(SlotId(slot), now),
             Ranks::Ages(ages, _) => ages.hit(SlotId(slot), now),
@@ -224,7 +225,7 @@ impl Ranks {
     pub fn history(&self, slot: u32) -> Option<History> {
         match self {
             Ranks::Lru2(ranks) => Some(ranks.history(SlotId(slot))),
-            Ranks::Heat(..) | Ranks::Fifo(_) | Ranks::Benefit(..) => None,
+            Ranks::Heat(..) | Ranks::Log(_) | Ranks::Benefit(..) => None,
             Ranks::Policy(ranks) => ranks.cleaner.as_ref().map(|it| it.history(SlotId(slot))),
             Ranks::Ages(ages, _) => Some(ages.history(SlotId(slot))),
         }
@@ -235,7 +236,7 @@ impl Ranks {
         match self {
             Ranks::Lru2(ranks) => ranks.next_dirty(cleanable).map(|slot| slot.0),
             Ranks::Heat(..) => None,
-            Ranks::Fifo(ring) => ring.next_dirty(cleanable),
+            Ranks::Log(log) => log.next_dirty(cleanable),
             Ranks::Benefit(ranks, _) => ranks.next_dirty(cleanable).map(|slot| slot.0),
             Ranks::Policy(ranks) => ranks.cleaner.as_ref()?.next_dirty(cleanable).map(|it| it.0),
             Ranks::Ages(ages, _) => ages.next_dirty(cleanable).map(|slot| slot.0),
@@ -250,8 +251,8 @@ impl Ranks {
     ) -> Option<u32> {
         match self {
             Ranks::Lru2(_) | Ranks::Heat(..) | Ranks::Policy(_) => self.next_dirty(cleanable),
-            Ranks::Fifo(ring) => {
-                let cleanable = ring.dirty().filter(|&slot| cleanable(SlotId(slot)));
+            Ranks::Log(log) => {
+                let cleanable = log.dirty().filter(|&slot| cleanable(SlotId(slot)));
                 cleanable.min_by_key(|&slot| (rec(slot), slot))
             }
             Ranks::Ages(ages, _) => {
@@ -291,7 +292,7 @@ impl Ranks {
         match self {
             Ranks::Lru2(ranks) => ranks.take(SlotId(slot)),
             Ranks::Heat(ranks, ..) => ranks.remove(SlotId(slot)),
-            Ranks::Fifo(ring) => ring.set_dirty(slot, false),
+            Ranks::Log(log) => log.set_dirty(slot, false),
             Ranks::Benefit(ranks, _) => ranks.take(SlotId(slot)),
             Ranks::Policy(ranks) => ranks.take(SlotId(slot)),
             Ranks::Ages(ages, _) => ages.take(SlotId(slot)),
@@ -304,7 +305,7 @@ impl Ranks {
             Ranks::Benefit(ranks, _) => ranks.replace(SlotId(slot), former, page),
             Ranks::Lru2(_)
             | Ranks::Heat(..)
-            | Ranks::Fifo(_)
+            | Ranks::Log(_)
             | Ranks::Policy(_)
             | Ranks::Ages(..) => self.take(slot),
         }
@@ -322,7 +323,7 @@ impl Ranks {
         match self {
             Ranks::Lru2(ranks) => ranks.free(SlotId(slot)),
             Ranks::Heat(ranks, ..) => ranks.free(SlotId(slot)),
-            Ranks::Fifo(ring) => ring.set_dirty(slot, false),
+            Ranks::Log(log) => log.emptied(slot),
             Ranks::Benefit(ranks, _) => ranks.free(SlotId(slot), page),
             Ranks::Policy(ranks) => ranks.free(SlotId(slot)),
             Ranks::Ages(ages, _) => ages.free(SlotId(slot)),
@@ -333,7 +334,7 @@ impl Ranks {
     pub fn begin_restore(&mut self, now: Tick) {
         match self {
             Ranks::Lru2(ranks) => ranks.begin_restore(now),
-            Ranks::Heat(..) | Ranks::Fifo(_) | Ranks::Benefit(..) => {}
+            Ranks::Heat(..) | Ranks::Log(_) | Ranks::Benefit(..) => {}
             Ranks::Policy(ranks) => ranks.begin_restore(now),
             Ranks::Ages(ages, _) => ages.begin_restore(now),
         }
@@ -343,7 +344,7 @@ impl Ranks {
     pub fn found(&mut self, slot: u32, image: &Image) {
         match self {
             Ranks::Lru2(ranks) => ranks.found(SlotId(slot), image.history, image.newer),
-            Ranks::Heat(..) | Ranks::Fifo(_) => {}
+            Ranks::Heat(..) | Ranks::Log(_) => {}
             Ranks::Benefit(ranks, _) => ranks.found(SlotId(slot), image.history),
             Ranks::Policy(ranks) => ranks.found(SlotId(slot), image),
             Ranks::Ages(ages, _) => ages.found(SlotId(slot), image.history),
@@ -367,10 +368,10 @@ impl Ranks {
                     ranks.insert(slot, page_of(slot), &temperatures);
                 }
             }
-            Ranks::Fifo(ring) => {
-                ring.fifo.restore(|slot| is_dirty(slot).is_some());
+            Ranks::Log(log) => {
+                log.restore(|slot| is_dirty(slot).is_some());
                 for slot in (0..slots_count).filter(|&slot| is_dirty(SlotId(slot)) == Some(true)) {
-                    ring.set_dirty(slot, true);
+                    log.set_dirty(slot, true);
                 }
             }
             Ranks::Benefit(ranks, _) => ranks.settle(is_dirty),
@@ -383,7 +384,7 @@ impl Ranks {
     pub fn check_slot(&self, slot: u32, expected: SlotState) {
         let state = match self {
             Ranks::Lru2(ranks) => ranks.state(SlotId(slot)),
-            Ranks::Heat(..) | Ranks::Fifo(_) => return,
+            Ranks::Heat(..) | Ranks::Log(_) => return,
             Ranks::Benefit(ranks, _) => ranks.state(SlotId(slot)),
             Ranks::Ages(ages, _) => {
                 let (free, dirty) = (expected == SlotState::Free, expected == SlotState::Dirty);
@@ -403,54 +404,10 @@ impl Ranks {
         match self {
             Ranks::Lru2(ranks) => ranks.check(),
             Ranks::Heat(ranks, ..) => ranks.check(),
-            Ranks::Fifo(ring) => ring.fifo.check(),
+            Ranks::Log(log) => log.check(),
             Ranks::Benefit(ranks, _) => ranks.check(),
             Ranks::Policy(ranks) => ranks.check(),
             Ranks::Ages(ages, _) => ages.check(),
         }
-    }
-}
-
-/// The slots of an append log: their order, and which are dirty, for the cleaner.
-pub(super) struct Ring {
-    pub fifo: SlotFifo,
-    dirty: Box<[u64]>,
-    /// The word in which the last dirty slot was found.
-    at: Cell<u32>,
-}
-
-impl Ring {
-    fn new(count: u32, second_chance: bool) -> Ring {
-        let dirty = vec![0; count.div_ceil(u64::BITS) as usize].into();
-        Ring { fifo: SlotFifo::new(count, second_chance), dirty, at: Cell::new(0) }
-    }
-
-    fn bytes(&self) -> usize {
-        self.fifo.bytes() + size_of_val(&*self.dirty)
-    }
-
-    pub fn set_dirty(&mut self, slot: u32, is_dirty: bool) {
-        let (word, bit) = (&mut self.dirty[(slot / u64::BITS) as usize], 1 << (slot % u64::BITS));
-        if is_dirty {
-            *word |= bit;
-        } else {
-            *word &= !bit;
-        }
-    }
-
-    /// The dirty slots, once round from where one was found before.
-    pub fn dirty(&self) -> impl Iterator<Item = u32> + '_ {
-        let words = self.dirty.len() as u32;
-        (0..words).map(move |more| (self.at.get() + more) % words).flat_map(|word| {
-            let bits = self.dirty[word as usize];
-            let is_set = move |bit: &u32| bits >> bit & 1 == 1;
-            (0..u64::BITS * u32::from(bits != 0)).filter(is_set).map(move |bit| word * 64 + bit)
-        })
-    }
-
-    fn next_dirty(&self, cleanable: impl Fn(SlotId) -> bool) -> Option<u32> {
-        let slot = self.dirty().find(|&slot| cleanable(SlotId(slot)))?;
-        self.at.set(slot / u64::BITS);
-        Some(slot)
     }
 }

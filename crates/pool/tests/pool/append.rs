@@ -175,7 +175,7 @@ fn the_rotating_tier_writes_what_it_has_anew() {
 /// its reader is told, and victims go home as if there were no flash.
 #[test]
 fn a_front_that_is_damaged_holds_its_place() {
-    for name in ["face", "face-gr", "face-base", "rotating"] {
+    for name in ["face", "face-gr", "face-base", "rotating", "fasc"] {
         in_world(|world| {
             let bench = Bench::new(world, plain(name), PAGES, 1);
             let flash = bench.flash.clone().expect("a flash device");
@@ -234,7 +234,7 @@ fn a_bad_clean_page_gets_no_second_chance() {
 
 #[test]
 fn a_flash_that_fails_in_the_middle_loses_nothing() {
-    for name in ["face", "face-gr", "face-base", "rotating"] {
+    for name in ["face", "face-gr", "face-base", "rotating", "fasc"] {
         in_world(|world| {
             let bench = Bench::new(world, plain(name), PAGES, 1);
             for round in 0..6 {

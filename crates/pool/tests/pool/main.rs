@@ -4,6 +4,7 @@ mod age;
 mod append;
 mod bench_world;
 mod benefit;
+mod fasc;
 mod faults;
 mod log_model;
 mod observe;

@@ -97,7 +97,7 @@ fn first_caught(design: &str, break_rule: impl Fn(&mut Rules), flash_ns: u64) ->
 #[test]
 fn every_rule_is_missed_when_it_is_off() {
     type Break = fn(&mut Rules);
-    let rules: [(&str, &str, Break); 14] = [
+    let rules: [(&str, &str, Break); 16] = [
         ("wal_before_page", "no-ssd", |rules| rules.wal_before_page = false),
         ("buf_write_join_rule", "lc", |rules| rules.buf_write_join_rule = false),
         ("buf_write_eol_rule", "lc", |rules| rules.buf_write_eol_rule = false),
@@ -112,6 +112,8 @@ fn every_rule_is_missed_when_it_is_off() {
         ("oldest_covers_flash", "face", |rules| rules.oldest_covers_flash = false),
         ("front_is_dirty", "face-gr", |rules| rules.front_is_dirty_until_home = false),
         ("front_is_kept", "face", |rules| rules.front_is_kept_until_left = false),
+        ("front_is_dirty", "fasc", |rules| rules.front_is_dirty_until_home = false),
+        ("front_is_kept", "fasc", |rules| rules.front_is_kept_until_left = false),
     ];
     let mut missed = Vec::new();
     for (name, design, break_rule) in rules {

@@ -169,14 +169,18 @@ impl RamDevice {
             assert!(copy_of(buf) == pending.written[at], "{} changed in flight", PageId(page));
             state.writing.remove(&page);
             if self.fails_writes.load(Ordering::Relaxed) {
-                return Err(io::Error::other("no more writes"));
+                // All of the request has ended.
+                continue;
             }
             let before = state.pages[page as usize].clone();
             let versions = state.unsynced.entry(page).or_insert_with(|| [before].into());
             versions.push_back(pending.written[at].clone());
             state.pages[page as usize] = pending.written[at].clone();
         }
-        Ok(())
+        match self.fails_writes.load(Ordering::Relaxed) {
+            true => Err(io::Error::other("no more writes")),
+            false => Ok(()),
+        }
     }
 }
 

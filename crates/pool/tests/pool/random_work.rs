@@ -90,6 +90,8 @@ fn several_partitions_agree_with_the_model() {
             config.frames = 200;
             config.partitions = 3;
             config.append_group = 1 + seed as u32 % 4 % 3;
+            config.fasc.block_pages = config.append_group;
+            config.fasc.window_requests = 1 << (seed % 12);
             config.flash_slots *= 2;
         });
     }

@@ -5,7 +5,7 @@
 
 use std::cell::Cell;
 use terrace_page::FrameId;
-use terrace_policy::{Costs, FramePolicy, Frames, MemoryPolicy, Tick, Touch};
+use terrace_policy::{Costs, FramePolicy, Frames, MemoryPolicy, QueueRules, Standing, Tick, Touch};
 
 /// No frame.
 const NONE: u32 = u32::MAX;
@@ -29,7 +29,8 @@ impl PoolMemory {
     /// Empty frames for pages below `pages_count`.
     pub fn new(policy: MemoryPolicy, frames_count: u32, pages_count: u32) -> PoolMemory {
         let frames = Words { touches: Vec::new(), pages: Vec::new(), frames_count };
-        let policy = FramePolicy::new(policy, frames_count, &Costs::PUBLISHED);
+        let policy =
+            FramePolicy::new(policy, frames_count, &Costs::PUBLISHED, &QueueRules::default());
         PoolMemory { policy, frames, places: vec![NONE; pages_count as usize] }
     }
 
@@ -80,7 +81,8 @@ impl Frames for Words {
         (frame.0 as usize) < self.pages.len()
     }
 
-    fn is_on_flash(&self, _frame: FrameId) -> bool {
-        false
+    fn standing(&self, frame: FrameId) -> Option<Standing> {
+        let nowhere_else = Standing { is_on_flash: false, is_ahead_of_home: false };
+        ((frame.0 as usize) < self.pages.len()).then_some(nowhere_else)
     }
 }

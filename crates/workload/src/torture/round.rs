@@ -173,6 +173,8 @@ impl Round {
                     _ => Spill::Never,
                 };
                 tier.forced_choice_misses = Some(self.scenario.forced_choice_misses);
+                tier.fasc.block_pages = self.scenario.append_group;
+                tier.fasc.window_requests = self.scenario.window_requests;
             })
             .checkpoints(Checkpoints::Every(self.scenario.checkpoint_every))
             .world(self.world.clone())

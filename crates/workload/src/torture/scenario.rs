@@ -92,10 +92,12 @@ pub struct Scenario {
     pub checkpoint_every: Nanos,
     /// Pages in a BUF_WRITE record.
     pub buf_write_pages: u32,
-    /// Pages that are appended together.
+    /// Pages that are appended together, and those of a block.
     pub append_group: u32,
     /// The design that picks itself picks something else after so many misses.
     pub forced_choice_misses: u64,
+    /// Page requests in a window of FASC.
+    pub window_requests: u64,
     /// One in so many requests stalls, so that others overtake it; zero is none.
     pub stall_one_in: u64,
     /// A checkpoint is asked for after so many transactions; zero is never.
@@ -146,6 +148,7 @@ impl Scenario {
             checkpoint_every: Nanos::from_millis([2, 20, 200][prng.below(3) as usize]),
             append_group: 64,
             forced_choice_misses: 1,
+            window_requests: 4096,
             buf_write_pages: 1 << prng.below(6),
             stall_one_in: [0, 8, 40][prng.below(3) as usize],
             checkpoint_one_in: [0, 10, 40][prng.below(3) as usize],
@@ -154,6 +157,7 @@ impl Scenario {
             // Not a draw of its own, so that a seed goes on being the torture that it was.
             append_group: [1, 3, 64][drawn.frames as usize % 3],
             forced_choice_misses: [3, 20, 150][drawn.keys as usize % 3],
+            window_requests: [2, 64, 4096][drawn.keys as usize / 2 % 3],
             clean_age: fixed.clean_age.or(drawn.keys.is_multiple_of(3).then_some(CLEAN_AGE)),
             design: varied(design, drawn.keys),
             stall_one_in: fixed.stall_one_in.unwrap_or(drawn.stall_one_in),

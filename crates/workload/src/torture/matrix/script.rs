@@ -7,7 +7,7 @@
 //! | `evict-dirty` | changed pages leave: home, home and flash (DW), flash (LC), own slot (TAC) |
 //! | `modify-clean` | pages change whose flash copy is clean |
 //! | `modify-dirty` | pages change whose flash copy is newer than home (LC) |
-//! | `front` | the front of an append log leaves: home, dropped, taken in again (FaCE, rotating) |
+//! | `front` | the front of an append log, or a block, leaves: home, dropped, taken in again (FaCE, FASC) |
 //! | `lazy-clean` | the cleaner brings dirty pages of the flash home (LC) |
 //! | `clean-ahead` | it brings home the pages whose slots are wanted next (CC, CAC) |
 //! | `age-clean` | what is dirty for too much log goes home, from memory and from flash (LC) |
@@ -311,7 +311,10 @@ pub static SCRIPTS: [Script; 21] = [
         shows: |seen| {
             let (before, after) = (&seen.before.pool, &seen.after.pool);
             let again = after.second_chances - before.second_chances;
-            let has_chance = seen.design.replacement == Replacement::FifoSecondChance;
+            let has_chance = matches!(
+                seen.design.replacement,
+                Replacement::FifoSecondChance | Replacement::BlockWeight
+            );
             after.cleaner_pages > before.cleaner_pages && (again > 0) == has_chance
         },
         ..COMMON

@@ -1,0 +1,215 @@
+//! The slots of an append log: their order, and which are dirty, for the cleaner.
+//!
+//! - L1: slots are taken next to each other, and leave in groups: in the order in which they were
+//!   taken, or a block at a time.
+
+use std::cell::Cell;
+use std::ops::Range;
+
+use terrace_page::SlotId;
+use terrace_policy::{BlockRules, Fronted, Leave, SlotBlocks, SlotFifo, Tick};
+
+/// In which order slots are taken, and leave.
+enum Order {
+    Fifo(SlotFifo),
+    Blocks(SlotBlocks),
+}
+
+/// The slots of a partition.
+pub(crate) struct LogSlots {
+    order: Order,
+    dirty: Box<[u64]>,
+    /// The word in which the last dirty slot was found.
+    at: Cell<u32>,
+}
+
+/// What is to leave.
+pub(crate) struct Leaving {
+    /// Slots that leave together, at most, where they are not those of a block.
+    pub group: u32,
+    /// Of these, so many are to be taken in again, at most.
+    pub room: u32,
+    pub now: Tick,
+}
+
+impl LogSlots {
+    /// Slots that leave in the order in which they were taken.
+    pub fn fifo(count: u32, second_chance: bool) -> LogSlots {
+        LogSlots::new(count, Order::Fifo(SlotFifo::new(count, second_chance)))
+    }
+
+    /// Slots that leave a block at a time.
+    pub fn blocks(count: u32, rules: BlockRules) -> LogSlots {
+        LogSlots::new(count, Order::Blocks(SlotBlocks::new(count, rules)))
+    }
+
+    fn new(count: u32, order: Order) -> LogSlots {
+        let dirty = vec![0; count.div_ceil(u64::BITS) as usize].into();
+        LogSlots { order, dirty, at: Cell::new(0) }
+    }
+
+    /// Bytes allocated.
+    pub fn bytes(&self) -> usize {
+        let order = match &self.order {
+            Order::Fifo(fifo) => fifo.bytes(),
+            Order::Blocks(blocks) => blocks.bytes(),
+        };
+        order + size_of_val(&*self.dirty)
+    }
+
+    /// Slots that can be taken, and slots that are leaving.
+    pub fn free_and_leaving(&self) -> (u32, u32) {
+        match &self.order {
+            Order::Fifo(fifo) => (fifo.free(), fifo.leaving()),
+            Order::Blocks(blocks) => (blocks.free(), blocks.leaving()),
+        }
+    }
+
+    /// Of `group` slots, those that can be taken as one run.
+    pub fn run(&self, group: u32) -> u32 {
+        match &self.order {
+            Order::Fifo(_) => group,
+            Order::Blocks(blocks) => blocks.room().min(group),
+        }
+    }
+
+    /// Takes a slot.
+    pub fn take(&mut self, now: Tick) -> Option<SlotId> {
+        match &mut self.order {
+            Order::Fifo(fifo) => fifo.take(),
+            Order::Blocks(blocks) => blocks.take(now),
+        }
+    }
+
+    /// The page in `slot` was asked for.
+    pub fn hit(&mut self, slot: SlotId, now: Tick) {
+        match &mut self.order {
+            Order::Fifo(fifo) => fifo.hit(slot),
+            Order::Blocks(blocks) => blocks.hit(slot, now),
+        }
+    }
+
+    /// `slot` holds nothing any more.
+    pub fn emptied(&mut self, slot: u32) {
+        self.set_dirty(slot, false);
+        if let Order::Blocks(blocks) = &mut self.order {
+            blocks.emptied(SlotId(slot));
+        }
+    }
+
+    pub fn is_leaving(&self, slot: SlotId) -> bool {
+        match &self.order {
+            Order::Fifo(fifo) => fifo.is_leaving(slot),
+            Order::Blocks(blocks) => blocks.is_leaving(slot),
+        }
+    }
+
+    /// Slots that were taken, are not leaving, and are `holes` now.
+    pub fn count_held(&self, is_hole: impl Fn(&SlotId) -> bool) -> usize {
+        match &self.order {
+            Order::Fifo(fifo) => fifo.in_order().filter(is_hole).count(),
+            Order::Blocks(blocks) => blocks.held().filter(is_hole).count(),
+        }
+    }
+
+    /// Begins to let slots leave; `held` tells what they hold.
+    pub fn leave(
+        &mut self,
+        leaving: &Leaving,
+        held: impl Fn(SlotId) -> Fronted,
+    ) -> Vec<(SlotId, Leave)> {
+        let (mut out, room) = (Vec::new(), leaving.room);
+        match &mut self.order {
+            Order::Fifo(fifo) => fifo.leave(leaving.group, room, held, &mut out),
+            Order::Blocks(blocks) => {
+                let dirty = &self.dirty;
+                let dirty_in = |slots: Range<u32>| count_set(dirty, slots);
+                blocks.leave(room, leaving.now, dirty_in, held, &mut out)
+            }
+        };
+        out
+    }
+
+    /// The group that began with `first` is done with.
+    pub fn left(&mut self, first: SlotId) {
+        match &mut self.order {
+            Order::Fifo(fifo) => fifo.left(first),
+            Order::Blocks(blocks) => blocks.left(first),
+        }
+    }
+
+    /// New slots are filled with what was found.
+    pub fn restore(&mut self, is_filled: impl Fn(SlotId) -> bool) {
+        match &mut self.order {
+            Order::Fifo(fifo) => fifo.restore(is_filled),
+            Order::Blocks(blocks) => blocks.restore(is_filled),
+        }
+    }
+
+    /// Asserts the order's own invariants.
+    pub fn check(&self) {
+        match &self.order {
+            Order::Fifo(fifo) => fifo.check(),
+            Order::Blocks(blocks) => blocks.check(),
+        }
+    }
+
+    pub fn set_dirty(&mut self, slot: u32, is_dirty: bool) {
+        let (word, bit) = (&mut self.dirty[(slot / u64::BITS) as usize], 1 << (slot % u64::BITS));
+        if is_dirty {
+            *word |= bit;
+        } else {
+            *word &= !bit;
+        }
+    }
+
+    /// The dirty slots, once round from where one was found before.
+    pub fn dirty(&self) -> impl Iterator<Item = u32> + '_ {
+        let words = self.dirty.len() as u32;
+        (0..words).map(move |more| (self.at.get() + more) % words).flat_map(|word| {
+            let bits = self.dirty[word as usize];
+            let is_set = move |bit: &u32| bits >> bit & 1 == 1;
+            (0..u64::BITS * u32::from(bits != 0)).filter(is_set).map(move |bit| word * 64 + bit)
+        })
+    }
+
+    /// The dirty slot to clean first.
+    pub fn next_dirty(&self, cleanable: impl Fn(SlotId) -> bool) -> Option<u32> {
+        let slot = self.dirty().find(|&slot| cleanable(SlotId(slot)))?;
+        self.at.set(slot / u64::BITS);
+        Some(slot)
+    }
+}
+
+/// How many bits of a range of `words` are set.
+fn count_set(words: &[u64], range: Range<u32>) -> u32 {
+    let (first, last) = (range.start / u64::BITS, range.end.div_ceil(u64::BITS));
+    let of_word = |word: u32| {
+        let base = word * u64::BITS;
+        let from = range.start.saturating_sub(base);
+        let upto = (range.end - base).min(u64::BITS);
+        // At least one bit of each word is in the range.
+        let mask = (u64::MAX << from) & (u64::MAX >> (u64::BITS - upto));
+        (words[word as usize] & mask).count_ones()
+    };
+    (first..last).map(of_word).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use terrace_rt::Prng;
+
+    #[test]
+    fn bits_of_a_range_are_counted_as_one_by_one() {
+        let mut prng = Prng::from_seed(1);
+        let words: Vec<u64> = (0..5).map(|_| prng.next_u64()).collect();
+        let is_set = |at: &u32| words[(at / 64) as usize] >> (at % 64) & 1 == 1;
+        for _ in 0..2_000 {
+            let start = prng.below(320) as u32;
+            let range = start..start + prng.below(u64::from(320 - start)) as u32;
+            let expected = range.clone().filter(is_set).count();
+            assert_eq!(count_set(&words, range.clone()) as usize, expected, "{range:?}");
+        }
+    }
+}
