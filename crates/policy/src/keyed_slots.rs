@@ -9,14 +9,14 @@
 //!   key:   unused ----> of a slot ----> of a ghost's page ----> unused
 //! ```
 //!
-//! - K4: where admission compares a page with the one that would give way, that one, the contender,
-//!   has left the policy already, but not its slot. It stays the contender until a page takes its
-//!   slot; if it is used, may not leave any more, or is gone, another is named.
 //! - K1: each key that the policy knows has one owner: a slot, if the key is cached, else the page
 //!   of a ghost. No two keys have one owner.
 //! - K2: a page that is newer than home has no key: it may not leave, and a policy that had to pass
 //!   over half of its pages would search for long.
 //! - K3: the policy's capacity is the number of slots, so that what fills a slot always has room.
+//! - K4: where admission compares a page with the one that would give way, that one, the contender,
+//!   has left the policy already, but not its slot. It stays the contender until a page takes its
+//!   slot; if it is used, may not leave any more, or is gone, another is named.
 //! - Cost: the policy's, 4 bytes per slot and 4 per key, and an entry of a hash table per ghost.
 //! - Not for: rows whose order needs more than uses (temperatures, benefits).
 
