@@ -128,6 +128,11 @@ fn endurance_and_prices_are_told_where_they_are_known() {
         let cost = 2.0 * gib + 0.5 * number(one, "home_iops");
         assert!((number(one, "cost_per_month") - cost).abs() < 0.01, "{cost} {one}");
     }
+    // Of a drive whose sizes are known a small tier takes a part.
+    let part = trace.json(&[&FEW[..], &["--flash-device", "dc-nvme"]].concat());
+    let one = &part["results"][0];
+    let all = number(one, "drive_writes_per_day") * 960e9;
+    assert!((all / number(one, "flash_bytes_per_day") - 1.0).abs() < 0.01, "{one}");
     // A thousandth of that drive is worn out in days: there is nothing to advise.
     let worn = ["--drive-writes-per-day", "0.01", "--drive", "64MiB"];
     let object = trace.json(&[&FEW[..], &worn].concat());

@@ -122,7 +122,8 @@ impl Estimate {
         let page = setting.page_bytes as f64;
         let written = rates.flash.writes * page * setting.flash.write_amplification * DAY_S;
         let flash_bytes_per_day = pace.map(|pace| written * pace);
-        let drive_bytes = f64::from(setting.drive_pages.unwrap_or(slots)) * page;
+        let drive_pages = setting.drive_pages.unwrap_or(slots.max(setting.drive_pages_min));
+        let drive_bytes = f64::from(drive_pages) * page;
         let drive_writes_per_day = flash_bytes_per_day.map(|bytes| bytes / drive_bytes);
         let may = setting.drive_writes_per_day.map(|times| times * setting.warranty_years);
         let years = may.zip(drive_writes_per_day).map(|(may, day)| may / day.max(1e-12));
@@ -177,6 +178,7 @@ pub fn years_text(years: f64) -> String {
         years if years >= 100.0 => "more than 100 years".into(),
         years if years >= 2.0 => format!("{years:.0} years"),
         years if years >= 2.0 / 12.0 => format!("{:.0} months", years * 12.0),
-        years => format!("{:.0} days", (years * YEAR_DAYS).max(1.0)),
+        years if years * YEAR_DAYS >= 1.5 => format!("{:.0} days", years * YEAR_DAYS),
+        _ => "a day".into(),
     }
 }

@@ -39,6 +39,8 @@ pub struct Setting {
     pub warm_up: f64,
     pub references_per_s: Option<f64>,
     pub drive_pages: Option<u32>,
+    /// Pages of the smallest drive of the kind, where no size was given.
+    pub drive_pages_min: u32,
     pub drive_writes_per_day: Option<f64>,
     pub warranty_years: f64,
     pub lifetime_years: f64,
@@ -107,6 +109,7 @@ impl Setting {
         let (tiers, load, endurance) = (&options.tiers, &options.load, &options.endurance);
         let paging = Paging::Split(PageBytes::new(page_bytes).expect("a size of pages"));
         let drive = endurance.drive.map(|size| size.pages(paging, pages)).transpose();
+        let rated = rated(tiers.flash_device);
         let times = |preset| ServiceTimes::with_queue(preset, page_bytes, load.clients);
         Ok(Setting {
             memory: None,
@@ -123,7 +126,12 @@ impl Setting {
             warm_up: 0.0,
             references_per_s: (span_s > 0.0).then(|| references / span_s),
             drive_pages: drive.map_err(|wrong| Failure::usage(format!("--drive {wrong}")))?,
-            drive_writes_per_day: endurance.drive_writes_per_day.or(rated(tiers.flash_device)),
+            drive_pages_min: rated
+                .as_ref()
+                .map_or(0, |rated| (rated.drive_bytes_min / page_bytes) as u32),
+            drive_writes_per_day: endurance
+                .drive_writes_per_day
+                .or(rated.map(|rated| rated.drive_writes_per_day)),
             warranty_years: endurance.warranty,
             lifetime_years: endurance.lifetime,
             prices: options.prices,
@@ -149,10 +157,19 @@ impl Setting {
     }
 }
 
-/// What the maker lets be written a day, as far as the preset's source says so: the PM9A3 may be
-/// written once a day for five years.
-fn rated(preset: Preset) -> Option<f64> {
-    matches!(preset, Preset::Nvme | Preset::DcNvme).then_some(1.0)
+/// What a maker says of a kind of drive.
+struct Rated {
+    /// Times a day that it may be written whole, over the warranty.
+    drive_writes_per_day: f64,
+    /// Bytes of the smallest that is made.
+    drive_bytes_min: u64,
+}
+
+/// What the maker says, as far as the preset's source does: the PM9A3 may be written once a day for
+/// five years, and holds at least 960 GB.
+fn rated(preset: Preset) -> Option<Rated> {
+    let pm9a3 = Rated { drive_writes_per_day: 1.0, drive_bytes_min: 960_000_000_000 };
+    matches!(preset, Preset::Nvme | Preset::DcNvme).then_some(pm9a3)
 }
 
 /// The share of the extents in each sample.

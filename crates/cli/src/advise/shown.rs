@@ -209,6 +209,7 @@ impl Advice {
             "sample": setting.rate,
             "references_per_s": setting.references_per_s,
             "drive_pages": setting.drive_pages,
+            "drive_pages_min": setting.drive_pages_min,
             "drive_writes_per_day": setting.drive_writes_per_day,
             "warranty_years": setting.warranty_years,
             "lifetime_years": setting.lifetime_years,

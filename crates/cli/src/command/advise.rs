@@ -92,7 +92,8 @@ pub struct AdviseLoad {
 #[derive(Args)]
 #[command(next_help_heading = "Endurance")]
 pub struct Endurance {
-    /// Capacity of the flash drive, of which the tier takes a part [default: the tier's size]
+    /// Capacity of the flash drive, of which the tier takes a part [default: the tier's size,
+    /// and at least that of the smallest drive of the kind, where it is known]
     #[arg(long, value_name = "SIZE")]
     pub drive: Option<CacheSize>,
     /// Times a day that its maker lets the whole drive be written, over the warranty
