@@ -35,13 +35,9 @@ fn figures(result: &RunResult) -> Figures {
         transactions_per_s: rounded(averages.transactions_per_s),
         speedup: None,
         averaged_s: rounded(averaged_s),
-        memory: Memory { hit_ratio: rounded(averages.memory_hit_ratio), frames: after.frames },
+        memory: memory(averages),
         flash: flash(averages),
-        devices: Devices {
-            home: device(&averages.home),
-            flash: device(&averages.flash),
-            log: device(&averages.log),
-        },
+        devices: devices(averages),
         cleaner: Cleaner {
             ios_per_s: rounded(ratio(cleaner_ios as f64, averaged_s)),
             pages_per_io: rounded(ratio(cleaner_pages as f64, cleaner_ios as f64)),
@@ -54,6 +50,20 @@ fn figures(result: &RunResult) -> Figures {
             delivery: of(Kind::Delivery),
             stock_level: of(Kind::StockLevel),
         },
+    }
+}
+
+/// Memory in the averaged part.
+pub fn memory(averages: &Averages) -> Memory {
+    Memory { hit_ratio: rounded(averages.memory_hit_ratio), frames: averages.pool.frames }
+}
+
+/// What the devices did in the averaged part.
+pub fn devices(averages: &Averages) -> Devices {
+    Devices {
+        home: device(&averages.home),
+        flash: device(&averages.flash),
+        log: device(&averages.log),
     }
 }
 

@@ -3,7 +3,7 @@
 //! Every run starts from the same loaded database, in a virtual world of its own; runs go side by
 //! side.
 
-use crate::bench::run_of::{device, flash};
+use crate::bench::run_of::{devices, flash, memory};
 use crate::bench::system::{
     self, check_windows, interval, jobs, object, place_parameters, pool, positive, refuse,
     tier_parameters, word,
@@ -182,16 +182,9 @@ fn run_of(result: &SteadyResult, wall_s: f64) -> SteadyRun {
         transactions_per_s: rounded(averages.transactions_per_s),
         speedup: None,
         averaged_s: rounded(averages.span.as_secs_f64()),
-        memory: Memory {
-            hit_ratio: rounded(averages.memory_hit_ratio),
-            frames: averages.pool.frames,
-        },
+        memory: memory(averages),
         flash: flash(averages),
-        devices: Devices {
-            home: device(&averages.home),
-            flash: device(&averages.flash),
-            log: device(&averages.log),
-        },
+        devices: devices(averages),
         windows: windows.collect(),
         checks: Checks { consistency: result.consistency.summary().to_string() },
         host: RunHost { wall_s, events_per_s: None },

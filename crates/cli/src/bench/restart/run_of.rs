@@ -1,10 +1,10 @@
 //! From what a restart found to what is printed.
 
 use super::results::{Level, Log, RestartFigures, RestartRun, RestartWindow};
-use crate::bench::run_of::{device, flash, ratio, traffic};
+use crate::bench::run_of::{device, devices, flash, memory, ratio, traffic};
 use crate::command::{EventName, WorkloadName};
 use crate::interval::rounded;
-use crate::results::{Checks, Database, Devices, Memory, RunHost, Spread};
+use crate::results::{Checks, Database, Devices, RunHost, Spread};
 use terrace_device::Counters;
 use terrace_rt::Nanos;
 use terrace_workload::restart::RestartResult;
@@ -73,16 +73,9 @@ fn level(averages: &Averages, workload: WorkloadName) -> Level {
     Level {
         tpmc: tpmc(workload, averages.counted_per_s),
         transactions_per_s: rounded(averages.transactions_per_s),
-        memory: Memory {
-            hit_ratio: rounded(averages.memory_hit_ratio),
-            frames: averages.pool.frames,
-        },
+        memory: memory(averages),
         flash: flash(averages),
-        devices: Devices {
-            home: device(&averages.home),
-            flash: device(&averages.flash),
-            log: device(&averages.log),
-        },
+        devices: devices(averages),
     }
 }
 
