@@ -9,7 +9,7 @@
 //! - Not for: many millions of frames in one partition, where a pass over the words stalls its
 //!   lock.
 
-use crate::{Frames, Tick, Touch};
+use crate::{Frames, Touch};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use terrace_page::FrameId;
@@ -47,8 +47,7 @@ impl Coldest {
     pub fn victims(
         &mut self,
         frames: &impl Frames,
-        now: Tick,
-        cold: fn(Touch, Tick) -> Cold,
+        cold: impl Fn(FrameId, Touch) -> Cold,
         wanted: usize,
         out: &mut Vec<FrameId>,
     ) {
@@ -59,7 +58,7 @@ impl Coldest {
         }
         // The batch ran out. What it named already is still in place: ask for that much more.
         let named = out.len() - first;
-        self.choose(frames, now, cold, self.batch_max.max(wanted) + named);
+        self.choose(frames, cold, self.batch_max.max(wanted) + named);
         self.batch.retain(|Reverse(candidate)| !out[first..].contains(&FrameId(candidate.tie.0)));
         self.take(frames, first + wanted, out);
     }
@@ -79,8 +78,7 @@ impl Coldest {
     fn choose(
         &mut self,
         frames: &impl Frames,
-        now: Tick,
-        cold: fn(Touch, Tick) -> Cold,
+        cold: impl Fn(FrameId, Touch) -> Cold,
         count: usize,
     ) {
         assert!(self.batch.is_empty());
@@ -88,8 +86,11 @@ impl Coldest {
         let mut heap = BinaryHeap::from(std::mem::take(&mut self.batch));
         for frame in 0..frames.count() {
             let touch = frames.touch(FrameId(frame));
-            let candidate =
-                Reverse(Candidate { cold: cold(touch, now), tie: Reverse(frame), word: touch.0 });
+            let candidate = Reverse(Candidate {
+                cold: cold(FrameId(frame), touch),
+                tie: Reverse(frame),
+                word: touch.0,
+            });
             let full = heap.len() == count;
             if full && heap.peek().is_some_and(|warmest| candidate >= *warmest) {
                 continue;

@@ -188,6 +188,8 @@ pub struct Design {
     pub memory: MemoryRule,
     /// Which device the home of a run is: a pool takes what it is given.
     pub home: HomeDevice,
+    /// Whether reads of pages that both have go home while flash is the busier device.
+    pub spills: bool,
     /// Whether the flash device may vanish without loss while the log is whole (D2).
     pub safe_to_discard: bool,
 }
@@ -195,6 +197,10 @@ pub struct Design {
 impl Design {
     const fn preferring(self, memory: MemoryPolicy) -> Design {
         Design { memory: MemoryRule::Prefers(memory), ..self }
+    }
+
+    const fn spilling(self) -> Design {
+        Design { spills: true, ..self }
     }
 
     const fn at_home_on_flash(self) -> Design {
@@ -273,7 +279,8 @@ pub const DESIGNS: [Design; 14] = [
         .at_home_on_flash(),
     row("auto", "picks itself while it runs", (Clean::Flash, Dirty::Flash),
         Admit::Chosen, Reuse::Chosen, Layout::InPlace, Invalid::Physical)
-        .preferring(MemoryPolicy::Gd2l),
+        .preferring(MemoryPolicy::Priced)
+        .spilling(),
 ];
 
 const fn row(
@@ -296,6 +303,7 @@ const fn row(
         invalidation,
         memory: MemoryRule::Any,
         home: HomeDevice::Home,
+        spills: false,
         safe_to_discard: true,
     }
 }

@@ -12,6 +12,7 @@ use crate::coldest::Coldest;
 use crate::designs::{self, UnknownName};
 use crate::gd2l::Gd2l;
 use crate::placement::Costs;
+use crate::priced::Priced;
 use crate::sieve::Sieve;
 use crate::two_queues::{QueueRules, TwoQueues};
 use crate::{Tick, Touch, lru, lru_2};
@@ -32,16 +33,19 @@ pub enum MemoryPolicy {
     Gd2l,
     /// FASC: the oldest last use, of what is on flash or of what is not, by what each costs.
     Fasc,
+    /// LRU-2 by prices: the oldest use before the last, sooner for what flash can give back.
+    Priced,
 }
 
 /// The memory policies by name: the list that command, tests and docs read.
-pub const MEMORY_POLICIES: [(&str, MemoryPolicy); 6] = [
+pub const MEMORY_POLICIES: [(&str, MemoryPolicy); 7] = [
     ("lru-2", MemoryPolicy::Lru2),
     ("clock", MemoryPolicy::Clock),
     ("lru", MemoryPolicy::Lru),
     ("sieve", MemoryPolicy::Sieve),
     ("gd2l", MemoryPolicy::Gd2l),
     ("fasc", MemoryPolicy::Fasc),
+    ("priced", MemoryPolicy::Priced),
 ];
 
 impl MemoryPolicy {
@@ -64,7 +68,7 @@ impl MemoryPolicy {
     /// Whether the policy wants to know what requests cost.
     #[must_use]
     pub fn weighs_costs(self) -> bool {
-        matches!(self, MemoryPolicy::Gd2l | MemoryPolicy::Fasc)
+        matches!(self, MemoryPolicy::Gd2l | MemoryPolicy::Fasc | MemoryPolicy::Priced)
     }
 }
 
@@ -105,6 +109,8 @@ pub enum FramePolicy {
     Gd2l(Gd2l),
     /// FASC.
     Fasc(TwoQueues),
+    /// LRU-2 by prices.
+    Priced(Priced),
 }
 
 impl FramePolicy {
@@ -129,6 +135,10 @@ impl FramePolicy {
             MemoryPolicy::Sieve => FramePolicy::Sieve(Sieve::new(frames_count)),
             MemoryPolicy::Gd2l => FramePolicy::Gd2l(Gd2l::new(frames_count, costs)),
             MemoryPolicy::Fasc => FramePolicy::Fasc(TwoQueues::new(frames_count, costs, *rules)),
+            MemoryPolicy::Priced => {
+                let ratio = costs.home_read / costs.flash_read;
+                FramePolicy::Priced(Priced::new(frames_count, ratio))
+            }
         }
     }
 
@@ -141,12 +151,24 @@ impl FramePolicy {
         out: &mut Vec<FrameId>,
     ) {
         match self {
-            FramePolicy::Lru2(coldest) => coldest.victims(frames, now, lru_2::cold, wanted, out),
+            FramePolicy::Lru2(coldest) => {
+                coldest.victims(frames, |_, touch| lru_2::cold(touch, now), wanted, out);
+            }
             FramePolicy::Clock(clock) => clock.victims(frames, wanted, out),
-            FramePolicy::Lru(coldest) => coldest.victims(frames, now, lru::cold, wanted, out),
+            FramePolicy::Lru(coldest) => {
+                coldest.victims(frames, |_, touch| lru::cold(touch, now), wanted, out);
+            }
             FramePolicy::Sieve(sieve) => sieve.victims(frames, wanted, out),
             FramePolicy::Gd2l(gd2l) => gd2l.victims(frames, now, wanted, out),
             FramePolicy::Fasc(queues) => queues.victims(frames, now, wanted, out),
+            FramePolicy::Priced(priced) => priced.victims(frames, now, wanted, out),
+        }
+    }
+
+    /// A read from home is worth so many of flash now, for a policy that goes by prices.
+    pub fn set_price_ratio(&mut self, ratio: f64) {
+        if let FramePolicy::Priced(priced) = self {
+            priced.set_ratio(ratio);
         }
     }
 }
@@ -154,6 +176,7 @@ impl FramePolicy {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::priced::RATIO_MAX;
     use std::cell::Cell;
     use std::collections::BTreeSet;
 
@@ -197,7 +220,17 @@ mod tests {
     }
 
     impl Model {
-        fn victim(&mut self, policy: MemoryPolicy, pool: &Pool) -> Option<u32> {
+        /// Used once or twice, and the times since the use before the last and the last, as prices
+        /// count them: who is more leaves first.
+        fn priced(&self, frame: u32, pool: &Pool, now: u64) -> (bool, f64, f64) {
+            let ratio = (COSTS.home_read / COSTS.flash_read).min(RATIO_MAX);
+            let price = if pool.on_flash.contains(&frame) { ratio } else { 1.0 };
+            let (previous, last) = self.histories[frame as usize];
+            let time = |since: u64| (now - since) as f64 * price;
+            (previous.is_none(), time(previous.unwrap_or(last)), time(last))
+        }
+
+        fn victim(&mut self, policy: MemoryPolicy, pool: &Pool, now: u64) -> Option<u32> {
             let free = |frame: &u32| !pool.pinned.contains(frame);
             let frames = 0..self.histories.len() as u32;
             match policy {
@@ -232,6 +265,11 @@ mod tests {
                     self.inflation = self.inflation.max(h(least));
                     Some(least)
                 }
+                MemoryPolicy::Priced => frames.filter(free).max_by(|&a, &b| {
+                    let (of_a, of_b) = (self.priced(a, pool, now), self.priced(b, pool, now));
+                    let times = of_a.1.total_cmp(&of_b.1).then(of_a.2.total_cmp(&of_b.2));
+                    of_a.0.cmp(&of_b.0).then(times).then(b.cmp(&a))
+                }),
                 MemoryPolicy::Fasc => unreachable!("its model is its own"),
                 MemoryPolicy::Sieve => {
                     for _ in 0..2 * self.order.len() + 2 {
@@ -306,7 +344,7 @@ mod tests {
                 _ => {
                     let mut out = Vec::new();
                     policy.victims(&pool, now, 1, &mut out);
-                    let expected = model.victim(memory, &pool);
+                    let expected = model.victim(memory, &pool, now.0);
                     let got = out.first().map(|frame| frame.0);
                     assert_eq!(got, expected, "{name} seed {seed} step {step}");
                     if let Some(frame) = got {
@@ -361,7 +399,7 @@ mod tests {
         let error = MemoryPolicy::find("mru").unwrap_err().to_string();
         assert_eq!(
             error,
-            "unknown memory policy `mru`; known: lru-2, clock, lru, sieve, gd2l, fasc"
+            "unknown memory policy `mru`; known: lru-2, clock, lru, sieve, gd2l, fasc, priced"
         );
     }
 }

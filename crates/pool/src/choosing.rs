@@ -17,9 +17,10 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use terrace_device::{Counters, Device};
 use terrace_page::{PAGE_SIZE, PageId};
 use terrace_policy::{
-    AdmissionRule, BusyCosts, BusyFit, CHOICES, Choice, Chooser, Costs, DirtyLeave, Replacement,
+    AdmissionRule, BusyCosts, BusyFit, CHOICES, Choice, Chooser, Costs, DirtyLeave, Prices,
+    Replacement,
 };
-use terrace_rt::LeafMutex;
+use terrace_rt::{LeafMutex, Nanos, now};
 
 use crate::frames::Frame;
 use crate::{BufferPool, PoolConfig};
@@ -49,7 +50,9 @@ pub(crate) struct Choosing {
 struct Meter {
     home: BusyFit,
     flash: BusyFit,
+    prices: Prices,
     before: (Counters, Counters),
+    before_at: Nanos,
 }
 
 impl Choosing {
@@ -62,7 +65,9 @@ impl Choosing {
         let meter = Meter {
             home: BusyFit::new(costs.home_read),
             flash: BusyFit::new(costs.flash_read),
+            prices: Prices::new(costs.home_read / costs.flash_read),
             before: Default::default(),
+            before_at: now(),
         };
         Some(Choosing {
             one_in: chooser.one_in(),
@@ -97,14 +102,20 @@ fn requests(counters: Counters) -> (f64, f64) {
 
 impl Meter {
     /// What requests cost, by all that was until the counters stood so.
-    fn costs(&mut self, now: (Counters, Counters), cleaned_together: f64) -> BusyCosts {
-        let (home, flash) = (now.0 - self.before.0, now.1 - self.before.1);
-        self.before = now;
+    fn costs(&mut self, counters: (Counters, Counters), cleaned_together: f64) -> BusyCosts {
+        let (home, flash) = (counters.0 - self.before.0, counters.1 - self.before.1);
+        let at = now();
+        let elapsed_ns = (at - self.before_at).0 as f64;
+        (self.before, self.before_at) = (counters, at);
         self.home.add((home.reads as f64, home.writes as f64), home.busy_ns as f64);
         self.flash.add(requests(flash), flash.busy_ns as f64);
         let ((home_read, home_write), (flash_read, flash_write)) =
             (self.home.times(), self.flash.times());
         let home_clean = home_write / cleaned_together;
+        if elapsed_ns > 0.0 {
+            let share = |busy_ns: u64| busy_ns as f64 / elapsed_ns;
+            self.prices.told(share(home.busy_ns), share(flash.busy_ns), home_read / flash_read);
+        }
         BusyCosts { home_read, home_write, home_clean, flash_read, flash_write }
     }
 }
@@ -153,7 +164,13 @@ impl BufferPool {
                 ios => stats.cleaner_pages as f64 / ios as f64,
             }
         };
-        let costs = choosing.meter.lock().costs(counters, cleaned_together);
+        let (costs, ratio) = {
+            let mut meter = choosing.meter.lock();
+            (meter.costs(counters, cleaned_together), meter.prices.ratio())
+        };
+        for partition in &self.partitions {
+            partition.books.lock().policy.set_price_ratio(ratio);
+        }
         let choice = {
             let mut chooser = choosing.chooser.lock();
             if !chooser.is_due() {

@@ -101,6 +101,8 @@ pub struct Fills {
 /// Whether home helps the flash out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spill {
+    /// As the row of the design has it.
+    AsDesigned,
     /// What flash has is read there, but for the throttle.
     Never,
     /// While requests wait for the flash and home has little to do, reads of pages that both have
@@ -205,7 +207,7 @@ impl Default for PoolConfig {
             flash_slots: 0,
             tau: 0.95,
             mu: 100,
-            spill: Spill::Never,
+            spill: Spill::AsDesigned,
             partitions: 16,
             alpha: 32,
             lambda: 0.5,
@@ -298,7 +300,18 @@ impl PoolConfig {
         self.memory_policy_in_use().weighs_costs()
             || self.design.replacement.is_by_benefit()
             || self.design.replacement == Replacement::Chosen
-            || self.spill == Spill::WhenFlashIsBusy
+            || self.spills()
+    }
+
+    /// Whether reads that flash could serve may go home: as asked for, or what the design does.
+    #[must_use]
+    pub fn spills(&self) -> bool {
+        let wanted = match self.spill {
+            Spill::AsDesigned => self.design.spills,
+            Spill::Never => false,
+            Spill::WhenFlashIsBusy => true,
+        };
+        wanted && self.design.uses_flash()
     }
 
     /// In which order the cleaner goes: a bound on age needs the oldest first.

@@ -15,7 +15,7 @@ use terrace_device::Counters;
 use terrace_policy::Costs;
 use terrace_rt::LeafMutex;
 
-use crate::{BufferPool, PoolConfig, Spill};
+use crate::{BufferPool, PoolConfig};
 
 /// Misses between two looks at the devices' counters.
 const LOOK_MISSES: u64 = 512;
@@ -53,7 +53,7 @@ fn limits(costs: &Costs, flash: f64, home: f64) -> (u32, u32) {
 
 impl Spilling {
     pub fn new(config: &PoolConfig, costs: &Costs) -> Option<Spilling> {
-        (config.spill == Spill::WhenFlashIsBusy && config.design.uses_flash()).then(|| Spilling {
+        config.spills().then(|| Spilling {
             costs: *costs,
             misses: AtomicU64::new(0),
             before: LeafMutex::new(Default::default()),

@@ -201,8 +201,9 @@ pub struct Tier {
     /// The flash tier: as `--dram`
     #[arg(long, value_name = "SIZE", default_value = "183501p")]
     pub flash: Size,
-    /// How memory chooses what leaves it: lru-2, clock, lru, sieve, gd2l, fasc [default: what goes
-    /// with the design: gd2l for auto and cac, lru for cc, fasc for fasc, lru-2 for the others]
+    /// How memory chooses what leaves it: lru-2, clock, lru, sieve, gd2l, fasc, priced [default:
+    /// what goes with the design: priced for auto, gd2l for cac, lru for cc, fasc for fasc, lru-2
+    /// for the others]
     #[arg(long, value_name = "NAME", value_parser = memory_policy)]
     pub memory_policy: Option<MemoryPolicy>,
     /// What requests cost gd2l, cc, cac, fasc, in ms: read and write home, read and write flash
@@ -230,9 +231,9 @@ pub struct Tier {
     #[arg(long, value_name = "N", default_value_t = 100)]
     pub mu: u32,
     /// While requests wait for the flash and home has little to do, read pages that both have from
-    /// home
-    #[arg(long, value_enum, default_value_t = Switch::Off)]
-    pub spill: Switch,
+    /// home [default: on for auto, off for the others]
+    #[arg(long, value_enum)]
+    pub spill: Option<Switch>,
     /// N: partitions of the flash tier's structures
     #[arg(long, value_name = "N", default_value_t = 16,
           value_parser = clap::value_parser!(u32).range(1..=4096))]

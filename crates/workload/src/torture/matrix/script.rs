@@ -228,7 +228,7 @@ pub static SCRIPTS: [Script; 21] = [
         name: "admit-free",
         start: Start::Cold,
         before: || vec![clean(), Step::Read(0..60)],
-        path: Path::Steps(|_| vec![Step::Read(60..88)]),
+        path: Path::Steps(|_| vec![Step::Read(60..100)]),
         shows: |seen| {
             let grown = seen.after.pool.slots_used - seen.before.pool.slots_used;
             // Groups are written together.
@@ -410,9 +410,10 @@ pub static SCRIPTS: [Script; 21] = [
     },
     Script {
         name: "cold-checkpoint",
-        // GD2L keeps pages that are not on flash yet.
+        // GD2L and prices keep pages that are not on flash yet.
         applies: |design, restart| {
-            lazy(design, restart) && design.memory.policy(None) != MemoryPolicy::Gd2l
+            let keeps = [MemoryPolicy::Gd2l, MemoryPolicy::Priced];
+            lazy(design, restart) && !keeps.contains(&design.memory.policy(None))
         },
         before: || vec![Step::Write(0..16, Durable), Step::Read(40..ROWS), Step::Read(40..ROWS)],
         path: Path::Steps(|_| vec![Step::Checkpoint(Checkpoint::Indirect), Step::Read(0..8)]),
