@@ -88,6 +88,28 @@ fn more_flash_serves_more_and_the_advice_is_one_of_the_results() {
 }
 
 #[test]
+fn every_design_is_advised_and_a_home_on_flash_is_no_advice() {
+    let trace = Trace::new();
+    let object = trace.json(&["--flash", "20%", "--design", "all"]);
+    let results = object["results"].as_array().expect("results");
+    let names: Vec<&str> = results.iter().filter_map(|one| one["design"].as_str()).collect();
+    assert_eq!(names.len(), 13, "all but no-ssd: {names:?}");
+    for one in results {
+        let hits = number(one, "flash_hit_ratio");
+        assert!(number(one, "throughput_gain") > 1.0 && hits > 0.1, "{one}");
+        let is_home = one["design"] == "ssd-only";
+        assert_eq!(hits == 1.0, is_home, "{one}");
+        assert_eq!(number(one, "home_time_us") == 0.0, is_home, "{one}");
+    }
+    assert_ne!(object["advice"]["take"]["design"], "ssd-only");
+    assert_eq!(object["parameters"]["memory_policy"], "by design");
+    // Of many rows those are shown that matter; all of them are in the JSON.
+    let text =
+        String::from_utf8(trace.advise(&["--flash", "2%,5%,10%,20%,40%"]).stdout).expect("text");
+    assert!(text.lines().count() < 50 && text.contains("every size of each"), "{text}");
+}
+
+#[test]
 fn samples_come_near_and_say_how_near() {
     let trace = Trace::new();
     let sampled = ["--sample", "60%", "--errors", "--flash", "10%,30%", "--design", "dw,tac"];
@@ -161,7 +183,7 @@ fn nonsense_is_refused_in_a_line() {
     for (more, said) in [
         (&["--flash", "0p"][..], "--flash"),
         (&["--memory", "0.00001%"], "--memory"),
-        (&["--design", "face"], "face cannot be advised; cw, dw, lc"),
+        (&["--design", "no-ssd"], "all designs are compared with it"),
         (&["--home", "floppy"], "floppy"),
         (&["--warm-up", "100%"], "--warm-up"),
         (&["--sample", "0%"], "--sample"),

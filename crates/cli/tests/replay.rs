@@ -117,7 +117,7 @@ fn memory_over_flash_says_what_each_tier_served() {
     let trace = small_trace();
     let trace = trace.to_str().expect("text");
     let tiers = ["--memory", "40p", "--flash", "150p,300p", "--policy", "all", "--design", "all"];
-    let mut arguments = vec![trace];
+    let mut arguments = vec![trace, "--memory-policy", "lru"];
     arguments.extend(tiers);
     let object = json_of(&arguments);
     let results = object["results"].as_array().expect("results");
@@ -125,6 +125,10 @@ fn memory_over_flash_says_what_each_tier_served() {
     let missed = 3302;
     let number = |result: &Value, name: &str| result[name].as_u64().expect("a number");
     for result in results.iter().filter(|result| !result["flash_writes"].is_null()) {
+        if ["face", "face-gr", "fasc", "ssd-only"].iter().any(|name| result["design"] == *name) {
+            // Pages that wait for their group stay in memory; a home on flash has none below.
+            continue;
+        }
         assert_eq!(result["memory_hit_ratio"], f64::from(4000 - missed) / 4000.0, "{result}");
         let flash_hits = u64::from(missed as u32) - number(result, "misses");
         assert_eq!(number(result, "flash_reads"), flash_hits, "no page is dirty: {result}");
@@ -135,6 +139,9 @@ fn memory_over_flash_says_what_each_tier_served() {
     }
     let named = |kind: &str, name: &str| results.iter().filter(|r| r[kind] == name).count();
     assert_eq!((named("design", "no-ssd"), named("design", "lc")), (2, 2));
+    for design in terrace_policy::DESIGNS {
+        assert_eq!(named("design", design.name), 2, "{}", design.name);
+    }
     assert_eq!((named("policy", "arc"), named("policy", "opt-bypass")), (2, 2));
 }
 
@@ -167,8 +174,8 @@ fn what_makes_no_sense_is_one_line() {
     refused(&[trace, "--memory", "10%"], 2);
     refused(&[trace, "--flash", "10%", "--capacity", "10%"], 2);
     refused(&[trace, "--flash", "0p"], 2);
-    let said = refused(&[trace, "--flash", "10%", "--design", "lc,face"], 2);
-    assert!(said.contains("face is not replayed; no-ssd, cw, dw, lc, tac are"), "{said}");
+    let said = refused(&[trace, "--flash", "10%", "--memory-policy", "mru"], 2);
+    assert!(said.contains("unknown memory policy `mru`") && said.contains("gd2l"), "{said}");
     refused(&[trace, "--flash", "10%", "--home", "abacus"], 2);
     refused(&[], 2);
     refused(&["/no/such/trace"], 1);

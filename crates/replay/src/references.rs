@@ -3,7 +3,7 @@
 //! - Idea: pages are numbered as they first appear, so that all that is known of a page stands in
 //!   arrays, and nothing is hashed while policies run.
 //! - R1: every number is below `pages_count`.
-//! - Cost: 4 bytes and a bit for each reference, at most 27 bytes for each page.
+//! - Cost: 4 bytes and two bits for each reference, at most 27 bytes for each page.
 //! - Not for: traces whose references do not fit memory.
 
 use terrace_trace::{Interner, Kind, PageKey, PageRequest, Pages, Paging, Request, TraceError};
@@ -13,6 +13,9 @@ pub struct References {
     pages: Vec<u32>,
     /// A bit for each reference.
     writes: Vec<u64>,
+    /// The same: whether time had passed since the one before.
+    waits: Vec<u64>,
+    last_ns: u64,
     /// The references that were cut off from those before them, ascending.
     cuts: Vec<u32>,
     names: Interner,
@@ -53,6 +56,11 @@ impl References {
         self.pages.push(self.names.intern(request.page));
         if at.is_multiple_of(64) {
             self.writes.push(0);
+            self.waits.push(0);
+        }
+        if request.time_ns > self.last_ns {
+            self.waits[at / 64] |= 1 << (at % 64);
+            self.last_ns = request.time_ns;
         }
         if request.kind == Kind::Write {
             self.writes[at / 64] |= 1 << (at % 64);
@@ -91,6 +99,13 @@ impl References {
         self.writes[at / 64] & (1 << (at % 64)) != 0
     }
 
+    /// Whether time passed between the reference before and reference `at`.
+    #[must_use]
+    #[inline]
+    pub fn has_waited(&self, at: usize) -> bool {
+        self.waits[at / 64] & (1 << (at % 64)) != 0
+    }
+
     /// How many references write.
     #[must_use]
     pub fn writes_count(&self) -> u64 {
@@ -113,15 +128,22 @@ impl References {
     #[must_use]
     pub fn bytes(&self) -> usize {
         4 * (self.pages.capacity() + self.cuts.capacity())
-            + 8 * self.writes.capacity()
+            + 8 * (self.writes.capacity() + self.waits.capacity())
             + self.names.allocated_bytes()
     }
 }
 
 impl Default for References {
     fn default() -> References {
-        let (pages, writes, cuts) = (Vec::new(), Vec::new(), Vec::new());
-        References { pages, writes, cuts, names: Interner::new(), span_ns: None }
+        References {
+            pages: Vec::new(),
+            writes: Vec::new(),
+            waits: Vec::new(),
+            last_ns: 0,
+            cuts: Vec::new(),
+            names: Interner::new(),
+            span_ns: None,
+        }
     }
 }
 
@@ -141,6 +163,9 @@ mod tests {
         assert_eq!((references.pages_count(), references.writes_count()), (3, 2));
         let writes: Vec<bool> = (0..4).map(|at| references.is_write(at)).collect();
         assert_eq!(writes, [true, false, false, true]);
+        // Nor does it when times go back, or within a request of two pages.
+        let waits: Vec<bool> = (0..4).map(|at| references.has_waited(at)).collect();
+        assert_eq!(waits, [true, false, false, true]);
         assert_eq!(references.name(2), PageKey { file: 2, number: 2 });
         assert_eq!(references.span_s(), 7e-6);
     }

@@ -92,7 +92,10 @@ impl Sample {
         let first = first_counted(all, warm_up);
         let mut sample = References::default();
         let (mut counted_from, mut previous) = (None, None);
+        // Times are of no matter, but when they pass is.
+        let mut time_ns = 0;
         for (at, &page) in references.pages().iter().enumerate() {
+            time_ns += u64::from(references.has_waited(at));
             if !taken[page as usize] {
                 continue;
             }
@@ -104,7 +107,7 @@ impl Sample {
             }
             previous = Some(at);
             let kind = if references.is_write(at) { Kind::Write } else { Kind::Read };
-            sample.push(PageRequest { time_ns: 0, page: references.name(page), kind });
+            sample.push(PageRequest { time_ns, page: references.name(page), kind });
         }
         let counted_from = counted_from.unwrap_or(sample.pages().len());
         let expected = ((all - first) as f64 * rate).max(1.0);
@@ -129,7 +132,7 @@ impl Sample {
             counted_from: self.counted_from,
             ..memory
         };
-        let setup = FlashSetup { slots: scaled(setup.slots), ..*setup };
+        let setup = setup.scaled(self.rate);
         let counts = replay(&self.references, &self.places, memory, &setup);
         TierRates::of(&counts, self.expected)
     }
@@ -201,7 +204,7 @@ mod tests {
         let sample = Sample::of_extents(&references, (1.0, 0), 0.4, 3);
         let whole = Sample::whole(references, 0.4);
         let memory = memory(300);
-        for design in ["no-ssd", "dw", "lc", "tac"] {
+        for design in ["no-ssd", "dw", "lc", "tac", "face", "fasc", "cac", "auto"] {
             let setup = setup(design, 1_500);
             assert_eq!(sample.rates(memory, &setup), whole.rates(memory, &setup), "{design}");
         }

@@ -10,6 +10,7 @@
 use std::sync::Arc;
 use terrace_device::model::{Preset, SimDevice};
 use terrace_device::{Device, Keep, Op, Store, read, write};
+use terrace_policy::{BusyCosts, Costs};
 use terrace_rt::{Prng, Virtual, VirtualConfig};
 
 /// Requests of each kind that are measured.
@@ -71,6 +72,29 @@ impl ServiceTimes {
             sequential_write_s: if outstanding > 1 { alone_s.min(random_write_s) } else { alone_s },
             run_write_s: (run_s - random_write_s).max(0.0) / (RUN_PAGES - 1) as f64,
             write_amplification,
+        }
+    }
+}
+
+impl ServiceTimes {
+    /// What requests to this home cost beside `flash`, in ms: as a pool takes them, which reads
+    /// each device at places here and there when it is opened, and writes nothing.
+    #[must_use]
+    pub fn costs_beside(&self, flash: &ServiceTimes) -> Costs {
+        let (home, flash) = (self.random_read_s * 1e3, flash.random_read_s * 1e3);
+        Costs { home_read: home, home_write: home, flash_read: flash, flash_write: flash }
+    }
+
+    /// What requests keep this home and `flash` busy, in seconds, if the times are those of loaded
+    /// devices. A page that is cleaned alone costs what a write does.
+    #[must_use]
+    pub fn busy_beside(&self, flash: &ServiceTimes) -> BusyCosts {
+        BusyCosts {
+            home_read: self.random_read_s,
+            home_write: self.random_write_s,
+            home_clean: self.random_write_s,
+            flash_read: flash.random_read_s,
+            flash_write: flash.random_write_s,
         }
     }
 }

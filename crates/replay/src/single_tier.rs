@@ -2,7 +2,7 @@
 //! for TAC and OPT with bypass.
 
 use crate::opt::{Bypass, next_uses, opt};
-use crate::tiers::{Flash, FlashSetup, temperature_misses};
+use crate::tiers::{Flash, FlashSetup, TacWrite, temperature_misses};
 use crate::{Places, References};
 use std::hint::black_box;
 use terrace_page::PageId;
@@ -74,6 +74,7 @@ impl Policy {
             Policy::Temperature => {
                 let tac = designs::find("tac").expect("a row of the table");
                 let setup = FlashSetup::new(Flash::Design(tac), capacity, seed);
+                let setup = FlashSetup { tac_write: TacWrite::AtOnce, ..setup };
                 temperature_misses(references, &Places::new(references), &setup)
             }
             Policy::Opt(bypass) => opt(&next_uses(pages, pages_count), capacity, bypass, |_| {}),

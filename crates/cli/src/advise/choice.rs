@@ -29,12 +29,19 @@ pub struct Choice {
     pub wears_out: bool,
 }
 
-/// Chooses from `estimates`, sizes ascending within each design.
+/// Chooses from `estimates`, sizes ascending within each design: a flash tier. A home that is on
+/// flash is what a tier comes up to at best; whether to have one is not a matter of caching.
 pub fn choose(estimates: &[Estimate], lifetime_years: f64) -> Choice {
     let by_gain = |&a: &usize, &b: &usize| {
         estimates[a].gain.mean.total_cmp(&estimates[b].gain.mean).then(b.cmp(&a))
     };
-    let all = 0..estimates.len();
+    let tiers = (0..estimates.len()).filter(|&at| estimates[at].design.uses_flash());
+    let all: Vec<usize> = if tiers.clone().next().is_some() {
+        tiers.collect()
+    } else {
+        (0..estimates.len()).collect()
+    };
+    let all = all.into_iter();
     let best = all.clone().max_by(by_gain).expect("a design and a size");
     let lasting: Vec<usize> =
         all.clone().filter(|&at| estimates[at].lasts(lifetime_years)).collect();
@@ -58,6 +65,12 @@ pub fn choose(estimates: &[Estimate], lifetime_years: f64) -> Choice {
     let is_less = |taken: usize| gain(best) * NEARLY_ALL > gain(taken);
     let wears_out = !estimates[best].lasts(lifetime_years) && taken.is_none_or(is_less);
     Choice { taken, enough, best, wears_out }
+}
+
+/// The smallest of some sizes that gives nearly the best of their gains.
+pub fn knee(sizes: impl Iterator<Item = (u32, f64)> + Clone) -> Option<u32> {
+    let best = sizes.clone().map(|(_, gain)| gain).fold(0.0, f64::max);
+    sizes.filter(|&(_, gain)| gain >= NEARLY_ALL * best).map(|(slots, _)| slots).min()
 }
 
 /// The advice in a sentence or two.

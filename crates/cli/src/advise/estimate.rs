@@ -3,7 +3,7 @@
 use super::Setting;
 use crate::interval::Interval;
 use terrace_policy::Design;
-use terrace_replay::tiers::{Cleaning, Flash, FlashSetup, Memory};
+use terrace_replay::tiers::{Cleaning, Flash, FlashSetup, Memory, MemoryRule};
 use terrace_replay::{Sample, TierRates, throughput};
 
 /// Nothing takes less time than this for each reference: what memory always serves.
@@ -45,9 +45,9 @@ impl Baseline {
     /// Replays without flash.
     pub fn new(setting: &Setting, samples: &[Sample]) -> Baseline {
         let none = terrace_policy::designs::find("no-ssd").expect("the row of no flash");
-        let setup = setup(setting, none, 1);
+        let (setup, memory) = (setup(setting, none, 1), setting.memory(&none));
         let rates: Vec<TierRates> =
-            samples.iter().map(|sample| sample.rates(setting.memory(), &setup)).collect();
+            samples.iter().map(|sample| sample.rates(memory, &setup)).collect();
         Baseline::of(setting, rates)
     }
 
@@ -70,15 +70,16 @@ pub fn estimate(
     baseline: &Baseline,
     (design, slots): (Design, u32),
 ) -> Estimate {
-    let setup = setup(setting, design, slots);
-    let all: Vec<TierRates> =
-        samples.iter().map(|sample| sample.rates(setting.memory(), &setup)).collect();
+    let (setup, memory) = (setup(setting, design, slots), setting.memory(&design));
+    let all: Vec<TierRates> = samples.iter().map(|sample| sample.rates(memory, &setup)).collect();
     Estimate::new(setting, baseline, (design, slots), &all)
 }
 
 impl Setting {
-    fn memory(&self) -> Memory {
-        let (policy, outstanding) = (self.memory, self.clients);
+    /// Memory above the flash of `design`.
+    fn memory(&self, design: &Design) -> Memory {
+        let rule = MemoryRule::Pool(design.memory.policy(self.memory_policy));
+        let (policy, outstanding) = (self.has_memory.then_some((rule, self.frames)), self.clients);
         Memory { policy, near_is_sequential: false, outstanding, counted_from: 0 }
     }
 
@@ -152,7 +153,12 @@ impl Estimate {
 
 fn setup(setting: &Setting, design: Design, slots: u32) -> FlashSetup {
     let setup = FlashSetup::new(Flash::Design(design), slots, setting.seed);
-    FlashSetup { cleaning: Cleaning { lambda: setting.lambda, ..setup.cleaning }, ..setup }
+    FlashSetup {
+        cleaning: Cleaning { lambda: setting.lambda, ..setup.cleaning },
+        costs: setting.costs,
+        busy: setting.home.busy_beside(&setting.flash),
+        ..setup
+    }
 }
 
 fn mean(all: &[TierRates]) -> TierRates {

@@ -6,9 +6,8 @@ use crate::failure::Failure;
 use crate::replay::{Source, sizes};
 use terrace::Misses;
 use terrace_device::model::Preset;
-use terrace_policy::{DESIGNS, Design};
+use terrace_policy::{Costs, DESIGNS, Design, HomeDevice, MemoryPolicy};
 use terrace_replay::ServiceTimes;
-use terrace_replay::tiers::{MemoryRule, runs};
 use terrace_trace::{PageBytes, Paging};
 
 /// Sizes of the flash unless others are asked for, as shares of the pages.
@@ -24,7 +23,10 @@ const FRAMES_MIN: f64 = 20.0;
 
 /// What all estimates have in common.
 pub struct Setting {
-    pub memory: Option<(MemoryRule, u32)>,
+    /// What is above: none for a trace of misses, or for what a database counted.
+    pub has_memory: bool,
+    /// How it chooses; none for what goes with each design.
+    pub memory_policy: Option<MemoryPolicy>,
     pub frames: u32,
     /// Distinct pages of the trace.
     pub pages: u32,
@@ -33,6 +35,8 @@ pub struct Setting {
     pub flash_name: &'static str,
     pub home: ServiceTimes,
     pub flash: ServiceTimes,
+    /// What a request costs at an idle device.
+    pub costs: Costs,
     pub clients: u32,
     pub lambda: f64,
     pub seed: u64,
@@ -79,7 +83,8 @@ impl Setting {
         let pages = source.references.pages_count();
         let all = Setting::common(options, page_bytes, pages, (references, span_s))?;
         Ok(Setting {
-            memory: (frames > 0).then_some((MemoryRule::Pool(tiers.memory_policy), frames)),
+            has_memory: frames > 0,
+            memory_policy: tiers.memory_policy,
             frames,
             warm_up: load.warm_up.0,
             rate: rate(options, source.references.pages().len(), frames)?,
@@ -111,8 +116,10 @@ impl Setting {
         let drive = endurance.drive.map(|size| size.pages(paging, pages)).transpose();
         let rated = rated(tiers.flash_device);
         let times = |preset| ServiceTimes::with_queue(preset, page_bytes, load.clients);
+        let idle = |preset| ServiceTimes::of(preset, page_bytes);
         Ok(Setting {
-            memory: None,
+            has_memory: false,
+            memory_policy: None,
             frames: 0,
             pages,
             page_bytes,
@@ -120,6 +127,7 @@ impl Setting {
             flash_name: tiers.flash_device.name(),
             home: times(tiers.home),
             flash: times(tiers.flash_device),
+            costs: idle(tiers.home).costs_beside(&idle(tiers.flash_device)),
             clients: load.clients,
             lambda: tiers.lambda.0,
             seed: load.seed,
@@ -209,27 +217,30 @@ pub fn sizes_of(options: &Advise, paging: Paging, all: u32) -> Result<Vec<u32>, 
     Ok(slots)
 }
 
-/// Designs and sizes, by design.
+/// Designs and sizes, by design. A home on flash has one size: all.
 ///
 /// # Errors
 ///
-/// A design that is not replayed, or has no flash; sizes that make no sense.
+/// A design without flash; sizes that make no sense.
 pub fn pairs(options: &Advise, source: &Source) -> Result<Vec<(Design, u32)>, Failure> {
-    let slots = sizes_of(options, source.paging, source.references.pages_count())?;
-    let can = |design: &Design| design.uses_flash() && runs(design);
-    let known = || DESIGNS.iter().filter(|design| can(design)).copied();
-    let designs: Vec<Design> = match &options.tiers.design {
-        None => known().collect(),
-        Some(list) if list.0.len() == DESIGNS.len() => known().collect(),
+    let all = source.references.pages_count();
+    let slots = sizes_of(options, source.paging, all)?;
+    let is_without = |design: &Design| !design.uses_flash() && design.home == HomeDevice::Home;
+    let mut designs: Vec<Design> = match &options.tiers.design {
+        None => DESIGNS.to_vec(),
         Some(list) => list.0.clone(),
     };
-    if let Some(design) = designs.iter().find(|design| !can(design)) {
-        let known = known().map(|design| design.name).collect::<Vec<_>>().join(", ");
-        return Err(Failure::usage(format!(
-            "--design {} cannot be advised; {known} can",
-            design.name
-        )));
+    if designs.len() > 1 {
+        // All is compared with it.
+        designs.retain(|design| !is_without(design));
     }
-    let with_sizes = |design: Design| slots.iter().map(move |&slots| (design, slots));
+    if let Some(design) = designs.iter().find(|design| is_without(design)) {
+        let name = design.name;
+        return Err(Failure::usage(format!("--design {name}: all designs are compared with it")));
+    }
+    let with_sizes = |design: Design| {
+        let sizes = if design.uses_flash() { slots.clone() } else { vec![all] };
+        sizes.into_iter().map(move |slots| (design, slots))
+    };
     Ok(designs.into_iter().flat_map(with_sizes).collect())
 }

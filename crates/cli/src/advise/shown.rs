@@ -1,6 +1,6 @@
 //! The advice as text and as JSON.
 
-use super::choice::{Choice, sentence};
+use super::choice::{Choice, knee, sentence};
 use super::estimate::{Baseline, years_text};
 use super::{Estimate, SAMPLES, Setting};
 use crate::interval::{Interval, rounded};
@@ -9,6 +9,10 @@ use crate::replay::Source;
 use crate::results::Host;
 use crate::table::{Table, percent, thousands};
 use serde_json::{Value, json};
+use terrace_policy::MemoryPolicy;
+
+/// More rows are not read.
+const ROWS_MAX: usize = 50;
 
 /// All that came out.
 pub struct Advice {
@@ -45,14 +49,12 @@ impl Advice {
     /// What was assumed, in a line or two.
     pub fn assumptions(&self) -> String {
         let setting = &self.setting;
-        let memory = match setting.memory {
-            Some((rule, frames)) => {
-                format!("memory: {} under {}", setting.size_text(frames), rule.name())
-            }
-            None if setting.frames > 0 => {
-                format!("memory: {} as it was", setting.size_text(setting.frames))
-            }
-            None => "no memory above".into(),
+        let size = setting.size_text(setting.frames);
+        let memory = match setting.memory_policy {
+            Some(policy) if setting.has_memory => format!("memory: {size} under {}", policy.name()),
+            None if setting.has_memory => format!("memory: {size}, as goes with each design"),
+            _ if setting.frames > 0 => format!("memory: {size} as it was"),
+            _ => "no memory above".into(),
         };
         let sampled = match setting.rate {
             _ if self.is_from_misses() => "an LRU of memory's misses".into(),
@@ -90,6 +92,10 @@ impl Advice {
             self.assumptions(),
             self.table().text()
         );
+        if self.estimates.len() > ROWS_MAX {
+            text += "of each design its knee, and the size that is advised; every size of each: \
+                     --json, --report\n";
+        }
         if let Some(cost) = self.setting.cost(0, self.home_iops()) {
             text += &format!("without flash {cost:.2} a month\n");
         }
@@ -121,7 +127,7 @@ impl Advice {
             "lasts",
             "a month",
         ]);
-        for (at, one) in self.estimates.iter().enumerate() {
+        for (at, one) in self.estimates.iter().enumerate().filter(|&(at, _)| self.is_shown(at)) {
             let mark = if self.choice.taken == Some(at) { " *" } else { "" };
             let or_none = |text: Option<String>| text.unwrap_or("-".into());
             let per_day = one.flash_bytes_per_day.map(|bytes| format!("{:.1} GB", bytes / 1e9));
@@ -139,6 +145,16 @@ impl Advice {
             ]);
         }
         table
+    }
+
+    /// Whether a row is for people: if there are many, the knee of each design is, and what the
+    /// others come to at the size that is advised.
+    fn is_shown(&self, at: usize) -> bool {
+        let one = &self.estimates[at];
+        let taken = self.choice.taken.map(|taken| self.estimates[taken].slots);
+        let same = self.estimates.iter().filter(|other| other.design.name == one.design.name);
+        let knee = knee(same.map(|other| (other.slots, other.gain.mean)));
+        self.estimates.len() <= ROWS_MAX || taken == Some(one.slots) || knee == Some(one.slots)
     }
 
     /// What sampling is off by at worst: the gain as a share, the flash hit ratio.
@@ -198,7 +214,9 @@ impl Advice {
         json!({
             "source": self.source,
             "memory_pages": setting.frames,
-            "memory_policy": setting.memory.map(|(rule, _)| rule.name()),
+            "memory_policy": setting.has_memory.then(|| {
+                setting.memory_policy.map_or("by design", MemoryPolicy::name)
+            }),
             "page_bytes": setting.page_bytes,
             "home": setting.home_name,
             "flash_device": setting.flash_name,

@@ -46,7 +46,7 @@ pub struct AdviseTiers {
     /// [default: 1% to 100%]
     #[arg(long, value_name = "SIZES", value_delimiter = ',')]
     pub flash: Vec<CacheSize>,
-    /// Designs to choose from, by name [default: all that are replayed]
+    /// Designs to choose from, by name [default: all]
     #[arg(long, value_name = "NAMES", value_parser = super::design_list)]
     pub design: Option<DesignList>,
     /// Memory above the flash
@@ -55,9 +55,10 @@ pub struct AdviseTiers {
     /// The trace is of a memory's misses already
     #[arg(long, conflicts_with = "memory")]
     pub no_memory: bool,
-    /// How memory chooses what leaves it: lru-2, clock, lru, sieve
-    #[arg(long, value_name = "NAME", default_value = "lru-2", value_parser = memory_policy)]
-    pub memory_policy: MemoryPolicy,
+    /// How memory chooses what leaves it: lru-2, clock, lru, sieve, gd2l, fasc [default: what goes
+    /// with the design, mostly lru-2]
+    #[arg(long, value_name = "NAME", value_parser = memory_policy)]
+    pub memory_policy: Option<MemoryPolicy>,
     /// lambda of `lc`: share of the flash that may be newer than home
     #[arg(long, value_name = "SHARE", default_value = "50%")]
     pub lambda: Share,

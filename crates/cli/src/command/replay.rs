@@ -1,15 +1,15 @@
 //! The options of `replay`, and those of every command that reads a trace.
 
 use super::trace::{format_name, paging};
-use super::{DesignList, Shown, TacRuleName};
+use super::{DesignList, Shown, TacRuleName, TacWriteName};
 use crate::quantity::{Share, Span};
 use clap::{Args, ValueEnum};
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 use terrace_device::model::Preset;
-use terrace_policy::replacement::ReplacementRow;
 use terrace_replay::Policy;
+use terrace_replay::tiers::MemoryRule;
 use terrace_trace::{Format, Paging};
 
 #[derive(Args)]
@@ -67,8 +67,7 @@ pub struct TierOptions {
     #[arg(long, value_name = "SIZES", value_delimiter = ',',
           conflicts_with_all = ["capacity", "curve", "bench"])]
     pub flash: Vec<CacheSize>,
-    /// Designs of the flash tier, by name, or `all` that write in place [default: all of those,
-    /// unless --policy is given]
+    /// Designs of the flash tier, by name, or `all` [default: all, unless --policy is given]
     #[arg(long, value_name = "NAMES", requires = "flash", value_parser = super::design_list)]
     pub design: Option<DesignList>,
     /// Pages that memory holds
@@ -77,10 +76,10 @@ pub struct TierOptions {
     /// The trace is of a memory's misses already
     #[arg(long, requires = "flash", conflicts_with = "memory")]
     pub no_memory: bool,
-    /// How memory chooses what leaves it: any replacement policy
-    #[arg(long, value_name = "NAME", default_value = "lru", requires = "flash",
-          value_parser = replacement)]
-    pub memory_policy: ReplacementRow,
+    /// How memory chooses what leaves it: any replacement policy, or gd2l or fasc, which know what
+    /// is on flash [default: what goes with the design; lru for the others]
+    #[arg(long, value_name = "NAME", requires = "flash", value_parser = memory_rule)]
+    pub memory_policy: Option<MemoryRule>,
     /// Where a changed page goes that leaves memory, under a policy; a design says so itself
     #[arg(long, value_enum, default_value_t = WriteName::Back, requires = "flash")]
     pub write: WriteName,
@@ -97,6 +96,9 @@ pub struct TierOptions {
     /// TAC: references after which temperatures are halved; 0 for as many as there are slots
     #[arg(long, value_name = "N", default_value_t = 0, requires = "flash")]
     pub tac_aging: u64,
+    /// TAC: when a page that was read is written to flash
+    #[arg(long, value_enum, default_value_t = TacWriteName::Async, requires = "flash")]
+    pub tac_write: TacWriteName,
     /// The home device, a preset
     #[arg(long, value_name = "PRESET", default_value = "sigmod2011-hdd", requires = "flash",
           value_parser = device)]
@@ -134,8 +136,8 @@ pub(super) fn device(name: &str) -> Result<Preset, String> {
     name.parse::<Preset>().map_err(|unknown| unknown.to_string())
 }
 
-fn replacement(name: &str) -> Result<ReplacementRow, String> {
-    terrace_policy::replacement::find(name).map_err(|unknown| unknown.to_string())
+fn memory_rule(name: &str) -> Result<MemoryRule, String> {
+    MemoryRule::find(name).map_err(|unknown| unknown.to_string())
 }
 
 #[derive(Args)]

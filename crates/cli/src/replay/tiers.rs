@@ -5,7 +5,7 @@
 
 use super::source::Source;
 use super::{object, policies, sizes};
-use crate::command::{NearName, Replay, TacRuleName, WriteName};
+use crate::command::{NearName, Replay, TacRuleName, TacWriteName, WriteName};
 use crate::failure::Failure;
 use crate::interval::rounded;
 use crate::output::{Sinks, Stopwatch};
@@ -13,19 +13,24 @@ use crate::progress::Bars;
 use crate::table::{Table, percent, thousands};
 use serde_json::{Value, json};
 use std::time::Instant;
-use terrace_policy::{DESIGNS, TacRule};
+use terrace_device::model::Preset;
+use terrace_policy::{BusyCosts, DESIGNS, TacRule};
 use terrace_replay::tiers::{
-    Cleaning, Flash, FlashSetup, Memory, MemoryRule, TierCounts, WriteMode, ceiling, replay, runs,
+    Cleaning, Flash, FlashSetup, Memory, MemoryRule, TacWrite, TierCounts, WriteMode, ceiling,
+    replay,
 };
 use terrace_replay::{Bypass, Places, Policy, ServiceTimes};
 use terrace_trace::{PageBytes, Paging};
 
 const DAY_S: f64 = 86_400.0;
+/// Requests that a loaded device has at a time, for the design that picks itself.
+const LOADED: u32 = 32;
 
 /// What one flash tier did.
 struct Outcome {
     name: &'static str,
     kind: &'static str,
+    memory_policy: Option<&'static str>,
     slots: u32,
     counts: TierCounts,
     wall_s: f64,
@@ -34,9 +39,11 @@ struct Outcome {
 /// What all have in common.
 struct Setting {
     memory: Memory,
+    asked: Option<MemoryRule>,
     frames: u32,
     home: ServiceTimes,
     flash: ServiceTimes,
+    busy: BusyCosts,
     span_s: f64,
 }
 
@@ -54,7 +61,7 @@ pub fn tiers(
     let tiers = &options.tiers;
     let slots = sizes("--flash", &tiers.flash, source)?;
     let setting = setting(options, source)?;
-    let flashes = flashes(options)?;
+    let flashes = flashes(options);
     let with_ceiling = policies_asked(options).contains(&Policy::Opt(Bypass::Allowed));
     let places = Places::new(&source.references);
     let bars = Bars::new();
@@ -63,16 +70,19 @@ pub fn tiers(
     let mut ceilings = Vec::new();
     for &slots in &slots {
         for &flash in &flashes {
-            let setup = setup(options, flash, slots);
+            let setup = setup(options, &setting, flash, slots);
+            let memory = setting.memory_of(&flash);
             let began = Instant::now();
-            let counts = replay(&source.references, &places, setting.memory, &setup);
+            let counts = replay(&source.references, &places, memory, &setup);
             let wall_s = began.elapsed().as_secs_f64();
             let kind = if matches!(flash, Flash::Design(_)) { "design" } else { "policy" };
-            outcomes.push(Outcome { name: flash.name(), kind, slots, counts, wall_s });
+            let (name, memory_policy) = (flash.name(), memory.policy.map(|(rule, _)| rule.name()));
+            outcomes.push(Outcome { name, kind, memory_policy, slots, counts, wall_s });
             bar.inc(1);
         }
         if with_ceiling {
-            let best = ceiling(&source.references, setting.memory, slots, options.seed);
+            let memory = setting.memory;
+            let best = ceiling(&source.references, memory, slots, options.seed);
             ceilings.push((slots, best));
         }
     }
@@ -115,58 +125,62 @@ fn setting(options: &Replay, source: &Source) -> Result<Setting, Failure> {
         return Err(Failure::usage("--page: devices are timed with pages of 512 bytes to 64KiB"));
     }
     let near_is_sequential = tiers.near == NearName::Sequential;
-    let policy = (frames > 0).then_some((MemoryRule::Policy(tiers.memory_policy), frames));
+    let rule = tiers.memory_policy.unwrap_or_else(MemoryRule::lru);
+    let policy = (frames > 0).then_some((rule, frames));
     Ok(Setting {
         memory: Memory { policy, near_is_sequential, outstanding: 0, counted_from: 0 },
+        asked: tiers.memory_policy,
         frames,
         home: ServiceTimes::of(tiers.home, page_bytes),
         flash: ServiceTimes::of(tiers.flash_device, page_bytes),
+        busy: busy(tiers.home, tiers.flash_device, page_bytes),
         span_s: tiers.covers.map_or(source.references.span_s(), |span| span.0),
     })
 }
 
+impl Setting {
+    /// Memory above `flash`: as asked for, or with the policy that goes with the design.
+    fn memory_of(&self, flash: &Flash) -> Memory {
+        let rule = self.asked.unwrap_or_else(|| flash.memory_rule());
+        let policy = self.memory.policy.map(|(_, frames)| (rule, frames));
+        Memory { policy, ..self.memory }
+    }
+}
+
+/// What a request keeps these devices busy when they are loaded.
+fn busy(home: Preset, flash: Preset, page_bytes: u64) -> BusyCosts {
+    let [home, flash] =
+        [home, flash].map(|preset| ServiceTimes::with_queue(preset, page_bytes, LOADED));
+    home.busy_beside(&flash)
+}
+
 /// What is to be tried: designs, and policies but those that know the future.
-fn flashes(options: &Replay) -> Result<Vec<Flash>, Failure> {
+fn flashes(options: &Replay) -> Vec<Flash> {
     let mode = match options.tiers.write {
         WriteName::Back => WriteMode::Back,
         WriteName::Through => WriteMode::Through,
         WriteName::Around => WriteMode::Around,
     };
-    let replayed = || DESIGNS.iter().filter(|design| runs(design)).copied();
-    let mut flashes: Vec<Flash> = Vec::new();
-    match &options.tiers.design {
-        // Of `all`, those that a replay knows.
-        Some(list) if list.0.len() == DESIGNS.len() => {
-            flashes.extend(replayed().map(Flash::Design));
-        }
-        Some(list) => {
-            if let Some(design) = list.0.iter().find(|design| !runs(design)) {
-                let known = replayed().map(|design| design.name).collect::<Vec<_>>().join(", ");
-                let name = design.name;
-                return Err(Failure::usage(format!(
-                    "--design {name} is not replayed; {known} are"
-                )));
-            }
-            flashes.extend(list.0.iter().copied().map(Flash::Design));
-        }
-        None if options.policy.is_none() => flashes.extend(replayed().map(Flash::Design)),
-        None => {}
-    }
+    let mut flashes: Vec<Flash> = match (&options.tiers.design, &options.policy) {
+        (Some(list), _) => list.0.iter().copied().map(Flash::Design).collect(),
+        (None, None) => DESIGNS.into_iter().map(Flash::Design).collect(),
+        (None, Some(_)) => Vec::new(),
+    };
     for policy in policies_asked(options) {
         match policy {
             Policy::Online(row) => flashes.push(Flash::Policy(row, mode)),
             Policy::Temperature => {
                 let tac = DESIGNS.iter().find(|design| design.name == policy.name());
-                flashes.extend(tac.copied().map(Flash::Design));
+                let tac = tac.copied().map(Flash::Design);
+                flashes.extend(tac.filter(|tac| !flashes.contains(tac)));
             }
             Policy::Opt(_) => {}
         }
     }
-    flashes.dedup();
-    Ok(flashes)
+    flashes
 }
 
-fn setup(options: &Replay, flash: Flash, slots: u32) -> FlashSetup {
+fn setup(options: &Replay, setting: &Setting, flash: Flash, slots: u32) -> FlashSetup {
     let setup = FlashSetup::new(flash, slots, options.seed);
     FlashSetup {
         cleaning: Cleaning { lambda: options.tiers.lambda.0, ..setup.cleaning },
@@ -175,6 +189,12 @@ fn setup(options: &Replay, flash: Flash, slots: u32) -> FlashSetup {
             TacRuleName::OnePercent => TacRule::OnePercent,
         },
         tac_aging: options.tiers.tac_aging,
+        tac_write: match options.tiers.tac_write {
+            TacWriteName::Async => TacWrite::Behind,
+            TacWriteName::Sync => TacWrite::AtOnce,
+        },
+        costs: setting.home.costs_beside(&setting.flash),
+        busy: setting.busy,
         ..setup
     }
 }
@@ -207,6 +227,7 @@ impl Outcome {
             self.kind: self.name,
             "capacity_pages": self.slots,
             "memory_pages": setting.frames,
+            "memory_policy": self.memory_policy,
             "requests": counts.requests,
             "misses": counts.misses(),
             "miss_ratio": rounded(counts.misses() as f64 / counts.requests as f64),
@@ -242,6 +263,7 @@ fn text(
     let mut table = Table::new([
         "flash",
         "slots",
+        "memory",
         "memory hits",
         "flash hits",
         "misses",
@@ -258,6 +280,7 @@ fn text(
         table.row([
             outcome.name.into(),
             thousands(f64::from(outcome.slots)),
+            outcome.memory_policy.unwrap_or("-").into(),
             percent(counts.memory_hits as f64 / counts.requests as f64),
             percent(outcome.flash_hit_ratio()),
             percent(counts.misses() as f64 / counts.requests as f64),
@@ -270,9 +293,7 @@ fn text(
         ]);
     }
     let memory = match setting.memory.policy {
-        Some((rule, frames)) => {
-            format!("{} of {} pages", rule.name(), thousands(f64::from(frames)))
-        }
+        Some((_, frames)) => format!("{} pages", thousands(f64::from(frames))),
         None => "none".into(),
     };
     let mut text = format!(
@@ -304,12 +325,13 @@ fn parameters(options: &Replay, setting: &Setting) -> Value {
     };
     json!({
         "memory_pages": setting.frames,
-        "memory_policy": tiers.memory_policy.name,
+        "memory_policy": setting.asked.map_or("by design", MemoryRule::name),
         "write": crate::bench::word(tiers.write),
         "near": crate::bench::word(tiers.near),
         "lambda": tiers.lambda.0,
         "tac_rule": crate::bench::word(tiers.tac_rule),
         "tac_aging": tiers.tac_aging,
+        "tac_write": crate::bench::word(tiers.tac_write),
         "home": tiers.home.name(),
         "flash_device": tiers.flash_device.name(),
         "home_times": times(&setting.home),

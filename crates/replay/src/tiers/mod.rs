@@ -11,33 +11,47 @@
 //! - W2: a copy on flash that is found is the newest, or the page in memory is.
 //! - W3: what comes before `Memory::counted_from` fills the tiers, and is not counted.
 //! - W4: pages that are dirty at the end stay so: their writes are not counted.
-//! - Cost: beside the policies' state, 25 bytes per page.
+//! - Cost: beside the policies' state, 8 bytes per page, and 32 for each frame of memory.
 //! - Not for: latencies, which depend on what else the devices do.
+//!
+//! Modules in reading order: `start`, which tier a setup stands for; `run`, a reference after the
+//! other; `page_memory` and `residents`,
+//! memory; then the tiers, one for each structure of slots that the pool has: `no_flash`,
+//! `slot_tier`, `temperature_tier`, `log_tier`, `benefit_tier`, `chosen_tier`; and `policy_tier`.
 
+mod page_memory;
+mod residents;
+mod run;
+mod start;
+
+mod benefit_tier;
+mod chosen_tier;
+mod cleaning;
+mod log_tier;
+mod no_flash;
 mod policy_tier;
-mod pool_memory;
 mod slot_tier;
 mod temperature_tier;
 mod traffic;
 
+pub use cleaning::Cleaning;
+pub use log_tier::LogRules;
 pub use policy_tier::WriteMode;
-pub use slot_tier::Cleaning;
+pub use start::replay;
 pub use traffic::{DeviceRates, DeviceTraffic, Traffic};
 
 use crate::References;
 use crate::opt::{Bypass, next_uses, opt};
 use crate::places::Places;
-use policy_tier::PolicyTier;
-use pool_memory::PoolMemory;
-use slot_tier::SlotTier;
+use no_flash::NoFlash;
+use page_memory::PageMemory;
+use residents::{Frame, Residents};
+use std::cell::Cell;
 use temperature_tier::TemperatureTier;
-use terrace_page::PageId;
-use terrace_policy::replacement::{
-    Forgetting, Key, Replace, ReplacementPolicy, ReplacementRow, Setup,
-};
+use terrace_policy::replacement::{self, ReplacementKind, ReplacementRow};
 use terrace_policy::{
-    AccessClass, Classifier, Design, History, HomeDevice, Layout, MemoryPolicy, Replacement,
-    SavedCosts, TacRule, Tick, Touch,
+    AccessClass, BusyCosts, Costs, Design, History, MEMORY_POLICIES, MemoryPolicy,
+    MemoryRule as Preference, SavedCosts, TacRule, Tick, Touch, UnknownName,
 };
 
 /// What is between memory and home.
@@ -58,19 +72,53 @@ impl Flash {
             Flash::Policy(row, _) => row.name,
         }
     }
+
+    /// The memory policy that goes with it: the design's own, if it has one; else LRU.
+    #[must_use]
+    pub fn memory_rule(&self) -> MemoryRule {
+        match self {
+            Flash::Design(Design { memory: Preference::Prefers(own), .. }) => {
+                MemoryRule::Pool(*own)
+            }
+            _ => MemoryRule::lru(),
+        }
+    }
 }
 
 /// How memory chooses what leaves it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum MemoryRule {
-    /// As the pool does, from the last two uses of each page. It knows of no flash, so that GD2L
-    /// is LRU.
+    /// As the pool does, from the last two uses of each page, and what the flash has of it.
     Pool(MemoryPolicy),
     /// By a replacement policy with what it remembers.
     Policy(ReplacementRow),
 }
 
 impl MemoryRule {
+    /// LRU.
+    #[must_use]
+    pub fn lru() -> MemoryRule {
+        MemoryRule::Policy(ReplacementKind::Lru.row())
+    }
+
+    /// The rule called `name`: a replacement policy, or one of the pool's that weigh costs.
+    ///
+    /// # Errors
+    ///
+    /// An unknown name; the message lists the known.
+    pub fn find(name: &str) -> Result<MemoryRule, UnknownName> {
+        let weighing = MEMORY_POLICIES.iter().filter(|(_, policy)| policy.weighs_costs());
+        let found = weighing.clone().find(|row| row.0 == name);
+        if let Some((_, policy)) = found {
+            return Ok(MemoryRule::Pool(*policy));
+        }
+        replacement::find(name).map(MemoryRule::Policy).map_err(|mut unknown| {
+            unknown.what = "memory policy";
+            unknown.known.extend(weighing.map(|row| row.0));
+            unknown
+        })
+    }
+
     /// The name of the policy.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -95,6 +143,16 @@ pub struct Memory {
     pub counted_from: usize,
 }
 
+/// When TAC writes a page that it read from home.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TacWrite {
+    /// Before whoever asked for it goes on [S4 3.2].
+    AtOnce,
+    /// When he has to wait again: when memory misses, or the trace says that time passes. Not if he
+    /// has changed it by then [S0 2.5, 4.2].
+    Behind,
+}
+
 /// The flash tier.
 #[derive(Clone, Copy, Debug)]
 pub struct FlashSetup {
@@ -112,6 +170,15 @@ pub struct FlashSetup {
     pub tac_rule: TacRule,
     /// References after which temperatures are halved; zero for as many as there are slots.
     pub tac_aging: u64,
+    /// When TAC writes.
+    pub tac_write: TacWrite,
+    /// What is appended together.
+    pub log: LogRules,
+    /// What a request alone at its device costs, for policies that weigh flash against home,
+    /// memory's among them.
+    pub costs: Costs,
+    /// What a request keeps a loaded device busy, for the design that picks itself.
+    pub busy: BusyCosts,
     /// All chance follows from it.
     pub seed: u64,
 }
@@ -128,8 +195,31 @@ impl FlashSetup {
             saved: SavedCosts { random_ms: 7.8, sequential_ms: 0.24 },
             tac_rule: TacRule::HotterThanColdest,
             tac_aging: 0,
+            tac_write: TacWrite::Behind,
+            log: LogRules::default(),
+            costs: Costs::PUBLISHED,
+            busy: BusyCosts {
+                home_read: Costs::PUBLISHED.home_read,
+                home_write: Costs::PUBLISHED.home_write,
+                home_clean: Costs::PUBLISHED.home_write,
+                flash_read: Costs::PUBLISHED.flash_read,
+                flash_write: Costs::PUBLISHED.flash_write,
+            },
             seed,
         }
+    }
+
+    /// For a sample of a share `rate` of the pages: what is counted in pages or misses shrinks.
+    #[must_use]
+    pub fn scaled(&self, rate: f64) -> FlashSetup {
+        let fewer = |count: u32| ((f64::from(count) * rate).round() as u32).max(1);
+        let log = LogRules {
+            group: fewer(self.log.group),
+            block: fewer(self.log.block),
+            window: ((self.log.window as f64 * rate).round() as u64).max(1),
+            ..self.log
+        };
+        FlashSetup { slots: fewer(self.slots), log, ..*self }
     }
 }
 
@@ -156,13 +246,21 @@ impl TierCounts {
     pub fn misses(&self) -> u64 {
         self.requests - self.memory_hits - self.flash_hits
     }
+
+    /// The same, where home is the flash device: it serves what memory misses.
+    fn at_home_on_flash(self) -> TierCounts {
+        let flash_hits = self.requests - self.memory_hits;
+        TierCounts { flash: self.home, home: DeviceTraffic::default(), flash_hits, ..self }
+    }
 }
 
 /// A page that memory does not have.
 struct Miss {
     page: u32,
-    /// One tick for each.
+    /// When it was asked for; one tick for each miss.
     now: Tick,
+    /// When it came.
+    tick: Tick,
     /// References since the last one, this included.
     requests: u64,
 }
@@ -173,69 +271,88 @@ struct Leaving {
     dirty: bool,
     class: AccessClass,
     history: History,
+    /// Hits in memory since they were counted last.
+    hits: u32,
     now: Tick,
+}
+
+/// What a flash tier hears of.
+#[derive(Clone, Copy)]
+enum Note {
+    /// A page in memory is about to be changed for the first time.
+    Changes(u32),
+    /// Time passes before the next reference.
+    TimePasses,
+}
+
+/// What a flash tier has of a page.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Held {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// A place that is the page's, with an older version than memory has.
+    Stale,
+    /// What home has.
+    Clean,
+    /// A version newer than home's.
+    Dirty,
+}
+
+impl Held {
+    fn is_current(self) -> bool {
+        matches!(self, Held::Clean | Held::Dirty)
+    }
+
+    fn has_slot(self) -> bool {
+        self != Held::Nothing
+    }
 }
 
 /// A flash tier.
 trait FlashTier {
     /// Memory missed: reads the page from flash, and gives its history, or from home.
-    fn fetch(&mut self, miss: &Miss, io: &mut Traffic) -> Option<History>;
+    fn fetch(
+        &mut self,
+        miss: &Miss,
+        residents: &mut Residents,
+        io: &mut Traffic,
+    ) -> Option<History>;
 
-    /// A page in memory is about to be changed for the first time.
-    fn change(&mut self, page: u32);
+    /// Hears of something.
+    fn note(&mut self, note: Note, io: &mut Traffic);
 
-    /// A page leaves memory.
+    /// A page leaves memory, alone.
     fn leave(&mut self, leaving: &Leaving, io: &mut Traffic);
 
-    /// Whether a current copy is here.
-    fn holds(&self, page: u32) -> bool;
+    /// What is here of a page.
+    fn held(&self, page: u32) -> Held;
+
+    /// What appends, if the tier does.
+    fn log(&mut self) -> Option<&mut dyn Log> {
+        None
+    }
 }
 
-/// Whether `design` can be replayed: its replacement and layout are known here.
-#[must_use]
-pub fn runs(design: &Design) -> bool {
-    let known = matches!(
-        design.replacement,
-        Replacement::Nothing | Replacement::Lru2 | Replacement::Temperature
-    );
-    let is_tiered = design.home == HomeDevice::Home;
-    known && is_tiered && matches!(design.layout, Layout::Nothing | Layout::InPlace)
-}
+/// A flash tier that takes pages in groups.
+trait Log {
+    /// Pages that are appended together, at most.
+    fn group(&self) -> u32;
 
-/// Replays `references` through memory and the flash tier.
-///
-/// # Panics
-///
-/// If a tier has no pages.
-#[must_use]
-pub fn replay(
-    references: &References,
-    places: &Places,
-    memory: Memory,
-    setup: &FlashSetup,
-) -> TierCounts {
-    assert!(setup.slots > 0, "a flash tier has slots");
-    if let Flash::Design(design) = &setup.flash {
-        assert!(runs(design), "{} cannot be replayed", design.name);
-    }
-    let design = match setup.flash {
-        Flash::Policy(row, mode) => {
-            let tier = PolicyTier::new(references.pages_count(), row, mode, setup);
-            return run(references, places, memory, setup.seed, tier);
-        }
-        Flash::Design(design) => design,
-    };
-    match design.replacement {
-        Replacement::Temperature => {
-            let tier = TemperatureTier::new(places, setup);
-            run(references, places, memory, setup.seed, tier)
-        }
-        Replacement::Nothing => run(references, places, memory, setup.seed, NoFlash),
-        _ => {
-            let tier = SlotTier::new(references.pages_count(), places, design, setup);
-            run(references, places, memory, setup.seed, tier)
-        }
-    }
+    /// Pages to wait for before they are appended: what the slots next to each other take.
+    fn gathered_together(&self) -> u32;
+
+    /// Whether `page` is appended when it leaves memory.
+    fn wants(&self, page: u32, is_dirty: bool) -> bool;
+
+    /// Appends pages of memory, as far as there is room. How many: they leave.
+    fn append(
+        &mut self,
+        waiting: &[u32],
+        now: Tick,
+        residents: &mut Residents,
+        io: &mut Traffic,
+    ) -> usize;
 }
 
 /// References that TAC alone would have missed, reads and writes alike, with no memory above.
@@ -244,9 +361,11 @@ pub fn temperature_misses(references: &References, places: &Places, setup: &Flas
     let mut tier = TemperatureTier::new(places, setup);
     let mut io = Traffic::new(places);
     let mut now = Tick(0);
+    let mut nobody = Residents::new(0);
     let missed = references.pages().iter().filter(|&&page| {
         now.0 += 1;
-        tier.fetch(&Miss { page, now, requests: 1 }, &mut io).is_none()
+        let miss = Miss { page, now, tick: now, requests: 1 };
+        tier.fetch(&miss, &mut nobody, &mut io).is_none()
     });
     missed.count() as u64
 }
@@ -258,235 +377,27 @@ pub fn ceiling(references: &References, memory: Memory, slots: u32, seed: u64) -
     let mut missed = Vec::new();
     match memory.policy {
         None => missed.extend_from_slice(references.pages()),
-        Some((rule, frames)) => {
-            let mut memory = MemoryState::new(rule, frames, references.pages_count(), seed);
+        Some(_) => {
+            let costs = (&Costs::PUBLISHED, seed);
+            let mut state = PageMemory::new(memory.policy, 0, references.pages_count(), costs);
             let mut now = Tick(0);
             for &page in references.pages() {
-                if !memory.hit(page, now) {
-                    missed.push(page);
-                    now.0 += 1;
-                    memory.insert(page, Touch::first(now), now);
+                if state.hit(page, now) {
+                    continue;
                 }
+                missed.push(page);
+                now.0 += 1;
+                let full = state.is_full().then(|| state.victim(&NoFlash, now)).flatten();
+                full.into_iter().for_each(|victim| drop(state.residents.take_out(victim)));
+                let frame = Frame { touch: Cell::new(Touch::first(now)), ..Frame::default() };
+                let displaced = state.put(page, frame);
+                displaced.into_iter().for_each(|victim| drop(state.residents.take_out(victim)));
             }
         }
     }
     let next = next_uses(&missed, references.pages_count());
     let misses = opt(&next, slots, Bypass::Allowed, |_| {});
     (missed.len() as u64, missed.len() as u64 - misses)
-}
-
-/// Memory at work.
-enum MemoryState {
-    Pool(PoolMemory),
-    Policy(ReplacementPolicy, Vec<Touch>),
-}
-
-impl MemoryState {
-    fn new(rule: MemoryRule, frames: u32, pages_count: u32, seed: u64) -> MemoryState {
-        match rule {
-            MemoryRule::Pool(policy) => {
-                MemoryState::Pool(PoolMemory::new(policy, frames, pages_count))
-            }
-            MemoryRule::Policy(row) => {
-                let forgetting = Forgetting::Silent;
-                let setup = Setup { capacity: frames, keys_count: pages_count, forgetting, seed };
-                let touches = vec![Touch::default(); pages_count as usize];
-                MemoryState::Policy(ReplacementPolicy::new(row.kind, setup), touches)
-            }
-        }
-    }
-
-    #[inline]
-    fn hit(&mut self, page: u32, now: Tick) -> bool {
-        match self {
-            MemoryState::Pool(memory) => memory.hit(page, now),
-            MemoryState::Policy(policy, touches) => {
-                let is_here = policy.hit(Key(page));
-                if is_here {
-                    let touch = &mut touches[page as usize];
-                    *touch = touch.hit(now);
-                }
-                is_here
-            }
-        }
-    }
-
-    /// `page` comes; who leaves for it, and its uses.
-    #[inline]
-    fn insert(&mut self, page: u32, touch: Touch, now: Tick) -> Option<(u32, Touch)> {
-        match self {
-            MemoryState::Pool(memory) => memory.insert(page, touch, now),
-            MemoryState::Policy(policy, touches) => {
-                touches[page as usize] = touch;
-                let left = policy.insert(Key(page), PageId(u64::from(page)), |_| true);
-                let left = left.expect("any page may leave")?.0;
-                Some((left, touches[left as usize]))
-            }
-        }
-    }
-}
-
-/// No flash: `no-ssd`.
-struct NoFlash;
-
-impl FlashTier for NoFlash {
-    fn fetch(&mut self, miss: &Miss, io: &mut Traffic) -> Option<History> {
-        io.read_home(miss.page);
-        None
-    }
-
-    fn change(&mut self, _page: u32) {}
-
-    fn leave(&mut self, leaving: &Leaving, io: &mut Traffic) {
-        if leaving.dirty {
-            io.write_home(leaving.page);
-        }
-    }
-
-    fn holds(&self, _page: u32) -> bool {
-        false
-    }
-}
-
-/// What is known of a page in memory.
-#[derive(Clone, Copy, Default)]
-struct Frame {
-    touch: Touch,
-    dirty: bool,
-    class: AccessClass,
-}
-
-struct Replay<'a, F> {
-    flash: F,
-    io: Traffic<'a>,
-    places: &'a Places,
-    near_is_sequential: bool,
-    previous: Option<PageId>,
-    now: Tick,
-    /// When memory missed last, in requests.
-    missed_at: u64,
-    outstanding: u64,
-    counted_from: usize,
-    /// What the next reference may be cut off from.
-    cuts: std::iter::Peekable<std::slice::Iter<'a, u32>>,
-    counts: TierCounts,
-}
-
-fn run<F: FlashTier>(
-    references: &References,
-    places: &Places,
-    memory: Memory,
-    seed: u64,
-    flash: F,
-) -> TierCounts {
-    let requests = references.pages().len().saturating_sub(memory.counted_from) as u64;
-    let counts = TierCounts { requests, ..TierCounts::default() };
-    let mut replay = Replay {
-        flash,
-        io: Traffic::new(places),
-        places,
-        near_is_sequential: memory.near_is_sequential,
-        previous: None,
-        now: Tick(0),
-        missed_at: 0,
-        outstanding: u64::from(memory.outstanding),
-        counted_from: memory.counted_from,
-        cuts: references.cuts().iter().peekable(),
-        counts,
-    };
-    match memory.policy {
-        None => replay.without_memory(references),
-        Some((rule, frames)) => {
-            let memory = MemoryState::new(rule, frames, references.pages_count(), seed);
-            replay.with_memory(references, memory);
-        }
-    }
-    TierCounts { home: replay.io.home, flash: replay.io.flash, ..replay.counts }
-}
-
-impl<F: FlashTier> Replay<'_, F> {
-    fn with_memory(&mut self, references: &References, mut memory: MemoryState) {
-        let mut frames = vec![Frame::default(); references.pages_count() as usize];
-        for (at, &page) in references.pages().iter().enumerate() {
-            self.begin(at);
-            if memory.hit(page, self.now) {
-                self.counts.memory_hits += 1;
-            } else {
-                let fetched = self.fetch(page, at as u64);
-                frames[page as usize] = fetched;
-                if let Some((victim, touch)) = memory.insert(page, fetched.touch, self.now) {
-                    self.leave(victim, Frame { touch, ..frames[victim as usize] });
-                }
-            }
-            let frame = &mut frames[page as usize];
-            if references.is_write(at) && !frame.dirty {
-                frame.dirty = true;
-                self.flash.change(page);
-            }
-        }
-    }
-
-    fn without_memory(&mut self, references: &References) {
-        for (at, &page) in references.pages().iter().enumerate() {
-            self.begin(at);
-            if !references.is_write(at) {
-                let frame = self.fetch(page, at as u64);
-                self.leave(page, frame);
-                continue;
-            }
-            self.now.0 += 1;
-            self.counts.flash_hits += u64::from(self.flash.holds(page));
-            let class = self.class(page);
-            self.flash.change(page);
-            self.leave(page, Frame { touch: Touch::first(self.now), dirty: true, class });
-        }
-    }
-
-    /// Before reference `at`.
-    fn begin(&mut self, at: usize) {
-        if at == self.counted_from {
-            self.counts = TierCounts { requests: self.counts.requests, ..TierCounts::default() };
-            self.io.forget_counts();
-        }
-        if self.cuts.next_if(|&&cut| cut as usize == at).is_some() {
-            self.io.cut_reads();
-        }
-    }
-
-    /// Brings a page into memory.
-    fn fetch(&mut self, page: u32, at: u64) -> Frame {
-        self.now.0 += 1;
-        let class = self.class(page);
-        let requests = at + 1 - self.missed_at;
-        self.missed_at = at + 1;
-        // The page was asked for when the clock showed this.
-        let now = Tick(self.now.0.saturating_sub(self.outstanding).max(1));
-        let miss = Miss { page, now, requests };
-        match self.flash.fetch(&miss, &mut self.io) {
-            Some(history) => {
-                self.counts.flash_hits += 1;
-                Frame { touch: Touch::with_history(history), dirty: false, class }
-            }
-            None => Frame { touch: Touch::first(now), dirty: false, class },
-        }
-    }
-
-    fn class(&mut self, page: u32) -> AccessClass {
-        if !self.near_is_sequential {
-            return AccessClass::Random;
-        }
-        let place = self.places.of(page);
-        let previous = self.previous.replace(place);
-        Classifier::Near.class(AccessClass::Random, previous, place)
-    }
-
-    fn leave(&mut self, page: u32, frame: Frame) {
-        self.counts.dirty_leaves += u64::from(frame.dirty);
-        let Frame { touch, dirty, class } = frame;
-        let leaving =
-            Leaving { page, dirty, class, history: touch.history(self.now), now: self.now };
-        self.flash.leave(&leaving, &mut self.io);
-    }
 }
 
 #[cfg(test)]

@@ -4,7 +4,8 @@
 //!   written there again, or the policy gives the slot away.
 //! - P2: with write-back a page that leaves the flash newer than home is read and written home.
 
-use super::{FlashSetup, FlashTier, Leaving, Miss, Traffic};
+use super::residents::Residents;
+use super::{FlashSetup, FlashTier, Held, Leaving, Miss, Note, Traffic};
 use terrace_page::PageId;
 use terrace_policy::History;
 use terrace_policy::replacement::{
@@ -22,22 +23,11 @@ pub enum WriteMode {
     Around,
 }
 
-/// What a copy is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Copy {
-    /// Older than the page in memory, or none.
-    #[default]
-    Stale,
-    /// What home has.
-    Clean,
-    /// Newer than home.
-    Dirty,
-}
-
+/// A tier under a replacement policy.
 pub struct PolicyTier {
     policy: ReplacementPolicy,
     mode: WriteMode,
-    copies: Vec<Copy>,
+    copies: Vec<Held>,
 }
 
 impl PolicyTier {
@@ -50,15 +40,22 @@ impl PolicyTier {
         let (capacity, seed, forgetting) = (setup.slots, setup.seed, Forgetting::Silent);
         let setup = Setup { capacity, keys_count: pages_count, forgetting, seed };
         let policy = ReplacementPolicy::new(row.kind, setup);
-        PolicyTier { policy, mode, copies: vec![Copy::Stale; pages_count as usize] }
+        PolicyTier { policy, mode, copies: vec![Held::Nothing; pages_count as usize] }
     }
 
-    fn write(&mut self, page: u32, copy: Copy, io: &mut Traffic) {
+    fn write(&mut self, page: u32, copy: Held, io: &mut Traffic) {
         if !self.policy.is_cached(Key(page)) {
             let left = self.policy.insert(Key(page), PageId(u64::from(page)), |_| true);
             if let Ok(Some(Key(victim))) = left {
+                if victim == page {
+                    // The policy would rather have it elsewhere.
+                    if copy == Held::Dirty {
+                        io.write_home(page);
+                    }
+                    return;
+                }
                 let was = std::mem::take(&mut self.copies[victim as usize]);
-                if was == Copy::Dirty {
+                if was == Held::Dirty {
                     io.read_flash();
                     io.write_home(victim);
                 }
@@ -70,8 +67,8 @@ impl PolicyTier {
 }
 
 impl FlashTier for PolicyTier {
-    fn fetch(&mut self, miss: &Miss, io: &mut Traffic) -> Option<History> {
-        if self.holds(miss.page) && self.policy.hit(Key(miss.page)) {
+    fn fetch(&mut self, miss: &Miss, _: &mut Residents, io: &mut Traffic) -> Option<History> {
+        if self.held(miss.page).is_current() && self.policy.hit(Key(miss.page)) {
             io.read_flash();
             return Some(History::once(miss.now));
         }
@@ -79,30 +76,34 @@ impl FlashTier for PolicyTier {
         None
     }
 
-    fn change(&mut self, page: u32) {
-        self.copies[page as usize] = Copy::Stale;
+    fn note(&mut self, note: Note, _: &mut Traffic) {
+        if let Note::Changes(page) = note {
+            let copy = &mut self.copies[page as usize];
+            *copy = if copy.has_slot() { Held::Stale } else { Held::Nothing };
+        }
     }
 
     fn leave(&mut self, leaving: &Leaving, io: &mut Traffic) {
         let page = leaving.page;
         match (leaving.dirty, self.mode) {
-            (false, _) if self.holds(page) => {}
-            (false, _) => self.write(page, Copy::Clean, io),
-            (true, WriteMode::Back) => self.write(page, Copy::Dirty, io),
+            (false, _) if self.held(page).is_current() => {}
+            (false, _) => self.write(page, Held::Clean, io),
+            (true, WriteMode::Back) => self.write(page, Held::Dirty, io),
             (true, WriteMode::Through) => {
                 io.write_home(page);
-                self.write(page, Copy::Clean, io);
+                self.write(page, Held::Clean, io);
             }
             (true, WriteMode::Around) => {
                 io.write_home(page);
                 if self.policy.is_cached(Key(page)) {
                     self.policy.remove(Key(page));
                 }
+                self.copies[page as usize] = Held::Nothing;
             }
         }
     }
 
-    fn holds(&self, page: u32) -> bool {
-        self.copies[page as usize] != Copy::Stale
+    fn held(&self, page: u32) -> Held {
+        self.copies[page as usize]
     }
 }

@@ -5,7 +5,9 @@
 //!   of neighbours [S0 3.3.5]. It has no time of its own here: it is done at once.
 //! - S3: one partition; no throttle, since no device has a queue.
 
-use super::{FlashSetup, FlashTier, Leaving, Miss, Traffic};
+use super::cleaning::{Cleaning, LAMBDA_SLACK, take_home};
+use super::residents::Residents;
+use super::{FlashSetup, FlashTier, Held, Leaving, Miss, Note, Traffic};
 use crate::places::Places;
 use terrace_page::{Lsn, SlotId};
 use terrace_policy::{
@@ -14,17 +16,6 @@ use terrace_policy::{
 
 /// No slot.
 const NONE: u32 = u32::MAX;
-/// The cleaner stops so far below lambda [S0 2.3.3].
-const LAMBDA_SLACK: f64 = 0.0001;
-
-/// When the lazy cleaner works.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Cleaning {
-    /// Share of the slots that may be newer than home.
-    pub lambda: f64,
-    /// Pages of one cleaning write at most.
-    pub alpha: u32,
-}
 
 pub struct SlotTier<'a> {
     design: Design,
@@ -95,43 +86,20 @@ impl<'a> SlotTier<'a> {
         }
         while dirty(&self.lru) > (self.cleaning.lambda - LAMBDA_SLACK).max(0.0) * slots {
             let Some(slot) = self.lru.next_dirty(|_| true) else { return };
-            for (at, page) in self.run_around(self.pages[slot.0 as usize]).into_iter().enumerate() {
+            let is_dirty = |page: u32| self.held(page) == Held::Dirty;
+            let page = self.pages[slot.0 as usize];
+            let run = self.cleaning.run_around(self.places, page, is_dirty);
+            take_home(&run, io);
+            for page in run {
                 let slot = self.slot(page).expect("a dirty page has a slot");
-                io.read_flash();
-                if at == 0 {
-                    io.write_home(page)
-                } else {
-                    io.write_home_along(page)
-                }
                 self.lru.cleaned(slot);
             }
         }
     }
-
-    /// Up to alpha neighbours around `page` that are dirty on flash, in order.
-    fn run_around(&self, page: u32) -> Vec<u32> {
-        let is_dirty = |page: &u32| {
-            self.slot(*page).is_some_and(|slot| self.lru.state(slot) == SlotState::Dirty)
-        };
-        let most = self.cleaning.alpha as usize;
-        let mut run = vec![page];
-        while run.len() < most
-            && let Some(before) = self.places.before(run[run.len() - 1]).filter(is_dirty)
-        {
-            run.push(before);
-        }
-        run.reverse();
-        while run.len() < most
-            && let Some(after) = self.places.after(run[run.len() - 1]).filter(is_dirty)
-        {
-            run.push(after);
-        }
-        run
-    }
 }
 
 impl FlashTier for SlotTier<'_> {
-    fn fetch(&mut self, miss: &Miss, io: &mut Traffic) -> Option<History> {
+    fn fetch(&mut self, miss: &Miss, _: &mut Residents, io: &mut Traffic) -> Option<History> {
         let Some(slot) = self.slot(miss.page) else {
             io.read_home(miss.page);
             return None;
@@ -141,7 +109,8 @@ impl FlashTier for SlotTier<'_> {
         Some(self.lru.history(slot))
     }
 
-    fn change(&mut self, page: u32) {
+    fn note(&mut self, note: Note, _: &mut Traffic) {
+        let Note::Changes(page) = note else { return };
         if let Some(slot) = self.slot(page) {
             self.lru.free(slot);
             self.slots[page as usize] = NONE;
@@ -173,7 +142,11 @@ impl FlashTier for SlotTier<'_> {
         }
     }
 
-    fn holds(&self, page: u32) -> bool {
-        self.slot(page).is_some()
+    fn held(&self, page: u32) -> Held {
+        match self.slot(page).map(|slot| self.lru.state(slot)) {
+            None => Held::Nothing,
+            Some(SlotState::Dirty) => Held::Dirty,
+            Some(_) => Held::Clean,
+        }
     }
 }

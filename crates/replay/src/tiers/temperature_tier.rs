@@ -1,11 +1,14 @@
 //! TAC, over the same temperatures and slots as the pool [S4 3].
 //!
-//! - H1: a page that is read from home is written to flash at once, if its extent is warm enough;
-//!   the papers' race with a change that comes first is not modelled.
+//! - H1: a page that is read from home is written to flash if its extent is warm enough: at once,
+//!   or as the engine does, by a task that comes after whoever asked for the page. He goes on until he
+//!   has to wait: until time passes in the trace, or memory misses. If he has changed the page by
+//!   then, it is not written [S0 4.2]. Nothing else is waited for: the flash has no queue here.
 //! - H2: a slot whose page was changed stays its page's, out of the heap, until the page is
 //!   written home: then it is written there again.
 
-use super::{FlashSetup, FlashTier, Leaving, Miss, Traffic};
+use super::residents::Residents;
+use super::{FlashSetup, FlashTier, Held, Leaving, Miss, Note, TacWrite, Traffic};
 use crate::places::Places;
 use terrace_page::{PageId, SlotId};
 use terrace_policy::{History, SlotHeat, TacRule, Temperatures};
@@ -20,6 +23,9 @@ pub struct TemperatureTier {
     ids: Vec<PageId>,
     slots: Vec<u32>,
     pages: Vec<u32>,
+    when: TacWrite,
+    /// A page that was read and is still to be written.
+    pending: Option<u32>,
 }
 
 impl TemperatureTier {
@@ -33,6 +39,8 @@ impl TemperatureTier {
             slots: vec![NONE; ids.len()],
             pages: vec![NONE; setup.slots as usize],
             ids,
+            when: setup.tac_write,
+            pending: None,
         }
     }
 
@@ -41,20 +49,37 @@ impl TemperatureTier {
         (slot != NONE).then_some(SlotId(slot))
     }
 
-    /// A slot for `page`, if its extent is warm enough.
-    fn admitted(&mut self, page: u32) -> Option<SlotId> {
+    /// A slot for `page`, if its extent is warm enough; not that of `read`, which is being read.
+    fn admitted(&mut self, page: u32, read: Option<SlotId>) -> Option<SlotId> {
         if let Some(slot) = self.heat.take_free() {
             return Some(slot);
         }
         let (pages, ids) = (&self.pages, &self.ids);
         let id_of = |slot: SlotId| ids[pages[slot.0 as usize] as usize];
-        let victim = self.heat.victim(&self.temperatures, id_of, |_| true)?;
+        let victim = self.heat.victim(&self.temperatures, id_of, |slot| Some(slot) != read)?;
         if !self.temperatures.admits(self.rule, ids[page as usize], id_of(victim)) {
             return None;
         }
         self.heat.remove(victim);
         self.slots[self.pages[victim.0 as usize] as usize] = NONE;
         Some(victim)
+    }
+
+    /// A page that was read from home is written, if it is admitted.
+    fn write_read(&mut self, page: u32, read: Option<SlotId>, io: &mut Traffic) {
+        if self.held(page).is_current() {
+            return;
+        }
+        if let Some(slot) = self.slot(page).or_else(|| self.admitted(page, read)) {
+            self.write(slot, page, io);
+        }
+    }
+
+    /// Whoever asked for the page waits, or is done.
+    fn write_pending(&mut self, read: Option<SlotId>, io: &mut Traffic) {
+        if let Some(page) = self.pending.take() {
+            self.write_read(page, read, io);
+        }
     }
 
     fn write(&mut self, slot: SlotId, page: u32, io: &mut Traffic) {
@@ -66,21 +91,29 @@ impl TemperatureTier {
 }
 
 impl FlashTier for TemperatureTier {
-    fn fetch(&mut self, miss: &Miss, io: &mut Traffic) -> Option<History> {
-        self.temperatures.on_miss(self.ids[miss.page as usize], miss.requests);
-        if self.holds(miss.page) {
+    fn fetch(&mut self, miss: &Miss, _: &mut Residents, io: &mut Traffic) -> Option<History> {
+        let page = miss.page;
+        self.temperatures.on_miss(self.ids[page as usize], miss.requests);
+        if self.held(page) == Held::Clean {
             io.read_flash();
+            self.write_pending(self.slot(page), io);
             return Some(History::once(miss.now));
         }
-        io.read_home(miss.page);
-        let slot = self.slot(miss.page).or_else(|| self.admitted(miss.page));
-        if let Some(slot) = slot {
-            self.write(slot, miss.page, io);
+        io.read_home(page);
+        self.write_pending(None, io);
+        match self.when {
+            TacWrite::AtOnce => self.write_read(page, None, io),
+            TacWrite::Behind => self.pending = Some(page),
         }
         None
     }
 
-    fn change(&mut self, page: u32) {
+    fn note(&mut self, note: Note, io: &mut Traffic) {
+        let page = match note {
+            Note::TimePasses => return self.write_pending(None, io),
+            Note::Changes(page) => page,
+        };
+        self.pending = self.pending.filter(|&pending| pending != page);
         if let Some(slot) = self.slot(page)
             && self.heat.is_ranked(slot)
         {
@@ -98,7 +131,11 @@ impl FlashTier for TemperatureTier {
         }
     }
 
-    fn holds(&self, page: u32) -> bool {
-        self.slot(page).is_some_and(|slot| self.heat.is_ranked(slot))
+    fn held(&self, page: u32) -> Held {
+        match self.slot(page) {
+            None => Held::Nothing,
+            Some(slot) if self.heat.is_ranked(slot) => Held::Clean,
+            Some(_) => Held::Stale,
+        }
     }
 }

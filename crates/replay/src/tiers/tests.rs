@@ -1,4 +1,7 @@
-//! Two tiers, against a naive model of dirty pages and copies, and against one tier.
+//! Two tiers, against naive models of dirty pages and copies, and against one tier.
+
+mod conserved;
+mod rings;
 
 use super::*;
 use crate::Policy;
@@ -22,17 +25,17 @@ fn setup(flash: Flash, slots: u32) -> FlashSetup {
 fn random(seed: u64, pages: u64, requests: usize, writes: u8) -> References {
     let mut prng = fastrand::Rng::with_seed(seed);
     let mut references = References::default();
-    for _ in 0..requests {
+    for at in 0..requests {
         let number = prng.u64(..pages).min(prng.u64(..pages));
         let kind = if prng.u8(..100) < writes { Kind::Write } else { Kind::Read };
         let page = PageKey { file: 0, number };
-        references.push(PageRequest { time_ns: 0, page, kind });
+        references.push(PageRequest { time_ns: at as u64 / 3, page, kind });
     }
     references
 }
 
 fn all_flashes() -> Vec<Flash> {
-    let designs = DESIGNS.iter().filter(|design| runs(design)).copied().map(Flash::Design);
+    let designs = DESIGNS.into_iter().map(Flash::Design);
     let modes = [WriteMode::Back, WriteMode::Through, WriteMode::Around];
     let policies = replacement::REPLACEMENTS
         .iter()
@@ -60,7 +63,7 @@ fn what_goes_out_is_what_was_changed() {
     for seed in 0..6 {
         let references = random(seed, 300, 5_000, 30);
         let places = Places::new(&references);
-        for flash in all_flashes() {
+        for flash in all_flashes().into_iter().filter(|flash| flash.name() != "ssd-only") {
             for policy in [None, Some((memory_row("lru"), 20))] {
                 let memory =
                     Memory { policy, near_is_sequential: true, outstanding: 0, counted_from: 0 };
@@ -196,8 +199,30 @@ fn tac_alone_misses_as_it_does_without_memory() {
     let memory =
         Memory { policy: None, near_is_sequential: false, outstanding: 0, counted_from: 0 };
     let tac = setup(Flash::Design(designs::find("tac").expect("a design")), 300);
+    let tac = FlashSetup { tac_write: TacWrite::AtOnce, ..tac };
     let counts = replay(&references, &places, memory, &tac);
     assert_eq!(temperature_misses(&references, &places, &tac), counts.misses());
+}
+
+/// The engine's TAC writes a page after whoever asked for it, and not if he has changed it.
+#[test]
+fn tac_does_not_write_what_is_changed_before_anybody_waits() {
+    let tac = setup(Flash::Design(designs::find("tac").expect("a design")), 50);
+    let written = |times: [u64; 3], tac_write| {
+        let mut references = References::default();
+        let requests = [(7, Kind::Read), (7, Kind::Write), (9, Kind::Read)];
+        for ((number, kind), time_ns) in requests.into_iter().zip(times) {
+            let page = PageKey { file: 0, number };
+            references.push(PageRequest { time_ns, page, kind });
+        }
+        let places = Places::new(&references);
+        let memory = Memory { policy: Some((memory_row("lru"), 10)), ..NO_MEMORY };
+        let setup = FlashSetup { tac_write, ..tac };
+        replay(&references, &places, memory, &setup).flash.writes
+    };
+    assert_eq!(written([1, 1, 1], TacWrite::AtOnce), 2);
+    assert_eq!(written([1, 1, 1], TacWrite::Behind), 0, "the last page is still to be written");
+    assert_eq!(written([1, 2, 2], TacWrite::Behind), 1, "time passed before the change");
 }
 
 #[test]
@@ -212,6 +237,11 @@ fn the_ceiling_is_above_every_tier() {
     };
     let (missed, hits) = ceiling(&references, memory, 80, 1);
     for flash in all_flashes() {
+        // With others in memory, which wait for their group, memory misses other pages.
+        let waits = matches!(flash, Flash::Design(design) if design.batch().is_some());
+        if waits || flash.name() == "ssd-only" {
+            continue;
+        }
         let counts = replay(&references, &places, memory, &setup(flash, 80));
         assert_eq!(counts.requests - counts.memory_hits, missed, "{}", flash.name());
         assert!(counts.flash_hits <= hits, "{}", flash.name());

@@ -2,7 +2,8 @@
 //!
 //! - T1: a request for the page just after the last one of the same kind is sequential: the device
 //!   reads on, or writes on.
-//! - T2: on flash no request is sequential: slots are where room was.
+//! - T2: on flash no request is sequential, as slots are where room was, but for the pages of a
+//!   group that is appended, or read to leave, together.
 
 use crate::places::Places;
 use crate::service::ServiceTimes;
@@ -81,6 +82,11 @@ pub struct Traffic<'a> {
     /// The place after the last home read, and after the last home write.
     next_read: Option<u64>,
     next_write: Option<u64>,
+    /// The slot after the last that was appended.
+    next_slot: Option<u32>,
+    /// Every page that was written home, for tests.
+    #[cfg(test)]
+    pub(super) written_home: Vec<u32>,
 }
 
 impl<'a> Traffic<'a> {
@@ -88,7 +94,16 @@ impl<'a> Traffic<'a> {
     #[must_use]
     pub fn new(places: &'a Places) -> Traffic<'a> {
         let (home, flash) = Default::default();
-        Traffic { places, home, flash, next_read: None, next_write: None }
+        Traffic {
+            places,
+            home,
+            flash,
+            next_read: None,
+            next_write: None,
+            next_slot: None,
+            #[cfg(test)]
+            written_home: Vec::new(),
+        }
     }
 
     /// Nothing was asked for so far.
@@ -114,6 +129,7 @@ impl<'a> Traffic<'a> {
         let place = self.places.of(page).0;
         self.home.writes += 1;
         self.home.sequential_writes += u64::from(self.next_write == Some(place));
+        self.note_written(page);
         self.next_write = place.checked_add(1);
     }
 
@@ -122,17 +138,41 @@ impl<'a> Traffic<'a> {
         self.home.writes += 1;
         self.home.sequential_writes += 1;
         self.home.run_writes += 1;
+        self.note_written(page);
         self.next_write = self.places.of(page).0.checked_add(1);
     }
+
+    #[cfg(test)]
+    fn note_written(&mut self, page: u32) {
+        self.written_home.push(page);
+    }
+
+    #[cfg(not(test))]
+    fn note_written(&mut self, _: u32) {}
 
     /// Flash reads a page.
     pub fn read_flash(&mut self) {
         self.flash.reads += 1;
     }
 
+    /// Flash reads so many pages in one request.
+    pub fn read_flash_run(&mut self, pages: u64) {
+        self.flash.reads += pages;
+        self.flash.sequential_reads += pages.saturating_sub(1);
+    }
+
     /// Flash writes a page.
     pub fn write_flash(&mut self) {
         self.flash.writes += 1;
+    }
+
+    /// Flash writes so many pages from slot `first` on, in one request.
+    pub fn write_flash_run(&mut self, first: u32, pages: u64) {
+        let follows_on = u64::from(self.next_slot == Some(first));
+        self.flash.writes += pages;
+        self.flash.sequential_writes += follows_on + pages.saturating_sub(1);
+        self.flash.run_writes += pages.saturating_sub(1);
+        self.next_slot = u32::try_from(u64::from(first) + pages).ok();
     }
 }
 

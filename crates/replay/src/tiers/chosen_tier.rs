@@ -1,0 +1,211 @@
+//! The design that picks itself, over the same slots by age, the same shadows and the same choices
+//! as the pool: `auto`.
+//!
+//! - C1: what requests cost is what the modelled devices are busy with for each, loaded; the pool
+//!   fits that to the counters of its devices.
+//! - C2: after a change away from write-back what is newer than home goes there, one run for each
+//!   page that leaves memory: the pool's cleaner has eight runs under way at a time.
+
+use super::cleaning::{Cleaning, LAMBDA_SLACK, take_home};
+use super::residents::Residents;
+use super::{FlashSetup, FlashTier, Held, Leaving, Miss, Note, Traffic};
+use crate::places::Places;
+use terrace_page::{PageId, SlotId};
+use terrace_policy::replacement::sketch::{FrequencySketch, page_hash};
+use terrace_policy::{
+    AccessClass, AdmissionRule, BusyCosts, CHOICES, Choice, Chooser, DirtyLeave, Filling, History,
+    SKETCH_SLOTS, SlotAges, admit,
+};
+
+/// No slot.
+const NONE: u32 = u32::MAX;
+/// Pages in a write of the cleaner, before there was one.
+const CLEANED_TOGETHER: f64 = 2.0;
+
+/// Slots that go by what was chosen.
+pub struct ChosenTier<'a> {
+    chooser: Chooser,
+    choice: Choice,
+    busy: BusyCosts,
+    ages: SlotAges,
+    uses: FrequencySketch,
+    filling: Filling,
+    dirty_count: u32,
+    slots: Vec<u32>,
+    pages: Vec<u32>,
+    cleaning: Cleaning,
+    /// Pages that were cleaned, and in how many writes.
+    cleaned: (u64, u64),
+    places: &'a Places,
+}
+
+fn id(page: u32) -> PageId {
+    PageId(u64::from(page))
+}
+
+impl<'a> ChosenTier<'a> {
+    pub fn new(pages_count: u32, places: &'a Places, setup: &FlashSetup) -> ChosenTier<'a> {
+        let slots = setup.slots;
+        ChosenTier {
+            chooser: Chooser::new(slots, setup.tau, setup.cleaning.lambda),
+            choice: CHOICES[0],
+            busy: setup.busy,
+            ages: SlotAges::new(slots, u64::from(slots)),
+            uses: FrequencySketch::new((slots / SKETCH_SLOTS).max(1)),
+            filling: Filling::new(slots, setup.tau),
+            dirty_count: 0,
+            slots: vec![NONE; pages_count as usize],
+            pages: vec![NONE; slots as usize],
+            cleaning: setup.cleaning,
+            cleaned: (0, 0),
+            places,
+        }
+    }
+
+    fn slot(&self, page: u32) -> Option<SlotId> {
+        let slot = self.slots[page as usize];
+        (slot != NONE).then_some(SlotId(slot))
+    }
+
+    fn is_sampled(&self, page: u32) -> bool {
+        Chooser::samples(self.chooser.one_in(), id(page))
+    }
+
+    /// Memory misses `page`: a choice may be due.
+    fn asked(&mut self, page: u32) {
+        self.uses.count(page_hash(id(page)));
+        if self.is_sampled(page) && self.chooser.asked(id(page)) {
+            let together = match self.cleaned {
+                (_, 0) => CLEANED_TOGETHER,
+                (pages, writes) => pages as f64 / writes as f64,
+            };
+            let home_clean = self.busy.home_write / together;
+            self.choice = self.chooser.decide(&BusyCosts { home_clean, ..self.busy });
+        }
+    }
+
+    /// A slot for the page that leaves, if it is admitted by what is chosen.
+    fn admitted(&mut self, leaving: &Leaving) -> Option<SlotId> {
+        let class = match self.choice.admission {
+            AdmissionRule::Nothing => return None,
+            AdmissionRule::RandomClass | AdmissionRule::Frequency => leaving.class,
+            _ => AccessClass::Random,
+        };
+        let used = self.pages.len() as u32 - self.ages.free_count();
+        let filling = class == AccessClass::Sequential && self.filling.is_on(used);
+        admit(class, filling, 0, 0, 1).ok()?;
+        let slot = match self.ages.take_free(leaving.now) {
+            Some(slot) => slot,
+            None => {
+                let victim = self.ages.victim(self.choice.order, |_| true)?;
+                let former = self.pages[victim.0 as usize];
+                let of = |page: u32| self.uses.estimate(page_hash(id(page)));
+                let compares = self.choice.admission == AdmissionRule::Frequency;
+                if compares && of(leaving.page) <= of(former) {
+                    return None;
+                }
+                self.ages.take(victim);
+                self.slots[former as usize] = NONE;
+                victim
+            }
+        };
+        self.slots[leaving.page as usize] = slot.0;
+        self.pages[slot.0 as usize] = leaving.page;
+        Some(slot)
+    }
+
+    fn write_clean(&mut self, leaving: &Leaving, io: &mut Traffic) {
+        if let Some(slot) = self.admitted(leaving) {
+            self.ages.fill_clean(slot, leaving.history);
+            io.write_flash();
+        }
+    }
+
+    fn write_back(&mut self, leaving: &Leaving, io: &mut Traffic) {
+        let Some(slot) = self.admitted(leaving) else { return io.write_home(leaving.page) };
+        self.ages.fill_dirty(slot, leaving.history);
+        self.dirty_count += 1;
+        io.write_flash();
+        let slots = self.pages.len() as f64;
+        if f64::from(self.dirty_count) > self.cleaning.lambda * slots {
+            let low = (self.cleaning.lambda - LAMBDA_SLACK).max(0.0) * slots;
+            while f64::from(self.dirty_count) > low && self.clean_run(io) {}
+        }
+    }
+
+    /// Cleans a run. Whether there was one.
+    fn clean_run(&mut self, io: &mut Traffic) -> bool {
+        let Some(root) = self.ages.next_dirty(|_| true) else { return false };
+        let is_dirty = |page: u32| self.held(page) == Held::Dirty;
+        let page = self.pages[root.0 as usize];
+        let run = self.cleaning.run_around(self.places, page, is_dirty);
+        take_home(&run, io);
+        self.cleaned.0 += run.len() as u64;
+        self.cleaned.1 += 1;
+        for page in run {
+            let slot = self.slot(page).expect("a dirty page has a slot");
+            self.ages.take(slot);
+            self.ages.was_cleaned(slot, true);
+            self.dirty_count -= 1;
+        }
+        true
+    }
+}
+
+impl FlashTier for ChosenTier<'_> {
+    fn fetch(&mut self, miss: &Miss, _: &mut Residents, io: &mut Traffic) -> Option<History> {
+        let slot = self.slot(miss.page);
+        if let Some(slot) = slot {
+            io.read_flash();
+            self.ages.hit(slot, miss.tick);
+        } else {
+            io.read_home(miss.page);
+        }
+        self.asked(miss.page);
+        let previous = self.ages.history(slot?).previous;
+        Some(History { last: miss.now, previous: previous.filter(|&tick| tick < miss.now) })
+    }
+
+    fn note(&mut self, note: Note, _: &mut Traffic) {
+        let Note::Changes(page) = note else { return };
+        if self.is_sampled(page) {
+            self.chooser.changed(id(page));
+        }
+        if let Some(slot) = self.slot(page) {
+            self.dirty_count -= u32::from(self.ages.state(slot).1);
+            self.ages.free(slot);
+            self.slots[page as usize] = NONE;
+            self.pages[slot.0 as usize] = NONE;
+        }
+    }
+
+    fn leave(&mut self, leaving: &Leaving, io: &mut Traffic) {
+        let dirty = self.choice.dirty;
+        match leaving.dirty {
+            false if self.slot(leaving.page).is_some() => {}
+            false => self.write_clean(leaving, io),
+            true if dirty == DirtyLeave::Flash => self.write_back(leaving, io),
+            true => {
+                io.write_home(leaving.page);
+                if dirty == DirtyLeave::FlashAndHome {
+                    self.write_clean(leaving, io);
+                }
+            }
+        }
+        if self.is_sampled(leaving.page) {
+            let is_reused = leaving.history.previous.is_some();
+            self.chooser.left(id(leaving.page), leaving.dirty, leaving.class, is_reused);
+        }
+        if dirty != DirtyLeave::Flash && self.dirty_count > 0 {
+            self.clean_run(io);
+        }
+    }
+
+    fn held(&self, page: u32) -> Held {
+        match self.slot(page).map(|slot| self.ages.state(slot).1) {
+            None => Held::Nothing,
+            Some(true) => Held::Dirty,
+            Some(false) => Held::Clean,
+        }
+    }
+}

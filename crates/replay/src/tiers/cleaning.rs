@@ -1,0 +1,55 @@
+//! The lazy cleaner: pages that are newer on flash go home, in runs of neighbours [S0 3.3.5]. It
+//! has no time of its own here: what it does is done at once.
+
+use super::Traffic;
+use crate::places::Places;
+
+/// The cleaner stops so far below lambda [S0 2.3.3].
+pub const LAMBDA_SLACK: f64 = 0.0001;
+
+/// When the lazy cleaner works.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Cleaning {
+    /// Share of the slots that may be newer than home.
+    pub lambda: f64,
+    /// Pages of one cleaning write at most.
+    pub alpha: u32,
+}
+
+impl Cleaning {
+    /// Up to alpha neighbours around `page` that are dirty on flash, in order.
+    pub fn run_around(
+        &self,
+        places: &Places,
+        page: u32,
+        is_dirty: impl Fn(u32) -> bool,
+    ) -> Vec<u32> {
+        let most = self.alpha as usize;
+        let is_dirty = |page: &u32| is_dirty(*page);
+        let mut run = vec![page];
+        while run.len() < most
+            && let Some(before) = places.before(run[run.len() - 1]).filter(is_dirty)
+        {
+            run.push(before);
+        }
+        run.reverse();
+        while run.len() < most
+            && let Some(after) = places.after(run[run.len() - 1]).filter(is_dirty)
+        {
+            run.push(after);
+        }
+        run
+    }
+}
+
+/// A run of neighbours is read from flash and written home, in one write.
+pub fn take_home(run: &[u32], io: &mut Traffic) {
+    for (at, &page) in run.iter().enumerate() {
+        io.read_flash();
+        if at == 0 {
+            io.write_home(page);
+        } else {
+            io.write_home_along(page);
+        }
+    }
+}

@@ -1,0 +1,347 @@
+//! The designs that append: the three of FaCE, the rotating tier and FASC, over the same rings and
+//! blocks of slots as the pool [S2; SPEC 4, 5, 7].
+//!
+//! - L1: what is done is done in the pool's order: a front group is named, the group of victims
+//!   gets slots behind the second chances, both are written, and then the front is free.
+//! - L2: a ring or the blocks are one partition; nobody reads a slot while its group leaves.
+//! - L3: a page has one slot at most; a hole has no page.
+//! - Not for: what waits for a device. A group that leaves is gone before the next reference.
+
+use super::residents::Residents;
+use super::{FlashSetup, FlashTier, Held, Leaving, Log, Miss, Note, Traffic};
+use crate::places::Places;
+use terrace_page::SlotId;
+use terrace_policy::{
+    Batch, BlockRules, CleanLeave, Design, Fronted, History, Leave, Replacement, SlotBlocks,
+    SlotFifo, Tick,
+};
+
+/// No slot, and no page.
+const NONE: u32 = u32::MAX;
+/// A group takes one of so many frames, at most, and one of so many slots.
+const PLACES_PER_GROUP_MIN: u32 = 8;
+/// Slots that are kept free, at least.
+const SLOTS_AHEAD_MIN: u32 = 32;
+
+/// How much is appended together: what the pool has unless others are asked for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LogRules {
+    /// Pages of a group of FaCE, at most.
+    pub group: u32,
+    /// Pages of a block of FASC, at most.
+    pub block: u32,
+    /// Misses of a window of FASC.
+    pub window: u64,
+    /// Share of the slots from which on a block of FASC leaves for each that is written.
+    pub full: f64,
+    /// Pages of a block that are written home at once.
+    pub migration: u32,
+}
+
+impl Default for LogRules {
+    fn default() -> LogRules {
+        LogRules { group: 64, block: 128, window: 4096, full: 0.95, migration: 8 }
+    }
+}
+
+/// In which order slots are taken, and leave.
+enum Order {
+    Fifo(SlotFifo),
+    Blocks(SlotBlocks),
+}
+
+/// A log of pages.
+pub struct LogTier<'a> {
+    order: Order,
+    batch: Batch,
+    /// Whether a page that leaves memory is written even if it is here.
+    anew: bool,
+    /// Whether what home lacks stays with a page in memory.
+    rotates: bool,
+    group: u32,
+    ahead: u32,
+    migration: usize,
+    /// The slot of each page.
+    slots: Vec<u32>,
+    /// The page of each slot.
+    pages: Vec<u32>,
+    /// Whether each slot is newer than home, and how many are, by groups of slots.
+    newer: Vec<bool>,
+    newer_counts: Vec<u32>,
+    places: &'a Places,
+}
+
+/// Slots that leave together.
+#[derive(Default)]
+struct Front {
+    first: Option<SlotId>,
+    /// Pages that go home.
+    home: Vec<u32>,
+    /// Pages with a second chance, where they are and where they go.
+    again: Vec<(u32, SlotId, SlotId)>,
+}
+
+impl<'a> LogTier<'a> {
+    pub fn new(
+        pages_count: u32,
+        places: &'a Places,
+        (design, batch): (Design, Batch),
+        frames: Option<u32>,
+        setup: &FlashSetup,
+    ) -> LogTier<'a> {
+        let (slots, rules) = (setup.slots, setup.log);
+        let asked = match batch {
+            Batch::Page => 1,
+            Batch::Group => rules.group,
+            Batch::Block => rules.block,
+        };
+        let room = frames.unwrap_or(u32::MAX).min(slots) / PLACES_PER_GROUP_MIN;
+        let group = asked.min(room).max(1);
+        let ahead = match batch {
+            Batch::Block => (2 * group).max((f64::from(slots) * (1.0 - rules.full)) as u32),
+            _ => (2 * group).max(SLOTS_AHEAD_MIN).min(slots / PLACES_PER_GROUP_MIN).max(group),
+        };
+        let order = match design.replacement {
+            Replacement::BlockWeight => {
+                let rules = BlockRules { block_slots: group, window_requests: rules.window };
+                Order::Blocks(SlotBlocks::new(slots, rules))
+            }
+            other => Order::Fifo(SlotFifo::new(slots, other == Replacement::FifoSecondChance)),
+        };
+        LogTier {
+            order,
+            batch,
+            anew: design.clean_leave == CleanLeave::FlashAnew,
+            rotates: design.replacement == Replacement::Rotating,
+            group,
+            ahead,
+            migration: rules.migration.max(1) as usize,
+            slots: vec![NONE; pages_count as usize],
+            pages: vec![NONE; slots as usize],
+            newer: vec![false; slots as usize],
+            newer_counts: vec![0; slots.div_ceil(group) as usize],
+            places,
+        }
+    }
+
+    /// Begins to let slots leave, of which up to `room` may go to the rear.
+    fn claim_front(&mut self, room: u32, now: Tick, residents: &mut Residents) -> Front {
+        let mut answers = Vec::new();
+        let (pages, newer, counts, group) =
+            (&self.pages, &self.newer, &self.newer_counts, self.group);
+        let held = |slot: SlotId| match (pages[slot.0 as usize], newer[slot.0 as usize]) {
+            (NONE, _) => Fronted::Hole,
+            (_, true) => Fronted::Dirty,
+            (_, false) => Fronted::Clean,
+        };
+        match &mut self.order {
+            Order::Fifo(fifo) => fifo.leave(group, room, held, &mut answers),
+            Order::Blocks(blocks) => {
+                let newer_in = |range: std::ops::Range<u32>| counts[(range.start / group) as usize];
+                blocks.leave(room, now, newer_in, held, &mut answers)
+            }
+        };
+        let mut front = Front { first: answers.first().map(|row| row.0), ..Front::default() };
+        for (slot, leave) in answers {
+            let page = self.pages[slot.0 as usize];
+            if page == NONE {
+                continue;
+            }
+            match leave {
+                Leave::Dropped => self.forget(page),
+                Leave::Home if self.rotates && residents.get(page).is_some() => {
+                    residents.get_mut(page).expect("it is there").dirty = true;
+                    self.forget(page);
+                }
+                Leave::Home => front.home.push(page),
+                Leave::Again => match self.take(now) {
+                    Some(to) => front.again.push((page, slot, to)),
+                    // As much room as was said to be there.
+                    None => unreachable!("a second chance without a slot"),
+                },
+            }
+        }
+        front
+    }
+
+    /// What goes somewhere is read from flash, with one read, or of a block with one for each run.
+    fn read_front(&self, front: &Front, io: &mut Traffic) {
+        let home = front.home.iter().map(|&page| self.slots[page as usize]);
+        let mut slots: Vec<u32> = home.chain(front.again.iter().map(|row| row.1.0)).collect();
+        slots.sort_unstable();
+        let is_run = |a: &u32, b: &u32| self.batch != Batch::Block || a + 1 == *b;
+        for run in slots.chunk_by(is_run) {
+            io.read_flash_run(run.len() as u64);
+        }
+    }
+
+    /// The pages of the front go where they must; its slots are free.
+    fn let_front_go(&mut self, mut front: Front, io: &mut Traffic) {
+        for &(page, from, to) in &front.again {
+            let is_newer = self.newer[from.0 as usize];
+            self.empty(from);
+            self.fill(page, to, is_newer);
+        }
+        front.home.sort_unstable_by_key(|&page| self.places.of(page));
+        let at_once = if self.batch == Batch::Block { self.migration } else { usize::MAX };
+        for batch in front.home.chunks(at_once) {
+            let next = |a: &u32, b: &u32| self.places.of(*a).plus(1) == self.places.of(*b);
+            for run in batch.chunk_by(next) {
+                io.write_home(run[0]);
+                run[1..].iter().for_each(|&page| io.write_home_along(page));
+            }
+        }
+        front.home.iter().for_each(|&page| self.forget(page));
+        if let Some(first) = front.first {
+            match &mut self.order {
+                Order::Fifo(fifo) => fifo.left(first),
+                Order::Blocks(blocks) => blocks.left(first),
+            }
+        }
+    }
+
+    fn slot(&self, page: u32) -> Option<SlotId> {
+        let slot = self.slots[page as usize];
+        (slot != NONE).then_some(SlotId(slot))
+    }
+
+    fn free(&self) -> u32 {
+        match &self.order {
+            Order::Fifo(fifo) => fifo.free(),
+            Order::Blocks(blocks) => blocks.free(),
+        }
+    }
+
+    /// Slots that can be taken as one run.
+    fn run(&self) -> u32 {
+        match &self.order {
+            Order::Fifo(_) => self.group,
+            Order::Blocks(blocks) => blocks.room().min(self.group),
+        }
+    }
+
+    fn take(&mut self, now: Tick) -> Option<SlotId> {
+        match &mut self.order {
+            Order::Fifo(fifo) => fifo.take(),
+            Order::Blocks(blocks) => blocks.take(now),
+        }
+    }
+
+    fn fill(&mut self, page: u32, slot: SlotId, is_newer: bool) {
+        self.slots[page as usize] = slot.0;
+        self.pages[slot.0 as usize] = page;
+        self.newer[slot.0 as usize] = is_newer;
+        self.newer_counts[(slot.0 / self.group) as usize] += u32::from(is_newer);
+    }
+
+    /// The copy of `page`, if there is one, is a hole.
+    fn forget(&mut self, page: u32) {
+        if let Some(slot) = self.slot(page) {
+            self.empty(slot);
+            self.slots[page as usize] = NONE;
+        }
+    }
+
+    fn empty(&mut self, slot: SlotId) {
+        let was_newer = std::mem::take(&mut self.newer[slot.0 as usize]);
+        self.newer_counts[(slot.0 / self.group) as usize] -= u32::from(was_newer);
+        self.pages[slot.0 as usize] = NONE;
+        if let Order::Blocks(blocks) = &mut self.order {
+            blocks.emptied(slot);
+        }
+    }
+}
+
+impl Log for LogTier<'_> {
+    fn group(&self) -> u32 {
+        self.group
+    }
+
+    fn gathered_together(&self) -> u32 {
+        match self.run() {
+            0 => self.group,
+            run => run,
+        }
+    }
+
+    fn wants(&self, page: u32, is_dirty: bool) -> bool {
+        self.anew || is_dirty || self.slot(page).is_none()
+    }
+
+    fn append(
+        &mut self,
+        waiting: &[u32],
+        now: Tick,
+        residents: &mut Residents,
+        io: &mut Traffic,
+    ) -> usize {
+        let run = self.run();
+        let ahead = self.ahead + waiting.len() as u32;
+        let front = match self.free() < ahead {
+            true => self.claim_front(self.free().min(run), now, residents),
+            false => Front::default(),
+        };
+        let mut written: Vec<u32> = front.again.iter().map(|(_, _, to)| to.0).collect();
+        let mut taken = 0;
+        for &page in waiting {
+            if written.len() as u32 >= run {
+                break;
+            }
+            let Some(slot) = self.take(now) else { break };
+            let is_dirty = residents.get(page).is_some_and(|frame| frame.dirty);
+            let is_newer = self.slot(page).is_some_and(|old| self.newer[old.0 as usize]);
+            self.forget(page);
+            self.fill(page, slot, is_dirty || is_newer);
+            if let Some(frame) = residents.get_mut(page) {
+                frame.dirty |= is_newer;
+            }
+            written.push(slot.0);
+            taken += 1;
+        }
+        self.read_front(&front, io);
+        written.sort_unstable();
+        for run in written.chunk_by(|a, b| a + 1 == *b) {
+            io.write_flash_run(run[0], run.len() as u64);
+        }
+        self.let_front_go(front, io);
+        taken
+    }
+}
+
+impl FlashTier for LogTier<'_> {
+    fn fetch(&mut self, miss: &Miss, _: &mut Residents, io: &mut Traffic) -> Option<History> {
+        let Some(slot) = self.slot(miss.page) else {
+            io.read_home(miss.page);
+            return None;
+        };
+        io.read_flash();
+        match &mut self.order {
+            Order::Fifo(fifo) => fifo.hit(slot),
+            Order::Blocks(blocks) => blocks.hit(slot, miss.tick),
+        }
+        Some(History::once(miss.now))
+    }
+
+    fn note(&mut self, note: Note, _: &mut Traffic) {
+        if let Note::Changes(page) = note {
+            self.forget(page);
+        }
+    }
+
+    /// A page that need not be appended: it is here already.
+    fn leave(&mut self, leaving: &Leaving, _: &mut Traffic) {
+        assert!(!self.wants(leaving.page, leaving.dirty), "page {} is lost", leaving.page);
+    }
+
+    fn held(&self, page: u32) -> Held {
+        match self.slot(page) {
+            None => Held::Nothing,
+            Some(slot) if self.newer[slot.0 as usize] => Held::Dirty,
+            Some(_) => Held::Clean,
+        }
+    }
+
+    fn log(&mut self) -> Option<&mut dyn Log> {
+        Some(self)
+    }
+}

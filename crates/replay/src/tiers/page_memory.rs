@@ -1,0 +1,106 @@
+//! Memory at work: the pool's policies over frames and touch words, in one partition, or any
+//! replacement policy over pages.
+//!
+//! - M1: pages that wait for their group are in memory and are named no more, unless they are used.
+//!   A replacement policy has forgotten them: it gets fewer pages than memory has by a group, and
+//!   what is used while it waits comes back to it with the group.
+//! - M2: before a policy of the pool is asked who leaves, all frames are taken.
+
+use super::residents::{Frame, Residents, View};
+use super::{FlashTier, MemoryRule};
+use terrace_page::PageId;
+use terrace_policy::replacement::{Forgetting, Key, Replace, ReplacementPolicy, Setup};
+use terrace_policy::{Costs, FramePolicy, QueueRules, Tick};
+
+/// Who says what leaves.
+enum Chooser {
+    Pool(FramePolicy),
+    Policy(ReplacementPolicy),
+    /// There is no memory: nothing stays.
+    Nobody,
+}
+
+/// Memory.
+pub struct PageMemory {
+    pub residents: Residents,
+    chooser: Chooser,
+    frames_count: u32,
+}
+
+impl PageMemory {
+    /// `frames` empty frames under `rule` for pages below `pages_count`, of which up to `group`
+    /// wait at a time; or none.
+    pub fn new(
+        policy: Option<(MemoryRule, u32)>,
+        group: u32,
+        pages_count: u32,
+        (costs, seed): (&Costs, u64),
+    ) -> PageMemory {
+        let chooser = match policy {
+            None => Chooser::Nobody,
+            Some((MemoryRule::Pool(policy), frames)) => {
+                let rules = QueueRules::default();
+                Chooser::Pool(FramePolicy::new(policy, frames, costs, &rules))
+            }
+            Some((MemoryRule::Policy(row), frames)) => {
+                let capacity = frames.saturating_sub(group.saturating_sub(1)).max(1);
+                let forgetting = Forgetting::Silent;
+                let setup = Setup { capacity, keys_count: pages_count, forgetting, seed };
+                Chooser::Policy(ReplacementPolicy::new(row.kind, setup))
+            }
+        };
+        let frames_count = policy.map_or(0, |(_, frames)| frames);
+        PageMemory { residents: Residents::new(pages_count), chooser, frames_count }
+    }
+
+    /// `page` is used at `now`. Whether memory has it.
+    #[inline]
+    pub fn hit(&mut self, page: u32, now: Tick) -> bool {
+        let Some(frame) = self.residents.get_mut(page) else { return false };
+        frame.touch.set(frame.touch.get().hit(now));
+        frame.hits = frame.hits.saturating_add(1);
+        frame.waits = false;
+        if let Chooser::Policy(policy) = &mut self.chooser {
+            policy.hit(Key(page));
+        }
+        true
+    }
+
+    /// Whether somebody must leave before a page comes (M2).
+    pub fn is_full(&self) -> bool {
+        match &self.chooser {
+            Chooser::Pool(_) => self.residents.count() >= self.frames_count,
+            Chooser::Policy(_) | Chooser::Nobody => false,
+        }
+    }
+
+    /// The page that leaves next a full memory of the pool. `None` if all wait.
+    pub fn victim(&mut self, flash: &impl FlashTier, now: Tick) -> Option<u32> {
+        let Chooser::Pool(policy) = &mut self.chooser else { return None };
+        let (residents, frames_count) = (&self.residents, self.frames_count);
+        let mut victims = Vec::with_capacity(1);
+        policy.victims(&View { residents, flash, frames_count }, now, 1, &mut victims);
+        victims.first().map(|&frame| residents.page_in(frame))
+    }
+
+    /// `page` comes. Who leaves for it, if that was not asked before.
+    pub fn put(&mut self, page: u32, frame: Frame) -> Option<u32> {
+        self.residents.put(page, frame);
+        match &mut self.chooser {
+            Chooser::Pool(_) => None,
+            Chooser::Policy(_) => self.know(page),
+            Chooser::Nobody => Some(page),
+        }
+    }
+
+    /// A page that was named, and then used, is one like any other again (M1). Who leaves for it.
+    pub fn come_back(&mut self, page: u32) -> Option<u32> {
+        if matches!(self.chooser, Chooser::Policy(_)) { self.know(page) } else { None }
+    }
+
+    fn know(&mut self, page: u32) -> Option<u32> {
+        let Chooser::Policy(policy) = &mut self.chooser else { return None };
+        let left = policy.insert(Key(page), PageId(u64::from(page)), |_| true);
+        left.expect("any page may leave").map(|key| key.0)
+    }
+}

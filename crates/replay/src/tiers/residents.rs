@@ -1,0 +1,175 @@
+//! The pages in memory, and what is known of each.
+//!
+//! - F1: a page is in one frame at most, and `places` says in which.
+//! - F2: a frame without a page is free, and free frames are taken before new ones are made.
+//! - Cost: 4 bytes for each page of the trace, 32 for each frame.
+
+use super::FlashTier;
+use std::cell::Cell;
+use terrace_page::FrameId;
+use terrace_policy::{AccessClass, Frames, Standing, Touch};
+
+/// No frame, and no page.
+const NONE: u32 = u32::MAX;
+
+/// What is known of a page in memory.
+#[derive(Clone, Default)]
+pub struct Frame {
+    pub touch: Cell<Touch>,
+    /// Home has an older version only, and flash none.
+    pub dirty: bool,
+    pub class: AccessClass,
+    /// Hits since they were counted last.
+    pub hits: u32,
+    /// It is to be appended to flash with others, and was not used since.
+    pub waits: bool,
+}
+
+/// The frames.
+pub struct Residents {
+    /// The frame of each page, or `NONE`.
+    places: Vec<u32>,
+    frames: Vec<Frame>,
+    /// The page of each frame, or `NONE`.
+    pages: Vec<u32>,
+    free: Vec<u32>,
+}
+
+impl Residents {
+    /// No page of `pages_count` is here.
+    pub fn new(pages_count: u32) -> Residents {
+        let places = vec![NONE; pages_count as usize];
+        Residents { places, frames: Vec::new(), pages: Vec::new(), free: Vec::new() }
+    }
+
+    /// Pages that are here.
+    pub fn count(&self) -> u32 {
+        (self.frames.len() - self.free.len()) as u32
+    }
+
+    #[inline]
+    pub fn get(&self, page: u32) -> Option<&Frame> {
+        self.frames.get(self.places[page as usize] as usize)
+    }
+
+    #[inline]
+    pub fn get_mut(&mut self, page: u32) -> Option<&mut Frame> {
+        self.frames.get_mut(self.places[page as usize] as usize)
+    }
+
+    /// `page` comes.
+    pub fn put(&mut self, page: u32, frame: Frame) {
+        assert_eq!(self.places[page as usize], NONE, "page {page} is in memory already");
+        let at = match self.free.pop() {
+            Some(at) => {
+                self.frames[at as usize] = frame;
+                self.pages[at as usize] = page;
+                at
+            }
+            None => {
+                self.frames.push(frame);
+                self.pages.push(page);
+                self.frames.len() as u32 - 1
+            }
+        };
+        self.places[page as usize] = at;
+    }
+
+    /// `page` goes.
+    ///
+    /// # Panics
+    ///
+    /// If it is not here.
+    pub fn take_out(&mut self, page: u32) -> Frame {
+        let at = std::mem::replace(&mut self.places[page as usize], NONE) as usize;
+        self.pages[at] = NONE;
+        self.free.push(at as u32);
+        std::mem::take(&mut self.frames[at])
+    }
+
+    /// The page in frame `at`.
+    pub fn page_in(&self, at: FrameId) -> u32 {
+        self.pages[at.0 as usize]
+    }
+
+    /// Every page that is here, by frames.
+    pub fn pages(&self) -> impl Iterator<Item = u32> + '_ {
+        self.pages.iter().copied().filter(|&page| page != NONE)
+    }
+}
+
+/// The frames as a memory policy of the pool sees them: with what the flash has of their pages.
+pub struct View<'a, F> {
+    pub residents: &'a Residents,
+    pub flash: &'a F,
+    pub frames_count: u32,
+}
+
+impl<F: FlashTier> Frames for View<'_, F> {
+    fn count(&self) -> u32 {
+        self.frames_count
+    }
+
+    fn touch(&self, frame: FrameId) -> Touch {
+        self.residents.frames[frame.0 as usize].touch.get()
+    }
+
+    fn set_touch(&self, frame: FrameId, touch: Touch) {
+        self.residents.frames[frame.0 as usize].touch.set(touch);
+    }
+
+    fn evictable(&self, frame: FrameId) -> bool {
+        let at = frame.0 as usize;
+        self.residents.pages.get(at).is_some_and(|&page| page != NONE)
+            && !self.residents.frames[at].waits
+    }
+
+    fn standing(&self, frame: FrameId) -> Option<Standing> {
+        let page = *self.residents.pages.get(frame.0 as usize)?;
+        if page == NONE {
+            return None;
+        }
+        let held = self.flash.held(page);
+        let is_dirty = self.residents.frames[frame.0 as usize].dirty;
+        Some(Standing {
+            is_on_flash: held.has_slot(),
+            is_ahead_of_home: is_dirty || held == super::Held::Dirty,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+    use terrace_policy::Tick;
+
+    #[test]
+    fn frames_agree_with_a_map() {
+        for seed in 0..50 {
+            let mut prng = fastrand::Rng::with_seed(seed);
+            let mut residents = Residents::new(40);
+            let mut model: BTreeMap<u32, Touch> = BTreeMap::new();
+            for step in 0..500 {
+                let page = prng.u32(..40);
+                let touch = Touch::first(Tick(1 + step));
+                match model.remove(&page) {
+                    Some(expected) => assert_eq!(residents.take_out(page).touch.get(), expected),
+                    None => {
+                        let frame = Frame { touch: Cell::new(touch), ..Frame::default() };
+                        residents.put(page, frame);
+                        model.insert(page, touch);
+                    }
+                }
+                assert_eq!(residents.count() as usize, model.len());
+                let mut pages: Vec<u32> = residents.pages().collect();
+                pages.sort_unstable();
+                assert!(pages.iter().eq(model.keys()), "seed {seed}");
+                for page in 0..40 {
+                    let touch = residents.get(page).map(|frame| frame.touch.get());
+                    assert_eq!(touch, model.get(&page).copied(), "seed {seed}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! A replay under way: one reference after the other, through memory and one flash tier.
+//!
+//! - G1: where a design appends, what leaves memory and must be written waits in its frame until
+//!   its group is whole; then the group is written, and leaves.
+
+use super::page_memory::PageMemory;
+use super::residents::Frame;
+use super::{FlashSetup, FlashTier, Leaving, Memory, Miss, Note, TierCounts, Traffic};
+use crate::places::Places;
+use std::cell::Cell;
+use terrace_page::PageId;
+use terrace_policy::{AccessClass, Classifier, Tick, Touch};
+
+/// Attempts to append before it is a bug that nothing was.
+const APPENDS_MAX: u32 = 1_000;
+
+/// A replay of whichever flash tier.
+pub struct Replay<'a, F> {
+    pub(super) flash: F,
+    pub(super) memory: PageMemory,
+    has_memory: bool,
+    pub(super) io: Traffic<'a>,
+    places: &'a Places,
+    near_is_sequential: bool,
+    previous: Option<PageId>,
+    now: Tick,
+    /// The reference that is next.
+    at: u64,
+    /// When memory missed last, in references.
+    missed_at: u64,
+    outstanding: u64,
+    counted_from: u64,
+    /// Pages that wait for their group (G1).
+    waiting: Vec<u32>,
+    counts: TierCounts,
+}
+
+impl<'a, F: FlashTier> Replay<'a, F> {
+    /// Before the first of references to pages below `pages_count`, which lie at `places`.
+    pub fn new(
+        places: &'a Places,
+        pages_count: u32,
+        memory: Memory,
+        setup: &FlashSetup,
+        mut flash: F,
+    ) -> Replay<'a, F> {
+        let group = flash.log().map_or(0, |log| log.group());
+        let (policy, costs) = (memory.policy, (&setup.costs, setup.seed));
+        Replay {
+            flash,
+            memory: PageMemory::new(policy, group, pages_count, costs),
+            has_memory: policy.is_some(),
+            io: Traffic::new(places),
+            places,
+            near_is_sequential: memory.near_is_sequential,
+            previous: None,
+            now: Tick(0),
+            at: 0,
+            missed_at: 0,
+            outstanding: u64::from(memory.outstanding),
+            counted_from: memory.counted_from as u64,
+            waiting: Vec::new(),
+            counts: TierCounts::default(),
+        }
+    }
+
+    /// The next reference does not follow on from the last.
+    pub fn cut(&mut self) {
+        self.io.cut_reads();
+        self.wait();
+    }
+
+    /// Time passes before the next reference.
+    pub fn wait(&mut self) {
+        self.flash.note(Note::TimePasses, &mut self.io);
+    }
+
+    /// The next reference.
+    #[inline]
+    pub fn reference(&mut self, page: u32, is_write: bool) {
+        if self.at == self.counted_from {
+            self.counts = TierCounts::default();
+            self.io.forget_counts();
+        }
+        self.at += 1;
+        self.counts.requests += 1;
+        if self.memory.hit(page, self.now) {
+            self.counts.memory_hits += 1;
+            self.written(page, is_write);
+        } else {
+            self.miss(page, is_write);
+        }
+    }
+
+    /// What happened.
+    pub fn counts(&self) -> TierCounts {
+        TierCounts { home: self.io.home, flash: self.io.flash, ..self.counts }
+    }
+
+    fn miss(&mut self, page: u32, is_write: bool) {
+        let frame =
+            if is_write && !self.has_memory { self.comes_whole(page) } else { self.fetch(page) };
+        while self.memory.is_full() {
+            match self.memory.victim(&self.flash, self.now) {
+                Some(victim) => self.let_go(victim),
+                None => self.append(),
+            }
+        }
+        let displaced = self.memory.put(page, frame);
+        // With a group that goes, one comes back, for which the page itself may leave.
+        let goes_first = self.flash.log().is_none() && displaced != Some(page);
+        if let Some(victim) = displaced.filter(|_| goes_first) {
+            self.let_go(victim);
+        }
+        self.written(page, is_write);
+        if let Some(victim) = displaced.filter(|_| !goes_first) {
+            self.let_go(victim);
+        }
+    }
+
+    /// `page`, in memory, was used, and perhaps changed.
+    #[inline]
+    fn written(&mut self, page: u32, is_write: bool) {
+        if !is_write {
+            return;
+        }
+        let frame = self.memory.residents.get_mut(page).expect("a page that is used is there");
+        if !frame.dirty {
+            frame.dirty = true;
+            self.flash.note(Note::Changes(page), &mut self.io);
+        }
+    }
+
+    /// Without memory a page that is written comes with the request (W1).
+    fn comes_whole(&mut self, page: u32) -> Frame {
+        self.now.0 += 1;
+        self.counts.flash_hits += u64::from(self.flash.held(page).is_current());
+        let class = self.class(page);
+        Frame { touch: Cell::new(Touch::first(self.now)), class, ..Frame::default() }
+    }
+
+    /// Brings a page into memory.
+    fn fetch(&mut self, page: u32) -> Frame {
+        self.now.0 += 1;
+        let class = self.class(page);
+        let requests = self.at - self.missed_at;
+        self.missed_at = self.at;
+        // The page was asked for when the clock showed this.
+        let now = Tick(self.now.0.saturating_sub(self.outstanding).max(1));
+        let miss = Miss { page, now, tick: self.now, requests };
+        let touch = match self.flash.fetch(&miss, &mut self.memory.residents, &mut self.io) {
+            Some(history) => {
+                self.counts.flash_hits += 1;
+                Touch::with_history(history)
+            }
+            None => Touch::first(now),
+        };
+        Frame { touch: Cell::new(touch), class, ..Frame::default() }
+    }
+
+    fn class(&mut self, page: u32) -> AccessClass {
+        if !self.near_is_sequential {
+            return AccessClass::Random;
+        }
+        let place = self.places.of(page);
+        let previous = self.previous.replace(place);
+        Classifier::Near.class(AccessClass::Random, previous, place)
+    }
+
+    /// `page` leaves memory: at once, or with its group.
+    fn let_go(&mut self, page: u32) {
+        let frame = self.memory.residents.get_mut(page).expect("a page that leaves");
+        let Some(log) = self.flash.log().filter(|log| log.wants(page, frame.dirty)) else {
+            return self.leave(page);
+        };
+        frame.waits = true;
+        // It may have waited before, and been used since.
+        self.waiting.retain(|&other| other != page);
+        self.waiting.push(page);
+        let group = if self.has_memory { log.gathered_together() } else { 1 };
+        for _ in 0..APPENDS_MAX {
+            if self.waiting.len() < group as usize {
+                return;
+            }
+            self.append();
+        }
+        panic!("an append log takes no page");
+    }
+
+    fn leave(&mut self, page: u32) {
+        let frame = self.memory.residents.take_out(page);
+        self.counts.dirty_leaves += u64::from(frame.dirty);
+        let history = frame.touch.get().history(self.now);
+        let Frame { dirty, class, hits, .. } = frame;
+        let leaving = Leaving { page, dirty, class, history, hits, now: self.now };
+        self.flash.leave(&leaving, &mut self.io);
+    }
+
+    /// Appends what waits, as far as there is room.
+    fn append(&mut self) {
+        let mut at = 0;
+        while let Some(&page) = self.waiting.get(at) {
+            let frame = self.memory.residents.get(page).expect("what waits is in memory");
+            if frame.waits {
+                at += 1;
+                continue;
+            }
+            self.waiting.swap_remove(at);
+            if let Some(victim) = self.memory.come_back(page) {
+                self.waits_too(victim);
+            }
+        }
+        let log = self.flash.log().expect("what waits is appended");
+        let residents = &mut self.memory.residents;
+        let taken = log.append(&self.waiting, self.now, residents, &mut self.io);
+        for page in self.waiting.drain(..taken) {
+            let frame = self.memory.residents.take_out(page);
+            self.counts.dirty_leaves += u64::from(frame.dirty);
+        }
+    }
+
+    /// `page` leaves for one that came back: it waits, if it has to.
+    fn waits_too(&mut self, page: u32) {
+        let frame = self.memory.residents.get_mut(page).expect("a page that leaves");
+        if self.flash.log().is_some_and(|log| log.wants(page, frame.dirty)) {
+            frame.waits = true;
+            self.waiting.push(page);
+        } else {
+            self.leave(page);
+        }
+    }
+}

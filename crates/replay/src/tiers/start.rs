@@ -1,0 +1,105 @@
+//! Which flash tier a setup stands for, and replays of whole traces.
+
+use super::benefit_tier::BenefitTier;
+use super::chosen_tier::ChosenTier;
+use super::log_tier::LogTier;
+use super::no_flash::NoFlash;
+use super::policy_tier::PolicyTier;
+use super::run::Replay;
+use super::slot_tier::SlotTier;
+use super::temperature_tier::TemperatureTier;
+use super::{Flash, FlashSetup, FlashTier, Memory, TierCounts};
+use crate::References;
+use crate::places::Places;
+use terrace_policy::{HomeDevice, Replacement};
+
+/// Work for whichever tier a setup stands for, compiled for each of them.
+pub(super) trait TierVisitor<'a> {
+    /// What the work gives.
+    type Output;
+
+    /// Does the work with `flash`, which is empty.
+    fn visit<F: FlashTier + 'a>(self, flash: F) -> Self::Output;
+}
+
+/// Replays `references` through memory and the flash tier.
+///
+/// # Panics
+///
+/// If a tier has no pages; if slots go by a replacement policy: that is [`Flash::Policy`].
+#[must_use]
+pub fn replay(
+    references: &References,
+    places: &Places,
+    memory: Memory,
+    setup: &FlashSetup,
+) -> TierCounts {
+    let counts = with_tier(
+        references.pages_count(),
+        places,
+        memory,
+        setup,
+        All { references, places, memory, setup },
+    );
+    match setup.flash {
+        Flash::Design(design) if design.home == HomeDevice::Flash => counts.at_home_on_flash(),
+        _ => counts,
+    }
+}
+
+/// Lets `visitor` work with the tier that `setup` stands for, of a trace of so many pages.
+pub(super) fn with_tier<'a, V: TierVisitor<'a>>(
+    count: u32,
+    places: &'a Places,
+    memory: Memory,
+    setup: &FlashSetup,
+    visitor: V,
+) -> V::Output {
+    assert!(setup.slots > 0, "a flash tier has slots");
+    let design = match setup.flash {
+        Flash::Policy(row, mode) => return visitor.visit(PolicyTier::new(count, row, mode, setup)),
+        Flash::Design(design) => design,
+    };
+    let frames = memory.policy.map(|(_, frames)| frames);
+    if let Some(batch) = design.batch() {
+        return visitor.visit(LogTier::new(count, places, (design, batch), frames, setup));
+    }
+    match design.replacement {
+        Replacement::Nothing => visitor.visit(NoFlash),
+        Replacement::Lru2 => visitor.visit(SlotTier::new(count, places, design, setup)),
+        Replacement::Temperature => visitor.visit(TemperatureTier::new(places, setup)),
+        Replacement::Benefit | Replacement::AnticipatedBenefit => {
+            let frames = frames.unwrap_or(0);
+            visitor.visit(BenefitTier::new(count, places, design, frames, setup))
+        }
+        Replacement::Chosen => visitor.visit(ChosenTier::new(count, places, setup)),
+        other => panic!("{}: slots by {other:?} are not replayed", design.name),
+    }
+}
+
+/// All of a trace.
+struct All<'a> {
+    references: &'a References,
+    places: &'a Places,
+    memory: Memory,
+    setup: &'a FlashSetup,
+}
+
+impl<'a> TierVisitor<'a> for All<'a> {
+    type Output = TierCounts;
+
+    fn visit<F: FlashTier + 'a>(self, flash: F) -> TierCounts {
+        let pages_count = self.references.pages_count();
+        let mut replay = Replay::new(self.places, pages_count, self.memory, self.setup, flash);
+        let mut cuts = self.references.cuts().iter().peekable();
+        for (at, &page) in self.references.pages().iter().enumerate() {
+            if cuts.next_if(|&&cut| cut as usize == at).is_some() {
+                replay.cut();
+            } else if self.references.has_waited(at) {
+                replay.wait();
+            }
+            replay.reference(page, self.references.is_write(at));
+        }
+        replay.counts()
+    }
+}
