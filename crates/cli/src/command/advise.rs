@@ -55,8 +55,8 @@ pub struct AdviseTiers {
     /// The trace is of a memory's misses already
     #[arg(long, conflicts_with = "memory")]
     pub no_memory: bool,
-    /// How memory chooses what leaves it: lru-2, clock, lru, sieve, gd2l, fasc [default: what goes
-    /// with the design, mostly lru-2]
+    /// How memory chooses what leaves it: lru-2, clock, lru, sieve, gd2l, fasc, priced
+    /// [default: what goes with the design, mostly lru-2]
     #[arg(long, value_name = "NAME", value_parser = memory_policy)]
     pub memory_policy: Option<MemoryPolicy>,
     /// lambda of `lc`: share of the flash that may be newer than home

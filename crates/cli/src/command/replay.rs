@@ -76,8 +76,8 @@ pub struct TierOptions {
     /// The trace is of a memory's misses already
     #[arg(long, requires = "flash", conflicts_with = "memory")]
     pub no_memory: bool,
-    /// How memory chooses what leaves it: any replacement policy, or gd2l or fasc, which know what
-    /// is on flash [default: what goes with the design; lru for the others]
+    /// How memory chooses what leaves it: any replacement policy, or gd2l, fasc or priced, which
+    /// know what is on flash [default: what goes with the design; lru for the others]
     #[arg(long, value_name = "NAME", requires = "flash", value_parser = memory_rule)]
     pub memory_policy: Option<MemoryRule>,
     /// Where a changed page goes that leaves memory, under a policy; a design says so itself

@@ -3,18 +3,22 @@
 //!
 //! - C1: what requests cost is what the modelled devices are busy with for each, loaded; the pool
 //!   fits that to the counters of its devices.
-//! - C2: after a change away from write-back what is newer than home goes there, one run for each
+//! - C2: the prices of memory's policy follow the loads: what both devices were busy with since the
+//!   last decision, over what the busier one was, as a loaded system goes as fast as that lets it.
+//! - C3: a page that both have is read from flash: that the pool spills such reads to home is not
+//!   modelled, since nothing queues here.
+//! - C4: after a change away from write-back what is newer than home goes there, one run for each
 //!   page that leaves memory: the pool's cleaner has eight runs under way at a time.
 
 use super::cleaning::{Cleaning, LAMBDA_SLACK, take_home};
 use super::residents::Residents;
-use super::{FlashSetup, FlashTier, Held, Leaving, Miss, Note, Traffic};
+use super::{DeviceTraffic, FlashSetup, FlashTier, Held, Leaving, Miss, Note, Traffic};
 use crate::places::Places;
 use terrace_page::{PageId, SlotId};
 use terrace_policy::replacement::sketch::{FrequencySketch, page_hash};
 use terrace_policy::{
     AccessClass, AdmissionRule, BusyCosts, CHOICES, Choice, Chooser, DirtyLeave, Filling, History,
-    SKETCH_SLOTS, SlotAges, admit,
+    Prices, SKETCH_SLOTS, SlotAges, admit,
 };
 
 /// No slot.
@@ -27,6 +31,9 @@ pub struct ChosenTier<'a> {
     chooser: Chooser,
     choice: Choice,
     busy: BusyCosts,
+    prices: Prices,
+    /// What home and flash were asked for until the last decision.
+    before: [DeviceTraffic; 2],
     ages: SlotAges,
     uses: FrequencySketch,
     filling: Filling,
@@ -50,6 +57,8 @@ impl<'a> ChosenTier<'a> {
             chooser: Chooser::new(slots, setup.tau, setup.cleaning.lambda),
             choice: CHOICES[0],
             busy: setup.busy,
+            prices: Prices::new(setup.costs.home_read / setup.costs.flash_read),
+            before: Default::default(),
             ages: SlotAges::new(slots, u64::from(slots)),
             uses: FrequencySketch::new((slots / SKETCH_SLOTS).max(1)),
             filling: Filling::new(slots, setup.tau),
@@ -72,15 +81,37 @@ impl<'a> ChosenTier<'a> {
     }
 
     /// Memory misses `page`: a choice may be due.
-    fn asked(&mut self, page: u32) {
+    fn asked(&mut self, page: u32, residents: &mut Residents, io: &Traffic) {
         self.uses.count(page_hash(id(page)));
-        if self.is_sampled(page) && self.chooser.asked(id(page)) {
-            let together = match self.cleaned {
-                (_, 0) => CLEANED_TOGETHER,
-                (pages, writes) => pages as f64 / writes as f64,
-            };
-            let home_clean = self.busy.home_write / together;
-            self.choice = self.chooser.decide(&BusyCosts { home_clean, ..self.busy });
+        if !self.is_sampled(page) || !self.chooser.asked(id(page)) {
+            return;
+        }
+        let together = match self.cleaned {
+            (_, 0) => CLEANED_TOGETHER,
+            (pages, writes) => pages as f64 / writes as f64,
+        };
+        let home_clean = self.busy.home_write / together;
+        let costs = BusyCosts { home_clean, ..self.busy };
+        self.choice = self.chooser.decide(&costs);
+        self.tell_prices(&costs, io);
+        residents.price_ratio = Some(self.prices.ratio());
+    }
+
+    /// The loads since the last decision (C2).
+    fn tell_prices(&mut self, costs: &BusyCosts, io: &Traffic) {
+        let since = |now: DeviceTraffic, before: DeviceTraffic| {
+            // Counts begin anew where the tiers have been filled.
+            let less = |now: u64, before: u64| now.checked_sub(before).unwrap_or(now) as f64;
+            (less(now.reads, before.reads), less(now.writes, before.writes))
+        };
+        let [home_before, flash_before] = self.before;
+        let (home, flash) = (since(io.home, home_before), since(io.flash, flash_before));
+        self.before = [io.home, io.flash];
+        let home = home.0 * costs.home_read + home.1 * costs.home_write;
+        let flash = flash.0 * costs.flash_read + flash.1 * costs.flash_write;
+        let busier = home.max(flash);
+        if busier > 0.0 {
+            self.prices.told(home / busier, flash / busier, costs.home_read / costs.flash_read);
         }
     }
 
@@ -153,7 +184,12 @@ impl<'a> ChosenTier<'a> {
 }
 
 impl FlashTier for ChosenTier<'_> {
-    fn fetch(&mut self, miss: &Miss, _: &mut Residents, io: &mut Traffic) -> Option<History> {
+    fn fetch(
+        &mut self,
+        miss: &Miss,
+        residents: &mut Residents,
+        io: &mut Traffic,
+    ) -> Option<History> {
         let slot = self.slot(miss.page);
         if let Some(slot) = slot {
             io.read_flash();
@@ -161,7 +197,7 @@ impl FlashTier for ChosenTier<'_> {
         } else {
             io.read_home(miss.page);
         }
-        self.asked(miss.page);
+        self.asked(miss.page, residents, io);
         let previous = self.ages.history(slot?).previous;
         Some(History { last: miss.now, previous: previous.filter(|&tick| tick < miss.now) })
     }

@@ -5,11 +5,15 @@
 //!   gets slots behind the second chances, both are written, and then the front is free.
 //! - L2: a ring or the blocks are one partition; nobody reads a slot while its group leaves.
 //! - L3: a page has one slot at most; a hole has no page.
-//! - Not for: what waits for a device. A group that leaves is gone before the next reference.
+//! - L4: a group whose pages go home is gone when home has done as much as was asked of it until
+//!   then: these pages, and one request of each client; of a block so often as its batches follow
+//!   one another. Until then its slots are not free, and what they hold is still found. Nothing
+//!   else waits for a device.
 
 use super::residents::Residents;
-use super::{FlashSetup, FlashTier, Held, Leaving, Log, Miss, Note, Traffic};
+use super::{FlashSetup, FlashTier, Held, Leaving, Log, Memory, Miss, Note, Traffic};
 use crate::places::Places;
+use std::collections::VecDeque;
 use terrace_page::SlotId;
 use terrace_policy::{
     Batch, BlockRules, CleanLeave, Design, Fronted, History, Leave, Replacement, SlotBlocks,
@@ -20,6 +24,8 @@ use terrace_policy::{
 const NONE: u32 = u32::MAX;
 /// A group takes one of so many frames, at most, and one of so many slots.
 const PLACES_PER_GROUP_MIN: u32 = 8;
+/// Batches of a block on their way home at once.
+const MIGRATIONS: usize = 2;
 /// Slots that are kept free, at least.
 const SLOTS_AHEAD_MIN: u32 = 32;
 
@@ -68,7 +74,19 @@ pub struct LogTier<'a> {
     /// Whether each slot is newer than home, and how many are, by groups of slots.
     newer: Vec<bool>,
     newer_counts: Vec<u32>,
+    /// Groups on their way home (L4).
+    leaving: VecDeque<Leaver>,
+    outstanding: u64,
     places: &'a Places,
+}
+
+/// A group on its way home.
+struct Leaver {
+    first: SlotId,
+    /// Pages that go home, and where they are until then.
+    pages: Vec<(u32, SlotId)>,
+    /// So many requests home has served when it is there.
+    gone_at: u64,
 }
 
 /// Slots that leave together.
@@ -86,9 +104,10 @@ impl<'a> LogTier<'a> {
         pages_count: u32,
         places: &'a Places,
         (design, batch): (Design, Batch),
-        frames: Option<u32>,
+        memory: &Memory,
         setup: &FlashSetup,
     ) -> LogTier<'a> {
+        let frames = memory.policy.map(|(_, frames)| frames);
         let (slots, rules) = (setup.slots, setup.log);
         let asked = match batch {
             Batch::Page => 1,
@@ -120,6 +139,8 @@ impl<'a> LogTier<'a> {
             pages: vec![NONE; slots as usize],
             newer: vec![false; slots as usize],
             newer_counts: vec![0; slots.div_ceil(group) as usize],
+            leaving: VecDeque::new(),
+            outstanding: u64::from(memory.outstanding),
             places,
         }
     }
@@ -182,6 +203,7 @@ impl<'a> LogTier<'a> {
             self.empty(from);
             self.fill(page, to, is_newer);
         }
+        let Some(first) = front.first else { return };
         front.home.sort_unstable_by_key(|&page| self.places.of(page));
         let at_once = if self.batch == Batch::Block { self.migration } else { usize::MAX };
         for batch in front.home.chunks(at_once) {
@@ -191,12 +213,43 @@ impl<'a> LogTier<'a> {
                 run[1..].iter().for_each(|&page| io.write_home_along(page));
             }
         }
-        front.home.iter().for_each(|&page| self.forget(page));
-        if let Some(first) = front.first {
-            match &mut self.order {
-                Order::Fifo(fifo) => fifo.left(first),
-                Order::Blocks(blocks) => blocks.left(first),
+        let rounds = match self.batch {
+            Batch::Block => front.home.len().div_ceil(self.migration * MIGRATIONS),
+            _ => usize::from(!front.home.is_empty()),
+        };
+        let gone_at = io.home_requests() + self.outstanding * rounds as u64;
+        let pages = front.home.iter().map(|&page| (page, SlotId(self.slots[page as usize])));
+        let pages: Vec<_> = pages.collect();
+        pages.iter().for_each(|&(_, slot)| self.set_newer(slot, false));
+        self.leaving.push_back(Leaver { first, pages, gone_at });
+        self.end_leaving(io.home_requests());
+    }
+
+    /// The groups are gone that home has had the time for.
+    fn end_leaving(&mut self, home_requests: u64) {
+        while self.leaving.front().is_some_and(|leaver| leaver.gone_at <= home_requests) {
+            self.end_oldest();
+        }
+    }
+
+    fn end_oldest(&mut self) {
+        let Some(Leaver { first, pages, .. }) = self.leaving.pop_front() else { return };
+        for (page, slot) in pages {
+            if self.slot(page) == Some(slot) {
+                self.forget(page);
             }
+        }
+        match &mut self.order {
+            Order::Fifo(fifo) => fifo.left(first),
+            Order::Blocks(blocks) => blocks.left(first),
+        }
+    }
+
+    /// Slots of groups that are leaving.
+    fn leaving(&self) -> u32 {
+        match &self.order {
+            Order::Fifo(fifo) => fifo.leaving(),
+            Order::Blocks(blocks) => blocks.leaving(),
         }
     }
 
@@ -230,8 +283,13 @@ impl<'a> LogTier<'a> {
     fn fill(&mut self, page: u32, slot: SlotId, is_newer: bool) {
         self.slots[page as usize] = slot.0;
         self.pages[slot.0 as usize] = page;
-        self.newer[slot.0 as usize] = is_newer;
-        self.newer_counts[(slot.0 / self.group) as usize] += u32::from(is_newer);
+        self.set_newer(slot, is_newer);
+    }
+
+    fn set_newer(&mut self, slot: SlotId, is_newer: bool) {
+        let was_newer = std::mem::replace(&mut self.newer[slot.0 as usize], is_newer);
+        let count = &mut self.newer_counts[(slot.0 / self.group) as usize];
+        *count = *count + u32::from(is_newer) - u32::from(was_newer);
     }
 
     /// The copy of `page`, if there is one, is a hole.
@@ -243,8 +301,7 @@ impl<'a> LogTier<'a> {
     }
 
     fn empty(&mut self, slot: SlotId) {
-        let was_newer = std::mem::take(&mut self.newer[slot.0 as usize]);
-        self.newer_counts[(slot.0 / self.group) as usize] -= u32::from(was_newer);
+        self.set_newer(slot, false);
         self.pages[slot.0 as usize] = NONE;
         if let Order::Blocks(blocks) = &mut self.order {
             blocks.emptied(slot);
@@ -275,9 +332,14 @@ impl Log for LogTier<'_> {
         residents: &mut Residents,
         io: &mut Traffic,
     ) -> usize {
+        self.end_leaving(io.home_requests());
+        if self.free() == 0 {
+            // Whoever needs a frame waits for the oldest.
+            self.end_oldest();
+        }
         let run = self.run();
         let ahead = self.ahead + waiting.len() as u32;
-        let front = match self.free() < ahead {
+        let front = match self.free() + self.leaving() < ahead {
             true => self.claim_front(self.free().min(run), now, residents),
             false => Front::default(),
         };

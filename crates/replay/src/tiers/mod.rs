@@ -261,7 +261,8 @@ struct Miss {
     now: Tick,
     /// When it came.
     tick: Tick,
-    /// References since the last one, this included.
+    /// Page requests since the last one, this included, as the pool counts them: a hit when its
+    /// page leaves memory.
     requests: u64,
 }
 
@@ -387,11 +388,14 @@ pub fn ceiling(references: &References, memory: Memory, slots: u32, seed: u64) -
                 }
                 missed.push(page);
                 now.0 += 1;
-                let full = state.is_full().then(|| state.victim(&NoFlash, now)).flatten();
-                full.into_iter().for_each(|victim| drop(state.residents.take_out(victim)));
+                if state.is_full() {
+                    let victim = state.victim(&NoFlash, now).expect("any page may leave");
+                    state.residents.take_out(victim);
+                }
                 let frame = Frame { touch: Cell::new(Touch::first(now)), ..Frame::default() };
-                let displaced = state.put(page, frame);
-                displaced.into_iter().for_each(|victim| drop(state.residents.take_out(victim)));
+                if let Some(victim) = state.put(page, frame) {
+                    state.residents.take_out(victim);
+                }
             }
         }
     }

@@ -77,6 +77,9 @@ impl PageMemory {
     /// The page that leaves next a full memory of the pool. `None` if all wait.
     pub fn victim(&mut self, flash: &impl FlashTier, now: Tick) -> Option<u32> {
         let Chooser::Pool(policy) = &mut self.chooser else { return None };
+        if let Some(ratio) = self.residents.price_ratio.take() {
+            policy.set_price_ratio(ratio);
+        }
         let (residents, frames_count) = (&self.residents, self.frames_count);
         let mut victims = Vec::with_capacity(1);
         policy.victims(&View { residents, flash, frames_count }, now, 1, &mut victims);

@@ -33,13 +33,25 @@ pub struct Residents {
     /// The page of each frame, or `NONE`.
     pages: Vec<u32>,
     free: Vec<u32>,
+    /// Hits of pages that have left.
+    pub retired_hits: u64,
+    /// What a read from home is worth in reads of flash now, if the flash tier says: for memory
+    /// that goes by prices.
+    pub price_ratio: Option<f64>,
 }
 
 impl Residents {
     /// No page of `pages_count` is here.
     pub fn new(pages_count: u32) -> Residents {
         let places = vec![NONE; pages_count as usize];
-        Residents { places, frames: Vec::new(), pages: Vec::new(), free: Vec::new() }
+        Residents {
+            places,
+            frames: Vec::new(),
+            pages: Vec::new(),
+            free: Vec::new(),
+            retired_hits: 0,
+            price_ratio: None,
+        }
     }
 
     /// Pages that are here.
@@ -84,7 +96,9 @@ impl Residents {
         let at = std::mem::replace(&mut self.places[page as usize], NONE) as usize;
         self.pages[at] = NONE;
         self.free.push(at as u32);
-        std::mem::take(&mut self.frames[at])
+        let frame = std::mem::take(&mut self.frames[at]);
+        self.retired_hits += u64::from(frame.hits);
+        frame
     }
 
     /// The page in frame `at`.

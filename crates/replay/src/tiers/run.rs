@@ -26,8 +26,8 @@ pub struct Replay<'a, F> {
     now: Tick,
     /// The reference that is next.
     at: u64,
-    /// When memory missed last, in references.
-    missed_at: u64,
+    /// Hits that were counted when memory missed last.
+    hits_before: u64,
     outstanding: u64,
     counted_from: u64,
     /// Pages that wait for their group (G1).
@@ -56,7 +56,7 @@ impl<'a, F: FlashTier> Replay<'a, F> {
             previous: None,
             now: Tick(0),
             at: 0,
-            missed_at: 0,
+            hits_before: 0,
             outstanding: u64::from(memory.outstanding),
             counted_from: memory.counted_from as u64,
             waiting: Vec::new(),
@@ -143,8 +143,8 @@ impl<'a, F: FlashTier> Replay<'a, F> {
     fn fetch(&mut self, page: u32) -> Frame {
         self.now.0 += 1;
         let class = self.class(page);
-        let requests = self.at - self.missed_at;
-        self.missed_at = self.at;
+        let hits = self.memory.residents.retired_hits;
+        let requests = 1 + hits - std::mem::replace(&mut self.hits_before, hits);
         // The page was asked for when the clock showed this.
         let now = Tick(self.now.0.saturating_sub(self.outstanding).max(1));
         let miss = Miss { page, now, tick: self.now, requests };

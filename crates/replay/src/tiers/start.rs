@@ -60,16 +60,15 @@ pub(super) fn with_tier<'a, V: TierVisitor<'a>>(
         Flash::Policy(row, mode) => return visitor.visit(PolicyTier::new(count, row, mode, setup)),
         Flash::Design(design) => design,
     };
-    let frames = memory.policy.map(|(_, frames)| frames);
     if let Some(batch) = design.batch() {
-        return visitor.visit(LogTier::new(count, places, (design, batch), frames, setup));
+        return visitor.visit(LogTier::new(count, places, (design, batch), &memory, setup));
     }
     match design.replacement {
         Replacement::Nothing => visitor.visit(NoFlash),
         Replacement::Lru2 => visitor.visit(SlotTier::new(count, places, design, setup)),
         Replacement::Temperature => visitor.visit(TemperatureTier::new(places, setup)),
         Replacement::Benefit | Replacement::AnticipatedBenefit => {
-            let frames = frames.unwrap_or(0);
+            let frames = memory.policy.map_or(0, |(_, frames)| frames);
             visitor.visit(BenefitTier::new(count, places, design, frames, setup))
         }
         Replacement::Chosen => visitor.visit(ChosenTier::new(count, places, setup)),

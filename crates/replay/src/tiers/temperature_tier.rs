@@ -1,9 +1,9 @@
 //! TAC, over the same temperatures and slots as the pool [S4 3].
 //!
 //! - H1: a page that is read from home is written to flash if its extent is warm enough: at once,
-//!   or as the engine does, by a task that comes after whoever asked for the page. He goes on until he
-//!   has to wait: until time passes in the trace, or memory misses. If he has changed the page by
-//!   then, it is not written [S0 4.2]. Nothing else is waited for: the flash has no queue here.
+//!   or as the engine does, by a task that comes after whoever asked for the page. He goes on until
+//!   he has to wait: until time passes in the trace, or memory misses. If he has changed the page
+//!   by then, it is not written [S0 4.2]. Nothing else is waited for: the flash has no queue here.
 //! - H2: a slot whose page was changed stays its page's, out of the heap, until the page is
 //!   written home: then it is written there again.
 

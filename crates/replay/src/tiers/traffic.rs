@@ -84,6 +84,8 @@ pub struct Traffic<'a> {
     next_write: Option<u64>,
     /// The slot after the last that was appended.
     next_slot: Option<u32>,
+    /// Requests that home was sent, counted or not.
+    home_requests: u64,
     /// Every page that was written home, for tests.
     #[cfg(test)]
     pub(super) written_home: Vec<u32>,
@@ -101,6 +103,7 @@ impl<'a> Traffic<'a> {
             next_read: None,
             next_write: None,
             next_slot: None,
+            home_requests: 0,
             #[cfg(test)]
             written_home: Vec::new(),
         }
@@ -116,10 +119,17 @@ impl<'a> Traffic<'a> {
         self.next_read = None;
     }
 
+    /// Pages that home was asked for, in all.
+    #[must_use]
+    pub fn home_requests(&self) -> u64 {
+        self.home_requests
+    }
+
     /// Home reads `page`.
     pub fn read_home(&mut self, page: u32) {
         let place = self.places.of(page).0;
         self.home.reads += 1;
+        self.home_requests += 1;
         self.home.sequential_reads += u64::from(self.next_read == Some(place));
         self.next_read = place.checked_add(1);
     }
@@ -128,6 +138,7 @@ impl<'a> Traffic<'a> {
     pub fn write_home(&mut self, page: u32) {
         let place = self.places.of(page).0;
         self.home.writes += 1;
+        self.home_requests += 1;
         self.home.sequential_writes += u64::from(self.next_write == Some(place));
         self.note_written(page);
         self.next_write = place.checked_add(1);
@@ -136,6 +147,7 @@ impl<'a> Traffic<'a> {
     /// Home writes `page` in one request with the page just before it.
     pub fn write_home_along(&mut self, page: u32) {
         self.home.writes += 1;
+        self.home_requests += 1;
         self.home.sequential_writes += 1;
         self.home.run_writes += 1;
         self.note_written(page);

@@ -128,7 +128,8 @@ fn no_change_is_lost_under_any_tier_and_memory() {
             for (under, policy) in memories(seed).enumerate() {
                 let slots = [1, 9, 64, 200][(at + under + seed as usize) % 4];
                 let near_is_sequential = under % 2 == 0;
-                let memory = Memory { policy, near_is_sequential, ..NO_MEMORY };
+                let outstanding = [0, 25][(at + under) % 2];
+                let memory = Memory { policy, near_is_sequential, outstanding, ..NO_MEMORY };
                 let what = format!("seed {seed}, {} of {slots}, {policy:?}", flash.name());
                 let setup = setup(flash, slots);
                 let (references, places, setup) = (&references, &places, &setup);
