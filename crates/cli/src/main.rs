@@ -73,6 +73,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Bench(Bench::Tpcc(options)) => bench::tpcc(options),
         Command::Bench(Bench::Restart(options)) => bench::restart(options),
         Command::Bench(Bench::Steady(options)) => bench::steady(options),
+        Command::Bench(Bench::Erp(options)) => bench::erp(options),
         Command::Bench(Bench::Reads(options)) => bench::points("reads", &options),
         Command::Bench(Bench::Updates(options)) => bench::points("updates", &options),
         Command::Bench(Bench::Scan(options)) => bench::points("scan", &options),

@@ -6,6 +6,7 @@
 //!   counters over time.
 //! - `tpcc`: the benchmark of the papers, whole, with its consistency conditions.
 //! - `brokerage`: read-intensive and synthetic, a stand-in for TPC-E.
+//! - `erp`: a star schema and streams of queries, as in VLDB 2010.
 //! - `steady`: one run of any workload.
 //! - `restart`: runs a workload to its peak, stops it, and times the way back.
 //! - `torture`: power cuts in the virtual world, and the ledger that knows what must survive them.
@@ -19,6 +20,7 @@
 
 pub mod brokerage;
 mod clients;
+pub mod erp;
 mod error;
 pub mod flash_table;
 pub mod history;

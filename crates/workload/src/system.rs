@@ -18,7 +18,7 @@ use terrace::{
 };
 use terrace_device::model::{Preset, SimDevice, UnknownPreset, build};
 use terrace_device::{Device, Keep, Slab, Store};
-use terrace_page::PAGE_SIZE;
+use terrace_page::{PAGE_SIZE, PageId};
 use terrace_policy::{Design, HomeDevice, Restart, designs};
 use terrace_rt::{Nanos, Prng, Virtual, VirtualConfig, World};
 
@@ -79,6 +79,9 @@ pub struct System {
     pub checkpoint_every: Option<Nanos>,
     /// Who records page references; none, unless they are asked for.
     pub recording: Option<Arc<dyn Recording>>,
+    /// Pages of a modelled home from this one on are on a device like that of the flash tier, for
+    /// good; none, unless it is asked for.
+    pub home_on_flash_from: Option<PageId>,
 }
 
 /// Records the page references of clients: not those of loading, opening and checking, which go by
@@ -107,6 +110,7 @@ impl Default for System {
             cores: 8,
             checkpoint_every: None,
             recording: None,
+            home_on_flash_from: None,
         }
     }
 }
@@ -240,9 +244,13 @@ impl Stores {
     ) -> Result<ModelledDevices, UnknownPreset> {
         let [home, flash, log] = system.presets()?;
         let home = if design.home == HomeDevice::Flash { flash } else { home };
+        let mut home = home.spec();
+        if let Some(first) = system.home_on_flash_from {
+            home = home.with_upper(first.0 * PAGE_SIZE as u64, flash.spec().member);
+        }
         let blank = || Store::new(system.flash_bytes(), Keep::Shared(Arc::clone(&self.slab)));
         Ok(ModelledDevices {
-            home: build(home, world.clone(), self.home.clone()),
+            home: SimDevice::new(home, world.clone(), self.home.clone()),
             flash: design.uses_flash().then(|| build(flash, world.clone(), blank())),
             log: build(log, world.clone(), self.log.clone()),
         })

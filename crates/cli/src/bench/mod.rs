@@ -1,5 +1,6 @@
 //! `terrace bench`: measures.
 
+mod erp;
 mod flash_table;
 mod points;
 mod probe;
@@ -10,6 +11,7 @@ mod steady;
 mod system;
 mod tpcc;
 
+pub use erp::erp;
 pub use flash_table::flash_table;
 pub use points::points;
 pub use restart::restart;

@@ -1,6 +1,7 @@
 //! What can be asked for: the command line, with its defaults.
 
 mod advise;
+mod erp;
 mod lists;
 mod placement;
 mod record;
@@ -10,6 +11,7 @@ mod steady;
 mod trace;
 
 pub use advise::{Advise, Prices};
+pub use erp::{Erp, FetchName};
 pub use lists::DesignList;
 pub use placement::{Placement, SpacingName};
 pub use record::{RecordAt, RecordOptions};
@@ -20,6 +22,7 @@ pub use trace::{Trace, TraceCapture, TraceConvert, TraceFile, TraceHead, TraceIn
 
 use crate::quantity::{Share, Size, Span};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use erp::ERP_DEFAULTS;
 use lists::{
     admission, costs, daily_budget, design_list, log_age, memory_policy, one_design, one_fate,
     one_restart, one_script, replacement, theta,
@@ -71,6 +74,8 @@ pub enum Bench {
     Restart(Box<RestartBench>),
     /// Run another workload than TPC-C on each design of the flash tier
     Steady(Box<Steady>),
+    /// Run streams of queries over a star schema on each design of the flash tier
+    Erp(Box<Erp>),
     /// Read random rows, in real time
     Reads(Points),
     /// Replace random rows, in real time
@@ -574,6 +579,7 @@ fn terrace() -> clap::Command {
         bench
             .mut_subcommand("restart", |restart| defaults(restart, &RESTART_DEFAULTS))
             .mut_subcommand("steady", |steady| defaults(steady, &STEADY_DEFAULTS))
+            .mut_subcommand("erp", |erp| defaults(erp, &ERP_DEFAULTS))
     })
 }
 

@@ -7,6 +7,7 @@ use super::measured::MeasuredServer;
 use super::spec::{MemberSpec, Spec};
 use super::volume::VolumeServer;
 use crate::Op;
+use crate::disk::WriteReporting;
 use crate::nand::{Drive, Wear};
 
 /// A part of a request, for one member.
@@ -62,13 +63,11 @@ pub(super) struct Member {
 }
 
 impl Member {
-    /// An idle member of a device of `len` bytes.
-    pub(super) fn new(spec: &Spec, len: u64) -> Member {
-        let stripes = len.div_ceil(spec.stripe).div_ceil(u64::from(spec.members));
-        let bytes = stripes * spec.stripe;
-        let server = match &spec.member {
+    /// An idle member of `bytes` bytes.
+    pub(super) fn new(spec: &MemberSpec, bytes: u64, write_cache: WriteReporting) -> Member {
+        let server = match spec {
             MemberSpec::Disk(disk) => {
-                Server::Disk(Box::new(DiskServer::new(disk, bytes, spec.write_cache)))
+                Server::Disk(Box::new(DiskServer::new(disk, bytes, write_cache)))
             }
             MemberSpec::Measured(measured) => Server::Measured(MeasuredServer::new(*measured)),
             MemberSpec::Volume(volume) => Server::Volume(VolumeServer::new(*volume)),
@@ -79,10 +78,15 @@ impl Member {
     }
 
     /// The same member after its power was off: a flash drive keeps its state, others are new.
-    pub(super) fn restarted(&self, spec: &Spec, len: u64) -> Member {
+    pub(super) fn restarted(
+        &self,
+        spec: &MemberSpec,
+        bytes: u64,
+        write_cache: WriteReporting,
+    ) -> Member {
         match &self.server {
             Server::Nand(drive) => Member::idle(Server::Nand(Box::new(drive.restarted()))),
-            _ => Member::new(spec, len),
+            _ => Member::new(spec, bytes, write_cache),
         }
     }
 
@@ -175,13 +179,24 @@ impl Member {
     }
 }
 
-/// Calls `each` with `(member, offset on it, bytes)` for the stripes of a range of the device.
-pub(super) fn for_each_stripe(
+/// Calls `each` with `(member, offset on it, bytes)` for the parts of a range of the device.
+pub(super) fn for_each_part(
     spec: &Spec,
     offset: u64,
     len: u64,
     mut each: impl FnMut(usize, u64, u64),
 ) {
+    let end = offset + len;
+    let from = spec.upper.as_ref().map_or(end, |upper| upper.from);
+    let border = from.clamp(offset, end);
+    for_each_stripe(spec, offset, border - offset, &mut each);
+    if border < end {
+        each(spec.members as usize, border - from, end - border);
+    }
+}
+
+/// The same for a range on the striped members.
+fn for_each_stripe(spec: &Spec, offset: u64, len: u64, mut each: impl FnMut(usize, u64, u64)) {
     let members = u64::from(spec.members);
     let (mut at, end) = (offset, offset + len);
     while at < end {
@@ -192,5 +207,40 @@ pub(super) fn for_each_stripe(
         let on_member = if members == 1 { at } else { stripe / members * spec.stripe + within };
         each((stripe % members) as usize, on_member, run);
         at += run;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Where each sector of a range is, one by one.
+    fn sectors(spec: &Spec, offset: u64, len: u64) -> Vec<(usize, u64)> {
+        let mut found = Vec::new();
+        for_each_part(spec, offset, len, |member, at, bytes| {
+            assert!(bytes > 0);
+            found.extend((0..bytes / 512).map(|sector| (member, at + sector * 512)));
+        });
+        found
+    }
+
+    #[test]
+    fn a_range_over_the_border_is_in_both_parts() {
+        let striped = Spec { members: 3, stripe: 1024, ..Spec::single(MemberSpec::Ram) };
+        let placed = striped.clone().with_upper(8192, MemberSpec::Ram);
+        assert_eq!(placed.all_members(10_240).len(), 4);
+        assert_eq!(placed.all_members(10_240)[3].1, 2_048);
+        for (offset, len) in
+            [(0, 512), (7_168, 1_024), (7_680, 1_024), (8_192, 2_048), (512, 9_728)]
+        {
+            let mut expected = sectors(&striped, offset, len);
+            for (at, place) in expected.iter_mut().enumerate() {
+                let byte = offset + at as u64 * 512;
+                if byte >= 8_192 {
+                    *place = (3, byte - 8_192);
+                }
+            }
+            assert_eq!(sectors(&placed, offset, len), expected, "{offset}+{len}");
+        }
     }
 }

@@ -23,5 +23,5 @@ pub use fault::Faults;
 pub use preset::{Preset, PresetRow, UnknownPreset, build};
 pub use sim::{Mark, MarkKind, SimDevice};
 pub use spec::{
-    DiskSpec, Limits, MeasuredSpec, MeasuredTimes, MemberSpec, Scheduling, Spec, VolumeSpec,
+    DiskSpec, Limits, MeasuredSpec, MeasuredTimes, MemberSpec, Scheduling, Spec, Upper, VolumeSpec,
 };

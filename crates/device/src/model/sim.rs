@@ -26,7 +26,7 @@ use terrace_rt::{LeafMutex, Nanos, Prng, Timer, World};
 
 use super::durability::{CutReport, Tearing, Uncovered, rot};
 use super::fault::{Fate, FaultState, Faults};
-use super::member::{Job, Member, Started, for_each_stripe};
+use super::member::{Job, Member, Started, for_each_part};
 use super::spec::{MemberSpec, Spec};
 use super::transfer::{gather, scatter};
 use crate::disk::WriteReporting;
@@ -121,7 +121,7 @@ impl SimDevice {
     ///
     /// # Panics
     ///
-    /// If the figures make no sense: no member, more than 1,024, or a stripe that is not sectors.
+    /// If the figures make no sense: no member, 1,024 or more, or a stripe that is not sectors.
     /// For a disk in a real world.
     #[must_use]
     pub fn new(spec: Spec, world: World, store: Store) -> Arc<SimDevice> {
@@ -136,13 +136,18 @@ impl SimDevice {
     #[must_use]
     pub fn with_faults(spec: Spec, world: World, store: Store, faults: Faults) -> Arc<SimDevice> {
         assert!(spec.members > 0, "an array without members");
-        assert!(u64::from(spec.members) <= MEMBERS_MAX, "too many members");
+        assert!(u64::from(spec.members) < MEMBERS_MAX, "too many members");
         assert!(spec.stripe > 0, "stripes without bytes");
         assert!(spec.stripe.is_multiple_of(crate::SECTOR_SIZE as u64), "stripes are whole sectors");
-        let timed = matches!(spec.member, MemberSpec::Disk(_) | MemberSpec::Nand(_));
-        assert!(world.is_virtual() || !timed, "modelled disks and flash need virtual time");
         let len = store.len();
-        let members = (0..spec.members).map(|_| Member::new(&spec, len)).collect();
+        let all = spec.all_members(len);
+        let is_timed = |(spec, _): &(MemberSpec, u64)| {
+            matches!(spec, MemberSpec::Disk(_) | MemberSpec::Nand(_))
+        };
+        let timed = all.iter().any(is_timed);
+        assert!(world.is_virtual() || !timed, "modelled disks and flash need virtual time");
+        let member = |(member, bytes)| Member::new(&member, bytes, spec.write_cache);
+        let members = all.into_iter().map(member).collect();
         let state = State {
             spec,
             store,
@@ -174,8 +179,11 @@ impl SimDevice {
         let faults = state.faults.faults().clone();
         let next = SimDevice::with_faults(state.spec.clone(), world, state.store.clone(), faults);
         let mut fresh = next.state.lock();
-        let members = state.members.iter().map(|old| old.restarted(&state.spec, self.len));
-        fresh.members = members.collect();
+        let (all, write_cache) = (state.spec.all_members(self.len), state.spec.write_cache);
+        let restarted = |(old, (spec, bytes)): (&Member, (MemberSpec, u64))| {
+            old.restarted(&spec, bytes, write_cache)
+        };
+        fresh.members = state.members.iter().zip(all).map(restarted).collect();
         fresh.faults.set_dead(state.faults.is_dead());
         fresh.faults.adopt_unreadable(state.faults.unreadable());
         drop(fresh);
@@ -317,7 +325,7 @@ impl Device for SimDevice {
     fn trim(&self, offset: u64, len: u64) {
         let mut guard = self.state.lock();
         let state = &mut *guard;
-        for_each_stripe(&state.spec, offset, len, |member, offset, len| {
+        for_each_part(&state.spec, offset, len, |member, offset, len| {
             state.members[member].trim(offset, len);
         });
     }
@@ -330,10 +338,11 @@ impl Device for SimDevice {
     fn counters(&self) -> Counters {
         let now = self.now();
         let state = self.state.lock();
-        let busy: u64 = state.members.iter().map(|member| member.busy(now).0).sum();
+        let striped = &state.members[..state.spec.members as usize];
+        let busy: u64 = striped.iter().map(|member| member.busy(now).0).sum();
         let wear: Option<Wear> = state.members.iter().map(Member::wear).sum();
         Counters {
-            busy_ns: busy / state.members.len() as u64,
+            busy_ns: busy / striped.len() as u64,
             programmed_bytes: wear.map_or(0, |wear| wear.programmed_bytes()),
             ..state.counters
         }
@@ -425,7 +434,7 @@ impl State {
         let request = self.slots[slot].as_mut().expect("a held request has a slot");
         let (op, offset, len) = (request.op, request.offset, request.len);
         let mut jobs = Vec::with_capacity(1);
-        for_each_stripe(&self.spec, offset, len, |member, offset, len| {
+        for_each_part(&self.spec, offset, len, |member, offset, len| {
             jobs.push(Job { slot, member, op, offset, len });
         });
         request.parts_left = jobs.len();

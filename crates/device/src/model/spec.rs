@@ -9,7 +9,7 @@ use crate::disk::{
 };
 use crate::nand::NandSpec;
 
-/// A device: equal members, striped.
+/// A device: equal members, striped; and one more of another kind, if its upper part is there.
 #[derive(Clone, Debug)]
 pub struct Spec {
     /// Independent members.
@@ -20,6 +20,18 @@ pub struct Spec {
     pub member: MemberSpec,
     /// Whether completed writes may be lost in a power cut until a `sync`.
     pub write_cache: WriteReporting,
+    /// Where the upper part of the bytes is, if not on the members.
+    pub upper: Option<Upper>,
+}
+
+/// The part of a device that is on a member of its own: what a volume manager makes of a disk and a
+/// flash card.
+#[derive(Clone, Debug)]
+pub struct Upper {
+    /// Its first byte.
+    pub from: u64,
+    /// What it is on.
+    pub member: MemberSpec,
 }
 
 /// What a member is.
@@ -134,7 +146,27 @@ impl Spec {
     /// One member.
     #[must_use]
     pub fn single(member: MemberSpec) -> Spec {
-        Spec { members: 1, stripe: 1 << 20, member, write_cache: WriteReporting::OnMedium }
+        let write_cache = WriteReporting::OnMedium;
+        Spec { members: 1, stripe: 1 << 20, member, write_cache, upper: None }
+    }
+
+    /// The same device, whose bytes from `from` on are on a member of its own. The others keep the
+    /// places that they have, so that the rest of the bytes is no faster for it.
+    #[must_use]
+    pub fn with_upper(mut self, from: u64, member: MemberSpec) -> Spec {
+        self.upper = Some(Upper { from, member });
+        self
+    }
+
+    /// Its members and how many bytes each holds, if the device holds `len`: the upper one last.
+    pub(super) fn all_members(&self, len: u64) -> Vec<(MemberSpec, u64)> {
+        let stripes = len.div_ceil(self.stripe).div_ceil(u64::from(self.members));
+        let lower = (0..self.members).map(|_| (self.member.clone(), stripes * self.stripe));
+        let upper = self.upper.iter().map(|upper| {
+            let bytes = len.saturating_sub(upper.from).max(SECTOR_SIZE as u64);
+            (upper.member.clone(), bytes)
+        });
+        lower.chain(upper).collect()
     }
 
     /// The same device with its bytes over `span` of each disk's stroke; no disk, no change.

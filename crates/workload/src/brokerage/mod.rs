@@ -133,8 +133,9 @@ fn draw_customer(prng: &mut Prng, customers: u32, phase: Phase) -> u32 {
     unreachable!("the classes are all of the requests")
 }
 
-/// The customer of popularity `rank` among `count`: neighbours in rank are none in the tables.
-fn spread(rank: u64, count: u64) -> u32 {
+/// The customer of popularity `rank` among `count`: neighbours in rank are none in the tables. Each
+/// rank has one of its own.
+pub(crate) fn spread(rank: u64, count: u64) -> u32 {
     /// Prime, so that no number of customers but its multiples shares a factor with it.
     const STRIDE: u64 = 2_654_435_761;
     assert!(!count.is_multiple_of(STRIDE));
