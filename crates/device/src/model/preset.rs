@@ -203,8 +203,9 @@ fn sas_2013() -> DiskSpec {
 }
 
 /// Average seek and turn as published; a track is four fifths of what passes at the published media
-/// rate of 1,070 Mbit/s, the rest being taken for what is not data. The database of 15 GB takes 1.1%
-/// of the stroke, so nothing of the disk is scaled, and its buffer has segments for many streams.
+/// rate of 1,070 Mbit/s, the rest being taken for what is not data. The database of 15 GB takes
+/// 1.1% of the stroke, so nothing of the disk is scaled, and its buffer has segments for many
+/// streams.
 fn sata_2010() -> DiskSpec {
     DiskSpec {
         rpm: 7_200.0,
