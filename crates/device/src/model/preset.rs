@@ -59,7 +59,7 @@ presets! {
         "eighteen 10,000 rpm SAS disks, striped by 256 KiB, write cache off", "[S3] Table IV";
     Vldb2010Hdd, "vldb2010-hdd", Spec::single(MemberSpec::Disk(sata_2010())),
         "one 7,200 rpm SATA disk of 1 TB whose outermost 15 GB are used, write cache off",
-        "[S4] 4.1; its data sheet";
+        "[S4] 4.1; what it does not say as its class";
     Vldb2010Array, "vldb2010-array", array(3, sata_2010()),
         "three of these disks, striped by 256 KiB", "[S4] 5.2";
     Vldb2010Card, "vldb2010-card", Spec::single(MemberSpec::Volume(fusion_card())),
