@@ -85,6 +85,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Trace(Trace::Info(options)) => trace::info(&options),
         Command::Trace(Trace::Head(options)) => trace::head(&options),
         Command::Trace(Trace::Make(options)) => trace::make(&options),
+        Command::Trace(Trace::Filter(options)) => trace::filter(&options),
         Command::Trace(Trace::Capture(options)) => trace::capture(&options),
         Command::Torture(options) => torture::torture(&options),
         Command::Check(options) => database::check(&options),

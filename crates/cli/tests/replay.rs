@@ -52,7 +52,7 @@ fn the_shipped_trace_gives_the_shipped_figures() {
         })
         .collect();
     lines.insert(0, "policy,capacity,misses".into());
-    lines.retain(|line| !line.starts_with("tac,"));
+    lines.retain(|line| !line.starts_with("tac,") && !line.starts_with("tac-bands,"));
     assert_eq!(lines, figures.lines().collect::<Vec<_>>());
 }
 
@@ -156,6 +156,49 @@ fn a_filtered_trace_needs_no_memory() {
     let writes = result["flash_writes"].as_f64().expect("a number");
     let per_day = result["drive_writes_per_day"].as_f64().expect("a number");
     assert!((per_day - writes / 150.0).abs() < 1e-5, "{per_day} for {writes} pages of 150");
+}
+
+#[test]
+fn requests_are_timed_where_they_go() {
+    let trace = small_trace();
+    let trace = trace.to_str().expect("text");
+    let timed = ["--no-memory", "--flash", "150p", "--timed", "--home", "hdd-7200"];
+    let tried = ["--design", "no-ssd,tac", "--policy", "lru,opt,tac-bands", "--bands", "8,32"];
+    let mut arguments = vec![trace];
+    arguments.extend(timed.iter().chain(&tried));
+    let (object, again) = (json_of(&arguments), json_of(&arguments));
+    let results = object["results"].as_array().expect("results");
+    let names: Vec<&str> = results
+        .iter()
+        .map(|row| row["design"].as_str().or(row["policy"].as_str()).expect("a name"))
+        .collect();
+    assert_eq!(names, ["no-ssd", "tac", "lru", "opt", "tac-bands 8", "tac-bands 32"]);
+    let home = |at: usize| results[at]["home_time_s"].as_f64().expect("a time");
+    assert!(home(0) > home(2) && home(2) > home(3), "{} {} {}", home(0), home(2), home(3));
+    assert_eq!((&results[2]["misses"], &results[3]["misses"]), (&2691.into(), &1973.into()));
+    assert_eq!(object["results"][1]["home_time_s"], again["results"][1]["home_time_s"]);
+    refused(&[trace, "--timed"], 2);
+    refused(&[trace, "--flash", "9p", "--bands", "0"], 2);
+}
+
+#[test]
+fn writes_alone_gain_from_flash() {
+    let folder = tempfile::tempdir().expect("a folder for the test");
+    let trace = folder.path().join("made.trace");
+    let trace = trace.to_str().expect("text");
+    let make = ["trace", "make", trace, "--ids", "5000", "--requests", "3000", "--writes", "50%"];
+    let mut terrace = Command::new(env!("CARGO_BIN_EXE_terrace"));
+    assert!(terrace.args(make).status().expect("the command starts").success());
+    let alone = ["--write-back-only", "--flash", "100p,1000p", "--home", "hdd-7200"];
+    let mut arguments = vec![trace];
+    arguments.extend(alone);
+    let object = json_of(&arguments);
+    let time = |at: usize| object["results"][at]["time_s"].as_f64().expect("a time");
+    assert!(time(0) > time(1) && time(1) > time(2), "{} {} {}", time(0), time(1), time(2));
+    assert_eq!(object["results"][0]["capacity_pages"], 0);
+    let small = small_trace();
+    let said = refused(&[small.to_str().expect("text"), "--write-back-only", "--flash", "9p"], 2);
+    assert!(said.contains("no writes"), "{said}");
 }
 
 #[test]

@@ -95,6 +95,21 @@ fn a_trace_is_made_by_its_seed() {
 }
 
 #[test]
+fn queries_are_made_and_filtered_by_a_memory() {
+    let folder = folder();
+    for workload in ["ods-tpch", "zipf-tpch"] {
+        let make = ["trace", "make", "all", "--workload", workload, "--scale", "0.1"];
+        said(folder.path(), &[&make[..], &["--queries", "8", "--widths", "10,500"]].concat());
+        said(folder.path(), &["trace", "filter", "all", "left", "--memory", "100p"]);
+        let [all, left] = ["all", "left"].map(|name| info(folder.path(), name, &[]));
+        assert_eq!((&all["writes"], &left["writes"]), (&0.into(), &0.into()), "{workload}");
+        let requests = [&all, &left].map(|found| found["requests"].as_u64().expect("a number"));
+        assert!(requests[1] < requests[0], "{workload}: {requests:?}");
+        assert_eq!(left["pages"], all["pages"], "{workload}: each page is missed once");
+    }
+}
+
+#[test]
 fn options_that_make_no_sense_are_refused() {
     let folder = folder();
     for options in [
@@ -107,6 +122,10 @@ fn options_that_make_no_sense_are_refused() {
         &["--working-set", "0"],
         &["--page", "1000"],
         &["--writes", "101%"],
+        &["--workload", "ods-tpch", "--widths", "7"],
+        &["--workload", "ods-tpch", "--uniform"],
+        &["--workload", "zipf-tpch", "--scale", "0"],
+        &["--scale", "1"],
     ] {
         refused(folder.path(), &[&["trace", "make", "out"], options].concat(), 2);
     }

@@ -28,7 +28,7 @@ pub const REFRESHES_MAX: usize = 5;
 /// The flash copy must be this much warmer: the 1% rule [S4 3.2].
 const ONE_PERCENT: f32 = 1.01;
 /// After so many agings all numbers are scaled down, far from the end of the range of `f32`.
-const AGINGS_PER_RESCALE: u32 = 32;
+pub(crate) const AGINGS_PER_RESCALE: u32 = 32;
 
 /// What a flash copy saves for each miss: the time at home less the time on flash, in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -113,6 +113,11 @@ impl Temperatures {
             TacRule::OnePercent => self.of(page) >= ONE_PERCENT * self.of(victim),
             TacRule::HotterThanColdest => self.of(page) > self.of(victim),
         }
+    }
+
+    /// How often all numbers were scaled down, each time by two to [`AGINGS_PER_RESCALE`].
+    pub(crate) fn rescales(&self) -> u32 {
+        self.rescales
     }
 
     /// Bytes allocated.

@@ -15,6 +15,7 @@
 
 mod references;
 
+mod filter;
 mod opt;
 mod single_tier;
 
@@ -23,15 +24,20 @@ pub mod curve;
 mod places;
 mod service;
 pub mod tiers;
+mod timed;
+mod write_back;
 
 mod queueing;
 mod sample;
 
+pub use filter::filter;
 pub use opt::{Bypass, NEVER, next_uses, opt};
 pub use places::Places;
 pub use queueing::throughput;
 pub use references::References;
 pub use sample::{Sample, TierRates};
 pub use service::ServiceTimes;
-pub use single_tier::{Policy, online};
+pub use single_tier::{BANDS, Policy, online};
 pub use terrace_policy::{Distances, FIRST_USE};
+pub use timed::{Ask, Asked, Seconds, TimedDevices};
+pub use write_back::WriteBack;

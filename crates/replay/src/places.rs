@@ -58,6 +58,12 @@ impl Places {
         PageId(self.places[page as usize])
     }
 
+    /// The place behind the last page.
+    #[must_use]
+    pub fn end(&self) -> u64 {
+        self.order.last().map_or(0, |&page| self.of(page).0 + 1)
+    }
+
     /// The page just after `page`, if the trace has it.
     #[must_use]
     pub fn after(&self, page: u32) -> Option<u32> {

@@ -8,7 +8,7 @@
 //! - S2: random means anywhere on the first gigabyte of each member disk.
 
 use std::sync::Arc;
-use terrace_device::model::{Preset, SimDevice};
+use terrace_device::model::{Preset, SimDevice, Spec};
 use terrace_device::{Device, Keep, Op, Store, read, write};
 use terrace_policy::{BusyCosts, Costs};
 use terrace_rt::{Prng, Virtual, VirtualConfig};
@@ -48,6 +48,16 @@ impl ServiceTimes {
         ServiceTimes::with_queue(preset, page_bytes, 1)
     }
 
+    /// As [`ServiceTimes::of`], of a device in figures.
+    ///
+    /// # Panics
+    ///
+    /// As [`ServiceTimes::of`].
+    #[must_use]
+    pub fn of_spec(spec: &Spec, page_bytes: u64) -> ServiceTimes {
+        ServiceTimes::measured(spec, page_bytes, 1)
+    }
+
     /// As [`ServiceTimes::of`], with `outstanding` random requests at the device at any time.
     /// What is sequential is one request after the other.
     ///
@@ -56,13 +66,17 @@ impl ServiceTimes {
     /// As [`ServiceTimes::of`]; if there is no request.
     #[must_use]
     pub fn with_queue(preset: Preset, page_bytes: u64, outstanding: u32) -> ServiceTimes {
+        ServiceTimes::measured(&preset.spec(), page_bytes, outstanding)
+    }
+
+    fn measured(spec: &Spec, page_bytes: u64, outstanding: u32) -> ServiceTimes {
         assert!(page_bytes > 0 && page_bytes <= MEMBER_BYTES / REQUESTS / RUN_PAGES);
         assert!(outstanding > 0, "a request at least");
-        let random = |op| measure(preset, page_bytes, op, Some(outstanding));
-        let sequential = |op| measure(preset, page_bytes, op, None).0;
+        let random = |op| measure(spec, page_bytes, op, Some(outstanding));
+        let sequential = |op| measure(spec, page_bytes, op, None).0;
         let (random_write_s, write_amplification) = random(Op::Write);
         let run_bytes = RUN_PAGES * page_bytes;
-        let run_s = measure(preset, run_bytes, Op::Write, Some(outstanding)).0;
+        let run_s = measure(spec, run_bytes, Op::Write, Some(outstanding)).0;
         let alone_s = sequential(Op::Write);
         ServiceTimes {
             random_read_s: random(Op::Read).0,
@@ -101,12 +115,11 @@ impl ServiceTimes {
 
 /// Seconds for a request, random with so many outstanding or sequential, and the write
 /// amplification so far.
-fn measure(preset: Preset, page_bytes: u64, op: Op, random: Option<u32>) -> (f64, f64) {
-    let spec = preset.spec();
+fn measure(spec: &Spec, page_bytes: u64, op: Op, random: Option<u32>) -> (f64, f64) {
     let len = u64::from(spec.members) * MEMBER_BYTES;
     let world = Virtual::new(VirtualConfig::default());
     let store = Store::new(len, Keep::Recent { pages: 64 });
-    let device = SimDevice::new(spec, world.world(), store);
+    let device = SimDevice::new(spec.clone(), world.world(), store);
     let shared = Arc::clone(&device);
     let count = u64::from(random.unwrap_or(1));
     let requests = REQUESTS.next_multiple_of(count);

@@ -2,18 +2,21 @@
 //! for TAC and OPT with bypass.
 
 use crate::opt::{Bypass, next_uses, opt};
-use crate::tiers::{Flash, FlashSetup, TacWrite, temperature_misses};
+use crate::tiers::{Bands, Flash, FlashSetup, TacWrite, temperature_misses};
 use crate::{Places, References};
 use std::hint::black_box;
 use terrace_page::PageId;
 use terrace_policy::replacement::{
     Forgetting, Key, Look, REPLACEMENTS, Replace, ReplacementRow, Setup, Visitor,
 };
-use terrace_policy::{UnknownName, designs};
+use terrace_policy::{BandOrder, UnknownName, designs};
 
 /// Requests whose pages are looked at before they are replayed, so that what the cache of the
 /// processor misses of them, it misses at once.
 const AHEAD_REQUESTS: usize = 32;
+
+/// TAC's bands unless others are asked for: 50 to 100 are "a good choice" [S4 3.3].
+pub const BANDS: Bands = Bands { count: 64, order: BandOrder::Lru };
 
 /// What chooses who leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +25,8 @@ pub enum Policy {
     Online(ReplacementRow),
     /// TAC, with the temperatures of extents; a page may stay out.
     Temperature,
+    /// TAC with bands of temperature, [`BANDS`] unless a flash tier has others.
+    TemperatureBands,
     /// OPT, which knows the future.
     Opt(Bypass),
 }
@@ -33,6 +38,7 @@ impl Policy {
         match self {
             Policy::Online(row) => row.name,
             Policy::Temperature => "tac",
+            Policy::TemperatureBands => "tac-bands",
             Policy::Opt(Bypass::Never) => "opt",
             Policy::Opt(Bypass::Allowed) => "opt-bypass",
         }
@@ -43,7 +49,7 @@ impl Policy {
     pub fn all() -> Vec<Policy> {
         let online = REPLACEMENTS.iter().copied().map(Policy::Online);
         let opt = [Bypass::Never, Bypass::Allowed].map(Policy::Opt);
-        online.chain([Policy::Temperature]).chain(opt).collect()
+        online.chain([Policy::Temperature, Policy::TemperatureBands]).chain(opt).collect()
     }
 
     /// The policy called `name`.
@@ -71,10 +77,11 @@ impl Policy {
         let (pages, pages_count) = (references.pages(), references.pages_count());
         match self {
             Policy::Online(row) => online(pages, pages_count, row, capacity, seed),
-            Policy::Temperature => {
+            Policy::Temperature | Policy::TemperatureBands => {
                 let tac = designs::find("tac").expect("a row of the table");
+                let bands = (self == Policy::TemperatureBands).then_some(BANDS);
                 let setup = FlashSetup::new(Flash::Design(tac), capacity, seed);
-                let setup = FlashSetup { tac_write: TacWrite::AtOnce, ..setup };
+                let setup = FlashSetup { tac_write: TacWrite::AtOnce, bands, ..setup };
                 temperature_misses(references, &Places::new(references), &setup)
             }
             Policy::Opt(bypass) => opt(&next_uses(pages, pages_count), capacity, bypass, |_| {}),
@@ -131,7 +138,7 @@ mod tests {
         }
         let unknown = Policy::find("mru").unwrap_err().to_string();
         assert!(unknown.starts_with("unknown policy `mru`; known: lru, fifo,"), "{unknown}");
-        assert!(unknown.ends_with("lecar, tac, opt, opt-bypass"), "{unknown}");
+        assert!(unknown.ends_with("lecar, tac, tac-bands, opt, opt-bypass"), "{unknown}");
     }
 
     #[test]

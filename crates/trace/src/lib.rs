@@ -44,7 +44,9 @@ mod interner;
 mod pages;
 mod summary;
 
+mod scatter;
 mod synthetic;
+mod tpch;
 mod zipf;
 
 #[doc(hidden)]
@@ -61,5 +63,6 @@ pub use summary::{Findings, Skew, Summary};
 pub use synthetic::{
     BadOption, IDS_MAX, Popularity, Scans, Synthetic, SyntheticOptions, WorkingSet,
 };
+pub use tpch::{Tpch, TpchOptions, TpchWorkload};
 pub use unpack::Packing;
 pub use zipf::Zipf;

@@ -11,6 +11,7 @@
 
 use crate::pages::PageBytes;
 use crate::request::{Kind, Request};
+use crate::scatter::Scatter;
 use crate::zipf::Zipf;
 use fastrand::Rng;
 
@@ -179,43 +180,6 @@ impl Iterator for Synthetic {
     }
 }
 
-/// A permutation of `0..count`: a Feistel network over the next power of four, walked until it is
-/// back in range.
-#[derive(Clone, Debug)]
-struct Scatter {
-    count: u64,
-    half_bits: u32,
-    keys: [u64; 4],
-}
-
-impl Scatter {
-    fn new(count: u64, random: &mut Rng) -> Scatter {
-        let bits = 64 - (count - 1).leading_zeros();
-        let keys = [(); 4].map(|()| random.u64(..));
-        Scatter { count, half_bits: bits.div_ceil(2).max(1), keys }
-    }
-
-    /// Ends: a permutation leads back into the range, after at most so many steps as there are
-    /// numbers outside; on average after fewer than four.
-    fn of(&self, number: u64) -> u64 {
-        let mut at = self.once(number);
-        while at >= self.count {
-            at = self.once(at);
-        }
-        at
-    }
-
-    fn once(&self, number: u64) -> u64 {
-        let mask = (1 << self.half_bits) - 1;
-        let (mut left, mut right) = (number >> self.half_bits, number & mask);
-        for key in self.keys {
-            let mixed = (right ^ key).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-            (left, right) = (right, left ^ (mixed >> 32 & mask));
-        }
-        left << self.half_bits | right
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -240,15 +204,6 @@ mod tests {
 
     fn distinct(pages: &[u64]) -> usize {
         pages.iter().collect::<BTreeSet<_>>().len()
-    }
-
-    #[test]
-    fn scattering_is_a_permutation() {
-        for count in [1, 2, 3, 4, 5, 255, 256, 257, 1_000] {
-            let scatter = Scatter::new(count, &mut Rng::with_seed(count));
-            let seen: BTreeSet<u64> = (0..count).map(|number| scatter.of(number)).collect();
-            assert_eq!(seen, (0..count).collect(), "{count}");
-        }
     }
 
     #[test]

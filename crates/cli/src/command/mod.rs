@@ -15,10 +15,13 @@ pub use erp::{Erp, FetchName};
 pub use lists::DesignList;
 pub use placement::{Placement, SpacingName};
 pub use record::{RecordAt, RecordOptions};
-pub use replay::{CacheSize, NearName, Replay, TraceSource, WriteName};
+pub use replay::{BandOrderName, CacheSize, NearName, Replay, TraceSource, WriteName};
 pub use restart::{EventName, Hardening, RestartBench, WorkloadName};
 pub use steady::{Steady, SteadyWorkload};
-pub use trace::{Trace, TraceCapture, TraceConvert, TraceFile, TraceHead, TraceInfo, TraceMake};
+pub use trace::{
+    QueriesName, Trace, TraceCapture, TraceConvert, TraceFile, TraceFilter, TraceHead, TraceInfo,
+    TraceMake,
+};
 
 use crate::quantity::{Share, Size, Span};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};

@@ -8,6 +8,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 use terrace_device::model::Preset;
+use terrace_policy::BANDS_MAX;
 use terrace_replay::Policy;
 use terrace_replay::tiers::MemoryRule;
 use terrace_trace::{Format, Paging};
@@ -99,6 +100,31 @@ pub struct TierOptions {
     /// TAC: when a page that was read is written to flash
     #[arg(long, value_enum, default_value_t = TacWriteName::Async, requires = "flash")]
     pub tac_write: TacWriteName,
+    /// tac-bands: how many bands of temperature, one number or several [default: 64]
+    #[arg(long, value_name = "N", value_delimiter = ',', requires = "flash",
+          value_parser = clap::value_parser!(u16).range(1..=i64::from(BANDS_MAX)))]
+    pub bands: Vec<u16>,
+    /// tac-bands: who leaves first of the coldest band
+    #[arg(long, value_enum, default_value_t = BandOrderName::Lru, requires = "flash")]
+    pub band_order: BandOrderName,
+    /// Time every request on the modelled devices, one after the other, where it goes; TAC's
+    /// temperatures are then what these devices save
+    #[arg(long, requires = "flash")]
+    pub timed: bool,
+    /// Replay writes alone: each is appended to flash, which is written home in order when it is
+    /// full [VLDB 2010, 4.4]
+    #[arg(long, requires = "flash", conflicts_with_all = ["policy", "design", "memory", "timed"])]
+    pub write_back_only: bool,
+    /// --write-back-only: writes home that are at the device at once
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "write_back_only",
+          value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub outstanding: u32,
+    /// Share of its disks' stroke that home takes [default: as the preset has it]
+    #[arg(long, value_name = "SHARE", requires = "flash")]
+    pub span: Option<Share>,
+    /// Home's disks do not read ahead, so that a page just behind the last has passed by
+    #[arg(long, requires = "flash")]
+    pub no_read_ahead: bool,
     /// The home device, a preset
     #[arg(long, value_name = "PRESET", default_value = "sigmod2011-hdd", requires = "flash",
           value_parser = device)]
@@ -121,6 +147,17 @@ pub enum WriteName {
     Through,
     /// Home
     Around,
+    /// Home, and flash if the page is there, as TAC does
+    Update,
+}
+
+/// Who leaves first within a band of temperature.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum BandOrderName {
+    /// The least recently used
+    Lru,
+    /// The most recently used
+    Mru,
 }
 
 /// What becomes of neighbours.

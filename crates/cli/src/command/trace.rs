@@ -1,10 +1,13 @@
 //! The options of `trace`.
 
 use super::Shown;
+use super::replay::CacheSize;
 use crate::quantity::{Share, Span};
-use clap::{Args, Subcommand};
+use clap::builder::ArgPredicate;
+use clap::{Args, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
+use terrace_policy::replacement::ReplacementRow;
 use terrace_trace::{Format, PageBytes, Paging};
 
 #[derive(Subcommand)]
@@ -17,6 +20,8 @@ pub enum Trace {
     Head(TraceHead),
     /// Make up a trace
     Make(Box<TraceMake>),
+    /// Write what a memory would have asked its storage for: misses, and changed pages that leave
+    Filter(TraceFilter),
     /// Run a program, and record what it reads and writes of files (needs strace)
     Capture(TraceCapture),
 }
@@ -73,7 +78,14 @@ pub struct TraceMake {
     /// The file to write, or `-` for standard output; compressed if it ends in `.gz`
     #[arg(value_name = "OUT")]
     pub out: PathBuf,
-    /// Zipf's law: request the k-th page in proportion to 1/k^S
+    /// Queries on the tables of TPC-H, in place of pages that are drawn
+    #[arg(long, value_enum, conflicts_with_all = ["uniform", "cycle", "ids", "requests", "writes",
+                                                  "scan", "working_set"])]
+    pub workload: Option<QueriesName>,
+    #[command(flatten)]
+    pub tpch: TpchMake,
+    /// Zipf's law: request the k-th page in proportion to 1/k^S; the k-th last day with
+    /// --workload zipf-tpch
     #[arg(long, value_name = "S", default_value_t = 1.0)]
     pub zipf: f64,
     /// Request all pages alike
@@ -106,12 +118,59 @@ pub struct TraceMake {
     /// Requests after which the working set moves on by half of its size
     #[arg(long, value_name = "N", default_value_t = 100_000, requires = "working_set")]
     pub shift_every: u64,
-    /// Bytes of a page and of a request, a power of two
-    #[arg(long, value_name = "BYTES", default_value = "8KiB", value_parser = page_bytes)]
+    /// Bytes of a page and of a request, a power of two [with --workload: 16KiB]
+    #[arg(long, value_name = "BYTES", default_value = "8KiB", value_parser = page_bytes,
+          default_value_if("workload", ArgPredicate::IsPresent, "16KiB"))]
     pub page: PageBytes,
     /// Time between two requests
     #[arg(long, value_name = "TIME", default_value = "0.001ms")]
     pub interval: Span,
+}
+
+/// Queries of TPC-H.
+#[derive(Args)]
+pub struct TpchMake {
+    /// TPC-H's scale factor: about so many GB of rows
+    #[arg(long, value_name = "F", default_value_t = 10.0, requires = "workload")]
+    pub scale: f64,
+    /// Queries [default: 500 of ods-tpch, 100 of zipf-tpch]
+    #[arg(long, value_name = "N", requires = "workload")]
+    pub queries: Option<u32>,
+    /// ods-tpch: fewest and most values of a query's range of keys
+    #[arg(long, value_name = "FEWEST,MOST", default_value = "1000,100000", value_parser = widths,
+          requires = "workload")]
+    pub widths: (u64, u64),
+}
+
+/// Queries on the tables of TPC-H.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum QueriesName {
+    /// Queries 2, 5, 9, 11 and 17, each over a range of keys anywhere [VLDB 2010, 4.2]
+    OdsTpch,
+    /// Queries 1, 6, 14 and 15 over ranges of dates, mostly recent [VLDB 2010, 4.2]
+    ZipfTpch,
+}
+
+#[derive(Args)]
+pub struct TraceFilter {
+    #[command(flatten)]
+    pub file: TraceFile,
+    /// The file to write, or `-` for standard output; compressed if it ends in `.gz`
+    #[arg(value_name = "OUT")]
+    pub out: PathBuf,
+    /// Pages that memory holds, like 10%, 64MiB, 5000p; a share is of the distinct pages
+    #[arg(long, value_name = "SIZE", default_value = "5%")]
+    pub memory: CacheSize,
+    /// How memory chooses what leaves it: any replacement policy
+    #[arg(long, value_name = "NAME", default_value = "lru",
+          value_parser = replacement)]
+    pub memory_policy: ReplacementRow,
+    /// How requests are split into pages [default: what the format suggests, mostly 8KiB]
+    #[arg(long, value_name = "BYTES", value_parser = paging)]
+    pub page: Option<Paging>,
+    /// Decides what is drawn, by policies that draw
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
 }
 
 #[derive(Args)]
@@ -149,6 +208,19 @@ pub fn page_bytes(text: &str) -> Result<PageBytes, String> {
     number
         .and_then(PageBytes::new)
         .ok_or_else(|| format!("`{text}` is no page size; write 4096 or 8KiB, a power of two"))
+}
+
+fn replacement(name: &str) -> Result<ReplacementRow, String> {
+    terrace_policy::replacement::find(name).map_err(|unknown| unknown.to_string())
+}
+
+/// Parses the fewest and the most values of a range.
+fn widths(text: &str) -> Result<(u64, u64), String> {
+    let numbers = text.split_once(',').map(|(fewest, most)| (fewest.parse(), most.parse()));
+    match numbers {
+        Some((Ok(fewest), Ok(most))) => Ok((fewest, most)),
+        _ => Err(format!("`{text}` is not two numbers; write 1000,100000")),
+    }
 }
 
 /// Parses how requests are split.

@@ -6,6 +6,7 @@ mod bench;
 mod curve;
 mod source;
 mod tiers;
+mod timed;
 
 use crate::command::{CacheSize, Replay};
 use crate::failure::Failure;
@@ -34,6 +35,9 @@ pub fn replay(options: &Replay) -> Result<(), Failure> {
     }
     let path = options.trace.as_deref().expect("clap asks for it");
     let source = Source::read(path, &options.source)?;
+    if options.tiers.write_back_only {
+        return timed::write_back(options, &source, &sinks, &watch);
+    }
     if !options.tiers.flash.is_empty() {
         return tiers::tiers(options, &source, &sinks, &watch);
     }

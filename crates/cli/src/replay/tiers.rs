@@ -4,8 +4,8 @@
 //! once; nothing queues, so that it is an upper bound.
 
 use super::source::Source;
-use super::{object, policies, sizes};
-use crate::command::{NearName, Replay, TacRuleName, TacWriteName, WriteName};
+use super::{object, policies, sizes, timed};
+use crate::command::{BandOrderName, NearName, Replay, TacRuleName, TacWriteName, WriteName};
 use crate::failure::Failure;
 use crate::interval::rounded;
 use crate::output::{Sinks, Stopwatch};
@@ -14,12 +14,12 @@ use crate::table::{Table, percent, thousands};
 use serde_json::{Value, json};
 use std::time::Instant;
 use terrace_device::model::Preset;
-use terrace_policy::{BusyCosts, DESIGNS, TacRule};
+use terrace_policy::{BandOrder, BusyCosts, DESIGNS, HomeDevice, SavedCosts, TacRule};
 use terrace_replay::tiers::{
-    Cleaning, Flash, FlashSetup, Memory, MemoryRule, TacWrite, TierCounts, WriteMode, ceiling,
-    replay,
+    Bands, Cleaning, Flash, FlashSetup, Memory, MemoryRule, TacWrite, TierCounts, WriteMode,
+    ceiling, replay, replay_kept,
 };
-use terrace_replay::{Bypass, Places, Policy, ServiceTimes};
+use terrace_replay::{BANDS, Bypass, Places, Policy, Seconds, ServiceTimes};
 use terrace_trace::{PageBytes, Paging};
 
 const DAY_S: f64 = 86_400.0;
@@ -27,24 +27,44 @@ const DAY_S: f64 = 86_400.0;
 const LOADED: u32 = 32;
 
 /// What one flash tier did.
-struct Outcome {
-    name: &'static str,
+pub(super) struct Outcome {
+    pub name: String,
     kind: &'static str,
     memory_policy: Option<&'static str>,
-    slots: u32,
-    counts: TierCounts,
+    pub slots: u32,
+    pub counts: TierCounts,
+    /// On devices that know where requests go, if that was asked for.
+    pub seconds: Option<Seconds>,
     wall_s: f64,
 }
 
 /// What all have in common.
-struct Setting {
+pub(super) struct Setting {
     memory: Memory,
     asked: Option<MemoryRule>,
     frames: u32,
+    page_bytes: u64,
     home: ServiceTimes,
     flash: ServiceTimes,
     busy: BusyCosts,
     span_s: f64,
+}
+
+/// A flash tier, with TAC's bands if it has any.
+#[derive(Clone, Copy, PartialEq)]
+struct Tried {
+    flash: Flash,
+    bands: Option<Bands>,
+}
+
+impl Tried {
+    fn name(&self) -> String {
+        match self.bands {
+            None => self.flash.name().into(),
+            Some(Bands { count, order: BandOrder::Lru }) => format!("tac-bands {count}"),
+            Some(Bands { count, order: BandOrder::Mru }) => format!("tac-bands {count} mru"),
+        }
+    }
 }
 
 /// Runs it.
@@ -69,15 +89,9 @@ pub fn tiers(
     let mut outcomes = Vec::new();
     let mut ceilings = Vec::new();
     for &slots in &slots {
-        for &flash in &flashes {
-            let setup = setup(options, &setting, flash, slots);
-            let memory = setting.memory_of(&flash);
-            let began = Instant::now();
-            let counts = replay(&source.references, &places, memory, &setup);
-            let wall_s = began.elapsed().as_secs_f64();
-            let kind = if matches!(flash, Flash::Design(_)) { "design" } else { "policy" };
-            let (name, memory_policy) = (flash.name(), memory.policy.map(|(rule, _)| rule.name()));
-            outcomes.push(Outcome { name, kind, memory_policy, slots, counts, wall_s });
+        for &tried in &flashes {
+            let setup = setup(options, &setting, tried, slots);
+            outcomes.push(outcome(options, source, &places, &setting, tried, &setup));
             bar.inc(1);
         }
         if with_ceiling {
@@ -87,7 +101,10 @@ pub fn tiers(
         }
     }
     bars.clear();
-    sinks.show(&text(options, source, &setting, &outcomes, &ceilings));
+    sinks.show(&match tiers.timed {
+        true => timed::text(options, source, &outcomes),
+        false => text(options, source, &setting, &outcomes, &ceilings),
+    });
     let results = outcomes.iter().map(|outcome| outcome.json(&setting));
     let best = ceilings.iter().map(|&(slots, (missed, hits))| {
         json!({
@@ -106,6 +123,36 @@ pub fn tiers(
     sinks.write(&object)
 }
 
+fn outcome(
+    options: &Replay,
+    source: &Source,
+    places: &Places,
+    setting: &Setting,
+    tried: Tried,
+    setup: &FlashSetup,
+) -> Outcome {
+    let (references, memory) = (&source.references, setting.memory_of(&tried.flash));
+    let began = Instant::now();
+    let (counts, seconds) = if options.tiers.timed {
+        let (counts, asked) = replay_kept(references, places, memory, setup);
+        let devices = timed::devices(options, setting.page_bytes, setup.slots);
+        let seconds = match tried.flash {
+            Flash::Design(design) if design.home == HomeDevice::Flash => {
+                devices.with_home_on_flash().seconds(&asked, places).at_home_on_flash()
+            }
+            _ => devices.seconds(&asked, places),
+        };
+        (counts, Some(seconds))
+    } else {
+        (replay(references, places, memory, setup), None)
+    };
+    let wall_s = began.elapsed().as_secs_f64();
+    let is_design = matches!(tried.flash, Flash::Design(_)) && tried.bands.is_none();
+    let kind = if is_design { "design" } else { "policy" };
+    let memory_policy = memory.policy.map(|(rule, _)| rule.name());
+    Outcome { name: tried.name(), kind, memory_policy, slots: setup.slots, counts, seconds, wall_s }
+}
+
 fn policies_asked(options: &Replay) -> Vec<Policy> {
     options.policy.as_ref().map_or_else(Vec::new, |_| policies(options))
 }
@@ -116,14 +163,7 @@ fn setting(options: &Replay, source: &Source) -> Result<Setting, Failure> {
         true => 0,
         false => sizes("--memory", &[tiers.memory], source)?[0],
     };
-    // Objects have no size: they are taken for pages of Terrace.
-    let page_bytes = match source.paging {
-        Paging::Split(bytes) => bytes.get(),
-        Paging::Whole => PageBytes::DEFAULT.get(),
-    };
-    if !(512..=64 << 10).contains(&page_bytes) {
-        return Err(Failure::usage("--page: devices are timed with pages of 512 bytes to 64KiB"));
-    }
+    let page_bytes = page_bytes(source)?;
     let near_is_sequential = tiers.near == NearName::Sequential;
     let rule = tiers.memory_policy.unwrap_or_else(MemoryRule::lru);
     let policy = (frames > 0).then_some((rule, frames));
@@ -131,7 +171,8 @@ fn setting(options: &Replay, source: &Source) -> Result<Setting, Failure> {
         memory: Memory { policy, near_is_sequential, outstanding: 0, counted_from: 0 },
         asked: tiers.memory_policy,
         frames,
-        home: ServiceTimes::of(tiers.home, page_bytes),
+        page_bytes,
+        home: ServiceTimes::of_spec(&timed::home(options), page_bytes),
         flash: ServiceTimes::of(tiers.flash_device, page_bytes),
         busy: busy(tiers.home, tiers.flash_device, page_bytes),
         span_s: tiers.covers.map_or(source.references.span_s(), |span| span.0),
@@ -154,25 +195,46 @@ fn busy(home: Preset, flash: Preset, page_bytes: u64) -> BusyCosts {
     home.busy_beside(&flash)
 }
 
-/// What is to be tried: designs, and policies but those that know the future.
-fn flashes(options: &Replay) -> Vec<Flash> {
+/// Bytes of a page that devices are timed with.
+pub(super) fn page_bytes(source: &Source) -> Result<u64, Failure> {
+    // Objects have no size: they are taken for pages of Terrace.
+    let page_bytes = match source.paging {
+        Paging::Split(bytes) => bytes.get(),
+        Paging::Whole => PageBytes::DEFAULT.get(),
+    };
+    if !(512..=64 << 10).contains(&page_bytes) {
+        return Err(Failure::usage("--page: devices are timed with pages of 512 bytes to 64KiB"));
+    }
+    Ok(page_bytes)
+}
+
+/// What is to be tried: designs, and policies; those that know the future if nothing is above.
+fn flashes(options: &Replay) -> Vec<Tried> {
     let mode = match options.tiers.write {
         WriteName::Back => WriteMode::Back,
         WriteName::Through => WriteMode::Through,
         WriteName::Around => WriteMode::Around,
+        WriteName::Update => WriteMode::Update,
     };
-    let mut flashes: Vec<Flash> = match (&options.tiers.design, &options.policy) {
-        (Some(list), _) => list.0.iter().copied().map(Flash::Design).collect(),
-        (None, None) => DESIGNS.into_iter().map(Flash::Design).collect(),
+    let alone = |flash| Tried { flash, bands: None };
+    let mut flashes: Vec<Tried> = match (&options.tiers.design, &options.policy) {
+        (Some(list), _) => list.0.iter().map(|&design| alone(Flash::Design(design))).collect(),
+        (None, None) => DESIGNS.into_iter().map(|design| alone(Flash::Design(design))).collect(),
         (None, Some(_)) => Vec::new(),
     };
+    let tac = DESIGNS.into_iter().find(|design| design.name == Policy::Temperature.name());
+    let tac = Flash::Design(tac.expect("a row of the table"));
     for policy in policies_asked(options) {
         match policy {
-            Policy::Online(row) => flashes.push(Flash::Policy(row, mode)),
-            Policy::Temperature => {
-                let tac = DESIGNS.iter().find(|design| design.name == policy.name());
-                let tac = tac.copied().map(Flash::Design);
-                flashes.extend(tac.filter(|tac| !flashes.contains(tac)));
+            Policy::Online(row) => flashes.push(alone(Flash::Policy(row, mode))),
+            Policy::Temperature if flashes.contains(&alone(tac)) => {}
+            Policy::Temperature => flashes.push(alone(tac)),
+            Policy::TemperatureBands => {
+                flashes
+                    .extend(bands(options).map(|bands| Tried { flash: tac, bands: Some(bands) }));
+            }
+            Policy::Opt(bypass) if options.tiers.no_memory => {
+                flashes.push(alone(Flash::Opt(bypass)));
             }
             Policy::Opt(_) => {}
         }
@@ -180,8 +242,27 @@ fn flashes(options: &Replay) -> Vec<Flash> {
     flashes
 }
 
-fn setup(options: &Replay, setting: &Setting, flash: Flash, slots: u32) -> FlashSetup {
-    let setup = FlashSetup::new(flash, slots, options.seed);
+/// The numbers of bands that are asked for.
+fn bands(options: &Replay) -> impl Iterator<Item = Bands> {
+    let counts = match &options.tiers.bands[..] {
+        [] => vec![BANDS.count],
+        asked => asked.to_vec(),
+    };
+    let order = match options.tiers.band_order {
+        BandOrderName::Lru => BandOrder::Lru,
+        BandOrderName::Mru => BandOrder::Mru,
+    };
+    counts.into_iter().map(move |count| Bands { count, order })
+}
+
+fn setup(options: &Replay, setting: &Setting, tried: Tried, slots: u32) -> FlashSetup {
+    let setup = FlashSetup::new(tried.flash, slots, options.seed);
+    let (home, flash) = (&setting.home, &setting.flash);
+    let saved_ms = |home_s: f64| (1e3 * (home_s - flash.random_read_s)) as f32;
+    let saved = SavedCosts {
+        random_ms: saved_ms(home.random_read_s),
+        sequential_ms: saved_ms(home.sequential_read_s),
+    };
     FlashSetup {
         cleaning: Cleaning { lambda: options.tiers.lambda.0, ..setup.cleaning },
         tac_rule: match options.tiers.tac_rule {
@@ -189,6 +270,8 @@ fn setup(options: &Replay, setting: &Setting, flash: Flash, slots: u32) -> Flash
             TacRuleName::OnePercent => TacRule::OnePercent,
         },
         tac_aging: options.tiers.tac_aging,
+        saved: if options.tiers.timed { saved } else { setup.saved },
+        bands: tried.bands,
         tac_write: match options.tiers.tac_write {
             TacWriteName::Async => TacWrite::Behind,
             TacWriteName::Sync => TacWrite::AtOnce,
@@ -221,7 +304,10 @@ impl Outcome {
 
     fn json(&self, setting: &Setting) -> Value {
         let counts = &self.counts;
-        let times = [counts.home.time_s(&setting.home), counts.flash.time_s(&setting.flash)];
+        let times = match self.seconds {
+            Some(seconds) => [seconds.home(), seconds.flash()],
+            None => [counts.home.time_s(&setting.home), counts.flash.time_s(&setting.flash)],
+        };
         let share = |time: f64| (setting.span_s > 0.0).then(|| rounded(time / setting.span_s));
         json!({
             self.kind: self.name,
@@ -278,7 +364,7 @@ fn text(
         let counts = &outcome.counts;
         let per_day = outcome.drive_writes_per_day(setting);
         table.row([
-            outcome.name.into(),
+            outcome.name.clone(),
             thousands(f64::from(outcome.slots)),
             outcome.memory_policy.unwrap_or("-").into(),
             percent(counts.memory_hits as f64 / counts.requests as f64),
@@ -331,6 +417,9 @@ fn parameters(options: &Replay, setting: &Setting) -> Value {
         "lambda": tiers.lambda.0,
         "tac_rule": crate::bench::word(tiers.tac_rule),
         "tac_aging": tiers.tac_aging,
+        "timed": tiers.timed,
+        "span": tiers.span.map(|span| span.0),
+        "no_read_ahead": tiers.no_read_ahead,
         "tac_write": crate::bench::word(tiers.tac_write),
         "home": tiers.home.name(),
         "flash_device": tiers.flash_device.name(),

@@ -2,14 +2,18 @@
 //! benches record.
 
 mod capture;
+mod filter;
 mod info;
+mod make;
 mod record;
 
 pub use capture::capture;
+pub use filter::run as filter;
 pub use info::info;
+pub use make::make;
 pub use record::Recorder;
 
-use crate::command::{TraceConvert, TraceFile, TraceHead, TraceMake};
+use crate::command::{TraceConvert, TraceFile, TraceHead};
 use crate::failure::Failure;
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -18,8 +22,8 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use terrace_trace::{
-    Addressing, BadInput, CompactHeader, CompactWriter, Kind, Packing, Paging, Popularity,
-    ReadOptions, Reader, Request, Scans, Synthetic, SyntheticOptions, TraceError, WorkingSet,
+    BadInput, CompactHeader, CompactWriter, Kind, Packing, Paging, ReadOptions, Reader, Request,
+    TraceError,
 };
 
 /// Bytes that are written at a time.
@@ -111,42 +115,6 @@ pub fn convert(options: &TraceConvert) -> Result<(), Failure> {
     out.finish()?;
     eprint!("{}", skipped_text(&reader));
     Ok(())
-}
-
-/// Makes up a trace.
-///
-/// # Errors
-///
-/// Options that make no sense; a file that cannot be written.
-pub fn make(options: &TraceMake) -> Result<(), Failure> {
-    let popularity = match (options.uniform, options.cycle) {
-        (true, _) => Popularity::Uniform,
-        (_, true) => Popularity::Loop,
-        _ => Popularity::Zipf(options.zipf),
-    };
-    let requests = options.shift_every;
-    let working_set = options.working_set.map(|ids| WorkingSet { ids, requests });
-    let scans = Scans { share: options.scan.0, pages: options.scan_pages };
-    let made = Synthetic::new(SyntheticOptions {
-        popularity,
-        ids: options.ids,
-        requests: options.requests,
-        seed: options.seed,
-        writes: options.writes.0,
-        working_set,
-        scans: (scans.share > 0.0).then_some(scans),
-        page_bytes: options.page,
-        interval_ns: (options.interval.0 * 1e9).round() as u64,
-    });
-    let made =
-        made.map_err(|bad| Failure::usage(format!("--{} has to be {}", bad.option, bad.rule)))?;
-    let paging = Paging::Split(options.page);
-    let mut out =
-        Out::begin(&options.out, CompactHeader { addressing: Addressing::Bytes, paging })?;
-    for request in made {
-        out.write(request)?;
-    }
-    out.finish()
 }
 
 /// A trace that is being written. Should the work fail, the file is left without its trailer, so

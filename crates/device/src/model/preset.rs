@@ -64,6 +64,8 @@ presets! {
         "three of these disks, striped by 256 KiB", "[S4] 5.2";
     Vldb2010Card, "vldb2010-card", Spec::single(MemberSpec::Volume(fusion_card())),
         "the 80 GB SLC Fusion-io card, many requests at once", "[S4] Table 1";
+    Vldb2010Ssd, "vldb2010-ssd", Spec::single(MemberSpec::Measured(iodrive_2010())),
+        "this card as one server: one request at a time", "[S4] Table 1";
     IoDrive, "iodrive", Spec::single(MemberSpec::Measured(iodrive())),
         "the 160 GB SLC Fusion ioDrive as one server", "[S0] Table 1, [S3] Table IV";
     Hdd7200, "hdd-7200", Spec::single(MemberSpec::Disk(sata_today())),
@@ -264,6 +266,17 @@ fn fusion_card() -> VolumeSpec {
     let limits =
         |bytes_per_s: f64| Limits { latency: Nanos::from_micros(50), iops: 88e3, bytes_per_s };
     VolumeSpec { read: limits(700e6), write: Some(limits(550e6)), request_bytes_max: 16 << 10 }
+}
+
+/// 50 us, and 700 MB/s read and 550 written, of 16 KiB: the latency of writes, which is not
+/// published, is taken to be that of reads.
+fn iodrive_2010() -> MeasuredSpec {
+    let times = |first, further| MeasuredTimes {
+        random: Nanos(first),
+        sequential: Nanos(first),
+        further: Nanos(further),
+    };
+    MeasuredSpec { read: times(61_703, 11_703), write: times(64_895, 14_895) }
 }
 
 fn gp3() -> VolumeSpec {

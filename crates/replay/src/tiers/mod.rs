@@ -15,9 +15,9 @@
 //! - Not for: latencies, which depend on what else the devices do.
 //!
 //! Modules in reading order: `start`, which tier a setup stands for; `run`, a reference after the
-//! other; `page_memory` and `residents`,
-//! memory; then the tiers, one for each structure of slots that the pool has: `no_flash`,
-//! `slot_tier`, `temperature_tier`, `log_tier`, `benefit_tier`, `chosen_tier`; and `policy_tier`.
+//! other; `page_memory` and `residents`, memory; then the tiers, one for each structure of slots
+//! that the pool has: `no_flash`, `slot_tier`, `temperature_tier` with its `ranking`, `log_tier`,
+//! `benefit_tier`, `chosen_tier`; and `policy_tier`, `opt_tier`.
 
 mod page_memory;
 mod residents;
@@ -29,7 +29,9 @@ mod chosen_tier;
 mod cleaning;
 mod log_tier;
 mod no_flash;
+mod opt_tier;
 mod policy_tier;
+mod ranking;
 mod slot_tier;
 mod temperature_tier;
 mod traffic;
@@ -37,7 +39,8 @@ mod traffic;
 pub use cleaning::Cleaning;
 pub use log_tier::LogRules;
 pub use policy_tier::WriteMode;
-pub use start::replay;
+pub use ranking::Bands;
+pub use start::{replay, replay_kept};
 pub use traffic::{DeviceRates, DeviceTraffic, Traffic};
 
 use crate::References;
@@ -61,6 +64,8 @@ pub enum Flash {
     Design(Design),
     /// A replacement policy over all pages that leave memory.
     Policy(ReplacementRow, WriteMode),
+    /// OPT over all pages that are asked for, with no memory above.
+    Opt(Bypass),
 }
 
 impl Flash {
@@ -70,6 +75,8 @@ impl Flash {
         match self {
             Flash::Design(design) => design.name,
             Flash::Policy(row, _) => row.name,
+            Flash::Opt(Bypass::Never) => "opt",
+            Flash::Opt(Bypass::Allowed) => "opt-bypass",
         }
     }
 
@@ -172,6 +179,8 @@ pub struct FlashSetup {
     pub tac_aging: u64,
     /// When TAC writes.
     pub tac_write: TacWrite,
+    /// TAC's bands; none for its heap, with the rule above.
+    pub bands: Option<Bands>,
     /// What is appended together.
     pub log: LogRules,
     /// What a request alone at its device costs, for policies that weigh flash against home,
@@ -196,6 +205,7 @@ impl FlashSetup {
             tac_rule: TacRule::HotterThanColdest,
             tac_aging: 0,
             tac_write: TacWrite::Behind,
+            bands: None,
             log: LogRules::default(),
             costs: Costs::PUBLISHED,
             busy: BusyCosts {

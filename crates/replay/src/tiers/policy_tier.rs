@@ -21,6 +21,8 @@ pub enum WriteMode {
     Through,
     /// Home alone.
     Around,
+    /// Home, and flash if it has a copy.
+    Update,
 }
 
 /// A tier under a replacement policy.
@@ -92,6 +94,12 @@ impl FlashTier for PolicyTier {
             (true, WriteMode::Through) => {
                 io.write_home(page);
                 self.write(page, Held::Clean, io);
+            }
+            (true, WriteMode::Update) => {
+                io.write_home(page);
+                if self.policy.is_cached(Key(page)) {
+                    self.write(page, Held::Clean, io);
+                }
             }
             (true, WriteMode::Around) => {
                 io.write_home(page);

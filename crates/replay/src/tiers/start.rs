@@ -4,13 +4,15 @@ use super::benefit_tier::BenefitTier;
 use super::chosen_tier::ChosenTier;
 use super::log_tier::LogTier;
 use super::no_flash::NoFlash;
+use super::opt_tier::OptTier;
 use super::policy_tier::PolicyTier;
 use super::run::Replay;
 use super::slot_tier::SlotTier;
 use super::temperature_tier::TemperatureTier;
-use super::{Flash, FlashSetup, FlashTier, Memory, TierCounts};
+use super::{Flash, FlashSetup, FlashTier, Memory, TierCounts, Traffic};
 use crate::References;
 use crate::places::Places;
+use crate::timed::Asked;
 use terrace_policy::{HomeDevice, Replacement};
 
 /// Work for whichever tier a setup stands for, compiled for each of them.
@@ -26,7 +28,8 @@ pub(super) trait TierVisitor<'a> {
 ///
 /// # Panics
 ///
-/// If a tier has no pages; if slots go by a replacement policy: that is [`Flash::Policy`].
+/// If a tier has no pages; if slots go by a replacement policy: that is [`Flash::Policy`]; if OPT
+/// is to have a memory above.
 #[must_use]
 pub fn replay(
     references: &References,
@@ -34,17 +37,23 @@ pub fn replay(
     memory: Memory,
     setup: &FlashSetup,
 ) -> TierCounts {
-    let counts = with_tier(
-        references.pages_count(),
-        places,
-        memory,
-        setup,
-        All { references, places, memory, setup },
-    );
-    match setup.flash {
-        Flash::Design(design) if design.home == HomeDevice::Flash => counts.at_home_on_flash(),
-        _ => counts,
-    }
+    All { references, places, memory, setup, keeps: false }.run().0
+}
+
+/// The same, and all requests that were counted, in their order: for
+/// [`TimedDevices`](crate::TimedDevices).
+///
+/// # Panics
+///
+/// As [`replay`].
+#[must_use]
+pub fn replay_kept(
+    references: &References,
+    places: &Places,
+    memory: Memory,
+    setup: &FlashSetup,
+) -> (TierCounts, Asked) {
+    All { references, places, memory, setup, keeps: true }.run()
 }
 
 /// Lets `visitor` work with the tier that `setup` stands for, of a trace of so many pages.
@@ -59,6 +68,7 @@ pub(super) fn with_tier<'a, V: TierVisitor<'a>>(
     let design = match setup.flash {
         Flash::Policy(row, mode) => return visitor.visit(PolicyTier::new(count, row, mode, setup)),
         Flash::Design(design) => design,
+        Flash::Opt(_) => panic!("OPT wants to know the whole trace"),
     };
     if let Some(batch) = design.batch() {
         return visitor.visit(LogTier::new(count, places, (design, batch), &memory, setup));
@@ -82,14 +92,38 @@ struct All<'a> {
     places: &'a Places,
     memory: Memory,
     setup: &'a FlashSetup,
+    /// Whether requests are kept.
+    keeps: bool,
+}
+
+impl All<'_> {
+    fn run(self) -> (TierCounts, Asked) {
+        let All { references, places, memory, setup, .. } = self;
+        let (counts, asked) = match setup.flash {
+            Flash::Opt(bypass) => {
+                assert!(memory.policy.is_none(), "what memory will miss is not known here");
+                self.visit(OptTier::new(references, setup.slots, bypass))
+            }
+            _ => with_tier(references.pages_count(), places, memory, setup, self),
+        };
+        match setup.flash {
+            Flash::Design(design) if design.home == HomeDevice::Flash => {
+                (counts.at_home_on_flash(), asked)
+            }
+            _ => (counts, asked),
+        }
+    }
 }
 
 impl<'a> TierVisitor<'a> for All<'a> {
-    type Output = TierCounts;
+    type Output = (TierCounts, Asked);
 
-    fn visit<F: FlashTier + 'a>(self, flash: F) -> TierCounts {
+    fn visit<F: FlashTier + 'a>(self, flash: F) -> Self::Output {
         let pages_count = self.references.pages_count();
         let mut replay = Replay::new(self.places, pages_count, self.memory, self.setup, flash);
+        if self.keeps {
+            replay.io = Traffic::kept(self.places);
+        }
         let mut cuts = self.references.cuts().iter().peekable();
         for (at, &page) in self.references.pages().iter().enumerate() {
             if cuts.next_if(|&&cut| cut as usize == at).is_some() {
@@ -99,6 +133,6 @@ impl<'a> TierVisitor<'a> for All<'a> {
             }
             replay.reference(page, self.references.is_write(at));
         }
-        replay.counts()
+        (replay.counts(), replay.io.take_asked().unwrap_or_default())
     }
 }

@@ -1,4 +1,4 @@
-//! TAC, over the same temperatures and slots as the pool [S4 3].
+//! TAC, over the same temperatures and slots as the pool, or slots in bands [S4 3].
 //!
 //! - H1: a page that is read from home is written to flash if its extent is warm enough: at once,
 //!   or as the engine does, by a task that comes after whoever asked for the page. He goes on until
@@ -7,19 +7,19 @@
 //! - H2: a slot whose page was changed stays its page's, out of the heap, until the page is
 //!   written home: then it is written there again.
 
+use super::ranking::Ranking;
 use super::residents::Residents;
 use super::{FlashSetup, FlashTier, Held, Leaving, Miss, Note, TacWrite, Traffic};
 use crate::places::Places;
 use terrace_page::{PageId, SlotId};
-use terrace_policy::{History, SlotHeat, TacRule, Temperatures};
+use terrace_policy::{History, Temperatures};
 
 /// No slot.
 const NONE: u32 = u32::MAX;
 
 pub struct TemperatureTier {
     temperatures: Temperatures,
-    heat: SlotHeat,
-    rule: TacRule,
+    ranking: Ranking,
     ids: Vec<PageId>,
     slots: Vec<u32>,
     pages: Vec<u32>,
@@ -34,8 +34,7 @@ impl TemperatureTier {
         let aging = if setup.tac_aging == 0 { u64::from(setup.slots) } else { setup.tac_aging };
         TemperatureTier {
             temperatures: Temperatures::new(setup.saved, aging),
-            heat: SlotHeat::new(setup.slots),
-            rule: setup.tac_rule,
+            ranking: Ranking::new(setup.slots, setup.tac_rule, setup.bands),
             slots: vec![NONE; ids.len()],
             pages: vec![NONE; setup.slots as usize],
             ids,
@@ -51,16 +50,15 @@ impl TemperatureTier {
 
     /// A slot for `page`, if its extent is warm enough; not that of `read`, which is being read.
     fn admitted(&mut self, page: u32, read: Option<SlotId>) -> Option<SlotId> {
-        if let Some(slot) = self.heat.take_free() {
+        if let Some(slot) = self.ranking.take_free() {
             return Some(slot);
         }
         let (pages, ids) = (&self.pages, &self.ids);
         let id_of = |slot: SlotId| ids[pages[slot.0 as usize] as usize];
-        let victim = self.heat.victim(&self.temperatures, id_of, |slot| Some(slot) != read)?;
-        if !self.temperatures.admits(self.rule, ids[page as usize], id_of(victim)) {
-            return None;
-        }
-        self.heat.remove(victim);
+        let open = |slot| Some(slot) != read;
+        let (ranking, temperatures) = (&mut self.ranking, &self.temperatures);
+        let victim = ranking.victim_for(ids[page as usize], temperatures, id_of, open)?;
+        self.ranking.remove(victim);
         self.slots[self.pages[victim.0 as usize] as usize] = NONE;
         Some(victim)
     }
@@ -85,7 +83,7 @@ impl TemperatureTier {
     fn write(&mut self, slot: SlotId, page: u32, io: &mut Traffic) {
         self.slots[page as usize] = slot.0;
         self.pages[slot.0 as usize] = page;
-        self.heat.insert(slot, self.ids[page as usize], &self.temperatures);
+        self.ranking.insert(slot, self.ids[page as usize], &self.temperatures);
         io.write_flash();
     }
 }
@@ -96,7 +94,11 @@ impl FlashTier for TemperatureTier {
         self.temperatures.on_miss(self.ids[page as usize], miss.requests);
         if self.held(page) == Held::Clean {
             io.read_flash();
-            self.write_pending(self.slot(page), io);
+            let slot = self.slot(page);
+            if let Some(slot) = slot {
+                self.ranking.hit(slot, self.ids[page as usize], &self.temperatures);
+            }
+            self.write_pending(slot, io);
             return Some(History::once(miss.now));
         }
         io.read_home(page);
@@ -115,9 +117,9 @@ impl FlashTier for TemperatureTier {
         };
         self.pending = self.pending.filter(|&pending| pending != page);
         if let Some(slot) = self.slot(page)
-            && self.heat.is_ranked(slot)
+            && self.ranking.is_ranked(slot)
         {
-            self.heat.remove(slot);
+            self.ranking.remove(slot);
         }
     }
 
@@ -134,7 +136,7 @@ impl FlashTier for TemperatureTier {
     fn held(&self, page: u32) -> Held {
         match self.slot(page) {
             None => Held::Nothing,
-            Some(slot) if self.heat.is_ranked(slot) => Held::Clean,
+            Some(slot) if self.ranking.is_ranked(slot) => Held::Clean,
             Some(_) => Held::Stale,
         }
     }

@@ -2,6 +2,7 @@
 
 mod conserved;
 mod rings;
+mod section_4;
 
 use super::*;
 use crate::Policy;
@@ -36,7 +37,7 @@ fn random(seed: u64, pages: u64, requests: usize, writes: u8) -> References {
 
 fn all_flashes() -> Vec<Flash> {
     let designs = DESIGNS.into_iter().map(Flash::Design);
-    let modes = [WriteMode::Back, WriteMode::Through, WriteMode::Around];
+    let modes = [WriteMode::Back, WriteMode::Through, WriteMode::Around, WriteMode::Update];
     let policies = replacement::REPLACEMENTS
         .iter()
         .flat_map(|&row| modes.map(|mode| Flash::Policy(row, mode)));
@@ -97,6 +98,7 @@ fn keeps_dirty(flash: Flash) -> bool {
     match flash {
         Flash::Design(design) => design.keeps_dirty_on_flash(),
         Flash::Policy(_, mode) => mode == WriteMode::Back,
+        Flash::Opt(_) => false,
     }
 }
 

@@ -7,6 +7,7 @@
 
 use crate::places::Places;
 use crate::service::ServiceTimes;
+use crate::timed::{Ask, Asked};
 
 /// Requests to a device, of one page each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -86,6 +87,8 @@ pub struct Traffic<'a> {
     next_slot: Option<u32>,
     /// Requests that home was sent, counted or not.
     home_requests: u64,
+    /// What was asked for, if it is kept.
+    asked: Option<Asked>,
     /// Every page that was written home, for tests.
     #[cfg(test)]
     pub(super) written_home: Vec<u32>,
@@ -104,14 +107,33 @@ impl<'a> Traffic<'a> {
             next_write: None,
             next_slot: None,
             home_requests: 0,
+            asked: None,
             #[cfg(test)]
             written_home: Vec::new(),
+        }
+    }
+
+    /// The same, which keeps each request in its order.
+    #[must_use]
+    pub fn kept(places: &'a Places) -> Traffic<'a> {
+        Traffic { asked: Some(Asked::default()), ..Traffic::new(places) }
+    }
+
+    /// The requests, if they were kept.
+    pub fn take_asked(&mut self) -> Option<Asked> {
+        self.asked.take()
+    }
+
+    fn keep(&mut self, ask: Ask) {
+        if let Some(asked) = &mut self.asked {
+            asked.push(ask);
         }
     }
 
     /// Nothing was asked for so far.
     pub fn forget_counts(&mut self) {
         (self.home, self.flash) = Default::default();
+        self.asked = self.asked.is_some().then(Asked::default);
     }
 
     /// The next read follows on from none.
@@ -127,6 +149,7 @@ impl<'a> Traffic<'a> {
 
     /// Home reads `page`.
     pub fn read_home(&mut self, page: u32) {
+        self.keep(Ask::ReadHome(page));
         let place = self.places.of(page).0;
         self.home.reads += 1;
         self.home_requests += 1;
@@ -136,6 +159,7 @@ impl<'a> Traffic<'a> {
 
     /// Home writes `page`.
     pub fn write_home(&mut self, page: u32) {
+        self.keep(Ask::WriteHome(page));
         let place = self.places.of(page).0;
         self.home.writes += 1;
         self.home_requests += 1;
@@ -146,6 +170,7 @@ impl<'a> Traffic<'a> {
 
     /// Home writes `page` in one request with the page just before it.
     pub fn write_home_along(&mut self, page: u32) {
+        self.keep(Ask::WriteHomeAlong(page));
         self.home.writes += 1;
         self.home_requests += 1;
         self.home.sequential_writes += 1;
@@ -164,22 +189,30 @@ impl<'a> Traffic<'a> {
 
     /// Flash reads a page.
     pub fn read_flash(&mut self) {
+        self.keep(Ask::ReadFlash);
         self.flash.reads += 1;
     }
 
     /// Flash reads so many pages in one request.
     pub fn read_flash_run(&mut self, pages: u64) {
+        (0..pages).for_each(|at| {
+            self.keep(if at == 0 { Ask::ReadFlash } else { Ask::ReadFlashAlong });
+        });
         self.flash.reads += pages;
         self.flash.sequential_reads += pages.saturating_sub(1);
     }
 
     /// Flash writes a page.
     pub fn write_flash(&mut self) {
+        self.keep(Ask::WriteFlash);
         self.flash.writes += 1;
     }
 
     /// Flash writes so many pages from slot `first` on, in one request.
     pub fn write_flash_run(&mut self, first: u32, pages: u64) {
+        (0..pages).for_each(|at| {
+            self.keep(if at == 0 { Ask::AppendFlash } else { Ask::AppendFlashAlong });
+        });
         let follows_on = u64::from(self.next_slot == Some(first));
         self.flash.writes += pages;
         self.flash.sequential_writes += follows_on + pages.saturating_sub(1);
