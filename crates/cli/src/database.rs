@@ -1,5 +1,6 @@
 //! `terrace check` and `terrace stat`: verify a database, and show what is in it.
 
+use crate::bench::flash_role;
 use crate::command::Stored;
 use crate::failure::Failure;
 use crate::output::{Sinks, Stopwatch};
@@ -148,6 +149,7 @@ fn open(options: &Stored, blank: Option<&str>) -> Result<Database, Failure> {
         // The last page is a label.
         let bytes = bytes.map_err(failed)?.saturating_sub(PAGE_BYTES);
         builder = builder.flash(flash, bytes).design(options.design).restart(options.restart);
+        builder = builder.flash_role(flash_role(options.persistent_flash));
     }
     builder.open(&options.path).map_err(|error| Failure::failed(options.path.display(), error))
 }

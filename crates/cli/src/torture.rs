@@ -2,6 +2,7 @@
 //!
 //! A seed decides everything, so that `terrace torture --seed S` repeats what `--seeds N` found.
 
+use crate::bench::flash_role;
 use crate::command::Torture;
 use crate::failure;
 use crate::matrix;
@@ -14,6 +15,7 @@ use serde_json::json;
 use std::convert::Infallible;
 use std::panic;
 use std::sync::atomic::{AtomicU64, Ordering};
+use terrace_policy::{designs, restarts};
 use terrace_workload::torture::ledger::Failure;
 use terrace_workload::torture::{self, Cuts, Fixed, Report};
 
@@ -31,6 +33,7 @@ pub fn torture(options: &Torture) -> Result<(), failure::Failure> {
     if options.matrix.is_asked {
         return matrix::matrix(options);
     }
+    refuse_role(options)?;
     let watch = Stopwatch::start();
     let sinks = Sinks::open(options.shown.json.as_deref())?;
     let first = options.seed.unwrap_or(1);
@@ -40,6 +43,7 @@ pub fn torture(options: &Torture) -> Result<(), failure::Failure> {
         design: options.design,
         restart: options.restart,
         clean_age: options.clean_age,
+        flash_role: flash_role(options.persistent_flash),
         ..Fixed::default()
     };
     let total = run_all(first, seeds, jobs, fixed);
@@ -68,6 +72,7 @@ pub fn torture(options: &Torture) -> Result<(), failure::Failure> {
         "commits": total.commits,
         "losses_allowed": total.losses_allowed,
         "verified": total.verified,
+        "refused": total.refused,
         "host": Host::of(&watch, 0.0),
     }))?;
     match total.failures.first() {
@@ -77,6 +82,17 @@ pub fn torture(options: &Torture) -> Result<(), failure::Failure> {
             total.failures.len(),
             repeat(*seed, options),
         ))),
+    }
+}
+
+/// Refuses a design and restart whose flash cannot be a part of the database.
+fn refuse_role(options: &Torture) -> Result<(), failure::Failure> {
+    let role = flash_role(options.persistent_flash);
+    let warm = restarts::find("warm").expect("a row of the table");
+    let design = options.design.unwrap_or_else(|| designs::find("face").expect("a row"));
+    match role.refusal(&design, &options.restart.unwrap_or(warm)) {
+        Some(why) => Err(failure::Failure::usage(format!("--persistent-flash: {why}"))),
+        None => Ok(()),
     }
 }
 
@@ -138,6 +154,9 @@ fn shown(total: &Report, options: &Torture, seeds: u64, wall_s: f64) -> String {
     table.row(["commits".into(), thousands(total.commits as f64)]);
     table.row(["lost, as they may".into(), thousands(total.losses_allowed as f64)]);
     table.row(["restarts verified".into(), thousands(total.verified as f64)]);
+    if options.persistent_flash {
+        table.row(["openings refused".into(), thousands(total.refused as f64)]);
+    }
     table.row(["failures".into(), thousands(total.failures.len() as f64)]);
     let mut text = format!("{}{seeds} seeds in {wall_s:.1} s\n", table.text());
     for (seed, failure) in total.failures.iter().take(SHOWN_MAX) {
@@ -150,5 +169,6 @@ fn repeat(seed: u64, options: &Torture) -> String {
     let design = options.design.map_or(String::new(), |one| format!(" --design {}", one.name));
     let restart = options.restart.map_or(String::new(), |one| format!(" --restart {}", one.name));
     let age = options.clean_age.map_or(String::new(), |bytes| format!(" --clean-age {bytes}B"));
-    format!("terrace torture --seed {seed}{design}{restart}{age}")
+    let role = if options.persistent_flash { " --persistent-flash" } else { "" };
+    format!("terrace torture --seed {seed}{design}{restart}{age}{role}")
 }

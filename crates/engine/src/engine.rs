@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use terrace_device::Device;
 use terrace_page::{Lsn, TxnId};
+use terrace_policy::FlashRole;
 use terrace_pool::{BufferPool, PoolError, Tier};
 use terrace_rt::{LeafMutex, Mutex, Nanos, Signal, dead, now};
 
@@ -28,7 +29,7 @@ use crate::journal::LogJournal;
 use crate::lock::LockTable;
 use crate::log::record::{Draft, TXN_TABLE_MAX};
 use crate::log::{Chain, Level, Log, Room};
-use crate::superblock::{FlashMark, Superblock};
+use crate::superblock::{FlashMark, LogFrom, Superblock};
 use crate::trees::Trees;
 use crate::{Error, Part};
 
@@ -64,6 +65,7 @@ pub(crate) struct Engine {
     pub(crate) lock_limits: LockLimits,
     pub(crate) trees: Trees,
     pub(crate) full_images: FullImages,
+    flash_role: FlashRole,
     pub(crate) tally: Tally,
     /// Given when the log is half full, or the database closes.
     pub(crate) checkpoint_wanted: Signal,
@@ -98,6 +100,7 @@ pub(crate) struct Parts {
     pub(crate) boot: Superblock,
     pub(crate) next_txn: TxnId,
     pub(crate) full_images: FullImages,
+    pub(crate) flash_role: FlashRole,
     pub(crate) lock_bytes: u64,
     pub(crate) lock_limits: LockLimits,
 }
@@ -116,6 +119,7 @@ impl Engine {
             locks: LockTable::new(parts.lock_bytes),
             lock_limits: parts.lock_limits,
             full_images: parts.full_images,
+            flash_role: parts.flash_role,
             tally: Tally::default(),
             checkpoint_wanted: Signal::new(),
             chains: LeafMutex::new(VecDeque::new()),
@@ -246,9 +250,14 @@ impl Engine {
         }
         let oldest = self.pool.oldest_dirty();
         let record_at = |lsn| if lsn == Lsn::MAX { lsn } else { self.log.record_before(lsn) };
-        let (oldest_dirty, oldest_base) = (record_at(oldest.rec), record_at(oldest.base)); // 4
+        let (mut oldest_dirty, oldest_base) = (record_at(oldest.rec), record_at(oldest.base)); // 4
+        if self.flash_role.is_persistent() && oldest.rec < self.log.start() {
+            // Flash has it, and the log has not: that it is so old tells that flash is needed. No
+            // scan begins there.
+            oldest_dirty = oldest.rec;
+        }
         let table_begun = now();
-        let flash = self.harden_flash(boot.flash);
+        let flash = self.harden_flash(boot.flash)?;
         let table_span = now() - table_begun;
         let oldest_txn = active.iter().map(|(_, first, _)| *first).min().unwrap_or(Lsn::MAX); // 5
         draft.end_checkpoint(begin);
@@ -264,6 +273,7 @@ impl Engine {
             flash,
             begin_checkpoint: begin,
             end_checkpoint: end,
+            log_from: self.log_from(oldest_dirty),
             next_txn: TxnId(self.next_txn.load(Ordering::Relaxed)),
             ..*boot
         };
@@ -282,11 +292,21 @@ impl Engine {
     }
 
     /// Lets the flash table catch up with the oldest dirty LSN. A table that cannot is not to be
-    /// believed any more: home then names no flash device.
-    fn harden_flash(&self, mark: FlashMark) -> FlashMark {
+    /// believed any more: home then names no flash device; but where flash is a part of the
+    /// database, there is no checkpoint then, and the log is kept as it is.
+    fn harden_flash(&self, mark: FlashMark) -> Result<FlashMark, Error> {
         match self.pool.harden_table() {
-            Ok(journal) => FlashMark { journal, ..mark },
-            Err(_) => FlashMark::default(),
+            Ok(journal) => Ok(FlashMark { journal, ..mark }),
+            Err(error) if self.flash_role.is_persistent() => Err(error.into()),
+            Err(_) => Ok(FlashMark::default()),
+        }
+    }
+
+    /// From where on the log is kept: where flash is a part of the database, from what it lacks.
+    fn log_from(&self, oldest_dirty: Lsn) -> LogFrom {
+        match self.flash_role {
+            FlashRole::Persistent if oldest_dirty != Lsn::MAX => LogFrom::Flash,
+            _ => LogFrom::Home,
         }
     }
 

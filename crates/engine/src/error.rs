@@ -7,6 +7,7 @@ use std::fmt;
 use std::io;
 
 use terrace_page::{Lsn, PageId};
+use terrace_pool::ColdStart;
 
 use crate::TreeId;
 
@@ -136,6 +137,12 @@ pub enum Error {
         /// The page LSN found.
         found: Lsn,
     },
+    /// Flash is a part of this database, has changes that home and log lack, and cannot be used.
+    /// Nothing was changed. Give it the flash device, whole, that it had last; or restore a backup.
+    FlashNeeded {
+        /// Why it cannot be used.
+        why: ColdStart,
+    },
     /// Every frame of memory is in use. Use fewer tasks, or give more memory.
     AllPinned,
     /// A device failed.
@@ -216,6 +223,7 @@ impl fmt::Display for Error {
                 "{page} has {found} where the record at {record} was written on {expected}: \
                  home and log do not belong together; restore both from a backup",
             ),
+            Error::FlashNeeded { why } => flash_needed(f, *why),
             Error::AllPinned => f.write_str("every frame of memory is in use: give it more memory"),
             Error::Device { part, source } => write!(f, "the {part} device failed: {source}"),
             Error::Failed => {
@@ -223,6 +231,30 @@ impl fmt::Display for Error {
             }
             Error::Closed => f.write_str("the database is closed"),
         }
+    }
+}
+
+fn flash_needed(f: &mut fmt::Formatter<'_>, why: ColdStart) -> fmt::Result {
+    write!(
+        f,
+        "the flash tier has changes that home and log lack, and cannot be used: {why}; nothing was \
+         opened: {}",
+        remedy(why),
+    )
+}
+
+/// What to do about flash that is needed.
+fn remedy(why: ColdStart) -> &'static str {
+    match why {
+        ColdStart::NotPersistent => {
+            "open it with persistent flash; a sharp checkpoint then brings all home"
+        }
+        ColdStart::NoDevice => "name the flash device that the database had last",
+        ColdStart::Forget | ColdStart::OtherRestart => "open it with the restart it had last",
+        ColdStart::OtherShape => "open it with the flash size and the partitions it had last",
+        ColdStart::Version => "open it with the version that wrote the flash device",
+        ColdStart::Device(_) => "see to the device, and open it again",
+        _ => "attach the device that it had last, or restore home, log and flash from one backup",
     }
 }
 

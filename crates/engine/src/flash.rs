@@ -9,12 +9,14 @@
 //!   between the two leaves a device that is still believed. Nothing else changes on home, log or
 //!   flash meanwhile; once something may, a copy of the device from before the opening is refused.
 //! - F2: while the database runs without a flash device, home names none.
+//! - F3: a database that needs what is on its flash is not opened without it, and a device that is
+//!   refused is left as it was, as are home and log.
 
 use std::sync::Arc;
 
 use terrace_device::Device;
 use terrace_page::Lsn;
-use terrace_pool::{FlashRecovery, LogFacts, ScanFrom};
+use terrace_pool::{ColdStart, FlashNeed, FlashRecovery, LogFacts, ScanFrom};
 use terrace_rt::World;
 
 use crate::open::Setup;
@@ -38,11 +40,30 @@ impl FoundFlash {
                 &**flash,
                 boot.database,
                 boot.flash.stamps,
-                boot.clean,
+                (boot.clean, need_of(boot)),
             ),
             None => FlashRecovery::nothing(&setup.pool),
         };
         FoundFlash { device, recovery }
+    }
+
+    /// Refuses to go on where flash is needed and is not what it was (F3).
+    ///
+    /// # Errors
+    ///
+    /// `FlashNeeded`.
+    pub(crate) fn check(&self, setup: &Setup, boot: &Superblock) -> Result<(), Error> {
+        let role = setup.pool.flash_role;
+        let why = match self.recovery.cold() {
+            Some(why) if need_of(boot) == FlashNeed::Needed => why,
+            None if need_of(boot) == FlashNeed::Needed && !role.is_persistent() => {
+                ColdStart::NotPersistent
+            }
+            // A device that could not be stamped cannot be a part of the database.
+            Some(why @ ColdStart::Device(_)) if role.is_persistent() => why,
+            _ => return Ok(()),
+        };
+        Err(Error::FlashNeeded { why })
     }
 
     /// Whether the device is this database's, as far as its header tells.
@@ -72,22 +93,38 @@ impl FoundFlash {
     ///
     /// # Errors
     ///
-    /// `Device` if home cannot be written.
-    pub(crate) fn adopt(&mut self, home: &dyn Device, boot: &mut Superblock) -> Result<(), Error> {
+    /// `Device` if home cannot be written; `FlashNeeded`.
+    pub(crate) fn adopt(
+        &mut self,
+        setup: &Setup,
+        home: &dyn Device,
+        boot: &mut Superblock,
+    ) -> Result<(), Error> {
         let Some(device) = &self.device else { return Ok(()) };
         self.recovery.adopt(&**device, boot.flash.stamps[1]);
+        self.check(setup, boot)?;
         // Zero if the device could not be written: then home is to know none.
         let stamps = [self.recovery.adopted(); 2];
         boot.sequence += 1;
         boot.flash = FlashMark { stamps, ..boot.flash };
         boot.write(home)?;
         self.recovery.load(&**device, boot.flash.journal, boot.begin_checkpoint);
-        Ok(())
+        self.check(setup, boot)
     }
 
     /// Holds what was found against the log, which ends at `end`.
-    pub(crate) fn settle(&mut self, analysis: &Analysis, boot: &Superblock, end: Lsn) {
-        let Some(device) = &self.device else { return };
+    ///
+    /// # Errors
+    ///
+    /// `FlashNeeded`.
+    pub(crate) fn settle(
+        &mut self,
+        setup: &Setup,
+        analysis: &Analysis,
+        boot: &Superblock,
+        end: Lsn,
+    ) -> Result<(), Error> {
+        let Some(device) = &self.device else { return Ok(()) };
         let facts = LogFacts {
             start: boot.log_start(),
             end,
@@ -95,5 +132,10 @@ impl FoundFlash {
             redo_base: &|page| analysis.dirty.get(&page).and_then(|entry| entry.base),
         };
         self.recovery.settle(&**device, &facts);
+        self.check(setup, boot)
     }
+}
+
+fn need_of(boot: &Superblock) -> FlashNeed {
+    if boot.needs_flash() { FlashNeed::Needed } else { FlashNeed::Optional }
 }

@@ -47,6 +47,7 @@ pub use error::{Error, Part};
 pub use key::{Key, KeyPart};
 pub use lock::TreeId;
 pub use terrace_page::PageId;
+pub use terrace_policy::FlashRole;
 pub use terrace_pool::{
     ColdStart, FascConfig, Fills, FlashLayout, PageEvent, PageObserver, PoolConfig, RestartTuning,
     Spill, TacConfig, TacWrite,

@@ -19,7 +19,7 @@ use crate::flash::FoundFlash;
 use crate::journal::LogJournal;
 use crate::log::{BLOCK, End, FIRST_LSN, Log, LogReader, Ring, ring};
 use crate::recovery::{Analysis, OwedChanges, analyse, redo, resume_losers, undo_losers};
-use crate::superblock::{self, FlashMark, Found, Superblock};
+use crate::superblock::{self, FlashMark, Found, LogFrom, Superblock};
 use crate::{Devices, Error, Part};
 
 /// Pages of the smallest home: superblocks, a map, and one extent for the catalog.
@@ -82,6 +82,7 @@ pub(crate) fn create(devices: &Devices, database: u128) -> Result<(), Error> {
         home_pages,
         oldest_base: Lsn::MAX,
         flash: FlashMark::default(),
+        log_from: LogFrom::Home,
     };
     boot.write(&*devices.home)
 }
@@ -91,7 +92,7 @@ pub(crate) fn create(devices: &Devices, database: u128) -> Result<(), Error> {
 /// # Errors
 ///
 /// `Missing`, `NotADatabase`, `NewerFormat`, `Corrupt`, `CorruptLog`, `RedoGap`, `Device`,
-/// `InvalidOption`.
+/// `InvalidOption`, `FlashNeeded`.
 pub(crate) fn open(setup: Setup, devices: Devices) -> Result<Arc<Engine>, Error> {
     let Found::Database(mut boot) = superblock::find(&*devices.home)? else {
         return Err(Error::Missing { part: Part::Home });
@@ -101,6 +102,7 @@ pub(crate) fn open(setup: Setup, devices: Devices) -> Result<Arc<Engine>, Error>
     // What is read now must not vanish later.
     devices.log.sync().map_err(log_failed)?;
     let mut flash = FoundFlash::look(&setup, &devices, &boot);
+    flash.check(&setup, &boot)?;
     let journal_at = if flash.is_believed() { boot.flash.journal } else { 0 };
     boot = Superblock {
         sequence: boot.sequence + 1,
@@ -110,7 +112,7 @@ pub(crate) fn open(setup: Setup, devices: Devices) -> Result<Arc<Engine>, Error>
         ..boot
     };
     boot.write(&*devices.home)?;
-    flash.adopt(&*devices.home, &mut boot)?;
+    flash.adopt(&setup, &*devices.home, &mut boot)?;
 
     let from = match flash.recovery.scan_from() {
         ScanFrom::OldestDirty => boot.oldest_dirty.min(boot.begin_checkpoint),
@@ -123,11 +125,12 @@ pub(crate) fn open(setup: Setup, devices: Devices) -> Result<Arc<Engine>, Error>
         if flash.owes() { setup.pool.frames as usize * OWED_BYTES_PER_FRAME } else { 0 };
     let mut owed = OwedChanges::new(owed_bytes);
     let (analysis, end) = analyse(&mut reader, &boot, &mut flash.recovery, &mut owed)?;
-    flash.settle(&analysis, &boot, end.position);
+    flash.settle(&setup, &analysis, &boot, end.position)?;
     let log = open_log(&devices.log, ring, &boot, &end, &mut reader)?;
     log.set_marks(analysis.places.iter().copied());
     let log = Arc::new(log);
     let journal = Arc::new(LogJournal::new(Arc::clone(&log), Lsn(from.0 - 1)));
+    let flash_role = setup.pool.flash_role;
     let pool = BufferPool::open_recovering(
         setup.pool,
         setup.world,
@@ -146,6 +149,7 @@ pub(crate) fn open(setup: Setup, devices: Devices) -> Result<Arc<Engine>, Error>
         boot,
         next_txn: TxnId(analysis.next_txn),
         full_images: setup.full_images,
+        flash_role,
         lock_bytes: setup.lock_bytes,
         lock_limits: setup.lock_limits,
     };

@@ -9,7 +9,8 @@
 //!     48   16 database          random id, the same in home, log and flash
 //!     64    8 sequence          rises with each write: the newer copy counts
 //!     72    4 epoch             rises with each opening
-//!     76    4 flags             bit 0: closed in good order since
+//!     76    4 flags             bit 0: closed in good order since; bit 1: the log is kept from
+//!                              `oldest_base` on, not from `oldest_dirty`
 //!     80    8 oldest_dirty      oldestDirtyLSN, all ones if nothing was dirty
 //!     88    8 oldest_txn        oldestTxLSN, all ones if there was none
 //!     96    8 begin_checkpoint  LSN of the last completed checkpoint's BEGIN_CHKPT
@@ -28,7 +29,10 @@
 //! - S2: magic and version keep their places in every format to come.
 //! - S3: a flash device is believed only with one of the two stamps. Both are zero while the
 //!   database runs without flash.
-//! - S4: the log from `min(oldest_dirty, oldest_txn, begin_checkpoint)` on is kept.
+//! - S4: the log from `min(oldest_dirty, oldest_txn, begin_checkpoint)` on is kept; with bit 1,
+//!   from `min(oldest_base, oldest_txn, begin_checkpoint)` on, and flash is needed if
+//!   `oldest_dirty` is before that.
+//! - S5: a superblock with bit 1 has version 2: who does not know the bit must not open it.
 
 use terrace_device::{Device, read, write};
 use terrace_page::{
@@ -38,8 +42,10 @@ use terrace_page::{
 use crate::log::Aligned;
 use crate::{Error, Part};
 
-/// The format that this version writes, and the newest that it reads.
-pub(crate) const FORMAT_VERSION: u32 = 1;
+/// The newest format that this version reads: with a log that is kept from what flash lacks.
+pub(crate) const FORMAT_VERSION: u32 = 2;
+/// The format without that, which is written where it will do.
+const PLAIN_VERSION: u32 = 1;
 /// Pages of the home before the first one that trees may use.
 pub(crate) const SUPERBLOCK_PAGES: u64 = 2;
 
@@ -54,6 +60,9 @@ const FLAGS_AT: usize = 76;
 const NUMBERS_AT: usize = 80;
 const NUMBERS: usize = 10;
 const END_AT: usize = 160;
+
+const CLEAN: u32 = 1;
+const FROM_FLASH: u32 = 2;
 
 const _: () = assert!(MAGIC_AT == terrace_page::HEADER_SIZE);
 const _: () = assert!(DATABASE_AT + 16 == SEQUENCE_AT);
@@ -86,6 +95,17 @@ pub(crate) struct Superblock {
     pub(crate) oldest_base: Lsn,
     /// Of the flash device that is this database's.
     pub(crate) flash: FlashMark,
+    /// From where on the log is kept.
+    pub(crate) log_from: LogFrom,
+}
+
+/// Whose lacks the log makes good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LogFrom {
+    /// What home lacks is in the log, whether flash has it or not.
+    Home,
+    /// What both home and flash lack is.
+    Flash,
 }
 
 /// What home knows of its flash device.
@@ -100,7 +120,28 @@ pub(crate) struct FlashMark {
 impl Superblock {
     /// The log before this is not needed any more: truncationLSN.
     pub(crate) fn log_start(&self) -> Lsn {
-        self.oldest_dirty.min(self.oldest_txn).min(self.begin_checkpoint)
+        let oldest = match self.log_from {
+            LogFrom::Home => self.oldest_dirty,
+            LogFrom::Flash => self.oldest_base,
+        };
+        oldest.min(self.oldest_txn).min(self.begin_checkpoint)
+    }
+
+    /// Records before this are of pages that are at home, or whole on flash.
+    pub(crate) fn redo_floor(&self) -> Lsn {
+        self.oldest_dirty.max(self.log_start())
+    }
+
+    /// Whether flash has changes that neither home nor the log has.
+    pub(crate) fn needs_flash(&self) -> bool {
+        self.oldest_dirty < self.log_start()
+    }
+
+    fn version(&self) -> u32 {
+        match self.log_from {
+            LogFrom::Home => PLAIN_VERSION,
+            LogFrom::Flash => FORMAT_VERSION,
+        }
     }
 
     fn encode(&self) -> Aligned {
@@ -109,12 +150,17 @@ impl Superblock {
         set_kind(page, PageKind::Super);
         set_page_id(page, self.place());
         page[MAGIC_AT..VERSION_AT].copy_from_slice(&MAGIC);
-        page[VERSION_AT..PAGE_SIZE_AT].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
+        page[VERSION_AT..PAGE_SIZE_AT].copy_from_slice(&self.version().to_le_bytes());
         page[PAGE_SIZE_AT..DATABASE_AT].copy_from_slice(&(PAGE_SIZE as u32).to_le_bytes());
         page[DATABASE_AT..SEQUENCE_AT].copy_from_slice(&self.database.to_le_bytes());
         page[SEQUENCE_AT..EPOCH_AT].copy_from_slice(&self.sequence.to_le_bytes());
         page[EPOCH_AT..FLAGS_AT].copy_from_slice(&self.epoch.to_le_bytes());
-        page[FLAGS_AT..NUMBERS_AT].copy_from_slice(&u32::from(self.clean).to_le_bytes());
+        let clean = if self.clean { CLEAN } else { 0 };
+        let flags = match self.log_from {
+            LogFrom::Home => clean,
+            LogFrom::Flash => clean | FROM_FLASH,
+        };
+        page[FLAGS_AT..NUMBERS_AT].copy_from_slice(&flags.to_le_bytes());
         let numbers: [u64; NUMBERS] = [
             self.oldest_dirty.0,
             self.oldest_txn.0,
@@ -147,7 +193,7 @@ impl Superblock {
             database: u128::from_le_bytes(database),
             sequence: u64_at(SEQUENCE_AT),
             epoch: u32_at(EPOCH_AT),
-            clean: u32_at(FLAGS_AT) & 1 == 1,
+            clean: u32_at(FLAGS_AT) & CLEAN != 0,
             oldest_dirty: Lsn(u64_at(NUMBERS_AT)),
             oldest_txn: Lsn(u64_at(NUMBERS_AT + 8)),
             begin_checkpoint: Lsn(u64_at(NUMBERS_AT + 16)),
@@ -158,6 +204,10 @@ impl Superblock {
             flash: FlashMark {
                 stamps: [u64_at(NUMBERS_AT + 56), u64_at(NUMBERS_AT + 64)],
                 journal: u64_at(NUMBERS_AT + 72),
+            },
+            log_from: match u32_at(FLAGS_AT) & FROM_FLASH {
+                0 => LogFrom::Home,
+                _ => LogFrom::Flash,
             },
         };
         let ordered = block.log_start() <= block.begin_checkpoint
@@ -280,6 +330,7 @@ mod tests {
             home_pages: 1000,
             oldest_base: Lsn(80),
             flash: FlashMark { stamps: [5, 6], journal: 7 },
+            log_from: LogFrom::Home,
         }
     }
 
@@ -294,6 +345,20 @@ mod tests {
         assert_eq!(stored.log_start(), Lsn(5000));
     }
 
+    /// A version that knows no persistent flash would redo from home alone, which lacks more than
+    /// the log has.
+    #[test]
+    fn a_log_that_is_kept_from_flash_is_told_to_older_versions() {
+        let old = Superblock { oldest_dirty: Lsn(70), ..block(8) };
+        assert!(!old.needs_flash());
+        assert_eq!(page_of(&old)[VERSION_AT], 1);
+        let stored = Superblock { log_from: LogFrom::Flash, ..old };
+        assert_eq!((stored.log_start(), stored.needs_flash()), (Lsn(80), true));
+        assert_eq!(page_of(&stored)[VERSION_AT], 2);
+        assert_eq!(look(&page_of(&stored), PageId(0)), Copied::Whole(stored));
+        assert!(!Superblock { oldest_dirty: Lsn(80), ..stored }.needs_flash());
+    }
+
     #[test]
     fn what_is_no_superblock_is_told_apart() {
         let mut page = page_of(&block(8));
@@ -303,8 +368,8 @@ mod tests {
         assert_eq!(look(&[0; PAGE_SIZE], PageId(0)), Copied::Blank);
         assert_eq!(look(&[b'x'; PAGE_SIZE], PageId(0)), Copied::Foreign);
         let mut newer = page_of(&block(8));
-        newer[VERSION_AT] = 2;
+        newer[VERSION_AT] = 3;
         seal(&mut newer);
-        assert_eq!(look(&newer, PageId(0)), Copied::Newer(2));
+        assert_eq!(look(&newer, PageId(0)), Copied::Newer(3));
     }
 }

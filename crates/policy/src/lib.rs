@@ -19,6 +19,7 @@
 
 mod combine;
 pub mod designs;
+mod flash_role;
 pub mod placement;
 pub mod replacement;
 pub mod restarts;
@@ -68,6 +69,7 @@ pub use designs::{
     Layout, MemoryRule, Replacement, UnknownName,
 };
 pub use distances::{Distances, FIRST_USE};
+pub use flash_role::FlashRole;
 pub use frames::{FramePolicy, Frames, MEMORY_POLICIES, MemoryPolicy, Standing};
 pub use keyed_slots::{Kept, KeyedSlots};
 pub use miss_curve::{MissCurve, MissSampler, NoStep, sample_hash};

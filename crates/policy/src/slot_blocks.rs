@@ -15,7 +15,7 @@
 //!   filled before the next is begun. A free block that has been free for longer goes first.
 //! - B2: no slot of a block is taken again before the block has left whole.
 //! - B3: a block leaves only if it can leave whole. A page that is being read is used: it is taken
-//!   in again, whatever else gives way.
+//!   in again, whatever else gives way; so is a base.
 //! - B4: of the used pages of a block those at its end are taken in again, as many as there is room
 //!   for, and never all: each block that leaves frees a slot at least [R in SPEC 7.2].
 //! - B5: a page that is taken in counts as a use of its block, so that a new block is not the
@@ -59,6 +59,11 @@ struct Block {
     /// Slots that were taken and hold nothing any more.
     holes: u32,
     state: State,
+}
+
+/// Whether a page is to be taken in again, whatever else gives way (B3).
+fn must_stay(held: Fronted) -> bool {
+    matches!(held, Fronted::Read | Fronted::Base)
 }
 
 /// What was used in a window.
@@ -277,7 +282,7 @@ impl SlotBlocks {
             out.push(match held(slot) {
                 Fronted::InUse => return false,
                 Fronted::Hole => (slot, Leave::Dropped),
-                Fronted::Read => {
+                Fronted::Read | Fronted::Base => {
                     read += 1;
                     (slot, Leave::Again)
                 }
@@ -294,7 +299,7 @@ impl SlotBlocks {
         }
         let second = out[begin..]
             .iter_mut()
-            .filter(|(slot, leave)| *leave == Leave::Again && held(*slot) != Fronted::Read);
+            .filter(|(slot, leave)| *leave == Leave::Again && !must_stay(held(*slot)));
         for (slot, leave) in second.take(again.saturating_sub(room) as usize) {
             *leave = if held(*slot) == Fronted::Dirty { Leave::Home } else { Leave::Dropped };
         }
@@ -516,8 +521,7 @@ mod tests {
             }
             let windows = [self.window, self.window.wrapping_sub(1)];
             let is_used = |slot: u32| windows.iter().any(|&it| self.used.contains(&(it, slot)));
-            let read: Vec<u32> =
-                slots.clone().filter(|&slot| content(slot) == Fronted::Read).collect();
+            let read: Vec<u32> = slots.clone().filter(|&slot| must_stay(content(slot))).collect();
             let is_kept = |slot: &u32| {
                 let is_there = matches!(content(*slot), Fronted::Clean | Fronted::Dirty);
                 is_there && is_used(*slot)
@@ -528,7 +532,7 @@ mod tests {
                 kept.pop_front()?;
             }
             let answer = |slot: u32| match content(slot) {
-                Fronted::Read => Leave::Again,
+                Fronted::Read | Fronted::Base => Leave::Again,
                 _ if kept.contains(&slot) => Leave::Again,
                 Fronted::Dirty => Leave::Home,
                 _ => Leave::Dropped,
@@ -538,9 +542,10 @@ mod tests {
     }
 
     fn some_content(prng: &mut Rng) -> Fronted {
-        match prng.u32(..12) {
+        match prng.u32(..13) {
             0 => Fronted::InUse,
             1 => Fronted::Read,
+            12 => Fronted::Base,
             2..7 => Fronted::Clean,
             _ => Fronted::Dirty,
         }

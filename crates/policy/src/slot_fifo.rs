@@ -13,7 +13,8 @@
 //!   second chance, what was hit since it was taken in is to be taken in again, its bit cleared.
 //! - Q4: a group never goes whole to the rear: if every page was hit, the front one is forced out.
 //!   So each group frees a slot at least [U in SPEC 5].
-//! - Q5: a slot in use, or that is read, ends the group before it.
+//! - Q5: a slot in use, or that is read, ends the group before it. So does a base for which there
+//!   is no room at the rear: it can neither be dropped nor go home.
 //! - Cost: one bit per slot; a hit sets it.
 //! - Not for: slots that can be written in any order, which lose hits to this order.
 //!
@@ -41,6 +42,9 @@ pub enum Fronted {
     Dirty,
     /// A page that somebody reads.
     Read,
+    /// A copy on which changes were made that are nowhere else yet: it is taken in again, whatever
+    /// else gives way.
+    Base,
     /// Something that cannot leave now.
     InUse,
 }
@@ -158,11 +162,17 @@ impl SlotFifo {
         out: &mut Vec<(SlotId, Leave)>,
     ) -> u32 {
         let (first, begin) = (self.front(), out.len());
+        let mut bases = 0;
         for at in 0..group.min(self.held()) {
             let slot = SlotId(self.after(first, at));
             let was_hit = self.second_chance && self.was_hit(slot.0);
             out.push(match held(slot) {
                 Fronted::InUse | Fronted::Read => break,
+                Fronted::Base if bases == room => break,
+                Fronted::Base => {
+                    bases += 1;
+                    (slot, Leave::Again)
+                }
                 Fronted::Hole => (slot, Leave::Dropped),
                 Fronted::Clean | Fronted::Dirty if was_hit => (slot, Leave::Again),
                 Fronted::Clean => (slot, Leave::Dropped),
@@ -175,8 +185,10 @@ impl SlotFifo {
         }
         let again = out[begin..].iter().filter(|(_, leave)| *leave == Leave::Again).count() as u32;
         // Q4.
-        let forced = again.saturating_sub(room.min(slots - 1));
-        let second = out[begin..].iter_mut().filter(|(_, leave)| *leave == Leave::Again);
+        let forced = again - bases.max(again.min(room.min(slots - 1)));
+        let second = out[begin..]
+            .iter_mut()
+            .filter(|(slot, leave)| *leave == Leave::Again && held(*slot) != Fronted::Base);
         for (slot, leave) in second.take(forced as usize) {
             *leave = if held(*slot) == Fronted::Dirty { Leave::Home } else { Leave::Dropped };
         }
@@ -304,10 +316,14 @@ mod tests {
         }
 
         fn leave(&mut self, group: u32, room: u32) -> Vec<(SlotId, Leave)> {
-            let mut slots = Vec::new();
-            while slots.len() < group as usize
-                && self.held.front().is_some_and(|&slot| self.content_of(slot) != Fronted::InUse)
-            {
+            let (mut slots, mut bases) = (Vec::new(), Vec::new());
+            while let Some(&slot) = self.held.front().filter(|_| slots.len() < group as usize) {
+                match self.content_of(slot) {
+                    Fronted::InUse => break,
+                    Fronted::Base if bases.len() == room as usize => break,
+                    Fronted::Base => bases.push(slot),
+                    _ => {}
+                }
                 slots.extend(self.held.pop_front());
             }
             let forced = |slot: u32| match self.content_of(slot) {
@@ -319,13 +335,13 @@ mod tests {
                 is_valid && self.second_chance && self.hit[slot as usize]
             };
             let mut again: Vec<u32> = slots.iter().copied().filter(|&it| qualifies(it)).collect();
-            if !again.is_empty() && again.len() == slots.len() {
+            if !again.is_empty() && again.len() + bases.len() == slots.len() {
                 again.remove(0);
             }
-            while again.len() > room as usize {
+            while !again.is_empty() && again.len() + bases.len() > room as usize {
                 again.remove(0);
             }
-            let answer = |slot: u32| match again.contains(&slot) {
+            let answer = |slot: u32| match again.contains(&slot) || bases.contains(&slot) {
                 true => Leave::Again,
                 false => forced(slot),
             };
@@ -351,10 +367,11 @@ mod tests {
     }
 
     fn some_content(prng: &mut Rng) -> Fronted {
-        match prng.u32(..8) {
+        match prng.u32(..9) {
             0 => Fronted::Hole,
             1 => Fronted::InUse,
-            2..5 => Fronted::Clean,
+            2 => Fronted::Base,
+            3..6 => Fronted::Clean,
             _ => Fronted::Dirty,
         }
     }

@@ -217,15 +217,26 @@ impl BufferPool {
             misses: SampledMisses::new(),
             itself: Weak::clone(itself),
         });
-        pool.start_without(&doubled);
+        pool.start_without(&doubled)?;
         Ok(pool)
+    }
+
+    /// Whether flash is a part of the database.
+    #[inline]
+    pub(crate) fn is_persistent(&self) -> bool {
+        self.config.flash_role.is_persistent()
     }
 
     /// Starts what runs from the beginning. Copies that gave way to newer ones must not be found
     /// again.
-    fn start_without(self: &Arc<BufferPool>, doubled: &[(u32, PageId)]) {
+    fn start_without(self: &Arc<BufferPool>, doubled: &[(u32, PageId)]) -> Result<(), PoolError> {
         doubled.iter().for_each(|&(slot, page)| self.slot_freed(slot, page, Freed::Modified));
+        if self.is_persistent() {
+            // What the table says of slots that are free now must not outlast their next use.
+            self.harden_table()?;
+        }
         self.start_tasks();
+        Ok(())
     }
 
     /// Recovery is over: starts the cleaner, and what the restart does in the background [S3
@@ -374,8 +385,10 @@ fn write_budget(config: &PoolConfig, flash: Option<&dyn Device>) -> Option<Write
 
 fn keeps_bases(config: &PoolConfig) -> bool {
     let keeps_dirty = config.design.keeps_dirty_on_flash();
-    // The slots of an append log are overwritten in order: none is kept.
-    config.restart.kind == RestartKind::Warm && keeps_dirty && config.design.batch().is_none()
+    // The slots of an append log are overwritten in order: one is kept by moving it to the rear,
+    // which is worth its write only where the log does not have it all.
+    let may_keep = config.design.batch().is_none() || config.flash_role.is_persistent();
+    config.restart.kind == RestartKind::Warm && keeps_dirty && may_keep
 }
 
 /// What a fetch is for.

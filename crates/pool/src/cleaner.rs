@@ -74,7 +74,7 @@ impl BufferPool {
         }
     }
 
-    fn is_sharp(&self) -> bool {
+    pub(crate) fn is_sharp(&self) -> bool {
         self.sharp.load(Ordering::Relaxed) > 0
     }
 

@@ -1,8 +1,8 @@
 //! How a pool is set up, with the papers' values as defaults.
 
 use terrace_policy::{
-    Batch, BlockRules, Classifier, CleanerOrder, Costs, Design, MemoryPolicy, QueueRules,
-    Replacement, Restart, SavedCosts, TacRule, designs,
+    Batch, BlockRules, Classifier, CleanerOrder, Costs, Design, FlashRole, MemoryPolicy,
+    QueueRules, Replacement, Restart, SavedCosts, TacRule, designs,
 };
 
 use std::sync::Arc;
@@ -36,6 +36,8 @@ pub struct PoolConfig {
     pub design: Design,
     /// What of the flash is found again at the next open, a row of `terrace_policy::RESTARTS`.
     pub restart: Restart,
+    /// What the flash tier is to its database: a cache, or a part of it.
+    pub flash_role: FlashRole,
     /// How the restart keeps its table.
     pub restart_tuning: RestartTuning,
     /// Cures of the restarts; for tests.
@@ -202,6 +204,7 @@ impl Default for PoolConfig {
             costs: None,
             design: designs::find("no-ssd").expect("the row of no flash"),
             restart: Restart::forget(),
+            flash_role: FlashRole::Cache,
             restart_tuning: RestartTuning::default(),
             restart_rules: RestartRules::default(),
             flash_slots: 0,
@@ -245,6 +248,9 @@ impl PoolConfig {
         match () {
             () if self.restart.refusal(&self.design).is_some() => {
                 bad(self.restart.refusal(&self.design).expect("a reason"))
+            }
+            () if self.flash_role.refusal(&self.design, &self.restart).is_some() => {
+                bad(self.flash_role.refusal(&self.design, &self.restart).expect("a reason"))
             }
             () if self.restart_tuning.flaw().is_some() => {
                 bad(self.restart_tuning.flaw().expect("a flaw"))
@@ -400,6 +406,12 @@ pub struct Rules {
     /// The restart `warm`: a dirty copy on flash outlasts a change of its page, unless analysis
     /// reads every change that home lacks.
     pub keeps_old_bases: bool,
+    /// Persistent flash: a slot is used again only when the table says durably that it may be.
+    pub reused_slots_are_free_in_table: bool,
+    /// Persistent flash: home has durably what leaves the front before its slots are overwritten.
+    pub front_is_synced_home: bool,
+    /// Persistent flash: a base at the front is taken in again.
+    pub bases_move_on: bool,
     /// Pages are verified when they are read from a device.
     pub verify_reads: bool,
 }
@@ -421,6 +433,9 @@ impl Default for Rules {
             front_is_kept_until_left: true,
             oldest_covers_flash: true,
             keeps_old_bases: true,
+            reused_slots_are_free_in_table: true,
+            front_is_synced_home: true,
+            bases_move_on: true,
             verify_reads: true,
         }
     }

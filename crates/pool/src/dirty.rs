@@ -123,11 +123,13 @@ impl BufferPool {
 
     /// Whether the copy in `slot` must outlast a change of its page. One whose every change that
     /// home lacks is in the log that analysis reads need not: the page counts as it does without
-    /// a copy, and its slot is free for another.
+    /// a copy, and its slot is free for another. But where flash is persistent no slot is that the
+    /// table calls newer than home: what the table says of it would be all that there is.
     fn is_needed_base(&self, books: &Books, slot: u32) -> bool {
         let Some(slots) = books.slots.as_ref().filter(|_| self.keeps_bases()) else { return false };
-        let is_old = |rec| rec < books.base_floor && self.config.rules.keeps_old_bases;
-        slots.is_base(slot) && slots.newer(slot).is_none_or(is_old)
+        let is_old = |rec| rec < books.base_floor || self.is_persistent();
+        let is_kept = |rec| is_old(rec) && self.config.rules.keeps_old_bases;
+        slots.is_base(slot) && slots.newer(slot).is_none_or(is_kept)
     }
 
     /// The order that is wrong, for tests.
@@ -177,7 +179,9 @@ impl BufferPool {
 
     pub(crate) fn is_clean_copy(&self, page: PageId, guard: &Exclusive<'_>) -> bool {
         let mut books = self.partition(page).books.lock();
-        let Some(slot) = guard.frame().slot() else { return false };
+        // In a persistent tier it counts as clean once home was synced.
+        let slot = guard.frame().slot().filter(|_| !self.is_persistent());
+        let Some(slot) = slot else { return false };
         let slots = books.slots_mut();
         slots.is_valid(slot) && slots.newer(slot).is_none()
     }
@@ -337,6 +341,10 @@ impl BufferPool {
                 // Written home once more, which this sync may not cover.
                 continue;
             }
+            if self.waits_for_table() {
+                self.end_base_later(partition, books, (slot, page));
+                continue;
+            }
             if books.slots_mut().unpin(slot) {
                 self.slot_cleaned(partition.first_slot + slot, page);
             }
@@ -345,6 +353,28 @@ impl BufferPool {
                 books.slots_mut().release_base(slot);
                 self.slot_freed(partition.first_slot + slot, page, Freed::Modified);
             }
+        }
+    }
+
+    /// Whether a slot is used again only when the table says durably that it may be.
+    pub(crate) fn waits_for_table(&self) -> bool {
+        self.is_persistent() && self.config.rules.reused_slots_are_free_in_table
+    }
+
+    /// As `end_bases`, for a slot of a persistent tier: it is used again only when the table says
+    /// durably that it may be. So what the table calls newer than home is there, always.
+    fn end_base_later(
+        &self,
+        partition: &Partition,
+        books: &mut Books,
+        (slot, page): (u32, PageId),
+    ) {
+        if books.slots_mut().is_pinned(slot) {
+            self.unpin_later(partition, slot, page);
+        } else if books.slots_mut().is_kept_for(slot, page) {
+            partition.detach_slot(books, &self.frames, page, slot);
+            books.slots_mut().retire(slot);
+            self.retire_base(partition, slot);
         }
     }
 

@@ -5,6 +5,8 @@
 //!   old].
 //! - C2: latches are tried, so that a batch never waits for one while it holds others; who is
 //!   busy is waited for alone, holding nothing.
+//! - C4: where flash is a part of the database, what is newer there than at home does not hold the
+//!   log: pages are brought to flash, and home only if it takes no more.
 //! - C3: the sharp checkpoint stops LC from caching new dirty pages, then empties memory, then
 //!   flash [S0 2.3.3, 3.2].
 
@@ -33,6 +35,9 @@ impl BufferPool {
     ///
     /// `Stopped` or `Journal`.
     pub fn flush_below(&self, lsn: Lsn) -> Result<(), PoolError> {
+        if self.is_persistent() && !self.is_sharp() {
+            return self.write_older(lsn);
+        }
         // Entries made after the call are at least this new, unless they come back from flash.
         let mut oldest_first = Vec::new();
         for partition in &self.partitions {
@@ -76,6 +81,9 @@ impl BufferPool {
 
     fn flush_batch(&self, batch: &[(Lsn, FrameId)], below: Lsn) -> Result<(), PoolError> {
         self.check_writable()?;
+        if self.brings_to_flash() {
+            self.bring_to_flash(batch, below)?;
+        }
         let (mut jobs, mut busy) = (Vec::new(), Vec::new());
         for &(_, id) in batch {
             let Some(page) = self.frames.frame(id).page() else { continue };
@@ -124,7 +132,10 @@ impl BufferPool {
         guard: Exclusive<'p>,
         below: Lsn,
     ) -> Flush<'p> {
-        let is_old = guard.frame().rec_lsn().is_some_and(|rec_lsn| rec_lsn < below);
+        let is_old = guard.frame().dirty().is_some_and(|lsns| match self.is_persistent() {
+            true if !self.is_sharp() => lsns.base < below,
+            _ => lsns.rec < below,
+        });
         if !guard.frame().holds(page) || !is_old {
             return Flush::Done;
         }

@@ -70,6 +70,6 @@ pub use journal::Journal;
 pub use observe::{PageEvent, PageObserver};
 pub use owed::Redo;
 pub use restart::fuzz;
-pub use restart::{ColdStart, FlashLayout, FlashRecovery, Image, LogFacts, ScanFrom};
+pub use restart::{ColdStart, FlashLayout, FlashNeed, FlashRecovery, Image, LogFacts, ScanFrom};
 pub use restart::{RestartRules, RestartTuning, write_synthetic_table};
 pub use stats::PoolStats;

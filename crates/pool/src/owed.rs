@@ -61,6 +61,7 @@ impl BufferPool {
             let mut books = partition.books.lock();
             // O4. A dirty copy tells itself from where on home lacks changes.
             let is_clean = match partition.find(&books, &self.frames, page) {
+                _ if self.is_persistent() => false,
                 Place::Flash(slot) => {
                     books.slots.as_ref().is_some_and(|slots| slots.newer(slot).is_none())
                 }
@@ -98,7 +99,8 @@ impl BufferPool {
         let mut books = partition.books.lock();
         books.owed.remove(&page);
         self.owed_count.fetch_sub(1, Ordering::Relaxed);
-        // A copy that counts as clean may be newer than home: the write behind it may be lost.
+        // A copy that counts as clean may be newer than home: the write behind it may be lost. Not
+        // where flash is persistent: what is clean in the table was synced home.
         let slot = guard.frame().slot();
         let is_copy = slot.is_some_and(|slot| {
             let slots = books.slots_mut();
@@ -109,7 +111,8 @@ impl BufferPool {
         let mut freed = None;
         if is_dirty {
             assert!(guard.frame().rec_lsn() <= Some(lsns.rec), "{page} is rescued from the start");
-        } else if is_changed || (is_copy && loading.source != Source::Home) {
+        } else if is_changed || (is_copy && loading.source != Source::Home && !self.is_persistent())
+        {
             freed = self.make_dirty_since(partition, &mut books, guard, lsns.rec);
         }
         drop(books);
@@ -141,6 +144,11 @@ impl BufferPool {
         rec: Lsn,
     ) -> Result<(), PoolError> {
         let partition = loading.partition;
+        if self.is_persistent() {
+            // The log need not have it, and no crash leaves such a slot: the device lost a write.
+            let (tier, page) = (Tier::Flash, loading.page);
+            return Err(PoolError::Damaged { tier, page, damage: Damage::Checksum });
+        }
         // What is owed may go further back: home had a part of it when its copy was written.
         let owed = partition.books.lock().owed.get(&loading.page).map(|lsns| lsns.rec);
         let rec = owed.map_or(rec, |owed| owed.min(rec));

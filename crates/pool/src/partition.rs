@@ -198,6 +198,15 @@ impl Books {
         };
     }
 
+    /// A base that is kept until home was synced has moved on.
+    pub fn base_moved(&mut self, from: u32, to: u32) {
+        for kept in [&mut self.until_sync, &mut self.until_this_sync] {
+            if let Some(page) = kept.remove(&from) {
+                kept.insert(to, page);
+            }
+        }
+    }
+
     /// The first change of `page` that home lacks if a power cut takes back what was not synced.
     pub fn at_risk(&self, page: PageId) -> Option<Lsn> {
         let both = [self.unsynced_pages.get(&page), self.syncing_pages.get(&page)];

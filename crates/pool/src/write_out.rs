@@ -102,6 +102,8 @@ impl BufferPool {
             self.count_leaving(partition, books, frame);
         }
         let is_sharp = self.sharp.load(std::sync::atomic::Ordering::Relaxed) > 0;
+        // A persistent tier is as good as home to a checkpoint, too.
+        let to_flash = purpose == Purpose::Evict || self.is_persistent();
         let mut slot_by = |class: AccessClass| self.place(partition, books, (page, frame), class);
         let targets = match (is_dirty, dirty_leave, purpose) {
             (false, ..) => match self.config.design.clean_leave {
@@ -110,7 +112,7 @@ impl BufferPool {
                 }
                 _ => Targets { home: false, slot: None },
             },
-            (true, DirtyLeave::Flash, Purpose::Evict) if !is_sharp => {
+            (true, DirtyLeave::Flash, _) if to_flash && !is_sharp => {
                 let slot = slot_by(frame.class());
                 Targets { home: slot.is_none(), slot }
             }

@@ -12,7 +12,7 @@ use terrace_device::{Device, FileDevice, FileOptions};
 use terrace_page::{Lsn, PageBuf, PageId};
 use terrace_policy::{RestartKind, designs, restarts};
 use terrace_pool::{
-    BufferPool, FlashLayout, FlashRecovery, Journal, LogFacts, PoolConfig, PoolError,
+    BufferPool, FlashLayout, FlashNeed, FlashRecovery, Journal, LogFacts, PoolConfig, PoolError,
     write_synthetic_table,
 };
 use terrace_rt::{Nanos, Prng, Real, now};
@@ -134,7 +134,8 @@ fn open(
     journal: u64,
 ) -> Result<RunResult, Error> {
     let begin = now();
-    let mut found = FlashRecovery::look(&pool, &*flash, DATABASE, [STAMP, 0], false);
+    let mut found =
+        FlashRecovery::look(&pool, &*flash, DATABASE, [STAMP, 0], (false, FlashNeed::Optional));
     found.load(&*flash, journal, Lsn::ZERO);
     let loaded = now();
     let mut prng = Prng::from_seed(2);

@@ -19,7 +19,7 @@ use terrace::{
 use terrace_device::model::{Preset, SimDevice, UnknownPreset, build};
 use terrace_device::{Device, Keep, Slab, Store};
 use terrace_page::{PAGE_SIZE, PageId};
-use terrace_policy::{Design, HomeDevice, Restart, designs};
+use terrace_policy::{Design, FlashRole, HomeDevice, Restart, designs};
 use terrace_rt::{Nanos, Prng, Virtual, VirtualConfig, World};
 
 use crate::Error;
@@ -138,6 +138,9 @@ impl System {
         let (mut tier, memory_bytes) = (self.tier.clone(), bytes(self.memory_pages));
         tier.observer = self.recording.clone().map(|recording| recording as Arc<dyn PageObserver>);
         let restart = tier.restart;
+        if !design.uses_flash() {
+            tier.flash_role = FlashRole::Cache;
+        }
         Database::builder()
             .tune(|tuned| *tuned = tier)
             .restart(restart)

@@ -167,7 +167,7 @@ fn wanted(options: &Erp) -> Result<Vec<Wanted>, Failure> {
 
 fn system_of(options: &Erp) -> Result<System, Failure> {
     positive("--window", options.window.0)?;
-    refuse(&options.design.0, &[Restart::forget()])?;
+    refuse(&options.design.0, &[Restart::forget()], &options.tier)?;
     let Size::Pages(log_pages) = options.models.log else {
         return Err(Failure::usage("--log is a size of its own"));
     };

@@ -16,5 +16,5 @@ pub use flash_table::flash_table;
 pub use points::points;
 pub use restart::restart;
 pub use steady::steady;
-pub use system::word;
+pub use system::{flash_role, word};
 pub use tpcc::tpcc;

@@ -102,7 +102,7 @@ pub fn check_sizes(config: &Config, options: &Tpcc) -> Result<(), Failure> {
 /// What the runs run on, but for the sizes of memory and flash.
 fn system(options: &Tpcc) -> Result<System, Failure> {
     let tier = &options.tier;
-    refuse(&options.design.0, &[options.restart])?;
+    refuse(&options.design.0, &[options.restart], &options.tier)?;
     Ok(System {
         place: place(options)?,
         tier: PoolConfig { restart: options.restart, ..pool(tier) },

@@ -125,7 +125,7 @@ fn plan(options: &Steady) -> Result<Plan, Failure> {
     positive("--averaged", options.averaged.0)?;
     positive("--shift-every", options.shift_every.0)?;
     check_windows("--duration", options.duration.0, options.window.0)?;
-    refuse(&options.design.0, &[Restart::forget()])?;
+    refuse(&options.design.0, &[Restart::forget()], &options.tier)?;
     let Size::Pages(log_pages) = options.models.log else {
         return Err(Failure::usage("--log is a size of its own"));
     };

@@ -12,8 +12,8 @@ use clap::ValueEnum;
 use serde_json::{Map, Value, json};
 use terrace::{FascConfig, Fills, PoolConfig, Spill, TacConfig, TacWrite};
 use terrace_policy::{
-    AdmissionRule, Classifier, CleanerOrder, Design, MemoryPolicy, QueueRules, Replacement,
-    Restart, TacRule,
+    AdmissionRule, Classifier, CleanerOrder, Design, FlashRole, MemoryPolicy, QueueRules,
+    Replacement, Restart, TacRule,
 };
 use terrace_rt::Nanos;
 use terrace_workload::{FLASH_BYTES_MIN, Place, System};
@@ -73,6 +73,7 @@ pub fn pool(tier: &Tier) -> PoolConfig {
         cleaner_ios: tier.cleaner_ios,
         clean_age: tier.clean_age,
         flash_writes_per_day: tier.flash_writes_per_day,
+        flash_role: flash_role(tier.persistent_flash),
         fills: Fills {
             ramp_up: tier.ramp_up_fill == Switch::On,
             aggressive: tier.aggressive_fill == Switch::On,
@@ -117,21 +118,32 @@ pub fn interval(span: Span) -> Option<Nanos> {
     (span.0 > 0.0).then(|| Nanos::from_secs_f64(span.0))
 }
 
-/// Refuses a pair of design and restart that cannot be.
+/// Refuses a pair of design and restart that cannot be, or not with the flash as a part of the
+/// database where the options say so.
 ///
 /// # Errors
 ///
 /// The first such pair, with the reason.
-pub fn refuse(designs: &[Design], restarts: &[Restart]) -> Result<(), Failure> {
+pub fn refuse(designs: &[Design], restarts: &[Restart], tier: &Tier) -> Result<(), Failure> {
+    let role = flash_role(tier.persistent_flash);
     for design in designs {
         for restart in restarts {
+            let pair = format!("{} with {}", design.name, restart.name);
             if let Some(why) = restart.refusal(design) {
-                let pair = format!("{} with {}", design.name, restart.name);
                 return Err(Failure::usage(format!("{pair}: {why}")));
+            }
+            let persistent = role.refusal(design, restart).filter(|_| design.uses_flash());
+            if let Some(why) = persistent {
+                return Err(Failure::usage(format!("--persistent-flash, {pair}: {why}")));
             }
         }
     }
     Ok(())
+}
+
+/// What flash is to the database, as the option says.
+pub fn flash_role(is_persistent: bool) -> FlashRole {
+    if is_persistent { FlashRole::Persistent } else { FlashRole::Cache }
 }
 
 /// # Errors
@@ -307,6 +319,7 @@ pub fn tier_parameters(system: &System, tier: &Tier) -> Map<String, Value> {
         "admission": tier.admission.map_or("by design", AdmissionRule::name),
         "replacement": tier.replacement.map_or("by design", Replacement::name),
         "flash_writes_per_day": pool.flash_writes_per_day,
+        "persistent_flash": pool.flash_role.is_persistent(),
         "lambda": pool.lambda,
         "tau": pool.tau,
         "mu": pool.mu,

@@ -310,6 +310,10 @@ pub struct Tier {
     /// TAC: page requests after which temperatures are halved; 0 for as many as there are slots
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub tac_aging: u64,
+    /// Flash is a part of the database, as FaCE, FASC and CAC are published: the log is cut where
+    /// flash has what home lacks, and the database does not open without it
+    #[arg(long)]
+    pub persistent_flash: bool,
     /// Time between checkpoints; `0s` is never [default: never; `bench restart`: 18s, and 4.5s for
     /// the tpce-like workload]
     #[arg(long, value_name = "TIME")]
@@ -486,6 +490,9 @@ pub struct Torture {
     /// Torture this restart only [default: the seed draws one; with --matrix, all]
     #[arg(long, value_name = "NAME", value_parser = one_restart)]
     pub restart: Option<Restart>,
+    /// Torture databases that flash is a part of: it survives each cut, or opening is refused
+    #[arg(long, conflicts_with = "matrix")]
+    pub persistent_flash: bool,
     /// Bring changes home after so much log [default: the seed says whether]
     #[arg(long, value_name = "SIZE", value_parser = log_age, conflicts_with = "matrix")]
     pub clean_age: Option<u64>,
@@ -540,6 +547,9 @@ pub struct Stored {
     /// The restart of the flash tier
     #[arg(long, value_name = "NAME", default_value = "warm", value_parser = one_restart)]
     pub restart: Restart,
+    /// The flash tier is a part of the database
+    #[arg(long, requires = "flash_device")]
+    pub persistent_flash: bool,
     /// Memory for pages
     #[arg(long, value_name = "SIZE", default_value = "64MiB")]
     pub dram: Size,

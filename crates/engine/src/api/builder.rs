@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use terrace_device::Device;
 use terrace_page::PAGE_SIZE;
-use terrace_policy::{Design, Restart, designs, restarts};
+use terrace_policy::{Design, FlashRole, Restart, designs, restarts};
 use terrace_pool::{FlashLayout, PoolConfig};
 use terrace_rt::{Nanos, World};
 
@@ -223,6 +223,19 @@ impl Builder {
     #[must_use]
     pub fn restart(mut self, restart: Restart) -> Builder {
         self.restart = Some(restart);
+        self
+    }
+
+    /// Whether flash is a part of the database, as FaCE, FASC and CAC are published, or a cache
+    /// that may vanish: the default.
+    ///
+    /// A part of the database does not hold the log: what is on flash need not go home before the
+    /// log is cut. But without it, or with an older copy of it, the database does not open
+    /// (`FlashNeeded`). It wants a design that keeps changed pages on flash, and the restart
+    /// `warm`. A sharp checkpoint brings all home; closed then, the database can do without.
+    #[must_use]
+    pub fn flash_role(mut self, role: FlashRole) -> Builder {
+        self.pool.flash_role = role;
         self
     }
 
@@ -493,6 +506,9 @@ impl Builder {
             }
             None => pool.restart,
         };
+        if let Some(what) = pool.flash_role.refusal(&pool.design, &pool.restart) {
+            return Err(Error::InvalidOption { what });
+        }
         let flash_bytes = self.flash.as_ref().map(|(_, bytes)| *bytes).or(flash).unwrap_or(0);
         if pool.flash_slots == 0 && pool.design.uses_flash() {
             if flash_bytes / PAGE_SIZE as u64 >= u64::from(u32::MAX) {

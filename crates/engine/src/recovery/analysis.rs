@@ -60,12 +60,13 @@ pub(crate) fn analyse(
     owed: &mut OwedChanges,
 ) -> Result<(Analysis, End), Error> {
     let mut analysis = Analysis { next_txn: boot.next_txn.0, ..Analysis::default() };
+    let floor = boot.redo_floor();
     while let Some(stored) = reader.next()? {
         if analysis.places.last().is_none_or(|place| stored.lsn.0 - place.0 >= PLACE_BYTES) {
             analysis.places.push(stored.lsn);
         }
-        analysis.note(stored.lsn, &stored.record, boot.oldest_dirty);
-        show(flash, stored.lsn, &stored.record, boot.oldest_dirty);
+        analysis.note(stored.lsn, &stored.record, floor);
+        show(flash, stored.lsn, &stored.record, floor);
         owed.note(stored.lsn, &stored.record.body);
     }
     let end = reader.end();

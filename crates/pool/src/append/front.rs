@@ -13,6 +13,11 @@
 //!   lacks. If the log cannot, its slot stays as it is, and so does the group: the ring
 //!   takes no more pages, and those that leave memory go home.
 //! - F3: a slot that somebody reads is let go when the read has ended.
+//! - F4: of a persistent tier a slot may be the only place of its page, or the base of changes that
+//!   are nowhere else. So a base moves on like a page with a second chance; a slot that is moved
+//!   from stays as it is until the table says durably where its page went; what went home was
+//!   synced there; and only then the table says, durably, that the group is free, and its slots are
+//!   overwritten [D in SPEC 5, 7.2].
 
 use std::sync::atomic::Ordering;
 
@@ -39,8 +44,12 @@ const MIGRATIONS: usize = 2;
 pub(super) struct Front {
     /// The first slot of the group.
     first: u32,
+    /// All of them.
+    slots: Vec<u32>,
     /// Those whose pages go somewhere, in order.
     pub leavers: Vec<Leaver>,
+    /// Nothing of it had to go anywhere, and it is gone.
+    has_left: bool,
 }
 
 /// A group that cannot leave: the bytes of some slots are bad, and the log cannot make them good.
@@ -75,6 +84,12 @@ impl Leaver {
 }
 
 impl Front {
+    /// Whether none of its slots holds anything.
+    fn is_free(&self, books: &mut Books) -> bool {
+        let slots = books.slots_mut();
+        self.slots.iter().all(|&slot| slots.is_free(slot))
+    }
+
     pub fn second_chances(&self) -> usize {
         self.leavers.iter().filter(|leaver| leaver.is_second_chance()).count()
     }
@@ -139,6 +154,7 @@ impl BufferPool {
             books.slots_mut().left(first);
         }
         let mut leavers = Vec::new();
+        let slots = answers.iter().map(|&(slot, _)| slot).collect();
         for (slot, leave) in answers {
             leavers.extend(self.claim_leaver(partition, books, slot, leave));
         }
@@ -150,10 +166,12 @@ impl BufferPool {
                 leaver.at = (leaver.slot + books.slots_mut().count() - from) as usize;
             }
         }
-        if leavers.is_empty() {
+        let mut front = Front { first, slots, leavers, has_left: false };
+        if front.leavers.is_empty() && front.is_free(books) {
             self.end_front(partition, books, first);
+            front.has_left = true;
         }
-        Some(Front { first, leavers })
+        Some(front)
     }
 
     fn claim_leaver(
@@ -173,6 +191,13 @@ impl BufferPool {
                 return None;
             }
             Leave::Home if self.stays_in_memory(partition, books, page) => return None,
+            Leave::Again
+                if !self.config.rules.bases_move_on && books.slots_mut().keeps_base(slot) =>
+            {
+                partition.detach_slot(books, &self.frames, page, slot);
+                books.slots_mut().release_base(slot);
+                return None;
+            }
             Leave::Home => {
                 books.slots_mut().forget_damage(slot);
                 leaver.claim = Some(take_claim(books, page, slot));
@@ -292,7 +317,8 @@ impl BufferPool {
                 Some(to) => books.slots_mut().give_back(to, false),
                 None => {}
             }
-            if is_there {
+            // A base that cannot move keeps its group.
+            if is_there && !books.slots_mut().keeps_base(leaver.slot) {
                 // F1.
                 if books.slots_mut().newer(leaver.slot).is_some() {
                     books.slots_mut().forget_damage(leaver.slot);
@@ -308,35 +334,51 @@ impl BufferPool {
     fn moved(&self, partition: &Partition, books: &mut Books, leaver: &Leaver, to: u32) {
         let Leaver { page, slot: from, .. } = *leaver;
         partition.copy_moved(books, &self.frames, page, (from, to));
-        books.slots_mut().move_on(from, to);
-        books.stats.second_chances += 1;
+        let is_kept = self.waits_for_table();
         let slots = books.slots_mut();
+        let newer = if slots.keeps_base(from) {
+            slots.move_base(from, to);
+            let rec = slots.base_rec(to);
+            books.base_moved(from, to);
+            Some(rec)
+        } else {
+            slots.move_on(from, to, is_kept);
+            books.stats.second_chances += 1;
+            books.slots_mut().newer(to)
+        };
         let held = Held {
             slot: partition.first_slot + to,
             page,
             lsn: leaver.lsn,
-            newer: slots.newer(to),
+            newer,
             history: Some(History::once(self.now())),
         };
         self.slot_filled(&held);
-        self.slot_freed(partition.first_slot + from, page, Freed::Reused);
+        if is_kept {
+            self.retire_base(partition, from);
+        } else {
+            self.slot_freed(partition.first_slot + from, page, Freed::Reused);
+        }
     }
 
     /// Brings home what must go there, in a task of its own, and then lets the group go.
     pub(super) fn let_go(&self, partition: &Partition, front: Front, staging: Staging) {
-        if front.leavers.iter().all(|leaver| leaver.claim.is_none()) {
-            if !front.leavers.is_empty() {
-                self.end_front(partition, &mut partition.books.lock(), front.first);
-            }
+        if front.has_left {
             return;
+        }
+        if front.leavers.iter().all(|leaver| leaver.claim.is_none()) {
+            let mut books = partition.books.lock();
+            if !self.keeps_bases() || front.is_free(&mut books) {
+                return self.end_front(partition, &mut books, front.first);
+            }
         }
         let Some(pool) = self.itself.upgrade() else {
             return self.bring_home(partition, front, staging);
         };
         self.cleaner_runs.fetch_add(1, Ordering::Relaxed);
-        let page = front.leavers[0].page;
+        let slot = partition.first_slot;
         let task = move || {
-            pool.bring_home(pool.partition(page), front, staging);
+            pool.bring_home(pool.partition_of_slot(slot), front, staging);
             pool.cleaner_runs.fetch_sub(1, Ordering::Relaxed);
             pool.cleaner_news.notify_all();
             pool.run_cleaned.notify_all();
@@ -345,7 +387,7 @@ impl BufferPool {
     }
 
     fn bring_home(&self, partition: &Partition, front: Front, mut staging: Staging) {
-        let Front { first, leavers } = front;
+        let Front { first, slots: group, leavers, .. } = front;
         let mut homeward: Vec<(Leaver, Claim)> =
             leavers.into_iter().filter_map(|leaver| Some((leaver, leaver.claim?))).collect();
         homeward.sort_unstable_by_key(|(leaver, _)| leaver.page);
@@ -363,35 +405,76 @@ impl BufferPool {
         if let Err(source) = written {
             self.stop(source);
         }
-        let mut stuck = Vec::new();
-        for (leaver, claim) in &homeward {
-            let cleaned = match (leaver.is_whole, at_home) {
-                (true, true) => Cleaned::AtHome,
-                (false, _) => Cleaned::Damaged,
-                (true, false) => Cleaned::NotYet,
-            };
-            if self.config.rules.front_is_dirty_until_home {
-                self.end_claim(claim, cleaned);
-            }
-            let Some(mut books) = self.books_unread(partition, leaver.slot) else { return };
-            if books.slots_mut().holds(leaver.slot, leaver.page) {
-                if cleaned == Cleaned::AtHome {
-                    self.drop_slot(partition, &mut books, leaver.page, leaver.slot);
-                } else {
-                    stuck.push(leaver.slot);
+        let outcomes: Vec<Cleaned> = homeward
+            .iter()
+            .map(|(leaver, claim)| {
+                let cleaned = match (leaver.is_whole, at_home) {
+                    (true, true) => Cleaned::AtHome,
+                    (false, _) => Cleaned::Damaged,
+                    (true, false) => Cleaned::NotYet,
+                };
+                if self.config.rules.front_is_dirty_until_home {
+                    self.end_claim(claim, cleaned);
                 }
+                cleaned
+            })
+            .collect();
+        if self.keeps_bases() && self.settle_front(partition, &homeward).is_err() {
+            // What is not durable elsewhere stays; the next writer is told why.
+            return self.end_front_if_free(partition, first, &group);
+        }
+        for ((leaver, _), cleaned) in homeward.iter().zip(outcomes) {
+            let Some(mut books) = self.books_unread(partition, leaver.slot) else { return };
+            // A page that changed meanwhile may have left its slot, or keep it as a base.
+            let slots_now = books.slots_mut();
+            let is_copy = slots_now.holds(leaver.slot, leaver.page)
+                && slots_now.is_valid(leaver.slot)
+                && !slots_now.is_pinned(leaver.slot);
+            if is_copy && cleaned == Cleaned::AtHome {
+                self.drop_slot(partition, &mut books, leaver.page, leaver.slot);
             }
         }
         self.harden(&slots);
-        let mut books = partition.books.lock();
-        if stuck.is_empty() {
-            self.end_front(partition, &mut books, first);
-        } else {
-            books.stuck.push(Stuck { first, slots: stuck });
-        }
-        drop(books);
+        self.end_front_if_free(partition, first, &group);
         // A failed sync stops the pool, and the next writer reports it.
         let _failed: Result<(), PoolError> = self.log_buf_writes(Logged::Full);
+    }
+
+    /// F4: home has durably what was written there, and the table on flash knows it, and where the
+    /// others went.
+    fn settle_front(
+        &self,
+        partition: &Partition,
+        homeward: &[(Leaver, Claim)],
+    ) -> Result<(), PoolError> {
+        let rules = self.config.rules;
+        if !homeward.is_empty() && rules.front_is_synced_home {
+            self.sync_home()?;
+        }
+        if rules.reused_slots_are_free_in_table {
+            self.harden_table()?;
+        }
+        if !rules.front_is_synced_home {
+            let mut books = partition.books.lock();
+            for (leaver, _) in homeward {
+                books.until_sync.remove(&leaver.slot);
+                books.slots_mut().unpin(leaver.slot);
+            }
+        }
+        Ok(())
+    }
+
+    /// The group that began with slot `first` has left, or waits for slots that still hold
+    /// something.
+    fn end_front_if_free(&self, partition: &Partition, first: u32, group: &[u32]) {
+        let mut books = partition.books.lock();
+        let slots = books.slots_mut();
+        let held: Vec<u32> = group.iter().copied().filter(|&it| !slots.is_free(it)).collect();
+        if held.is_empty() {
+            self.end_front(partition, &mut books, first);
+        } else {
+            books.stuck.push(Stuck { first, slots: held });
+        }
     }
 
     /// Writes the whole pages home, neighbours together. `homeward` is in page order. Pages of a

@@ -15,14 +15,14 @@ use crate::slots::{LogSlots, SlotTable};
 use crate::write_out::{Job, Outcome, Purpose, Targets, Transfer};
 use crate::{BufferPool, PoolError};
 
-/// A victim that waits in its frame.
+/// A page that waits in its frame: a victim, or one that is to be brought to flash.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Gathered {
     /// The frame, numbered within the partition.
-    frame: FrameId,
-    page: PageId,
-    /// As it was when the policy named the frame.
-    touch: Touch,
+    pub frame: FrameId,
+    pub page: PageId,
+    /// As it was when the frame was named.
+    pub touch: Touch,
 }
 
 /// What can be appended now.
@@ -39,6 +39,7 @@ pub(super) struct Group<'p> {
     partition: &'p Partition,
     jobs: Vec<Job<'p>>,
     front: Option<Front>,
+    purpose: Purpose,
 }
 
 impl BufferPool {
@@ -101,12 +102,26 @@ impl BufferPool {
         partition: &'p Partition,
         books: &mut Books,
     ) -> Claimed<'p> {
-        if books.gathered.is_empty() {
+        let mut gathered = std::mem::take(&mut books.gathered);
+        let claimed = self.claim_slots(partition, books, &mut gathered, Purpose::Evict);
+        books.gathered = gathered;
+        claimed
+    }
+
+    /// The same for `gathered`, of which it leaves those for which there is no slot now.
+    pub(super) fn claim_slots<'p>(
+        &'p self,
+        partition: &'p Partition,
+        books: &mut Books,
+        gathered: &mut Vec<Gathered>,
+        purpose: Purpose,
+    ) -> Claimed<'p> {
+        if gathered.is_empty() {
             return Claimed::Nothing;
         }
         let group = self.config.group();
         let is_stuck = self.is_stuck(partition, books);
-        let ahead = self.config.slots_ahead() + books.gathered.len() as u32;
+        let ahead = self.config.slots_ahead() + (gathered.len() as u32).min(group);
         let (free, leaving) = log_of(books.slots_mut()).free_and_leaving();
         let run = log_of(books.slots_mut()).run(group);
         let front = if free + leaving < ahead {
@@ -116,12 +131,12 @@ impl BufferPool {
         };
         let again = front.as_ref().map_or(0, Front::second_chances);
         let mut jobs = Vec::new();
-        let gathered = std::mem::take(&mut books.gathered);
-        for (at, victim) in gathered.iter().enumerate() {
+        let mut done = 0;
+        for victim in gathered.iter() {
             if again + jobs.len() >= run as usize {
-                books.gathered.extend_from_slice(&gathered[at..]);
                 break;
             }
+            done += 1;
             // One that is in use now will be named again.
             let guard = self.frames.try_exclusive(partition.frame_at(victim.frame.0));
             let Some(guard) = guard.filter(|guard| guard.frame().holds(victim.page)) else {
@@ -129,7 +144,7 @@ impl BufferPool {
             };
             let now = self.now();
             let Some(slot) = books.slots_mut().alloc(victim.page, now) else {
-                books.gathered.extend_from_slice(&gathered[at..]);
+                done -= 1;
                 break;
             };
             books.slots_mut().issue(slot);
@@ -138,10 +153,11 @@ impl BufferPool {
             let targets = Targets { home: false, slot: Some(slot) };
             jobs.push(Job { partition, page: victim.page, guard, targets });
         }
+        gathered.drain(..done);
         match (&front, jobs.is_empty()) {
             (None, true) if free == 0 && (leaving == 0 || is_stuck) => Claimed::Blocked,
             (None, true) => Claimed::Nothing,
-            _ => Claimed::Group(Group { partition, jobs, front }),
+            _ => Claimed::Group(Group { partition, jobs, front, purpose }),
         }
     }
 
@@ -156,20 +172,31 @@ impl BufferPool {
         let frame = guard.frame();
         let Some(slot) = frame.slot() else { return };
         let page = frame.page().expect("a page with a copy");
+        if !books.slots_mut().is_valid(slot) {
+            // A base: it stays until the new copy is there.
+            return;
+        }
         let newer = books.slots_mut().newer(slot);
-        books.slots_mut().invalidate(slot, false);
-        frame.set_slot(None);
+        let is_base = self.keeps_bases() && books.slots_mut().is_base(slot);
+        if is_base {
+            books.slots_mut().keep_base(slot);
+        } else {
+            books.slots_mut().invalidate(slot, false);
+            frame.set_slot(None);
+        }
         if let Some(rec_lsn) = newer {
             books.set_dirty(guard.id(), frame, DirtyLsns::at(rec_lsn));
             books.trim_dirty(&self.frames);
         }
-        self.slot_freed(partition.first_slot + slot, page, Freed::Reused);
+        if !is_base {
+            self.slot_freed(partition.first_slot + slot, page, Freed::Reused);
+        }
     }
 
     /// Reads the front group, writes the group at the rear, and lets the front group go. Returns
     /// how many frames became free.
     pub(super) fn append(&self, group: Group<'_>) -> Result<usize, PoolError> {
-        let Group { partition, jobs, mut front } = group;
+        let Group { partition, jobs, mut front, purpose } = group;
         let staging = front.as_mut().map(|front| self.stage_front(partition, front));
         let transfers: Vec<Transfer<'_>> = jobs.into_iter().map(Transfer::seal).collect();
         self.skip_rules(&transfers);
@@ -178,7 +205,7 @@ impl BufferPool {
         let mut slots: Vec<u32> = transfers.iter().filter_map(Transfer::slot_number).collect();
         let outcome = Outcome { home: false, flash: written.is_ok() };
         for transfer in transfers {
-            freed += usize::from(self.complete(transfer, Purpose::Evict, outcome));
+            freed += usize::from(self.complete(transfer, purpose, outcome));
         }
         if let (Some(mut front), Some(staging)) = (front, staging) {
             slots.extend(self.move_on(partition, &mut front, written.is_ok()));

@@ -30,8 +30,10 @@
 //! - P4: a page at the front that cannot leave now (somebody reads it, or it is still to be redone)
 //!   ends the group. If nothing can leave, victims go home as if there were no flash.
 //!
-//! Modules in reading order: `group`, what is gathered and written; `front`, what leaves.
+//! Modules in reading order: `group`, what is gathered and written; `front`, what leaves; `bring`,
+//! what is appended and stays in memory.
 
+mod bring;
 mod front;
 mod group;
 
@@ -86,7 +88,10 @@ impl BufferPool {
         }
         match claimed {
             Claimed::Nothing => Ok(Appended::Freed(freed)),
-            Claimed::Blocked if freed == 0 => Ok(Appended::Blocked),
+            Claimed::Blocked if freed == 0 => {
+                self.unblock_front();
+                Ok(Appended::Blocked)
+            }
             Claimed::Blocked => Ok(Appended::Freed(freed)),
             Claimed::Group(group) => match self.append(group) {
                 Ok(written) => Ok(Appended::Freed(freed + written)),

@@ -43,6 +43,10 @@ pub enum ColdStart {
     Table,
     /// The table could not be written any more in the last session.
     GivenUp,
+    /// It has pages that are newer than the end of the log.
+    LogLost,
+    /// The database was opened without the option that makes flash a part of it.
+    NotPersistent,
     /// The device could not be read or written.
     Device(io::ErrorKind),
 }
@@ -63,6 +67,8 @@ impl fmt::Display for ColdStart {
             ColdStart::OtherShape => "the flash tier had another size, or other partitions",
             ColdStart::Table => "the table of the flash tier is damaged",
             ColdStart::GivenUp => "the table of the flash tier could not be written",
+            ColdStart::LogLost => "the flash tier is newer than the log, which has lost its end",
+            ColdStart::NotPersistent => "the database was not opened with persistent flash",
             ColdStart::Device(kind) => return write!(f, "the flash device failed: {kind}"),
         };
         f.write_str(why)
@@ -143,6 +149,18 @@ pub(super) struct Place<'a> {
     pub clean: bool,
     /// Where the last checkpoint that ended began.
     pub began: Lsn,
+    /// Whether the database can do without the tier.
+    pub need: FlashNeed,
+}
+
+/// Whether a database can be opened without what is on its flash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FlashNeed {
+    /// The log has all that home lacks.
+    Optional,
+    /// Flash has what neither home nor the log has. A device that cannot be believed is left as it
+    /// is: it may be the right one, and whole the next time.
+    Needed,
 }
 
 /// The flash tier between the first look at its device and the opening of the pool.
@@ -153,19 +171,21 @@ pub struct FlashRecovery {
     clean: bool,
     began: Lsn,
     is_disowned: bool,
+    need: FlashNeed,
     table: Box<dyn Recover>,
 }
 
 impl FlashRecovery {
     /// Looks at the header on `flash`. `database` and `known` are what home says: the id, and the
     /// stamps that it accepts, of which zero is none; `clean`, whether the database was closed.
+    /// Where flash is needed, the tier is not to be used if it then is [`FlashRecovery::cold`].
     #[must_use]
     pub fn look(
         config: &PoolConfig,
         flash: &dyn Device,
         database: u128,
         known: [u64; 2],
-        clean: bool,
+        (clean, need): (bool, FlashNeed),
     ) -> FlashRecovery {
         let kind = config.restart.kind;
         let layout = FlashLayout::new(config.flash_slots, kind);
@@ -177,7 +197,7 @@ impl FlashRecovery {
         };
         let table = super::table_of(kind, layout, config.restart_rules);
         let began = Lsn::ZERO;
-        FlashRecovery { layout, header, cold, clean, began, is_disowned: false, table }
+        FlashRecovery { layout, header, cold, clean, began, is_disowned: false, need, table }
     }
 
     /// There is no flash device.
@@ -195,6 +215,7 @@ impl FlashRecovery {
             clean: false,
             began: Lsn::ZERO,
             is_disowned: false,
+            need: FlashNeed::Optional,
             table,
         }
     }
@@ -243,6 +264,9 @@ impl FlashRecovery {
     fn turn(&mut self, flash: &dyn Device, judged: Result<(), ColdStart>) {
         if let Err(cold) = judged {
             self.cold = Some(cold);
+            if self.need == FlashNeed::Needed {
+                return;
+            }
             self.header.table = self.header.stamp;
             self.write_header(flash);
         }
@@ -314,6 +338,7 @@ impl FlashRecovery {
             table: self.header.table,
             clean: self.clean,
             began: self.began,
+            need: self.need,
         }
     }
 

@@ -62,6 +62,9 @@ pub(crate) trait Keep: Send + Sync {
     /// `slot` held a base, and its page has a newer copy on flash.
     fn retired(&self, _pool: &BufferPool, _slot: u32) {}
 
+    /// Home durably has the page of clean `slot`, which stays pinned until the table says so.
+    fn unpin_later(&self, _pool: &BufferPool, _slot: u32) {}
+
     /// What was told of `slots` is to be made as durable as the restart wants it at once.
     fn harden(&self, _pool: &BufferPool, _slots: &[u32]) -> Result<(), PoolError> {
         Ok(())
@@ -137,6 +140,15 @@ impl BufferPool {
     pub(crate) fn retire_base(&self, partition: &Partition, slot: u32) {
         if let Some(keeper) = &self.keeper {
             keeper.retired(self, partition.first_slot + slot);
+        }
+    }
+
+    /// Home was synced: clean `slot` may be used again once the table says that home has its page.
+    pub(crate) fn unpin_later(&self, partition: &Partition, slot: u32, page: PageId) {
+        let number = partition.first_slot + slot;
+        self.slot_cleaned(number, page);
+        if let Some(keeper) = &self.keeper {
+            keeper.unpin_later(self, number);
         }
     }
 

@@ -28,7 +28,7 @@ mod lvr;
 mod mmr;
 mod warm;
 
-pub use found::{ColdStart, FlashRecovery, Image, LogFacts, ScanFrom};
+pub use found::{ColdStart, FlashNeed, FlashRecovery, Image, LogFacts, ScanFrom};
 pub use layout::FlashLayout;
 pub use tuning::{RestartRules, RestartTuning};
 pub use warm::write_synthetic_table;

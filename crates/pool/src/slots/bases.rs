@@ -7,7 +7,7 @@ use terrace_policy::Tick;
 
 use super::{
     CLEAN, DAMAGED, DIRTY, DOOMED, FREE, INVALID, LAZYCLEANING, NEWER, NO_PAGE, PINNED, PageNumber,
-    RETIRED, STATE, SlotTable, rec_of, sub,
+    REC_SHIFT, RETIRED, STATE, SlotTable, WRITING, rec_of, sub,
 };
 use crate::restart::Image;
 
@@ -87,14 +87,53 @@ impl SlotTable {
         }
         sub(&self.gauges.unavailable, self.has(slot, DAMAGED));
         self.ranks.take(slot);
-        self.set_newer(slot, None);
+        self.forget_newer(slot);
         self.states[slot as usize] &= !(PINNED | DAMAGED);
         self.set_base(slot, &[DIRTY, CLEAN], INVALID);
     }
 
+    /// NEWER goes; `base_rec` still tells of it.
+    fn forget_newer(&mut self, slot: u32) {
+        if !self.has(slot, NEWER) {
+            self.rec[slot as usize] = 0;
+        }
+        self.set_newer(slot, None);
+    }
+
+    /// Lower bound of the first change in a base that home lacks.
+    pub fn base_rec(&self, slot: u32) -> Lsn {
+        Lsn(u64::from(self.rec[slot as usize]) << REC_SHIFT)
+    }
+
+    /// Whether `slot` keeps a base.
+    pub fn keeps_base(&self, slot: u32) -> bool {
+        self.states[slot as usize] == INVALID
+    }
+
+    /// The bytes of base `from` were written into `to`: WRITING -> INVALID, and `from` is RETIRED.
+    pub fn move_base(&mut self, from: u32, to: u32) {
+        assert!(self.keeps_base(from), "slot {from} keeps no base");
+        assert_eq!(self.pages[from as usize], self.pages[to as usize]);
+        self.rec[to as usize] = self.rec[from as usize];
+        self.versions.copy(from, to);
+        self.set_base(to, &[WRITING], INVALID);
+        self.retire(from);
+    }
+
+    /// The page in valid `from`, which moved on, stays there until the table says where it went:
+    /// CLEAN|DIRTY -> RETIRED.
+    pub fn retire_moved(&mut self, from: u32) {
+        self.ranks.take(from);
+        sub(&self.gauges.unavailable, self.has(from, DAMAGED));
+        self.set_newer(from, None);
+        self.set_base(from, &[CLEAN, DIRTY], RETIRED);
+        self.states[from as usize] = RETIRED;
+        self.pages[from as usize] = NO_PAGE;
+    }
+
     /// The cleaner is done with a base: LAZYCLEANING -> INVALID, or RETIRED if it was retired.
     pub(super) fn base_was_cleaned(&mut self, slot: u32) {
-        self.set_newer(slot, None);
+        self.forget_newer(slot);
         let to = if self.page(slot).is_some() { INVALID } else { RETIRED };
         self.set_base(slot, &[LAZYCLEANING], to);
         self.states[slot as usize] &= STATE;
@@ -128,6 +167,11 @@ impl SlotTable {
         if self.base(slot) == CLEAN {
             self.states[slot as usize] |= PINNED;
         }
+    }
+
+    /// Whether the home write that made `slot` clean may still be lost, or the table not know.
+    pub fn is_pinned(&self, slot: u32) -> bool {
+        self.base(slot) == CLEAN && self.has(slot, PINNED)
     }
 
     /// Home was synced. Whether the slot was pinned.

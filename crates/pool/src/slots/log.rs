@@ -10,7 +10,9 @@ use terrace_policy::{Fronted, Leave};
 
 use super::log_slots::{Leaving, LogSlots};
 use super::ranks::Ranks;
-use super::{CLEAN, DAMAGED, DIRTY, FREE, NEWER, READING, STATE, SlotTable, WRITING, sub};
+use super::{
+    CLEAN, DAMAGED, DIRTY, FREE, INVALID, NEWER, READING, RETIRED, STATE, SlotTable, WRITING, sub,
+};
 
 impl SlotTable {
     /// The order of the slots, if they are those of an append log.
@@ -56,6 +58,9 @@ impl SlotTable {
                 _ if is_read && (state == CLEAN || state == DIRTY | NEWER) => Fronted::Read,
                 CLEAN => Fronted::Clean,
                 _ if state == DIRTY | NEWER => Fronted::Dirty,
+                INVALID => Fronted::Base,
+                // Its group waits until it is free.
+                RETIRED => Fronted::Hole,
                 _ => Fronted::InUse,
             }
         };
@@ -94,15 +99,19 @@ impl SlotTable {
         self.release(slot, &[CLEAN]);
     }
 
-    /// The bytes of `from` were written into `to` (O2): WRITING -> CLEAN|DIRTY, and `from` is FREE.
-    pub fn move_on(&mut self, from: u32, to: u32) {
+    /// The bytes of `from` were written into `to` (O2): WRITING -> CLEAN|DIRTY, and `from` is FREE,
+    /// or RETIRED if it `is_kept`.
+    pub fn move_on(&mut self, from: u32, to: u32, is_kept: bool) {
         assert!(self.is_valid(from) && !self.is_read(from), "slot {from} moves to {to}");
         assert_eq!(self.pages[from as usize], self.pages[to as usize]);
         let newer = self.newer(from);
         let state = self.states[from as usize] & STATE;
         self.set_base(to, &[WRITING], state);
         self.versions.copy(from, to);
-        self.release(from, &[CLEAN, DIRTY]);
+        match is_kept {
+            true => self.retire_moved(from),
+            false => self.release(from, &[CLEAN, DIRTY]),
+        }
         if let (Some(rec_lsn), Ranks::Log(log)) = (newer, &mut self.ranks) {
             log.set_dirty(to, true);
             self.set_newer(to, Some(rec_lsn));

@@ -40,6 +40,8 @@ pub struct Report {
     pub losses_allowed: u64,
     /// Restarts whose database was held against the ledger.
     pub verified: u64,
+    /// Openings that were refused, since the flash that was needed was not there.
+    pub refused: u64,
     /// What was wrong, with the seed that repeats it.
     pub failures: Vec<(u64, Failure)>,
 }
@@ -75,6 +77,7 @@ impl Report {
         self.commits += other.commits;
         self.losses_allowed += other.losses_allowed;
         self.verified += other.verified;
+        self.refused += other.refused;
         self.failures.extend(other.failures);
     }
 

@@ -79,6 +79,17 @@ impl Rig {
         all
     }
 
+    /// Whether the flash was written to since it was switched on.
+    pub fn flash_was_written(&self) -> bool {
+        self.flash.as_ref().is_some_and(|flash| flash.counters().writes > 0)
+    }
+
+    /// These devices with the flash of `other`, all of them off.
+    #[must_use]
+    pub fn with_flash_of(self, other: &Rig) -> Rig {
+        Rig { flash: other.flash.clone(), ..self }
+    }
+
     /// The same devices in the next world; `fate` is what happened to the flash in between.
     #[must_use]
     pub fn reopen(&self, world: &World, fate: FlashFate) -> Rig {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use terrace::{Checkpoints, Database, Spill};
+use terrace::{Checkpoints, Database, Error, Spill};
 use terrace_page::PAGE_SIZE;
 use terrace_policy::Costs;
 use terrace_rt::{Prng, Stopped, Virtual, VirtualConfig, World};
@@ -43,6 +43,17 @@ pub fn run_fixed(seed: u64, fixed: Fixed) -> Report {
     torture.report
 }
 
+/// How a round went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Attempt {
+    /// To its end, its cut, or a finding.
+    Done,
+    /// The database does not open with this flash.
+    Refused,
+    /// It was cut before it could find out.
+    CutBefore,
+}
+
 struct Torture {
     scenario: Scenario,
     prng: Prng,
@@ -69,8 +80,27 @@ impl Torture {
         self.round(rig, CutPlan::Close);
     }
 
-    /// Power on, off, and what the devices are then.
+    /// A round on the devices as they were left, or with another flash. If that is refused, as it
+    /// must be where flash is needed, with the flash that was there.
     fn round(&mut self, rig: Option<Rig>, plan: CutPlan) -> Rig {
+        match self.attempt(rig.as_ref(), None, plan) {
+            (after, Attempt::Done) => after,
+            (after, Attempt::CutBefore) => after.with_flash_of(&rig.expect("there is another")),
+            (after, Attempt::Refused) => {
+                self.report.refused += 1;
+                let whole = after.with_flash_of(&rig.expect("the first round has no other flash"));
+                self.attempt(Some(&whole), Some(FlashFate::Kept), plan).0
+            }
+        }
+    }
+
+    /// Power on, off, and what the devices are then. Without a `fate` the flash has one by chance.
+    fn attempt(
+        &mut self,
+        rig: Option<&Rig>,
+        fate: Option<FlashFate>,
+        plan: CutPlan,
+    ) -> (Rig, Attempt) {
         let world = Virtual::new(VirtualConfig {
             seed: self.prng.next_u64(),
             switch_one_in: self.scenario.switch_one_in,
@@ -78,7 +108,7 @@ impl Torture {
             stack_bytes: STACK_BYTES,
         });
         self.shared.reset();
-        let rig = self.power_on(rig, &world.world());
+        let (rig, fate) = self.power_on(rig, fate, &world.world());
         if let CutPlan::AtEvent(event) = plan {
             world.cut_at_event(event);
         }
@@ -96,22 +126,38 @@ impl Torture {
                 self.report.verified += u64::from(self.is_created);
                 self.is_created = true;
             }
+            Ok(Err(Error::FlashNeeded { .. }))
+                if fate != FlashFate::Kept && self.scenario.flash_role.is_persistent() =>
+            {
+                return (rig, Attempt::Refused);
+            }
             Ok(Err(error)) => self.shared.fail(Failure::Error(error.to_string())),
-            Err(Stopped::PowerCut { .. }) => self.power_off(&rig),
+            Err(Stopped::PowerCut { .. }) => {
+                self.power_off(&rig);
+                let was_on = rig.flash_was_written() || fate == FlashFate::Kept;
+                if self.scenario.flash_role.is_persistent() && !was_on {
+                    return (rig, Attempt::CutBefore);
+                }
+            }
             Err(deadlock) => self.shared.fail(Failure::Error(deadlock.to_string())),
         }
-        rig
+        (rig, Attempt::Done)
     }
 
-    fn power_on(&mut self, rig: Option<Rig>, world: &World) -> Rig {
+    fn power_on(
+        &mut self,
+        rig: Option<&Rig>,
+        fate: Option<FlashFate>,
+        world: &World,
+    ) -> (Rig, FlashFate) {
         match rig {
             Some(rig) => {
-                let fate = self.scenario.flash_fate(&mut self.prng);
+                let fate = fate.unwrap_or_else(|| self.scenario.flash_fate(&mut self.prng));
                 let lost = fate != FlashFate::Kept && self.scenario.design.uses_flash();
                 self.report.cuts.with_flash_wiped += u64::from(lost);
-                rig.reopen(world, fate)
+                (rig.reopen(world, fate), fate)
             }
-            None => Rig::new(&self.scenario, world, &mut self.prng),
+            None => (Rig::new(&self.scenario, world, &mut self.prng), FlashFate::Kept),
         }
     }
 
@@ -160,6 +206,7 @@ impl Round {
             .memory(u64::from(self.scenario.frames) * PAGE_SIZE as u64)
             .design(self.scenario.design)
             .restart(self.scenario.restart)
+            .flash_role(self.scenario.flash_role)
             .tune(|tier| {
                 tier.rules = self.scenario.rules;
                 tier.lambda = self.scenario.lambda;

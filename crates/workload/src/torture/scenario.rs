@@ -1,7 +1,9 @@
 //! What one torture does, drawn from its seed.
 
 use terrace_policy::replacement::REPLACEMENTS;
-use terrace_policy::{AdmissionRule, DESIGNS, Design, RESTARTS, Restart, find_replacement};
+use terrace_policy::{
+    AdmissionRule, DESIGNS, Design, FlashRole, RESTARTS, Restart, find_replacement,
+};
 use terrace_pool::Rules;
 use terrace_rt::{Nanos, Prng};
 
@@ -15,11 +17,18 @@ const CLEAN_AGE: u64 = 64 << 10;
 pub const OPEN_RESTARTS: &[&str] = &["forget", "mmr", "lbr", "lvr", "warm"];
 
 /// The restarts that `design` can be opened with.
-pub(super) fn open_restarts(design: &Design) -> Vec<Restart> {
+pub(super) fn open_restarts(design: &Design, role: FlashRole) -> Vec<Restart> {
     let is_open = |restart: &Restart| {
-        OPEN_RESTARTS.contains(&restart.name) && restart.refusal(design).is_none()
+        OPEN_RESTARTS.contains(&restart.name)
+            && restart.refusal(design).is_none()
+            && role.refusal(design, restart).is_none()
     };
     RESTARTS.into_iter().filter(is_open).collect()
+}
+
+/// The designs whose flash can be that to their database.
+fn open_designs(role: FlashRole) -> Vec<Design> {
+    DESIGNS.into_iter().filter(|design| !open_restarts(design, role).is_empty()).collect()
 }
 
 /// What a test fixes of a scenario; the seed decides the rest.
@@ -29,6 +38,8 @@ pub struct Fixed {
     pub design: Option<Design>,
     /// The restart; a design that cannot have it gets another.
     pub restart: Option<Restart>,
+    /// What flash is to the database.
+    pub flash_role: FlashRole,
     /// Safety rules of the pool that are switched off.
     pub rules: Rules,
     /// One in so many requests stalls.
@@ -66,6 +77,8 @@ pub struct Scenario {
     pub design: Design,
     /// How its flash is found again.
     pub restart: Restart,
+    /// What flash is to the database.
+    pub flash_role: FlashRole,
     /// Safety rules of the pool.
     pub rules: Rules,
     /// Pages in memory, fewer than the database has.
@@ -126,14 +139,16 @@ fn varied(design: Design, number: u32) -> Design {
 impl Scenario {
     /// The scenario of `prng`, with what is `fixed`.
     pub fn draw(prng: &mut Prng, fixed: Fixed) -> Scenario {
-        let any = DESIGNS[prng.below(DESIGNS.len() as u64) as usize];
+        let designs = open_designs(fixed.flash_role);
+        let any = designs[prng.below(designs.len() as u64) as usize];
         let design = fixed.design.unwrap_or(any);
-        let restarts = open_restarts(&design);
+        let restarts = open_restarts(&design, fixed.flash_role);
         let any = restarts[prng.below(restarts.len() as u64) as usize];
-        let fixed_restart = fixed.restart.filter(|restart| restart.refusal(&design).is_none());
+        let fixed_restart = fixed.restart.filter(|restart| restarts.contains(restart));
         let drawn = Scenario {
             design,
             restart: fixed_restart.unwrap_or(any),
+            flash_role: fixed.flash_role,
             rules: fixed.rules,
             frames: 64 + prng.below(32) as u32,
             flash_slots: 88 + prng.below(120) as u32,

@@ -48,7 +48,7 @@ pub fn plan(options: &RestartBench) -> Result<Plan, Failure> {
     check_windows("--peak and --after", parts.peak.0 + parts.after.0, parts.window.0)?;
     check_seeds(options.seed, options.seeds)?;
     check_fill(options.database.fill)?;
-    refuse(&options.design.0, &options.restart.0)?;
+    refuse(&options.design.0, &options.restart.0, &options.tier)?;
     let system = modelled(options)?;
     let half = system.checkpoint_every.map_or(0.0, |every| every.as_secs_f64() * CUT_AFTER);
     let cut_after = parts.cut_after.map_or(half, |after| after.0);

@@ -4,7 +4,8 @@
 //!   was synced, so that what it speaks of is durable, and counts once the flash was synced again.
 //! - J2: one task writes at a time. Blocks go into the ring at their number modulo its length, and
 //!   never over a block that the newest whole base copy does not cover.
-//! - J3: a retired slot is free once the record of the copy that replaced it is durable.
+//! - J3: a retired slot is free once the record of the copy that replaced it is durable. Where
+//!   flash is persistent, a slot that was cleaned stays pinned so long, too.
 //! - Cost: 20 bytes of flash for each change, and a rewrite of the table (16 bytes a slot) whenever
 //!   the journal is half full. No request waits for any of it, but a checkpoint.
 
@@ -47,8 +48,17 @@ struct Pending {
     records: Vec<Record>,
     /// Records gathered so far, written or not.
     gathered: u64,
-    /// Slots that wait for so many records to be durable.
-    retired: Vec<(u64, u32)>,
+    /// Slots that wait for so many records to be durable, in that order.
+    waiting: Vec<(u64, u32, Wait)>,
+}
+
+/// What becomes of a slot that waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wait {
+    /// It held a base, or a page that has moved on: it is free.
+    Retired,
+    /// It is clean: it is not pinned any more.
+    Pinned,
 }
 
 /// Where the ring stands.
@@ -78,7 +88,7 @@ impl Journalled {
         Journalled {
             layout,
             table,
-            pending: LeafMutex::new(Pending { records, gathered, retired: Vec::new() }),
+            pending: LeafMutex::new(Pending { records, gathered, waiting: Vec::new() }),
             writer: Mutex::new(Position { next, tail, base, durable_tail: tail, before }),
             durable: AtomicU64::new(0),
             news: Signal::new(),
@@ -126,7 +136,7 @@ impl Journalled {
             self.write_blocks(pool, position, blocks)?;
         }
         self.durable.store(upto, Ordering::Release);
-        self.release_retired(pool);
+        self.release_waiting(pool);
         Ok(true)
     }
 
@@ -191,20 +201,34 @@ impl Journalled {
     }
 
     /// J3.
-    fn release_retired(&self, pool: &BufferPool) {
+    fn release_waiting(&self, pool: &BufferPool) {
         let durable = self.durable.load(Ordering::Acquire);
-        let released: Vec<u32> = {
+        let released: Vec<(u64, u32, Wait)> = {
             let mut pending = self.pending.lock();
-            let (released, kept) =
-                pending.retired.iter().copied().partition(|&(upto, _)| upto <= durable);
-            pending.retired = kept;
-            let released: Vec<(u64, u32)> = released;
-            released.into_iter().map(|(_, slot)| slot).collect()
+            let upto = pending.waiting.partition_point(|&(upto, ..)| upto <= durable);
+            pending.waiting.drain(..upto).collect()
         };
-        for slot in released {
+        for (_, slot, wait) in released {
             let partition = pool.partition_of_slot(slot);
             let mut books = partition.books.lock();
-            books.slots_mut().release_retired(slot - partition.first_slot);
+            let (slots, slot) = (books.slots_mut(), slot - partition.first_slot);
+            match wait {
+                Wait::Retired => slots.release_retired(slot),
+                Wait::Pinned if slots.is_pinned(slot) => drop(slots.unpin(slot)),
+                Wait::Pinned => {}
+            }
+        }
+    }
+
+    /// `slot` waits for all that was told so far.
+    fn wait(&self, slot: u32, wait: Wait) {
+        let mut pending = self.pending.lock();
+        let upto = pending.gathered;
+        pending.waiting.push((upto, slot, wait));
+        let is_many = pending.waiting.len() == self.retired_max();
+        drop(pending);
+        if is_many {
+            self.news.notify_all();
         }
     }
 
@@ -214,12 +238,12 @@ impl Journalled {
 
     fn has_work(&self) -> bool {
         let pending = self.pending.lock();
-        pending.records.len() >= BLOCK_RECORDS || pending.retired.len() >= self.retired_max()
+        pending.records.len() >= BLOCK_RECORDS || pending.waiting.len() >= self.retired_max()
     }
 
     fn work(&self, pool: &BufferPool) -> Result<(), PoolError> {
         let mut position = self.writer.lock();
-        let all = self.pending.lock().retired.len() >= self.retired_max();
+        let all = self.pending.lock().waiting.len() >= self.retired_max();
         self.flush(pool, &mut position, all)?;
         if position.next - position.tail > self.layout.journal_pages / 2 {
             self.merge(pool, &mut position)?;
@@ -253,14 +277,11 @@ impl Keep for Journalled {
 
     fn retired(&self, _pool: &BufferPool, slot: u32) {
         self.push(slot, Entry::FREE);
-        let mut pending = self.pending.lock();
-        let upto = pending.gathered;
-        pending.retired.push((upto, slot));
-        let is_many = pending.retired.len() == self.retired_max();
-        drop(pending);
-        if is_many {
-            self.news.notify_all();
-        }
+        self.wait(slot, Wait::Retired);
+    }
+
+    fn unpin_later(&self, _pool: &BufferPool, slot: u32) {
+        self.wait(slot, Wait::Pinned);
     }
 
     fn checkpoint(&self, pool: &BufferPool) -> Result<u64, PoolError> {

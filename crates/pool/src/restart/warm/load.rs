@@ -16,7 +16,7 @@ use super::Resume;
 use super::entry::{BlockHeader, Entry, Record, block_number, checksum_of, read_block, read_chunk};
 use crate::frames::Staging;
 use crate::io::{PageIo, run_beside};
-use crate::restart::found::{ColdStart, Image, LogFacts, Place, Recover, ScanFrom};
+use crate::restart::found::{ColdStart, FlashNeed, Image, LogFacts, Place, Recover, ScanFrom};
 use crate::restart::layout::{CHUNK_ENTRIES, FlashLayout};
 use crate::restart::records::Record as TierRecord;
 
@@ -274,10 +274,13 @@ impl Recover for WarmTable {
         }
     }
 
-    fn settle(&mut self, _place: &Place<'_>, facts: &LogFacts<'_>) -> Result<(), ColdStart> {
+    fn settle(&mut self, place: &Place<'_>, facts: &LogFacts<'_>) -> Result<(), ColdStart> {
         for slot in 0..self.entries.len() {
             let entry = &self.entries[slot];
             let Some(page) = entry.page() else { continue };
+            if entry.lsn() >= facts.end && place.need == FlashNeed::Needed {
+                return Err(ColdStart::LogLost);
+            }
             let is_told = self.updated.may_have(page) || self.written.may_have(page);
             if entry.lsn() < facts.end && !is_told {
                 continue;

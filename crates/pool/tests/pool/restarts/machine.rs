@@ -12,8 +12,8 @@ use terrace_device::{Device, Keep, Store};
 use terrace_page::{Lsn, PAGE_SIZE, PageId, lsn, page_id};
 use terrace_policy::{designs, restarts};
 use terrace_pool::{
-    BufferPool, Dirtied, FlashLayout, FlashRecovery, Journal, LogFacts, PoolConfig, Recovered,
-    ScanFrom,
+    BufferPool, Dirtied, FlashLayout, FlashNeed, FlashRecovery, Journal, LogFacts, PoolConfig,
+    Recovered, ScanFrom,
 };
 use terrace_rt::{LeafMutex, Nanos, Prng, Stopped, Virtual, VirtualConfig, World, sleep};
 
@@ -189,9 +189,9 @@ impl Machine {
     /// Opens the pool: analysis and redo, as the engine does.
     pub fn open(self: &Arc<Machine>, world: &World, prng: &mut Prng) -> Result<Session, String> {
         let boot = *self.boot.lock();
-        let config = &self.plan.config;
+        let (config, need) = (&self.plan.config, FlashNeed::Optional);
         let mut found =
-            FlashRecovery::look(config, &*self.flash, DATABASE, boot.stamps, boot.clean);
+            FlashRecovery::look(config, &*self.flash, DATABASE, boot.stamps, (boot.clean, need));
         let next = Boot { clean: false, stamps: [found.stamp(), prng.next_u64() | 1], ..boot };
         *self.boot.lock() = next;
         found.adopt(&*self.flash, next.stamps[1]);

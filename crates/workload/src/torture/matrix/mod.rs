@@ -28,7 +28,7 @@ mod walk;
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use terrace_policy::{DESIGNS, Design, Restart, RestartKind};
+use terrace_policy::{DESIGNS, Design, FlashRole, Restart, RestartKind};
 use terrace_pool::Rules;
 use terrace_rt::Prng;
 
@@ -86,7 +86,7 @@ pub fn walks(choice: Choice, seed: u64) -> Vec<Walk> {
     let mut walks = Vec::new();
     for subject in SCRIPTS.iter().map(Subject::Script).chain([Subject::Tpcc]) {
         for design in DESIGNS {
-            for restart in open_restarts(&design) {
+            for restart in open_restarts(&design, FlashRole::Cache) {
                 let walk = Walk { subject, design, restart, rules: choice.rules, seed };
                 let is_chosen = choice.script.is_none_or(|name| name == walk.name())
                     && choice.design.is_none_or(|chosen| chosen == design)
