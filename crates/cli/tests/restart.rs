@@ -156,7 +156,9 @@ fn what_cannot_be_is_refused_before_the_work() {
         said
     };
     let said = refused("restart", &["--restart", "forget,mr"]);
-    assert!(said.contains("unknown restart `mr`; known: forget, mmr, lbr, lvr, warm, all"));
+    assert!(said.contains(
+        "unknown restart `mr`; known: forget, mmr, lbr, lvr, warm, map-log, map-through, all"
+    ));
     for command in ["restart", "tpcc"] {
         let said = refused(command, &["--design", "no-ssd", "--restart", "lvr"]);
         assert!(said.contains("no-ssd with lvr: ") && said.contains("use `forget`"), "{said}");

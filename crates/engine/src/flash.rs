@@ -15,14 +15,18 @@
 use std::sync::Arc;
 
 use terrace_device::Device;
-use terrace_page::Lsn;
-use terrace_pool::{ColdStart, FlashNeed, FlashRecovery, LogFacts, ScanFrom};
+use terrace_page::{Lsn, PAGE_SIZE};
+use terrace_policy::RestartKind;
+use terrace_pool::{ColdStart, FlashNeed, FlashRecovery, LogFacts, PoolConfig, ScanFrom};
 use terrace_rt::World;
 
 use crate::open::Setup;
 use crate::recovery::Analysis;
 use crate::superblock::{FlashMark, Superblock};
 use crate::{Devices, Error};
+
+/// Bytes of changes that may wait in memory to be redone, for each frame of it: half as much again.
+const OWED_BYTES_PER_FRAME: usize = PAGE_SIZE / 2;
 
 /// The flash device, if the database has one, and what was found on it.
 pub(crate) struct FoundFlash {
@@ -71,10 +75,14 @@ impl FoundFlash {
         self.recovery.stamp() != 0
     }
 
-    /// Whether pages may be redone when they are first read: analysis begins late enough for the
-    /// changes to be kept in memory.
-    pub(crate) fn owes(&self) -> bool {
-        self.recovery.scan_from() == ScanFrom::OldestBase
+    /// Bytes of changes that may be kept in memory, for pages that are redone when they are first
+    /// read: none unless the restart is `warm`, and analysis begins late enough.
+    pub(crate) fn owed_bytes(&self, pool: &PoolConfig) -> usize {
+        let is_warm = pool.restart.kind == RestartKind::Warm;
+        match self.recovery.scan_from() {
+            ScanFrom::OldestBase if is_warm => pool.frames as usize * OWED_BYTES_PER_FRAME,
+            _ => 0,
+        }
     }
 
     /// The stamps that home is to name from now on: the device's, and a new one.

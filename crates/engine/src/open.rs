@@ -25,9 +25,6 @@ use crate::{Devices, Error, Part};
 /// Pages of the smallest home: superblocks, a map, and one extent for the catalog.
 const HOME_PAGES_MIN: u64 = 64;
 
-/// Bytes of changes that may wait in memory to be redone, for each frame of it: half as much again.
-const OWED_BYTES_PER_FRAME: usize = PAGE_SIZE / 2;
-
 /// What opening needs to know beside the devices.
 #[derive(Clone)]
 pub(crate) struct Setup {
@@ -121,9 +118,7 @@ pub(crate) fn open(setup: Setup, devices: Devices) -> Result<Arc<Engine>, Error>
     };
     let limit = Lsn(boot.log_start().0 + ring.capacity);
     let mut reader = LogReader::new(&*devices.log, ring, from, limit);
-    let owed_bytes =
-        if flash.owes() { setup.pool.frames as usize * OWED_BYTES_PER_FRAME } else { 0 };
-    let mut owed = OwedChanges::new(owed_bytes);
+    let mut owed = OwedChanges::new(flash.owed_bytes(&setup.pool));
     let (analysis, end) = analyse(&mut reader, &boot, &mut flash.recovery, &mut owed)?;
     flash.settle(&setup, &analysis, &boot, end.position)?;
     let log = open_log(&devices.log, ring, &boot, &end, &mut reader)?;

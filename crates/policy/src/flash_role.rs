@@ -70,7 +70,7 @@ impl FlashRole {
                 "persistent flash cannot go with `lvr`, whose table may be older than the slots \
                  and drops what it cannot prove; use `warm`",
             ),
-            (.., RestartKind::Warm) => None,
+            (.., RestartKind::Warm | RestartKind::MapLog | RestartKind::MapThrough) => None,
         }
     }
 }
@@ -96,7 +96,9 @@ mod tests {
         }
         let designs = ["lc", "face", "face-gr", "face-base", "fasc", "cc", "cac", "auto"];
         for name in designs {
-            assert!(accepted.contains(&(name, "warm")), "{name}");
+            for restart in ["warm", "map-log", "map-through"] {
+                assert!(accepted.contains(&(name, restart)), "{name} with {restart}");
+            }
         }
         assert!(accepted.iter().all(|(name, _)| designs.contains(name)), "{accepted:?}");
     }

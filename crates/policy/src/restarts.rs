@@ -11,6 +11,8 @@
 //! | `lbr` | in the log, and whole at each checkpoint | what the log says |
 //! | `lvr` | in a file, in passes of a flusher | what proves current, all read once |
 //! | `warm` | in a file, by a journal of its changes | what the log does not contradict, checked when used |
+//! | `map-log` | as `warm` | the same, but the log is redone before the database is open |
+//! | `map-through` | as `warm`, each change at once | as `map-log` |
 
 use crate::designs::{Design, UnknownName, find_in};
 
@@ -28,6 +30,20 @@ pub enum RestartKind {
     /// Entries hardened by a journal of their own, pages verified on first use, changes redone on
     /// first use: no paper has it.
     Warm,
+    /// Changes of the map are logged on flash, and the log is redone over a warm tier before the
+    /// database is open: FaCE's and FASC's restart [S2 6; SPEC 5, 7.3].
+    MapLog,
+    /// The same, with each change of the map written at once (FASC_T) [S2 7.2].
+    MapThrough,
+}
+
+impl RestartKind {
+    /// Whether the table is kept by a journal of its changes on flash, with the version of each
+    /// copy: redo starts from what is there.
+    #[must_use]
+    pub fn is_journalled(self) -> bool {
+        matches!(self, RestartKind::Warm | RestartKind::MapLog | RestartKind::MapThrough)
+    }
 }
 
 /// A row of the table.
@@ -42,12 +58,18 @@ pub struct Restart {
 }
 
 /// The restarts, in the order in which they are listed and run.
-pub const RESTARTS: [Restart; 5] = [
+pub const RESTARTS: [Restart; 7] = [
     row("forget", "starts cold (SSDBP), ICDE 2013", RestartKind::Forget),
     row("mmr", "memory-mapped restart, ICDE 2013", RestartKind::MemoryMapped),
     row("lbr", "log-based restart, ICDE 2013", RestartKind::LogBased),
     row("lvr", "lazy verification restart, ICDE 2013", RestartKind::LazyVerification),
     row("warm", "journalled table, verified and redone on first use", RestartKind::Warm),
+    row(
+        "map-log",
+        "journalled table, redone before opening: FaCE 2012, FASC 2015",
+        RestartKind::MapLog,
+    ),
+    row("map-through", "the same, each change written at once (FASC_T)", RestartKind::MapThrough),
 ];
 
 const fn row(name: &'static str, title: &'static str, kind: RestartKind) -> Restart {
@@ -106,6 +128,9 @@ mod tests {
             assert_eq!(RESTARTS.iter().filter(|other| other.name == restart.name).count(), 1);
         }
         let error = find("MMR").unwrap_err().to_string();
-        assert_eq!(error, "unknown restart `MMR`; known: forget, mmr, lbr, lvr, warm");
+        assert_eq!(
+            error,
+            "unknown restart `MMR`; known: forget, mmr, lbr, lvr, warm, map-log, map-through"
+        );
     }
 }

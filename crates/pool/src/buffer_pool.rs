@@ -23,7 +23,7 @@ use std::sync::{Arc, Weak};
 
 use terrace_device::Device;
 use terrace_page::{Damage, PAGE_SIZE, PageId};
-use terrace_policy::{AccessClass, Costs, Filling, RestartKind, Tick};
+use terrace_policy::{AccessClass, Costs, Filling, Tick};
 use terrace_rt::{LeafMutex, Mutex, Queue, Signal, Task, World};
 
 use crate::budget::WriteBudget;
@@ -254,7 +254,7 @@ impl BufferPool {
 
     /// Whether a copy that only flash has may be dropped: the log is redone, and has it all.
     pub(crate) fn redo_covers_flash(&self) -> bool {
-        self.is_recovering.load(Ordering::Relaxed) && self.config.restart.kind != RestartKind::Warm
+        self.is_recovering.load(Ordering::Relaxed) && !self.config.restart.kind.is_journalled()
     }
 
     /// What requests cost, as far as a policy wants to know: as configured, or measured.
@@ -388,7 +388,7 @@ fn keeps_bases(config: &PoolConfig) -> bool {
     // The slots of an append log are overwritten in order: one is kept by moving it to the rear,
     // which is worth its write only where the log does not have it all.
     let may_keep = config.design.batch().is_none() || config.flash_role.is_persistent();
-    config.restart.kind == RestartKind::Warm && keeps_dirty && may_keep
+    config.restart.kind.is_journalled() && keeps_dirty && may_keep
 }
 
 /// What a fetch is for.

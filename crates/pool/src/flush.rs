@@ -13,7 +13,6 @@
 use std::sync::atomic::Ordering;
 
 use terrace_page::{FrameId, Lsn, PageId};
-use terrace_policy::RestartKind;
 use terrace_rt::{Nanos, now};
 
 use crate::dirty::Logged;
@@ -170,14 +169,14 @@ impl BufferPool {
     }
 
     /// Writes home what has to be there before the pool is closed in good order: every dirty page
-    /// in memory; what is dirty on flash stays there [S3 IV-B2]. The restart `warm` needs nothing:
-    /// it reopens as fast after a power cut.
+    /// in memory; what is dirty on flash stays there [S3 IV-B2]. A journalled table needs
+    /// nothing: it reopens as fast after a power cut.
     ///
     /// # Errors
     ///
     /// `Stopped` or `Journal`.
     pub fn flush_for_close(&self) -> Result<(), PoolError> {
-        if self.config.restart.kind == RestartKind::Warm {
+        if self.config.restart.kind.is_journalled() {
             return Ok(());
         }
         self.flush_below(Lsn::MAX)?;

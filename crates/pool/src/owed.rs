@@ -156,8 +156,7 @@ impl BufferPool {
         let is_same = is_whole && {
             let mut books = partition.books.lock();
             let version = terrace_page::lsn(&loading.guard);
-            self.config.restart.kind == terrace_policy::RestartKind::Warm
-                && books.slots_mut().may_be(slot, version)
+            self.config.restart.kind.is_journalled() && books.slots_mut().may_be(slot, version)
         };
         if !is_same && !self.rebuild_from_owed(loading, is_whole) {
             let is_whole = self.read_home(loading).is_ok();

@@ -231,8 +231,9 @@ impl Builder {
     ///
     /// A part of the database does not hold the log: what is on flash need not go home before the
     /// log is cut. But without it, or with an older copy of it, the database does not open
-    /// (`FlashNeeded`). It wants a design that keeps changed pages on flash, and the restart
-    /// `warm`. A sharp checkpoint brings all home; closed then, the database can do without.
+    /// (`FlashNeeded`). It wants a design that keeps changed pages on flash, and a restart with
+    /// a journalled table (`warm`). A sharp checkpoint brings all home; closed then, the database
+    /// can do without.
     #[must_use]
     pub fn flash_role(mut self, role: FlashRole) -> Builder {
         self.pool.flash_role = role;

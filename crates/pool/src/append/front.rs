@@ -22,7 +22,7 @@
 use std::sync::atomic::Ordering;
 
 use terrace_page::{Lsn, PageBuf, PageId, lsn, verify};
-use terrace_policy::{Batch, History, Leave, Replacement, RestartKind};
+use terrace_policy::{Batch, History, Leave, Replacement};
 use terrace_rt::{LeafGuard, Nanos, dead, sleep};
 
 use crate::cleaner::{Claim, may_be_claimed, take_claim};
@@ -516,7 +516,7 @@ impl BufferPool {
         let read = io::run(&*self.home, vec![PageIo::read(claim.page.0, [&mut *bytes])]);
         let is_whole = read.is_ok() && verify(bytes, claim.page).is_ok();
         let is_same = is_whole
-            && self.config.restart.kind == RestartKind::Warm
+            && self.config.restart.kind.is_journalled()
             && partition.books.lock().slots_mut().may_be(claim.slot, lsn(bytes));
         if !is_same {
             self.journal.repair(claim.page, claim.rec_lsn, bytes, is_whole)?;

@@ -123,12 +123,14 @@ pub(super) fn fuzz(bytes: &[u8]) {
     }
 }
 
-const KINDS: [RestartKind; 5] = [
+const KINDS: [RestartKind; 7] = [
     RestartKind::Forget,
     RestartKind::MemoryMapped,
     RestartKind::LogBased,
     RestartKind::LazyVerification,
     RestartKind::Warm,
+    RestartKind::MapLog,
+    RestartKind::MapThrough,
 ];
 
 fn code_of(kind: RestartKind) -> u8 {

@@ -12,7 +12,7 @@
 //! | `forget`, `lbr` | - | - |
 //! | `mmr` | 32 bytes a slot | - |
 //! | `lvr` | 64 bytes a slot | - |
-//! | `warm` | two copies of 16 bytes a slot | a ring of blocks |
+//! | `warm`, `map-log`, `map-through` | two copies of 16 bytes a slot | a ring of blocks |
 
 use terrace_page::PAGE_SIZE;
 use terrace_policy::RestartKind;
@@ -68,7 +68,7 @@ impl FlashLayout {
             RestartKind::Forget | RestartKind::LogBased => (0, 0),
             RestartKind::MemoryMapped => (entries(MAPPED_ENTRY_BYTES), 0),
             RestartKind::LazyVerification => (entries(FLUSHED_ENTRY_BYTES), 0),
-            RestartKind::Warm => {
+            RestartKind::Warm | RestartKind::MapLog | RestartKind::MapThrough => {
                 let journal = chunks * JOURNAL_PER_TABLE;
                 (2 * chunks, journal.clamp(JOURNAL_PAGES_MIN, JOURNAL_PAGES_MAX))
             }

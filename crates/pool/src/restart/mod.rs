@@ -76,7 +76,9 @@ fn table_of(
         RestartKind::MemoryMapped => Box::new(mmr::MappedImages::new(&layout)),
         RestartKind::LogBased => Box::new(lbr::LoggedImages::new(&layout, rules)),
         RestartKind::LazyVerification => Box::new(lvr::FlushedImages::new(&layout, rules)),
-        RestartKind::Warm => Box::new(warm::WarmTable::new()),
+        RestartKind::Warm | RestartKind::MapLog | RestartKind::MapThrough => {
+            Box::new(warm::WarmTable::new())
+        }
     }
 }
 
@@ -98,9 +100,13 @@ pub(crate) fn keeper_of(
         }
         RestartKind::LogBased => Some(Box::new(lbr::LoggedTable::new(*layout, table, config))),
         RestartKind::LazyVerification => Some(Box::new(lvr::Flusher::new(*layout, table, config))),
-        RestartKind::Warm => {
+        RestartKind::Warm | RestartKind::MapLog | RestartKind::MapThrough => {
             let resume = recovery.map(FlashRecovery::resume).unwrap_or_default();
-            Some(Box::new(warm::Journalled::new(*layout, resume)))
+            let pace = match config.restart.kind {
+                RestartKind::MapThrough => warm::Pace::AtOnce,
+                _ => warm::Pace::Gathered,
+            };
+            Some(Box::new(warm::Journalled::new(*layout, resume, pace)))
         }
     }
 }
@@ -113,6 +119,6 @@ pub(crate) fn version_bits(kind: RestartKind) -> VersionBits {
             VersionBits::None
         }
         RestartKind::LazyVerification => VersionBits::Full,
-        RestartKind::Warm => VersionBits::Low,
+        RestartKind::Warm | RestartKind::MapLog | RestartKind::MapThrough => VersionBits::Low,
     }
 }

@@ -13,7 +13,7 @@ pub const TABLES: u8 = 3;
 /// The bound on age that one seed in three has: less than a round's log.
 const CLEAN_AGE: u64 = 64 << 10;
 
-/// Names of the restarts that can be opened with.
+/// Names of the restarts that a seed draws from; others are tortured when they are asked for.
 pub const OPEN_RESTARTS: &[&str] = &["forget", "mmr", "lbr", "lvr", "warm"];
 
 /// The restarts that `design` can be opened with.
@@ -144,7 +144,11 @@ impl Scenario {
         let design = fixed.design.unwrap_or(any);
         let restarts = open_restarts(&design, fixed.flash_role);
         let any = restarts[prng.below(restarts.len() as u64) as usize];
-        let fixed_restart = fixed.restart.filter(|restart| restarts.contains(restart));
+        let can_be = |restart: &Restart| {
+            let no = restart.refusal(&design);
+            no.or_else(|| fixed.flash_role.refusal(&design, restart)).is_none()
+        };
+        let fixed_restart = fixed.restart.filter(can_be);
         let drawn = Scenario {
             design,
             restart: fixed_restart.unwrap_or(any),

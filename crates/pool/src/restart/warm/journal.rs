@@ -29,8 +29,19 @@ const BLOCKS_MAX: usize = 64;
 const SLOTS_PER_RETIRED: u32 = 256;
 const RETIRED_MIN: usize = 4;
 
+/// When what was told is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::restart) enum Pace {
+    /// When it fills a block, at a checkpoint, and when something waits for it.
+    Gathered,
+    /// Before whatever changed it goes on: FASC_T's map, which is right on flash at all times [S2
+    /// 7.2]. What others told meanwhile goes along.
+    AtOnce,
+}
+
 /// The keeper.
 pub(in crate::restart) struct Journalled {
+    pace: Pace,
     layout: FlashLayout,
     table: u64,
     pending: LeafMutex<Pending>,
@@ -77,7 +88,7 @@ pub(super) struct Position {
 
 impl Journalled {
     /// A keeper that goes on at `resume`.
-    pub fn new(layout: FlashLayout, resume: Resume) -> Journalled {
+    pub fn new(layout: FlashLayout, resume: Resume, pace: Pace) -> Journalled {
         let drop_slot = |slot: &u32| Record { slot: *slot, entry: Entry::FREE };
         let clean_slot =
             |&(slot, page): &(u32, PageId)| Record { slot, entry: Entry::cleaned(page) };
@@ -86,6 +97,7 @@ impl Journalled {
         let gathered = records.len() as u64;
         let Resume { table, next, tail, base, before, .. } = resume;
         Journalled {
+            pace,
             layout,
             table,
             pending: LeafMutex::new(Pending { records, gathered, waiting: Vec::new() }),
@@ -282,6 +294,13 @@ impl Keep for Journalled {
 
     fn unpin_later(&self, _pool: &BufferPool, slot: u32) {
         self.wait(slot, Wait::Pinned);
+    }
+
+    fn harden(&self, pool: &BufferPool, _slots: &[u32]) -> Result<(), PoolError> {
+        match self.pace {
+            Pace::Gathered => Ok(()),
+            Pace::AtOnce => self.checkpoint(pool).map(drop),
+        }
     }
 
     fn checkpoint(&self, pool: &BufferPool) -> Result<u64, PoolError> {

@@ -40,7 +40,7 @@ mod merge;
 mod synthetic;
 
 pub(super) use entry::fuzz;
-pub(super) use journal::Journalled;
+pub(super) use journal::{Journalled, Pace};
 pub(super) use load::WarmTable;
 pub use synthetic::write_synthetic_table;
 

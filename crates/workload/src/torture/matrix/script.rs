@@ -171,7 +171,7 @@ fn appended(design: &Design, _: &Restart) -> bool {
 
 /// Whether the restart brings its table up to date on flash at a checkpoint.
 fn keeps_table(restart: &Restart) -> bool {
-    matches!(restart.kind, RestartKind::LazyVerification | RestartKind::Warm)
+    restart.kind == RestartKind::LazyVerification || restart.kind.is_journalled()
 }
 
 fn nothing() -> Vec<Step> {
