@@ -109,6 +109,33 @@ fn every_design_is_advised_and_a_home_on_flash_is_no_advice() {
     assert!(text.lines().count() < 50 && text.contains("every size of each"), "{text}");
 }
 
+/// The engine's own hits, and those that a replay of what it asked for gives.
+#[test]
+fn a_replay_hits_as_often_as_the_engine_that_was_recorded() {
+    let folder = tempfile::tempdir().expect("a folder for the test");
+    let path = |name: &str| folder.path().join(name).to_str().expect("text").to_string();
+    let (trace, ran, said) = (path("a.trace"), path("ran.json"), path("said.json"));
+    let object = |path: &str| -> Value {
+        serde_json::from_str(&fs::read_to_string(path).expect("a file")).expect("JSON")
+    };
+    // What FaCE is off by is told in docs/ADVICE.md.
+    let designs = [("lc", 2.0), ("tac", 2.0), ("face", 4.5), ("fasc", 2.0), ("cac", 2.0)];
+    for (design, points) in designs.into_iter().chain([("auto", 2.0)]) {
+        let tiers = ["--flash", "2500p", "--design", design, "--clients", "20"];
+        let load = ["--warehouses", "1", "--dram", "500p", "--duration", "20s"];
+        let kept = ["--averaged", "50%", "--no-report", "--no-check"];
+        let out = ["--record", &trace, "--json", &ran];
+        let bench = ["bench", "tpcc"];
+        assert!(terrace(&[&bench[..], &load, &tiers, &kept, &out].concat()).status.success());
+        let all = ["advise", &trace, "--memory", "500p", "--sample", "100%", "--json", &said];
+        assert!(terrace(&[&all[..], &tiers].concat()).status.success());
+        let engine = number(&object(&ran)["runs"][0]["flash"], "hit_ratio");
+        let replay = number(&object(&said)["results"][0], "flash_hit_ratio");
+        let off = 100.0 * (replay - engine);
+        assert!(off.abs() < points, "{design}: {off:.1} points off, {replay} for {engine}");
+    }
+}
+
 #[test]
 fn samples_come_near_and_say_how_near() {
     let trace = Trace::new();

@@ -101,6 +101,59 @@ fn curves_end_where_only_first_uses_miss() {
 }
 
 #[test]
+fn a_trace_that_is_read_twice_gives_the_same_misses() {
+    let trace = small_trace();
+    let trace = trace.to_str().expect("text");
+    let sizes = ["--capacity", "150p,400p"];
+    let kept = json_of(&[&[trace][..], &sizes].concat());
+    let streamed = json_of(&[&[trace, "--stream"][..], &sizes].concat());
+    assert_eq!(streamed["trace"], kept["trace"]);
+    let misses = |object: &Value| -> Vec<(String, u64, u64)> {
+        let results = object["results"].as_array().expect("results").iter();
+        let number = |one: &Value, name: &str| one[name].as_u64().expect("a number");
+        let row = |one: &Value| {
+            let name = one["policy"].as_str().expect("a name").to_string();
+            (name, number(one, "capacity_pages"), number(one, "misses"))
+        };
+        let is_online = |row: &(String, u64, u64)| !row.0.starts_with("opt") && row.0 != "tac";
+        results.map(row).filter(is_online).collect()
+    };
+    assert_eq!(misses(&streamed), misses(&kept));
+    assert!(streamed["host"]["bytes_per_page"].as_f64().expect("a number") > 0.0);
+    let said = refused(&[trace, "--stream", "--policy", "opt"], 2);
+    assert!(said.contains("opt wants more of a reference"), "{said}");
+    refused(&[trace, "--stream", "--curve"], 2);
+}
+
+#[test]
+fn the_report_of_curves_is_one_page_and_the_same_each_time() {
+    let trace = small_trace();
+    let folder = tempfile::tempdir().expect("a folder for the test");
+    let path = folder.path().join("curves.html");
+    let arguments = [
+        trace.to_str().expect("text"),
+        "--curve",
+        "--sample",
+        "100%",
+        "--report",
+        path.to_str().expect("text"),
+    ];
+    let page = || {
+        assert!(replay(&arguments).status.success());
+        fs::read_to_string(&path).expect("a report")
+    };
+    let one = page();
+    assert_eq!(one.matches("<svg").count(), 2, "all capacities, and the small ones");
+    assert!(!one.contains("src=") && !one.contains("NaN") && !one.contains("inf"));
+    for policy in terrace_replay::Policy::all() {
+        assert!(one.contains(&format!("data-label=\"{}\"", policy.name())), "{}", policy.name());
+    }
+    assert!(one.contains("SHARDS, fixed size") && one.contains("misses"));
+    assert_eq!(one, page());
+    refused(&[arguments[0], "--report", arguments[5]], 2);
+}
+
+#[test]
 fn speed_is_measured_on_requests_made_in_memory() {
     let options = ["--bench", "--requests", "20000", "--ids", "1000", "--rounds", "2"];
     let object = json_of(&options);

@@ -13,7 +13,7 @@ use terrace_policy::{BandOrder, UnknownName, designs};
 
 /// Requests whose pages are looked at before they are replayed, so that what the cache of the
 /// processor misses of them, it misses at once.
-const AHEAD_REQUESTS: usize = 32;
+pub(crate) const AHEAD_REQUESTS: usize = 32;
 
 /// TAC's bands unless others are asked for: 50 to 100 are "a good choice" [S4 3.3].
 pub const BANDS: Bands = Bands { count: 64, order: BandOrder::Lru };

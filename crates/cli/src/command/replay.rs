@@ -30,6 +30,10 @@ pub struct Replay {
     /// distinct pages, rounded down [default: 10%; 1% of the ids of --bench]
     #[arg(long, value_name = "SIZES", value_delimiter = ',')]
     pub capacity: Vec<CacheSize>,
+    /// Read the trace twice and keep no reference: 27 bytes a page at most beside the policies'
+    /// own, for policies that know the past alone [default policies: all of those]
+    #[arg(long, conflicts_with_all = ["flash", "curve", "bench"])]
+    pub stream: bool,
     /// Decides all chance, of policies and samples
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
@@ -193,6 +197,9 @@ pub struct CurveOptions {
     /// Measure the error of each sampled ratio against a full replay
     #[arg(long, requires = "curve")]
     pub errors: bool,
+    /// Write a report with the curves, one self-contained page
+    #[arg(long, value_name = "FILE.html", requires = "curve")]
+    pub report: Option<PathBuf>,
 }
 
 #[derive(Args)]

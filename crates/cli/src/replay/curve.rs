@@ -5,8 +5,9 @@ use super::{capacities, object};
 use crate::command::Replay;
 use crate::failure::Failure;
 use crate::interval::rounded;
-use crate::output::{Sinks, Stopwatch};
+use crate::output::{Sink, Sinks, Stopwatch};
 use crate::progress::Bars;
+use crate::report::{CurveLine, Curves, curves_page};
 use crate::table::{Table, thousands};
 use serde_json::{Value, json};
 use std::time::Instant;
@@ -64,6 +65,7 @@ pub fn curve(
     sinks: &Sinks,
     watch: &Stopwatch,
 ) -> Result<(), Failure> {
+    let report = options.curve.report.as_deref().map(Sink::open).transpose()?;
     let capacities = if options.capacity.is_empty() {
         let all = f64::from(source.references.pages_count());
         let mut pages = SHARES.map(|share| ((share * all) as u32).max(1)).to_vec();
@@ -87,6 +89,12 @@ pub fn curve(
         text += &format!("\n{}\n", table.text());
     }
     sinks.show(&text);
+    if let Some(sink) = report {
+        write_report(&sink, options, source, (&capacities, &lines))?;
+        if let Sink::File(path) = sink {
+            sinks.show(&format!("report: {}\n", path.display()));
+        }
+    }
     let lines = lines.iter().map(|line| line.json(&capacities)).collect::<Vec<_>>();
     let more = json!({
         "curves": lines,
@@ -94,6 +102,29 @@ pub fn curve(
         "sample_pages": options.curve.sample_pages,
     });
     sinks.write(&object(options, source, watch, more))
+}
+
+fn write_report(
+    sink: &Sink,
+    options: &Replay,
+    source: &Source,
+    (capacities, lines): (&[u32], &[Line]),
+) -> Result<(), Failure> {
+    let Value::Object(mut all) = source.parameters.clone() else {
+        unreachable!("parameters have names")
+    };
+    all.insert("sample".into(), json!(options.curve.sample.0));
+    all.insert("sample_pages".into(), json!(options.curve.sample_pages));
+    let shown = lines.iter().map(|line| CurveLine {
+        policy: line.policy,
+        method: line.method,
+        ratios: &line.ratios,
+        error_max: line.error_max(),
+    });
+    let pages = source.references.pages_count();
+    let curves =
+        Curves::new((&source.about, options.seed, &all), (pages, capacities), shown.collect());
+    sink.write(&curves_page(&curves))
 }
 
 fn lines(options: &Replay, source: &Source, capacities: &[u32]) -> Result<Vec<Line>, Failure> {

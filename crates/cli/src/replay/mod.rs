@@ -5,6 +5,7 @@
 mod bench;
 mod curve;
 mod source;
+mod stream;
 mod tiers;
 mod timed;
 
@@ -34,6 +35,9 @@ pub fn replay(options: &Replay) -> Result<(), Failure> {
         return bench::bench(options, &sinks, &watch);
     }
     let path = options.trace.as_deref().expect("clap asks for it");
+    if options.stream {
+        return stream::stream(options, path, &sinks, &watch);
+    }
     let source = Source::read(path, &options.source)?;
     if options.tiers.write_back_only {
         return timed::write_back(options, &source, &sinks, &watch);
@@ -152,6 +156,9 @@ pub fn sizes(option: &str, asked: &[CacheSize], source: &Source) -> Result<Vec<u
 fn object(options: &Replay, source: &Source, watch: &Stopwatch, more: Value) -> Value {
     let references = &source.references;
     let mut host = json!(Host::of(watch, 0.0));
+    host["bytes"] = json!(references.bytes());
+    let each = references.bytes() as f64 / f64::from(references.pages_count().max(1));
+    host["bytes_per_page"] = json!(rounded(each));
     host["read_s"] = json!(rounded(source.read_s));
     let read_s = source.read_s.max(1e-3);
     host["read_requests_per_s"] = json!((references.pages().len() as f64 / read_s).round());

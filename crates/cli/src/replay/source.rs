@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use terrace_replay::References;
 use terrace_trace::{
     BadInput, PageBytes, Paging, Popularity, ReadOptions, Reader, Request, Synthetic,
-    SyntheticOptions,
+    SyntheticOptions, TraceError,
 };
 
 /// What is left out if a trace's list of files has it.
@@ -41,22 +41,10 @@ impl Source {
     /// What the reader met; a name of a file that no list has; no requests at all.
     pub fn read(path: &Path, options: &TraceSource) -> Result<Source, Failure> {
         let watch = Stopwatch::start();
-        let bad_input = if options.skip_bad { BadInput::Skip } else { BadInput::Refuse };
-        let read = ReadOptions { format: options.format, bad_input };
-        let failed = |error| Failure::failed("cannot read the trace", error);
-        let mut reader = Reader::open(path, &read).map_err(failed)?;
-        let left_out = left_out(path, &options.leave_out)?;
-        let paging = options.page.unwrap_or(reader.paging());
-        let mut without = 0u64;
-        let kept = |request: &Request| !left_out.contains(&request.file);
-        let requests = reader.by_ref().filter(|request| match request {
-            Ok(request) if !kept(request) => {
-                without += 1;
-                false
-            }
-            _ => true,
-        });
-        let references = References::read(requests, paging).map_err(failed)?;
+        let mut opened = Opened::new(path, options)?;
+        let paging = opened.paging;
+        let references = References::read(opened.requests(), paging).map_err(failed)?;
+        let Opened { reader, left_out, without, .. } = opened;
         if references.pages().is_empty() {
             return Err(Failure::Failed(format!("{}: no requests for pages", path.display())));
         }
@@ -79,6 +67,51 @@ impl Source {
         });
         Ok(Source { references, paging, read_s: watch.seconds(), about, parameters })
     }
+}
+
+/// A trace that is open.
+pub struct Opened {
+    /// Its reader.
+    pub reader: Reader,
+    /// What its pages are.
+    pub paging: Paging,
+    /// Numbers of the files whose requests are left out.
+    pub left_out: Vec<u32>,
+    /// Requests that were.
+    pub without: u64,
+}
+
+impl Opened {
+    /// The trace at `path`, before its first request.
+    ///
+    /// # Errors
+    ///
+    /// What the reader met; a name of a file that no list has.
+    pub fn new(path: &Path, options: &TraceSource) -> Result<Opened, Failure> {
+        let bad_input = if options.skip_bad { BadInput::Skip } else { BadInput::Refuse };
+        let read = ReadOptions { format: options.format, bad_input };
+        let reader = Reader::open(path, &read).map_err(failed)?;
+        let left_out = left_out(path, &options.leave_out)?;
+        let paging = options.page.unwrap_or(reader.paging());
+        Ok(Opened { reader, paging, left_out, without: 0 })
+    }
+
+    /// The requests that count.
+    pub fn requests(&mut self) -> impl Iterator<Item = Result<Request, TraceError>> + '_ {
+        let (left_out, without) = (&self.left_out, &mut self.without);
+        self.reader.by_ref().filter(move |request| match request {
+            Ok(request) if left_out.contains(&request.file) => {
+                *without += 1;
+                false
+            }
+            _ => true,
+        })
+    }
+}
+
+/// The trace could not be read.
+pub fn failed(error: impl std::fmt::Display) -> Failure {
+    Failure::failed("cannot read the trace", error)
 }
 
 /// The size of pages as it is written on the command line.

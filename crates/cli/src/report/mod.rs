@@ -4,10 +4,12 @@
 //! It holds nothing that depends on the machine, so that the same seed gives the same page.
 
 mod advice;
+mod curves;
 mod plot;
 mod restart;
 
 pub use advice::advice_page;
+pub use curves::{CurveLine, Curves, curves_page};
 pub use restart::restart_page;
 
 use crate::results::{Bench, Run, Traffic, Window};
@@ -15,12 +17,15 @@ use crate::table::{percent, thousands};
 use plot::{Chart, Series};
 use serde_json::{Map, Value};
 use std::fmt::Write;
+use terrace_policy::DESIGNS;
 
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("hover.js");
 
-/// Designs with a colour of their own; others share one.
+/// Designs with a colour of their own; others are told apart by dashes, too.
 const COLOURED: [&str; 5] = ["no-ssd", "cw", "dw", "lc", "tac"];
+/// Colours of what has none of its own.
+const HUES: usize = 8;
 
 /// The page for `bench`. `repeat` is the command that gives the same numbers again.
 pub fn page(bench: &Bench, repeat: &str) -> String {
@@ -89,8 +94,17 @@ fn seeds(first: u64, count: Option<u64>) -> String {
 }
 
 fn colour(design: &str) -> String {
-    let known = COLOURED.contains(&design);
-    format!("s-{}", if known { design } else { "other" })
+    if COLOURED.contains(&design) {
+        return format!("s-{design}");
+    }
+    let others = DESIGNS.iter().filter(|other| !COLOURED.contains(&other.name));
+    others.map(|other| other.name).position(|name| name == design).map_or("s-other".into(), hue)
+}
+
+/// The classes of line `number` of a picture: a colour, and dashes when colours are used up.
+fn hue(number: usize) -> String {
+    let dashes = if number < HUES { "" } else { " dashed" };
+    format!("s-h{}{dashes}", number % HUES)
 }
 
 fn bars(bench: &Bench) -> String {

@@ -143,7 +143,7 @@ pub trait Visitor {
     type Output;
 
     /// Does the work with `policy`, which is new.
-    fn visit<P: Replace + Look>(self, policy: P) -> Self::Output;
+    fn visit<P: Replace + Look + 'static>(self, policy: P) -> Self::Output;
 }
 
 /// The list: a line is a variant, its state, its name and title.

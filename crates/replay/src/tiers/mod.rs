@@ -143,8 +143,9 @@ pub struct Memory {
     pub policy: Option<(MemoryRule, u32)>,
     /// Whether a page within 64 of the one read before is sequential.
     pub near_is_sequential: bool,
-    /// Misses that come between one and its page: as many requests as the devices have at once. The
-    /// first use of a page is so much older than the next, even if that comes at once.
+    /// Requests that the devices have at once, of each client one; so many misses are taken to come
+    /// between one and its page. The first use of a page is so much older than the next, even if
+    /// that comes at once.
     pub outstanding: u32,
     /// References before this one fill the tiers, and are not counted.
     pub counted_from: usize,
@@ -390,7 +391,8 @@ pub fn ceiling(references: &References, memory: Memory, slots: u32, seed: u64) -
         None => missed.extend_from_slice(references.pages()),
         Some(_) => {
             let costs = (&Costs::PUBLISHED, seed);
-            let mut state = PageMemory::new(memory.policy, 0, references.pages_count(), costs);
+            let count = references.pages_count();
+            let mut state = PageMemory::new(memory.policy, (0, 0), count, costs);
             let mut now = Tick(0);
             for &page in references.pages() {
                 if state.hit(page, now) {
@@ -398,7 +400,7 @@ pub fn ceiling(references: &References, memory: Memory, slots: u32, seed: u64) -
                 }
                 missed.push(page);
                 now.0 += 1;
-                if state.is_full() {
+                if state.is_full(0) {
                     let victim = state.victim(&NoFlash, now).expect("any page may leave");
                     state.residents.take_out(victim);
                 }

@@ -25,14 +25,16 @@ pub struct PageMemory {
     pub residents: Residents,
     chooser: Chooser,
     frames_count: u32,
+    /// Frames beside, of pages that are on their way home.
+    homeward_max: u32,
 }
 
 impl PageMemory {
     /// `frames` empty frames under `rule` for pages below `pages_count`, of which up to `group`
-    /// wait at a time; or none.
+    /// wait at a time; or none. Beside them up to `homeward_max` pages may be on their way home.
     pub fn new(
         policy: Option<(MemoryRule, u32)>,
-        group: u32,
+        (group, homeward_max): (u32, u32),
         pages_count: u32,
         (costs, seed): (&Costs, u64),
     ) -> PageMemory {
@@ -40,7 +42,8 @@ impl PageMemory {
             None => Chooser::Nobody,
             Some((MemoryRule::Pool(policy), frames)) => {
                 let rules = QueueRules::default();
-                Chooser::Pool(FramePolicy::new(policy, frames, costs, &rules))
+                let all = frames.saturating_add(homeward_max);
+                Chooser::Pool(FramePolicy::new(policy, all, costs, &rules))
             }
             Some((MemoryRule::Policy(row), frames)) => {
                 let capacity = frames.saturating_sub(group.saturating_sub(1)).max(1);
@@ -50,7 +53,7 @@ impl PageMemory {
             }
         };
         let frames_count = policy.map_or(0, |(_, frames)| frames);
-        PageMemory { residents: Residents::new(pages_count), chooser, frames_count }
+        PageMemory { residents: Residents::new(pages_count), chooser, frames_count, homeward_max }
     }
 
     /// `page` is used at `now`. Whether memory has it.
@@ -66,10 +69,16 @@ impl PageMemory {
         true
     }
 
-    /// Whether somebody must leave before a page comes (M2).
-    pub fn is_full(&self) -> bool {
+    /// Whether the pool's frames are at work, so that a page is found in its own while it is
+    /// written home.
+    pub fn is_of_pool(&self) -> bool {
+        matches!(self.chooser, Chooser::Pool(_))
+    }
+
+    /// Whether somebody must leave before a page comes (M2), when so many are on their way home.
+    pub fn is_full(&self, homeward: u32) -> bool {
         match &self.chooser {
-            Chooser::Pool(_) => self.residents.count() >= self.frames_count,
+            Chooser::Pool(_) => self.residents.count() >= self.frames_count + homeward,
             Chooser::Policy(_) | Chooser::Nobody => false,
         }
     }
@@ -80,7 +89,7 @@ impl PageMemory {
         if let Some(ratio) = self.residents.price_ratio.take() {
             policy.set_price_ratio(ratio);
         }
-        let (residents, frames_count) = (&self.residents, self.frames_count);
+        let (residents, frames_count) = (&self.residents, self.frames_count + self.homeward_max);
         let mut victims = Vec::with_capacity(1);
         policy.victims(&View { residents, flash, frames_count }, now, 1, &mut victims);
         victims.first().map(|&frame| residents.page_in(frame))

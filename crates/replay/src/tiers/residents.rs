@@ -125,11 +125,13 @@ impl<F: FlashTier> Frames for View<'_, F> {
     }
 
     fn touch(&self, frame: FrameId) -> Touch {
-        self.residents.frames[frame.0 as usize].touch.get()
+        self.residents.frames.get(frame.0 as usize).map_or(Touch::default(), |it| it.touch.get())
     }
 
     fn set_touch(&self, frame: FrameId, touch: Touch) {
-        self.residents.frames[frame.0 as usize].touch.set(touch);
+        if let Some(frame) = self.residents.frames.get(frame.0 as usize) {
+            frame.touch.set(touch);
+        }
     }
 
     fn evictable(&self, frame: FrameId) -> bool {

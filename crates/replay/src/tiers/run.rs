@@ -2,12 +2,16 @@
 //!
 //! - G1: where a design appends, what leaves memory and must be written waits in its frame until
 //!   its group is whole; then the group is written, and leaves.
+//! - G2: where the pool writes a changed page home before it leaves, the page is found in its frame
+//!   until home has done what was asked of it: one request of each client. One that is used until
+//!   then stays. Its frame counts as free: as many others have a page that is not read yet.
 
 use super::page_memory::PageMemory;
 use super::residents::Frame;
 use super::{FlashSetup, FlashTier, Leaving, Memory, Miss, Note, TierCounts, Traffic};
 use crate::places::Places;
 use std::cell::Cell;
+use std::collections::VecDeque;
 use terrace_page::PageId;
 use terrace_policy::{AccessClass, Classifier, Tick, Touch};
 
@@ -32,6 +36,8 @@ pub struct Replay<'a, F> {
     counted_from: u64,
     /// Pages that wait for their group (G1).
     waiting: Vec<u32>,
+    /// Pages on their way home, and how many requests home has served when they are there (G2).
+    homeward: VecDeque<(u32, u64)>,
     counts: TierCounts,
 }
 
@@ -46,9 +52,10 @@ impl<'a, F: FlashTier> Replay<'a, F> {
     ) -> Replay<'a, F> {
         let group = flash.log().map_or(0, |log| log.group());
         let (policy, costs) = (memory.policy, (&setup.costs, setup.seed));
+        let waiting = (group, memory.outstanding);
         Replay {
             flash,
-            memory: PageMemory::new(policy, group, pages_count, costs),
+            memory: PageMemory::new(policy, waiting, pages_count, costs),
             has_memory: policy.is_some(),
             io: Traffic::new(places),
             places,
@@ -60,6 +67,7 @@ impl<'a, F: FlashTier> Replay<'a, F> {
             outstanding: u64::from(memory.outstanding),
             counted_from: memory.counted_from as u64,
             waiting: Vec::new(),
+            homeward: VecDeque::new(),
             counts: TierCounts::default(),
         }
     }
@@ -100,11 +108,13 @@ impl<'a, F: FlashTier> Replay<'a, F> {
     fn miss(&mut self, page: u32, is_write: bool) {
         let frame =
             if is_write && !self.has_memory { self.comes_whole(page) } else { self.fetch(page) };
-        while self.memory.is_full() {
+        let mut homeward = self.end_homeward();
+        while self.memory.is_full(homeward) {
             match self.memory.victim(&self.flash, self.now) {
                 Some(victim) => self.let_go(victim),
                 None => self.append(),
             }
+            homeward = self.homeward_count();
         }
         let displaced = self.memory.put(page, frame);
         // With a group that goes, one comes back, for which the page itself may leave.
@@ -188,12 +198,40 @@ impl<'a, F: FlashTier> Replay<'a, F> {
     }
 
     fn leave(&mut self, page: u32) {
-        let frame = self.memory.residents.take_out(page);
-        self.counts.dirty_leaves += u64::from(frame.dirty);
+        let frame = self.memory.residents.get_mut(page).expect("a page that leaves");
         let history = frame.touch.get().history(self.now);
-        let Frame { dirty, class, hits, .. } = frame;
+        let Frame { dirty, class, hits, .. } = *frame;
+        self.counts.dirty_leaves += u64::from(dirty);
         let leaving = Leaving { page, dirty, class, history, hits, now: self.now };
+        self.io.last_written = None;
         self.flash.leave(&leaving, &mut self.io);
+        let goes_home = dirty && self.io.last_written == Some(page);
+        if !goes_home || self.outstanding == 0 || !self.memory.is_of_pool() {
+            self.memory.residents.take_out(page);
+            return;
+        }
+        let frame = self.memory.residents.get_mut(page).expect("it is on its way home");
+        (frame.dirty, frame.waits) = (false, true);
+        self.homeward.retain(|&(other, _)| other != page);
+        self.homeward.push_back((page, self.io.home_requests() + self.outstanding));
+    }
+
+    /// Pages that have come home leave, but for those that were used (G2). How many are not there
+    /// yet.
+    fn end_homeward(&mut self) -> u32 {
+        let served = self.io.home_requests();
+        while let Some(&(page, _)) = self.homeward.front().filter(|&&(_, at)| at <= served) {
+            self.homeward.pop_front();
+            if self.memory.residents.get(page).is_some_and(|frame| frame.waits) {
+                self.memory.residents.take_out(page);
+            }
+        }
+        self.homeward_count()
+    }
+
+    fn homeward_count(&self) -> u32 {
+        let waits = |page| self.memory.residents.get(page).is_some_and(|frame| frame.waits);
+        self.homeward.iter().filter(|&&(page, _)| waits(page)).count() as u32
     }
 
     /// Appends what waits, as far as there is room.

@@ -85,10 +85,12 @@ pub struct Traffic<'a> {
     next_write: Option<u64>,
     /// The slot after the last that was appended.
     next_slot: Option<u32>,
-    /// Requests that home was sent, counted or not.
+    /// Pages that home was asked for, counted or not.
     home_requests: u64,
     /// What was asked for, if it is kept.
     asked: Option<Asked>,
+    /// The page that began the last write home.
+    pub(super) last_written: Option<u32>,
     /// Every page that was written home, for tests.
     #[cfg(test)]
     pub(super) written_home: Vec<u32>,
@@ -108,6 +110,7 @@ impl<'a> Traffic<'a> {
             next_slot: None,
             home_requests: 0,
             asked: None,
+            last_written: None,
             #[cfg(test)]
             written_home: Vec::new(),
         }
@@ -164,6 +167,7 @@ impl<'a> Traffic<'a> {
         self.home.writes += 1;
         self.home_requests += 1;
         self.home.sequential_writes += u64::from(self.next_write == Some(place));
+        self.last_written = Some(page);
         self.note_written(page);
         self.next_write = place.checked_add(1);
     }
