@@ -115,7 +115,8 @@ fn a_trace_that_is_read_twice_gives_the_same_misses() {
             let name = one["policy"].as_str().expect("a name").to_string();
             (name, number(one, "capacity_pages"), number(one, "misses"))
         };
-        let is_online = |row: &(String, u64, u64)| !row.0.starts_with("opt") && row.0 != "tac";
+        let is_online =
+            |row: &(String, u64, u64)| !row.0.starts_with("opt") && !row.0.starts_with("tac");
         results.map(row).filter(is_online).collect()
     };
     assert_eq!(misses(&streamed), misses(&kept));
