@@ -25,8 +25,8 @@ const PARTS: u64 = 256;
 pub const RATIO_MAX: f64 = 64.0;
 /// The most that the ratio changes at a time, in powers of two.
 const STEP_MAX: f64 = 0.5;
-/// Loads that differ by a third of the higher are as far apart as can be.
-const STEEPNESS: f64 = 3.0;
+/// Loads that differ by a fifth of the higher are as far apart as can be.
+const STEEPNESS: f64 = 5.0;
 /// Below this share of the time no device limits anything.
 const IDLE: f64 = 0.5;
 
