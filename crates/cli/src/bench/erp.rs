@@ -5,7 +5,7 @@
 
 use crate::bench::run_of::{devices, flash, memory, ratio, traffic};
 use crate::bench::system::{
-    self, check_sizes, interval, jobs, object, place_parameters, pool, positive, refuse, set_sizes,
+    self, check_sizes, jobs, modelled, object, place_parameters, positive, refuse, set_sizes,
     tier_parameters, word,
 };
 use crate::command::{Erp, FetchName};
@@ -13,7 +13,6 @@ use crate::failure::Failure;
 use crate::interval::rounded;
 use crate::output::{Sinks, Stopwatch};
 use crate::progress::Bars;
-use crate::quantity::{Size, Span};
 use crate::results::{Bench, Checks, Devices, Flash, Host, Memory, RunHost, Traffic};
 use crate::side_by_side;
 use crate::table::{Table, percent, thousands};
@@ -21,9 +20,9 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 use terrace_policy::{Design, Restart, designs};
 use terrace_rt::Nanos;
+use terrace_workload::System;
 use terrace_workload::erp::{Config, ErpResult, Fetch, Indexes, Loaded, Plan, QUERIES, load, run};
 use terrace_workload::sampling::DeviceSample;
-use terrace_workload::{LogKept, Place, System};
 
 /// One run of one design.
 #[derive(Clone, Debug, Serialize)]
@@ -168,22 +167,7 @@ fn wanted(options: &Erp) -> Result<Vec<Wanted>, Failure> {
 fn system_of(options: &Erp) -> Result<System, Failure> {
     positive("--window", options.window.0)?;
     refuse(&options.design.0, &[Restart::forget()], &options.tier)?;
-    let Size::Pages(log_pages) = options.models.log else {
-        return Err(Failure::usage("--log is a size of its own"));
-    };
-    Ok(System {
-        place: Place::Virtual {
-            home: options.models.home.clone(),
-            flash: options.models.flash_device.clone(),
-            log: options.models.log_device.clone(),
-        },
-        tier: pool(&options.tier),
-        log_bytes: log_pages * 8192,
-        log_kept: LogKept::Tail,
-        cores: options.models.cores,
-        checkpoint_every: interval(options.tier.checkpoint.unwrap_or(Span(0.0))),
-        ..System::default()
-    })
+    modelled(&options.models, &options.tier)
 }
 
 fn load_shown(config: &Config, system: &System, bars: &Bars) -> Result<Loaded, Failure> {

@@ -5,7 +5,7 @@
 
 use crate::bench::run_of::{devices, flash, memory};
 use crate::bench::system::{
-    self, check_windows, interval, jobs, object, place_parameters, pool, positive, refuse,
+    self, check_windows, jobs, modelled, object, place_parameters, positive, refuse,
     tier_parameters, word,
 };
 use crate::command::{Steady, SteadyWorkload};
@@ -13,7 +13,6 @@ use crate::failure::Failure;
 use crate::interval::rounded;
 use crate::output::{Sinks, Stopwatch};
 use crate::progress::Bars;
-use crate::quantity::{Size, Span};
 use crate::results::{Bench, Checks, Devices, Flash, Host, Memory, RunHost};
 use crate::side_by_side;
 use crate::table::{Table, percent, thousands};
@@ -23,7 +22,7 @@ use terrace_policy::Restart;
 use terrace_rt::Nanos;
 use terrace_workload::sampling::per_second;
 use terrace_workload::steady::{Plan, SteadyResult, run};
-use terrace_workload::{LogKept, Place, System, Workload, brokerage, restart};
+use terrace_workload::{Workload, brokerage, restart};
 
 /// One design's run.
 #[derive(Clone, Debug, Serialize)]
@@ -126,24 +125,9 @@ fn plan(options: &Steady) -> Result<Plan, Failure> {
     positive("--shift-every", options.shift_every.0)?;
     check_windows("--duration", options.duration.0, options.window.0)?;
     refuse(&options.design.0, &[Restart::forget()], &options.tier)?;
-    let Size::Pages(log_pages) = options.models.log else {
-        return Err(Failure::usage("--log is a size of its own"));
-    };
     let nanos = |span: f64| Nanos::from_secs_f64(span);
     Ok(Plan {
-        system: System {
-            place: Place::Virtual {
-                home: options.models.home.clone(),
-                flash: options.models.flash_device.clone(),
-                log: options.models.log_device.clone(),
-            },
-            tier: pool(&options.tier),
-            log_bytes: log_pages * 8192,
-            log_kept: LogKept::Tail,
-            cores: options.models.cores,
-            checkpoint_every: interval(options.tier.checkpoint.unwrap_or(Span(0.0))),
-            ..System::default()
-        },
+        system: modelled(&options.models, &options.tier)?,
         seed: options.seed,
         duration: nanos(options.duration.0),
         window: nanos(options.window.0),

@@ -2,7 +2,7 @@
 //! parameters that are printed.
 
 use crate::command::{
-    ClassifierName, CleanerOrderName, DesignList, Switch, TacRuleName, TacWriteName, Tier,
+    ClassifierName, CleanerOrderName, DesignList, Models, Switch, TacRuleName, TacWriteName, Tier,
 };
 use crate::failure::Failure;
 use crate::interval::rounded;
@@ -16,9 +16,11 @@ use terrace_policy::{
     Replacement, Restart, TacRule,
 };
 use terrace_rt::Nanos;
-use terrace_workload::{FLASH_BYTES_MIN, Place, System};
+use terrace_workload::{FLASH_BYTES_MIN, LogKept, Place, System};
 
 const PAGE_BYTES: u64 = 8192;
+/// A log smaller than this has no room for a checkpoint.
+const LOG_BYTES_MIN: u64 = 1 << 20;
 /// Runs side by side unless asked otherwise: each may hold a copy of all that it changed.
 const JOBS_MAX: u64 = 4;
 /// More are shown by nothing.
@@ -47,6 +49,35 @@ pub fn combine(designs: &mut DesignList, tier: &Tier) -> Result<(), Failure> {
         *design = design.combined(tier.admission, tier.replacement).map_err(Failure::usage)?;
     }
     Ok(())
+}
+
+/// The system on modelled devices that the options describe, but for the sizes of its tiers. Of the
+/// log no more than its tail is kept, and there are no checkpoints unless they are asked for.
+///
+/// # Errors
+///
+/// A log that is no size of its own, or too small.
+pub fn modelled(models: &Models, tier: &Tier) -> Result<System, Failure> {
+    let Size::Pages(log_pages) = models.log else {
+        return Err(Failure::usage("--log is a size of its own"));
+    };
+    let log_bytes = log_pages * PAGE_BYTES;
+    if log_bytes < LOG_BYTES_MIN {
+        return Err(Failure::usage("--log must be at least 1MiB"));
+    }
+    Ok(System {
+        place: Place::Virtual {
+            home: models.home.clone(),
+            flash: models.flash_device.clone(),
+            log: models.log_device.clone(),
+        },
+        tier: pool(tier),
+        log_bytes,
+        log_kept: LogKept::Tail,
+        cores: models.cores,
+        checkpoint_every: interval(tier.checkpoint.unwrap_or(Span(0.0))),
+        ..System::default()
+    })
 }
 
 /// What the options say of memory and flash, but for their sizes.

@@ -16,7 +16,7 @@ pub use lists::DesignList;
 pub use placement::{Placement, SpacingName};
 pub use record::{RecordAt, RecordOptions};
 pub use replay::{BandOrderName, CacheSize, NearName, Replay, TraceSource, WriteName};
-pub use restart::{EventName, Hardening, RestartBench, WorkloadName};
+pub use restart::{EventName, Hardening, Models, RestartBench, WorkloadName};
 pub use steady::{Steady, SteadyWorkload};
 pub use trace::{
     QueriesName, Trace, TraceCapture, TraceConvert, TraceFile, TraceFilter, TraceHead, TraceInfo,

@@ -3,18 +3,18 @@
 
 use crate::bench::system::{
     self, check_fill, check_seeds, check_tasks, check_windows, fits, interval, jobs, object,
-    place_parameters, pool, positive, refuse, tier_parameters, word,
+    place_parameters, positive, refuse, tier_parameters, word,
 };
 use crate::command::{EventName, Hardening, RestartBench, Rows, WorkloadName};
 use crate::failure::Failure;
-use crate::quantity::{Size, Span};
+use crate::quantity::Span;
 use serde_json::{Map, Value, json};
 use terrace::{PoolConfig, RestartTuning};
 use terrace_policy::Restart;
 use terrace_rt::Nanos;
 use terrace_workload::restart::{Event, Plan};
 use terrace_workload::tpcc::{self, Checks, Scale};
-use terrace_workload::{LogKept, Place, System, Workload, brokerage};
+use terrace_workload::{LogKept, System, Workload, brokerage};
 
 /// Times between checkpoints unless others are asked for: the recovery intervals of ICDE 2013,
 /// 30 minutes and 7.5 minutes, scaled by 1/100 (RESULTS.md, H7).
@@ -90,31 +90,17 @@ pub fn with_restart(plan: &Plan, restart: Restart) -> Plan {
 }
 
 fn modelled(options: &RestartBench) -> Result<System, Failure> {
-    const LOG_BYTES_MIN: u64 = 1 << 20;
-    let (models, tier) = (&options.models, &options.tier);
-    let log_bytes = match models.log {
-        Size::Pages(pages) => pages * 8192,
-        Size::OfDatabase(_) => return Err(Failure::usage("--log is a size of its own")),
-    };
-    if log_bytes < LOG_BYTES_MIN {
-        return Err(Failure::usage("--log must be at least 1MiB"));
-    }
     let checkpoint = match options.workload {
         WorkloadName::Tpcc => TPCC_CHECKPOINT,
         WorkloadName::TpceLike => TPCE_LIKE_CHECKPOINT,
     };
+    let system = system::modelled(&options.models, &options.tier)?;
+    let restart_tuning = restart_tuning(&options.hardening);
     Ok(System {
-        place: Place::Virtual {
-            home: models.home.clone(),
-            flash: models.flash_device.clone(),
-            log: models.log_device.clone(),
-        },
-        tier: PoolConfig { restart_tuning: restart_tuning(&options.hardening), ..pool(tier) },
-        log_bytes,
+        tier: PoolConfig { restart_tuning, ..system.tier },
         log_kept: LogKept::All,
-        cores: models.cores,
-        checkpoint_every: interval(tier.checkpoint.unwrap_or(checkpoint)),
-        ..System::default()
+        checkpoint_every: interval(options.tier.checkpoint.unwrap_or(checkpoint)),
+        ..system
     })
 }
 
