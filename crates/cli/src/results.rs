@@ -80,11 +80,38 @@ pub struct Run {
     pub windows: Vec<Window>,
     /// What was checked.
     pub checks: Checks,
+    /// Pages compared with themselves, if they were asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub page_rates: Option<PageRates>,
     /// What depends on the machine.
     pub host: RunHost,
     /// With several seeds: the intervals.
     #[serde(flatten)]
     pub spread: Spread,
+}
+
+/// How pages were asked for while they had a slot on flash, and while they had none.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct PageRates {
+    /// Pages that were in both states for a tenth of the time, as far as they were asked for.
+    pub pages: u64,
+    /// Reads from a device a second.
+    pub reads: Compared,
+    /// Reads from a device for each request of memory.
+    pub misses: Compared,
+    /// Writes to a device a second.
+    pub writes: Compared,
+}
+
+/// Pages with a higher rate in one state than in the other.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Compared {
+    /// With a slot.
+    pub higher_on_flash: u64,
+    /// Without.
+    pub higher_elsewhere: u64,
+    /// With a slot, of both.
+    pub share: f64,
 }
 
 /// The 95% intervals of a run's figures over several seeds; nothing with one seed.
@@ -454,6 +481,7 @@ pub mod tests {
             figures,
             windows,
             checks: Checks { consistency: "ok".into() },
+            page_rates: None,
             host: RunHost::default(),
             spread: Spread::default(),
         }

@@ -133,3 +133,36 @@ fn a_run_is_recorded_before_memory_and_behind_it() {
     assert_eq!(refused.status.code(), Some(2));
     assert!(!folder.path().join("both").exists());
 }
+
+#[test]
+fn the_books_of_the_flash_tier_are_taken_from_memory_if_they_are_charged() {
+    let run = ["--no-report", "--design", "no-ssd,lc", "--no-check"];
+    let (free, charged) = (bench(&run), bench(&[&run[..], &["--charge-metadata", "on"]].concat()));
+    let frames = |bench: &Value, at: usize| bench["runs"][at]["memory"]["frames"].as_u64();
+    assert_eq!((frames(&free, 0), frames(&free, 1)), (Some(64), Some(64)));
+    assert_eq!(frames(&charged, 0), Some(64), "nothing to pay for");
+    let flash = &charged["runs"][1]["flash"];
+    let bytes =
+        flash["slots"].as_u64().unwrap() * flash["metadata_bytes_per_slot"].as_u64().unwrap();
+    let taken = 64 - frames(&charged, 1).expect("frames");
+    assert!(taken > 0 && taken.abs_diff(bytes / 8192) <= 1, "{taken} frames for {bytes} bytes");
+    assert_eq!(charged["parameters"]["charge_metadata"], "on");
+}
+
+#[test]
+fn pages_are_compared_with_themselves_and_the_run_is_the_same() {
+    let run = ["--no-report", "--design", "cac", "--no-check"];
+    let plain = bench(&run);
+    assert!(plain["runs"][0].get("page_rates").is_none());
+    let mut watched = bench(&[&run[..], &["--page-rates", "50"]].concat());
+    let rates = watched["runs"][0].as_object_mut().expect("a run").remove("page_rates");
+    let rates = rates.expect("what was asked for");
+    let count = |path: &str| rates.pointer(path).and_then(Value::as_u64).expect("a count");
+    assert!((1..=50).contains(&count("/pages")), "{rates}");
+    for what in ["reads", "misses", "writes"] {
+        let [on, off] = ["higher_on_flash", "higher_elsewhere"];
+        let different = count(&format!("/{what}/{on}")) + count(&format!("/{what}/{off}"));
+        assert!(different <= count("/pages"), "{what}: {rates}");
+    }
+    assert_eq!(without_host(watched), without_host(plain), "watching changes nothing");
+}

@@ -37,7 +37,7 @@ fn folder() -> tempfile::TempDir {
 fn unknown_names_are_answered_with_the_known() {
     let folder = folder();
     let said = refused(folder.path(), &["bench", "tpcc", "--design", "lc,lx"], 2);
-    assert!(said.contains("unknown design `lx`; known: no-ssd, cw, dw, lc, tac, face"), "{said}");
+    assert!(said.contains("unknown design `lx`; known: no-ssd, cw, dw, lc, tac, lazy"), "{said}");
     let said = refused(folder.path(), &["bench", "tpcc", "--memory-policy", "mru"], 2);
     assert!(said.contains("known: lru-2, clock, lru, sieve"), "{said}");
     let said = refused(folder.path(), &["bench", "tpcc", "--world", "dream"], 2);

@@ -193,7 +193,7 @@ fn memory_over_flash_says_what_each_tier_served() {
     }
     let named = |kind: &str, name: &str| results.iter().filter(|r| r[kind] == name).count();
     assert_eq!((named("design", "no-ssd"), named("design", "lc")), (2, 2));
-    for design in terrace_policy::DESIGNS {
+    for design in terrace_replay::tiers::replayed() {
         assert_eq!(named("design", design.name), 2, "{}", design.name);
     }
     assert_eq!((named("policy", "arc"), named("policy", "opt-bypass")), (2, 2));
@@ -274,6 +274,11 @@ fn what_makes_no_sense_is_one_line() {
     let said = refused(&[trace, "--flash", "10%", "--memory-policy", "mru"], 2);
     assert!(said.contains("unknown memory policy `mru`") && said.contains("gd2l"), "{said}");
     refused(&[trace, "--flash", "10%", "--home", "abacus"], 2);
+    let said = refused(&[trace, "--flash", "10%", "--design", "lc,hetero"], 2);
+    assert!(
+        said.contains("--design hetero is not replayed; no-ssd, cw, dw, lc, tac, face"),
+        "{said}"
+    );
     refused(&[], 2);
     refused(&["/no/such/trace"], 1);
 }

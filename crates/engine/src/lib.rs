@@ -49,8 +49,8 @@ pub use lock::TreeId;
 pub use terrace_page::PageId;
 pub use terrace_policy::FlashRole;
 pub use terrace_pool::{
-    ColdStart, FascConfig, Fills, FlashLayout, PageEvent, PageObserver, PoolConfig, RestartTuning,
-    Spill, TacConfig, TacWrite,
+    ColdStart, FascConfig, Fills, FlashLayout, Metadata, PageEvent, PageObserver, PoolConfig,
+    RestartTuning, Spill, TacConfig, TacWrite,
 };
 pub use terrace_rt::{Nanos, World};
 pub use value::Value;

@@ -2,7 +2,7 @@
 //! replacement.
 
 use crate::designs::{
-    self, AdmissionRule, CleanLeave, DESIGNS, Design, Layout, Replacement, UnknownName,
+    self, AdmissionRule, CleanLeave, DESIGNS, Design, Inclusion, Layout, Replacement, UnknownName,
 };
 use crate::replacement::{self, ReplacementKind};
 use std::fmt;
@@ -98,7 +98,12 @@ impl Design {
     pub fn can_combine(&self) -> bool {
         self.layout == Layout::InPlace
             && self.clean_leave == CleanLeave::Flash
-            && matches!(self.replacement, Replacement::Lru2 | Replacement::Policy(_))
+            // A policy that was asked who leaves has let it go: it cannot be asked for another.
+            && self.inclusion != Inclusion::Inclusive
+            && matches!(
+                self.replacement,
+                Replacement::Lru2 | Replacement::Recency | Replacement::Policy(_)
+            )
     }
 
     /// The design with these answers instead of its own.
@@ -146,7 +151,7 @@ mod tests {
     #[test]
     fn answers_take_the_place_of_a_rows() {
         let names: Vec<&str> = combinable().map(|design| design.name).collect();
-        assert_eq!(names, ["cw", "dw", "lc"]);
+        assert_eq!(names, ["cw", "dw", "lc", "lazy", "exclusive"]);
         let sieve = find_replacement("sieve").expect("a row");
         let lc = find("lc").expect("a row");
         let combined = lc.combined(Some(AdmissionRule::All), Some(sieve)).expect("a design");

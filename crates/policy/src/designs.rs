@@ -80,6 +80,8 @@ pub enum Replacement {
     Benefit,
     /// The same, by the requests that are to be expected of a page that comes or leaves.
     AnticipatedBenefit,
+    /// The clean slot whose last use is oldest, by age in eighths of the tier's turnover.
+    Recency,
     /// The clean slot that a replacement policy names.
     Policy(ReplacementKind),
     /// The clean slot that is first by the order of ages that was chosen, and may be chosen anew.
@@ -135,6 +137,36 @@ pub enum Invalidation {
     Logical,
 }
 
+/// What flash has of a page while it is in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Inclusion {
+    /// What it had: a copy stays where it is until its page changes or its slot is reused.
+    Free,
+    /// A slot, from the moment the page comes into memory until it leaves: the page is written
+    /// there when it was read from home, and no other page gets the slot meanwhile.
+    Inclusive,
+    /// Nothing: the copy goes when the page is read, and what it had that home lacks is then in
+    /// memory alone.
+    Exclusive,
+}
+
+/// When, and in which order, what flash has and home lacks is brought home.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cleaning {
+    /// Never: no page on flash is newer than at home.
+    Nothing,
+    /// While more than a share of the slots is dirty: the page that is first in the cleaner's
+    /// order, and its neighbours.
+    AboveShare,
+    /// As soon as more than a share of the slots is dirty: all that are, in the order in which they
+    /// lie at home.
+    Sweeps,
+    /// A few ahead of need, those that benefit least.
+    WhenWanted,
+    /// When they are at the front of an append log, or in the block that leaves.
+    AtFront,
+}
+
 /// Which device the home of a run is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HomeDevice {
@@ -184,6 +216,10 @@ pub struct Design {
     pub layout: Layout,
     /// What becomes of the flash copy when its page is changed.
     pub invalidation: Invalidation,
+    /// What flash has of a page while it is in memory.
+    pub inclusion: Inclusion,
+    /// When, and in which order, what flash has and home lacks is brought home.
+    pub cleaning: Cleaning,
     /// Which memory policies go with it.
     pub memory: MemoryRule,
     /// Which device the home of a run is: a pool takes what it is given.
@@ -203,6 +239,14 @@ impl Design {
         Design { spills: true, ..self }
     }
 
+    const fn including(self, inclusion: Inclusion) -> Design {
+        Design { inclusion, ..self }
+    }
+
+    const fn cleaned(self, cleaning: Cleaning) -> Design {
+        Design { cleaning, ..self }
+    }
+
     const fn at_home_on_flash(self) -> Design {
         Design { home: HomeDevice::Flash, ..self }
     }
@@ -214,12 +258,23 @@ impl Design {
     }
 
     /// Whether the pages on flash that are newer than at home are brought there when they are more
-    /// than a share of the slots. Ranked by benefit, they go there when their slots are wanted; in
-    /// an append log, when they are at its front.
+    /// than a share of the slots.
     #[must_use]
     pub fn is_cleaned_by_share(&self) -> bool {
-        let is_in_place = self.layout == Layout::InPlace;
-        is_in_place && self.keeps_dirty_on_flash() && !self.replacement.is_by_benefit()
+        matches!(self.cleaning, Cleaning::AboveShare | Cleaning::Sweeps)
+    }
+
+    /// Whether pages come to flash when they were read from home.
+    #[must_use]
+    pub fn writes_what_is_read(&self) -> bool {
+        let is_inclusive = self.inclusion == Inclusion::Inclusive;
+        is_inclusive || self.clean_leave == CleanLeave::WrittenWhenRead
+    }
+
+    /// Whether pages that never change come to flash.
+    #[must_use]
+    pub fn takes_clean_pages(&self) -> bool {
+        self.uses_flash() && self.clean_leave != CleanLeave::Dropped
     }
 
     /// Whether a page on flash may be newer than at home, so that the cleaner is needed.
@@ -244,9 +299,10 @@ use {
 };
 
 /// The designs, in the order in which they are listed and run. A row is: name, title; what becomes
-/// of a clean and of a dirty page that leaves; admission, replacement, layout, invalidation.
+/// of a clean and of a dirty page that leaves; admission, replacement, layout, invalidation. Behind
+/// it stand inclusion and cleaning, where they are not as usual.
 #[rustfmt::skip]
-pub const DESIGNS: [Design; 14] = [
+pub const DESIGNS: [Design; 18] = [
     row("no-ssd", "no flash tier", (Clean::Dropped, Dirty::Home),
         Admit::Nothing, Reuse::Nothing, Layout::Nothing, Invalid::Nothing),
     row("cw", "clean write, SIGMOD 2011", (Clean::Flash, Dirty::Home),
@@ -257,6 +313,17 @@ pub const DESIGNS: [Design; 14] = [
         Admit::RandomClass, Reuse::Lru2, Layout::InPlace, Invalid::Physical),
     row("tac", "temperature-aware, VLDB 2010", (Clean::WrittenWhenRead, Dirty::HomeAndOwnSlot),
         Admit::Temperature, Reuse::Temperature, Layout::InPlace, Invalid::Logical),
+    row("lazy", "written when it leaves memory, kept, ADBIS 2011", (Clean::Flash, Dirty::Flash),
+        Admit::All, Reuse::Recency, Layout::InPlace, Invalid::Physical),
+    row("inclusive", "a slot for each page in memory, ADBIS 2011", (Clean::Flash, Dirty::Flash),
+        Admit::All, Reuse::Recency, Layout::InPlace, Invalid::Logical)
+        .including(Inclusion::Inclusive),
+    row("exclusive", "in memory or on flash, ADBIS 2011", (Clean::Flash, Dirty::Flash),
+        Admit::All, Reuse::Recency, Layout::InPlace, Invalid::Physical)
+        .including(Inclusion::Exclusive),
+    row("hetero", "HeteroDrive, sorted write-back, IWSSPS 2009", (Clean::Dropped, Dirty::Flash),
+        Admit::All, Reuse::Fifo, Layout::Append(Batch::Group), Invalid::Physical)
+        .cleaned(Cleaning::Sweeps),
     row("face", "FaCE, group second chance, VLDB 2012", (Clean::Flash, Dirty::Flash),
         Admit::All, Reuse::FifoSecondChance, Layout::Append(Batch::Group), Invalid::Physical),
     row("face-gr", "FaCE, group replacement, VLDB 2012", (Clean::Flash, Dirty::Flash),
@@ -301,10 +368,21 @@ const fn row(
         replacement,
         layout,
         invalidation,
+        inclusion: Inclusion::Free,
+        cleaning: usual_cleaning(dirty_leave, replacement, layout),
         memory: MemoryRule::Any,
         home: HomeDevice::Home,
         spills: false,
         safe_to_discard: true,
+    }
+}
+
+const fn usual_cleaning(dirty: Dirty, replacement: Replacement, layout: Layout) -> Cleaning {
+    match (dirty, layout, replacement) {
+        (Dirty::Flash, Layout::Append(_), _) => Cleaning::AtFront,
+        (Dirty::Flash, _, Reuse::Benefit | Reuse::AnticipatedBenefit) => Cleaning::WhenWanted,
+        (Dirty::Flash, ..) => Cleaning::AboveShare,
+        _ => Cleaning::Nothing,
     }
 }
 
@@ -375,6 +453,11 @@ mod tests {
             assert_eq!(design.admission != AdmissionRule::Nothing, uses, "{}", design.name);
             assert_eq!(design.invalidation != Invalidation::Nothing, uses, "{}", design.name);
             assert!(design.safe_to_discard, "{}", design.name);
+            let cleans = design.cleaning != Cleaning::Nothing;
+            assert_eq!(design.keeps_dirty_on_flash(), cleans, "{}", design.name);
+            // Whoever has a slot for each page in memory keeps those of pages that change.
+            let is_inclusive = design.inclusion == Inclusion::Inclusive;
+            assert!(!is_inclusive || design.invalidation == Invalidation::Logical);
         }
     }
 
@@ -383,8 +466,8 @@ mod tests {
         let error = find("LC").unwrap_err().to_string();
         assert_eq!(
             error,
-            "unknown design `LC`; known: no-ssd, cw, dw, lc, tac, \
-             face, face-gr, face-base, rotating, fasc, cc, cac, ssd-only, auto"
+            "unknown design `LC`; known: no-ssd, cw, dw, lc, tac, lazy, inclusive, exclusive, \
+             hetero, face, face-gr, face-base, rotating, fasc, cc, cac, ssd-only, auto"
         );
     }
 }

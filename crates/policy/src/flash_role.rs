@@ -7,7 +7,7 @@
 
 use crate::designs::Design;
 use crate::restarts::{Restart, RestartKind};
-use crate::{DirtyLeave, Replacement};
+use crate::{DirtyLeave, Inclusion, Replacement};
 
 /// What the flash tier is to its database.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -58,6 +58,15 @@ impl FlashRole {
                 "persistent flash cannot be `rotating`, which overwrites the only copy of a page \
                  that is in memory; use `face-base`, which brings it home first",
             ),
+            _ if design.inclusion == Inclusion::Exclusive => Some(
+                "persistent flash cannot be `exclusive`, which lets go of a copy as its page is \
+                 read, though it may be the only one; use `lazy`, which keeps it",
+            ),
+            _ if design.inclusion == Inclusion::Inclusive => Some(
+                "persistent flash cannot be `inclusive`, whose copies of pages that were just read \
+                 count as clean before home was synced with them; use `lazy`, which writes them \
+                 when they leave",
+            ),
             (.., RestartKind::Forget) => Some(
                 "persistent flash cannot go with the restart `forget`, which would forget what \
                  only flash has; use `warm`",
@@ -94,7 +103,8 @@ mod tests {
                 assert_eq!(FlashRole::Cache.refusal(&design, &restart), None);
             }
         }
-        let designs = ["lc", "face", "face-gr", "face-base", "fasc", "cc", "cac", "auto"];
+        let designs =
+            ["lc", "lazy", "hetero", "face", "face-gr", "face-base", "fasc", "cc", "cac", "auto"];
         for name in designs {
             for restart in ["warm", "map-log", "map-through"] {
                 assert!(accepted.contains(&(name, restart)), "{name} with {restart}");

@@ -3,12 +3,13 @@
 //!
 //! - Idea: what was counted must outlast a page's way through the tiers, in bounded memory. Buckets
 //!   of eight pages, found by a hash; in each the page whose last request is oldest is forgotten.
-//! - State: a page number and its counts for each place.
+//! - State: 16 bits of the page's hash, a tag, and its counts for each place.
 //! - H1: within a bucket places are in order of the last request, the newest first, without gaps.
-//! - H2: a page has one place at most, in the bucket of its hash.
+//! - H2: a tag is in one place of a bucket at most. Pages that share bucket and tag count as one:
+//!   one of 8,192 pages that are looked for in a full bucket meets another's counts.
 //! - H3: a page of which nothing was counted has none.
-//! - Cost: 9 bytes per place; every operation looks at eight page numbers, side by side.
-//! - Not for: exact LRU over all pages.
+//! - Cost: 7 bytes per place; every operation looks at eight tags, side by side.
+//! - Not for: exact LRU over all pages, or what must not be taken for another page's.
 
 use crate::Counts;
 use std::ops::Range;
@@ -17,10 +18,10 @@ use terrace_page::PageId;
 /// Places in a bucket.
 const WAYS: usize = 8;
 /// A place without a page.
-const NO_PAGE: u32 = u32::MAX;
+const NO_TAG: u16 = 0;
 
 pub struct Ghosts {
-    pages: Box<[u32]>,
+    tags: Box<[u16]>,
     counts: Box<[Counts]>,
 }
 
@@ -28,10 +29,7 @@ impl Ghosts {
     /// Room for `pages_count` pages, rounded up to whole buckets.
     pub fn new(pages_count: u32) -> Ghosts {
         let places = (pages_count as usize).max(1).next_multiple_of(WAYS);
-        Ghosts {
-            pages: vec![NO_PAGE; places].into(),
-            counts: vec![Counts::default(); places].into(),
-        }
+        Ghosts { tags: vec![NO_TAG; places].into(), counts: vec![Counts::default(); places].into() }
     }
 
     /// What was counted of `page`.
@@ -51,9 +49,9 @@ impl Ghosts {
         let Some(place) = self.place(page) else { return Counts::default() };
         let counts = self.counts[place];
         let end = self.bucket(page).end;
-        self.pages.copy_within(place + 1..end, place);
+        self.tags.copy_within(place + 1..end, place);
         self.counts.copy_within(place + 1..end, place);
-        self.pages[end - 1] = NO_PAGE;
+        self.tags[end - 1] = NO_TAG;
         counts
     }
 
@@ -65,65 +63,69 @@ impl Ghosts {
             return;
         }
         let Range { start, end } = self.bucket(page);
-        self.pages.copy_within(start..end - 1, start + 1);
+        self.tags.copy_within(start..end - 1, start + 1);
         self.counts.copy_within(start..end - 1, start + 1);
-        self.pages[start] = number(page);
+        self.tags[start] = tag(hash(page));
         self.counts[start] = counts;
     }
 
     /// Forgets half of all that was counted.
     pub fn halve(&mut self) {
-        for start in (0..self.pages.len()).step_by(WAYS) {
+        for start in (0..self.tags.len()).step_by(WAYS) {
             let mut to = start;
             for from in start..start + WAYS {
-                let (page, counts) = (self.pages[from], self.counts[from].halved());
-                if page != NO_PAGE && !counts.is_zero() {
-                    (self.pages[to], self.counts[to]) = (page, counts);
+                let (tag, counts) = (self.tags[from], self.counts[from].halved());
+                if tag != NO_TAG && !counts.is_zero() {
+                    (self.tags[to], self.counts[to]) = (tag, counts);
                     to += 1;
                 }
             }
-            self.pages[to..start + WAYS].fill(NO_PAGE);
+            self.tags[to..start + WAYS].fill(NO_TAG);
         }
     }
 
     /// Bytes allocated.
     pub fn bytes(&self) -> usize {
-        size_of_val::<[u32]>(&self.pages) + size_of_val::<[Counts]>(&self.counts)
+        size_of_val::<[u16]>(&self.tags) + size_of_val::<[Counts]>(&self.counts)
     }
 
     /// Asserts H1 to H3.
     pub fn check(&self) {
-        for (at, &page) in self.pages.iter().enumerate().filter(|place| *place.1 != NO_PAGE) {
-            assert_eq!(self.place(PageId(u64::from(page))), Some(at), "page {page}");
-            assert!(!self.counts[at].is_zero(), "page {page} is remembered for nothing");
-            assert!(at % WAYS == 0 || self.pages[at - 1] != NO_PAGE, "a gap before page {page}");
+        for (at, &tag) in self.tags.iter().enumerate().filter(|place| *place.1 != NO_TAG) {
+            let first = at - at % WAYS;
+            assert!(!self.tags[first..at].contains(&tag), "tag {tag} is in two places");
+            assert!(!self.counts[at].is_zero(), "place {at} is for nothing");
+            assert!(at == first || self.tags[at - 1] != NO_TAG, "a gap before place {at}");
         }
     }
 
     fn place(&self, page: PageId) -> Option<usize> {
         let bucket = self.bucket(page);
         let start = bucket.start;
-        let at = self.pages[bucket].iter().position(|&other| other == number(page));
+        let tag = tag(hash(page));
+        let at = self.tags[bucket].iter().position(|&other| other == tag);
         at.map(|at| start + at)
     }
 
     fn bucket(&self, page: PageId) -> Range<usize> {
-        let buckets = (self.pages.len() / WAYS) as u64;
-        // The finalizer of SplitMix64: partitions are told by a hash of the page, too, and this one
-        // must not follow it.
-        let mut hash = page.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        hash = (hash ^ (hash >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        hash = (hash ^ (hash >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        let start = (((hash >> 32) * buckets) >> 32) as usize * WAYS;
+        let buckets = (self.tags.len() / WAYS) as u64;
+        let start = (((hash(page) >> 32) * buckets) >> 32) as usize * WAYS;
         start..start + WAYS
     }
 }
 
-/// The 32 bits of a page number.
-fn number(page: PageId) -> u32 {
-    let number = u32::try_from(page.0).expect("page numbers have 32 bits");
-    assert_ne!(number, NO_PAGE);
-    number
+/// The finalizer of SplitMix64: partitions are told by a hash of the page, too, and this one must
+/// not follow it.
+fn hash(page: PageId) -> u64 {
+    let mut hash = page.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    hash = (hash ^ (hash >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    hash = (hash ^ (hash >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    hash ^ (hash >> 31)
+}
+
+/// The lowest bits of a hash, which say nothing of the bucket.
+fn tag(hash: u64) -> u16 {
+    (hash as u16).max(NO_TAG + 1)
 }
 
 #[cfg(test)]
@@ -132,23 +134,23 @@ mod tests {
     use crate::BenefitSide;
     use std::collections::BTreeMap;
 
-    /// Lists by bucket, newest first.
+    /// Lists of tags by bucket, newest first.
     #[derive(Default)]
-    struct Model(BTreeMap<usize, Vec<(u64, Counts)>>);
+    struct Model(BTreeMap<usize, Vec<(u16, Counts)>>);
 
     impl Model {
-        fn take(&mut self, bucket: usize, page: u64) -> Counts {
+        fn take(&mut self, bucket: usize, tag: u16) -> Counts {
             let list = self.0.entry(bucket).or_default();
-            match list.iter().position(|row| row.0 == page) {
+            match list.iter().position(|row| row.0 == tag) {
                 Some(at) => list.remove(at).1,
                 None => Counts::default(),
             }
         }
 
-        fn put(&mut self, bucket: usize, page: u64, counts: Counts) {
+        fn put(&mut self, bucket: usize, tag: u16, counts: Counts) {
             if !counts.is_zero() {
                 let list = self.0.entry(bucket).or_default();
-                list.insert(0, (page, counts));
+                list.insert(0, (tag, counts));
                 list.truncate(8);
             }
         }
@@ -163,23 +165,24 @@ mod tests {
             for step in 0..600 {
                 let page = prng.u64(..120);
                 let bucket = ghosts.bucket(PageId(page)).start;
+                let tag = tag(hash(PageId(page)));
                 match prng.u8(..16) {
                     0..=9 => {
                         ghosts.change(PageId(page), |counts| counts.read(BenefitSide::Elsewhere));
-                        let mut counts = model.take(bucket, page);
+                        let mut counts = model.take(bucket, tag);
                         counts.read(BenefitSide::Elsewhere);
-                        model.put(bucket, page, counts);
+                        model.put(bucket, tag, counts);
                     }
                     10..=12 => {
                         let taken = ghosts.take(PageId(page));
-                        assert_eq!(taken, model.take(bucket, page), "seed {seed} step {step}");
+                        assert_eq!(taken, model.take(bucket, tag), "seed {seed} step {step}");
                     }
                     13 | 14 => {
                         let mut counts = Counts::default();
                         counts.wrote(BenefitSide::OnFlash);
                         ghosts.put(PageId(page), counts);
-                        let sum = counts.plus(model.take(bucket, page));
-                        model.put(bucket, page, sum);
+                        let sum = counts.plus(model.take(bucket, tag));
+                        model.put(bucket, tag, sum);
                     }
                     _ => {
                         ghosts.halve();
@@ -191,7 +194,7 @@ mod tests {
                 }
                 ghosts.check();
                 let list = model.0.get(&bucket);
-                let row = list.and_then(|list| list.iter().find(|row| row.0 == page));
+                let row = list.and_then(|list| list.iter().find(|row| row.0 == tag));
                 let expected = row.map_or(Counts::default(), |row| row.1);
                 assert_eq!(ghosts.of(PageId(page)), expected, "seed {seed} step {step}");
             }
@@ -208,6 +211,12 @@ mod tests {
         let empty = lengths.iter().filter(|&&length| length == 0).count();
         assert!(empty < 5, "{empty} of 1000 buckets are empty");
         assert!(lengths.iter().all(|&length| length < 24));
-        assert_eq!(ghosts.bytes(), 9 * 8_000);
+        assert_eq!(ghosts.bytes(), 7 * 8_000);
+        // Tags tell the pages of a bucket apart: a few pairs of 3.5 in each, at 1 in 65,535.
+        let mut seen = BTreeMap::new();
+        for page in (0..8_000).map(PageId) {
+            *seen.entry((ghosts.bucket(page).start, tag(hash(page)))).or_insert(0) += 1;
+        }
+        assert!(seen.len() > 7_990, "{} are told apart", seen.len());
     }
 }

@@ -11,8 +11,9 @@
 //! let lc = designs::find("lc").unwrap();
 //! assert_eq!(lc.dirty_leave, DirtyLeave::Flash);
 //! let error = designs::find("lru").unwrap_err();
-//! assert_eq!(error.to_string(), "unknown design `lru`; known: no-ssd, cw, dw, lc, tac, \
-//!     face, face-gr, face-base, rotating, fasc, cc, cac, ssd-only, auto");
+//! assert_eq!(error.to_string(), "unknown design `lru`; known: no-ssd, cw, dw, lc, tac, lazy, \
+//!     inclusive, exclusive, hetero, face, face-gr, face-base, rotating, fasc, cc, cac, \
+//!     ssd-only, auto");
 //! ```
 
 #![forbid(unsafe_code)]
@@ -65,8 +66,8 @@ pub use benefit::{BenefitSide, Counts, Expansion, ExpansionRule};
 pub use busy_fit::BusyFit;
 pub use combine::{ADMISSIONS, NoSuchDesign, combinable, find_admission, find_replacement};
 pub use designs::{
-    AdmissionRule, Batch, CleanLeave, DESIGNS, Design, DirtyLeave, HomeDevice, Invalidation,
-    Layout, MemoryRule, Replacement, UnknownName,
+    AdmissionRule, Batch, CleanLeave, Cleaning, DESIGNS, Design, DirtyLeave, HomeDevice, Inclusion,
+    Invalidation, Layout, MemoryRule, Replacement, UnknownName,
 };
 pub use distances::{Distances, FIRST_USE};
 pub use flash_role::FlashRole;

@@ -11,9 +11,9 @@
 //! - B3: a page's counts go along when it gets a slot, and back when it loses it.
 //! - B4: a dirty slot cannot be reused at once, but it counts: when the least benefit of all is
 //!   that of a dirty slot, some of the least are wanted at home, ahead of the next victims.
-//! - Cost: 13 bytes per slot, and 9 for each page that is remembered beside; a request is O(log n),
-//!   and a few words more for B2.
-//! - Not for: tiers where 22 bytes per page are too much.
+//! - Cost: 13 bytes per slot, and 7 for each page that is remembered beside: one for each frame,
+//!   and half as many as there are slots. A request is O(log n), and a few words more for B2.
+//! - Not for: tiers where 17 bytes per page are too much.
 //!
 //! ```text
 //!          take_free                 fill_clean                 replace
@@ -35,6 +35,8 @@ use terrace_page::{PageId, SlotId};
 
 /// End of the free list.
 const END: u32 = u32::MAX;
+/// One page in neither tier is remembered for so many slots.
+const SLOTS_PER_GHOST: u32 = 2;
 /// One of so many slots is cleaned ahead when a dirty one is next (B4).
 const SLOTS_PER_CLEANING: u32 = 128;
 /// Slots that are wanted clean at a time, at most.
@@ -72,7 +74,7 @@ struct Keys {
 
 impl SlotBenefit {
     /// A partition of `slots_count` free slots, numbered from zero, taken in that order, which
-    /// remembers as many pages beside, and `frames_count` for those in memory.
+    /// remembers half as many pages beside, and `frames_count` for those in memory.
     ///
     /// # Panics
     ///
@@ -90,7 +92,7 @@ impl SlotBenefit {
         SlotBenefit {
             heaps: Heaps::new(slots_count),
             keys: Keys { counts: links, costs: *costs, factors: expansion.factors().into() },
-            ghosts: Ghosts::new(slots_count.saturating_add(frames_count)),
+            ghosts: Ghosts::new((slots_count / SLOTS_PER_GHOST).saturating_add(frames_count)),
             free_head: 0,
             free_count: slots_count,
             requests: 0,
@@ -703,9 +705,9 @@ mod tests {
     }
 
     #[test]
-    fn twenty_two_bytes_hold_a_slot() {
+    fn seventeen_bytes_hold_a_slot() {
         let expansion = Expansion::new(ExpansionRule::One, &COSTS);
         let fixed = 81 * size_of::<f64>();
-        assert_eq!(SlotBenefit::new(1_000, 0, &COSTS, &expansion).bytes() - fixed, 22_000);
+        assert_eq!(SlotBenefit::new(1_000, 0, &COSTS, &expansion).bytes() - fixed, 16_528);
     }
 }

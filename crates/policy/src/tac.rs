@@ -120,6 +120,13 @@ impl Temperatures {
         self.rescales
     }
 
+    /// Bytes for the extents of so many pages.
+    #[must_use]
+    pub fn bytes_for(pages: u64) -> usize {
+        let extents = pages.div_ceil(EXTENT_PAGES) as usize;
+        extents * size_of::<f32>() + WINDOW_REQUESTS * size_of::<u64>()
+    }
+
     /// Bytes allocated.
     #[must_use]
     pub fn bytes(&self) -> usize {

@@ -5,14 +5,13 @@
 //! | evictor | a partition low on free frames | `run_evictor` |
 //! | cleaner | too many dirty pages on flash, a run that ended | `run_cleaner` |
 //! | age writer | a log that has grown, with a bound on age | `run_age_writer` |
-//! | TAC writers | a page read from home | `run_tac_writer` |
+//! | TAC writers (and of inclusive tiers) | a page read from home | `run_tac_writer` |
 //! | restart | what the restart waits for | `Keep::run` |
 //! | redo | an opening that owes pages | `drain_owed_gently` |
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use terrace_policy::CleanLeave;
 use terrace_rt::{Nanos, dead, sleep};
 
 use crate::BufferPool;
@@ -44,8 +43,7 @@ impl BufferPool {
         if self.config.clean_age.is_some() {
             self.start("age writer", BufferPool::run_age_writer);
         }
-        let copies_reads = design.clean_leave == CleanLeave::WrittenWhenRead;
-        if copies_reads && self.config.tac.write == TacWrite::Async {
+        if design.writes_what_is_read() && self.config.tac.write == TacWrite::Async {
             for _ in 0..self.config.tac.writers {
                 self.start("tac writer", BufferPool::run_tac_writer);
             }

@@ -30,15 +30,17 @@ use crate::budget::WriteBudget;
 use crate::build::Plan;
 use crate::choosing::Choosing;
 use crate::costs::costs_of;
-use crate::directory::{Directory, PageHash};
+use crate::directory::PageHash;
 use crate::dirty::BufWrites;
 use crate::frames::{Exclusive, FrameTable};
+use crate::metadata::{partition_bytes, sweep_of};
 use crate::observe::SampledMisses;
 use crate::partition::Partition;
 use crate::peeks::Peeks;
 use crate::restart::{self, ColdStart, FlashLayout, FlashRecovery, Freed, Keeper};
 use crate::slots::{Gauges, PAGES_MAX, SharedRanks};
 use crate::spill::Spilling;
+use crate::sweep::Sweep;
 use crate::{Journal, PageMut, PoolConfig, PoolError, PoolStats, Redo};
 
 /// How often a page is looked up anew because it left before it was latched.
@@ -96,6 +98,8 @@ pub struct BufferPool {
     pub(crate) age_due: AtomicU64,
     /// Given when a run of pages was cleaned.
     pub(crate) run_cleaned: Signal,
+    /// Pages that go home in the order in which they lie there.
+    pub(crate) sweep: LeafMutex<Sweep>,
     /// Runs of pages being cleaned.
     pub(crate) cleaner_runs: AtomicU32,
     pub(crate) read_aheads: AtomicU32,
@@ -178,6 +182,7 @@ impl BufferPool {
             keeper,
             choosing: Choosing::new(&config, &costs),
             spilling: Spilling::new(&config, &costs),
+            sweep: LeafMutex::new(sweep_of(&config, slots)),
             owed_count: AtomicU64::new(0),
             redo: LeafMutex::new(None),
             cold_start: recovery.and_then(FlashRecovery::cold),
@@ -217,8 +222,7 @@ impl BufferPool {
             misses: SampledMisses::new(),
             itself: Weak::clone(itself),
         });
-        pool.start_without(&doubled)?;
-        Ok(pool)
+        pool.started_without(&doubled)
     }
 
     /// Whether flash is a part of the database.
@@ -227,22 +231,26 @@ impl BufferPool {
         self.config.flash_role.is_persistent()
     }
 
-    /// Starts what runs from the beginning. Copies that gave way to newer ones must not be found
+    /// With what runs from the beginning. Copies that gave way to newer ones must not be found
     /// again.
-    fn start_without(self: &Arc<BufferPool>, doubled: &[(u32, PageId)]) -> Result<(), PoolError> {
+    fn started_without(
+        self: Arc<BufferPool>,
+        doubled: &[(u32, PageId)],
+    ) -> Result<Arc<BufferPool>, PoolError> {
         doubled.iter().for_each(|&(slot, page)| self.slot_freed(slot, page, Freed::Modified));
         if self.is_persistent() {
             // What the table says of slots that are free now must not outlast their next use.
             self.harden_table()?;
         }
         self.start_tasks();
-        Ok(())
+        Ok(self)
     }
 
     /// Recovery is over: starts the cleaner, and what the restart does in the background [S3
     /// III-D6, Pitfall 2].
     pub fn begin(self: &Arc<BufferPool>) {
         self.is_recovering.store(false, Ordering::Release);
+        self.exclude_loaded();
         self.start_late_tasks();
     }
 
@@ -276,9 +284,7 @@ impl BufferPool {
             if let Some(slots) = &books.slots {
                 slots_count += u64::from(slots.count());
                 stats.slots_invalid += slots.holes();
-                let entries = Directory::entries_for(partition.frames_count + slots.count())
-                    - Directory::entries_for(partition.frames_count);
-                slot_bytes += (slots.bytes() + entries * size_of::<u32>()) as u64;
+                slot_bytes += partition_bytes(partition.frames_count, slots) as u64;
             }
         }
         slot_bytes += self.ranks.bytes(self.config.design.replacement) as u64;
@@ -296,6 +302,7 @@ impl BufferPool {
             slot_bytes += choosing.bytes() as u64;
             (stats.choice, stats.choice_changes) = (Some(choosing.choice()), choosing.changes());
         }
+        slot_bytes += self.sweep.lock().bytes() as u64;
         slot_bytes += self.keeper.as_ref().map_or(0, |keeper| keeper.bytes()) as u64;
         if slots_count > 0 {
             stats.metadata_bytes_per_slot = slot_bytes.div_ceil(slots_count);
@@ -359,7 +366,10 @@ impl BufferPool {
     /// The frame's page leaves memory again without having been read or changed.
     pub(crate) fn discard(&self, page: PageId, guard: Exclusive<'_>) {
         let partition = self.partition(page);
-        partition.uninstall(&mut partition.books.lock(), &self.frames, guard);
+        let mut books = partition.books.lock();
+        self.give_back_stale(&mut books, guard.frame());
+        partition.uninstall(&mut books, &self.frames, guard);
+        drop(books);
         partition.room.notify_all();
     }
 }

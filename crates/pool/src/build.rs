@@ -17,6 +17,7 @@ use terrace_rt::{LeafMutex, Signal, Task, World};
 
 use crate::PoolConfig;
 use crate::directory::{Directory, PageHash};
+use crate::metadata::partition_bytes;
 use crate::partition::{Books, Partition};
 use crate::restart::{self, FlashLayout, FlashRecovery, Image};
 use crate::slots::{Gauges, SharedRanks, SlotRules, SlotTable};
@@ -121,6 +122,14 @@ impl Plan {
     fn share(&self, total: u32, at: u32) -> (u32, u32) {
         let (each, more) = (total / self.partitions, total % self.partitions);
         (each + u32::from(at < more), each * at + at.min(more))
+    }
+
+    /// Bytes of all that is kept for each slot of the largest partition.
+    pub fn largest_bytes(&self) -> usize {
+        let ((slots, _), (frames, _)) =
+            (self.share(self.layout.slots, 0), self.share(self.frames, 0));
+        let table = SlotTable::new((slots, frames), &self.rules, &self.shared, &self.gauges);
+        partition_bytes(frames, &table)
     }
 
     fn partition(&self, at: u32) -> Built {

@@ -12,8 +12,8 @@
 //! ```
 //!
 //! What is said of LC holds for all designs that keep pages on flash that are newer than home. TAC,
-//! CC and CAC keep slots with stale bytes, which are no copies; they are INVALID. So does lazy
-//! cleaning under the restart `warm`, as bases of changes.
+//! CC, CAC and inclusive tiers keep slots with stale bytes, which are no copies; they are INVALID.
+//! So does lazy cleaning under the restart `warm`, as bases of changes.
 
 use terrace_page::{FrameId, PageId};
 use terrace_policy::Invalidation;
@@ -23,7 +23,41 @@ use crate::frames::Frame;
 use crate::partition::{Books, Partition, Place};
 use crate::slots::SlotState;
 
+/// Where copies of a page are.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Copies {
+    /// It has a frame.
+    pub in_memory: bool,
+    /// It has a slot, with its bytes or without.
+    pub has_slot: bool,
+    /// It has a slot with its bytes.
+    pub on_flash: bool,
+    /// The bytes in its slot are newer than at home.
+    pub is_newer: bool,
+}
+
 impl BufferPool {
+    /// Where copies of `page` are, for tests.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn copies(&self, page: PageId) -> Copies {
+        let partition = self.partition(page);
+        let books = partition.books.lock();
+        let (in_memory, slot) = match partition.find(&books, &self.frames, page) {
+            Place::Memory(id) => (true, self.frames.frame(id).slot()),
+            Place::Flash(slot) => (false, Some(slot)),
+            Place::Nowhere => (false, None),
+        };
+        let copy = books.slots.as_ref().zip(slot).filter(|(slots, slot)| slots.is_valid(*slot));
+        Copies {
+            in_memory,
+            has_slot: slot.is_some(),
+            on_flash: copy.is_some(),
+            is_newer: copy.is_some_and(|(slots, slot)| slots.newer(slot).is_some()),
+        }
+    }
+
     /// Asserts the relations between the copies of every page [S0 Fig.3] and the pool's own books.
     ///
     /// # Panics
@@ -60,6 +94,7 @@ impl BufferPool {
 
     /// The relations of one page that is in memory. Under the lock of its partition.
     pub(crate) fn check_copies(&self, books: &Books, page: PageId, frame: &Frame) {
+        self.check_inclusion(books, page, frame);
         let Some(slot) = frame.slot() else { return };
         let slots = books.slots.as_ref().expect("a slot is in a table");
         assert!(slots.holds(slot, page), "{page} has slot {slot}");

@@ -9,6 +9,8 @@
 //!           was modified meanwhile
 //! ```
 //!
+//! Designs that sweep take all that is dirty, in the order of home (`sweep`), instead of the first.
+//!
 //! Designs that rank slots by benefit have no lambda: dirty slots whose pages benefit least are
 //! cleaned when they are next to be reused, a few ahead, so that a victim is at home when it is
 //! wanted [S1e 5].
@@ -27,13 +29,14 @@
 use std::sync::atomic::Ordering;
 
 use terrace_page::{Lsn, PageBuf, PageId, lsn, verify};
+use terrace_policy::Cleaning;
 
 use crate::choosing::DRAIN_RUNS;
 use crate::dirty::Logged;
 use crate::frames::Staging;
 use crate::io::{self, PageIo};
 use crate::partition::{Books, DirtyLsns, Partition, Place};
-use crate::slots::Cleaned;
+use crate::slots::{Cleaned, SlotTable};
 use crate::write_out::end_home_write;
 use crate::{BufferPool, PoolError};
 
@@ -49,6 +52,8 @@ enum Root {
     Below(Lsn),
     /// With the page that is first in order, of a partition that wants slots cleaned.
     Wanted,
+    /// With the next page of the sweep.
+    Swept,
 }
 
 /// A dirty page in LAZYCLEANING.
@@ -64,8 +69,7 @@ impl BufferPool {
         (f64::from(self.config.flash_slots) * share.max(0.0)) as u32
     }
 
-    /// In an append log pages go home when they are at its front, and no sooner; ranked by benefit,
-    /// when their slots are wanted.
+    /// Where the share does not count it is all.
     fn lambda(&self) -> f64 {
         match self.config.design.is_cleaned_by_share() {
             true if self.drains() => 0.0,
@@ -97,11 +101,16 @@ impl BufferPool {
             };
             is_cleaning |= self.is_sharp() || dirty > self.dirty_share(self.lambda());
             is_cleaning &= dirty > low && self.check_writable().is_ok();
-            if is_cleaning && self.has_more_than(low) && self.start_run(Root::First) {
+            let cleaning = self.config.design.cleaning;
+            let is_begun = match cleaning {
+                Cleaning::Sweeps => self.is_sweeping() && self.start_run(Root::Swept),
+                _ => is_cleaning && self.has_more_than(low) && self.start_run(Root::First),
+            };
+            if is_begun {
                 continue;
             }
-            let by_benefit = self.config.design.replacement.is_by_benefit();
-            if by_benefit && self.check_writable().is_ok() && self.start_run(Root::Wanted) {
+            let is_wanted = cleaning == Cleaning::WhenWanted;
+            if is_wanted && self.check_writable().is_ok() && self.start_run(Root::Wanted) {
                 continue;
             }
             let floor = self.age_floor();
@@ -119,6 +128,34 @@ impl BufferPool {
     fn has_more_than(&self, low: u32) -> bool {
         let unavailable = self.gauges.unavailable.load(Ordering::Relaxed);
         self.flash_dirty().saturating_sub(unavailable) > low
+    }
+
+    /// Whether pages of a sweep are still to go home; begins one if it is time.
+    fn is_sweeping(&self) -> bool {
+        if self.check_writable().is_err() {
+            return false;
+        }
+        let share = if self.is_sharp() { 0 } else { self.dirty_share(self.lambda()) };
+        if self.sweep.lock().is_over() && self.has_more_than(share) {
+            for partition in &self.partitions {
+                let books = partition.books.lock();
+                let dirty = books.slots.iter().flat_map(SlotTable::cleanable_pages);
+                self.sweep.lock().add(dirty);
+            }
+            self.sweep.lock().begin();
+        }
+        !self.sweep.lock().is_over()
+    }
+
+    /// The next page of the sweep that is still to be cleaned.
+    fn claim_swept(&self) -> Option<Claim> {
+        loop {
+            let page = self.sweep.lock().next()?;
+            let claim = self.claim(page);
+            if claim.is_some() {
+                return claim;
+            }
+        }
     }
 
     /// Starts to clean one run, from `root`. Whether it did.
@@ -154,7 +191,11 @@ impl BufferPool {
 
     /// Claims the dirty page that `root` says, and its dirty neighbours at home.
     fn claim_run(&self, root: Root) -> Vec<Claim> {
-        let Some(root) = self.claim_root(root) else { return Vec::new() };
+        let root = match root {
+            Root::Swept => self.claim_swept(),
+            root => self.claim_root(root),
+        };
+        let Some(root) = root else { return Vec::new() };
         let alpha = self.config.alpha as usize;
         let mut after = Vec::new();
         while after.len() + 1 < alpha {
@@ -194,7 +235,9 @@ impl BufferPool {
                 let others = other.slots.as_ref().expect("it has a dirty slot");
                 match root {
                     Root::Below(_) => slots.newer(slot) < others.newer(*other_slot),
-                    Root::First | Root::Wanted => slots.cleans_before(slot, others, *other_slot),
+                    Root::First | Root::Wanted | Root::Swept => {
+                        slots.cleans_before(slot, others, *other_slot)
+                    }
                 }
             });
             if is_better {

@@ -7,7 +7,7 @@ use terrace_policy::{
 
 use std::sync::Arc;
 
-use crate::{FlashLayout, PageObserver, PoolError, RestartRules, RestartTuning};
+use crate::{FlashLayout, Metadata, PageObserver, PoolError, RestartRules, RestartTuning};
 
 /// The largest number of frames and slots in one partition: an index and a tag share 32 bits.
 pub(crate) const PARTITION_PLACES_MAX: u32 = (1 << 24) - 1;
@@ -29,6 +29,9 @@ pub struct PoolConfig {
     pub frames: u32,
     /// Which page leaves memory; none for what goes with the design.
     pub memory_policy: Option<MemoryPolicy>,
+    /// Who pays for the memory that the books of the flash tier take: whoever builds the pool calls
+    /// [`PoolConfig::charge`].
+    pub metadata: Metadata,
     /// What requests cost, in ms, for policies that weigh flash against home; none to have reads
     /// measured when the pool is opened.
     pub costs: Option<Costs>,
@@ -201,6 +204,7 @@ impl Default for PoolConfig {
         PoolConfig {
             frames: 1024,
             memory_policy: None,
+            metadata: Metadata::Free,
             costs: None,
             design: designs::find("no-ssd").expect("the row of no flash"),
             restart: Restart::forget(),

@@ -39,7 +39,7 @@ use terrace_rt::{Nanos, sleep};
 use crate::frames::Exclusive;
 use crate::partition::{Books, DirtyLsns, Partition};
 use crate::restart::Freed;
-use crate::{BufferPool, Dirtied, PoolError};
+use crate::{BufferPool, Dirtied, PageEvent, PoolError};
 
 /// How long a page is without an entry when `entry_before_invalidation` is off.
 const WRONG_ORDER_GAP: Nanos = Nanos(3_000_000);
@@ -172,6 +172,7 @@ impl BufferPool {
         books.slots_mut().invalidate(slot, logical);
         if !logical {
             guard.frame().set_slot(None);
+            self.observe(page, PageEvent::SlotLost);
         }
         self.slot_freed(number, page, Freed::Modified);
         Some(number)
@@ -350,6 +351,7 @@ impl BufferPool {
             }
             if books.slots_mut().is_kept_for(slot, page) {
                 partition.detach_slot(books, &self.frames, page, slot);
+                self.observe(page, PageEvent::SlotLost);
                 books.slots_mut().release_base(slot);
                 self.slot_freed(partition.first_slot + slot, page, Freed::Modified);
             }
@@ -373,6 +375,7 @@ impl BufferPool {
             self.unpin_later(partition, slot, page);
         } else if books.slots_mut().is_kept_for(slot, page) {
             partition.detach_slot(books, &self.frames, page, slot);
+            self.observe(page, PageEvent::SlotLost);
             books.slots_mut().retire(slot);
             self.retire_base(partition, slot);
         }

@@ -116,6 +116,7 @@ impl BufferPool {
                 Plan::Busy => frames.passed_over.borrow_mut().push(victim),
                 Plan::Nothing => {
                     books.stats.evictions += 1;
+                    self.give_back_stale(&mut books, guard.frame());
                     partition.uninstall(&mut books, &self.frames, guard);
                     freed += 1;
                 }

@@ -208,14 +208,13 @@ impl BufferPool {
             None => Touch::first(now),
         });
         guard.frame().set_class(intent.class);
+        self.include(partition, &mut books, page, guard.frame());
         match want {
             Want::Best => {
                 books.stats.misses += 1;
                 self.sample_miss(page);
                 self.count_read(partition, &mut books, (page, guard.frame().slot()));
-                if let Some(slots) = &mut books.slots {
-                    slots.asked_for(page);
-                }
+                books.slots.iter_mut().for_each(|slots| slots.asked_for(page));
             }
             Want::BestAhead | Want::HomeUnlessNewer | Want::OnlyHome => {
                 books.stats.pages_read_ahead += 1
@@ -381,6 +380,7 @@ impl BufferPool {
         books.slots_mut().invalidate(slot, logical);
         if !logical {
             loading.guard.frame().set_slot(None);
+            self.observe(loading.page, PageEvent::SlotLost);
         }
         let number = loading.partition.first_slot + slot;
         self.slot_freed(number, loading.page, Freed::Modified);
@@ -421,6 +421,7 @@ impl BufferPool {
         if loading.source == Source::Home {
             self.offer_read_page(&loading);
         }
+        self.exclude(&loading);
         loading.guard
     }
 

@@ -15,9 +15,8 @@ use std::sync::atomic::Ordering;
 
 use terrace_device::Device;
 use terrace_page::PageId;
-use terrace_policy::{AccessClass, AdmissionRule, CleanLeave, Refusal, Replacement, admit};
+use terrace_policy::{AccessClass, AdmissionRule, Refusal, Replacement, admit};
 
-use crate::BufferPool;
 use crate::config::TacWrite;
 use crate::fetch::Loading;
 use crate::frames::{Exclusive, Frame};
@@ -25,6 +24,7 @@ use crate::io::{self, PageIo};
 use crate::partition::{Books, Partition, Place};
 use crate::restart::{Freed, Held};
 use crate::slots::NoVictim;
+use crate::{BufferPool, PageEvent};
 
 /// After so many writes in a row failed, the flash is left alone.
 const FLASH_FAILURES_MAX: u32 = 8;
@@ -126,13 +126,11 @@ impl BufferPool {
         page: PageId,
         own: Option<u32>,
     ) -> Result<u32, Refusal> {
-        let now = self.now();
-        let slots = books.slots_mut();
-        if let Some(slot) = slots.alloc(page, now) {
+        if let Some(slot) = books.slots_mut().alloc(page, self.now()) {
             return Ok(slot);
         }
-        let victim = slots.victim(page, own);
-        if slots.wants_cleaning() {
+        let victim = self.victim(partition, books, page, own);
+        if books.slots_mut().wants_cleaning() {
             self.cleaning_wanted.store(true, Ordering::Relaxed);
         }
         let victim = match victim {
@@ -141,11 +139,34 @@ impl BufferPool {
             // Colder than all that is there: by the policy, as a sequential page is.
             Err(NoVictim::Colder) => return Err(Refusal::Sequential),
         };
-        let former = slots.page(victim).expect("a clean slot has a page");
+        let former = books.slots_mut().page(victim).expect("a clean slot has a page");
         partition.detach_slot(books, &self.frames, former, victim);
+        self.observe(former, PageEvent::SlotLost);
         books.slots_mut().reuse(victim, page);
         self.slot_freed(partition.first_slot + victim, former, Freed::Reused);
         Ok(victim)
+    }
+
+    /// The slot to reuse for `page`. One whose page may not lose it counts as used now, as its page
+    /// is.
+    fn victim(
+        &self,
+        partition: &Partition,
+        books: &mut Books,
+        page: PageId,
+        own: Option<u32>,
+    ) -> Result<u32, NoVictim> {
+        // As many as can be in the way.
+        for _ in 0..=partition.frames_count {
+            let victim = books.slots_mut().victim(page, own)?;
+            let former = books.slots_mut().page(victim).expect("a clean slot has a page");
+            if !self.is_included(partition, books, former) {
+                return Ok(victim);
+            }
+            let now = self.now();
+            books.slots_mut().used(victim, now);
+        }
+        Err(NoVictim::Busy)
     }
 
     /// The slot that `page` still owns, taken to be rewritten (A4).
@@ -224,7 +245,8 @@ impl BufferPool {
 
     /// A page was read from home: TAC writes it to flash, now or soon (A2).
     pub(crate) fn offer_read_page(&self, loading: &Loading<'_>) {
-        if self.config.design.clean_leave != CleanLeave::WrittenWhenRead {
+        // Redo on first use may have changed it (A3).
+        if !self.config.design.writes_what_is_read() || loading.guard.frame().rec_lsn().is_some() {
             return;
         }
         match self.config.tac.write {
@@ -271,6 +293,9 @@ impl BufferPool {
             };
             let Some(slot) = slot else { return };
             books.slots_mut().issue(slot);
+            if own.is_none() {
+                self.observe(page, PageEvent::SlotTaken);
+            }
             frame.set_slot(Some(slot));
             slot
         };

@@ -6,10 +6,10 @@
 //!
 //! Modules in reading order: the seams to the log and to who watches, what can be told and what can
 //! go wrong; then the pool, its guards and its page requests; then a page's way (`fetch`,
-//! `multi_read`, `dirty`, `evict`, `write_out`, `flash`, `spill`, `choosing`, `append`, `cleaner`,
-//! `age`, `flush`), the tasks that push it along; then what the books are kept in (`partition`,
-//! `directory`, `slots`, `frames`, `peeks`, `io`); `check`, which asserts it all; and `restart`,
-//! what of the flash is found again.
+//! `multi_read`, `dirty`, `evict`, `write_out`, `flash`, `inclusion`, `spill`, `choosing`,
+//! `append`, `cleaner`, `sweep`, `age`, `flush`), the tasks that push it along; then what the books
+//! are kept in (`partition`, `directory`, `slots`, `frames`, `peeks`, `io`) and what they cost
+//! (`metadata`); `check`, which asserts it all; and `restart`, what of the flash is found again.
 
 mod journal;
 mod observe;
@@ -31,12 +31,14 @@ mod write_out;
 
 mod choosing;
 mod flash;
+mod inclusion;
 mod spill;
 
 mod append;
 
 mod age;
 mod cleaner;
+mod sweep;
 
 mod flush;
 
@@ -45,6 +47,7 @@ mod budget;
 
 mod build;
 mod costs;
+mod metadata;
 mod partition;
 
 mod directory;
@@ -61,12 +64,14 @@ mod check;
 mod restart;
 
 pub use buffer_pool::{BufferPool, Recovered};
+pub use check::Copies;
 pub use config::{FascConfig, Fills, PoolConfig, Rules, Spill, TacConfig, TacWrite};
 pub use dirty::OldestDirty;
 pub use error::{PoolError, Tier};
 pub use frames::{Peek, prefetch};
 pub use guard::{Dirtied, PageMut, PageRef};
 pub use journal::Journal;
+pub use metadata::Metadata;
 pub use observe::{PageEvent, PageObserver};
 pub use owed::Redo;
 pub use restart::fuzz;

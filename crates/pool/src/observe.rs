@@ -8,6 +8,8 @@
 //!   is given back after a change.
 //! - O2: `Fetch` is a page that memory lacked and that is read, for whatever reason; `WriteOut` is
 //!   a changed page whose new version was written to flash or home from memory.
+//! - O4: `SlotTaken` and `SlotLost` of a page take turns; a write after which a page has a slot is
+//!   seen before that. What opening finds on flash is not told.
 //! - O3: of the misses a sample is always kept, by the pool itself, for `BufferPool::miss_curve`.
 //! - Cost without an observer: a test of one word for each page request, a hash for each miss.
 
@@ -31,6 +33,10 @@ pub enum PageEvent {
     Fetch,
     /// What was changed of it was written to flash or home.
     WriteOut,
+    /// It has a slot on flash from now on, with its bytes or to be written.
+    SlotTaken,
+    /// It has none any more.
+    SlotLost,
 }
 
 /// Sees what becomes of pages. Called with latches held, and with leaf locks: it must neither wait

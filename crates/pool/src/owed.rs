@@ -25,7 +25,7 @@ use crate::fetch::{Loading, Source};
 use crate::partition::{DirtyLsns, Place};
 use crate::restart::Freed;
 use crate::slots::SlotState;
-use crate::{BufferPool, PoolError, Tier};
+use crate::{BufferPool, PageEvent, PoolError, Tier};
 
 /// Pages that the background brings in at once while the devices have little to do; else one, so
 /// that it takes no more of a busy device than one client does.
@@ -178,6 +178,7 @@ impl BufferPool {
         } else {
             books.slots_mut().give_up(slot);
             loading.guard.frame().set_slot(None);
+            self.observe(loading.page, PageEvent::SlotLost);
             self.slot_freed(number, loading.page, Freed::Modified);
         }
         books.set_dirty(loading.guard.id(), loading.guard.frame(), DirtyLsns::at(rec));

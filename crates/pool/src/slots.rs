@@ -414,6 +414,12 @@ impl SlotTable {
         self.states[slot as usize] == DIRTY | NEWER && !self.is_leaving(slot)
     }
 
+    /// The pages that the cleaner may take.
+    pub fn cleanable_pages(&self) -> impl Iterator<Item = PageId> + '_ {
+        let slots = (0..self.count()).filter(|&slot| self.is_cleanable(slot));
+        slots.filter_map(|slot| self.page(slot))
+    }
+
     /// A page that is newer than at home and whose bytes are damaged, if there is one.
     pub fn damaged(&self) -> Option<PageId> {
         let slot = (0..self.count()).find(|&slot| self.has(slot, DAMAGED))?;
@@ -480,6 +486,12 @@ impl SlotTable {
         sub(&self.gauges.unavailable, self.has(slot, DAMAGED));
         self.set_base(slot, &[CLEAN, DIRTY, LAZYCLEANING], INVALID);
         self.states[slot as usize] = INVALID | OWN;
+    }
+
+    /// The page of a slot that holds none of its versions no longer wants it: INVALID -> FREE.
+    pub fn release_own(&mut self, slot: u32) {
+        assert!(self.is_own(slot), "slot {slot} is nobody's own");
+        self.release(slot, &[INVALID]);
     }
 
     /// Whether `slot` is stale, and to be written again in place.

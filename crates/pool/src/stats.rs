@@ -54,7 +54,8 @@ pub struct PoolStats {
     pub throttled_reads: u64,
     /// Reads of clean flash pages sent to home because the flash was the busier device.
     pub spilled_reads: u64,
-    /// Flash copies that became stale because their page was modified.
+    /// Flash copies that became stale because their page was modified; of exclusive tiers, that
+    /// went because it was read.
     pub invalidations: u64,
     /// TAC: copies abandoned because the page was dirtied, or left, before its write began.
     pub tac_abandoned: u64,

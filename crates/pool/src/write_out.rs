@@ -69,13 +69,13 @@ pub(crate) enum Plan {
 
 /// A job under way.
 pub(crate) struct Transfer<'p> {
-    partition: &'p Partition,
-    page: PageId,
-    guard: Shared<'p>,
-    targets: Targets,
-    page_lsn: Lsn,
-    dirty: Option<DirtyLsns>,
-    touch: Touch,
+    pub partition: &'p Partition,
+    pub page: PageId,
+    pub guard: Shared<'p>,
+    pub targets: Targets,
+    pub page_lsn: Lsn,
+    pub dirty: Option<DirtyLsns>,
+    pub touch: Touch,
 }
 
 impl BufferPool {
@@ -274,24 +274,21 @@ impl BufferPool {
         purpose: Purpose,
         outcome: Outcome,
     ) -> bool {
+        if self.is_exclusive() && transfer.targets.slot.is_some() {
+            return self.complete_exclusive(transfer, outcome);
+        }
         let Transfer { partition, page, guard, targets, page_lsn, dirty, touch } = transfer;
         let was_dirty = dirty.is_some();
         let frame = guard.frame();
         let mut books = partition.books.lock();
+        let had_slot = frame.slot().is_some();
         let at_home = targets.home && outcome.home;
         let on_flash = targets.slot.is_some() && !targets.home && outcome.flash;
         if let Some(slot) = targets.slot {
             // W6: what home was just sent counts as lacking until it is synced.
             let lacking = dirty.filter(|_| !targets.home || self.keeps_bases());
             let rec = lacking.map(|lsns| lsns.rec);
-            let held = Held {
-                slot: partition.first_slot + slot,
-                page,
-                lsn: page_lsn,
-                // W6: what the slot says must hold after a power cut, too.
-                newer: rec.into_iter().chain(books.at_risk(page)).min(),
-                history: Some(frame.touch().history(self.now())),
-            };
+            let held = self.held(partition, &books, (slot, page, frame), page_lsn, rec);
             let is_written = outcome.flash && (at_home || !targets.home);
             let is_dirty = was_dirty && !targets.home;
             self.end_slot_write(partition, &mut books, frame, &held, (is_written, is_dirty));
@@ -310,12 +307,16 @@ impl BufferPool {
                 self.entry_until_sync(&mut books, (page, frame), lsns, has_copy);
             }
         }
+        if !had_slot && frame.slot().is_some() {
+            self.observe(page, PageEvent::SlotTaken);
+        }
         let leaves =
             purpose == Purpose::Evict && frame.rec_lsn().is_none() && frame.touch() == touch;
         let left = match guard.try_upgrade_if(leaves) {
             Some(exclusive) => {
                 books.stats.evictions += 1;
                 books.stats.evictions_dirty += u64::from(was_dirty);
+                self.give_back_stale(&mut books, exclusive.frame());
                 partition.uninstall(&mut books, &self.frames, exclusive);
                 true
             }
@@ -339,8 +340,28 @@ impl BufferPool {
 }
 
 impl BufferPool {
+    /// What `slot` will hold when the write of the page of `frame` into it has ended, if home lacks
+    /// changes from `rec` on.
+    pub(crate) fn held(
+        &self,
+        partition: &Partition,
+        books: &Books,
+        (slot, page, frame): (u32, PageId, &Frame),
+        page_lsn: Lsn,
+        rec: Option<Lsn>,
+    ) -> Held {
+        Held {
+            slot: partition.first_slot + slot,
+            page,
+            lsn: page_lsn,
+            // W6: what the slot says must hold after a power cut, too.
+            newer: rec.into_iter().chain(books.at_risk(page)).min(),
+            history: Some(frame.touch().history(self.now())),
+        }
+    }
+
     /// The write of a page into a slot of its partition has ended.
-    fn end_slot_write(
+    pub(crate) fn end_slot_write(
         &self,
         partition: &Partition,
         books: &mut Books,

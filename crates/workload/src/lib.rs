@@ -12,6 +12,7 @@
 //! - `torture`: power cuts in the virtual world, and the ledger that knows what must survive them.
 //! - `points`: random reads, updates and scans of single rows.
 //! - `flash_table`: how long opening takes over the table of a large flash tier.
+//! - `page_rates`: how often pages are missed and written while on flash, and while not.
 //! - `history`: random transactions, and the checker that says whether they were serializable.
 //!
 //! Nothing here reads a clock, starts a thread or prints; a seed decides every result.
@@ -24,6 +25,7 @@ pub mod erp;
 mod error;
 pub mod flash_table;
 pub mod history;
+mod page_rates;
 pub mod points;
 pub mod restart;
 pub mod sampling;
@@ -34,4 +36,5 @@ pub mod tpcc;
 
 pub use clients::{Clients, Consistency, Part, Workload};
 pub use error::Error;
+pub use page_rates::{Compared, PageRates, Rates};
 pub use system::{FLASH_BYTES_MIN, LogKept, Place, Recording, System};

@@ -2,6 +2,7 @@
 
 mod erp;
 mod flash_table;
+mod page_rates;
 mod points;
 mod probe;
 pub mod restart;

@@ -18,6 +18,7 @@ pub fn run_of(result: &RunResult, wall_s: f64) -> Run {
         figures: figures(result),
         windows: windows(&result.windows),
         checks: Checks { consistency: result.consistency.summary().to_string() },
+        page_rates: None,
         host: RunHost { wall_s, events_per_s },
         spread: Spread::default(),
     }

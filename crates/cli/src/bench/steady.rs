@@ -5,7 +5,7 @@
 
 use crate::bench::run_of::{devices, flash, memory};
 use crate::bench::system::{
-    self, check_windows, jobs, modelled, object, place_parameters, positive, refuse,
+    self, charged, check_windows, jobs, modelled, object, place_parameters, positive, refuse,
     tier_parameters, word,
 };
 use crate::command::{Steady, SteadyWorkload};
@@ -230,13 +230,14 @@ fn shown(bench: &Bench<SteadyRun>, options: &Steady) -> String {
     let what = word(options.workload);
     format!(
         "{what}, {} customers, {} clients, {} s of which the last {} averaged, seed {}; memory \
-         {}, flash {} on {}, home {}\n\n{}\n{:.1} s, of which load {:.1} s\n",
+         {}{}, flash {} on {}, home {}\n\n{}\n{:.1} s, of which load {:.1} s\n",
         options.brokerage.customers,
         options.clients,
         options.duration.0,
         options.averaged,
         bench.seed,
         options.tier.dram,
+        charged(&word(options.tier.charge_metadata)),
         options.tier.flash,
         options.models.flash_device,
         options.models.home,

@@ -10,7 +10,7 @@ use crate::output::{cores, machine_memory_bytes};
 use crate::quantity::{Share, Size, Span};
 use clap::ValueEnum;
 use serde_json::{Map, Value, json};
-use terrace::{FascConfig, Fills, PoolConfig, Spill, TacConfig, TacWrite};
+use terrace::{FascConfig, Fills, Metadata, PoolConfig, Spill, TacConfig, TacWrite};
 use terrace_policy::{
     AdmissionRule, Classifier, CleanerOrder, Design, FlashRole, MemoryPolicy, QueueRules,
     Replacement, Restart, TacRule,
@@ -84,6 +84,10 @@ pub fn modelled(models: &Models, tier: &Tier) -> Result<System, Failure> {
 pub fn pool(tier: &Tier) -> PoolConfig {
     PoolConfig {
         memory_policy: tier.memory_policy,
+        metadata: match tier.charge_metadata {
+            Switch::On => Metadata::Charged,
+            Switch::Off => Metadata::Free,
+        },
         costs: tier.costs,
         tau: tier.tau.0,
         mu: tier.mu as usize,
@@ -334,6 +338,11 @@ pub fn place_parameters(system: &System) -> Map<String, Value> {
     }))
 }
 
+/// What is printed behind the size of memory if the books of the flash tier are taken from it.
+pub fn charged(charge_metadata: &str) -> &'static str {
+    if charge_metadata == "on" { " less the flash tier's books" } else { "" }
+}
+
 /// Memory and flash by name.
 pub fn tier_parameters(system: &System, tier: &Tier) -> Map<String, Value> {
     let (pool, costs) = (&system.tier, system.tier.tac.costs);
@@ -341,6 +350,7 @@ pub fn tier_parameters(system: &System, tier: &Tier) -> Map<String, Value> {
     object(json!({
         "dram": tier.dram.to_string(),
         "dram_pages": system.memory_pages,
+        "charge_metadata": word(tier.charge_metadata),
         "flash": tier.flash.to_string(),
         "flash_pages": system.flash_pages,
         "memory_policy": pool.memory_policy.map_or("by design", MemoryPolicy::name),

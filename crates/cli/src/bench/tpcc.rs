@@ -4,7 +4,7 @@
 //! go side by side. With several seeds, each seed has a database of its own.
 
 use crate::bench::run_of::run_of;
-use crate::bench::{settings, system};
+use crate::bench::{page_rates, settings, system};
 use crate::command::Tpcc;
 use crate::failure::Failure;
 use crate::output::{Sink, Sinks, Stopwatch, report_sink};
@@ -34,6 +34,7 @@ pub fn tpcc(mut options: Box<Tpcc>) -> Result<(), Failure> {
     let report = report_sink(options.report.as_deref(), options.no_report)?;
     let runs = (&options.design.0[..], options.seeds);
     let recorder = Recorder::begin(&options.recording, runs, &mut config.system)?;
+    let rates = page_rates::begin(options.page_rates, runs, &mut config.system)?;
 
     let bars = Bars::new();
     let mut load_wall_s = 0.0;
@@ -51,7 +52,10 @@ pub fn tpcc(mut options: Box<Tpcc>) -> Result<(), Failure> {
     }
     bars.clear();
 
-    let (runs, pairs) = combine(by_seed);
+    let (mut runs, pairs) = combine(by_seed);
+    if let Some(rates) = &rates {
+        runs[0].page_rates = Some(page_rates::shown(&rates.rates()));
+    }
     let bench = Bench {
         command: "bench tpcc",
         version: env!("CARGO_PKG_VERSION"),
@@ -62,6 +66,9 @@ pub fn tpcc(mut options: Box<Tpcc>) -> Result<(), Failure> {
         pairs,
     };
     sinks.show(&shown(&bench, config.system.tier.lambda));
+    if let Some(rates) = &bench.runs[0].page_rates {
+        sinks.show(&page_rates::text(rates));
+    }
     if let Some(recorder) = recorder {
         sinks.show(&recorder.finish()?);
     }
@@ -129,7 +136,7 @@ fn shown(bench: &Bench, lambda: f64) -> String {
         None => String::new(),
     };
     let mut out = format!(
-        "TPC-C, {} warehouses, {} clients, {} s, {} world, seed {}; memory {}, flash {} on {}, \
+        "TPC-C, {} warehouses, {} clients, {} s, {} world, seed {}; memory {}{}, flash {} on {}, \
          home {}, log {}; cold start, checkpoints {}\n\n",
         text("warehouses"),
         text("clients"),
@@ -137,6 +144,7 @@ fn shown(bench: &Bench, lambda: f64) -> String {
         text("world"),
         bench.seed,
         text("dram"),
+        system::charged(&text("charge_metadata")),
         text("flash"),
         text("flash_device"),
         text("home"),

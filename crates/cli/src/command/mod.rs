@@ -8,6 +8,7 @@ mod record;
 mod replay;
 mod restart;
 mod steady;
+mod torture;
 mod trace;
 
 pub use advise::{Advise, Prices};
@@ -18,6 +19,7 @@ pub use record::{RecordAt, RecordOptions};
 pub use replay::{BandOrderName, CacheSize, NearName, Replay, TraceSource, WriteName};
 pub use restart::{EventName, Hardening, Models, RestartBench, WorkloadName};
 pub use steady::{Steady, SteadyWorkload};
+pub use torture::Torture;
 pub use trace::{
     QueriesName, Trace, TraceCapture, TraceConvert, TraceFile, TraceFilter, TraceHead, TraceInfo,
     TraceMake,
@@ -27,15 +29,14 @@ use crate::quantity::{Share, Size, Span};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use erp::ERP_DEFAULTS;
 use lists::{
-    admission, costs, daily_budget, design_list, log_age, memory_policy, one_design, one_fate,
-    one_restart, one_script, replacement, theta,
+    admission, costs, daily_budget, design_list, log_age, memory_policy, one_design, one_restart,
+    replacement, theta,
 };
 use restart::RESTART_DEFAULTS;
 use std::path::PathBuf;
 use steady::STEADY_DEFAULTS;
 use terrace_device::model::Preset;
 use terrace_policy::{AdmissionRule, Costs, Design, MemoryPolicy, Replacement, Restart};
-use terrace_workload::torture::matrix::Fate;
 use terrace_workload::{Place, System};
 
 /// A transactional storage engine over memory, local flash and a slow home: measure it, break it,
@@ -146,6 +147,10 @@ pub struct Tpcc {
     pub clients: TpccClients,
     #[command(flatten)]
     pub recording: RecordOptions,
+    /// Compare so many pages with themselves: how often they are read and written while they have a
+    /// slot on flash, and while they have none. One design, one seed
+    #[arg(long, value_name = "PAGES", conflicts_with = "record", help_heading = "Recording")]
+    pub page_rates: Option<u32>,
 }
 
 #[derive(Args)]
@@ -209,6 +214,9 @@ pub struct Tier {
     /// The flash tier: as `--dram`
     #[arg(long, value_name = "SIZE", default_value = "183501p")]
     pub flash: Size,
+    /// Take the memory of the flash tier's books (directory, orders, ghosts, tables) from `--dram`
+    #[arg(long, value_enum, default_value_t = Switch::Off)]
+    pub charge_metadata: Switch,
     /// How memory chooses what leaves it: lru-2, clock, lru, sieve, gd2l, fasc, priced [default:
     /// what goes with the design: priced for auto, gd2l for cac, lru for cc, fasc for fasc, lru-2
     /// for the others]
@@ -472,60 +480,6 @@ pub struct FlashTable {
     #[arg(long, value_name = "N", default_value_t = 2,
           value_parser = clap::value_parser!(u64).range(1..=256))]
     pub threads: u64,
-}
-
-#[derive(Args)]
-pub struct Torture {
-    #[command(flatten)]
-    pub shown: Shown,
-    /// The seed to repeat; with --seeds, the first
-    #[arg(long, value_name = "S")]
-    pub seed: Option<u64>,
-    /// Seeds to try [default: 100, or 1 with --seed]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    pub seeds: Option<u64>,
-    /// Torture this design only [default: the seed draws one; with --matrix, all]
-    #[arg(long, value_name = "NAME", value_parser = one_design)]
-    pub design: Option<Design>,
-    /// Torture this restart only [default: the seed draws one; with --matrix, all]
-    #[arg(long, value_name = "NAME", value_parser = one_restart)]
-    pub restart: Option<Restart>,
-    /// Torture databases that flash is a part of: it survives each cut, or opening is refused
-    #[arg(long, conflicts_with = "matrix")]
-    pub persistent_flash: bool,
-    /// Bring changes home after so much log [default: the seed says whether]
-    #[arg(long, value_name = "SIZE", value_parser = log_age, conflicts_with = "matrix")]
-    pub clean_age: Option<u64>,
-    /// Seeds tried side by side [default: the cores, at most 4]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=256))]
-    pub jobs: Option<u64>,
-    #[command(flatten)]
-    pub matrix: Matrix,
-}
-
-#[derive(Args)]
-pub struct Matrix {
-    /// Walk the crash matrix instead: scripted paths, cut at every event at which a device changes,
-    /// and opened again after everything that may become of the flash [default: 1 seed]
-    #[arg(id = "matrix", long = "matrix")]
-    pub is_asked: bool,
-    /// This script only, or `tpcc`
-    #[arg(long, value_name = "NAME", requires = "matrix", value_parser = one_script)]
-    pub script: Option<&'static str>,
-    /// One in so many cases, drawn by the seed [default: 1, all]
-    #[arg(long, value_name = "N", requires = "matrix",
-          value_parser = clap::value_parser!(u64).range(1..))]
-    pub one_in: Option<u64>,
-    /// Only the case that is cut at this event
-    #[arg(long, value_name = "EVENT",
-          requires_all = ["matrix", "script", "design", "restart", "fate"])]
-    pub cut: Option<u64>,
-    /// What becomes of the flash in this case
-    #[arg(long, value_name = "NAME", requires = "cut", value_parser = one_fate)]
-    pub fate: Option<Fate>,
-    /// The event of the opening at which this case is cut again
-    #[arg(long, value_name = "EVENT", requires = "cut")]
-    pub second: Option<u64>,
 }
 
 #[derive(Args)]

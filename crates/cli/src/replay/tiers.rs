@@ -5,7 +5,9 @@
 
 use super::source::Source;
 use super::{object, policies, sizes, timed};
-use crate::command::{BandOrderName, NearName, Replay, TacRuleName, TacWriteName, WriteName};
+use crate::command::{
+    BandOrderName, DesignList, NearName, Replay, TacRuleName, TacWriteName, WriteName,
+};
 use crate::failure::Failure;
 use crate::interval::rounded;
 use crate::output::{Sinks, Stopwatch};
@@ -14,10 +16,10 @@ use crate::table::{Table, percent, thousands};
 use serde_json::{Value, json};
 use std::time::Instant;
 use terrace_device::model::Preset;
-use terrace_policy::{BandOrder, BusyCosts, DESIGNS, HomeDevice, SavedCosts, TacRule};
+use terrace_policy::{BandOrder, BusyCosts, DESIGNS, Design, HomeDevice, SavedCosts, TacRule};
 use terrace_replay::tiers::{
     Bands, Cleaning, Flash, FlashSetup, Memory, MemoryRule, TacWrite, TierCounts, WriteMode,
-    ceiling, replay, replay_kept,
+    ceiling, replay, replay_kept, replayed, runs,
 };
 use terrace_replay::{BANDS, Bypass, Places, Policy, Seconds, ServiceTimes};
 use terrace_trace::{PageBytes, Paging};
@@ -81,7 +83,7 @@ pub fn tiers(
     let tiers = &options.tiers;
     let slots = sizes("--flash", &tiers.flash, source)?;
     let setting = setting(options, source)?;
-    let flashes = flashes(options);
+    let flashes = flashes(options)?;
     let with_ceiling = policies_asked(options).contains(&Policy::Opt(Bypass::Allowed));
     let places = Places::new(&source.references);
     let bars = Bars::new();
@@ -209,7 +211,7 @@ pub(super) fn page_bytes(source: &Source) -> Result<u64, Failure> {
 }
 
 /// What is to be tried: designs, and policies; those that know the future if nothing is above.
-fn flashes(options: &Replay) -> Vec<Tried> {
+fn flashes(options: &Replay) -> Result<Vec<Tried>, Failure> {
     let mode = match options.tiers.write {
         WriteName::Back => WriteMode::Back,
         WriteName::Through => WriteMode::Through,
@@ -217,9 +219,12 @@ fn flashes(options: &Replay) -> Vec<Tried> {
         WriteName::Update => WriteMode::Update,
     };
     let alone = |flash| Tried { flash, bands: None };
-    let mut flashes: Vec<Tried> = match (&options.tiers.design, &options.policy) {
-        (Some(list), _) => list.0.iter().map(|&design| alone(Flash::Design(design))).collect(),
-        (None, None) => DESIGNS.into_iter().map(|design| alone(Flash::Design(design))).collect(),
+    let designs = |designs: Vec<Design>| -> Vec<Tried> {
+        designs.into_iter().map(|design| alone(Flash::Design(design))).collect()
+    };
+    let mut flashes = match (&options.tiers.design, &options.policy) {
+        (Some(list), _) => designs(asked(list)?),
+        (None, None) => designs(replayed().collect()),
         (None, Some(_)) => Vec::new(),
     };
     let tac = DESIGNS.into_iter().find(|design| design.name == Policy::Temperature.name());
@@ -239,7 +244,25 @@ fn flashes(options: &Replay) -> Vec<Tried> {
             Policy::Opt(_) => {}
         }
     }
-    flashes
+    Ok(flashes)
+}
+
+/// The designs of a list; of `all`, those that can be replayed.
+///
+/// # Errors
+///
+/// One that cannot.
+pub fn asked(list: &DesignList) -> Result<Vec<Design>, Failure> {
+    if list.0.len() == DESIGNS.len() {
+        return Ok(replayed().collect());
+    }
+    match list.0.iter().find(|design| !runs(design)) {
+        None => Ok(list.0.clone()),
+        Some(Design { name, .. }) => {
+            let known = replayed().map(|design| design.name).collect::<Vec<_>>().join(", ");
+            Err(Failure::usage(format!("--design {name} is not replayed; {known} are")))
+        }
+    }
 }
 
 /// The numbers of bands that are asked for.

@@ -173,9 +173,10 @@ fn over_time(run: &Run, value: impl Fn(&Window) -> f64) -> Vec<(f64, f64)> {
 /// The columns of the table: heading, and the cell of a run.
 type Column = (&'static str, fn(&Run) -> String);
 
-const COLUMNS: [Column; 13] = [
+const COLUMNS: [Column; 14] = [
     ("tpmC", |run| number(run, "tpmc", thousands)),
     ("speedup", |run| number(run, "speedup", |s| format!("{s:.2}×"))),
+    ("frames", |run| number(run, "memory.frames", thousands)),
     ("memory<br>hits", |run| number(run, "memory.hit_ratio", percent)),
     ("flash<br>hits", |run| number(run, "flash.hit_ratio", percent)),
     ("dirty share<br>of flash hits", |run| number(run, "flash.dirty_hit_share", percent)),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use terrace_device::Device;
 use terrace_page::PAGE_SIZE;
 use terrace_policy::{Design, FlashRole, Restart, designs, restarts};
-use terrace_pool::{FlashLayout, PoolConfig};
+use terrace_pool::{FlashLayout, Metadata, PoolConfig, PoolError};
 use terrace_rt::{Nanos, World};
 
 use crate::api::files::{self, Made, Place};
@@ -246,6 +246,15 @@ impl Builder {
     #[must_use]
     pub fn tune(mut self, change: impl FnOnce(&mut PoolConfig)) -> Builder {
         change(&mut self.pool);
+        self
+    }
+
+    /// Whether the memory that the books of the flash tier take comes out of [`Builder::memory`]:
+    /// then a large tier leaves fewer pages in memory. By default it is beside it: 16 bytes for
+    /// each page of flash with the design `auto`, twice that with some others.
+    #[must_use]
+    pub fn metadata(mut self, metadata: Metadata) -> Builder {
+        self.pool.metadata = metadata;
         self
     }
 
@@ -518,6 +527,10 @@ impl Builder {
             }
             let pages = flash_bytes / PAGE_SIZE as u64;
             pool.flash_slots = FlashLayout::fitting(pages, pool.restart.kind).slots;
+        }
+        let home_pages = self.given()?.home.len() / PAGE_SIZE as u64;
+        if let Err(PoolError::Config { what }) = pool.charge(home_pages) {
+            return Err(Error::InvalidOption { what });
         }
         Ok(Setup {
             pool,

@@ -32,7 +32,7 @@ use crate::io::{self, PageIo};
 use crate::partition::{Books, Partition, Place};
 use crate::restart::{Freed, Held};
 use crate::slots::{Cleaned, Leaving};
-use crate::{BufferPool, PoolError};
+use crate::{BufferPool, PageEvent, PoolError};
 
 /// How long one waits for the read of a slot to end, before looking again.
 const READ_NAP: Nanos = Nanos(20_000);
@@ -195,6 +195,7 @@ impl BufferPool {
                 if !self.config.rules.bases_move_on && books.slots_mut().keeps_base(slot) =>
             {
                 partition.detach_slot(books, &self.frames, page, slot);
+                self.observe(page, PageEvent::SlotLost);
                 books.slots_mut().release_base(slot);
                 return None;
             }
@@ -222,6 +223,7 @@ impl BufferPool {
     /// The page of clean `slot` is forgotten.
     fn drop_slot(&self, partition: &Partition, books: &mut Books, page: PageId, slot: u32) {
         partition.detach_slot(books, &self.frames, page, slot);
+        self.observe(page, PageEvent::SlotLost);
         books.slots_mut().drop_clean(slot);
         self.slot_freed(partition.first_slot + slot, page, Freed::Reused);
     }

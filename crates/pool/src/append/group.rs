@@ -13,7 +13,7 @@ use crate::partition::{Books, DirtyLsns, Partition, PolicyFrames};
 use crate::restart::Freed;
 use crate::slots::{LogSlots, SlotTable};
 use crate::write_out::{Job, Outcome, Purpose, Targets, Transfer};
-use crate::{BufferPool, PoolError};
+use crate::{BufferPool, PageEvent, PoolError};
 
 /// A page that waits in its frame: a victim, or one that is to be brought to flash.
 #[derive(Clone, Copy, Debug)]
@@ -93,7 +93,8 @@ impl BufferPool {
     fn is_to_be_appended(&self, guard: &Exclusive<'_>) -> bool {
         let frame = guard.frame();
         let anew = self.config.design.clean_leave == CleanLeave::FlashAnew;
-        anew || frame.rec_lsn().is_some() || frame.slot().is_none()
+        let takes_clean = self.config.design.takes_clean_pages();
+        anew || frame.rec_lsn().is_some() || (takes_clean && frame.slot().is_none())
     }
 
     /// Takes slots for what was gathered, and begins to let a front group leave if few are left.
@@ -183,6 +184,7 @@ impl BufferPool {
         } else {
             books.slots_mut().invalidate(slot, false);
             frame.set_slot(None);
+            self.observe(page, PageEvent::SlotLost);
         }
         if let Some(rec_lsn) = newer {
             books.set_dirty(guard.id(), frame, DirtyLsns::at(rec_lsn));

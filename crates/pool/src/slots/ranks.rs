@@ -77,9 +77,10 @@ impl Ranks {
                 let cleaner = rules.keeps_dirty.then_some(rules.order);
                 Ranks::Policy(Box::new(PolicyRanks::new(kind, count, cleaner)))
             }
-            Replacement::Chosen => {
-                let ages = SlotAges::new(count, u64::from(rules.tier_slots));
-                Ranks::Ages(ages, CHOICES[0].order)
+            Replacement::Recency | Replacement::Chosen => {
+                let is_chosen = rules.replacement == Replacement::Chosen;
+                let order = if is_chosen { CHOICES[0].order } else { AgeOrder::Recency };
+                Ranks::Ages(SlotAges::new(count, u64::from(rules.tier_slots)), order)
             }
             Replacement::Fifo | Replacement::Rotating => Ranks::Log(LogSlots::fifo(count, false)),
             Replacement::FifoSecondChance => Ranks::Log(LogSlots::fifo(count, true)),

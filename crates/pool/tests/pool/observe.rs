@@ -1,9 +1,10 @@
 //! What an observer sees, against what the pool counts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use terrace_page::PageId;
+use terrace_policy::DESIGNS;
 use terrace_pool::{PageEvent, PageObserver};
 use terrace_rt::{LeafMutex, Prng, Virtual, VirtualConfig};
 
@@ -26,7 +27,7 @@ impl PageObserver for Seen {
 
 #[test]
 fn every_request_is_seen_once_and_every_new_version_is_written_out() {
-    for name in ["no-ssd", "dw", "lc", "tac", "face"] {
+    for name in DESIGNS.map(|design| design.name) {
         let world = Virtual::new(VirtualConfig::default());
         let run = || {
             let seen = Arc::new(Seen::default());
@@ -60,16 +61,26 @@ fn every_request_is_seen_once_and_every_new_version_is_written_out() {
             assert_eq!(of(&[PageEvent::Read, PageEvent::Change]), asked, "{name}");
             let fetched = of(&[PageEvent::Fetch]).len() as u64;
             assert_eq!(fetched, stats.misses + stats.pages_read_ahead, "{name}");
+            // Tiers that give memory back what home lacks have it written out again.
+            let takes_back = ["exclusive", "rotating"].contains(&name);
             // Between two changes that are written out there is at least one change.
             let mut waiting: BTreeMap<u64, bool> = BTreeMap::new();
+            let mut has_slot = BTreeSet::new();
             for &(page, event) in &seen {
                 match event {
                     PageEvent::Change => drop(waiting.insert(page.0, true)),
                     PageEvent::WriteOut => {
-                        assert_eq!(waiting.insert(page.0, false), Some(true), "{name} {page}");
+                        let is_new = waiting.insert(page.0, false) == Some(true);
+                        assert!(is_new || takes_back, "{name} {page}");
                     }
                     PageEvent::Read | PageEvent::Fetch => {}
+                    PageEvent::SlotTaken => assert!(has_slot.insert(page.0), "{name} {page}"),
+                    PageEvent::SlotLost => assert!(has_slot.remove(&page.0), "{name} {page}"),
                 }
+            }
+            for page in 0..200 {
+                let copies = bench.pool.copies(PageId(page));
+                assert_eq!(copies.has_slot, has_slot.contains(&page), "{name} {page}");
             }
             assert!(waiting.values().all(|waits| !waits), "{name}: all was written out");
             bench.pool.shutdown();

@@ -34,6 +34,8 @@ struct State {
     pending: BTreeMap<u64, Pending>,
     writing: BTreeSet<u64>,
     next_token: u64,
+    /// The first page of each write, in the order in which they came.
+    writes: Vec<u64>,
     prng: Prng,
     counters: Counters,
     bad_reads: BTreeSet<u64>,
@@ -56,6 +58,7 @@ impl RamDevice {
             pending: BTreeMap::new(),
             writing: BTreeSet::new(),
             next_token: 0,
+            writes: Vec::new(),
             prng: Prng::from_seed(seed),
             counters: Counters::default(),
             bad_reads: BTreeSet::new(),
@@ -78,6 +81,11 @@ impl RamDevice {
 
     pub fn set_page(&self, page: u64, bytes: &PageBuf) {
         *self.state.lock().pages[page as usize] = *bytes;
+    }
+
+    /// The first page of each write, in the order in which they came.
+    pub fn writes(&self) -> Vec<u64> {
+        self.state.lock().writes.clone()
     }
 
     /// Flips a bit of a stored page.
@@ -124,6 +132,7 @@ impl RamDevice {
         let first = request.offset / PAGE_SIZE as u64;
         let mut written = Vec::new();
         if request.op == Op::Write {
+            state.writes.push(first);
             for (at, buf) in request.bufs.iter().enumerate() {
                 let page = first + at as u64;
                 let is_alone = state.writing.insert(page);

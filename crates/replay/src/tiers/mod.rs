@@ -40,7 +40,7 @@ pub use cleaning::Cleaning;
 pub use log_tier::LogRules;
 pub use policy_tier::WriteMode;
 pub use ranking::Bands;
-pub use start::{replay, replay_kept};
+pub use start::{replay, replay_kept, replayed, runs};
 pub use traffic::{DeviceRates, DeviceTraffic, Traffic};
 
 use crate::References;

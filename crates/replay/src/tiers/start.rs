@@ -13,7 +13,21 @@ use super::{Flash, FlashSetup, FlashTier, Memory, TierCounts, Traffic};
 use crate::References;
 use crate::places::Places;
 use crate::timed::Asked;
-use terrace_policy::{HomeDevice, Replacement};
+use terrace_policy::{Cleaning, DESIGNS, Design, HomeDevice, Inclusion, Replacement};
+
+/// The designs that can be replayed: those whose slots, cleaning and flow of pages between memory
+/// and flash the tiers here have.
+pub fn replayed() -> impl Iterator<Item = Design> {
+    DESIGNS.into_iter().filter(runs)
+}
+
+/// Whether `design` can be replayed.
+#[must_use]
+pub fn runs(design: &Design) -> bool {
+    design.inclusion == Inclusion::Free
+        && design.cleaning != Cleaning::Sweeps
+        && design.replacement != Replacement::Recency
+}
 
 /// Work for whichever tier a setup stands for, compiled for each of them.
 pub(super) trait TierVisitor<'a> {
@@ -28,8 +42,8 @@ pub(super) trait TierVisitor<'a> {
 ///
 /// # Panics
 ///
-/// If a tier has no pages; if slots go by a replacement policy: that is [`Flash::Policy`]; if OPT
-/// is to have a memory above.
+/// If a tier has no pages, or its design cannot be replayed; if slots go by a replacement policy:
+/// that is [`Flash::Policy`]; if OPT is to have a memory above.
 #[must_use]
 pub fn replay(
     references: &References,
@@ -70,6 +84,7 @@ pub(super) fn with_tier<'a, V: TierVisitor<'a>>(
         Flash::Design(design) => design,
         Flash::Opt(_) => panic!("OPT wants to know the whole trace"),
     };
+    assert!(runs(&design), "{} cannot be replayed", design.name);
     if let Some(batch) = design.batch() {
         return visitor.visit(LogTier::new(count, places, (design, batch), &memory, setup));
     }

@@ -7,7 +7,7 @@ mod section_4;
 use super::*;
 use crate::Policy;
 use std::collections::BTreeMap;
-use terrace_policy::{DESIGNS, designs, replacement};
+use terrace_policy::{designs, replacement};
 use terrace_trace::{Kind, PageKey, PageRequest};
 
 fn row(name: &str) -> ReplacementRow {
@@ -36,7 +36,7 @@ fn random(seed: u64, pages: u64, requests: usize, writes: u8) -> References {
 }
 
 fn all_flashes() -> Vec<Flash> {
-    let designs = DESIGNS.into_iter().map(Flash::Design);
+    let designs = replayed().map(Flash::Design);
     let modes = [WriteMode::Back, WriteMode::Through, WriteMode::Around, WriteMode::Update];
     let policies = replacement::REPLACEMENTS
         .iter()

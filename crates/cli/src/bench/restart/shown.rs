@@ -1,6 +1,7 @@
 //! The tables that `bench restart` prints.
 
 use super::results::RestartRun;
+use crate::bench::system;
 use crate::command::WorkloadName;
 use crate::results::Bench;
 use crate::table::{Table, percent, thousands};
@@ -20,13 +21,14 @@ pub fn text(bench: &Bench<RestartRun>, workload: WorkloadName) -> String {
         }
     };
     let mut out = format!(
-        "{} after {} s of {what}, {} clients, virtual world, seed {}; memory {}, flash {} on {}, \
+        "{} after {} s of {what}, {} clients, virtual world, seed {}; memory {}{}, flash {} on {}, \
          home {}, log {}; checkpoints {}\n\nThe peak-to-peak interval, in seconds\n",
         text("event"),
         text("peak_s"),
         text("clients"),
         bench.seed,
         text("dram"),
+        system::charged(&text("charge_metadata")),
         text("flash"),
         text("flash_device"),
         text("home"),

@@ -29,7 +29,9 @@ fn no_restart_loses_an_update() {
                 }
             }
             println!("{restart} {}: {reused} slots used again", design.name);
-            assert!(reused > 1000, "{restart} {}: {reused} slots used again", design.name);
+            // What never changes does not come to every tier.
+            let enough = if design.takes_clean_pages() { 1000 } else { 500 };
+            assert!(reused > enough, "{restart} {}: {reused} slots used again", design.name);
         }
     }
 }

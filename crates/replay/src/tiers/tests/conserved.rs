@@ -120,7 +120,7 @@ fn no_change_is_lost_under_any_tier_and_memory() {
     let rows = ["sieve", "w-tinylfu"].map(row);
     let modes = [WriteMode::Back, WriteMode::Around];
     let policies = rows.into_iter().flat_map(|row| modes.map(|mode| Flash::Policy(row, mode)));
-    let flashes: Vec<Flash> = DESIGNS.into_iter().map(Flash::Design).chain(policies).collect();
+    let flashes: Vec<Flash> = replayed().map(Flash::Design).chain(policies).collect();
     for seed in 0..4 {
         let references = random(seed, 150, 1_000, 20 + 10 * seed as u8);
         let places = Places::new(&references);

@@ -115,7 +115,7 @@ fn first(
     if matches!(script.path, Path::Opening) {
         notes.begin(world, powered);
     }
-    let builder = setting.builder(world.world(), powered.devices(), setting.script.slots);
+    let builder = setting.builder(world.world(), powered.devices(), setting.slots());
     let mut walker = Walker::new(builder.open_on_devices()?, Arc::clone(shared));
     if let Path::Steps(steps) = script.path {
         walker.walk(&(script.before)())?;

@@ -29,7 +29,9 @@
 use std::fmt;
 
 use terrace::{Checkpoint, Stats};
-use terrace_policy::{Design, DirtyLeave, MemoryPolicy, Replacement, Restart, RestartKind};
+use terrace_policy::{
+    Design, DirtyLeave, Inclusion, MemoryPolicy, Replacement, Restart, RestartKind,
+};
 use terrace_rt::Nanos;
 
 use super::super::ledger::Promise::{Buffered, Durable};
@@ -144,6 +146,13 @@ impl Seen {
         self.after.pool.invalidations - self.before.pool.invalidations
     }
 
+    /// Slots that were taken for pages and are used, or were left as their pages were read.
+    fn grown(&self) -> i64 {
+        let is_exclusive = self.design.inclusion == Inclusion::Exclusive;
+        let left = if is_exclusive { self.invalidations() } else { 0 };
+        self.after.pool.slots_used as i64 - self.before.pool.slots_used as i64 + left as i64
+    }
+
     fn evicted_dirty(&self) -> u64 {
         self.after.pool.evictions_dirty - self.before.pool.evictions_dirty
     }
@@ -155,6 +164,10 @@ impl Seen {
 
 fn flash(design: &Design, _: &Restart) -> bool {
     design.uses_flash()
+}
+
+fn takes_clean(design: &Design, _: &Restart) -> bool {
+    design.takes_clean_pages()
 }
 
 fn any(_: &Design, _: &Restart) -> bool {
@@ -226,19 +239,21 @@ const COMMON: Script = Script {
 pub static SCRIPTS: [Script; 21] = [
     Script {
         name: "admit-free",
+        applies: takes_clean,
         start: Start::Cold,
         before: || vec![clean(), Step::Read(0..60)],
         path: Path::Steps(|_| vec![Step::Read(60..100)]),
         shows: |seen| {
-            let grown = seen.after.pool.slots_used - seen.before.pool.slots_used;
+            let grown = seen.grown();
             // Groups are written together.
             let writes = if seen.design.batch().is_some() { 1 } else { 3 };
-            seen.admissions() > 3 && grown == seen.admissions() && seen.flash_writes > writes
+            seen.admissions() > 3 && grown == seen.admissions() as i64 && seen.flash_writes > writes
         },
         ..COMMON
     },
     Script {
         name: "admit-clean",
+        applies: takes_clean,
         start: Start::Cold,
         slots: FEW,
         before: || vec![clean(), Step::Read(0..100)],
@@ -247,10 +262,7 @@ pub static SCRIPTS: [Script; 21] = [
             let hot = design.replacement != Replacement::Lru2;
             if hot { vec![Step::Read(130..ROWS); 4] } else { vec![Step::Read(130..158)] }
         }),
-        shows: |seen| {
-            let grown = seen.after.pool.slots_used - seen.before.pool.slots_used;
-            seen.before.pool.slots_used > 4 && seen.admissions() > grown
-        },
+        shows: |seen| seen.before.pool.slots_used > 4 && seen.admissions() as i64 > seen.grown(),
         ..COMMON
     },
     Script {
@@ -276,6 +288,7 @@ pub static SCRIPTS: [Script; 21] = [
     },
     Script {
         name: "modify-clean",
+        applies: takes_clean,
         start: Start::Cold,
         before: || vec![clean(), read_all()],
         path: Path::Steps(|_| {
@@ -304,9 +317,11 @@ pub static SCRIPTS: [Script; 21] = [
         applies: appended,
         slots: SOME,
         before: || vec![clean(), Step::Write(0..24, Durable), Step::Read(100..ROWS)],
-        path: Path::Steps(|_| {
-            let reads = || Step::Read(40..140);
-            vec![Step::Read(0..24), reads(), Step::Write(60..76, Durable), reads()]
+        path: Path::Steps(|design| {
+            let (reads, write) = (|| Step::Read(40..140), |rows| Step::Write(rows, Durable));
+            let takes_clean = [Step::Read(0..24), reads(), write(60..76), reads()];
+            let takes_changed = [write(60..100), reads(), write(120..160), reads()];
+            Vec::from(if design.takes_clean_pages() { takes_clean } else { takes_changed })
         }),
         shows: |seen| {
             let (before, after) = (&seen.before.pool, &seen.after.pool);
@@ -383,6 +398,7 @@ pub static SCRIPTS: [Script; 21] = [
     },
     Script {
         name: "outlive",
+        applies: takes_clean,
         before: || vec![read_all(), read_all()],
         path: Path::Steps(|_| {
             vec![
@@ -415,10 +431,15 @@ pub static SCRIPTS: [Script; 21] = [
             let keeps = [MemoryPolicy::Gd2l, MemoryPolicy::Priced];
             lazy(design, restart) && !keeps.contains(&design.memory.policy(None))
         },
-        before: || vec![Step::Write(0..16, Durable), Step::Read(40..ROWS), Step::Read(40..ROWS)],
+        before: || {
+            let reads = || Step::Read(40..ROWS);
+            vec![clean(), Step::Write(0..16, Durable), reads(), reads()]
+        },
         path: Path::Steps(|_| vec![Step::Checkpoint(Checkpoint::Indirect), Step::Read(0..8)]),
         shows: |seen| {
-            let on_flash_only = seen.before.pool.frames_dirty == 0;
+            // What is appended may wait for others of its group.
+            let waiting = u64::from(seen.design.batch().is_some());
+            let on_flash_only = seen.before.pool.frames_dirty <= waiting;
             on_flash_only && seen.before.pool.slots_dirty > 0 && seen.checkpoints() == 1
         },
         ..COMMON

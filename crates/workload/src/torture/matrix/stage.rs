@@ -13,7 +13,7 @@ use std::sync::Arc;
 use terrace::{Builder, Checkpoint, Checkpoints, Database, Devices, Error};
 use terrace_device::Store;
 use terrace_page::PAGE_SIZE;
-use terrace_policy::{Costs, Design, MemoryPolicy, Replacement, Restart};
+use terrace_policy::{Costs, Design, Inclusion, MemoryPolicy, Replacement, Restart};
 use terrace_pool::{Rules, TacWrite};
 use terrace_rt::{Nanos, Prng, Stopped, Virtual, VirtualConfig, World, sleep};
 
@@ -75,7 +75,7 @@ impl Setting {
             .design(self.design)
             .restart(self.restart)
             .tune(|tier| {
-                tier.flash_slots = if self.design.uses_flash() { slots } else { 0 };
+                tier.flash_slots = slots;
                 tier.rules = self.rules;
                 tier.lambda = self.script.lambda;
                 tier.costs = Some(Costs::PUBLISHED);
@@ -98,8 +98,11 @@ impl Setting {
             .devices(devices)
     }
 
-    fn slots(&self) -> u32 {
-        if self.design.uses_flash() { self.script.slots } else { 0 }
+    /// Slots of the script; as many more where each page in memory has one of its own.
+    pub fn slots(&self) -> u32 {
+        let is_inclusive = self.design.inclusion == Inclusion::Inclusive;
+        let own = if is_inclusive { FRAMES as u32 } else { 0 };
+        if self.design.uses_flash() { self.script.slots + own } else { 0 }
     }
 }
 

@@ -1,0 +1,61 @@
+//! The options of `torture`.
+
+use super::Shown;
+use super::lists::{log_age, one_design, one_fate, one_restart, one_script};
+use clap::Args;
+use terrace_policy::{Design, Restart};
+use terrace_workload::torture::matrix::Fate;
+
+#[derive(Args)]
+pub struct Torture {
+    #[command(flatten)]
+    pub shown: Shown,
+    /// The seed to repeat; with --seeds, the first
+    #[arg(long, value_name = "S")]
+    pub seed: Option<u64>,
+    /// Seeds to try [default: 100, or 1 with --seed]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub seeds: Option<u64>,
+    /// Torture this design only [default: the seed draws one; with --matrix, all]
+    #[arg(long, value_name = "NAME", value_parser = one_design)]
+    pub design: Option<Design>,
+    /// Torture this restart only [default: the seed draws one; with --matrix, all]
+    #[arg(long, value_name = "NAME", value_parser = one_restart)]
+    pub restart: Option<Restart>,
+    /// Torture databases that flash is a part of: it survives each cut, or opening is refused
+    #[arg(long, conflicts_with = "matrix")]
+    pub persistent_flash: bool,
+    /// Bring changes home after so much log [default: the seed says whether]
+    #[arg(long, value_name = "SIZE", value_parser = log_age, conflicts_with = "matrix")]
+    pub clean_age: Option<u64>,
+    /// Seeds tried side by side [default: the cores, at most 4]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=256))]
+    pub jobs: Option<u64>,
+    #[command(flatten)]
+    pub matrix: Matrix,
+}
+
+#[derive(Args)]
+pub struct Matrix {
+    /// Walk the crash matrix instead: scripted paths, cut at every event at which a device changes,
+    /// and opened again after everything that may become of the flash [default: 1 seed]
+    #[arg(id = "matrix", long = "matrix")]
+    pub is_asked: bool,
+    /// This script only, or `tpcc`
+    #[arg(long, value_name = "NAME", requires = "matrix", value_parser = one_script)]
+    pub script: Option<&'static str>,
+    /// One in so many cases, drawn by the seed [default: 1, all]
+    #[arg(long, value_name = "N", requires = "matrix",
+          value_parser = clap::value_parser!(u64).range(1..))]
+    pub one_in: Option<u64>,
+    /// Only the case that is cut at this event
+    #[arg(long, value_name = "EVENT",
+          requires_all = ["matrix", "script", "design", "restart", "fate"])]
+    pub cut: Option<u64>,
+    /// What becomes of the flash in this case
+    #[arg(long, value_name = "NAME", requires = "cut", value_parser = one_fate)]
+    pub fate: Option<Fate>,
+    /// The event of the opening at which this case is cut again
+    #[arg(long, value_name = "EVENT", requires = "cut")]
+    pub second: Option<u64>,
+}
