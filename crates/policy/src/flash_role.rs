@@ -79,7 +79,7 @@ impl FlashRole {
                 "persistent flash cannot go with `lvr`, whose table may be older than the slots \
                  and drops what it cannot prove; use `warm`",
             ),
-            (.., RestartKind::Warm | RestartKind::MapLog | RestartKind::MapThrough) => None,
+            _ => None,
         }
     }
 }
@@ -106,7 +106,7 @@ mod tests {
         let designs =
             ["lc", "lazy", "hetero", "face", "face-gr", "face-base", "fasc", "cc", "cac", "auto"];
         for name in designs {
-            for restart in ["warm", "map-log", "map-through"] {
+            for restart in ["warm", "map-log", "map-chunks", "map-through"] {
                 assert!(accepted.contains(&(name, restart)), "{name} with {restart}");
             }
         }

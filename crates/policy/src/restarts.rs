@@ -12,7 +12,8 @@
 //! | `lvr` | in a file, in passes of a flusher | what proves current, all read once |
 //! | `warm` | in a file, by a journal of its changes | what the log does not contradict, checked when used |
 //! | `map-log` | as `warm` | the same, but the log is redone before the database is open |
-//! | `map-through` | as `warm`, each change at once | as `map-log` |
+//! | `map-chunks` | in chunks, each with a log page of its own (FASC) | as `map-log` |
+//! | `map-through` | the same, each change at once (FASC_T) | as `map-log` |
 
 use crate::designs::{Design, UnknownName, find_in};
 
@@ -30,19 +31,23 @@ pub enum RestartKind {
     /// Entries hardened by a journal of their own, pages verified on first use, changes redone on
     /// first use: no paper has it.
     Warm,
-    /// Changes of the map are logged on flash, and the log is redone over a warm tier before the
-    /// database is open: FaCE's and FASC's restart [S2 6; SPEC 5, 7.3].
+    /// The table of `Warm`, and the log redone over a warm tier before the database is open: what
+    /// FaCE, FASC and CAC do after a crash [SPEC 5, 6.3, 7.3].
     MapLog,
-    /// The same, with each change of the map written at once (FASC_T) [S2 7.2].
+    /// The same over FASC's map: chunks of the table, changes appended to a log page of each, one
+    /// append for each block that is written [S2 6; SPEC 7.3].
+    MapChunks,
+    /// FASC's map with each change written at once (FASC_T) [S2 6, 7.2].
     MapThrough,
 }
 
 impl RestartKind {
-    /// Whether the table is kept by a journal of its changes on flash, with the version of each
-    /// copy: redo starts from what is there.
+    /// Whether the table is kept on flash by its changes, with the version of each copy: redo
+    /// starts from what is there.
     #[must_use]
     pub fn is_journalled(self) -> bool {
-        matches!(self, RestartKind::Warm | RestartKind::MapLog | RestartKind::MapThrough)
+        use RestartKind::{MapChunks, MapLog, MapThrough, Warm};
+        matches!(self, Warm | MapLog | MapChunks | MapThrough)
     }
 }
 
@@ -58,17 +63,14 @@ pub struct Restart {
 }
 
 /// The restarts, in the order in which they are listed and run.
-pub const RESTARTS: [Restart; 7] = [
+pub const RESTARTS: [Restart; 8] = [
     row("forget", "starts cold (SSDBP), ICDE 2013", RestartKind::Forget),
     row("mmr", "memory-mapped restart, ICDE 2013", RestartKind::MemoryMapped),
     row("lbr", "log-based restart, ICDE 2013", RestartKind::LogBased),
     row("lvr", "lazy verification restart, ICDE 2013", RestartKind::LazyVerification),
     row("warm", "journalled table, verified and redone on first use", RestartKind::Warm),
-    row(
-        "map-log",
-        "journalled table, redone before opening: FaCE 2012, FASC 2015",
-        RestartKind::MapLog,
-    ),
+    row("map-log", "journalled table, redone before opening", RestartKind::MapLog),
+    row("map-chunks", "chunks with log pages, FASC 2015", RestartKind::MapChunks),
     row("map-through", "the same, each change written at once (FASC_T)", RestartKind::MapThrough),
 ];
 
@@ -130,7 +132,8 @@ mod tests {
         let error = find("MMR").unwrap_err().to_string();
         assert_eq!(
             error,
-            "unknown restart `MMR`; known: forget, mmr, lbr, lvr, warm, map-log, map-through"
+            "unknown restart `MMR`; known: forget, mmr, lbr, lvr, warm, map-log, map-chunks, \
+             map-through"
         );
     }
 }

@@ -40,9 +40,15 @@ fn what_flash_has_survives_and_a_database_without_its_flash_stays_shut() {
 /// The maps of FaCE, FASC and FASC_T: the log is redone before the database is open.
 #[test]
 fn maps_that_are_redone_before_opening_lose_nothing() {
-    for (design, restart) in
-        [("face", "map-log"), ("fasc", "map-log"), ("fasc", "map-through"), ("cac", "map-through")]
-    {
+    let pairs = [
+        ("face", "map-log"),
+        ("fasc", "map-log"),
+        ("fasc", "map-chunks"),
+        ("lc", "map-chunks"),
+        ("fasc", "map-through"),
+        ("cac", "map-through"),
+    ];
+    for (design, restart) in pairs {
         for role in [FlashRole::Persistent, FlashRole::Cache] {
             for seed in 100..108 {
                 let fixed = Fixed { flash_role: role, ..persistent(design, restart) };

@@ -103,7 +103,6 @@ impl Header {
                 partitions: u32_at(PARTITIONS_AT),
                 restart,
             }),
-            (VERSION, None) => Looked::Damaged,
             _ => Looked::Version,
         }
     }
@@ -123,22 +122,25 @@ pub(super) fn fuzz(bytes: &[u8]) {
     }
 }
 
-const KINDS: [RestartKind; 7] = [
-    RestartKind::Forget,
-    RestartKind::MemoryMapped,
-    RestartKind::LogBased,
-    RestartKind::LazyVerification,
-    RestartKind::Warm,
-    RestartKind::MapLog,
-    RestartKind::MapThrough,
+/// The kinds by their code. The sixth was `map-through` over a journal.
+const KINDS: [Option<RestartKind>; 9] = [
+    Some(RestartKind::Forget),
+    Some(RestartKind::MemoryMapped),
+    Some(RestartKind::LogBased),
+    Some(RestartKind::LazyVerification),
+    Some(RestartKind::Warm),
+    Some(RestartKind::MapLog),
+    None,
+    Some(RestartKind::MapThrough),
+    Some(RestartKind::MapChunks),
 ];
 
 fn code_of(kind: RestartKind) -> u8 {
-    KINDS.iter().position(|&other| other == kind).expect("all kinds are listed") as u8
+    KINDS.iter().position(|&other| other == Some(kind)).expect("all kinds are listed") as u8
 }
 
 fn kind_of(code: u8) -> Option<RestartKind> {
-    KINDS.get(usize::from(code)).copied()
+    *KINDS.get(usize::from(code))?
 }
 
 #[cfg(test)]
@@ -147,7 +149,7 @@ mod tests {
 
     #[test]
     fn a_header_survives_and_a_flipped_bit_does_not() {
-        for restart in KINDS {
+        for restart in KINDS.into_iter().flatten() {
             let header =
                 Header { database: 7 << 90, stamp: 3, table: 2, slots: 9, partitions: 4, restart };
             let bytes = header.encode();

@@ -12,7 +12,8 @@
 //! | `forget`, `lbr` | - | - |
 //! | `mmr` | 32 bytes a slot | - |
 //! | `lvr` | 64 bytes a slot | - |
-//! | `warm`, `map-log`, `map-through` | two copies of 16 bytes a slot | a ring of blocks |
+//! | `warm`, `map-log` | two copies of 16 bytes a slot | a ring of blocks |
+//! | `map-chunks`, `map-through` | two copies of each chunk, 16 bytes a slot | two log pages a chunk |
 
 use terrace_page::PAGE_SIZE;
 use terrace_policy::RestartKind;
@@ -24,7 +25,11 @@ pub(crate) const MAPPED_ENTRY_BYTES: usize = 32;
 /// Bytes of an entry of the flusher's table [S3 III-D].
 pub(crate) const FLUSHED_ENTRY_BYTES: usize = 64;
 /// Entries in a page of the journalled table.
-pub(crate) const CHUNK_ENTRIES: u32 = 510;
+pub(crate) const PAGE_ENTRIES: u32 = 510;
+/// Pages of a copy of a chunk of FASC's map, at most: the paper says several [S2 6].
+const CHUNK_PAGES_MAX: u32 = 8;
+/// A small tier has this many chunks all the same.
+const CHUNKS_MIN: u32 = 4;
 /// The journal is this many times as long as a copy of its table: the longer it is, the less often
 /// the table is rewritten.
 const JOURNAL_PER_TABLE: u64 = 4;
@@ -63,14 +68,18 @@ impl FlashLayout {
     #[must_use]
     pub fn new(slots: u32, restart: RestartKind) -> FlashLayout {
         let entries = |bytes: usize| (u64::from(slots) * bytes as u64).div_ceil(PAGE_SIZE as u64);
-        let chunks = u64::from(slots.div_ceil(CHUNK_ENTRIES));
+        let copy = u64::from(slots.div_ceil(PAGE_ENTRIES));
         let (table_pages, journal_pages) = match restart {
             RestartKind::Forget | RestartKind::LogBased => (0, 0),
             RestartKind::MemoryMapped => (entries(MAPPED_ENTRY_BYTES), 0),
             RestartKind::LazyVerification => (entries(FLUSHED_ENTRY_BYTES), 0),
-            RestartKind::Warm | RestartKind::MapLog | RestartKind::MapThrough => {
-                let journal = chunks * JOURNAL_PER_TABLE;
-                (2 * chunks, journal.clamp(JOURNAL_PAGES_MIN, JOURNAL_PAGES_MAX))
+            RestartKind::MapChunks | RestartKind::MapThrough => {
+                let map = MapChunks::of(slots);
+                (2 * u64::from(map.count * map.pages), 2 * u64::from(map.count))
+            }
+            RestartKind::Warm | RestartKind::MapLog => {
+                let journal = copy * JOURNAL_PER_TABLE;
+                (2 * copy, journal.clamp(JOURNAL_PAGES_MIN, JOURNAL_PAGES_MAX))
             }
         };
         let (table, journal) = (HEADER_PAGES, HEADER_PAGES + table_pages);
@@ -102,6 +111,24 @@ impl FlashLayout {
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.pages() * PAGE_SIZE as u64
+    }
+}
+
+/// How the slots of a tier are put into the chunks of FASC's map: chunk after chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct MapChunks {
+    pub count: u32,
+    /// Slots of each; the last may have fewer.
+    pub slots: u32,
+    /// Pages of a copy of one.
+    pub pages: u32,
+}
+
+impl MapChunks {
+    pub fn of(slots: u32) -> MapChunks {
+        let count = slots.div_ceil(CHUNK_PAGES_MAX * PAGE_ENTRIES).max(CHUNKS_MIN.min(slots));
+        let each = slots.div_ceil(count.max(1));
+        MapChunks { count, slots: each, pages: each.div_ceil(PAGE_ENTRIES) }
     }
 }
 

@@ -76,9 +76,7 @@ fn table_of(
         RestartKind::MemoryMapped => Box::new(mmr::MappedImages::new(&layout)),
         RestartKind::LogBased => Box::new(lbr::LoggedImages::new(&layout, rules)),
         RestartKind::LazyVerification => Box::new(lvr::FlushedImages::new(&layout, rules)),
-        RestartKind::Warm | RestartKind::MapLog | RestartKind::MapThrough => {
-            Box::new(warm::WarmTable::new())
-        }
+        kind => Box::new(warm::WarmTable::new(form_of(kind), rules)),
     }
 }
 
@@ -100,14 +98,29 @@ pub(crate) fn keeper_of(
         }
         RestartKind::LogBased => Some(Box::new(lbr::LoggedTable::new(*layout, table, config))),
         RestartKind::LazyVerification => Some(Box::new(lvr::Flusher::new(*layout, table, config))),
-        RestartKind::Warm | RestartKind::MapLog | RestartKind::MapThrough => {
+        kind => {
             let resume = recovery.map(FlashRecovery::resume).unwrap_or_default();
-            let pace = match config.restart.kind {
-                RestartKind::MapThrough => warm::Pace::AtOnce,
-                _ => warm::Pace::Gathered,
-            };
-            Some(Box::new(warm::Journalled::new(*layout, resume, pace)))
+            let pace = pace_of(config);
+            Some(Box::new(warm::TableKeeper::new(*layout, form_of(kind), resume, pace)))
         }
+    }
+}
+
+/// How the changes of the table get on flash under a restart that keeps one as `warm` does.
+fn form_of(kind: RestartKind) -> warm::FormKind {
+    match kind {
+        RestartKind::MapChunks | RestartKind::MapThrough => warm::FormKind::Chunks,
+        _ => warm::FormKind::Journal,
+    }
+}
+
+/// When they do.
+fn pace_of(config: &PoolConfig) -> warm::Pace {
+    match (config.restart.kind, config.design.batch()) {
+        (RestartKind::MapThrough, _) => warm::Pace::AtOnce,
+        // One append to the log pages for each block that is written [R in SPEC 7.3].
+        (RestartKind::MapChunks, Some(_)) => warm::Pace::Filled(config.group() as usize),
+        _ => warm::Pace::Gathered,
     }
 }
 
@@ -119,6 +132,6 @@ pub(crate) fn version_bits(kind: RestartKind) -> VersionBits {
             VersionBits::None
         }
         RestartKind::LazyVerification => VersionBits::Full,
-        RestartKind::Warm | RestartKind::MapLog | RestartKind::MapThrough => VersionBits::Low,
+        _ => VersionBits::Low,
     }
 }

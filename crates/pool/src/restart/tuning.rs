@@ -87,6 +87,8 @@ pub struct RestartRules {
     pub lvr_buf_write_frees: bool,
     /// LVR: a checkpoint ends after a full pass of the flusher.
     pub lvr_checkpoint_waits: bool,
+    /// FASC's map: log pages of one write count together.
+    pub chunks_count_together: bool,
 }
 
 impl Default for RestartRules {
@@ -107,6 +109,7 @@ impl Default for RestartRules {
             lvr_shallow: true,
             lvr_buf_write_frees: true,
             lvr_checkpoint_waits: true,
+            chunks_count_together: true,
         }
     }
 }

@@ -26,6 +26,22 @@ pub(super) fn open_restarts(design: &Design, role: FlashRole) -> Vec<Restart> {
     RESTARTS.into_iter().filter(is_open).collect()
 }
 
+/// The same, or `asked` alone, if it can go with `design`.
+pub(super) fn restarts_of(
+    design: &Design,
+    asked: Option<Restart>,
+    role: FlashRole,
+) -> Vec<Restart> {
+    let can_be = |restart: &Restart| {
+        let no = restart.refusal(design);
+        no.or_else(|| role.refusal(design, restart)).is_none()
+    };
+    match asked {
+        Some(asked) => Some(asked).into_iter().filter(can_be).collect(),
+        None => open_restarts(design, role),
+    }
+}
+
 /// The designs whose flash can be that to their database.
 fn open_designs(role: FlashRole) -> Vec<Design> {
     DESIGNS.into_iter().filter(|design| !open_restarts(design, role).is_empty()).collect()
@@ -144,11 +160,8 @@ impl Scenario {
         let design = fixed.design.unwrap_or(any);
         let restarts = open_restarts(&design, fixed.flash_role);
         let any = restarts[prng.below(restarts.len() as u64) as usize];
-        let can_be = |restart: &Restart| {
-            let no = restart.refusal(&design);
-            no.or_else(|| fixed.flash_role.refusal(&design, restart)).is_none()
-        };
-        let fixed_restart = fixed.restart.filter(can_be);
+        let asked = restarts_of(&design, fixed.restart, fixed.flash_role);
+        let fixed_restart = fixed.restart.and_then(|_| asked.first().copied());
         let drawn = Scenario {
             design,
             restart: fixed_restart.unwrap_or(any),

@@ -34,19 +34,21 @@ use terrace_page::{Lsn, PAGE_SIZE, PageBuf, PageId};
 use terrace_policy::{History, Tick};
 
 use crate::restart::Image;
-use crate::restart::layout::CHUNK_ENTRIES;
+use crate::restart::layout::PAGE_ENTRIES;
 
 pub(super) const ENTRY_BYTES: usize = 16;
 pub(super) const RECORD_BYTES: usize = 4 + ENTRY_BYTES;
-const CHUNK_HEADER: usize = 32;
+const ENTRIES_HEADER: usize = 32;
 const BLOCK_HEADER: usize = 52;
 /// Records in a block.
 pub(super) const BLOCK_RECORDS: usize = (PAGE_SIZE - BLOCK_HEADER) / RECORD_BYTES;
 
-const _: () = assert!(CHUNK_HEADER + CHUNK_ENTRIES as usize * ENTRY_BYTES == PAGE_SIZE);
+const _: () = assert!(ENTRIES_HEADER + PAGE_ENTRIES as usize * ENTRY_BYTES == PAGE_SIZE);
 
-const KIND_CHUNK: u16 = 1;
+const KIND_ENTRIES: u16 = 1;
 const KIND_BLOCK: u16 = 2;
+/// A log page of a chunk: see `chunks`.
+pub(super) const KIND_LOG_PAGE: u16 = 3;
 const NO_PAGE: u32 = u32::MAX;
 const LSN_BITS: u32 = 48;
 const CLEANED: u64 = (1 << LSN_BITS) - 1;
@@ -173,15 +175,15 @@ fn decode_age(code: u16) -> u64 {
     age - 1
 }
 
-fn put(page: &mut PageBuf, at: usize, number: u64) {
+pub(super) fn put(page: &mut PageBuf, at: usize, number: u64) {
     page[at..at + 8].copy_from_slice(&number.to_le_bytes());
 }
 
-fn get(page: &PageBuf, at: usize) -> u64 {
+pub(super) fn get(page: &PageBuf, at: usize) -> u64 {
     u64::from_le_bytes(page[at..at + 8].try_into().expect("eight"))
 }
 
-fn seal(page: &mut PageBuf, count: usize, kind: u16) {
+pub(super) fn seal(page: &mut PageBuf, count: usize, kind: u16) {
     page[4..6].copy_from_slice(&(count as u16).to_le_bytes());
     page[6..8].copy_from_slice(&kind.to_le_bytes());
     let checksum = crc32c::crc32c(&page[4..]);
@@ -189,7 +191,7 @@ fn seal(page: &mut PageBuf, count: usize, kind: u16) {
 }
 
 /// The count of a page of `kind`, of `table` and with `number`, whose checksum is right.
-fn judge(page: &PageBuf, kind: u16, table: u64, number: u64) -> Option<usize> {
+pub(super) fn judge(page: &PageBuf, kind: u16, table: u64, number: u64) -> Option<usize> {
     let is_whole = page[..4] == crc32c::crc32c(&page[4..]).to_le_bytes();
     let is_it =
         page[6..8] == kind.to_le_bytes() && get(page, 8) == table && get(page, 16) == number;
@@ -197,7 +199,7 @@ fn judge(page: &PageBuf, kind: u16, table: u64, number: u64) -> Option<usize> {
 }
 
 /// Writes `entries` as a page of base copy `number`.
-pub(super) fn write_chunk(
+pub(super) fn write_entries(
     page: &mut PageBuf,
     entries: &[Entry],
     table: u64,
@@ -208,20 +210,20 @@ pub(super) fn write_chunk(
     put(page, 8, table);
     put(page, 16, number);
     put(page, 24, now);
-    for (at, entry) in (CHUNK_HEADER..).step_by(ENTRY_BYTES).zip(entries) {
+    for (at, entry) in (ENTRIES_HEADER..).step_by(ENTRY_BYTES).zip(entries) {
         page[at..at + ENTRY_BYTES].copy_from_slice(&entry.0);
     }
-    seal(page, entries.len(), KIND_CHUNK);
+    seal(page, entries.len(), KIND_ENTRIES);
 }
 
 /// The entries of a page of base copy `number`, and their clock.
-pub(super) fn read_chunk(
+pub(super) fn read_entries(
     page: &PageBuf,
     table: u64,
     number: u64,
 ) -> Option<(impl Iterator<Item = Entry>, u64)> {
-    let count = judge(page, KIND_CHUNK, table, number)?;
-    let (entries, _) = page[CHUNK_HEADER..].as_chunks::<ENTRY_BYTES>();
+    let count = judge(page, KIND_ENTRIES, table, number)?;
+    let (entries, _) = page[ENTRIES_HEADER..].as_chunks::<ENTRY_BYTES>();
     Some((entries.get(..count)?.iter().map(|bytes| Entry(*bytes)), get(page, 24)))
 }
 
@@ -253,12 +255,30 @@ pub(super) fn write_block(page: &mut PageBuf, header: &BlockHeader, records: &[R
         put(page, at, field);
     }
     page[BLOCK_HEADER - 4..BLOCK_HEADER].copy_from_slice(&before.to_le_bytes());
-    for (at, record) in (BLOCK_HEADER..).step_by(RECORD_BYTES).zip(records) {
+    put_records(page, BLOCK_HEADER, records.iter().copied());
+    seal(page, records.len(), KIND_BLOCK);
+    checksum_of(page)
+}
+
+/// Writes `records` from byte `from` of a page on.
+pub(super) fn put_records(page: &mut PageBuf, from: usize, records: impl Iterator<Item = Record>) {
+    for (at, record) in (from..).step_by(RECORD_BYTES).zip(records) {
         page[at..at + 4].copy_from_slice(&record.slot.to_le_bytes());
         page[at + 4..at + RECORD_BYTES].copy_from_slice(&record.entry.0);
     }
-    seal(page, records.len(), KIND_BLOCK);
-    checksum_of(page)
+}
+
+/// The first `count` records from byte `from` of a page on, if there is room for as many.
+pub(super) fn get_records(
+    page: &PageBuf,
+    from: usize,
+    count: usize,
+) -> Option<impl Iterator<Item = Record>> {
+    let (records, _) = page[from..].as_chunks::<RECORD_BYTES>();
+    Some(records.get(..count)?.iter().map(|bytes| Record {
+        slot: u32::from_le_bytes(bytes[..4].try_into().expect("four")),
+        entry: Entry(bytes[4..].try_into().expect("sixteen")),
+    }))
 }
 
 /// The checksum that a page of the table says it has.
@@ -282,11 +302,7 @@ pub(super) fn read_block(
     let (now, base, tail) = (get(page, 24), get(page, 32), get(page, 40));
     let before = page[BLOCK_HEADER - 4..BLOCK_HEADER].try_into().expect("four");
     let before = u32::from_le_bytes(before);
-    let (records, _) = page[BLOCK_HEADER..].as_chunks::<RECORD_BYTES>();
-    let records = records.get(..count)?.iter().map(|bytes| Record {
-        slot: u32::from_le_bytes(bytes[..4].try_into().expect("four")),
-        entry: Entry(bytes[4..].try_into().expect("sixteen")),
-    });
+    let records = get_records(page, BLOCK_HEADER, count)?;
     let is_sane = tail <= number;
     is_sane.then_some((BlockHeader { table, number, now, base, tail, before }, records))
 }
@@ -300,7 +316,7 @@ pub(in crate::restart) fn fuzz(bytes: &[u8]) {
     for _ in 0..2 {
         let (table, number) = (get(&page, 8), get(&page, 16));
         let _number = block_number(&page, table);
-        if let Some((entries, then)) = read_chunk(&page, table, number) {
+        if let Some((entries, then)) = read_entries(&page, table, number) {
             for entry in entries {
                 let _image = entry.aged(then, number).image(number);
             }
@@ -311,6 +327,7 @@ pub(in crate::restart) fn fuzz(bytes: &[u8]) {
                 let _image = Entry::FREE.after(aged).after(record.entry).image(header.now);
             }
         }
+        super::chunks::fuzz(&page, table, number);
         let checksum = crc32c::crc32c(&page[4..]);
         page[..4].copy_from_slice(&checksum.to_le_bytes());
     }
@@ -358,14 +375,14 @@ mod tests {
     }
 
     #[test]
-    fn a_block_and_a_chunk_come_back_and_their_neighbours_do_not() {
+    fn a_block_and_a_page_of_entries_come_back_and_their_neighbours_do_not() {
         let entry = Entry::of(PageId(7), Lsn(80), None, history(9, None), Tick(10));
         let mut page: Box<PageBuf> = Box::new([0; PAGE_SIZE]);
-        write_chunk(&mut page, &[entry, Entry::FREE], 3, 2, 10);
-        let (entries, now) = read_chunk(&page, 3, 2).expect("a chunk");
+        write_entries(&mut page, &[entry, Entry::FREE], 3, 2, 10);
+        let (entries, now) = read_entries(&page, 3, 2).expect("entries");
         assert_eq!((entries.collect::<Vec<_>>(), now), (vec![entry, Entry::FREE], 10));
-        assert!(read_chunk(&page, 3, 4).is_none());
-        assert!(read_chunk(&page, 4, 2).is_none());
+        assert!(read_entries(&page, 3, 4).is_none());
+        assert!(read_entries(&page, 4, 2).is_none());
         let header = BlockHeader { table: 3, number: 9, now: 11, base: 2, tail: 5, before: 6 };
         let records: Vec<Record> =
             (0..BLOCK_RECORDS as u32).map(|slot| Record { slot, entry }).collect();
@@ -374,6 +391,6 @@ mod tests {
         assert_eq!((found, back.collect::<Vec<_>>()), (header, records));
         page[4000] ^= 1;
         assert!(read_block(&page, 3, 9).is_none());
-        assert!(read_chunk(&page, 3, 9).is_none());
+        assert!(read_entries(&page, 3, 9).is_none());
     }
 }

@@ -1,7 +1,8 @@
-//! What opening reads: the base copy and the journal after it, never a slot.
+//! What opening makes of a table: what the log contradicts goes. And how the journal is read: the
+//! base copy and the blocks after it, never a slot.
 //!
 //! - L1: home names how far the journal reaches at least. If it does not reach so far, or the base
-//!   copy is not whole, dirty copies may be unknown: the tier starts cold.
+//!   copy is not whole, dirty copies may be unknown: the tier starts cold (F3).
 //! - L2: blocks after that point count up to the first that is not whole: the session may have been
 //!   cut while it wrote them. What they said is then found out another way (W1, W2).
 //! - L3: a block counts only if it names the checksum of the one before: what a session left beyond
@@ -12,20 +13,26 @@ use std::collections::HashMap;
 use terrace_device::Device;
 use terrace_page::{Lsn, PageBuf, PageId};
 
-use super::Resume;
-use super::entry::{BlockHeader, Entry, Record, block_number, checksum_of, read_block, read_chunk};
+use super::entry::{
+    BlockHeader, Entry, Record, block_number, checksum_of, read_block, read_entries,
+};
+use super::form::{FormKind, Loaded, Resumed};
+use super::journal::Position;
+use super::{Resume, position_of};
 use crate::frames::Staging;
 use crate::io::{PageIo, run_beside};
+use crate::restart::RestartRules;
 use crate::restart::found::{ColdStart, FlashNeed, Image, LogFacts, Place, Recover, ScanFrom};
-use crate::restart::layout::{CHUNK_ENTRIES, FlashLayout};
+use crate::restart::layout::{FlashLayout, PAGE_ENTRIES};
 use crate::restart::records::Record as TierRecord;
 
 /// Pages read at once.
 const READ_PAGES: u64 = 256;
 
 /// The table while the database is opened.
-#[derive(Default)]
 pub(in crate::restart) struct WarmTable {
+    form: FormKind,
+    rules: RestartRules,
     entries: Vec<Entry>,
     /// The last change of each page in the log.
     updated: PageLsns,
@@ -74,90 +81,10 @@ impl PageLsns {
 }
 
 impl WarmTable {
-    pub fn new() -> WarmTable {
-        WarmTable::default()
-    }
-
-    /// The blocks from `first` on: up to `until`, where all must be whole, and beyond while they
-    /// are and follow each other (L3). Calls `each` with them in order; returns the checksum of the
-    /// last.
-    fn read_journal(
-        place: &Place<'_>,
-        first: u64,
-        until: u64,
-        mut each: impl FnMut(&BlockHeader, &mut dyn Iterator<Item = Record>),
-    ) -> Result<u32, ColdStart> {
-        let length = place.layout.journal_pages;
-        let mut staging = Staging::new(READ_PAGES as usize);
-        let mut next = first;
-        let end = first + length;
-        let mut before = None;
-        while next < end {
-            let at = next % length;
-            let count = READ_PAGES.min(length - at).min(end - next);
-            let pages = &mut staging.pages_mut()[..count as usize];
-            read_run(place.flash, place.layout.journal + at, pages)?;
-            for page in pages.iter() {
-                match read_block(page, place.table, next) {
-                    Some((header, mut records)) if before.is_none_or(|it| it == header.before) => {
-                        each(&header, &mut records);
-                        before = Some(checksum_of(page));
-                    }
-                    _ if next < until => return Err(ColdStart::Table),
-                    _ => return Ok(before.unwrap_or(0)),
-                }
-                next += 1;
-            }
-        }
-        Ok(before.unwrap_or(0))
-    }
-
-    /// The number of the newest block in the ring, wherever it is.
-    fn find_newest(place: &Place<'_>) -> Result<Option<u64>, ColdStart> {
-        let length = place.layout.journal_pages;
-        let mut staging = Staging::new(READ_PAGES.min(length) as usize);
-        let mut newest = None;
-        for start in (0..length).step_by(READ_PAGES as usize) {
-            let count = READ_PAGES.min(length - start);
-            let pages = &mut staging.pages_mut()[..count as usize];
-            read_run(place.flash, place.layout.journal + start, pages)?;
-            for (at, page) in (start..).zip(pages.iter()) {
-                let number = block_number(page, place.table);
-                newest = newest.max(number.filter(|number| number % length == at));
-            }
-        }
-        Ok(newest)
-    }
-
-    /// Reads base copy `number` into `entries`, with their ages as of `now`.
-    fn read_base(&mut self, place: &Place<'_>, number: u64, now: u64) -> Result<(), ColdStart> {
-        let chunks = u64::from(place.layout.slots.div_ceil(CHUNK_ENTRIES));
-        let first = base_page(&place.layout, number);
-        let mut staging = [(); 2].map(|()| Staging::new(READ_PAGES.min(chunks) as usize));
-        let [decoded, read] = &mut staging;
-        let mut decoded = &mut decoded.pages_mut()[..READ_PAGES.min(chunks) as usize];
-        let mut read = read.pages_mut();
-        read_run(place.flash, first, decoded)?;
-        for start in (READ_PAGES..chunks + READ_PAGES).step_by(READ_PAGES as usize) {
-            let count = READ_PAGES.min(chunks.saturating_sub(start));
-            // The next part is read while this one is decoded.
-            let next = &mut std::mem::take(&mut read)[..count as usize];
-            let entries = &mut self.entries;
-            let decode = || {
-                decoded.iter().try_for_each(|page| {
-                    let (found, then) = read_chunk(page, place.table, number)?;
-                    entries.extend(found.map(|entry| entry.aged(then, now)));
-                    Some(())
-                })
-            };
-            let whole = read_run_beside(place.flash, first + start, next, decode)?;
-            whole.ok_or(ColdStart::Table)?;
-            (decoded, read) = (next, decoded);
-        }
-        match self.entries.len() == place.layout.slots as usize {
-            true => Ok(()),
-            false => Err(ColdStart::Table),
-        }
+    pub fn new(form: FormKind, rules: RestartRules) -> WarmTable {
+        let (updated, written) = (PageLsns::default(), PageLsns::default());
+        let (entries, resume) = (Vec::new(), Resume::default());
+        WarmTable { form, rules, entries, updated, written, resume }
     }
 
     /// What the log says of the copy in an entry.
@@ -181,6 +108,122 @@ impl WarmTable {
     fn is_home_too(&self, entry: &Entry) -> Option<PageId> {
         let page = entry.newer().and_then(|_| entry.page())?;
         self.written.last(page).is_some_and(|eol| entry.lsn() <= eol).then_some(page)
+    }
+}
+
+/// Reads base copy and journal, which reaches to block `journal` at least.
+pub(super) fn read_journalled(place: &Place<'_>, journal: u64) -> Result<Loaded, ColdStart> {
+    let last = journal.checked_sub(1).ok_or(ColdStart::Table)?;
+    // The newest block says where to begin. Home names one that is not much older, unless the
+    // ring has gone round since.
+    let mut newest = None;
+    let seen = read_journal(place, last, journal, |header, _| newest = Some(*header));
+    if seen.is_err() {
+        let found = find_newest(place)?.filter(|&number| number > last);
+        let number = found.ok_or(ColdStart::Table)?;
+        let keep = |header: &BlockHeader, _: &mut dyn Iterator<Item = Record>| {
+            newest = Some(*header);
+        };
+        read_journal(place, number, number + 1, keep)?;
+    }
+    let newest = newest.ok_or(ColdStart::Table)?;
+    let mut entries = match newest.base {
+        0 => vec![Entry::FREE; place.layout.slots as usize],
+        number => read_base(place, number, newest.now)?,
+    };
+    let end = newest.number + 1;
+    let before = read_journal(place, newest.tail, end, |header, records| {
+        for record in records {
+            if let Some(entry) = entries.get_mut(record.slot as usize) {
+                *entry = entry.after(record.entry.aged(header.now, newest.now));
+            }
+        }
+    })?;
+    let at = Position { next: end, tail: newest.tail, base: newest.base, before };
+    Ok(Loaded { entries, now: newest.now, resumed: Resumed::Journal(at) })
+}
+
+/// The blocks from `first` on: up to `until`, where all must be whole, and beyond while they
+/// are and follow each other (L3). Calls `each` with them in order; returns the checksum of the
+/// last.
+fn read_journal(
+    place: &Place<'_>,
+    first: u64,
+    until: u64,
+    mut each: impl FnMut(&BlockHeader, &mut dyn Iterator<Item = Record>),
+) -> Result<u32, ColdStart> {
+    let length = place.layout.journal_pages;
+    let mut staging = Staging::new(READ_PAGES as usize);
+    let mut next = first;
+    let end = first + length;
+    let mut before = None;
+    while next < end {
+        let at = next % length;
+        let count = READ_PAGES.min(length - at).min(end - next);
+        let pages = &mut staging.pages_mut()[..count as usize];
+        read_run(place.flash, place.layout.journal + at, pages)?;
+        for page in pages.iter() {
+            match read_block(page, place.table, next) {
+                Some((header, mut records)) if before.is_none_or(|it| it == header.before) => {
+                    each(&header, &mut records);
+                    before = Some(checksum_of(page));
+                }
+                _ if next < until => return Err(ColdStart::Table),
+                _ => return Ok(before.unwrap_or(0)),
+            }
+            next += 1;
+        }
+    }
+    Ok(before.unwrap_or(0))
+}
+
+/// The number of the newest block in the ring, wherever it is.
+fn find_newest(place: &Place<'_>) -> Result<Option<u64>, ColdStart> {
+    let length = place.layout.journal_pages;
+    let mut staging = Staging::new(READ_PAGES.min(length) as usize);
+    let mut newest = None;
+    for start in (0..length).step_by(READ_PAGES as usize) {
+        let count = READ_PAGES.min(length - start);
+        let pages = &mut staging.pages_mut()[..count as usize];
+        read_run(place.flash, place.layout.journal + start, pages)?;
+        for (at, page) in (start..).zip(pages.iter()) {
+            let number = block_number(page, place.table);
+            newest = newest.max(number.filter(|number| number % length == at));
+        }
+    }
+    Ok(newest)
+}
+
+/// The entries of base copy `number`, with their ages as of `now`.
+fn read_base(place: &Place<'_>, number: u64, now: u64) -> Result<Vec<Entry>, ColdStart> {
+    let mut entries = Vec::new();
+    entries.reserve_exact(place.layout.slots as usize);
+    let chunks = u64::from(place.layout.slots.div_ceil(PAGE_ENTRIES));
+    let first = base_page(&place.layout, number);
+    let mut staging = [(); 2].map(|()| Staging::new(READ_PAGES.min(chunks) as usize));
+    let [decoded, read] = &mut staging;
+    let mut decoded = &mut decoded.pages_mut()[..READ_PAGES.min(chunks) as usize];
+    let mut read = read.pages_mut();
+    read_run(place.flash, first, decoded)?;
+    for start in (READ_PAGES..chunks + READ_PAGES).step_by(READ_PAGES as usize) {
+        let count = READ_PAGES.min(chunks.saturating_sub(start));
+        // The next part is read while this one is decoded.
+        let next = &mut std::mem::take(&mut read)[..count as usize];
+        let entries = &mut entries;
+        let decode = || {
+            decoded.iter().try_for_each(|page| {
+                let (found, then) = read_entries(page, place.table, number)?;
+                entries.extend(found.map(|entry| entry.aged(then, now)));
+                Some(())
+            })
+        };
+        let whole = read_run_beside(place.flash, first + start, next, decode)?;
+        whole.ok_or(ColdStart::Table)?;
+        (decoded, read) = (next, decoded);
+    }
+    match entries.len() == place.layout.slots as usize {
+        true => Ok(entries),
+        false => Err(ColdStart::Table),
     }
 }
 
@@ -213,46 +256,11 @@ fn read_run_beside<T>(
 
 impl Recover for WarmTable {
     fn load(&mut self, place: &Place<'_>, journal: u64) -> Result<(), ColdStart> {
-        let last = journal.checked_sub(1).ok_or(ColdStart::Table)?;
-        // The newest block says where to begin. Home names one that is not much older, unless the
-        // ring has gone round since.
-        let mut newest = None;
-        let seen =
-            WarmTable::read_journal(place, last, journal, |header, _| newest = Some(*header));
-        if seen.is_err() {
-            let found = WarmTable::find_newest(place)?.filter(|&number| number > last);
-            let number = found.ok_or(ColdStart::Table)?;
-            let keep = |header: &BlockHeader, _: &mut dyn Iterator<Item = Record>| {
-                newest = Some(*header);
-            };
-            WarmTable::read_journal(place, number, number + 1, keep)?;
-        }
-        let newest = newest.ok_or(ColdStart::Table)?;
-        match newest.base {
-            0 => self.entries = vec![Entry::FREE; place.layout.slots as usize],
-            number => {
-                self.entries.reserve_exact(place.layout.slots as usize);
-                self.read_base(place, number, newest.now)?;
-            }
-        }
-        let (entries, end) = (&mut self.entries, newest.number + 1);
-        let before = WarmTable::read_journal(place, newest.tail, end, |header, records| {
-            for record in records {
-                if let Some(entry) = entries.get_mut(record.slot as usize) {
-                    *entry = entry.after(record.entry.aged(header.now, newest.now));
-                }
-            }
-        })?;
-        self.resume = Resume {
-            table: place.table,
-            next: end,
-            tail: newest.tail,
-            before,
-            base: newest.base,
-            now: newest.now,
-            dropped: Vec::new(),
-            cleaned: Vec::new(),
-        };
+        let position = position_of(place.table, journal).ok_or(ColdStart::Table)?;
+        let Loaded { entries, now, resumed } = self.form.read(place, position, self.rules)?;
+        self.entries = entries;
+        let form = Some(resumed);
+        self.resume = Resume { table: place.table, now, form, ..Resume::default() };
         Ok(())
     }
 

@@ -5,33 +5,27 @@
 
 use std::io;
 
-use terrace_device::Device;
-
-use super::entry::{Entry, Record, read_block, read_chunk, write_chunk};
+use super::entry::{Entry, Record, read_block, read_entries, write_entries};
+use super::form::Site;
 use super::journal::Position;
 use super::load::base_page;
 use crate::frames::Staging;
 use crate::io::{PageIo, run};
-use crate::restart::layout::{CHUNK_ENTRIES, FlashLayout};
+use crate::restart::layout::PAGE_ENTRIES;
 
 /// Pages read or written at once.
 const PAGES_PER_IO: u64 = 64;
 
 /// Writes the next base copy, of all blocks before `position.next`, and moves `position` to it.
-pub(super) fn rewrite(
-    flash: &dyn Device,
-    layout: &FlashLayout,
-    table: u64,
-    position: &mut Position,
-    now: u64,
-) -> io::Result<()> {
-    let mut records = read_records(flash, layout, table, position, now)?;
+pub(super) fn rewrite(site: &Site<'_>, position: &mut Position) -> io::Result<()> {
+    let Site { flash, layout, table, now } = *site;
+    let mut records = read_records(site, position)?;
     // The last record of a slot counts, and a stable sort keeps their order.
     records.sort_by_key(|record| record.slot);
     let mut records = &records[..];
-    let chunks = u64::from(layout.slots.div_ceil(CHUNK_ENTRIES));
+    let chunks = u64::from(layout.slots.div_ceil(PAGE_ENTRIES));
     let mut staging = Staging::new(PAGES_PER_IO.min(chunks) as usize);
-    let mut entries = Vec::with_capacity(CHUNK_ENTRIES as usize);
+    let mut entries = Vec::with_capacity(PAGE_ENTRIES as usize);
     for start in (0..chunks).step_by(PAGES_PER_IO as usize) {
         let count = PAGES_PER_IO.min(chunks - start);
         let pages = &mut staging.pages_mut()[..count as usize];
@@ -40,12 +34,12 @@ pub(super) fn rewrite(
             run(flash, vec![PageIo::read(first, &mut *pages)])?;
         }
         for (at, page) in pages.iter_mut().enumerate() {
-            let first_slot = (start as u32 + at as u32) * CHUNK_ENTRIES;
-            let len = CHUNK_ENTRIES.min(layout.slots - first_slot);
+            let first_slot = (start as u32 + at as u32) * PAGE_ENTRIES;
+            let len = PAGE_ENTRIES.min(layout.slots - first_slot);
             entries.clear();
             if position.base > 0 {
                 let (old, then) =
-                    read_chunk(page, table, position.base).ok_or_else(|| damaged("base copy"))?;
+                    read_entries(page, table, position.base).ok_or_else(|| damaged("base copy"))?;
                 entries.extend(old.map(|entry| entry.aged(then, now)));
             }
             entries.resize(len as usize, Entry::FREE);
@@ -55,7 +49,7 @@ pub(super) fn rewrite(
                 *entry = entry.after(record.entry);
             }
             records = &records[upto..];
-            write_chunk(page, &entries, table, position.base + 1, now);
+            write_entries(page, &entries, table, position.base + 1, now);
         }
         let first = base_page(layout, position.base + 1) + start;
         run(flash, vec![PageIo::write(first, &*pages)])?;
@@ -66,18 +60,13 @@ pub(super) fn rewrite(
     Ok(())
 }
 
-fn damaged(what: &str) -> io::Error {
+pub(super) fn damaged(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("the flash table's {what} is damaged"))
 }
 
 /// The records that the base copy lacks, with their ages as of `now`.
-fn read_records(
-    flash: &dyn Device,
-    layout: &FlashLayout,
-    table: u64,
-    position: &Position,
-    now: u64,
-) -> io::Result<Vec<Record>> {
+fn read_records(site: &Site<'_>, position: &Position) -> io::Result<Vec<Record>> {
+    let Site { flash, layout, table, now } = *site;
     let mut found = Vec::new();
     let mut staging = Staging::new(PAGES_PER_IO as usize);
     let mut next = position.tail;

@@ -30,37 +30,77 @@
 //! - W5: the log is kept from the oldest change that home lacks, as ever. So a flash that is gone,
 //!   or a dirty copy that is bad, costs a longer redo, and no commit.
 //!
-//! Modules in reading order: `entry`, the bytes; `load`, what opening reads; `journal`, the keeper;
-//! `merge`, the base copy; `synthetic`, a table to measure with.
+//! W1 to W5 do not depend on how the changes get on flash, as long as a form keeps its promises
+//! (`form`): the journal above is one, FASC's chunks with log pages another.
+//!
+//! Modules in reading order: `entry`, the bytes; `form`, what changes go through; `keeper`; `load`,
+//! what opening makes of it; `journal` and `merge`, a form; `chunks`, another; `synthetic`, a table
+//! to measure with.
 
+mod chunks;
 mod entry;
+mod form;
 mod journal;
+mod keeper;
 mod load;
 mod merge;
 mod synthetic;
 
 pub(super) use entry::fuzz;
-pub(super) use journal::{Journalled, Pace};
+pub(super) use form::FormKind;
+pub(super) use keeper::{Pace, TableKeeper};
 pub(super) use load::WarmTable;
 pub use synthetic::write_synthetic_table;
 
-/// Where the journal of a table goes on.
+/// Bits of what home names that count what was written.
+const POSITION_BITS: u32 = 40;
+
+/// What home is to name for `position` of `table`: with a tag of the table. Until the first
+/// checkpoint of a table that was begun anew, home names a position of the one before; where the
+/// log is read from was found out with that one, so the new one must not be believed with it.
+fn named(table: u64, position: u64) -> u64 {
+    assert!(position >> POSITION_BITS == 0, "a table is written less often than that");
+    // Stamps are numbers at random, but for their high half.
+    let tag = table.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> POSITION_BITS;
+    (tag << POSITION_BITS) | position
+}
+
+/// The position of `table` that home names with `name`, if it is one of that table.
+fn position_of(table: u64, name: u64) -> Option<u64> {
+    let position = name & ((1 << POSITION_BITS) - 1);
+    (position > 0 && named(table, position) == name).then_some(position)
+}
+
+/// Where the keeper of a table goes on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Resume {
+pub(super) struct Resume {
     /// The stamp of the cold start at which the table was begun.
     pub table: u64,
-    /// The number of the next block.
-    pub next: u64,
-    /// The first block that the base copy does not cover.
-    pub tail: u64,
-    /// The checksum of the block before `next`.
-    pub before: u32,
-    /// Which base copy it is: the nth, or none yet.
-    pub base: u64,
+    /// Where its form goes on; none if nothing was written.
+    pub form: Option<form::Resumed>,
     /// The policies' clock.
     pub now: u64,
     /// Slots whose copies the log contradicts.
     pub dropped: Vec<u32>,
     /// Slots whose pages home has too, as the log says and the table does not yet.
     pub cleaned: Vec<(u32, terrace_page::PageId)>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A table was damaged, so that another was begun, and the power cut before its first
+    /// checkpoint, when it had been written as often as the one before. The next opening believed
+    /// it, and read the log from where the old table would have allowed.
+    #[test]
+    fn a_position_is_of_one_table() {
+        for table in [1, 2, 77 << 32, u64::MAX] {
+            let name = named(table, 3);
+            assert_eq!(position_of(table, name), Some(3));
+            assert_eq!(position_of(table ^ 4, name), None);
+            assert_eq!(position_of(table, 3), None, "a name of no table");
+            assert_eq!(position_of(table, named(table, 0)), None, "nothing was written");
+        }
+    }
 }

@@ -7,14 +7,15 @@ use terrace_page::{Lsn, PAGE_SIZE, PageId};
 use terrace_policy::{History, RestartKind, Tick};
 use terrace_rt::Prng;
 
-use super::entry::{BLOCK_RECORDS, BlockHeader, Entry, Record, write_block, write_chunk};
+use super::entry::{BLOCK_RECORDS, BlockHeader, Entry, Record, write_block, write_entries};
 use super::load::base_page;
+use super::named;
 use crate::PoolConfig;
 use crate::directory::PageHash;
 use crate::frames::Staging;
 use crate::io::{PageIo, run};
 use crate::restart::header::Header;
-use crate::restart::layout::{CHUNK_ENTRIES, FlashLayout};
+use crate::restart::layout::{FlashLayout, PAGE_ENTRIES};
 
 /// Pages written at once.
 const WRITE_PAGES: u64 = 64;
@@ -57,7 +58,7 @@ pub fn write_synthetic_table(
     tables.write_base(flash, partitions)?;
     let blocks = tables.write_journal(flash, partitions)?;
     flash.sync()?;
-    Ok(blocks)
+    Ok(named(stamp, blocks))
 }
 
 /// The pages of partition `at` of `count`, ascending.
@@ -91,14 +92,14 @@ impl Tables {
         let slots = self.layout.slots;
         let mut pages = (0..partitions)
             .flat_map(|at| pages_of(at, partitions).take(share(slots, partitions, at) as usize));
-        let chunks = u64::from(slots.div_ceil(CHUNK_ENTRIES));
+        let chunks = u64::from(slots.div_ceil(PAGE_ENTRIES));
         let mut staging = Staging::new(WRITE_PAGES as usize);
         for start in (0..chunks).step_by(WRITE_PAGES as usize) {
             let count = WRITE_PAGES.min(chunks - start) as usize;
             for page in &mut staging.pages_mut()[..count] {
-                let of_chunk = pages.by_ref().take(CHUNK_ENTRIES as usize);
+                let of_chunk = pages.by_ref().take(PAGE_ENTRIES as usize);
                 let entries: Vec<Entry> = of_chunk.map(|page| self.entry(page)).collect();
-                write_chunk(page, &entries, self.stamp, 1, NOW.0);
+                write_entries(page, &entries, self.stamp, 1, NOW.0);
             }
             let first = base_page(&self.layout, 1) + start;
             run(flash, vec![PageIo::write(first, &staging.pages()[..count])])?;

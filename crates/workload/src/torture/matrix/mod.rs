@@ -40,7 +40,7 @@ pub use script::{SCRIPTS, Script};
 pub(super) use disks::spec;
 
 use super::ledger::Failure;
-use super::scenario::open_restarts;
+use super::scenario::restarts_of;
 use case::Uncut;
 use stage::{Setting, Stage};
 
@@ -86,11 +86,10 @@ pub fn walks(choice: Choice, seed: u64) -> Vec<Walk> {
     let mut walks = Vec::new();
     for subject in SCRIPTS.iter().map(Subject::Script).chain([Subject::Tpcc]) {
         for design in DESIGNS {
-            for restart in open_restarts(&design, FlashRole::Cache) {
+            for restart in restarts_of(&design, choice.restart, FlashRole::Cache) {
                 let walk = Walk { subject, design, restart, rules: choice.rules, seed };
                 let is_chosen = choice.script.is_none_or(|name| name == walk.name())
-                    && choice.design.is_none_or(|chosen| chosen == design)
-                    && choice.restart.is_none_or(|chosen| chosen == restart);
+                    && choice.design.is_none_or(|chosen| chosen == design);
                 if is_chosen && walk.applies() {
                     walks.push(walk);
                 }

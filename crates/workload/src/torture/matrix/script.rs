@@ -182,9 +182,12 @@ fn appended(design: &Design, _: &Restart) -> bool {
     design.batch().is_some()
 }
 
-/// Whether the restart brings its table up to date on flash at a checkpoint.
+/// Whether the restart brings its table up to date on flash at a checkpoint: FASC_T's is, always.
 fn keeps_table(restart: &Restart) -> bool {
-    restart.kind == RestartKind::LazyVerification || restart.kind.is_journalled()
+    match restart.kind {
+        RestartKind::MapThrough => false,
+        kind => kind == RestartKind::LazyVerification || kind.is_journalled(),
+    }
 }
 
 fn nothing() -> Vec<Step> {

@@ -1,0 +1,101 @@
+//! How changes of the table get on flash: what the restarts of this folder differ in.
+//!
+//! What an entry says, when a slot may be used again and what the log contradicts is one code for
+//! all (`entry`, `keeper`, `load`). A form promises these, on which W1 to W5 rest:
+//!
+//! - F1: records reach flash in their order. A power cut within `write` leaves all of them up to
+//!   some point and none after it, and nothing of what was written before is lost.
+//! - F2: a record is durable only after the flash was synced, so that the bytes it speaks of are.
+//! - F3: home names `position` at each checkpoint. A table that reads as one of an earlier position
+//!   has lost records, and is refused; so is one of which any page that counts is damaged.
+
+use std::io;
+
+use terrace_device::Device;
+
+use super::chunks::{ChunkTable, Chunks};
+use super::entry::{Entry, Record};
+use super::journal::{Journal, Position};
+use super::{chunks, load};
+use crate::restart::found::{ColdStart, Place};
+use crate::restart::{FlashLayout, RestartRules};
+
+/// A table on its device.
+pub(super) struct Site<'a> {
+    pub flash: &'a dyn Device,
+    pub layout: &'a FlashLayout,
+    /// The stamp of the cold start at which the table was begun.
+    pub table: u64,
+    /// The policies' clock.
+    pub now: u64,
+}
+
+/// A form, while the database is open. One task at a time asks it.
+pub(super) trait Form: Send {
+    /// Makes `records` durable; none only where nothing was ever written.
+    fn write(&mut self, site: &Site<'_>, records: &[Record]) -> io::Result<()>;
+
+    /// Makes room before it is needed, if that is better.
+    fn tidy(&mut self, _site: &Site<'_>) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// How far the table reaches: what home is to name. Zero: nothing was written yet.
+    fn position(&self) -> u64;
+
+    /// Bytes of memory.
+    fn bytes(&self) -> usize {
+        0
+    }
+}
+
+/// Which form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::restart) enum FormKind {
+    /// One ring of blocks for all slots, and base copies of the table.
+    Journal,
+    /// Chunks of the table, each with a log page of its own.
+    Chunks,
+}
+
+/// Where a form goes on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::restart) enum Resumed {
+    Journal(Position),
+    Chunks(Chunks),
+}
+
+/// What was read.
+pub(super) struct Loaded {
+    pub entries: Vec<Entry>,
+    /// The policies' clock, as of which the entries' ages are.
+    pub now: u64,
+    pub resumed: Resumed,
+}
+
+impl FormKind {
+    /// The form, which goes on at `resumed`, or begins.
+    pub(super) fn open(self, layout: &FlashLayout, resumed: Option<Resumed>) -> Box<dyn Form> {
+        match (self, resumed) {
+            (FormKind::Journal, Some(Resumed::Journal(at))) => Box::new(Journal::new(at)),
+            (FormKind::Journal, _) => Box::new(Journal::new(Position::default())),
+            (FormKind::Chunks, Some(Resumed::Chunks(chunks))) => {
+                Box::new(ChunkTable::new(layout, chunks))
+            }
+            (FormKind::Chunks, _) => Box::new(ChunkTable::new(layout, Chunks::new(layout))),
+        }
+    }
+
+    /// Reads the table that reaches to `position` at least.
+    pub(super) fn read(
+        self,
+        place: &Place<'_>,
+        position: u64,
+        rules: RestartRules,
+    ) -> Result<Loaded, ColdStart> {
+        match self {
+            FormKind::Journal => load::read_journalled(place, position),
+            FormKind::Chunks => chunks::read(place, position, rules),
+        }
+    }
+}
