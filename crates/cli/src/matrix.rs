@@ -2,6 +2,7 @@
 //!
 //! A seed decides everything; a failure prints the command that repeats its case and nothing else.
 
+use crate::bench::flash_role;
 use crate::command::Torture;
 use crate::failure::Failure;
 use crate::output::{Sinks, Stopwatch, cores};
@@ -29,6 +30,7 @@ pub fn matrix(options: &Torture) -> Result<(), Failure> {
         script: options.matrix.script,
         design: options.design,
         restart: options.restart,
+        role: flash_role(options.persistent_flash),
         ..Choice::default()
     };
     let all: Vec<Walk> = (first..first + seeds).flat_map(|seed| walks(chosen, seed)).collect();
@@ -118,6 +120,8 @@ fn shown(total: &Report, seeds: u64, wall_s: f64) -> String {
     row("  pages dropped".into(), total.torn.dropped);
     row("  pages torn".into(), total.torn.torn);
     row("restarts verified".into(), total.verified);
+    row("openings refused for want of flash".into(), total.refused);
+    row("damage named by an error".into(), total.damaged);
     row("losses".into(), losses(total) as u64);
     row("failures".into(), total.failures.len() as u64);
     let mut text = format!("{}{seeds} seeds in {wall_s:.1} s\n", table.text());
@@ -162,6 +166,8 @@ fn json(total: &Report, (first, seeds): (u64, u64), watch: &Stopwatch) -> serde_
     object["pages_dropped"] = total.torn.dropped.into();
     object["pages_torn"] = total.torn.torn.into();
     object["verified"] = total.verified.into();
+    object["refused"] = total.refused.into();
+    object["damaged"] = total.damaged.into();
     object["host"] = json!(Host::of(watch, 0.0));
     object
 }

@@ -30,10 +30,10 @@ pub const SHOWN_MAX: usize = 10;
 ///
 /// Something was lost, or is there that should not be.
 pub fn torture(options: &Torture) -> Result<(), failure::Failure> {
+    refuse_role(options)?;
     if options.matrix.is_asked {
         return matrix::matrix(options);
     }
-    refuse_role(options)?;
     let watch = Stopwatch::start();
     let sinks = Sinks::open(options.shown.json.as_deref())?;
     let first = options.seed.unwrap_or(1);

@@ -1,7 +1,7 @@
 //! The crash matrix: a sample of it finds nothing in the engine as it is, and it finds rules of the
 //! pool that are switched off.
 
-use terrace_policy::{designs, restarts};
+use terrace_policy::{FlashRole, designs, restarts};
 use terrace_pool::Rules;
 use terrace_workload::torture::OPEN_RESTARTS;
 use terrace_workload::torture::matrix::{Choice, Fate, Report, SCRIPTS, Script, TPCC, walks};
@@ -40,6 +40,18 @@ fn a_sample_of_the_matrix_loses_nothing() {
     assert!(total.second_cuts > 50 && total.verified > total.cuts);
     assert!(total.torn.dropped > 0 && total.torn.torn > 0, "{:?}", total.torn);
     assert!(total.tpcc_in_opening > 9 && total.tpcc_in_run > 9 && total.tpcc_checks > 9);
+}
+
+#[test]
+fn a_sample_with_flash_as_a_part_of_the_database_loses_nothing() {
+    let choice = Choice { role: FlashRole::Persistent, ..Choice::default() };
+    let total = run(choice, 1, SAMPLED_ONE_IN);
+    let first = total.failures.first().map(|(case, failure)| format!("{failure}: {case}"));
+    assert_eq!(first, None, "{} failures", total.failures.len());
+    // Another flash is refused, or was not needed; damage is named, or was not met.
+    let (refused, damaged) = (total.refused, total.damaged);
+    assert!(refused > 50 && damaged > 10 && refused + damaged < total.cuts, "{total:?}");
+    assert!(total.verified > total.cuts);
 }
 
 /// Home writes that a cut took back were forgotten once their pages went to flash anew; the cleaner
@@ -89,13 +101,26 @@ const RULES: [(&str, &str, &str, Switch); 6] = [
     ("verify reads", "cw", "evict-dirty", |rules| rules.verify_reads = false),
 ];
 
+/// The same where flash is a part of the database.
+const PERSISTENT_RULES: [(&str, &str, &str, Switch); 4] = [
+    ("keeps old bases", "lc", "checkpoint", |rules| rules.keeps_old_bases = false),
+    ("the front is synced home", "face", "front", |rules| rules.front_is_synced_home = false),
+    ("reused slots are free in the table", "face", "front", |rules| {
+        rules.reused_slots_are_free_in_table = false;
+    }),
+    ("bases move on", "fasc", "front-bases", |rules| rules.bases_move_on = false),
+];
+
 #[test]
 fn every_switched_off_rule_is_found() {
-    for (name, design, script, switch) in RULES {
+    let of = |role| move |rule| (role, rule);
+    let cached = RULES.into_iter().map(of(FlashRole::Cache));
+    let persistent = PERSISTENT_RULES.into_iter().map(of(FlashRole::Persistent));
+    for (role, (name, design, script, switch)) in cached.chain(persistent) {
         let mut rules = Rules::default();
         switch(&mut rules);
         let design = designs::find(design).ok();
-        let choice = Choice { script: Some(script), design, rules, ..Choice::default() };
+        let choice = Choice { script: Some(script), design, role, rules, ..Choice::default() };
         let found = (0..6).map(|seed| run(choice, seed, 5)).find(|it| !it.failures.is_empty());
         let found = found.unwrap_or_else(|| panic!("nobody sees that {name} is off in {script}"));
         let (case, failure) = &found.failures[0];

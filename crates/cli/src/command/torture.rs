@@ -23,7 +23,7 @@ pub struct Torture {
     #[arg(long, value_name = "NAME", value_parser = one_restart)]
     pub restart: Option<Restart>,
     /// Torture databases that flash is a part of: it survives each cut, or opening is refused
-    #[arg(long, conflicts_with = "matrix")]
+    #[arg(long)]
     pub persistent_flash: bool,
     /// Bring changes home after so much log [default: the seed says whether]
     #[arg(long, value_name = "SIZE", value_parser = log_age, conflicts_with = "matrix")]

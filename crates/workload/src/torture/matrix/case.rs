@@ -10,6 +10,9 @@
 //!
 //! - K1: the same case is the same run, whatever other cases there are.
 //! - K2: opening after a cut never fails, whatever the flash device is; a redo gap is an error.
+//! - K3: where flash is a part of the database, opening may be refused if the device is not the one
+//!   that was there, and must then succeed with that one; a damaged device may also end in an error
+//!   that names the damage, then or when a page is read.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,7 +20,7 @@ use std::sync::Arc;
 use terrace::{Checkpoint, Error, Stats};
 use terrace_device::Store;
 use terrace_device::model::MarkKind;
-use terrace_policy::{Design, Restart};
+use terrace_policy::{Design, FlashRole, Restart};
 use terrace_rt::{Stopped, Virtual};
 
 use super::super::ledger::{Failure, Ledger, Promise};
@@ -36,6 +39,8 @@ pub struct Case {
     pub design: Design,
     /// The restart.
     pub restart: Restart,
+    /// What flash is to the database.
+    pub role: FlashRole,
     /// Decides the devices, and what cuts leave of them.
     pub seed: u64,
     /// Where the power is cut; without it, the walk is meant.
@@ -56,10 +61,11 @@ pub struct Cut {
 /// The command that repeats the case.
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Case { script, design, restart, seed, cut } = self;
+        let Case { script, design, restart, role, seed, cut } = self;
         let (design, restart) = (design.name, restart.name);
         write!(f, "terrace torture --matrix --script {script} --design {design}")?;
-        write!(f, " --restart {restart} --seed {seed}")?;
+        let role = if role.is_persistent() { " --persistent-flash" } else { "" };
+        write!(f, " --restart {restart}{role} --seed {seed}")?;
         let Some(Cut { event, fate, second }) = cut else { return Ok(()) };
         write!(f, " --cut {event} --fate {}", fate.name())?;
         second.map_or(Ok(()), |event| write!(f, " --second {event}"))
@@ -76,6 +82,7 @@ pub(super) struct Uncut {
 }
 
 /// What one case came to.
+#[derive(Default)]
 pub(super) struct Outcome {
     /// Events that the opening after the first cut took.
     pub opening: u64,
@@ -84,6 +91,10 @@ pub(super) struct Outcome {
     pub torn: Torn,
     /// Restarts whose database was held against the ledger.
     pub verified: u64,
+    /// Opening was refused with another flash than the one that was there.
+    pub refused: bool,
+    /// The case ended with an error that named the damage.
+    pub damaged: bool,
 }
 
 /// What the first world leaves behind.
@@ -184,10 +195,20 @@ pub(super) fn run(setting: &Setting, stage: &Stage, case: Cut) -> Result<Outcome
     let ledger = shared.outcome()?;
     let mut prng = setting.prng(Moment::Second, salt);
     let (disks, torn) = powered.cut(&mut prng);
-    let mut left = (disks, ledger);
+    let mut left = (disks.clone(), ledger);
     befall(stage, case.fate, notes.hour, &mut left, &mut prng);
-    let mut outcome = after(setting, salt, left, case.second)?;
-    let is_cold = case.fate.is_cold() && case.second.is_none();
+    let refused = setting.role.is_persistent()
+        && case.fate != Fate::Kept
+        && put_back(setting, stage, (case.fate, salt), &disks, &mut left.0)?;
+    let mut outcome = match after(setting, salt, left, case.second) {
+        Err(Ended::Damaged(_)) if setting.role.is_persistent() && case.fate.damages() => {
+            Outcome { damaged: true, ..Outcome::default() }
+        }
+        Err(ended) => return Err(ended.into()),
+        Ok(outcome) => outcome,
+    };
+    outcome.refused = refused;
+    let is_cold = case.fate.is_cold() && case.second.is_none() && !refused;
     if (is_cold || setting.restart == Restart::forget()) && outcome.warm > 0 {
         let what = format!("{} slots are believed that may not be", outcome.warm);
         return Err(Failure::Error(what));
@@ -196,6 +217,60 @@ pub(super) fn run(setting: &Setting, stage: &Stage, case: Cut) -> Result<Outcome
     outcome.torn.dropped += torn.dropped;
     outcome.torn.torn += torn.torn;
     Ok(outcome)
+}
+
+/// Why a case ended before its end.
+enum Ended {
+    /// An error named what damage had made of the flash, or of a page there.
+    Damaged(Error),
+    Failure(Failure),
+}
+
+impl From<Failure> for Ended {
+    fn from(failure: Failure) -> Ended {
+        Ended::Failure(failure)
+    }
+}
+
+impl From<Ended> for Failure {
+    fn from(ended: Ended) -> Failure {
+        match ended {
+            Ended::Damaged(error) => Failure::Error(error.to_string()),
+            Ended::Failure(failure) => failure,
+        }
+    }
+}
+
+/// Opens with the flash that fate left, where the database may need the one that `was` there (K3).
+/// If it is refused, that one is put back, beside what home and log are after the refusal. Returns
+/// whether it was.
+fn put_back(
+    setting: &Setting,
+    stage: &Stage,
+    (fate, salt): (Fate, u64),
+    was: &Disks,
+    disks: &mut Disks,
+) -> Result<bool, Failure> {
+    let mut prng = setting.prng(Moment::Refused, salt);
+    let world = setting.world(&mut prng);
+    let powered = disks.power_on(&world.world(), &mut prng);
+    let builder = setting.builder(world.world(), powered.devices(), disks.slots);
+    let was_refused = match world.run(|| builder.open_on_devices().map(drop)) {
+        Ok(Err(Error::FlashNeeded { .. })) => true,
+        // Whatever else it comes to, it does again, and is seen then.
+        Ok(_) => false,
+        Err(stopped) => return Err(Failure::Error(stopped.to_string())),
+    };
+    if was_refused && !fate.damages() {
+        let flash = match fate {
+            Fate::Restored => &stage.day_one.0,
+            Fate::Forked => &stage.forked.0,
+            _ => was,
+        };
+        let (flash, slots) = (flash.flash.clone(), flash.slots);
+        *disks = Disks { flash, slots, ..powered.power_off() };
+    }
+    Ok(was_refused)
 }
 
 /// What happens while the power is off.
@@ -244,8 +319,10 @@ fn after(
     salt: u64,
     (mut disks, ledger): (Disks, Ledger),
     second: Option<u64>,
-) -> Result<Outcome, Failure> {
+) -> Result<Outcome, Ended> {
     let shared = Arc::new(Shared::with(ledger));
+    let is_persistent = setting.role.is_persistent();
+    let is_replaced = setting.prng(Moment::Again, salt).chance(2);
     let mut torn = Torn::default();
     if let Some(event) = second {
         let mut prng = setting.prng(Moment::Second, salt ^ event << 32);
@@ -256,14 +333,18 @@ fn after(
         match ran {
             Err(Stopped::PowerCut { .. }) => (disks, torn) = powered.cut(&mut prng),
             other => {
-                orderly(other.map(|resumed| resumed.map(drop)))?;
-                return Err(Failure::Error(format!("there is no event {event} after the cut")));
+                settled(other, &shared)?;
+                let what = format!("there is no event {event} after the cut");
+                return Err(Failure::Error(what).into());
             }
         }
         shared.found_nothing()?;
     }
     let mut first = Opened::default();
-    for (moment, steps) in [(Moment::After, go_on()), (Moment::Again, Vec::new())] {
+    let mut steps = go_on();
+    // What is to be found without its flash is at home before.
+    steps.extend((is_persistent && is_replaced).then_some(Step::Checkpoint(Checkpoint::Sharp)));
+    for (moment, steps) in [(Moment::After, steps), (Moment::Again, Vec::new())] {
         let mut prng = setting.prng(moment, salt);
         if matches!(moment, Moment::Again) && prng.chance(2) {
             disks = disks.with_blank_flash();
@@ -271,17 +352,27 @@ fn after(
         let world = setting.world(&mut prng);
         let powered = disks.power_on(&world.world(), &mut prng);
         let ran = world.run(|| resume(setting, &shared, (&world, &powered), disks.slots, &steps));
-        let keep = |opened| {
-            if matches!(moment, Moment::After) {
-                first = opened;
-            }
-        };
-        orderly(ran.map(|resumed| resumed.map(keep)))?;
+        let opened = settled(ran, &shared)?;
+        if matches!(moment, Moment::After) {
+            first = opened;
+        }
         shared.found_nothing()?;
         disks = powered.power_off();
     }
     let Opened { events: opening, warm } = first;
-    Ok(Outcome { opening, warm, torn, verified: 2 })
+    Ok(Outcome { opening, warm, torn, verified: 2, ..Outcome::default() })
+}
+
+/// What a world came to that was not cut, if nothing wrong was found in it.
+fn settled(ran: Result<Result<Opened, Error>, Stopped>, shared: &Shared) -> Result<Opened, Ended> {
+    shared.found_nothing()?;
+    match ran {
+        Ok(Ok(opened)) => Ok(opened),
+        Ok(Err(
+            error @ (Error::FlashNeeded { .. } | Error::Corrupt { .. } | Error::RedoGap { .. }),
+        )) => Err(Ended::Damaged(error)),
+        other => Err(orderly(other.map(|ran| ran.map(drop))).expect_err("not opened").into()),
+    }
 }
 
 /// What opening took, and found.

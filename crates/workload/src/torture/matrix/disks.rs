@@ -18,6 +18,7 @@
 //!
 //! - D1: whatever the fate, home and log are one database, and it is the ledger of that day that
 //!   must be found: the flash may cost time, never a page.
+//!   Where flash is a part of the database, K3 of `case` holds.
 //! - D2: a tier that must not be found warm has no page in a slot before one was admitted.
 
 use std::sync::Arc;
@@ -114,6 +115,11 @@ impl Fate {
             Fate::Wiped | Fate::OldDay | Fate::Foreign | Fate::Restored | Fate::Forked => true,
             Fate::Shrunk | Fate::Newer => true,
         }
+    }
+
+    /// Whether the device is this session's, and has lost some of what it had acknowledged.
+    pub(super) fn damages(self) -> bool {
+        matches!(self, Fate::HalfWiped | Fate::OldHour | Fate::Flipped | Fate::Rotten)
     }
 
     /// The fate of this name.

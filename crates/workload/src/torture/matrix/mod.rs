@@ -16,6 +16,9 @@
 //!   random event of the recovery.
 //! - M3: after each, all rows are held against the ledger, trees and books are checked, the
 //!   database goes on, and is opened once more.
+//! - M4: where flash is a part of the database, a device that is not whole is refused, and with the
+//!   one that was there all is found; or it was not needed, and all is found without it; or it is
+//!   damaged, and an error says so. Nothing else may be found.
 
 mod case;
 mod disks;
@@ -63,6 +66,7 @@ pub struct Walk {
     subject: Subject,
     design: Design,
     restart: Restart,
+    role: FlashRole,
     rules: Rules,
     seed: u64,
 }
@@ -76,6 +80,8 @@ pub struct Choice {
     pub design: Option<Design>,
     /// This restart only.
     pub restart: Option<Restart>,
+    /// What flash is to the database.
+    pub role: FlashRole,
     /// Safety rules of the pool that are switched off, for tests.
     pub rules: Rules,
 }
@@ -86,8 +92,9 @@ pub fn walks(choice: Choice, seed: u64) -> Vec<Walk> {
     let mut walks = Vec::new();
     for subject in SCRIPTS.iter().map(Subject::Script).chain([Subject::Tpcc]) {
         for design in DESIGNS {
-            for restart in restarts_of(&design, choice.restart, FlashRole::Cache) {
-                let walk = Walk { subject, design, restart, rules: choice.rules, seed };
+            let Choice { role, rules, .. } = choice;
+            for restart in restarts_of(&design, choice.restart, role) {
+                let walk = Walk { subject, design, restart, role, rules, seed };
                 let is_chosen = choice.script.is_none_or(|name| name == walk.name())
                     && choice.design.is_none_or(|chosen| chosen == design);
                 if is_chosen && walk.applies() {
@@ -126,8 +133,8 @@ impl Walk {
 
     /// The case of this walk that `cut` names.
     fn case(&self, cut: Option<Cut>) -> Case {
-        let Walk { design, restart, seed, .. } = *self;
-        Case { script: self.name(), design, restart, seed, cut }
+        let Walk { design, restart, role, seed, .. } = *self;
+        Case { script: self.name(), design, restart, role, seed, cut }
     }
 
     /// Runs one in `one_in` of the walk's cases: all with 1. TPC-C always runs whole.
@@ -136,7 +143,7 @@ impl Walk {
         let mut report = Report { walks: 1, ..Report::default() };
         let outcome = match self.subject {
             Subject::Script(script) => self.run_script(script, one_in, &mut report),
-            Subject::Tpcc => guarded(|| tpcc::run(self.design, self.restart, self.seed))
+            Subject::Tpcc => guarded(|| tpcc::run(self.design, self.restart, self.role, self.seed))
                 .map(|found| report.count_tpcc(&found)),
         };
         if let Err(failure) = outcome {
@@ -153,8 +160,8 @@ impl Walk {
     }
 
     fn setting(&self, script: &'static Script) -> Setting {
-        let Walk { design, restart, rules, seed, .. } = *self;
-        Setting { script, design, restart, rules, seed }
+        let Walk { design, restart, role, rules, seed, .. } = *self;
+        Setting { script, design, restart, role, rules, seed }
     }
 
     fn run_script(
@@ -204,12 +211,14 @@ impl Walk {
     ) -> Option<u64> {
         match guarded(|| case::run(setting, stage, cut)) {
             Ok(outcome) => {
-                if cut.second.is_none() {
+                if cut.second.is_none() && !outcome.refused {
                     report.count_warm(cut, outcome.warm);
                 }
                 report.verified += outcome.verified;
+                report.refused += u64::from(outcome.refused);
+                report.damaged += u64::from(outcome.damaged);
                 report.torn.add(outcome.torn);
-                Some(outcome.opening)
+                (!outcome.damaged).then_some(outcome.opening)
             }
             Err(failure) => {
                 report.failures.push((self.case(Some(cut)), failure));

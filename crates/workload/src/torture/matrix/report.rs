@@ -23,6 +23,10 @@ pub struct Report {
     pub second_cuts: u64,
     /// Restarts whose database was held against the ledger.
     pub verified: u64,
+    /// Openings that were refused for want of the flash that the database had.
+    pub refused: u64,
+    /// Cases that ended with an error that named what damage had made of a page or the table.
+    pub damaged: u64,
     /// First cuts by script.
     pub by_script: Counts,
     /// First cuts by design.
@@ -99,6 +103,7 @@ impl Report {
         self.tpcc_in_opening += found.in_opening;
         self.tpcc_in_run += found.in_run;
         self.tpcc_checks += found.checks;
+        self.refused += found.refused;
         self.torn.add(found.torn);
     }
 
@@ -111,6 +116,8 @@ impl Report {
         self.cuts += other.cuts;
         self.second_cuts += other.second_cuts;
         self.verified += other.verified;
+        self.refused += other.refused;
+        self.damaged += other.damaged;
         for (counts, others) in [
             (&mut self.by_script, other.by_script),
             (&mut self.by_design, other.by_design),

@@ -8,6 +8,7 @@
 //! | `modify-clean` | pages change whose flash copy is clean |
 //! | `modify-dirty` | pages change whose flash copy is newer than home (LC) |
 //! | `front` | the front of an append log, or a block, leaves: home, dropped, taken in again (FaCE, FASC) |
+//! | `front-bases` | it leaves with copies of pages that change in memory again and again (FaCE, FASC) |
 //! | `lazy-clean` | the cleaner brings dirty pages of the flash home (LC) |
 //! | `clean-ahead` | it brings home the pages whose slots are wanted next (CC, CAC) |
 //! | `age-clean` | what is dirty for too much log goes home, from memory and from flash (LC) |
@@ -199,6 +200,12 @@ fn clean() -> Step {
     Step::Checkpoint(Checkpoint::Sharp)
 }
 
+/// Cuts the log where the oldest change is that is not at home, or on flash that is a part of the
+/// database: what the path then loses is not in the log, too.
+fn name_oldest() -> Step {
+    Step::Checkpoint(Checkpoint::Indirect)
+}
+
 /// Reads every page of the table.
 fn read_all() -> Step {
     Step::Read(0..ROWS)
@@ -239,7 +246,7 @@ const COMMON: Script = Script {
 };
 
 /// Every script.
-pub static SCRIPTS: [Script; 21] = [
+pub static SCRIPTS: [Script; 22] = [
     Script {
         name: "admit-free",
         applies: takes_clean,
@@ -306,7 +313,7 @@ pub static SCRIPTS: [Script; 21] = [
         applies: lazy,
         before: || {
             let reads = || Step::Read(60..ROWS);
-            vec![clean(), Step::Write(0..16, Durable), reads(), reads()]
+            vec![clean(), Step::Write(0..16, Durable), reads(), reads(), name_oldest()]
         },
         path: Path::Steps(|_| {
             vec![Step::Write(0..8, Durable), Step::Read(60..88), Step::Write(0..4, Buffered)]
@@ -319,7 +326,7 @@ pub static SCRIPTS: [Script; 21] = [
         start: Start::Cold,
         applies: appended,
         slots: SOME,
-        before: || vec![clean(), Step::Write(0..24, Durable), Step::Read(100..ROWS)],
+        before: || vec![clean(), Step::Write(0..24, Durable), Step::Read(100..ROWS), name_oldest()],
         path: Path::Steps(|design| {
             let (reads, write) = (|| Step::Read(40..140), |rows| Step::Write(rows, Durable));
             let takes_clean = [Step::Read(0..24), reads(), write(60..76), reads()];
@@ -334,6 +341,25 @@ pub static SCRIPTS: [Script; 21] = [
                 Replacement::FifoSecondChance | Replacement::BlockWeight
             );
             after.cleaner_pages > before.cleaner_pages && (again > 0) == has_chance
+        },
+        ..COMMON
+    },
+    Script {
+        name: "front-bases",
+        start: Start::Cold,
+        applies: appended,
+        slots: SOME,
+        before: || vec![clean(), Step::Write(0..8, Durable), Step::Read(60..ROWS), name_oldest()],
+        path: Path::Steps(|_| {
+            let write = || Step::Write(0..8, Durable);
+            let round = |rows| [write(), Step::Write(rows, Durable)];
+            let rows = [40..76, 80..116, 120..156, 160..196];
+            rows.into_iter().flat_map(round).collect()
+        }),
+        shows: |seen| {
+            let (before, after) = (&seen.before.pool, &seen.after.pool);
+            // Where only changed pages are admitted, they are fewer.
+            after.cleaner_pages > before.cleaner_pages && seen.admissions() > u64::from(SOME) / 2
         },
         ..COMMON
     },
@@ -371,7 +397,7 @@ pub static SCRIPTS: [Script; 21] = [
         start: Start::Cold,
         applies: |design, _| design.replacement.is_by_benefit(),
         slots: FEW,
-        before: || vec![clean(), Step::Write(0..40, Durable), Step::Read(60..120)],
+        before: || vec![clean(), Step::Write(0..40, Durable), Step::Read(60..120), name_oldest()],
         path: Path::Steps(|_| {
             // Pages that were read twice benefit more than what was written once.
             let reads = || [Step::Read(130..ROWS), Step::Rest(Nanos(50_000_000))];

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use terrace::{Builder, Checkpoint, Checkpoints, Database, Devices, Error};
 use terrace_device::Store;
 use terrace_page::PAGE_SIZE;
-use terrace_policy::{Costs, Design, Inclusion, MemoryPolicy, Replacement, Restart};
+use terrace_policy::{Costs, Design, FlashRole, Inclusion, MemoryPolicy, Replacement, Restart};
 use terrace_pool::{Rules, TacWrite};
 use terrace_rt::{Nanos, Prng, Stopped, Virtual, VirtualConfig, World, sleep};
 
@@ -34,6 +34,7 @@ pub(super) struct Setting {
     pub script: &'static Script,
     pub design: Design,
     pub restart: Restart,
+    pub role: FlashRole,
     /// Rules that are off; the stage is built with all of them.
     pub rules: Rules,
     pub seed: u64,
@@ -48,6 +49,7 @@ pub(super) enum Moment {
     Fork,
     Foreign,
     First,
+    Refused,
     Second,
     After,
     Again,
@@ -74,6 +76,7 @@ impl Setting {
             .memory(FRAMES * PAGE_SIZE as u64)
             .design(self.design)
             .restart(self.restart)
+            .flash_role(self.role)
             .tune(|tier| {
                 tier.flash_slots = slots;
                 tier.rules = self.rules;
@@ -148,7 +151,10 @@ impl Stage {
         let setting = &Setting { rules: Rules::default(), ..*setting };
         let identity = u128::from(setting.seed) << 64 | 0x7E44_ACE0;
         let new = load(setting, identity, Ledger::default())?;
-        let day_one = day(setting, Moment::DayOne, &new, &first_day(), End::Closed)?;
+        // So that the stages that go on with another flash device may do so.
+        let (mut first_day, sharp) = (first_day(), Step::Checkpoint(Checkpoint::Sharp));
+        first_day.extend(setting.role.is_persistent().then_some(sharp));
+        let day_one = day(setting, Moment::DayOne, &new, &first_day, End::Closed)?;
         let start = match setting.script.start {
             Start::Cold => (day_one.0.with_blank_flash(), day_one.1.clone()),
             Start::Day => day(setting, Moment::DayTwo, &day_one, &second_day(), End::Closed)?,

@@ -10,9 +10,10 @@
 //! - The rows of a lost transaction are gone from all tables or from none: that is what the
 //!   conditions see. That a durable one is not lost is for the scripts to show.
 
-use terrace::{Builder, Checkpoints, Database};
+use terrace::{Builder, Checkpoints, Database, Error};
+use terrace_device::Store;
 use terrace_page::PAGE_SIZE;
-use terrace_policy::{Costs, Design, Restart};
+use terrace_policy::{Costs, Design, FlashRole, Restart};
 use terrace_rt::{Nanos, Prng, Stopped, Virtual, VirtualConfig};
 
 use super::super::ledger::Failure;
@@ -62,6 +63,8 @@ pub struct TpccReport {
     pub in_run: u64,
     /// Times that the twelve conditions were checked.
     pub checks: u64,
+    /// Openings that were refused for want of the flash that the database had.
+    pub refused: u64,
     /// What the cuts took.
     pub torn: Torn,
 }
@@ -71,6 +74,7 @@ struct Run {
     config: Config,
     design: Design,
     restart: Restart,
+    role: FlashRole,
     prng: Prng,
     report: TpccReport,
     /// What an earlier cut left.
@@ -85,7 +89,12 @@ struct Run {
 /// # Errors
 ///
 /// A condition that does not hold, or an error of the engine.
-pub(super) fn run(design: Design, restart: Restart, seed: u64) -> Result<TpccReport, Failure> {
+pub(super) fn run(
+    design: Design,
+    restart: Restart,
+    role: FlashRole,
+    seed: u64,
+) -> Result<TpccReport, Failure> {
     let window = Nanos::from_secs(1);
     let config = Config {
         seed,
@@ -100,6 +109,7 @@ pub(super) fn run(design: Design, restart: Restart, seed: u64) -> Result<TpccRep
         config,
         design,
         restart,
+        role,
         prng: Prng::from_seed(seed ^ 0x7BCC),
         report: TpccReport::default(),
         old: None,
@@ -114,7 +124,10 @@ pub(super) fn run(design: Design, restart: Restart, seed: u64) -> Result<TpccRep
             if run.prng.chance(2) { (0, run.opening) } else { (run.opening, EVENTS) };
         let event = past + 1 + run.prng.below(span);
         disks = run.session(&disks, Some(event))?;
-        run.befall(&mut disks);
+        let flash = run.befall(&mut disks);
+        if role.is_persistent() {
+            run.put_back(flash, &mut disks)?;
+        }
     }
     run.session(&disks, None)?;
     Ok(run.report)
@@ -130,6 +143,7 @@ impl Run {
             .memory(FRAMES * PAGE_SIZE as u64)
             .design(self.design)
             .restart(self.restart)
+            .flash_role(self.role)
             .checkpoints(Checkpoints::Every(Nanos::from_millis(50)))
             .tune(|tier| {
                 tier.flash_slots = if self.design.uses_flash() { slots } else { 0 };
@@ -205,10 +219,36 @@ impl Run {
         }
     }
 
-    fn befall(&mut self, disks: &mut Disks) {
+    /// Opens with the flash that fate left. If it is refused, `flash`, which home and log had, is
+    /// put back.
+    fn put_back(&mut self, flash: Option<Store>, disks: &mut Disks) -> Result<(), Failure> {
+        let world = self.world();
+        let powered = disks.power_on(&world.world(), &mut self.prng);
+        let builder = self.builder(disks.slots).world(world.world()).devices(powered.devices());
+        match world.run(|| builder.open_on_devices().map(drop)) {
+            Ok(Err(Error::FlashNeeded { .. })) => {
+                *disks = Disks { flash, ..powered.power_off() };
+                self.report.refused += 1;
+                Ok(())
+            }
+            Ok(_) => Ok(()),
+            Err(stopped) => Err(Failure::Error(stopped.to_string())),
+        }
+    }
+
+    /// What happens while the power is off; returns the flash that home and log then had.
+    fn befall(&mut self, disks: &mut Disks) -> Option<Store> {
         let before = disks.clone();
-        let old = self.old.replace(before).unwrap_or_else(|| disks.with_blank_flash());
-        match FATES[self.prng.below(FATES.len() as u64) as usize] {
+        let is_persistent = self.role.is_persistent();
+        let old = self.old.replace(before).unwrap_or_else(|| match is_persistent {
+            true => disks.clone(),
+            false => disks.with_blank_flash(),
+        });
+        let fate = FATES[self.prng.below(FATES.len() as u64) as usize];
+        let flash = if fate == Fate::Restored { old.flash.clone() } else { disks.flash.clone() };
+        match fate {
+            // What a device loses that it had acknowledged is for the scripts to show.
+            fate if is_persistent && fate.damages() => {}
             Fate::Wiped => *disks = disks.with_blank_flash(),
             Fate::HalfWiped => disks.wipe_half(&mut self.prng),
             Fate::OldDay => disks.flash = old.flash,
@@ -217,5 +257,6 @@ impl Run {
             Fate::Rotten => disks.flip(u64::MAX, &mut self.prng),
             _ => {}
         }
+        flash
     }
 }
