@@ -41,7 +41,7 @@ mod progress;
 mod side_by_side;
 
 use clap::error::ErrorKind;
-use command::{Bench, Command, Trace};
+use command::{Command, Trace};
 use failure::Failure;
 use std::process::ExitCode;
 
@@ -70,14 +70,7 @@ fn main() -> ExitCode {
 
 fn run(command: Command) -> Result<(), Failure> {
     match command {
-        Command::Bench(Bench::Tpcc(options)) => bench::tpcc(options),
-        Command::Bench(Bench::Restart(options)) => bench::restart(options),
-        Command::Bench(Bench::Steady(options)) => bench::steady(options),
-        Command::Bench(Bench::Erp(options)) => bench::erp(options),
-        Command::Bench(Bench::Reads(options)) => bench::points("reads", &options),
-        Command::Bench(Bench::Updates(options)) => bench::points("updates", &options),
-        Command::Bench(Bench::Scan(options)) => bench::points("scan", &options),
-        Command::Bench(Bench::FlashTable(options)) => bench::flash_table(&options),
+        Command::Bench(command) => bench::bench(command),
         Command::Placement(options) => placement::placement(&options),
         Command::Advise(options) => advise::advise(&options),
         Command::Replay(options) => replay::replay(&options),

@@ -17,7 +17,7 @@ use terrace::{Database, DirectIo, Durability, Table, TableDef, Transaction, Writ
 use terrace_page::PAGE_SIZE;
 use terrace_rt::{LeafMutex, Nanos, Prng, Real, World, now, sleep, yield_now};
 
-use crate::Error;
+use crate::{Error, Recording};
 
 const ROWS: TableDef<u64, &[u8]> = TableDef::new("rows");
 
@@ -49,7 +49,7 @@ impl Operation {
 }
 
 /// All that decides a run.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Config {
     /// Decides the rows drawn.
     pub seed: u64,
@@ -73,6 +73,8 @@ pub struct Config {
     pub tasks: usize,
     /// Measured time.
     pub duration: Nanos,
+    /// Who records page references; none, unless they are asked for.
+    pub recording: Option<Arc<dyn Recording>>,
 }
 
 /// What a run found.
@@ -109,7 +111,8 @@ pub fn run(config: &Config) -> Result<RunResult, Error> {
         let mut builder = Database::builder()
             .memory(u64::from(config.memory_pages) * PAGE_SIZE as u64)
             .world(world.clone())
-            .direct_io(DirectIo::Required);
+            .direct_io(DirectIo::Required)
+            .tune(|tier| tier.observer = config.recording.clone().map(|it| it as _));
         let rows_bytes = config.rows * (config.value_bytes as u64 + ROW_OVERHEAD_BYTES);
         if rows_bytes > SPARSE_HOME_BYTES / 2 {
             builder = builder.home_size(rows_bytes.saturating_mul(2));
@@ -191,6 +194,9 @@ fn measure(db: &Database, config: &Config, world: &World) -> Result<RunResult, E
         latency_ns: LeafMutex::new(histogram()),
         failure: LeafMutex::new(None),
     });
+    if let Some(recording) = &config.recording {
+        recording.begin();
+    }
     let mut prng = Prng::from_seed(config.seed);
     let tasks: Vec<_> = (0..config.tasks)
         .map(|number| {
@@ -205,6 +211,9 @@ fn measure(db: &Database, config: &Config, world: &World) -> Result<RunResult, E
     floor.is_closed.store(true, Ordering::Relaxed);
     for task in tasks {
         task.join();
+    }
+    if let Some(recording) = &config.recording {
+        recording.end();
     }
     if let Some(error) = floor.failure.lock().take() {
         return Err(error);

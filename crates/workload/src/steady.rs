@@ -59,6 +59,7 @@ pub fn run(
         let builder = plan.system.builder(design, world.world());
         let db = builder.devices(devices).open_on_devices()?;
         let part = Part { number: 0, since: Nanos::ZERO };
+        plan.system.begin_recording();
         let mut clients = workload.start(&db, part, &world.world());
         let mut sampler = Sampler::new(&db);
         while sampler.elapsed() < plan.duration && !clients.has_failed() {
@@ -67,6 +68,7 @@ pub fn run(
             progress(window.end, per_second(window.counted, length));
         }
         clients.stop()?;
+        plan.system.end_recording();
         let windows = sampler.into_windows();
         let count = (plan.averaged.0 / plan.window.0).max(1) as usize;
         let averages = Averages::of_last(&windows, count);

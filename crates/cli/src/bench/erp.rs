@@ -8,7 +8,7 @@ use crate::bench::system::{
     self, check_sizes, jobs, modelled, object, place_parameters, positive, refuse, set_sizes,
     tier_parameters, word,
 };
-use crate::command::{Erp, FetchName};
+use crate::command::{Erp, FetchName, RecordOptions};
 use crate::failure::Failure;
 use crate::interval::rounded;
 use crate::output::{Sinks, Stopwatch};
@@ -16,6 +16,7 @@ use crate::progress::Bars;
 use crate::results::{Bench, Checks, Devices, Flash, Host, Memory, RunHost, Traffic};
 use crate::side_by_side;
 use crate::table::{Table, percent, thousands};
+use crate::trace::Recorder;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use terrace_policy::{Design, Restart, designs};
@@ -106,7 +107,7 @@ type Wanted = (Design, Indexes, u32);
 /// # Errors
 ///
 /// Options that make no sense; whatever stops the engine; a wrong answer.
-pub fn erp(mut options: Box<Erp>) -> Result<(), Failure> {
+pub fn erp(mut options: Box<Erp>, recording: &RecordOptions) -> Result<(), Failure> {
     let watch = Stopwatch::start();
     system::combine(&mut options.design, &options.tier)?;
     let options = &*options;
@@ -114,6 +115,7 @@ pub fn erp(mut options: Box<Erp>) -> Result<(), Failure> {
     let all: Vec<Design> = wanted.iter().map(|(design, ..)| *design).collect();
     check_sizes(&system, &options.tier, &all)?;
     let sinks = Sinks::open(options.shown.json.as_deref())?;
+    let recorder = Recorder::begin(recording, wanted.len(), &mut system.recording)?;
     let bars = Bars::new();
     let loading = Stopwatch::start();
     let config = Config { seed: options.seed, facts: options.facts };
@@ -139,6 +141,7 @@ pub fn erp(mut options: Box<Erp>) -> Result<(), Failure> {
         pairs: Vec::new(),
     };
     sinks.show(&shown(&bench, options, &loaded));
+    Recorder::end(recorder, &sinks)?;
     sinks.write(&bench)?;
     match bench.runs.iter().find(|run| run.checks.is_broken()) {
         None => Ok(()),

@@ -12,10 +12,29 @@ mod steady;
 mod system;
 mod tpcc;
 
-pub use erp::erp;
-pub use flash_table::flash_table;
-pub use points::points;
-pub use restart::restart;
-pub use steady::steady;
 pub use system::{flash_role, word};
-pub use tpcc::tpcc;
+
+use crate::command::{Bench, BenchCommand};
+use crate::failure::Failure;
+
+/// Runs a bench.
+///
+/// # Errors
+///
+/// Options that make no sense; whatever stops the engine.
+pub fn bench(command: BenchCommand) -> Result<(), Failure> {
+    let BenchCommand { bench, recording } = command;
+    match bench {
+        Bench::Tpcc(options) => tpcc::tpcc(options, &recording),
+        Bench::Restart(options) => restart::restart(options, &recording),
+        Bench::Steady(options) => steady::steady(options, &recording),
+        Bench::Erp(options) => erp::erp(options, &recording),
+        Bench::Reads(options) => points::points("reads", &options, &recording),
+        Bench::Updates(options) => points::points("updates", &options, &recording),
+        Bench::Scan(options) => points::points("scan", &options, &recording),
+        Bench::FlashTable(_) if recording.record.is_some() => Err(Failure::usage(
+            "--record: flash-table fills the table of a flash tier and asks for no page",
+        )),
+        Bench::FlashTable(options) => flash_table::flash_table(&options),
+    }
+}

@@ -1,12 +1,13 @@
 //! `terrace bench reads | updates | scan`: the engine's own speed, in real time.
 
 use crate::bench::{probe, system};
-use crate::command::{Points, WorldName};
+use crate::command::{Points, RecordOptions, WorldName};
 use crate::failure::Failure;
 use crate::output::{Sinks, Stopwatch};
 use crate::quantity::Size;
 use crate::results::Host;
 use crate::table::{percent, thousands};
+use crate::trace::Recorder;
 use serde_json::json;
 use std::path::PathBuf;
 use terrace_rt::Nanos;
@@ -27,10 +28,11 @@ const FRAMES_MIN: u64 = 64;
 /// # Errors
 ///
 /// Options that make no sense; whatever stops the engine.
-pub fn points(name: &str, options: &Points) -> Result<(), Failure> {
+pub fn points(name: &str, options: &Points, recording: &RecordOptions) -> Result<(), Failure> {
     let watch = Stopwatch::start();
     let sinks = Sinks::open(options.shown.json.as_deref())?;
     let mut config = config(name, options)?;
+    let recorder = Recorder::begin(recording, 1, &mut config.recording)?;
     let temporary = options.path.is_none().then(temporary_folder).transpose()?;
     config.path = match (&temporary, &options.path) {
         (Some(folder), _) => folder.0.join("rows.terrace"),
@@ -44,6 +46,7 @@ pub fn points(name: &str, options: &Points) -> Result<(), Failure> {
     drop(temporary);
 
     sinks.show(&shown(name, &config, &result, probed_reads_per_s));
+    Recorder::end(recorder, &sinks)?;
     let host = Host::of(&watch, 0.0);
     sinks.write(&json!({
         "command": format!("bench {name}"),
@@ -151,6 +154,7 @@ fn config(name: &str, options: &Points) -> Result<Config, Failure> {
         threads,
         tasks: options.tasks.map_or(threads, |tasks| tasks as usize),
         duration: Nanos::from_secs_f64(options.duration.0),
+        recording: None,
     })
 }
 

@@ -8,7 +8,7 @@ use crate::bench::system::{
     self, charged, check_windows, jobs, modelled, object, place_parameters, positive, refuse,
     tier_parameters, word,
 };
-use crate::command::{Steady, SteadyWorkload};
+use crate::command::{RecordOptions, Steady, SteadyWorkload};
 use crate::failure::Failure;
 use crate::interval::rounded;
 use crate::output::{Sinks, Stopwatch};
@@ -16,6 +16,7 @@ use crate::progress::Bars;
 use crate::results::{Bench, Checks, Devices, Flash, Host, Memory, RunHost};
 use crate::side_by_side;
 use crate::table::{Table, percent, thousands};
+use crate::trace::Recorder;
 use serde::Serialize;
 use serde_json::json;
 use terrace_policy::Restart;
@@ -66,19 +67,20 @@ pub struct SteadyWindow {
 /// # Errors
 ///
 /// Options that make no sense; whatever stops the engine; a database that breaks a condition.
-pub fn steady(mut options: Box<Steady>) -> Result<(), Failure> {
+pub fn steady(mut options: Box<Steady>, recording: &RecordOptions) -> Result<(), Failure> {
     let watch = Stopwatch::start();
     system::combine(&mut options.design, &options.tier)?;
     let options = &*options;
     let mut plan = plan(options)?;
     let sinks = Sinks::open(options.shown.json.as_deref())?;
+    let designs = &options.design.0;
+    let recorder = Recorder::begin(recording, designs.len(), &mut plan.system.recording)?;
     let workload = workload(options);
     let bars = Bars::new();
     let loading = Stopwatch::start();
     let loaded = restart::load(&workload, &plan.system, plan.seed, &mut |_, _| {})
         .map_err(|error| Failure::of("cannot load the database", &error))?;
     let load_wall_s = loading.seconds();
-    let designs = &options.design.0;
     system::set_sizes(&mut plan.system, &options.tier, designs, loaded.home_pages)?;
     system::check_sizes(&plan.system, &options.tier, designs)?;
     let side_by_side = jobs(options.jobs, designs.len()) as usize;
@@ -108,6 +110,7 @@ pub fn steady(mut options: Box<Steady>) -> Result<(), Failure> {
         pairs: Vec::new(),
     };
     sinks.show(&shown(&bench, options));
+    Recorder::end(recorder, &sinks)?;
     sinks.write(&bench)?;
     match bench.runs.iter().find(|run| run.checks.is_broken()) {
         None => Ok(()),

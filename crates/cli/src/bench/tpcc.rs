@@ -5,7 +5,7 @@
 
 use crate::bench::run_of::run_of;
 use crate::bench::{page_rates, settings, system};
-use crate::command::Tpcc;
+use crate::command::{RecordOptions, Tpcc};
 use crate::failure::Failure;
 use crate::output::{Sink, Sinks, Stopwatch, report_sink};
 use crate::progress::Bars;
@@ -23,7 +23,7 @@ use terrace_workload::tpcc::{Config, Loaded, load, run};
 /// # Errors
 ///
 /// Options that make no sense; whatever stops the engine; a database that breaks a condition.
-pub fn tpcc(mut options: Box<Tpcc>) -> Result<(), Failure> {
+pub fn tpcc(mut options: Box<Tpcc>, recording: &RecordOptions) -> Result<(), Failure> {
     let watch = Stopwatch::start();
     settings::leave_out(&mut options);
     system::combine(&mut options.design, &options.tier)?;
@@ -33,7 +33,8 @@ pub fn tpcc(mut options: Box<Tpcc>) -> Result<(), Failure> {
     let sinks = Sinks::open(options.shown.json.as_deref())?;
     let report = report_sink(options.report.as_deref(), options.no_report)?;
     let runs = (&options.design.0[..], options.seeds);
-    let recorder = Recorder::begin(&options.recording, runs, &mut config.system)?;
+    let count = runs.0.len() * runs.1 as usize;
+    let recorder = Recorder::begin(recording, count, &mut config.system.recording)?;
     let rates = page_rates::begin(options.page_rates, runs, &mut config.system)?;
 
     let bars = Bars::new();
@@ -69,9 +70,7 @@ pub fn tpcc(mut options: Box<Tpcc>) -> Result<(), Failure> {
     if let Some(rates) = &bench.runs[0].page_rates {
         sinks.show(&page_rates::text(rates));
     }
-    if let Some(recorder) = recorder {
-        sinks.show(&recorder.finish()?);
-    }
+    Recorder::end(recorder, &sinks)?;
     sinks.write(&bench)?;
     if let Some(sink) = report {
         sink.write(&report::page(&bench, &system::repeat("tpcc", options.seed)))?;

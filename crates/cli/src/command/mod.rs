@@ -51,8 +51,7 @@ pub struct Terrace {
 #[derive(Subcommand)]
 pub enum Command {
     /// Measure: designs of the flash tier on TPC-C, or the engine's own speed
-    #[command(subcommand)]
-    Bench(Bench),
+    Bench(BenchCommand),
     /// Place pages in memory and on flash at least cost, their requests being known
     Placement(Placement),
     /// Replay a trace: how often policies would have missed
@@ -68,6 +67,15 @@ pub enum Command {
     Check(Stored),
     /// Show what is in a database
     Stat(Stored),
+}
+
+/// A bench, and what all of them can be asked for.
+#[derive(Args)]
+pub struct BenchCommand {
+    #[command(subcommand)]
+    pub bench: Bench,
+    #[command(flatten)]
+    pub recording: RecordOptions,
 }
 
 #[derive(Subcommand)]
@@ -145,8 +153,6 @@ pub struct Tpcc {
     pub tier: Tier,
     #[command(flatten)]
     pub clients: TpccClients,
-    #[command(flatten)]
-    pub recording: RecordOptions,
     /// Compare so many pages with themselves: how often they are read and written while they have a
     /// slot on flash, and while they have none. One design, one seed
     #[arg(long, value_name = "PAGES", conflicts_with = "record", help_heading = "Recording")]

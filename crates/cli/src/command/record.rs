@@ -1,4 +1,4 @@
-//! The options of benches that record their page references.
+//! The options with which benches record their page references: one place for all of them.
 
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
@@ -7,11 +7,12 @@ use std::path::PathBuf;
 #[command(next_help_heading = "Recording")]
 pub struct RecordOptions {
     /// Record the page references of the run as a trace, which `replay` and `advise` read;
-    /// compressed if the name ends in `.gz`. One design, one restart, one seed
-    #[arg(long, value_name = "FILE")]
+    /// compressed if the name ends in `.gz`. One design, restart, seed and number of streams
+    #[arg(long, value_name = "FILE", global = true)]
     pub record: Option<PathBuf>,
     /// Where they are recorded
-    #[arg(long, value_enum, default_value_t = RecordAt::References, requires = "record")]
+    #[arg(long, value_enum, default_value_t = RecordAt::References, requires = "record",
+          global = true)]
     pub record_at: RecordAt,
 }
 

@@ -2,7 +2,7 @@
 //! 2011.
 
 use super::lists::{DesignList, RestartList, design_list, preset, restart_list};
-use super::{RecordOptions, Shown, Tier, TpccDatabase};
+use super::{Shown, Tier, TpccDatabase};
 use crate::quantity::{Share, Size, Span};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
@@ -54,8 +54,6 @@ pub struct RestartBench {
     pub hardening: Hardening,
     #[command(flatten)]
     pub parts: Parts,
-    #[command(flatten)]
-    pub recording: RecordOptions,
 }
 
 /// What ends the first part of a run.

@@ -7,13 +7,13 @@
 use super::Out;
 use crate::command::{RecordAt, RecordOptions};
 use crate::failure::Failure;
+use crate::output::Sinks;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use terrace::{PageEvent, PageId, PageObserver};
-use terrace_policy::Design;
 use terrace_trace::{Addressing, CompactHeader, Kind, PageBytes, Paging, Request};
-use terrace_workload::{Recording, System};
+use terrace_workload::Recording;
 
 /// Writes page references to a file while clients work.
 pub struct Recorder {
@@ -30,37 +30,46 @@ struct State {
 }
 
 impl Recorder {
-    /// Begins the file that is asked for, if one is, and lets `system` record to it.
+    /// Begins the file that is asked for, if one is, of a bench of so many runs, which records to
+    /// `recording`.
     ///
     /// # Errors
     ///
-    /// More than one run: several designs, seeds or restarts. A file that cannot be written.
+    /// More than one run. A file that cannot be written.
     pub fn begin(
         options: &RecordOptions,
-        (designs, others): (&[Design], u64),
-        system: &mut System,
+        runs: usize,
+        recording: &mut Option<Arc<dyn Recording>>,
     ) -> Result<Option<Arc<Recorder>>, Failure> {
         let Some(path) = &options.record else { return Ok(None) };
-        if designs.len() != 1 || others != 1 {
-            return Err(Failure::usage(
-                "--record takes one run: name one --design, one --restart and one seed",
-            ));
+        if runs != 1 {
+            return Err(Failure::usage(format!(
+                "--record takes one run, and these are {runs}: name one --design, --restart and \
+                 number of --streams, and one seed"
+            )));
         }
         let paging = Paging::Split(PageBytes::DEFAULT);
         let out = Out::begin(path, CompactHeader { addressing: Addressing::Bytes, paging })?;
         let state = Mutex::new(State { out: Some(out), failure: None, requests: 0 });
         let recorder =
             Arc::new(Recorder { at: options.record_at, is_on: AtomicBool::new(false), state });
-        system.recording = Some(Arc::clone(&recorder) as Arc<dyn Recording>);
+        *recording = Some(Arc::clone(&recorder) as Arc<dyn Recording>);
         Ok(Some(recorder))
     }
 
-    /// Ends the file; what it has, for people.
+    /// Ends the file of `recorder`, if there is one, and shows what it has.
     ///
     /// # Errors
     ///
     /// What could not be written.
-    pub fn finish(&self) -> Result<String, Failure> {
+    pub fn end(recorder: Option<Arc<Recorder>>, sinks: &Sinks) -> Result<(), Failure> {
+        if let Some(recorder) = recorder {
+            sinks.show(&recorder.finish()?);
+        }
+        Ok(())
+    }
+
+    fn finish(&self) -> Result<String, Failure> {
         let mut state = self.state();
         if let Some(failure) = state.failure.take() {
             return Err(failure);

@@ -130,7 +130,7 @@ pub fn load(
     system: &System,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Loaded, Error> {
-    let touched = Arc::new(Touched::new(PageId(u64::MAX)));
+    let touched = Arc::new(Touched::new(PageId(u64::MAX), None));
     let system = System { recording: Some(touched.clone()), ..system.clone() };
     let fill = |db: Database| {
         loading::populate_tables(&db, config, progress)?;
@@ -175,7 +175,8 @@ pub fn run(
     design: Design,
     progress: &mut dyn FnMut(Nanos, f64),
 ) -> Result<ErpResult, Error> {
-    let touched = Arc::new(Touched::new(loaded.first_index_page));
+    let also = plan.system.recording.clone();
+    let touched = Arc::new(Touched::new(loaded.first_index_page, also));
     let mut system = System { recording: Some(touched.clone()), ..plan.system.clone() };
     if plan.indexes == Indexes::OnFlash {
         system.home_on_flash_from = Some(loaded.placed_from(system.flash_pages));
@@ -184,7 +185,9 @@ pub fn run(
     let devices = loaded.stores.devices(&system, design, &world.world())?.devices();
     let (streams, windows, db) = world.run(|| {
         let db = system.builder(design, world.world()).devices(devices).open_on_devices()?;
+        system.begin_recording();
         let (streams, windows) = watch(&db, loaded, plan, &world.world(), progress)?;
+        system.end_recording();
         Ok::<_, Error>((streams, windows, db))
     })??;
     // Nothing was written that anybody reads: the power goes.

@@ -1,6 +1,7 @@
 //! Which pages are asked for: the working set, and what memory lacked of tables and of indexes.
 
 use std::fmt;
+use std::sync::Arc;
 
 use terrace::{PageEvent, PageId, PageObserver};
 use terrace_rt::LeafMutex;
@@ -8,10 +9,12 @@ use terrace_rt::LeafMutex;
 use super::run::Fetches;
 use crate::Recording;
 
-/// Notes every page.
+/// Notes every page, and passes on what it sees.
 pub(super) struct Touched {
     /// Indexes begin here.
     first_index_page: PageId,
+    /// Who else records.
+    also: Option<Arc<dyn Recording>>,
     seen: LeafMutex<Seen>,
 }
 
@@ -25,8 +28,8 @@ struct Seen {
 }
 
 impl Touched {
-    pub(super) fn new(first_index_page: PageId) -> Touched {
-        Touched { first_index_page, seen: LeafMutex::new(Seen::default()) }
+    pub(super) fn new(first_index_page: PageId, also: Option<Arc<dyn Recording>>) -> Touched {
+        Touched { first_index_page, also, seen: LeafMutex::new(Seen::default()) }
     }
 
     /// Pages that were asked for.
@@ -53,6 +56,9 @@ impl fmt::Debug for Touched {
 
 impl PageObserver for Touched {
     fn saw(&self, page: PageId, event: PageEvent) {
+        if let Some(also) = &self.also {
+            also.saw(page, event);
+        }
         let mut seen = self.seen.lock();
         match event {
             PageEvent::Read | PageEvent::Change => {
@@ -71,7 +77,11 @@ impl PageObserver for Touched {
 }
 
 impl Recording for Touched {
-    fn begin(&self) {}
+    fn begin(&self) {
+        self.also.iter().for_each(|also| also.begin());
+    }
 
-    fn end(&self) {}
+    fn end(&self) {
+        self.also.iter().for_each(|also| also.end());
+    }
 }

@@ -11,7 +11,7 @@ mod shown;
 pub use results::{RestartRun, RestartWindow};
 
 use crate::bench::system;
-use crate::command::RestartBench;
+use crate::command::{RecordOptions, RestartBench};
 use crate::failure::Failure;
 use crate::output::{Sink, Sinks, Stopwatch, report_sink};
 use crate::progress::Bars;
@@ -34,7 +34,7 @@ pub use results::tests;
 /// # Errors
 ///
 /// Options that make no sense; whatever stops the engine; a database that breaks a condition.
-pub fn restart(mut options: Box<RestartBench>) -> Result<(), Failure> {
+pub fn restart(mut options: Box<RestartBench>, recording: &RecordOptions) -> Result<(), Failure> {
     let watch = Stopwatch::start();
     system::combine(&mut options.design, &options.tier)?;
     let options = &*options;
@@ -42,8 +42,8 @@ pub fn restart(mut options: Box<RestartBench>) -> Result<(), Failure> {
     settings::check_sizes(&plan, options)?;
     let sinks = Sinks::open(options.shown.json.as_deref())?;
     let report = report_sink(options.report.as_deref(), options.no_report)?;
-    let runs = (&options.design.0[..], options.seeds * options.restart.0.len() as u64);
-    let recorder = Recorder::begin(&options.recording, runs, &mut plan.system)?;
+    let runs = options.design.0.len() * options.restart.0.len() * options.seeds as usize;
+    let recorder = Recorder::begin(recording, runs, &mut plan.system.recording)?;
 
     let bars = Bars::new();
     let (mut load_wall_s, mut by_seed, mut parameters) = (0.0, Vec::new(), None);
@@ -70,9 +70,7 @@ pub fn restart(mut options: Box<RestartBench>) -> Result<(), Failure> {
         pairs: Vec::new(),
     };
     sinks.show(&shown::text(&bench, options.workload));
-    if let Some(recorder) = recorder {
-        sinks.show(&recorder.finish()?);
-    }
+    Recorder::end(recorder, &sinks)?;
     sinks.write(&bench)?;
     if let Some(sink) = report {
         sink.write(&report::restart_page(&bench, &system::repeat("restart", options.seed)))?;
