@@ -109,6 +109,8 @@ mod tests {
             for restart in ["warm", "map-log", "map-chunks", "map-through"] {
                 assert!(accepted.contains(&(name, restart)), "{name} with {restart}");
             }
+            let is_face = name.starts_with("face");
+            assert_eq!(accepted.contains(&(name, "map-segments")), is_face, "{name}");
         }
         assert!(accepted.iter().all(|(name, _)| designs.contains(name)), "{accepted:?}");
     }

@@ -12,10 +12,11 @@
 //! | `lvr` | in a file, in passes of a flusher | what proves current, all read once |
 //! | `warm` | in a file, by a journal of its changes | what the log does not contradict, checked when used |
 //! | `map-log` | as `warm` | the same, but the log is redone before the database is open |
+//! | `map-segments` | in segments, written when full (FaCE) | as `map-log`, and what the slots tell |
 //! | `map-chunks` | in chunks, each with a log page of its own (FASC) | as `map-log` |
 //! | `map-through` | the same, each change at once (FASC_T) | as `map-log` |
 
-use crate::designs::{Design, UnknownName, find_in};
+use crate::designs::{Batch, Cleaning, Design, Replacement, UnknownName, find_in};
 
 /// How the flash tier is found again when the database is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +35,9 @@ pub enum RestartKind {
     /// The table of `Warm`, and the log redone over a warm tier before the database is open: what
     /// FaCE, FASC and CAC do after a crash [SPEC 5, 6.3, 7.3].
     MapLog,
+    /// The same with FaCE's segments: appended slots are told of when a segment is full, and
+    /// an opening reads what is in the slots behind [SPEC 5].
+    MapSegments,
     /// The same over FASC's map: chunks of the table, changes appended to a log page of each, one
     /// append for each block that is written [S2 6; SPEC 7.3].
     MapChunks,
@@ -46,8 +50,8 @@ impl RestartKind {
     /// starts from what is there.
     #[must_use]
     pub fn is_journalled(self) -> bool {
-        use RestartKind::{MapChunks, MapLog, MapThrough, Warm};
-        matches!(self, Warm | MapLog | MapChunks | MapThrough)
+        use RestartKind::{MapChunks, MapLog, MapSegments, MapThrough, Warm};
+        matches!(self, Warm | MapLog | MapSegments | MapChunks | MapThrough)
     }
 }
 
@@ -63,13 +67,14 @@ pub struct Restart {
 }
 
 /// The restarts, in the order in which they are listed and run.
-pub const RESTARTS: [Restart; 8] = [
+pub const RESTARTS: [Restart; 9] = [
     row("forget", "starts cold (SSDBP), ICDE 2013", RestartKind::Forget),
     row("mmr", "memory-mapped restart, ICDE 2013", RestartKind::MemoryMapped),
     row("lbr", "log-based restart, ICDE 2013", RestartKind::LogBased),
     row("lvr", "lazy verification restart, ICDE 2013", RestartKind::LazyVerification),
     row("warm", "journalled table, verified and redone on first use", RestartKind::Warm),
     row("map-log", "journalled table, redone before opening", RestartKind::MapLog),
+    row("map-segments", "segments of appended slots, FaCE 2012", RestartKind::MapSegments),
     row("map-chunks", "chunks with log pages, FASC 2015", RestartKind::MapChunks),
     row("map-through", "the same, each change written at once (FASC_T)", RestartKind::MapThrough),
 ];
@@ -100,6 +105,15 @@ impl Restart {
         let keeps = self.kind != RestartKind::Forget;
         if keeps && !design.uses_flash() {
             return Some("a design without flash has nothing to find again; use `forget`");
+        }
+        let is_ring = matches!(design.batch(), Some(Batch::Group | Batch::Page))
+            && design.cleaning == Cleaning::AtFront
+            && design.replacement != Replacement::Rotating;
+        if self.kind == RestartKind::MapSegments && !is_ring {
+            return Some(
+                "segments are of slots that are appended one after the other, as FaCE's are; \
+                 `map-chunks` takes them in any order",
+            );
         }
         // A mapped entry must be durably free before its page changes, under the page's latch.
         let is_mapped = self.kind == RestartKind::MemoryMapped;
@@ -132,8 +146,8 @@ mod tests {
         let error = find("MMR").unwrap_err().to_string();
         assert_eq!(
             error,
-            "unknown restart `MMR`; known: forget, mmr, lbr, lvr, warm, map-log, map-chunks, \
-             map-through"
+            "unknown restart `MMR`; known: forget, mmr, lbr, lvr, warm, map-log, map-segments, \
+             map-chunks, map-through"
         );
     }
 }

@@ -147,6 +147,7 @@ impl Plan {
             first_frame,
             frames_count,
             first_slot,
+            slots_count,
             first_slot_page: self.layout.first_slot + u64::from(first_slot),
             books: LeafMutex::new(Books::new(free, policy, table)),
             room: Signal::new(),

@@ -416,6 +416,10 @@ pub struct Rules {
     pub front_is_synced_home: bool,
     /// Persistent flash: a base at the front is taken in again.
     pub bases_move_on: bool,
+    /// FaCE's map: an opening reads the slots that may have been written since the last segment.
+    pub frontier_is_read: bool,
+    /// FaCE's map: of these it believes only those that the table has told of before.
+    pub frontier_is_known: bool,
     /// Pages are verified when they are read from a device.
     pub verify_reads: bool,
 }
@@ -440,6 +444,8 @@ impl Default for Rules {
             reused_slots_are_free_in_table: true,
             front_is_synced_home: true,
             bases_move_on: true,
+            frontier_is_read: true,
+            frontier_is_known: true,
             verify_reads: true,
         }
     }

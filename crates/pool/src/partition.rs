@@ -28,6 +28,7 @@ pub(crate) struct Partition {
     pub frames_count: u32,
     /// Number of the partition's first slot, over all partitions.
     pub first_slot: u32,
+    pub slots_count: u32,
     /// The page of the flash device that this slot is.
     pub first_slot_page: u64,
     pub books: LeafMutex<Books>,

@@ -54,6 +54,43 @@ fn a_sample_with_flash_as_a_part_of_the_database_loses_nothing() {
     assert!(total.verified > total.cuts);
 }
 
+/// The restarts that a seed does not draw.
+#[test]
+fn published_maps_lose_nothing() {
+    for (design, restart) in
+        [("fasc", "map-chunks"), ("fasc", "map-through"), ("lc", "map-chunks"), MAP_OF_FACE]
+    {
+        for role in [FlashRole::Cache, FlashRole::Persistent] {
+            let (design, restart) = (designs::find(design).ok(), restarts::find(restart).ok());
+            let choice = Choice { design, restart, role, ..Choice::default() };
+            let total = run(choice, 1, SAMPLED_ONE_IN);
+            let first = total.failures.first().map(|(case, failure)| format!("{failure}: {case}"));
+            assert_eq!(first, None, "{} failures", total.failures.len());
+            let is_warm = total.warm_by_fate.contains_key("kept");
+            assert!(
+                total.cuts > 100 && is_warm,
+                "{} cuts, warm by {:?}",
+                total.cuts,
+                total.warm_by_fate
+            );
+        }
+    }
+}
+
+const MAP_OF_FACE: (&str, &str) = ("face-base", "map-segments");
+
+/// A new table was begun on a flash device of another database, or another day, whose pages had
+/// later LSNs: the next opening took them for what was written since.
+#[test]
+fn slots_that_a_table_never_told_of_are_not_read_for_it() {
+    let (design, restart) = MAP_OF_FACE;
+    let rules = Rules { frontier_is_known: false, ..Rules::default() };
+    let (design, restart) = (designs::find(design).ok(), restarts::find(restart).ok());
+    let script = Some("evict-dirty");
+    let total = run(Choice { script, design, restart, rules, ..Choice::default() }, 1, 10);
+    assert!(!total.failures.is_empty(), "nobody misses it");
+}
+
 /// Home writes that a cut took back were forgotten once their pages went to flash anew; the cleaner
 /// wrote pages home that were still to be redone, and the log then said that home had them; and a
 /// dirty copy that was given up was all that told how far back home lacked changes. The next loss

@@ -42,6 +42,8 @@ fn what_flash_has_survives_and_a_database_without_its_flash_stays_shut() {
 fn maps_that_are_redone_before_opening_lose_nothing() {
     let pairs = [
         ("face", "map-log"),
+        ("face", "map-segments"),
+        ("face-base", "map-segments"),
         ("fasc", "map-log"),
         ("fasc", "map-chunks"),
         ("lc", "map-chunks"),
@@ -63,21 +65,24 @@ fn maps_that_are_redone_before_opening_lose_nothing() {
 /// Switches off a rule.
 type Switch = fn(&mut terrace_pool::Rules);
 
-/// Each rule, a design that needs it, and the seeds within which its absence is found.
-const RULES: [(&str, &str, u64, Switch); 6] = [
+/// Each rule, a design that needs it, its restart if it is not `warm`, and the seeds within which
+/// its absence is found.
+const RULES: [(&str, &str, u64, Switch); 7] = [
     ("bases outlast changes", "face", 200, |rules| rules.keeps_old_bases = false),
     ("bases outlast changes", "cac", 200, |rules| rules.keeps_old_bases = false),
     ("bases move on", "face", 400, |rules| rules.bases_move_on = false),
     ("slots are free in the table", "face", 400, IN_TABLE_OFF),
     ("slots are free in the table", "fasc", 400, IN_TABLE_OFF),
     ("the front is synced home", "face", 400, |rules| rules.front_is_synced_home = false),
+    ("the frontier is read", "face map-segments", 100, |rules| rules.frontier_is_read = false),
 ];
 const IN_TABLE_OFF: Switch = |rules| rules.reused_slots_are_free_in_table = false;
 
 #[test]
 fn every_switched_off_rule_is_found() {
     for (name, design, seeds, switch) in RULES {
-        let mut fixed = persistent(design, "warm");
+        let (design, restart) = design.split_once(' ').unwrap_or((design, "warm"));
+        let mut fixed = persistent(design, restart);
         switch(&mut fixed.rules);
         let is_found = |&seed: &u64| {
             catch_unwind(|| torture::run_fixed(seed, fixed))

@@ -195,7 +195,7 @@ impl FlashRecovery {
             Ok(found) => (found, (kind == RestartKind::Forget).then_some(ColdStart::Forget)),
             Err(cold) => (wanted, Some(cold)),
         };
-        let table = super::table_of(kind, layout, config.restart_rules);
+        let table = super::table_of(kind, layout, config);
         let began = Lsn::ZERO;
         FlashRecovery { layout, header, cold, clean, began, is_disowned: false, need, table }
     }
@@ -207,7 +207,7 @@ impl FlashRecovery {
         let layout = FlashLayout::new(slots, kind);
         let (database, partitions) = (0, config.partitions_count());
         let header = Header { database, stamp: 0, table: 0, slots, partitions, restart: kind };
-        let table = super::table_of(RestartKind::Forget, layout, config.restart_rules);
+        let table = super::table_of(RestartKind::Forget, layout, config);
         FlashRecovery {
             layout,
             header,

@@ -123,7 +123,7 @@ pub(super) fn fuzz(bytes: &[u8]) {
 }
 
 /// The kinds by their code. The sixth was `map-through` over a journal.
-const KINDS: [Option<RestartKind>; 9] = [
+const KINDS: [Option<RestartKind>; 10] = [
     Some(RestartKind::Forget),
     Some(RestartKind::MemoryMapped),
     Some(RestartKind::LogBased),
@@ -133,6 +133,7 @@ const KINDS: [Option<RestartKind>; 9] = [
     None,
     Some(RestartKind::MapThrough),
     Some(RestartKind::MapChunks),
+    Some(RestartKind::MapSegments),
 ];
 
 fn code_of(kind: RestartKind) -> u8 {

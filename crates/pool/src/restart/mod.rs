@@ -65,18 +65,19 @@ pub mod fuzz {
     }
 }
 
-/// The reader of the table that `kind` keeps.
+/// The reader of the table that `kind` keeps, for a pool as `config` says.
 fn table_of(
     kind: RestartKind,
     layout: FlashLayout,
-    rules: RestartRules,
+    config: &PoolConfig,
 ) -> Box<dyn found::Recover> {
+    let rules = config.restart_rules;
     match kind {
         RestartKind::Forget => Box::new(forget::Nothing),
         RestartKind::MemoryMapped => Box::new(mmr::MappedImages::new(&layout)),
         RestartKind::LogBased => Box::new(lbr::LoggedImages::new(&layout, rules)),
         RestartKind::LazyVerification => Box::new(lvr::FlushedImages::new(&layout, rules)),
-        kind => Box::new(warm::WarmTable::new(form_of(kind), rules)),
+        kind => Box::new(warm::WarmTable::new(form_of(kind), config)),
     }
 }
 
@@ -110,6 +111,7 @@ pub(crate) fn keeper_of(
 fn form_of(kind: RestartKind) -> warm::FormKind {
     match kind {
         RestartKind::MapChunks | RestartKind::MapThrough => warm::FormKind::Chunks,
+        RestartKind::MapSegments => warm::FormKind::Frontier,
         _ => warm::FormKind::Journal,
     }
 }
@@ -120,6 +122,10 @@ fn pace_of(config: &PoolConfig) -> warm::Pace {
         (RestartKind::MapThrough, _) => warm::Pace::AtOnce,
         // One append to the log pages for each block that is written [R in SPEC 7.3].
         (RestartKind::MapChunks, Some(_)) => warm::Pace::Filled(config.group() as usize),
+        (RestartKind::MapSegments, _) => warm::Pace::KeptBack(warm::Frontiers {
+            parts: config.restart_tuning.map_segments,
+            group: config.group(),
+        }),
         _ => warm::Pace::Gathered,
     }
 }

@@ -23,6 +23,9 @@ pub struct RestartTuning {
     pub lvr_chunks_per_pause: u32,
     /// LVR: chunks after which a checkpoint's pass lets others run [S3 III-D2].
     pub lvr_chunks_per_yield: u32,
+    /// FaCE's map: a segment has one of so many parts of the slots. The paper's have 64,000 entries
+    /// [U in SPEC 5], an eighth to a sixty-fourth of its tiers [R: 16].
+    pub map_segments: u32,
 }
 
 impl Default for RestartTuning {
@@ -35,6 +38,7 @@ impl Default for RestartTuning {
             lvr_pause: Nanos(500_000_000),
             lvr_chunks_per_pause: 8,
             lvr_chunks_per_yield: 64,
+            map_segments: 16,
         }
     }
 }
@@ -45,8 +49,8 @@ impl RestartTuning {
         if !self.mmr_unit.is_power_of_two() || !(512..=PAGE_SIZE as u32).contains(&self.mmr_unit) {
             return Some("restart_tuning.mmr_unit must be a power of two from 512 to 8192");
         }
-        let counts =
-            [self.lbr_group, self.lvr_chunks, self.lvr_chunks_per_pause, self.lvr_chunks_per_yield];
+        let lvr = [self.lvr_chunks, self.lvr_chunks_per_pause, self.lvr_chunks_per_yield];
+        let counts = [&[self.lbr_group, self.map_segments][..], &lvr].concat();
         counts.contains(&0).then_some("counts of restart_tuning must not be zero")
     }
 }

@@ -58,11 +58,27 @@ const MANTISSA_BITS: u32 = 9;
 
 /// An entry as it is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Entry([u8; ENTRY_BYTES]);
+pub(in crate::restart) struct Entry([u8; ENTRY_BYTES]);
 
 impl Entry {
     /// Of a slot that holds nothing.
     pub const FREE: Entry = Entry([0xff; ENTRY_BYTES]);
+
+    /// The same, of a slot that has held something: a frontier wants to know.
+    pub const DROPPED: Entry = {
+        let mut bytes = [0; ENTRY_BYTES];
+        let mut at = 0;
+        while at < size_of_val(&NO_PAGE) {
+            bytes[at] = 0xff;
+            at += 1;
+        }
+        Entry(bytes)
+    };
+
+    /// Whether it is that of a slot of which nothing was ever told.
+    pub fn is_of_never_filled(&self) -> bool {
+        self.page().is_none() && self.lsn().0 == CLEANED
+    }
 
     /// Of a slot with a copy of `page`.
     pub fn of(page: PageId, lsn: Lsn, newer: Option<Lsn>, history: History, now: Tick) -> Entry {
@@ -75,6 +91,30 @@ impl Entry {
     /// Of a slot whose page home has too now.
     pub fn cleaned(page: PageId) -> Entry {
         Entry::encode(page.0 as u32, CLEANED, 0, 0)
+    }
+
+    /// No entry has this LSN.
+    pub const LSN_MAX: u64 = CLEANED;
+
+    /// The same copy, with its first change that home lacks at `newer`.
+    pub fn since(self, newer: Option<Lsn>) -> Entry {
+        let rec = newer.map_or(0, |lsn| (lsn.0 >> REC_SHIFT) as u32 + 1);
+        Entry::encode(self.u32_at(0), self.lsn().0, self.age(), rec)
+    }
+
+    /// Of a record that is none of a slot's: see `frontier`.
+    pub fn mark(kind: u16, lsn: u64, first: u32, len: u32) -> Entry {
+        Entry::encode(first, lsn, kind, len)
+    }
+
+    /// The parts of a mark.
+    pub fn as_mark(&self) -> (u16, u64, u32, u32) {
+        (self.age(), self.lsn().0, self.u32_at(0), self.u32_at(12))
+    }
+
+    /// Whether a record with it says that its slot was filled.
+    pub fn is_fill(&self) -> bool {
+        self.page().is_some() && self.lsn().0 != CLEANED
     }
 
     fn encode(page: u32, lsn: u64, age: u16, rec: u32) -> Entry {
@@ -372,6 +412,11 @@ mod tests {
         assert_eq!(later.previous, None);
         assert!(later.last.0.abs_diff(990) < 10);
         assert_eq!(Entry::FREE.image(1000), None);
+        assert_eq!(Entry::DROPPED.aged(5, 900).image(1000), None);
+        assert!(Entry::FREE.aged(5, 900).is_of_never_filled());
+        assert!(!Entry::DROPPED.aged(5, 900).is_of_never_filled());
+        assert!(!entry.is_of_never_filled());
+        assert_eq!(entry.after(Entry::DROPPED), Entry::DROPPED);
     }
 
     #[test]

@@ -15,6 +15,7 @@ use terrace_device::Device;
 
 use super::chunks::{ChunkTable, Chunks};
 use super::entry::{Entry, Record};
+use super::frontier::Frontier;
 use super::journal::{Journal, Position};
 use super::{chunks, load};
 use crate::restart::found::{ColdStart, Place};
@@ -32,12 +33,24 @@ pub(super) struct Site<'a> {
 
 /// A form, while the database is open. One task at a time asks it.
 pub(super) trait Form: Send {
-    /// Makes `records` durable; none only where nothing was ever written.
-    fn write(&mut self, site: &Site<'_>, records: &[Record]) -> io::Result<()>;
+    /// Makes `records` durable; none only where nothing was ever written, or a frontier begins:
+    /// `frontier`, from when all of it is durable.
+    fn write(
+        &mut self,
+        site: &Site<'_>,
+        records: &[Record],
+        frontier: Option<&Frontier>,
+    ) -> io::Result<()>;
 
     /// Makes room before it is needed, if that is better.
     fn tidy(&mut self, _site: &Site<'_>) -> io::Result<()> {
         Ok(())
+    }
+
+    /// Whether a frontier is to begin before more is written: what is read since the last takes up
+    /// too much of the room.
+    fn is_crowded(&self, _layout: &FlashLayout) -> bool {
+        false
     }
 
     /// How far the table reaches: what home is to name. Zero: nothing was written yet.
@@ -54,6 +67,8 @@ pub(super) trait Form: Send {
 pub(in crate::restart) enum FormKind {
     /// One ring of blocks for all slots, and base copies of the table.
     Journal,
+    /// The same, with a frontier.
+    Frontier,
     /// Chunks of the table, each with a log page of its own.
     Chunks,
 }
@@ -71,14 +86,20 @@ pub(super) struct Loaded {
     /// The policies' clock, as of which the entries' ages are.
     pub now: u64,
     pub resumed: Resumed,
+    /// The frontier in force, if there is one.
+    pub frontier: Option<Frontier>,
 }
 
 impl FormKind {
     /// The form, which goes on at `resumed`, or begins.
     pub(super) fn open(self, layout: &FlashLayout, resumed: Option<Resumed>) -> Box<dyn Form> {
         match (self, resumed) {
-            (FormKind::Journal, Some(Resumed::Journal(at))) => Box::new(Journal::new(at)),
-            (FormKind::Journal, _) => Box::new(Journal::new(Position::default())),
+            (FormKind::Journal | FormKind::Frontier, Some(Resumed::Journal(at))) => {
+                Box::new(Journal::new(at))
+            }
+            (FormKind::Journal | FormKind::Frontier, _) => {
+                Box::new(Journal::new(Position::default()))
+            }
             (FormKind::Chunks, Some(Resumed::Chunks(chunks))) => {
                 Box::new(ChunkTable::new(layout, chunks))
             }
@@ -94,7 +115,7 @@ impl FormKind {
         rules: RestartRules,
     ) -> Result<Loaded, ColdStart> {
         match self {
-            FormKind::Journal => load::read_journalled(place, position),
+            FormKind::Journal | FormKind::Frontier => load::read_journalled(place, position),
             FormKind::Chunks => chunks::read(place, position, rules),
         }
     }

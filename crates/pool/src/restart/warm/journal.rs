@@ -4,6 +4,8 @@
 //!   that is not whole count.
 //! - J2: blocks go into the ring at their number modulo its length, and never over a block that the
 //!   newest whole base copy does not cover.
+//! - J3: where there is a frontier, the first record of each block names the block where it was
+//!   written. Blocks from there on are kept, too, and read (`frontier`).
 //! - Cost: 20 bytes of flash for each change, and a rewrite of the table (16 bytes a slot) whenever
 //!   the journal is half full.
 
@@ -11,9 +13,11 @@ use std::io;
 
 use super::entry::{BLOCK_RECORDS, BlockHeader, Record, write_block};
 use super::form::{Form, Site};
+use super::frontier::{Frontier, place_mark};
 use super::merge;
 use crate::frames::Staging;
 use crate::io::{PageIo, run};
+use crate::restart::FlashLayout;
 
 /// Blocks written together, at most.
 const BLOCKS_MAX: usize = 64;
@@ -29,6 +33,8 @@ pub(in crate::restart) struct Position {
     pub base: u64,
     /// The checksum of the block before `next`.
     pub before: u32,
+    /// The first block of the frontier in force, if there is one.
+    pub frontier: Option<u64>,
 }
 
 /// The journal while the database is open.
@@ -44,22 +50,39 @@ impl Journal {
     }
 
     fn header(&self, site: &Site<'_>) -> BlockHeader {
-        let Position { next, tail, base, before } = self.at;
+        let Position { next, tail, base, before, .. } = self.at;
         BlockHeader { table: site.table, number: next, now: site.now, base, tail, before }
     }
 
-    fn write_blocks(&mut self, site: &Site<'_>, blocks: &[&[Record]]) -> io::Result<()> {
+    /// The first block that must stay.
+    fn kept_from(&self) -> u64 {
+        self.at.frontier.map_or(self.durable_tail, |first| first.min(self.durable_tail))
+    }
+
+    fn write_blocks(&mut self, site: &Site<'_>, blocks: &[Vec<Record>]) -> io::Result<()> {
         let length = site.layout.journal_pages;
-        // One block is spared: it tells of the base copy that makes room.
-        if self.at.next + blocks.len() as u64 - self.durable_tail >= length {
+        let is_full = |journal: &Journal| {
+            // One block is spared: it tells of the base copy that makes room.
+            journal.at.next + blocks.len() as u64 - journal.kept_from() >= length
+        };
+        if is_full(self) {
             self.merge(site)?;
         }
+        if is_full(self) {
+            return Err(io::Error::other("the flash table's journal has no room"));
+        }
+        self.put(site, blocks)
+    }
+
+    /// Writes blocks where there is room for them.
+    fn put(&mut self, site: &Site<'_>, blocks: &[Vec<Record>]) -> io::Result<()> {
         let mut staging = Staging::new(blocks.len());
         let mut header = self.header(site);
         for (page, records) in staging.pages_mut().iter_mut().zip(blocks) {
             header.before = write_block(page, &header, records);
             header.number += 1;
         }
+        let length = site.layout.journal_pages;
         let page_of = |at: usize| site.layout.journal + (self.at.next + at as u64) % length;
         let ios = staging.pages().iter().enumerate();
         let ios = ios.map(|(at, page)| PageIo::write(page_of(at), [page])).collect();
@@ -76,27 +99,67 @@ impl Journal {
     fn merge(&mut self, site: &Site<'_>) -> io::Result<()> {
         merge::rewrite(site, &mut self.at)?;
         // The old tail is in the way until a block names the new one; there is room for that.
-        let mut staging = Staging::new(1);
-        let before = write_block(&mut staging.pages_mut()[0], &self.header(site), &[]);
-        let page = site.layout.journal + self.at.next % site.layout.journal_pages;
-        run(site.flash, vec![PageIo::write(page, staging.pages())])?;
-        site.flash.sync()?;
-        self.at.next += 1;
-        self.at.before = before;
-        self.durable_tail = self.at.tail;
+        let block = self.blocks(&[]);
+        self.put(site, &block)
+    }
+
+    /// The blocks of `records`, one at least.
+    fn blocks(&self, records: &[Record]) -> Vec<Vec<Record>> {
+        let place = self.at.frontier.map(place_mark);
+        let of_block = |records: &[Record]| -> Vec<Record> {
+            place.into_iter().chain(records.iter().copied()).collect()
+        };
+        let room = BLOCK_RECORDS - usize::from(place.is_some());
+        let mut blocks: Vec<Vec<Record>> = records.chunks(room).map(of_block).collect();
+        if blocks.is_empty() {
+            blocks.push(of_block(&[]));
+        }
+        blocks
+    }
+
+    fn write_all(&mut self, site: &Site<'_>, blocks: &[Vec<Record>]) -> io::Result<()> {
+        // A quarter of a small ring at once leaves room to merge.
+        let at_once = BLOCKS_MAX.min(site.layout.journal_pages as usize / 4);
+        blocks.chunks(at_once).try_for_each(|blocks| self.write_blocks(site, blocks))
+    }
+
+    /// J3: all of it is in force with its last block, which names the first.
+    fn begin(&mut self, site: &Site<'_>, frontier: &Frontier) -> io::Result<()> {
+        let marks = frontier.marks();
+        let former = self.at.frontier.replace(self.at.next);
+        let mut blocks = self.blocks(&marks);
+        let count = blocks.len();
+        for block in &mut blocks[..count - 1] {
+            match former {
+                Some(former) => block[0] = place_mark(former),
+                None => drop(block.remove(0)),
+            }
+        }
+        self.at.frontier = former;
+        let first = self.at.next;
+        self.write_all(site, &blocks)?;
+        self.at.frontier = Some(first);
         Ok(())
     }
 }
 
 impl Form for Journal {
-    fn write(&mut self, site: &Site<'_>, records: &[Record]) -> io::Result<()> {
-        let mut blocks: Vec<&[Record]> = records.chunks(BLOCK_RECORDS).collect();
-        if blocks.is_empty() {
-            blocks.push(&[]);
+    fn write(
+        &mut self,
+        site: &Site<'_>,
+        records: &[Record],
+        frontier: Option<&Frontier>,
+    ) -> io::Result<()> {
+        if !records.is_empty() || frontier.is_none() {
+            let blocks = self.blocks(records);
+            self.write_all(site, &blocks)?;
         }
-        // A quarter of a small ring at once leaves room to merge.
-        let at_once = BLOCKS_MAX.min(site.layout.journal_pages as usize / 4);
-        blocks.chunks(at_once).try_for_each(|blocks| self.write_blocks(site, blocks))
+        frontier.map_or(Ok(()), |frontier| self.begin(site, frontier))
+    }
+
+    fn is_crowded(&self, layout: &FlashLayout) -> bool {
+        let first = self.at.frontier.unwrap_or(self.at.next);
+        self.at.next - first > layout.journal_pages / 4
     }
 
     fn tidy(&mut self, site: &Site<'_>) -> io::Result<()> {

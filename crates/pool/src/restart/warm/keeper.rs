@@ -7,14 +7,16 @@
 //! - Cost: no request waits for any of it, but a checkpoint; and whatever changes the table, where
 //!   the pace is that.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use terrace_page::PageId;
+use terrace_page::{Lsn, PageId};
 use terrace_rt::{LeafMutex, Mutex, Signal};
 
 use super::entry::{BLOCK_RECORDS, Entry, Record};
 use super::form::{Form, FormKind, Site};
+use super::frontier::{Frontier, Known};
 use super::{Resume, named};
 use crate::restart::FlashLayout;
 use crate::restart::keeper::{Freed, Held, Keep};
@@ -31,9 +33,21 @@ pub(in crate::restart) enum Pace {
     Gathered,
     /// When so many slots were filled: once for each block that FASC writes [R in SPEC 7.3].
     Filled(usize),
+    /// Fills when their part of the slots is full, and when a slot outside the frontier is to be
+    /// written; the rest at checkpoints alone: FaCE's segments [SPEC 5].
+    KeptBack(Frontiers),
     /// Before whatever changed it goes on: FASC_T's map, which is right on flash at all times [S2
     /// 7.2]. What others told meanwhile goes along.
     AtOnce,
+}
+
+/// How far a frontier reaches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::restart) struct Frontiers {
+    /// A segment is one of so many parts of the slots.
+    pub parts: u32,
+    /// Slots that are written together, at most.
+    pub group: u32,
 }
 
 /// The keeper.
@@ -41,6 +55,8 @@ pub(in crate::restart) struct TableKeeper {
     pace: Pace,
     layout: FlashLayout,
     table: u64,
+    /// What is told of a slot that no longer holds its page.
+    free: Entry,
     pending: LeafMutex<Pending>,
     /// Held by whoever writes (K4).
     form: Mutex<Box<dyn Form>>,
@@ -63,6 +79,22 @@ struct Pending {
     gathered: u64,
     /// Slots that wait for so many records to be durable, in that order.
     waiting: Vec<(u64, u32, Wait)>,
+    /// What may be kept back; nothing while a frontier is being written.
+    frontier: Option<Frontier>,
+    known: Known,
+    /// By the first slot of each partition, how many it has, and which is written next.
+    rears: BTreeMap<u32, (u32, u32)>,
+}
+
+/// What of that is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Flush<'a> {
+    /// Whole blocks.
+    Blocks,
+    /// All that must be durable.
+    All,
+    /// All there is, and a frontier with these slots begins.
+    Frontier(&'a [u32]),
 }
 
 /// What becomes of a slot that waits.
@@ -77,17 +109,28 @@ enum Wait {
 impl TableKeeper {
     /// A keeper that goes on at `resume`.
     pub fn new(layout: FlashLayout, kind: FormKind, resume: Resume, pace: Pace) -> TableKeeper {
-        let drop_slot = |slot: &u32| Record { slot: *slot, entry: Entry::FREE };
+        let free = match kind {
+            FormKind::Frontier => Entry::DROPPED,
+            FormKind::Journal | FormKind::Chunks => Entry::FREE,
+        };
+        let drop_slot = |slot: &u32| Record { slot: *slot, entry: free };
         let clean_slot =
             |&(slot, page): &(u32, PageId)| Record { slot, entry: Entry::cleaned(page) };
         let cleaned = resume.cleaned.iter().map(clean_slot);
-        let records: Vec<Record> = resume.dropped.iter().map(drop_slot).chain(cleaned).collect();
+        let found = resume.found.iter().map(|&(slot, entry)| Record { slot, entry });
+        let dropped = resume.dropped.iter().map(drop_slot);
+        let records: Vec<Record> = found.chain(dropped).chain(cleaned).collect();
         let gathered = records.len() as u64;
+        let known = match (kind, resume.known) {
+            (FormKind::Frontier, None) => Known::new(layout.slots),
+            (_, known) => known.unwrap_or_default(),
+        };
         TableKeeper {
             pace,
             layout,
             table: resume.table,
-            pending: LeafMutex::new(Pending { records, gathered, ..Pending::default() }),
+            free,
+            pending: LeafMutex::new(Pending { records, gathered, known, ..Pending::default() }),
             form: Mutex::new(kind.open(&layout, resume.form)),
             durable: AtomicU64::new(0),
             news: Signal::new(),
@@ -103,6 +146,7 @@ impl TableKeeper {
         pending.filled += usize::from(fills);
         let is_full = match self.pace {
             Pace::Filled(slots) => fills && pending.filled == slots,
+            Pace::KeptBack(frontiers) => fills && pending.filled == self.segment(frontiers),
             Pace::Gathered | Pace::AtOnce => pending.records.len() == BLOCK_RECORDS,
         };
         drop(pending);
@@ -111,31 +155,115 @@ impl TableKeeper {
         }
     }
 
-    /// Writes what is pending: all of it, or only whole blocks.
-    fn flush(&self, pool: &BufferPool, form: &mut dyn Form, all: bool) -> Result<(), PoolError> {
+    /// Slots of a segment.
+    fn segment(&self, frontiers: Frontiers) -> usize {
+        self.layout.slots.div_ceil(frontiers.parts).max(frontiers.group) as usize
+    }
+
+    /// Writes of what is pending what `what` says.
+    fn flush(
+        &self,
+        pool: &BufferPool,
+        form: &mut dyn Form,
+        what: Flush<'_>,
+    ) -> Result<(), PoolError> {
         if self.is_failed.load(Ordering::Acquire) {
             return Err(failed(io::Error::other("the flash table could not be written")));
         }
-        let (records, upto) = {
-            let mut pending = self.pending.lock();
-            let whole = pending.records.len() - pending.records.len() % BLOCK_RECORDS;
-            let count = if all { pending.records.len() } else { whole };
-            let rest = pending.records.split_off(count);
-            let upto = pending.gathered - rest.len() as u64;
-            pending.filled = 0;
-            (std::mem::replace(&mut pending.records, rest), upto)
-        };
+        let Taken { records, upto, frontier, keeps } = self.take(pool, what);
         // Home must name a position, if only one at which nothing is said.
-        if records.is_empty() && (!all || form.position() > 0) {
-            return Ok(());
-        }
-        if let Err(error) = form.write(&self.site(pool), &records) {
+        let is_nothing = records.is_empty() && frontier.is_none();
+        let site = self.site(pool);
+        let written = match (is_nothing, what) {
+            (true, Flush::Blocks) => return Ok(()),
+            (true, _) if form.position() > 0 && !keeps => return Ok(()),
+            // N4.
+            (true, _) if form.position() > 0 => site.flash.sync(),
+            _ => form.write(&site, &records, frontier.as_ref()),
+        };
+        if let Err(error) = written {
             self.is_failed.store(true, Ordering::Release);
             return Err(failed(error));
+        }
+        if frontier.is_some() {
+            self.pending.lock().frontier = frontier;
         }
         self.durable.store(upto, Ordering::Release);
         self.release_waiting(pool);
         Ok(())
+    }
+
+    /// What is to be written, and how many records are safe then.
+    fn take(&self, pool: &BufferPool, what: Flush<'_>) -> Taken {
+        let mut pending = self.pending.lock();
+        let mut records = std::mem::take(&mut pending.records);
+        let mut frontier = None;
+        let mut upto = pending.gathered;
+        match what {
+            Flush::Blocks => {
+                let whole = records.len() - records.len() % BLOCK_RECORDS;
+                pending.records = records.split_off(whole);
+                upto -= pending.records.len() as u64;
+                pending.filled = 0;
+            }
+            Flush::All => {
+                if let Pace::KeptBack(_) = self.pace {
+                    let Pending { frontier, known, .. } = &mut *pending;
+                    // Without one in force all is written.
+                    let mut none = Frontier::default();
+                    let frontier = frontier.as_mut().unwrap_or(&mut none);
+                    (records, pending.records) = frontier.part(records, known);
+                }
+                if pending.frontier.is_none() {
+                    pending.filled = 0;
+                }
+            }
+            Flush::Frontier(slots) => {
+                pending.frontier = None;
+                pending.filled = 0;
+                let (written, _) = Frontier::default().part(records, &mut pending.known);
+                records = written;
+                let since = Lsn(pool.journal.last_lsn().0 + 1);
+                let rears = self.slots_from_rears(&pending);
+                frontier =
+                    Some(Frontier::new(since, rears.into_iter().chain(slots.iter().copied())));
+            }
+        }
+        Taken { records, upto, frontier, keeps: !pending.records.is_empty() }
+    }
+
+    /// From each rear on, two segments' worth of the partition's slots.
+    fn slots_from_rears(&self, pending: &Pending) -> Vec<u32> {
+        let Pace::KeptBack(frontiers) = self.pace else { return Vec::new() };
+        let of_partition = |(&first, &(count, rear)): (&u32, &(u32, u32))| {
+            let segment = count.div_ceil(frontiers.parts).max(frontiers.group);
+            let ahead = (2 * segment).min(count);
+            (0..ahead).map(move |at| first + (rear - first + at) % count)
+        };
+        pending.rears.iter().flat_map(of_partition).collect()
+    }
+
+    /// Notes that `slots` are about to be written. Whether the frontier has them.
+    fn note_rears(&self, pool: &BufferPool, slots: &[u32]) -> bool {
+        let firsts: Vec<(u32, u32)> =
+            slots.iter().map(|&slot| (slot, pool.partition_of_slot(slot).first_slot)).collect();
+        let mut pending = self.pending.lock();
+        for of_partition in firsts.chunk_by(|a, b| a.1 == b.1) {
+            let first = of_partition[0].1;
+            let count = pool.partition_of_slot(first).slots_count;
+            let mut high = first;
+            // Those behind the end of the ring, if it ends among them.
+            let is_wrapped = of_partition.iter().any(|it| it.0 - first > count / 2)
+                && of_partition.iter().any(|it| it.0 - first < count / 4);
+            for slot in of_partition.iter().map(|it| it.0) {
+                if !is_wrapped || slot - first < count / 2 {
+                    high = high.max(slot);
+                }
+            }
+            pending.rears.insert(first, (count, first + (high + 1 - first) % count));
+        }
+        let frontier = pending.frontier.as_ref();
+        frontier.is_some_and(|frontier| slots.iter().all(|&slot| frontier.has(slot)))
     }
 
     fn site<'a>(&'a self, pool: &'a BufferPool) -> Site<'a> {
@@ -179,21 +307,39 @@ impl TableKeeper {
         ((self.layout.slots / SLOTS_PER_RETIRED) as usize).max(RETIRED_MIN)
     }
 
-    /// Whether something is to be written now; and whether all of it, or only whole blocks.
-    fn work(&self) -> Option<bool> {
+    /// Whether something is to be written now, and what of it.
+    fn work(&self) -> Option<Flush<'static>> {
         let pending = self.pending.lock();
         let waits = pending.waiting.len() >= self.retired_max();
-        let is_filled = matches!(self.pace, Pace::Filled(slots) if pending.filled >= slots);
-        let all = waits || is_filled;
-        (all || pending.records.len() >= BLOCK_RECORDS).then_some(all)
+        let is_block = pending.records.len() >= BLOCK_RECORDS;
+        match self.pace {
+            Pace::KeptBack(frontiers) if pending.filled >= self.segment(frontiers) => {
+                Some(Flush::Frontier(&[]))
+            }
+            Pace::Filled(slots) if pending.filled >= slots => Some(Flush::All),
+            _ if waits => Some(Flush::All),
+            Pace::KeptBack(_) => None,
+            _ => is_block.then_some(Flush::Blocks),
+        }
     }
 
-    fn write(&self, pool: &BufferPool, all: bool) -> Result<(), PoolError> {
+    fn write(&self, pool: &BufferPool, what: Flush<'_>) -> Result<(), PoolError> {
         let mut form = self.form.lock();
-        self.flush(pool, &mut **form, all)?;
+        self.flush(pool, &mut **form, what)?;
         let tidied = form.tidy(&self.site(pool));
         tidied.inspect_err(|_| self.is_failed.store(true, Ordering::Release)).map_err(failed)
     }
+}
+
+/// What was taken to be written.
+struct Taken {
+    records: Vec<Record>,
+    /// So many records are safe once it is.
+    upto: u64,
+    /// What begins then.
+    frontier: Option<Frontier>,
+    /// Whether something is kept back.
+    keeps: bool,
 }
 
 fn failed(source: io::Error) -> PoolError {
@@ -201,6 +347,18 @@ fn failed(source: io::Error) -> PoolError {
 }
 
 impl Keep for TableKeeper {
+    /// N1.
+    fn before_writes(&self, pool: &BufferPool, slots: &[u32]) -> Result<(), PoolError> {
+        if !matches!(self.pace, Pace::KeptBack(_)) || self.note_rears(pool, slots) {
+            return Ok(());
+        }
+        let mut form = self.form.lock();
+        match self.note_rears(pool, slots) {
+            true => Ok(()),
+            false => self.flush(pool, &mut **form, Flush::Frontier(slots)),
+        }
+    }
+
     fn filled(&self, pool: &BufferPool, held: &Held) {
         let history = held.history.unwrap_or_else(|| terrace_policy::History::once(pool.now()));
         self.push(held.slot, Entry::of(held.page, held.lsn, held.newer, history, pool.now()), true);
@@ -211,7 +369,7 @@ impl Keep for TableKeeper {
     }
 
     fn freed(&self, _pool: &BufferPool, slot: u32, _page: PageId, _why: Freed) {
-        self.push(slot, Entry::FREE, false);
+        self.push(slot, self.free, false);
     }
 
     fn wants_unlogged(&self) -> bool {
@@ -220,7 +378,7 @@ impl Keep for TableKeeper {
     }
 
     fn retired(&self, _pool: &BufferPool, slot: u32) {
-        self.push(slot, Entry::FREE, false);
+        self.push(slot, self.free, false);
         self.wait(slot, Wait::Retired);
     }
 
@@ -230,14 +388,16 @@ impl Keep for TableKeeper {
 
     fn harden(&self, pool: &BufferPool, _slots: &[u32]) -> Result<(), PoolError> {
         match self.pace {
-            Pace::Gathered | Pace::Filled(_) => Ok(()),
+            Pace::Gathered | Pace::Filled(_) | Pace::KeptBack(_) => Ok(()),
             Pace::AtOnce => self.checkpoint(pool).map(drop),
         }
     }
 
     fn checkpoint(&self, pool: &BufferPool) -> Result<u64, PoolError> {
         let mut form = self.form.lock();
-        self.flush(pool, &mut **form, true)?;
+        let is_crowded = form.is_crowded(&self.layout);
+        let what = if is_crowded { Flush::Frontier(&[]) } else { Flush::All };
+        self.flush(pool, &mut **form, what)?;
         Ok(named(self.table, form.position()))
     }
 
@@ -245,9 +405,9 @@ impl Keep for TableKeeper {
         while !self.is_closing.load(Ordering::Acquire) {
             let seen = self.news.seen();
             let is_failed = self.is_failed.load(Ordering::Acquire);
-            if let Some(all) = self.work().filter(|_| !is_failed) {
+            if let Some(what) = self.work().filter(|_| !is_failed) {
                 // The table stays as it is; the next checkpoint fails too, and home disowns it.
-                let _failed: Result<(), PoolError> = self.write(pool, all);
+                let _failed: Result<(), PoolError> = self.write(pool, what);
                 continue;
             }
             self.news.wait(seen);
@@ -260,6 +420,6 @@ impl Keep for TableKeeper {
     }
 
     fn bytes(&self) -> usize {
-        self.form.lock().bytes()
+        self.form.lock().bytes() + self.pending.lock().known.bytes()
     }
 }

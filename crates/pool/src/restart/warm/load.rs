@@ -11,12 +11,14 @@
 use std::collections::HashMap;
 
 use terrace_device::Device;
-use terrace_page::{Lsn, PageBuf, PageId};
+use terrace_page::{Lsn, PageBuf, PageId, lsn, page_id, verify};
+use terrace_policy::{FlashRole, History, Tick};
 
 use super::entry::{
     BlockHeader, Entry, Record, block_number, checksum_of, read_block, read_entries,
 };
 use super::form::{FormKind, Loaded, Resumed};
+use super::frontier::{Frontier, FrontierReader, Known, place_of};
 use super::journal::Position;
 use super::{Resume, position_of};
 use crate::frames::Staging;
@@ -25,6 +27,8 @@ use crate::restart::RestartRules;
 use crate::restart::found::{ColdStart, FlashNeed, Image, LogFacts, Place, Recover, ScanFrom};
 use crate::restart::layout::{FlashLayout, PAGE_ENTRIES};
 use crate::restart::records::Record as TierRecord;
+use crate::slots::PAGES_MAX;
+use crate::{PoolConfig, Rules};
 
 /// Pages read at once.
 const READ_PAGES: u64 = 256;
@@ -32,13 +36,17 @@ const READ_PAGES: u64 = 256;
 /// The table while the database is opened.
 pub(in crate::restart) struct WarmTable {
     form: FormKind,
-    rules: RestartRules,
+    restart_rules: RestartRules,
+    rules: Rules,
     entries: Vec<Entry>,
     /// The last change of each page in the log.
     updated: PageLsns,
     /// How far home has each page, by the BUF_WRITEs in the log.
     written: PageLsns,
     resume: Resume,
+    /// Pages that were found in slots of the frontier, and their entries.
+    found: Vec<(u32, Entry)>,
+    role: FlashRole,
 }
 
 /// The greatest LSN that the log tells of each page.
@@ -81,10 +89,30 @@ impl PageLsns {
 }
 
 impl WarmTable {
-    pub fn new(form: FormKind, rules: RestartRules) -> WarmTable {
-        let (updated, written) = (PageLsns::default(), PageLsns::default());
-        let (entries, resume) = (Vec::new(), Resume::default());
-        WarmTable { form, rules, entries, updated, written, resume }
+    pub fn new(form: FormKind, config: &PoolConfig) -> WarmTable {
+        WarmTable {
+            form,
+            restart_rules: config.restart_rules,
+            rules: config.rules,
+            entries: Vec::new(),
+            updated: PageLsns::default(),
+            written: PageLsns::default(),
+            resume: Resume::default(),
+            found: Vec::new(),
+            role: config.flash_role,
+        }
+    }
+
+    /// N5: what home lacks of the pages that were found, as the log says.
+    fn settle_found(&mut self, facts: &LogFacts<'_>) {
+        for (slot, entry) in &mut self.found {
+            let page = entry.page().expect("a page was found");
+            if self.role == FlashRole::Cache {
+                *entry = entry.since((facts.dirty)(page).map(|(rec, _)| rec));
+                self.entries[*slot as usize] = *entry;
+            }
+        }
+        self.resume.found = std::mem::take(&mut self.found);
     }
 
     /// What the log says of the copy in an entry.
@@ -117,14 +145,16 @@ pub(super) fn read_journalled(place: &Place<'_>, journal: u64) -> Result<Loaded,
     // The newest block says where to begin. Home names one that is not much older, unless the
     // ring has gone round since.
     let mut newest = None;
-    let seen = read_journal(place, last, journal, |header, _| newest = Some(*header));
+    let mut frontier = None;
+    let mut look = |header: &BlockHeader, records: &mut dyn Iterator<Item = Record>| {
+        newest = Some(*header);
+        frontier = records.next().and_then(|record| place_of(&record));
+    };
+    let seen = read_journal(place, last, journal, &mut look);
     if seen.is_err() {
         let found = find_newest(place)?.filter(|&number| number > last);
         let number = found.ok_or(ColdStart::Table)?;
-        let keep = |header: &BlockHeader, _: &mut dyn Iterator<Item = Record>| {
-            newest = Some(*header);
-        };
-        read_journal(place, number, number + 1, keep)?;
+        read_journal(place, number, number + 1, &mut look)?;
     }
     let newest = newest.ok_or(ColdStart::Table)?;
     let mut entries = match newest.base {
@@ -132,15 +162,26 @@ pub(super) fn read_journalled(place: &Place<'_>, journal: u64) -> Result<Loaded,
         number => read_base(place, number, newest.now)?,
     };
     let end = newest.number + 1;
-    let before = read_journal(place, newest.tail, end, |header, records| {
+    let mut reader = FrontierReader::default();
+    let first = frontier.map_or(newest.tail, |first| first.min(newest.tail));
+    let before = read_journal(place, first, end, |header, records| {
         for record in records {
-            if let Some(entry) = entries.get_mut(record.slot as usize) {
+            if frontier.is_some_and(|first| header.number >= first) {
+                reader.note(&record);
+            }
+            let entry = entries.get_mut(record.slot as usize);
+            if let Some(entry) = entry.filter(|_| header.number >= newest.tail) {
                 *entry = entry.after(record.entry.aged(header.now, newest.now));
             }
         }
     })?;
-    let at = Position { next: end, tail: newest.tail, base: newest.base, before };
-    Ok(Loaded { entries, now: newest.now, resumed: Resumed::Journal(at) })
+    let BlockHeader { tail, base, now, .. } = newest;
+    let at = Position { next: end, tail, base, before, frontier };
+    let frontier = reader.in_force();
+    if at.frontier.is_some() != frontier.is_some() {
+        return Err(ColdStart::Table);
+    }
+    Ok(Loaded { entries, now, resumed: Resumed::Journal(at), frontier })
 }
 
 /// The blocks from `first` on: up to `until`, where all must be whole, and beyond while they
@@ -227,6 +268,40 @@ fn read_base(place: &Place<'_>, number: u64, now: u64) -> Result<Vec<Entry>, Col
     }
 }
 
+/// The pages in slots of `frontier` that were written since it began, and are not told of (N3).
+fn read_slots(
+    place: &Place<'_>,
+    (frontier, known): (&Frontier, &Known),
+    now: u64,
+) -> Result<Vec<(u32, Entry)>, ColdStart> {
+    let history = History::once(Tick(now));
+    let mut found = Vec::new();
+    let mut staging = Staging::new(READ_PAGES as usize);
+    for &(first, len) in frontier.runs() {
+        for start in (0..len).step_by(READ_PAGES as usize) {
+            let count = len.min(start + READ_PAGES as u32) - start;
+            let pages = &mut staging.pages_mut()[..count as usize];
+            let slots = first + start..first + start + count;
+            if slots.end > place.layout.slots {
+                return Err(ColdStart::Table);
+            }
+            read_run(place.flash, place.layout.first_slot + u64::from(slots.start), pages)?;
+            for (slot, page) in slots.zip(pages.iter()) {
+                let (id, lsn) = (page_id(page), lsn(page));
+                let may_be = id.0 < PAGES_MAX && lsn.0 < Entry::LSN_MAX;
+                if may_be
+                    && known.has(slot)
+                    && frontier.tells(slot, lsn)
+                    && verify(page, id).is_ok()
+                {
+                    found.push((slot, Entry::of(id, lsn, Some(Lsn::ZERO), history, Tick(now))));
+                }
+            }
+        }
+    }
+    Ok(found)
+}
+
 /// The first page of base copy `number`.
 pub(super) fn base_page(layout: &FlashLayout, number: u64) -> u64 {
     layout.table + (number % 2) * (layout.table_pages / 2)
@@ -257,15 +332,31 @@ fn read_run_beside<T>(
 impl Recover for WarmTable {
     fn load(&mut self, place: &Place<'_>, journal: u64) -> Result<(), ColdStart> {
         let position = position_of(place.table, journal).ok_or(ColdStart::Table)?;
-        let Loaded { entries, now, resumed } = self.form.read(place, position, self.rules)?;
+        let loaded = self.form.read(place, position, self.restart_rules)?;
+        let Loaded { entries, now, resumed, frontier } = loaded;
         self.entries = entries;
+        let known = (self.form == FormKind::Frontier).then(|| match self.rules.frontier_is_known {
+            true => Known::of(&self.entries),
+            false => Known::all(place.layout.slots),
+        });
+        if let Some(frontier) = frontier.filter(|_| self.rules.frontier_is_read) {
+            let known = known.as_ref().ok_or(ColdStart::Table)?;
+            self.found = read_slots(place, (&frontier, known), now)?;
+            for &(slot, entry) in &self.found {
+                self.entries[slot as usize] = entry;
+            }
+        }
         let form = Some(resumed);
-        self.resume = Resume { table: place.table, now, form, ..Resume::default() };
+        self.resume = Resume { table: place.table, now, form, known, ..Resume::default() };
         Ok(())
     }
 
     fn scan_from(&self) -> ScanFrom {
-        ScanFrom::OldestBase
+        // N5.
+        match (self.form, self.role) {
+            (FormKind::Frontier, FlashRole::Cache) => ScanFrom::OldestDirty,
+            _ => ScanFrom::OldestBase,
+        }
     }
 
     fn updated(&mut self, page: PageId, lsn: Lsn) {
@@ -283,6 +374,7 @@ impl Recover for WarmTable {
     }
 
     fn settle(&mut self, place: &Place<'_>, facts: &LogFacts<'_>) -> Result<(), ColdStart> {
+        self.settle_found(facts);
         for slot in 0..self.entries.len() {
             let entry = &self.entries[slot];
             let Some(page) = entry.page() else { continue };

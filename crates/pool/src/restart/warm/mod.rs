@@ -31,15 +31,18 @@
 //!   or a dirty copy that is bad, costs a longer redo, and no commit.
 //!
 //! W1 to W5 do not depend on how the changes get on flash, as long as a form keeps its promises
-//! (`form`): the journal above is one, FASC's chunks with log pages another.
+//! (`form`): the journal above is one, FASC's chunks with log pages another. Over the journal,
+//! fills of some slots need not be written at checkpoints, if an opening reads these slots
+//! (`frontier`): FaCE's segments.
 //!
-//! Modules in reading order: `entry`, the bytes; `form`, what changes go through; `keeper`; `load`,
-//! what opening makes of it; `journal` and `merge`, a form; `chunks`, another; `synthetic`, a table
-//! to measure with.
+//! Modules in reading order: `entry`, the bytes; `form`, what changes go through; `frontier`, what
+//! an opening finds in the slots; `keeper`; `load`, what opening makes of it; `journal` and
+//! `merge`, a form; `chunks`, another; `synthetic`, a table to measure with.
 
 mod chunks;
 mod entry;
 mod form;
+mod frontier;
 mod journal;
 mod keeper;
 mod load;
@@ -48,7 +51,7 @@ mod synthetic;
 
 pub(super) use entry::fuzz;
 pub(super) use form::FormKind;
-pub(super) use keeper::{Pace, TableKeeper};
+pub(super) use keeper::{Frontiers, Pace, TableKeeper};
 pub(super) use load::WarmTable;
 pub use synthetic::write_synthetic_table;
 
@@ -84,6 +87,11 @@ pub(super) struct Resume {
     pub dropped: Vec<u32>,
     /// Slots whose pages home has too, as the log says and the table does not yet.
     pub cleaned: Vec<(u32, terrace_page::PageId)>,
+    /// What the table does not tell and the slots do: slots, and what they are believed to hold
+    /// unless they are among `dropped`.
+    pub(super) found: Vec<(u32, entry::Entry)>,
+    /// Slots of which something was told, where that matters.
+    pub(super) known: Option<frontier::Known>,
 }
 
 #[cfg(test)]

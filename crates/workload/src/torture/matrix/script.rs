@@ -448,8 +448,10 @@ pub static SCRIPTS: [Script; 22] = [
         path: Path::Steps(|_| vec![Step::Checkpoint(Checkpoint::Indirect)]),
         shows: |seen| {
             let lazy = !seen.design.keeps_dirty_on_flash() || seen.before.pool.slots_dirty > 0;
-            // FASC's table is told of a block when it is written: maybe nothing is left to say.
-            let is_told = seen.restart.kind == RestartKind::MapChunks;
+            // FASC's table is told of a block when it is written, and FaCE's keeps fills back:
+            // maybe nothing is left to say.
+            let is_told =
+                [RestartKind::MapChunks, RestartKind::MapSegments].contains(&seen.restart.kind);
             let table = !keeps_table(&seen.restart) || is_told || seen.flash_writes > 0;
             seen.before.pool.frames_dirty > 0 && lazy && table && seen.checkpoints() == 1
         },

@@ -69,7 +69,7 @@ pub(in crate::restart::warm) fn read(
     }
     (chunks.next, chunks.digest) = (next + 1, digests.0);
     let entries = read_entries_of(place, &places, &chunks, now)?;
-    Ok(Loaded { entries, now, resumed: Resumed::Chunks(chunks) })
+    Ok(Loaded { entries, now, resumed: Resumed::Chunks(chunks), frontier: None })
 }
 
 /// The last write of which every part is there (C2, C3).

@@ -11,6 +11,7 @@ use crate::restart::FlashLayout;
 use crate::restart::layout::PAGE_ENTRIES;
 use crate::restart::warm::entry::{Entry, Record, read_entries, write_entries};
 use crate::restart::warm::form::{Form, Site};
+use crate::restart::warm::frontier::Frontier;
 use crate::restart::warm::merge::damaged;
 
 /// Log pages of one write, at most, beside those of C4: more records than these take go in several.
@@ -147,7 +148,13 @@ fn old_entries(
 }
 
 impl Form for ChunkTable {
-    fn write(&mut self, site: &Site<'_>, records: &[Record]) -> io::Result<()> {
+    fn write(
+        &mut self,
+        site: &Site<'_>,
+        records: &[Record],
+        frontier: Option<&Frontier>,
+    ) -> io::Result<()> {
+        assert!(frontier.is_none(), "chunks keep nothing back");
         let places = Places::of(site.layout);
         let mut rest = records;
         loop {

@@ -142,7 +142,7 @@ fn session(
         let records: Vec<Record> = changes.iter().map(|change| change.record(now)).collect();
         told.borrow_mut().writes.push(changes);
         let site = Site { flash, layout, table: TABLE, now };
-        form.write(&site, &records).map_err(|error| error.to_string())?;
+        form.write(&site, &records, None).map_err(|error| error.to_string())?;
         let mut told = told.borrow_mut();
         told.returned = told.writes.len();
         if prng.chance(3) {
@@ -219,7 +219,7 @@ fn with_table(seed: u64, then: impl FnOnce(&dyn Device, &FlashLayout, &Model, u6
             let records: Vec<Record> = some.iter().map(|change| change.record(now)).collect();
             some.iter().for_each(|change| change.apply(&mut model));
             let site = Site { flash: &*flash, layout: &layout, table: TABLE, now };
-            form.write(&site, &records).expect("a device that is whole");
+            form.write(&site, &records, None).expect("a device that is whole");
         }
         then(&*flash, &layout, &model, form.position());
     });
@@ -281,7 +281,7 @@ fn ages_do_not_drift_as_a_log_page_is_rewritten() {
             let site = Site { flash: &*flash, layout: &layout, table: TABLE, now };
             let slot = (now - start) as u32;
             let record = Change::Filled(slot, (slot.into(), 5, None)).record(now);
-            form.write(&site, &[record]).expect("a write");
+            form.write(&site, &[record], None).expect("a write");
         }
         let read = FormKind::Chunks.read(&place(&*flash, layout), 300, RestartRules::default());
         let loaded = read.expect("a table");
