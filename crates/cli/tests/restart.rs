@@ -158,7 +158,7 @@ fn what_cannot_be_is_refused_before_the_work() {
     let said = refused("restart", &["--restart", "forget,mr"]);
     assert!(said.contains(
         "unknown restart `mr`; known: forget, mmr, lbr, lvr, warm, map-log, map-segments, \
-         map-chunks, map-through, all"
+         map-zone, map-chunks, map-through, all"
     ));
     for command in ["restart", "tpcc"] {
         let said = refused(command, &["--design", "no-ssd", "--restart", "lvr"]);

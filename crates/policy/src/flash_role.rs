@@ -96,7 +96,8 @@ mod tests {
         let mut accepted = Vec::new();
         for design in DESIGNS {
             for restart in RESTARTS {
-                match persistent.refusal(&design, &restart) {
+                let refusal = persistent.refusal(&design, &restart);
+                match refusal.or_else(|| restart.refusal(&design)) {
                     None => accepted.push((design.name, restart.name)),
                     Some(why) => assert!(why.contains('`'), "{why}"),
                 }
@@ -111,6 +112,8 @@ mod tests {
             }
             let is_face = name.starts_with("face");
             assert_eq!(accepted.contains(&(name, "map-segments")), is_face, "{name}");
+            let is_by_benefit = ["cc", "cac"].contains(&name);
+            assert_eq!(accepted.contains(&(name, "map-zone")), is_by_benefit, "{name}");
         }
         assert!(accepted.iter().all(|(name, _)| designs.contains(name)), "{accepted:?}");
     }

@@ -13,6 +13,7 @@
 //! | `warm` | in a file, by a journal of its changes | what the log does not contradict, checked when used |
 //! | `map-log` | as `warm` | the same, but the log is redone before the database is open |
 //! | `map-segments` | in segments, written when full (FaCE) | as `map-log`, and what the slots tell |
+//! | `map-zone` | whole, when the slots of an eviction zone are used up (CAC) | the same |
 //! | `map-chunks` | in chunks, each with a log page of its own (FASC) | as `map-log` |
 //! | `map-through` | the same, each change at once (FASC_T) | as `map-log` |
 
@@ -38,6 +39,9 @@ pub enum RestartKind {
     /// The same with FaCE's segments: appended slots are told of when a segment is full, and
     /// an opening reads what is in the slots behind [SPEC 5].
     MapSegments,
+    /// The same with CAC's eviction zone: only its slots are reused before the next begins, and an
+    /// opening reads what is in them [SPEC 6.3].
+    MapZone,
     /// The same over FASC's map: chunks of the table, changes appended to a log page of each, one
     /// append for each block that is written [S2 6; SPEC 7.3].
     MapChunks,
@@ -50,8 +54,8 @@ impl RestartKind {
     /// starts from what is there.
     #[must_use]
     pub fn is_journalled(self) -> bool {
-        use RestartKind::{MapChunks, MapLog, MapSegments, MapThrough, Warm};
-        matches!(self, Warm | MapLog | MapSegments | MapChunks | MapThrough)
+        use RestartKind::{MapChunks, MapLog, MapSegments, MapThrough, MapZone, Warm};
+        matches!(self, Warm | MapLog | MapSegments | MapZone | MapChunks | MapThrough)
     }
 }
 
@@ -67,7 +71,7 @@ pub struct Restart {
 }
 
 /// The restarts, in the order in which they are listed and run.
-pub const RESTARTS: [Restart; 9] = [
+pub const RESTARTS: [Restart; 10] = [
     row("forget", "starts cold (SSDBP), ICDE 2013", RestartKind::Forget),
     row("mmr", "memory-mapped restart, ICDE 2013", RestartKind::MemoryMapped),
     row("lbr", "log-based restart, ICDE 2013", RestartKind::LogBased),
@@ -75,6 +79,7 @@ pub const RESTARTS: [Restart; 9] = [
     row("warm", "journalled table, verified and redone on first use", RestartKind::Warm),
     row("map-log", "journalled table, redone before opening", RestartKind::MapLog),
     row("map-segments", "segments of appended slots, FaCE 2012", RestartKind::MapSegments),
+    row("map-zone", "an eviction zone, CAC 2013", RestartKind::MapZone),
     row("map-chunks", "chunks with log pages, FASC 2015", RestartKind::MapChunks),
     row("map-through", "the same, each change written at once (FASC_T)", RestartKind::MapThrough),
 ];
@@ -115,6 +120,14 @@ impl Restart {
                  `map-chunks` takes them in any order",
             );
         }
+        let has_least =
+            matches!(design.replacement, Replacement::Benefit | Replacement::AnticipatedBenefit);
+        if self.kind == RestartKind::MapZone && !has_least {
+            return Some(
+                "an eviction zone is of the slots whose pages benefit least, which `cc` and `cac` \
+                 know; `map-log` takes slots in any order",
+            );
+        }
         // A mapped entry must be durably free before its page changes, under the page's latch.
         let is_mapped = self.kind == RestartKind::MemoryMapped;
         (is_mapped && design.batch().is_some()).then_some(
@@ -147,7 +160,7 @@ mod tests {
         assert_eq!(
             error,
             "unknown restart `MMR`; known: forget, mmr, lbr, lvr, warm, map-log, map-segments, \
-             map-chunks, map-through"
+             map-zone, map-chunks, map-through"
         );
     }
 }

@@ -11,6 +11,8 @@
 //! - B3: a page's counts go along when it gets a slot, and back when it loses it.
 //! - B4: a dirty slot cannot be reused at once, but it counts: when the least benefit of all is
 //!   that of a dirty slot, some of the least are wanted at home, ahead of the next victims.
+//! - B5: where a zone has begun, only its slots are given away; one that becomes free outside of it
+//!   is kept until the next begins.
 //! - Cost: 13 bytes per slot, and 7 for each page that is remembered beside: one for each frame,
 //!   and half as many as there are slots. A request is O(log n), and a few words more for B2.
 //! - Not for: tiers where 17 bytes per page are too much.
@@ -30,6 +32,7 @@ use crate::benefit::{BenefitSide, Counts, Expansion};
 use crate::ghosts::Ghosts;
 use crate::heaps::{Heaps, Side};
 use crate::placement::Costs;
+use crate::slot_bits::SlotBits;
 use crate::slot_lru_2::SlotState;
 use terrace_page::{PageId, SlotId};
 
@@ -62,6 +65,10 @@ pub struct SlotBenefit {
     requests: u32,
     estimates: u32,
     cleanings_wanted: u32,
+    /// Slots that may be given away; none where all may.
+    zone: Option<SlotBits>,
+    /// Free slots outside of it.
+    later: Vec<u32>,
 }
 
 /// What the orders compare.
@@ -98,6 +105,8 @@ impl SlotBenefit {
             requests: 0,
             estimates: expansion.estimates(),
             cleanings_wanted: 0,
+            zone: None,
+            later: Vec::new(),
         }
     }
 
@@ -130,8 +139,10 @@ impl SlotBenefit {
     ) -> Result<SlotId, NoBenefit> {
         let keys = &self.keys;
         let less = |a: u32, b: u32| keys.less(a, b);
-        let clean = self.heaps.least(Side::Left, |slot| evictable(SlotId(slot)), less);
-        let dirty = self.heaps.least(Side::Right, |slot| cleanable(SlotId(slot)), less);
+        let evictable = |slot| self.is_in_zone(slot) && evictable(SlotId(slot));
+        let cleanable = |slot| self.is_in_zone(slot) && cleanable(SlotId(slot));
+        let clean = self.heaps.least(Side::Left, evictable, less);
+        let dirty = self.heaps.least(Side::Right, cleanable, less);
         let is_dirty_least = match (clean, dirty) {
             (Some(clean), Some(dirty)) => keys.benefit(dirty) < keys.benefit(clean),
             (None, dirty) => dirty.is_some(),
@@ -200,9 +211,12 @@ impl SlotBenefit {
         if let Some(page) = page {
             self.ghosts.put(page, self.keys.counts[at]);
         }
-        self.keys.counts[at] = Counts::free(self.free_head);
-        self.free_head = slot.0;
-        self.free_count += 1;
+        if self.is_in_zone(slot.0) {
+            self.link(slot.0);
+        } else {
+            self.keys.counts[at] = Counts::free(END);
+            self.later.push(slot.0);
+        }
     }
 
     /// `page` was read from the device that has it: from `slot`, if it has one.
@@ -305,6 +319,47 @@ impl SlotBenefit {
         self.heaps.slots(Side::Right).map(SlotId)
     }
 
+    /// From now on only the slots of a zone are given away: those that are free, and `count` of the
+    /// others, whose benefit is least. Slots that become free outside of it are kept for the
+    /// next. Returns the zone, ascending (B5).
+    pub fn begin_zone(&mut self, count: u32) -> Vec<SlotId> {
+        while let Some(slot) = self.later.pop() {
+            self.link(slot);
+        }
+        let filled = self.heaps.slots(Side::Left).chain(self.heaps.slots(Side::Right));
+        let mut slots: Vec<u32> = filled.collect();
+        let count = count as usize;
+        if count < slots.len() {
+            let keys = &self.keys;
+            let order =
+                |a: &u32, b: &u32| keys.benefit(*a).total_cmp(&keys.benefit(*b)).then(a.cmp(b));
+            slots.select_nth_unstable_by(count, order);
+            slots.truncate(count);
+        }
+        let mut next = self.free_head;
+        while next != END {
+            slots.push(next);
+            next = self.keys.counts[next as usize].next_free().expect("a free slot");
+        }
+        slots.sort_unstable();
+        let mut zone = SlotBits::new(self.keys.counts.len() as u32);
+        slots.iter().for_each(|&slot| zone.set(slot, true));
+        self.zone = Some(zone);
+        slots.into_iter().map(SlotId).collect()
+    }
+
+    /// Whether `slot` may be given away now.
+    fn is_in_zone(&self, slot: u32) -> bool {
+        self.zone.as_ref().is_none_or(|zone| zone.has(slot))
+    }
+
+    /// A slot whose content is gone goes to the head of the free list.
+    fn link(&mut self, slot: u32) {
+        self.keys.counts[slot as usize] = Counts::free(self.free_head);
+        self.free_head = slot;
+        self.free_count += 1;
+    }
+
     /// Where `slot` stands.
     #[must_use]
     pub fn state(&self, slot: SlotId) -> SlotState {
@@ -327,7 +382,8 @@ impl SlotBenefit {
     pub fn bytes(&self) -> usize {
         let counts = self.keys.counts.capacity() * size_of::<Counts>();
         let factors = size_of_val::<[f64]>(&self.keys.factors);
-        self.heaps.bytes() + counts + factors + self.ghosts.bytes()
+        let zone = self.zone.as_ref().map_or(0, SlotBits::bytes) + self.later.capacity() * 4;
+        self.heaps.bytes() + counts + factors + zone + self.ghosts.bytes()
     }
 
     /// Asserts the orders of both heaps and the length of the free list.
@@ -457,6 +513,9 @@ mod tests {
         /// Page, and whether it is dirty, by slot.
         filled: BTreeMap<u32, (u64, bool)>,
         free: Vec<u32>,
+        zone: Option<Vec<u32>>,
+        /// Free slots outside of it.
+        later: Vec<u32>,
         groups: BTreeMap<(u32, u32), GroupReads>,
         alphas: BTreeMap<(u32, u32), f64>,
         unseen: u32,
@@ -499,8 +558,30 @@ mod tests {
                 + (writes.1 * COSTS.home_write - writes.0 * COSTS.flash_write)
         }
 
-        fn least(&self, is_dirty: bool, banned: u32) -> Option<u32> {
-            let slots = self.filled.iter().filter(|row| row.1.1 == is_dirty && *row.0 != banned);
+        /// Free slots and the `count` others of least benefit, ascending.
+        fn zone(&self, count: usize) -> Vec<u32> {
+            let mut filled: Vec<(f64, u32)> =
+                self.filled.iter().map(|(&slot, row)| (self.benefit(row.0), slot)).collect();
+            filled.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+            let least = filled.into_iter().map(|row| row.1).take(count);
+            let mut zone: Vec<u32> = least.chain(self.free.iter().copied()).collect();
+            zone.sort_unstable();
+            zone
+        }
+
+        fn has_in_zone(&self, slot: u32) -> bool {
+            self.zone.as_ref().is_none_or(|zone| zone.contains(&slot))
+        }
+
+        fn freed(&mut self, slot: u32) {
+            match self.has_in_zone(slot) {
+                true => self.free.push(slot),
+                false => self.later.push(slot),
+            }
+        }
+
+        fn least(&self, is_dirty: bool, may: impl Fn(u32) -> bool) -> Option<u32> {
+            let slots = self.filled.iter().filter(|row| row.1.1 == is_dirty && may(*row.0));
             slots
                 .min_by(|a, b| {
                     self.benefit(a.1.0).total_cmp(&self.benefit(b.1.0)).then(a.0.cmp(b.0))
@@ -510,7 +591,8 @@ mod tests {
 
         fn victim(&self, page: u64, banned: u32) -> Result<SlotId, NoBenefit> {
             let benefit_of = |slot: u32| self.benefit(self.filled[&slot].0);
-            let (clean, dirty) = (self.least(false, banned), self.least(true, banned));
+            let may = |slot| slot != banned && self.has_in_zone(slot);
+            let (clean, dirty) = (self.least(false, may), self.least(true, may));
             let clean_benefit = clean.map_or(f64::INFINITY, benefit_of);
             let dirty_benefit = dirty.map_or(f64::INFINITY, benefit_of);
             match (clean, self.benefit(page)) {
@@ -563,6 +645,8 @@ mod tests {
         slots: SlotBenefit,
         expansion: Expansion,
         model: Model,
+        /// Zones begin now and then.
+        zones: bool,
     }
 
     impl Pair {
@@ -573,11 +657,14 @@ mod tests {
                 requests: BTreeMap::new(),
                 filled: BTreeMap::new(),
                 free: (0..SLOTS).rev().collect(),
+                zone: None,
+                later: Vec::new(),
                 groups: BTreeMap::new(),
                 alphas: BTreeMap::new(),
                 unseen: 0,
             };
-            Pair { slots: SlotBenefit::new(SLOTS, FRAMES, &COSTS, &expansion), expansion, model }
+            let slots = SlotBenefit::new(SLOTS, FRAMES, &COSTS, &expansion);
+            Pair { slots, expansion, model, zones: false }
         }
 
         fn step(&mut self, prng: &mut fastrand::Rng, context: &str) {
@@ -604,7 +691,7 @@ mod tests {
                 (8, Some(slot)) if prng.bool() => {
                     self.slots.free(slot, Some(PageId(page)));
                     self.model.filled.remove(&slot.0);
-                    self.model.free.push(slot.0);
+                    self.model.freed(slot.0);
                 }
                 (9, Some(slot)) => {
                     self.slots.take(slot);
@@ -619,7 +706,17 @@ mod tests {
                     self.slots.free(from, None);
                     self.model.filled.remove(&from.0);
                     self.model.filled.insert(to, (page, true));
-                    self.model.free.push(from.0);
+                    self.model.freed(from.0);
+                }
+                (8, None) if self.zones && prng.u8(..8) == 0 => {
+                    let count = prng.u32(..SLOTS);
+                    let zone = self.slots.begin_zone(count);
+                    while let Some(slot) = self.model.later.pop() {
+                        self.model.free.push(slot);
+                    }
+                    let expected = self.model.zone(count as usize);
+                    assert_eq!(zone.iter().map(|slot| slot.0).collect::<Vec<_>>(), expected);
+                    self.model.zone = Some(expected);
                 }
                 (10, _) if self.slots.is_period_over() => {
                     self.slots.halve();
@@ -628,7 +725,7 @@ mod tests {
                 _ => {}
             }
             self.slots.check();
-            let least = self.model.least(true, SLOTS).map(SlotId);
+            let least = self.model.least(true, |_| true).map(SlotId);
             assert_eq!(self.slots.next_dirty(|_| true), least, "{context}");
         }
 
@@ -662,6 +759,7 @@ mod tests {
         for seed in 0..150 {
             let mut prng = fastrand::Rng::with_seed(seed);
             let mut pair = Pair::new(ExpansionRule::Estimated, Equation::Four);
+            pair.zones = seed % 3 == 0;
             for step in 0..1_000 {
                 pair.step(&mut prng, &format!("seed {seed} step {step}"));
             }

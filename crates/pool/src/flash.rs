@@ -135,7 +135,10 @@ impl BufferPool {
         }
         let victim = match victim {
             Ok(victim) => victim,
-            Err(NoVictim::Busy) => return Err(Refusal::NoRoom),
+            Err(NoVictim::Busy) => {
+                self.slots_wanted();
+                return Err(Refusal::NoRoom);
+            }
             // Colder than all that is there: by the policy, as a sequential page is.
             Err(NoVictim::Colder) => return Err(Refusal::Sequential),
         };

@@ -57,9 +57,14 @@ fn a_sample_with_flash_as_a_part_of_the_database_loses_nothing() {
 /// The restarts that a seed does not draw.
 #[test]
 fn published_maps_lose_nothing() {
-    for (design, restart) in
-        [("fasc", "map-chunks"), ("fasc", "map-through"), ("lc", "map-chunks"), MAP_OF_FACE]
-    {
+    let maps = [
+        ("fasc", "map-chunks"),
+        ("fasc", "map-through"),
+        ("lc", "map-chunks"),
+        ("cac", "map-zone"),
+        MAP_OF_FACE,
+    ];
+    for (design, restart) in maps {
         for role in [FlashRole::Cache, FlashRole::Persistent] {
             let (design, restart) = (designs::find(design).ok(), restarts::find(restart).ok());
             let choice = Choice { design, restart, role, ..Choice::default() };

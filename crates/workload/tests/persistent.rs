@@ -44,6 +44,8 @@ fn maps_that_are_redone_before_opening_lose_nothing() {
         ("face", "map-log"),
         ("face", "map-segments"),
         ("face-base", "map-segments"),
+        ("cac", "map-zone"),
+        ("cc", "map-zone"),
         ("fasc", "map-log"),
         ("fasc", "map-chunks"),
         ("lc", "map-chunks"),
@@ -67,7 +69,7 @@ type Switch = fn(&mut terrace_pool::Rules);
 
 /// Each rule, a design that needs it, its restart if it is not `warm`, and the seeds within which
 /// its absence is found.
-const RULES: [(&str, &str, u64, Switch); 7] = [
+const RULES: [(&str, &str, u64, Switch); 8] = [
     ("bases outlast changes", "face", 200, |rules| rules.keeps_old_bases = false),
     ("bases outlast changes", "cac", 200, |rules| rules.keeps_old_bases = false),
     ("bases move on", "face", 400, |rules| rules.bases_move_on = false),
@@ -75,6 +77,7 @@ const RULES: [(&str, &str, u64, Switch); 7] = [
     ("slots are free in the table", "fasc", 400, IN_TABLE_OFF),
     ("the front is synced home", "face", 400, |rules| rules.front_is_synced_home = false),
     ("the frontier is read", "face map-segments", 100, |rules| rules.frontier_is_read = false),
+    ("the frontier is read", "cac map-zone", 100, |rules| rules.frontier_is_read = false),
 ];
 const IN_TABLE_OFF: Switch = |rules| rules.reused_slots_are_free_in_table = false;
 

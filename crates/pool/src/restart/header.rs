@@ -123,7 +123,7 @@ pub(super) fn fuzz(bytes: &[u8]) {
 }
 
 /// The kinds by their code. The sixth was `map-through` over a journal.
-const KINDS: [Option<RestartKind>; 10] = [
+const KINDS: [Option<RestartKind>; 11] = [
     Some(RestartKind::Forget),
     Some(RestartKind::MemoryMapped),
     Some(RestartKind::LogBased),
@@ -134,6 +134,7 @@ const KINDS: [Option<RestartKind>; 10] = [
     Some(RestartKind::MapThrough),
     Some(RestartKind::MapChunks),
     Some(RestartKind::MapSegments),
+    Some(RestartKind::MapZone),
 ];
 
 fn code_of(kind: RestartKind) -> u8 {

@@ -70,6 +70,9 @@ pub(crate) trait Keep: Send + Sync {
         Ok(())
     }
 
+    /// No slot can be reused now.
+    fn wanted(&self) {}
+
     /// A checkpoint is between BEGIN_CHKPT and END_CHKPT; the oldest dirty LSN is known. Returns
     /// the position of the journal that home should name, for the restart that has one.
     fn checkpoint(&self, _pool: &BufferPool) -> Result<u64, PoolError> {
@@ -133,6 +136,13 @@ impl BufferPool {
     pub(crate) fn slot_freed(&self, slot: u32, page: PageId, why: Freed) {
         if let Some(keeper) = &self.keeper {
             keeper.freed(self, slot, page, why);
+        }
+    }
+
+    /// No slot can be reused now.
+    pub(crate) fn slots_wanted(&self) {
+        if let Some(keeper) = &self.keeper {
+            keeper.wanted();
         }
     }
 

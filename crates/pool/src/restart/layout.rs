@@ -12,7 +12,7 @@
 //! | `forget`, `lbr` | - | - |
 //! | `mmr` | 32 bytes a slot | - |
 //! | `lvr` | 64 bytes a slot | - |
-//! | `warm`, `map-log`, `map-segments` | two copies of 16 bytes a slot | a ring of blocks |
+//! | `warm`, `map-log`, `map-segments`, `map-zone` | two copies of 16 bytes a slot | a ring of blocks |
 //! | `map-chunks`, `map-through` | two copies of each chunk, 16 bytes a slot | two log pages a chunk |
 
 use terrace_page::PAGE_SIZE;
@@ -78,7 +78,7 @@ impl FlashLayout {
                 (2 * u64::from(map.count * map.pages), 2 * u64::from(map.count))
             }
             // Beside what is merged, blocks are kept from where the frontier began.
-            RestartKind::MapSegments => {
+            RestartKind::MapSegments | RestartKind::MapZone => {
                 let journal = 2 * copy * JOURNAL_PER_TABLE;
                 (2 * copy, journal.clamp(4 * JOURNAL_PAGES_MIN, 2 * JOURNAL_PAGES_MAX))
             }

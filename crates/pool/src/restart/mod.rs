@@ -111,7 +111,7 @@ pub(crate) fn keeper_of(
 fn form_of(kind: RestartKind) -> warm::FormKind {
     match kind {
         RestartKind::MapChunks | RestartKind::MapThrough => warm::FormKind::Chunks,
-        RestartKind::MapSegments => warm::FormKind::Frontier,
+        RestartKind::MapSegments | RestartKind::MapZone => warm::FormKind::Frontier,
         _ => warm::FormKind::Journal,
     }
 }
@@ -123,8 +123,14 @@ fn pace_of(config: &PoolConfig) -> warm::Pace {
         // One append to the log pages for each block that is written [R in SPEC 7.3].
         (RestartKind::MapChunks, Some(_)) => warm::Pace::Filled(config.group() as usize),
         (RestartKind::MapSegments, _) => warm::Pace::KeptBack(warm::Frontiers {
+            reach: warm::Reach::Rears,
             parts: config.restart_tuning.map_segments,
             group: config.group(),
+        }),
+        (RestartKind::MapZone, _) => warm::Pace::KeptBack(warm::Frontiers {
+            reach: warm::Reach::Zone,
+            parts: config.restart_tuning.map_zones,
+            group: 1,
         }),
         _ => warm::Pace::Gathered,
     }

@@ -26,6 +26,9 @@ pub struct RestartTuning {
     /// FaCE's map: a segment has one of so many parts of the slots. The paper's have 64,000 entries
     /// [U in SPEC 5], an eighth to a sixty-fourth of its tiers [R: 16].
     pub map_segments: u32,
+    /// CAC's map: one of so many parts of the slots is in the eviction zone, beside those that are
+    /// free [R in SPEC 6.3: 16].
+    pub map_zones: u32,
 }
 
 impl Default for RestartTuning {
@@ -39,6 +42,7 @@ impl Default for RestartTuning {
             lvr_chunks_per_pause: 8,
             lvr_chunks_per_yield: 64,
             map_segments: 16,
+            map_zones: 16,
         }
     }
 }
@@ -50,7 +54,7 @@ impl RestartTuning {
             return Some("restart_tuning.mmr_unit must be a power of two from 512 to 8192");
         }
         let lvr = [self.lvr_chunks, self.lvr_chunks_per_pause, self.lvr_chunks_per_yield];
-        let counts = [&[self.lbr_group, self.map_segments][..], &lvr].concat();
+        let counts = [&[self.lbr_group, self.map_segments, self.map_zones][..], &lvr].concat();
         counts.contains(&0).then_some("counts of restart_tuning must not be zero")
     }
 }

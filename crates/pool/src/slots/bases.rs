@@ -11,6 +11,9 @@ use super::{
 };
 use crate::restart::Image;
 
+/// Slots of a zone, beside the free ones, at least: fewer would soon all be in use.
+const ZONE_SLOTS_MIN: u32 = 8;
+
 impl SlotTable {
     /// A new table is about to be filled with what opening found, with the clock at `now`.
     pub fn begin_restore(&mut self, now: Tick) {
@@ -34,6 +37,12 @@ impl SlotTable {
     pub fn unfound(&mut self, slot: u32) {
         self.states[slot as usize] = FREE;
         self.pages[slot as usize] = NO_PAGE;
+    }
+
+    /// From now on only slots of a zone are given away: those that are free, and of the others the
+    /// parts-th part whose pages benefit least. Returns them.
+    pub fn begin_zone(&mut self, parts: u32) -> Vec<u32> {
+        self.ranks.begin_zone(self.count().div_ceil(parts).max(ZONE_SLOTS_MIN))
     }
 
     /// All was told.

@@ -331,6 +331,17 @@ impl Ranks {
         }
     }
 
+    /// From now on only slots of a zone are given away, if the order is one by benefit: those that
+    /// are free, and the `count` least of the others. Returns them.
+    pub fn begin_zone(&mut self, count: u32) -> Vec<u32> {
+        match self {
+            Ranks::Benefit(ranks, _) => {
+                ranks.begin_zone(count).into_iter().map(|slot| slot.0).collect()
+            }
+            _ => unreachable!("a zone is of the slots that benefit least"),
+        }
+    }
+
     /// A new table is about to be filled with what opening found, with the clock at `now`.
     pub fn begin_restore(&mut self, now: Tick) {
         match self {

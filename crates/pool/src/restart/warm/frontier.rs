@@ -1,5 +1,5 @@
 //! What an opening finds out by reading pages in their slots, so that it need not be written: of
-//! FaCE's last segments [SPEC 5].
+//! FaCE's last segments [SPEC 5], of CAC's eviction zone [SPEC 6.3].
 //!
 //! ```text
 //!  all written, and a frontier     fills of its slots are kept back;       all written, and
@@ -11,8 +11,9 @@
 //! A frontier is the slots that may be written while it is in force, and the LSN from which on the
 //! log was to grow when it began.
 //!
-//! - N1: no slot outside the frontier is written while it is in force. Whoever needs another has
-//!   all that is pending written first, and a new frontier begun.
+//! - N1: slots outside the frontier may be written, but what fills them is not kept back. FaCE
+//!   writes none while it is in force: whoever needs another has all that is pending written first,
+//!   and a new frontier begun. CAC gives no other away, but a page may be written in its own again.
 //! - N2: the fill of a slot may be kept back if its page's LSN is not before the frontier's,
 //!   nothing else of the slot was told after it, none of its fills was written since the frontier
 //!   began, and one ever was: before the table was begun the slot may have held another database's

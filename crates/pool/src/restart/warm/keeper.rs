@@ -18,6 +18,7 @@ use super::entry::{BLOCK_RECORDS, Entry, Record};
 use super::form::{Form, FormKind, Site};
 use super::frontier::{Frontier, Known};
 use super::{Resume, named};
+use crate::partition::Partition;
 use crate::restart::FlashLayout;
 use crate::restart::keeper::{Freed, Held, Keep};
 use crate::{BufferPool, PoolError, Tier};
@@ -41,10 +42,20 @@ pub(in crate::restart) enum Pace {
     AtOnce,
 }
 
+/// Which slots a frontier has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::restart) enum Reach {
+    /// Two segments' worth from each rear on: FaCE [SPEC 5].
+    Rears,
+    /// A zone of those that benefit least: CAC [SPEC 6.3].
+    Zone,
+}
+
 /// How far a frontier reaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::restart) struct Frontiers {
-    /// A segment is one of so many parts of the slots.
+    pub reach: Reach,
+    /// A segment, or a zone, is one of so many parts of the slots.
     pub parts: u32,
     /// Slots that are written together, at most.
     pub group: u32,
@@ -67,6 +78,8 @@ pub(in crate::restart) struct TableKeeper {
     /// A write failed, and what it was to say is lost: there is no other, so that home names no
     /// later position.
     is_failed: AtomicBool,
+    /// No slot of the zone can be reused.
+    is_exhausted: AtomicBool,
 }
 
 /// What is not written yet.
@@ -77,6 +90,8 @@ struct Pending {
     filled: usize,
     /// Records gathered so far, written or not.
     gathered: u64,
+    /// The same when the frontier began.
+    gathered_before: u64,
     /// Slots that wait for so many records to be durable, in that order.
     waiting: Vec<(u64, u32, Wait)>,
     /// What may be kept back; nothing while a frontier is being written.
@@ -136,6 +151,7 @@ impl TableKeeper {
             news: Signal::new(),
             is_closing: AtomicBool::new(false),
             is_failed: AtomicBool::new(false),
+            is_exhausted: AtomicBool::new(false),
         }
     }
 
@@ -157,7 +173,26 @@ impl TableKeeper {
 
     /// Slots of a segment.
     fn segment(&self, frontiers: Frontiers) -> usize {
-        self.layout.slots.div_ceil(frontiers.parts).max(frontiers.group) as usize
+        let slots = self.layout.slots.div_ceil(frontiers.parts).max(frontiers.group);
+        match frontiers.reach {
+            Reach::Rears => slots as usize,
+            // Before it is used up.
+            Reach::Zone => slots.div_ceil(2) as usize,
+        }
+    }
+
+    /// A zone begins; its slots, over all partitions.
+    fn zone(&self, pool: &BufferPool, what: Flush<'_>) -> Vec<u32> {
+        let Pace::KeptBack(Frontiers { reach: Reach::Zone, parts, .. }) = self.pace else {
+            return Vec::new();
+        };
+        let Flush::Frontier(_) = what else { return Vec::new() };
+        self.is_exhausted.store(false, Ordering::Release);
+        let of_partition = |partition: &Partition| {
+            let slots = partition.books.lock().slots_mut().begin_zone(parts);
+            slots.into_iter().map(|slot| partition.first_slot + slot).collect::<Vec<u32>>()
+        };
+        pool.partitions.iter().flat_map(of_partition).collect()
     }
 
     /// Writes of what is pending what `what` says.
@@ -170,7 +205,8 @@ impl TableKeeper {
         if self.is_failed.load(Ordering::Acquire) {
             return Err(failed(io::Error::other("the flash table could not be written")));
         }
-        let Taken { records, upto, frontier, keeps } = self.take(pool, what);
+        let zone = self.zone(pool, what);
+        let Taken { records, upto, frontier, keeps } = self.take(pool, what, zone);
         // Home must name a position, if only one at which nothing is said.
         let is_nothing = records.is_empty() && frontier.is_none();
         let site = self.site(pool);
@@ -194,7 +230,7 @@ impl TableKeeper {
     }
 
     /// What is to be written, and how many records are safe then.
-    fn take(&self, pool: &BufferPool, what: Flush<'_>) -> Taken {
+    fn take(&self, pool: &BufferPool, what: Flush<'_>, zone: Vec<u32>) -> Taken {
         let mut pending = self.pending.lock();
         let mut records = std::mem::take(&mut pending.records);
         let mut frontier = None;
@@ -224,9 +260,9 @@ impl TableKeeper {
                 let (written, _) = Frontier::default().part(records, &mut pending.known);
                 records = written;
                 let since = Lsn(pool.journal.last_lsn().0 + 1);
-                let rears = self.slots_from_rears(&pending);
-                frontier =
-                    Some(Frontier::new(since, rears.into_iter().chain(slots.iter().copied())));
+                pending.gathered_before = upto;
+                let ahead = self.slots_from_rears(&pending).into_iter().chain(zone);
+                frontier = Some(Frontier::new(since, ahead.chain(slots.iter().copied())));
             }
         }
         Taken { records, upto, frontier, keeps: !pending.records.is_empty() }
@@ -313,7 +349,7 @@ impl TableKeeper {
         let waits = pending.waiting.len() >= self.retired_max();
         let is_block = pending.records.len() >= BLOCK_RECORDS;
         match self.pace {
-            Pace::KeptBack(frontiers) if pending.filled >= self.segment(frontiers) => {
+            Pace::KeptBack(frontiers) if self.is_over(&pending, frontiers) => {
                 Some(Flush::Frontier(&[]))
             }
             Pace::Filled(slots) if pending.filled >= slots => Some(Flush::All),
@@ -321,6 +357,15 @@ impl TableKeeper {
             Pace::KeptBack(_) => None,
             _ => is_block.then_some(Flush::Blocks),
         }
+    }
+
+    /// Whether the frontier in force has served: a segment is full, or the zone used up. If nothing
+    /// can be reused, little has to have changed for another zone to be worth a try.
+    fn is_over(&self, pending: &Pending, frontiers: Frontiers) -> bool {
+        let segment = self.segment(frontiers);
+        let told = (pending.gathered - pending.gathered_before) as usize;
+        let is_exhausted = self.is_exhausted.load(Ordering::Acquire);
+        pending.filled >= segment || (is_exhausted && told * 4 >= segment)
     }
 
     fn write(&self, pool: &BufferPool, what: Flush<'_>) -> Result<(), PoolError> {
@@ -349,7 +394,11 @@ fn failed(source: io::Error) -> PoolError {
 impl Keep for TableKeeper {
     /// N1.
     fn before_writes(&self, pool: &BufferPool, slots: &[u32]) -> Result<(), PoolError> {
-        if !matches!(self.pace, Pace::KeptBack(_)) || self.note_rears(pool, slots) {
+        let Pace::KeptBack(Frontiers { reach: Reach::Rears, .. }) = self.pace else {
+            // What is written outside of a zone, in its page's own slot, is told at checkpoints.
+            return Ok(());
+        };
+        if self.note_rears(pool, slots) {
             return Ok(());
         }
         let mut form = self.form.lock();
@@ -370,6 +419,13 @@ impl Keep for TableKeeper {
 
     fn freed(&self, _pool: &BufferPool, slot: u32, _page: PageId, _why: Freed) {
         self.push(slot, self.free, false);
+    }
+
+    fn wanted(&self) {
+        if let Pace::KeptBack(Frontiers { reach: Reach::Zone, .. }) = self.pace {
+            self.is_exhausted.store(true, Ordering::Release);
+            self.news.notify_all();
+        }
     }
 
     fn wants_unlogged(&self) -> bool {

@@ -33,7 +33,7 @@
 //! W1 to W5 do not depend on how the changes get on flash, as long as a form keeps its promises
 //! (`form`): the journal above is one, FASC's chunks with log pages another. Over the journal,
 //! fills of some slots need not be written at checkpoints, if an opening reads these slots
-//! (`frontier`): FaCE's segments.
+//! (`frontier`): FaCE's segments, CAC's zone.
 //!
 //! Modules in reading order: `entry`, the bytes; `form`, what changes go through; `frontier`, what
 //! an opening finds in the slots; `keeper`; `load`, what opening makes of it; `journal` and
@@ -51,7 +51,7 @@ mod synthetic;
 
 pub(super) use entry::fuzz;
 pub(super) use form::FormKind;
-pub(super) use keeper::{Frontiers, Pace, TableKeeper};
+pub(super) use keeper::{Frontiers, Pace, Reach, TableKeeper};
 pub(super) use load::WarmTable;
 pub use synthetic::write_synthetic_table;
 

@@ -191,6 +191,11 @@ fn keeps_table(restart: &Restart) -> bool {
     }
 }
 
+/// Whether its table says some things later than at a checkpoint.
+fn keeps_back(restart: &Restart) -> bool {
+    [RestartKind::MapSegments, RestartKind::MapZone].contains(&restart.kind)
+}
+
 fn nothing() -> Vec<Step> {
     Vec::new()
 }
@@ -448,10 +453,9 @@ pub static SCRIPTS: [Script; 22] = [
         path: Path::Steps(|_| vec![Step::Checkpoint(Checkpoint::Indirect)]),
         shows: |seen| {
             let lazy = !seen.design.keeps_dirty_on_flash() || seen.before.pool.slots_dirty > 0;
-            // FASC's table is told of a block when it is written, and FaCE's keeps fills back:
-            // maybe nothing is left to say.
-            let is_told =
-                [RestartKind::MapChunks, RestartKind::MapSegments].contains(&seen.restart.kind);
+            // FASC's table is told of a block when it is written, and FaCE's and CAC's keep fills
+            // back: maybe nothing is left to say.
+            let is_told = seen.restart.kind == RestartKind::MapChunks || keeps_back(&seen.restart);
             let table = !keeps_table(&seen.restart) || is_told || seen.flash_writes > 0;
             seen.before.pool.frames_dirty > 0 && lazy && table && seen.checkpoints() == 1
         },
@@ -532,7 +536,11 @@ pub static SCRIPTS: [Script; 22] = [
             let round = |round| [write(round), Step::Checkpoint(Checkpoint::Indirect)];
             (0..TABLE_ROUNDS).flat_map(round).collect()
         }),
-        shows: |seen| seen.flash_writes as u64 >= seen.admissions() + u64::from(TABLE_ROUNDS),
+        shows: |seen| {
+            // What was kept back goes with what is told later.
+            let kept = if keeps_back(&seen.restart) { TABLE_ROUNDS / 2 } else { 0 };
+            seen.flash_writes as u64 >= seen.admissions() + u64::from(TABLE_ROUNDS - kept)
+        },
         ..COMMON
     },
     Script {
