@@ -2,7 +2,8 @@
 //! was used last (Mattson et al. 1970; one pass, as Olken 1981).
 //!
 //! - Idea: each page holds one place, that of its last use; places are taken in order. The distance
-//!   is the number of places taken after the page's own. When places run out, all move together.
+//!   is the number of places taken after the page's own. When places run out, or few of many are
+//!   taken, all move together.
 //!
 //! ```text
 //! bits    one per place: taken or not
@@ -24,6 +25,10 @@ const CHUNK_BLOCKS: usize = 64;
 const CHUNK_BITS: usize = BLOCK_BITS * CHUNK_BLOCKS;
 /// Places for each page: a half is free after each move.
 const PLACES_PER_PAGE: usize = 2;
+/// Of so many places one is taken, at least, where there are more than `PLACES_MIN`: counting goes
+/// over all places between two uses of a page.
+const SPREAD_MAX: usize = 8;
+const PLACES_MIN: usize = 4096;
 
 /// The places of all pages.
 pub struct Distances {
@@ -34,6 +39,8 @@ pub struct Distances {
     /// A Fenwick tree, from 1 on.
     chunks: Vec<u32>,
     next: usize,
+    /// When `next` is here, all move together.
+    end: usize,
     taken: u32,
 }
 
@@ -53,6 +60,7 @@ impl Distances {
             blocks: vec![0; chunks * CHUNK_BLOCKS],
             chunks: vec![0; chunks + 1],
             next: 0,
+            end: PLACES_MIN,
             taken: 0,
         }
     }
@@ -60,19 +68,24 @@ impl Distances {
     /// `page` is used: how many other pages were since its last use, or [`FIRST_USE`].
     #[inline]
     pub fn use_page(&mut self, page: u32) -> u32 {
-        if self.next == self.words.len() * WORD_BITS {
+        if self.next == self.end {
             self.move_together();
         }
-        let place = self.places[page as usize];
+        let (place, chunk) = (self.places[page as usize], self.next / CHUNK_BITS);
         let mut distance = FIRST_USE;
         if place == FIRST_USE {
             self.taken += 1;
+            self.change_chunk(chunk, 1);
         } else {
             let place = place as usize;
             distance = self.taken - self.taken_up_to(place);
             self.words[place / WORD_BITS] &= !(1 << (place % WORD_BITS));
             self.blocks[place / BLOCK_BITS] -= 1;
-            self.change_chunk(place / CHUNK_BITS, u32::MAX);
+            // Mostly the new place is in the same chunk.
+            if place / CHUNK_BITS != chunk {
+                self.change_chunk(place / CHUNK_BITS, u32::MAX);
+                self.change_chunk(chunk, 1);
+            }
         }
         self.take(page);
         distance
@@ -93,7 +106,7 @@ impl Distances {
         self.taken -= 1;
     }
 
-    /// Gives `page` the next place.
+    /// Gives `page` the next place, which its chunk counts already.
     #[inline]
     fn take(&mut self, page: u32) {
         let place = self.next;
@@ -101,7 +114,6 @@ impl Distances {
         self.places[page as usize] = place as u32;
         self.words[place / WORD_BITS] |= 1 << (place % WORD_BITS);
         self.blocks[place / BLOCK_BITS] += 1;
-        self.change_chunk(place / CHUNK_BITS, 1);
     }
 
     /// Adds `change` modulo 2^32.
@@ -139,10 +151,12 @@ impl Distances {
             place => self.taken_up_to(place as usize) - 1,
         });
         self.places = ranks.collect();
-        self.next = self.taken as usize;
-        self.words.fill(0);
-        self.blocks.fill(0);
+        self.words[..self.next.div_ceil(WORD_BITS)].fill(0);
+        self.blocks[..self.next.div_ceil(BLOCK_BITS)].fill(0);
         self.chunks.fill(0);
+        self.next = self.taken as usize;
+        let all = self.words.len() * WORD_BITS;
+        self.end = all.min(PLACES_MIN.max(SPREAD_MAX * self.next));
         for place in 0..self.next {
             self.words[place / WORD_BITS] |= 1 << (place % WORD_BITS);
             self.blocks[place / BLOCK_BITS] += 1;

@@ -7,19 +7,20 @@
 //! - C1: a page is in the sample exactly if its hash is below the bound.
 //! - C2: at most `pages_max` pages are in the sample.
 //! - C3: what the sample has too few or too many misses, the shortest distance gets (SHARDS-adj).
-//! - Cost: about 120 bytes for each page of the sample; for a miss of another page a hash.
+//! - Cost: about 60 bytes for each page of the sample; for a miss of another page a hash.
 //! - Not for: tiers that are no LRU of all that memory missed, of which it is an estimate.
 
 use crate::distances::{Distances, FIRST_USE};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BinaryHeap, HashMap};
+use std::hash::{BuildHasherDefault, Hasher};
 use terrace_page::PageId;
 
 /// How many hashes there are.
 const HASHES: u64 = 1 << 32;
-/// Steps of distance for each doubling.
-const STEPS_PER_DOUBLING: f64 = 16.0;
+/// Steps of distance for each doubling: a power of two.
+const STEPS_PER_DOUBLING: usize = 16;
 /// Enough for 2^40 pages.
-const STEPS: usize = 40 * 16;
+const STEPS: usize = 40 * STEPS_PER_DOUBLING;
 /// Of a larger database a smaller part is sampled from the beginning.
 const FIRST_BOUND: u64 = HASHES / 4;
 
@@ -27,20 +28,50 @@ const FIRST_BOUND: u64 = HASHES / 4;
 #[must_use]
 #[inline]
 pub fn sample_hash(page: PageId) -> u64 {
+    mixed(page) >> 32
+}
+
+/// A number in which every bit depends on every bit of the page's: no two pages have the same.
+#[inline]
+fn mixed(page: PageId) -> u64 {
     let value = page.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    (value ^ (value >> 31)) >> 32
+    value ^ (value >> 31)
+}
+
+/// Hands on a number that is mixed already. Of that of a sampled page the highest bits are zero:
+/// they go where a table looks least.
+#[derive(Default)]
+struct Mixed(u64);
+
+impl Hasher for Mixed {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("keys are one number");
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = number.rotate_left(u64::BITS / 2);
+    }
 }
 
 /// A sample of misses, and their distances.
 pub struct MissSampler {
     bound: u64,
+    /// Pages that one of the sample stands for.
+    weight: f64,
     pages_max: u32,
-    numbers: BTreeMap<PageId, u32>,
-    by_hash: BTreeSet<(u64, PageId)>,
+    /// By what `mixed` gives for a page.
+    numbers: HashMap<u64, u32, BuildHasherDefault<Mixed>>,
+    /// The same numbers, the highest on top: the first that leave the sample.
+    highest: BinaryHeap<u64>,
     free: Vec<u32>,
     distances: Distances,
+    steps: Steps,
     /// Misses by step of distance, as many as the sample stands for.
     hits: Vec<f64>,
     first_uses: f64,
@@ -62,11 +93,13 @@ impl MissSampler {
         assert!(pages_max > 0, "a sample has pages");
         MissSampler {
             bound,
+            weight: HASHES as f64 / bound as f64,
             pages_max,
-            numbers: BTreeMap::new(),
-            by_hash: BTreeSet::new(),
+            numbers: HashMap::default(),
+            highest: BinaryHeap::new(),
             free: (0..=pages_max).rev().collect(),
             distances: Distances::new(pages_max + 1),
+            steps: Steps::new(),
             hits: vec![0.0; STEPS],
             first_uses: 0.0,
             sampled: 0,
@@ -81,28 +114,26 @@ impl MissSampler {
 
     /// Memory missed `page`.
     pub fn miss(&mut self, page: PageId) {
-        let hash = sample_hash(page);
-        if hash >= self.bound {
+        let mixed = mixed(page);
+        if mixed >> 32 >= self.bound {
             return;
         }
-        let weight = HASHES as f64 / self.bound as f64;
         self.sampled += 1;
-        let number = match self.numbers.get(&page) {
-            Some(&number) => number,
-            None => {
-                let number = self.free.pop().expect("one more than pages");
-                self.numbers.insert(page, number);
-                self.by_hash.insert((hash, page));
-                number
-            }
-        };
-        match self.distances.use_page(number) {
-            FIRST_USE => {
-                self.first_uses += weight;
-                self.shrink();
-            }
-            distance => self.hits[step(f64::from(distance) * weight)] += weight,
-        }
+        let Some(&number) = self.numbers.get(&mixed) else { return self.first_use(mixed) };
+        let distance = self.distances.use_page(number);
+        let step = self.steps.of(f64::from(distance) * self.weight);
+        self.hits[step] += self.weight;
+    }
+
+    #[cold]
+    fn first_use(&mut self, mixed: u64) {
+        let number = self.free.pop().expect("one more than pages");
+        self.numbers.insert(mixed, number);
+        self.highest.push(mixed);
+        let distance = self.distances.use_page(number);
+        assert_eq!(distance, FIRST_USE, "who has no number was not used");
+        self.first_uses += self.weight;
+        self.shrink();
     }
 
     /// C2.
@@ -110,12 +141,13 @@ impl MissSampler {
         if self.numbers.len() as u64 <= u64::from(self.pages_max) {
             return;
         }
-        self.bound = self.by_hash.last().expect("there are pages").0.max(1);
-        while let Some(&(hash, page)) = self.by_hash.last()
-            && hash >= self.bound
+        self.bound = (self.highest.peek().expect("there are pages") >> 32).max(1);
+        self.weight = HASHES as f64 / self.bound as f64;
+        while let Some(&mixed) = self.highest.peek()
+            && mixed >> 32 >= self.bound
         {
-            self.by_hash.pop_last();
-            let number = self.numbers.remove(&page).expect("both have the same pages");
+            self.highest.pop();
+            let number = self.numbers.remove(&mixed).expect("both have the same pages");
             self.distances.forget(number);
             self.free.push(number);
         }
@@ -198,13 +230,48 @@ pub struct NoStep {
     pub step: u32,
 }
 
-fn step(distance: f64) -> usize {
-    (((distance + 1.0).log2() * STEPS_PER_DOUBLING) as usize).min(STEPS - 1)
+/// In which step a distance is, without a logarithm.
+///
+/// A floating-point number has its power of two in its upper bits. Within a doubling, from 1 to 2,
+/// x is above 1 by at least as much as log2(x) is above 0, and by 0.0861 more at most: by fewer
+/// than two steps. So the first bits of x - 1 and two comparisons tell the step.
+struct Steps {
+    /// Where each step of a doubling begins, as the bits of a number from 1 to 2 below its power.
+    starts: [u64; STEPS_PER_DOUBLING + 2],
+}
+
+impl Steps {
+    const MANTISSA_BITS: u32 = f64::MANTISSA_DIGITS - 1;
+    const FIRST_BITS: u32 = STEPS_PER_DOUBLING.trailing_zeros();
+
+    fn new() -> Steps {
+        let start = |step: usize| match step {
+            0..STEPS_PER_DOUBLING => {
+                Steps::mantissa((step as f64 / STEPS_PER_DOUBLING as f64).exp2().to_bits())
+            }
+            _ => u64::MAX,
+        };
+        Steps { starts: std::array::from_fn(start) }
+    }
+
+    fn mantissa(bits: u64) -> u64 {
+        bits & ((1 << Steps::MANTISSA_BITS) - 1)
+    }
+
+    #[inline]
+    fn of(&self, distance: f64) -> usize {
+        let bits = (distance + 1.0).to_bits();
+        let doublings = (bits >> Steps::MANTISSA_BITS) as usize - (f64::MAX_EXP - 1) as usize;
+        let mantissa = Steps::mantissa(bits);
+        let first = (mantissa >> (Steps::MANTISSA_BITS - Steps::FIRST_BITS)) as usize;
+        let [one, two] = [1, 2].map(|more| usize::from(mantissa >= self.starts[first + more]));
+        (doublings * STEPS_PER_DOUBLING + first + one + two).min(STEPS - 1)
+    }
 }
 
 /// The least distance of a step.
 fn step_start(step: usize) -> f64 {
-    (step as f64 / STEPS_PER_DOUBLING).exp2() - 1.0
+    (step as f64 / STEPS_PER_DOUBLING as f64).exp2() - 1.0
 }
 
 #[cfg(test)]
@@ -252,15 +319,78 @@ mod tests {
         for &page in &pages {
             sampler.miss(PageId(page));
             assert!(sampler.numbers.len() <= 1_000);
-            assert_eq!(sampler.numbers.len(), sampler.by_hash.len());
+            assert_eq!(sampler.numbers.len(), sampler.highest.len());
         }
-        assert!(sampler.by_hash.iter().all(|&(hash, _)| hash < sampler.bound()));
+        assert!(sampler.highest.iter().all(|&mixed| mixed >> 32 < sampler.bound()));
         let curve = sampler.curve(pages.len() as u64);
         assert!(curve.sampled() < 20_000, "{}", curve.sampled());
         let slots = [1_000, 3_000, 8_000, 15_000];
         for (slots, exact) in slots.into_iter().zip(exact(&pages, &slots)) {
             let got = curve.hit_ratio(slots);
             assert!((got - exact).abs() < 0.03, "{slots}: {got} for {exact}");
+        }
+    }
+
+    /// SHARDS as its paper has it, from lists: each page of the sample with its hash, the last use
+    /// at the end.
+    fn naive(pages: &[u64], pages_max: usize) -> (u64, f64, Vec<f64>) {
+        let (mut stack, mut bound) = (Vec::new(), FIRST_BOUND);
+        let (mut sampled, mut first_uses, mut hits) = (0, 0.0, vec![0.0; STEPS]);
+        for &page in pages {
+            let hash = sample_hash(PageId(page));
+            if hash >= bound {
+                continue;
+            }
+            let weight = HASHES as f64 / bound as f64;
+            sampled += 1;
+            let at = stack.iter().rposition(|other| *other == (hash, page));
+            match at {
+                Some(at) => {
+                    let distance = (stack.len() - 1 - at) as f64 * weight;
+                    let step = (0..STEPS).rfind(|&step| step_start(step) <= distance);
+                    hits[step.expect("the first begins at 0")] += weight;
+                    stack.remove(at);
+                }
+                None => first_uses += weight,
+            }
+            stack.push((hash, page));
+            if stack.len() > pages_max {
+                bound = stack.iter().map(|row| row.0).max().expect("pages").max(1);
+                stack.retain(|row| row.0 < bound);
+            }
+        }
+        (sampled, first_uses, hits)
+    }
+
+    #[test]
+    fn a_sampler_agrees_with_a_naive_one() {
+        for seed in 0..20 {
+            let mut prng = fastrand::Rng::with_seed(seed);
+            let (all, pages_max) = (prng.u64(20..4_000), prng.u32(1..200));
+            let pages = skewed(seed, all, 4_000);
+            let mut sampler = MissSampler::new(pages_max);
+            pages.iter().for_each(|&page| sampler.miss(PageId(page)));
+            let (sampled, first_uses, hits) = naive(&pages, pages_max as usize);
+            assert_eq!(sampler.sampled, sampled, "seed {seed}");
+            assert!((sampler.first_uses - first_uses).abs() < 1e-6, "seed {seed}");
+            for (step, (got, expected)) in sampler.hits.iter().zip(&hits).enumerate() {
+                assert!((got - expected).abs() < 1e-6, "seed {seed} step {step}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_distance_is_in_the_step_that_begins_below_it() {
+        let steps = Steps::new();
+        let mut prng = fastrand::Rng::with_seed(4);
+        let scaled = |prng: &mut fastrand::Rng| f64::from(prng.u32(..1 << 24)) * prng.f64() * 99.0;
+        let some = (0..100_000).map(|_| scaled(&mut prng)).chain((0..5_000).map(f64::from));
+        for distance in some {
+            let step = steps.of(distance);
+            // The ends are rounded.
+            let slack = (distance + 1.0) * 1e-12;
+            assert!(step_start(step) <= distance + slack, "{distance}: {step}");
+            assert!(distance < step_start(step + 1) + slack, "{distance}: {step}");
         }
     }
 

@@ -57,19 +57,26 @@ pub(crate) struct SampledMisses {
 
 impl SampledMisses {
     pub fn new() -> SampledMisses {
-        let sampler = LeafMutex::new(MissSampler::new(SAMPLED_PAGES_MAX));
-        SampledMisses { sampler, bound: AtomicU64::new(u64::MAX) }
+        let sampler = MissSampler::new(SAMPLED_PAGES_MAX);
+        let bound = AtomicU64::new(sampler.bound());
+        SampledMisses { sampler: LeafMutex::new(sampler), bound }
     }
 }
 
 impl BufferPool {
     /// Memory missed `page`, which was asked for.
+    #[inline]
     pub(crate) fn sample_miss(&self, page: PageId) {
         if sample_hash(page) < self.misses.bound.load(Ordering::Relaxed) {
-            let mut sampler = self.misses.sampler.lock();
-            sampler.miss(page);
-            self.misses.bound.store(sampler.bound(), Ordering::Relaxed);
+            self.sample(page);
         }
+    }
+
+    #[inline(never)]
+    fn sample(&self, page: PageId) {
+        let mut sampler = self.misses.sampler.lock();
+        sampler.miss(page);
+        self.misses.bound.store(sampler.bound(), Ordering::Relaxed);
     }
 
     /// What a second tier of any size would have had of the misses since the pool was opened.
