@@ -157,6 +157,7 @@ fn setup(setting: &Setting, design: Design, slots: u32) -> FlashSetup {
         cleaning: Cleaning { lambda: setting.lambda, ..setup.cleaning },
         costs: setting.costs,
         busy: setting.home.busy_beside(&setting.flash),
+        home_array: setting.home_array,
         ..setup
     }
 }

@@ -8,7 +8,7 @@ use terrace::Misses;
 use terrace_device::model::Preset;
 use terrace_policy::{Costs, Design, HomeDevice, MemoryPolicy};
 use terrace_replay::ServiceTimes;
-use terrace_replay::tiers::replayed;
+use terrace_replay::tiers::{HomeArray, replayed};
 use terrace_trace::{PageBytes, Paging};
 
 /// Sizes of the flash unless others are asked for, as shares of the pages.
@@ -38,6 +38,7 @@ pub struct Setting {
     pub flash: ServiceTimes,
     /// What a request costs at an idle device.
     pub costs: Costs,
+    pub home_array: HomeArray,
     pub clients: u32,
     pub lambda: f64,
     pub seed: u64,
@@ -129,6 +130,7 @@ impl Setting {
             home: times(tiers.home),
             flash: times(tiers.flash_device),
             costs: idle(tiers.home).costs_beside(&idle(tiers.flash_device)),
+            home_array: home_array(tiers.home, page_bytes),
             clients: load.clients,
             lambda: tiers.lambda.0,
             seed: load.seed,
@@ -164,6 +166,13 @@ impl Setting {
         let number = bytes / unit;
         if number < 10.0 { format!("{number:.1} {name}") } else { format!("{number:.0} {name}") }
     }
+}
+
+/// The disks of `home`.
+fn home_array(home: Preset, page_bytes: u64) -> HomeArray {
+    let spec = home.spec();
+    let stripe_pages = (spec.stripe / page_bytes).max(1);
+    HomeArray { disks: spec.members, stripe_pages, share: 1.0 }
 }
 
 /// What a maker says of a kind of drive.

@@ -5,15 +5,15 @@
 //!   gets slots behind the second chances, both are written, and then the front is free.
 //! - L2: a ring or the blocks are one partition; nobody reads a slot while its group leaves.
 //! - L3: a page has one slot at most; a hole has no page.
-//! - L4: a group whose pages go home is gone when home has done as much as was asked of it until
-//!   then: these pages, and one request of each client; of a block so often as its batches follow
-//!   one another. Until then its slots are not free, and what they hold is still found. Nothing
-//!   else waits for a device.
+//! - L4: a group whose pages go home is gone when home has written them: all together, or of a
+//!   block two batches at a time. Until then its slots are not free, what they hold is still found,
+//!   and second chances have less room. If no slot is free and no group may leave, whoever needs a
+//!   frame waits. Nothing else waits for a device.
 
+use super::queues::Moment;
 use super::residents::Residents;
 use super::{FlashSetup, FlashTier, Held, Leaving, Log, Memory, Miss, Note, Traffic};
 use crate::places::Places;
-use std::collections::VecDeque;
 use terrace_page::SlotId;
 use terrace_policy::{
     Batch, BlockRules, CleanLeave, Design, Fronted, History, Leave, Replacement, SlotBlocks,
@@ -75,8 +75,7 @@ pub struct LogTier<'a> {
     newer: Vec<bool>,
     newer_counts: Vec<u32>,
     /// Groups on their way home (L4).
-    leaving: VecDeque<Leaver>,
-    outstanding: u64,
+    leaving: Vec<Leaver>,
     places: &'a Places,
 }
 
@@ -85,8 +84,17 @@ struct Leaver {
     first: SlotId,
     /// Pages that go home, and where they are until then.
     pages: Vec<(u32, SlotId)>,
-    /// So many requests home has served when it is there.
-    gone_at: u64,
+    /// Pages that home is still to be sent, in batches, the last first.
+    rest: Vec<Vec<u32>>,
+    /// When each batch that was sent is written.
+    sent: Vec<Moment>,
+}
+
+impl Leaver {
+    /// When its next batch is written; at once, if there is none.
+    fn next(&self) -> Moment {
+        self.sent.iter().copied().min().unwrap_or(0)
+    }
 }
 
 /// Slots that leave together.
@@ -139,8 +147,7 @@ impl<'a> LogTier<'a> {
             pages: vec![NONE; slots as usize],
             newer: vec![false; slots as usize],
             newer_counts: vec![0; slots.div_ceil(group) as usize],
-            leaving: VecDeque::new(),
-            outstanding: u64::from(memory.outstanding),
+            leaving: Vec::new(),
             places,
         }
     }
@@ -206,34 +213,41 @@ impl<'a> LogTier<'a> {
         let Some(first) = front.first else { return };
         front.home.sort_unstable_by_key(|&page| self.places.of(page));
         let at_once = if self.batch == Batch::Block { self.migration } else { usize::MAX };
-        for batch in front.home.chunks(at_once) {
-            let next = |a: &u32, b: &u32| self.places.of(*a).plus(1) == self.places.of(*b);
-            for run in batch.chunk_by(next) {
-                io.write_home(run[0]);
-                run[1..].iter().for_each(|&page| io.write_home_along(page));
-            }
-        }
-        let rounds = match self.batch {
-            Batch::Block => front.home.len().div_ceil(self.migration * MIGRATIONS),
-            _ => usize::from(!front.home.is_empty()),
-        };
-        let gone_at = io.home_requests() + self.outstanding * rounds as u64;
+        let rest = front.home.chunks(at_once).rev().map(<[u32]>::to_vec).collect();
         let pages = front.home.iter().map(|&page| (page, SlotId(self.slots[page as usize])));
         let pages: Vec<_> = pages.collect();
         pages.iter().for_each(|&(_, slot)| self.set_newer(slot, false));
-        self.leaving.push_back(Leaver { first, pages, gone_at });
-        self.end_leaving(io.home_requests());
+        self.leaving.push(Leaver { first, pages, rest, sent: Vec::new() });
+        self.end_leaving(io);
     }
 
-    /// The groups are gone that home has had the time for.
-    fn end_leaving(&mut self, home_requests: u64) {
-        while self.leaving.front().is_some_and(|leaver| leaver.gone_at <= home_requests) {
-            self.end_oldest();
+    /// Batches follow those that home has written, and groups are gone of which it has all.
+    fn end_leaving(&mut self, io: &mut Traffic) {
+        let places = self.places;
+        for leaver in &mut self.leaving {
+            leaver.sent.retain(|&written| written > io.now());
+            while leaver.sent.len() < MIGRATIONS
+                && let Some(batch) = leaver.rest.pop()
+            {
+                let written = write_home(&batch, places, io);
+                leaver.sent.extend((written > io.now()).then_some(written));
+            }
         }
+        let (gone, leaving) = std::mem::take(&mut self.leaving)
+            .into_iter()
+            .partition(|leaver| leaver.sent.is_empty());
+        self.leaving = leaving;
+        Vec::into_iter(gone).for_each(|leaver| self.end(leaver));
     }
 
-    fn end_oldest(&mut self) {
-        let Some(Leaver { first, pages, .. }) = self.leaving.pop_front() else { return };
+    /// Whoever needs a slot waits until home has written something.
+    fn wait(&mut self, io: &mut Traffic) {
+        let next = self.leaving.iter().map(Leaver::next).min();
+        io.wait_until(next.expect("slots are free, or leave"));
+        self.end_leaving(io);
+    }
+
+    fn end(&mut self, Leaver { first, pages, .. }: Leaver) {
         for (page, slot) in pages {
             if self.slot(page) == Some(slot) {
                 self.forget(page);
@@ -309,6 +323,17 @@ impl<'a> LogTier<'a> {
     }
 }
 
+/// Home is sent `batch`, neighbours together. When it has written all.
+fn write_home(batch: &[u32], places: &Places, io: &mut Traffic) -> Moment {
+    io.begin_batch();
+    let next = |a: &u32, b: &u32| places.of(*a).plus(1) == places.of(*b);
+    for run in batch.chunk_by(next) {
+        io.write_home(run[0]);
+        run[1..].iter().for_each(|&page| io.write_home_along(page));
+    }
+    io.batch_written_at()
+}
+
 impl Log for LogTier<'_> {
     fn group(&self) -> u32 {
         self.group
@@ -332,17 +357,16 @@ impl Log for LogTier<'_> {
         residents: &mut Residents,
         io: &mut Traffic,
     ) -> usize {
-        self.end_leaving(io.home_requests());
-        if self.free() == 0 {
-            // Whoever needs a frame waits for the oldest.
-            self.end_oldest();
-        }
+        self.end_leaving(io);
         let run = self.run();
         let ahead = self.ahead + waiting.len() as u32;
         let front = match self.free() + self.leaving() < ahead {
             true => self.claim_front(self.free().min(run), now, residents),
             false => Front::default(),
         };
+        if self.free() == 0 && front.first.is_none() {
+            self.wait(io);
+        }
         let mut written: Vec<u32> = front.again.iter().map(|(_, _, to)| to.0).collect();
         let mut taken = 0;
         for &page in waiting {

@@ -15,8 +15,9 @@
 //! - Not for: latencies, which depend on what else the devices do.
 //!
 //! Modules in reading order: `start`, which tier a setup stands for; `run`, a reference after the
-//! other; `page_memory` and `residents`, memory; then the tiers, one for each structure of slots
-//! that the pool has: `no_flash`, `slot_tier`, `temperature_tier` with its `ranking`, `log_tier`,
+//! other; `page_memory` and `residents`, memory; `traffic`, what devices are asked for, and
+//! `queues`, when they have served it; then the tiers, one for each structure of slots that the
+//! pool has: `no_flash`, `slot_tier`, `temperature_tier` with its `ranking`, `log_tier`,
 //! `benefit_tier`, `chosen_tier`; and `policy_tier`, `opt_tier`.
 
 mod page_memory;
@@ -31,6 +32,7 @@ mod log_tier;
 mod no_flash;
 mod opt_tier;
 mod policy_tier;
+mod queues;
 mod ranking;
 mod slot_tier;
 mod temperature_tier;
@@ -39,6 +41,7 @@ mod traffic;
 pub use cleaning::Cleaning;
 pub use log_tier::LogRules;
 pub use policy_tier::WriteMode;
+pub use queues::HomeArray;
 pub use ranking::Bands;
 pub use start::{replay, replay_kept, replayed, runs};
 pub use traffic::{DeviceRates, DeviceTraffic, Traffic};
@@ -143,9 +146,8 @@ pub struct Memory {
     pub policy: Option<(MemoryRule, u32)>,
     /// Whether a page within 64 of the one read before is sequential.
     pub near_is_sequential: bool,
-    /// Requests that the devices have at once, of each client one; so many misses are taken to come
-    /// between one and its page. The first use of a page is so much older than the next, even if
-    /// that comes at once.
+    /// Clients, each of which waits for a page and then asks for the next; none if requests follow
+    /// one another and nothing takes time.
     pub outstanding: u32,
     /// References before this one fill the tiers, and are not counted.
     pub counted_from: usize,
@@ -187,8 +189,11 @@ pub struct FlashSetup {
     /// What a request alone at its device costs, for policies that weigh flash against home,
     /// memory's among them.
     pub costs: Costs,
-    /// What a request keeps a loaded device busy, for the design that picks itself.
+    /// What a request keeps a loaded device busy, in seconds: for the design that picks itself, and
+    /// for the queues of clients, if there are any.
     pub busy: BusyCosts,
+    /// The disks of home.
+    pub home_array: HomeArray,
     /// All chance follows from it.
     pub seed: u64,
 }
@@ -216,6 +221,7 @@ impl FlashSetup {
                 flash_read: Costs::PUBLISHED.flash_read,
                 flash_write: Costs::PUBLISHED.flash_write,
             },
+            home_array: HomeArray::ONE,
             seed,
         }
     }
@@ -230,7 +236,8 @@ impl FlashSetup {
             window: ((self.log.window as f64 * rate).round() as u64).max(1),
             ..self.log
         };
-        FlashSetup { slots: fewer(self.slots), log, ..*self }
+        let home_array = self.home_array.scaled(rate);
+        FlashSetup { slots: fewer(self.slots), log, home_array, ..*self }
     }
 }
 

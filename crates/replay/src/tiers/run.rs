@@ -3,15 +3,18 @@
 //! - G1: where a design appends, what leaves memory and must be written waits in its frame until
 //!   its group is whole; then the group is written, and leaves.
 //! - G2: where the pool writes a changed page home before it leaves, the page is found in its frame
-//!   until home has done what was asked of it: one request of each client. One that is used until
-//!   then stays. Its frame counts as free: as many others have a page that is not read yet.
+//!   until home has written it. One that is used until then stays. Its frame counts as free: as
+//!   many others have a page that is not read yet.
+//! - G3: a page is used first when it is asked for. Until it comes others are asked for, from home
+//!   many, from flash few: so many misses lie between its first use and the next, even if that
+//!   comes at once.
 
 use super::page_memory::PageMemory;
+use super::queues::{Moment, Queues};
 use super::residents::Frame;
 use super::{FlashSetup, FlashTier, Leaving, Memory, Miss, Note, TierCounts, Traffic};
 use crate::places::Places;
 use std::cell::Cell;
-use std::collections::VecDeque;
 use terrace_page::PageId;
 use terrace_policy::{AccessClass, Classifier, Tick, Touch};
 
@@ -32,12 +35,13 @@ pub struct Replay<'a, F> {
     at: u64,
     /// Hits that were counted when memory missed last.
     hits_before: u64,
-    outstanding: u64,
+    /// Clients, each of which waits for a page.
+    clients: usize,
     counted_from: u64,
     /// Pages that wait for their group (G1).
     waiting: Vec<u32>,
-    /// Pages on their way home, and how many requests home has served when they are there (G2).
-    homeward: VecDeque<(u32, u64)>,
+    /// Pages on their way home, and when they are there (G2).
+    homeward: Vec<(u32, Moment)>,
     counts: TierCounts,
 }
 
@@ -53,21 +57,25 @@ impl<'a, F: FlashTier> Replay<'a, F> {
         let group = flash.log().map_or(0, |log| log.group());
         let (policy, costs) = (memory.policy, (&setup.costs, setup.seed));
         let waiting = (group, memory.outstanding);
+        let mut io = Traffic::new(places);
+        if memory.outstanding > 0 {
+            io.queue(Queues::new(memory.outstanding, setup));
+        }
         Replay {
             flash,
             memory: PageMemory::new(policy, waiting, pages_count, costs),
             has_memory: policy.is_some(),
-            io: Traffic::new(places),
+            io,
             places,
             near_is_sequential: memory.near_is_sequential,
             previous: None,
             now: Tick(0),
             at: 0,
             hits_before: 0,
-            outstanding: u64::from(memory.outstanding),
+            clients: memory.outstanding as usize,
             counted_from: memory.counted_from as u64,
             waiting: Vec::new(),
-            homeward: VecDeque::new(),
+            homeward: Vec::new(),
             counts: TierCounts::default(),
         }
     }
@@ -155,8 +163,9 @@ impl<'a, F: FlashTier> Replay<'a, F> {
         let class = self.class(page);
         let hits = self.memory.residents.retired_hits;
         let requests = 1 + hits - std::mem::replace(&mut self.hits_before, hits);
-        // The page was asked for when the clock showed this.
-        let now = Tick(self.now.0.saturating_sub(self.outstanding).max(1));
+        let meanwhile = self.io.ask(page, self.flash.held(page).is_current());
+        // The page was asked for when the clock showed this (G3).
+        let now = Tick(self.now.0.saturating_sub(meanwhile).max(1));
         let miss = Miss { page, now, tick: self.now, requests };
         let touch = match self.flash.fetch(&miss, &mut self.memory.residents, &mut self.io) {
             Some(history) => {
@@ -206,27 +215,37 @@ impl<'a, F: FlashTier> Replay<'a, F> {
         self.io.last_written = None;
         self.flash.leave(&leaving, &mut self.io);
         let goes_home = dirty && self.io.last_written == Some(page);
-        if !goes_home || self.outstanding == 0 || !self.memory.is_of_pool() {
+        if !goes_home || self.clients == 0 || !self.memory.is_of_pool() {
             self.memory.residents.take_out(page);
             return;
         }
         let frame = self.memory.residents.get_mut(page).expect("it is on its way home");
         (frame.dirty, frame.waits) = (false, true);
         self.homeward.retain(|&(other, _)| other != page);
-        self.homeward.push_back((page, self.io.home_requests() + self.outstanding));
+        self.homeward.push((page, self.io.written_at()));
     }
 
     /// Pages that have come home leave, but for those that were used (G2). How many are not there
     /// yet.
     fn end_homeward(&mut self) -> u32 {
-        let served = self.io.home_requests();
-        while let Some(&(page, _)) = self.homeward.front().filter(|&&(_, at)| at <= served) {
-            self.homeward.pop_front();
-            if self.memory.residents.get(page).is_some_and(|frame| frame.waits) {
-                self.memory.residents.take_out(page);
-            }
+        // A client has one of them on its way, at most.
+        while self.homeward_count() as usize > self.clients {
+            let first = self.homeward.iter().map(|row| row.1).min().expect("more than none");
+            self.io.wait_until(first);
+            self.end_homeward_at(first);
         }
+        self.end_homeward_at(self.io.now());
         self.homeward_count()
+    }
+
+    fn end_homeward_at(&mut self, now: Moment) {
+        let residents = &mut self.memory.residents;
+        self.homeward.retain(|&(page, at)| {
+            if at <= now && residents.get(page).is_some_and(|frame| frame.waits) {
+                residents.take_out(page);
+            }
+            at > now
+        });
     }
 
     fn homeward_count(&self) -> u32 {

@@ -5,6 +5,7 @@
 //! - T2: on flash no request is sequential, as slots are where room was, but for the pages of a
 //!   group that is appended, or read to leave, together.
 
+use super::queues::{Moment, Queues};
 use crate::places::Places;
 use crate::service::ServiceTimes;
 use crate::timed::{Ask, Asked};
@@ -85,8 +86,11 @@ pub struct Traffic<'a> {
     next_write: Option<u64>,
     /// The slot after the last that was appended.
     next_slot: Option<u32>,
-    /// Pages that home was asked for, counted or not.
-    home_requests: u64,
+    /// When requests are served, if clients ask for them.
+    queues: Option<Queues>,
+    /// When home has served the last write, and all since `begin_batch`.
+    written_at: Moment,
+    batch_written_at: Moment,
     /// What was asked for, if it is kept.
     asked: Option<Asked>,
     /// The page that began the last write home.
@@ -108,7 +112,9 @@ impl<'a> Traffic<'a> {
             next_read: None,
             next_write: None,
             next_slot: None,
-            home_requests: 0,
+            queues: None,
+            written_at: 0,
+            batch_written_at: 0,
             asked: None,
             last_written: None,
             #[cfg(test)]
@@ -144,18 +150,52 @@ impl<'a> Traffic<'a> {
         self.next_read = None;
     }
 
-    /// Pages that home was asked for, in all.
-    #[must_use]
-    pub fn home_requests(&self) -> u64 {
-        self.home_requests
+    /// Clients ask for pages.
+    pub(super) fn queue(&mut self, queues: Queues) {
+        self.queues = Some(queues);
+    }
+
+    /// The time, if there is one.
+    pub(super) fn now(&self) -> Moment {
+        self.queues.as_ref().map_or(0, Queues::now)
+    }
+
+    /// Somebody waits until `moment`.
+    pub(super) fn wait_until(&mut self, moment: Moment) {
+        self.queues.iter_mut().for_each(|queues| queues.wait_until(moment));
+    }
+
+    /// A client misses `page`, which flash has or has not: the next request is its read. How many
+    /// other misses are asked for before it is served.
+    pub(super) fn ask(&mut self, page: u32, is_on_flash: bool) -> u64 {
+        let place = self.places.of(page);
+        let Some(queues) = &mut self.queues else { return 0 };
+        queues.ask();
+        queues.misses_meanwhile(place, is_on_flash)
+    }
+
+    /// When home has served the last write.
+    pub(super) fn written_at(&self) -> Moment {
+        self.written_at
+    }
+
+    /// Writes home from here on are done together.
+    pub(super) fn begin_batch(&mut self) {
+        self.batch_written_at = self.now();
+    }
+
+    /// When home has served the last of them.
+    pub(super) fn batch_written_at(&self) -> Moment {
+        self.batch_written_at
     }
 
     /// Home reads `page`.
     pub fn read_home(&mut self, page: u32) {
         self.keep(Ask::ReadHome(page));
-        let place = self.places.of(page).0;
+        let place = self.places.of(page);
+        self.queues.iter_mut().for_each(|queues| queues.read_home(place));
+        let place = place.0;
         self.home.reads += 1;
-        self.home_requests += 1;
         self.home.sequential_reads += u64::from(self.next_read == Some(place));
         self.next_read = place.checked_add(1);
     }
@@ -163,9 +203,13 @@ impl<'a> Traffic<'a> {
     /// Home writes `page`.
     pub fn write_home(&mut self, page: u32) {
         self.keep(Ask::WriteHome(page));
-        let place = self.places.of(page).0;
+        let place = self.places.of(page);
+        if let Some(queues) = &mut self.queues {
+            self.written_at = queues.write_home(place);
+            self.batch_written_at = self.batch_written_at.max(self.written_at);
+        }
+        let place = place.0;
         self.home.writes += 1;
-        self.home_requests += 1;
         self.home.sequential_writes += u64::from(self.next_write == Some(place));
         self.last_written = Some(page);
         self.note_written(page);
@@ -176,7 +220,6 @@ impl<'a> Traffic<'a> {
     pub fn write_home_along(&mut self, page: u32) {
         self.keep(Ask::WriteHomeAlong(page));
         self.home.writes += 1;
-        self.home_requests += 1;
         self.home.sequential_writes += 1;
         self.home.run_writes += 1;
         self.note_written(page);
@@ -194,6 +237,7 @@ impl<'a> Traffic<'a> {
     /// Flash reads a page.
     pub fn read_flash(&mut self) {
         self.keep(Ask::ReadFlash);
+        self.queues.iter_mut().for_each(Queues::read_flash);
         self.flash.reads += 1;
     }
 
@@ -201,6 +245,7 @@ impl<'a> Traffic<'a> {
     pub fn read_flash_run(&mut self, pages: u64) {
         (0..pages).for_each(|at| {
             self.keep(if at == 0 { Ask::ReadFlash } else { Ask::ReadFlashAlong });
+            self.queues.iter_mut().for_each(Queues::read_flash);
         });
         self.flash.reads += pages;
         self.flash.sequential_reads += pages.saturating_sub(1);
@@ -209,6 +254,7 @@ impl<'a> Traffic<'a> {
     /// Flash writes a page.
     pub fn write_flash(&mut self) {
         self.keep(Ask::WriteFlash);
+        self.queues.iter_mut().for_each(Queues::write_flash);
         self.flash.writes += 1;
     }
 
@@ -216,6 +262,7 @@ impl<'a> Traffic<'a> {
     pub fn write_flash_run(&mut self, first: u32, pages: u64) {
         (0..pages).for_each(|at| {
             self.keep(if at == 0 { Ask::AppendFlash } else { Ask::AppendFlashAlong });
+            self.queues.iter_mut().for_each(Queues::write_flash);
         });
         let follows_on = u64::from(self.next_slot == Some(first));
         self.flash.writes += pages;
