@@ -123,7 +123,36 @@ fn a_trace_that_is_read_twice_gives_the_same_misses() {
     assert!(streamed["host"]["bytes_per_page"].as_f64().expect("a number") > 0.0);
     let said = refused(&[trace, "--stream", "--policy", "opt"], 2);
     assert!(said.contains("opt wants more of a reference"), "{said}");
-    refused(&[trace, "--stream", "--curve"], 2);
+    let kept = json_of(&[trace, "--curve", "--policy", "lru"]);
+    let streamed = json_of(&[trace, "--stream", "--curve"]);
+    assert_eq!(streamed["curves"][0]["points"], kept["curves"][0]["points"]);
+    refused(&[trace, "--stream", "--curve", "--policy", "arc"], 2);
+}
+
+#[test]
+fn two_tiers_that_are_told_of_a_trace_read_twice_count_the_same() {
+    let trace = small_trace();
+    let trace = trace.to_str().expect("text");
+    let tiers = ["--flash", "150p,300p", "--memory", "60p", "--design", "all", "--policy", "lru"];
+    let kept = json_of(&[&[trace][..], &tiers].concat());
+    let streamed = json_of(&[&[trace, "--stream"][..], &tiers].concat());
+    assert_eq!(streamed["trace"], kept["trace"]);
+    assert_eq!(streamed["parameters"]["tiers"], kept["parameters"]["tiers"]);
+    let results = |object: &Value| {
+        let results = object["results"].as_array().expect("results").clone();
+        let without_host = |mut one: Value| {
+            one["host"].take();
+            one
+        };
+        results.into_iter().map(without_host).collect::<Vec<_>>()
+    };
+    assert!(results(&kept).len() > 20, "every design and a policy, of two sizes");
+    assert_eq!(results(&streamed), results(&kept));
+    for one in streamed["results"].as_array().expect("results") {
+        assert!(one["host"]["bytes_per_page"].as_f64().expect("a number") > 4.0, "{one}");
+    }
+    refused(&[trace, "--stream", "--flash", "150p", "--no-memory", "--policy", "opt"], 2);
+    refused(&[trace, "--stream", "--flash", "150p", "--timed"], 2);
 }
 
 #[test]

@@ -25,6 +25,16 @@ const FREE: u8 = u8::MAX;
 const LOGICAL_MAX: u8 = FREE - 1;
 /// A physical request (A3).
 const REQUEST: u8 = 8;
+/// Requests by what their counter says.
+static REQUESTS: [f64; 256] = {
+    let mut requests = [0.0; 256];
+    let mut count = 0;
+    while count < requests.len() {
+        requests[count] = count as f64 / REQUEST as f64;
+        count += 1;
+    }
+    requests
+};
 /// Orders of magnitude of a counter: zero, and eight powers of two.
 const LEVELS: usize = 9;
 /// Groups of pages.
@@ -109,14 +119,20 @@ impl Counts {
 
     /// What a page on flash saves, if its group has the expansion factor `alpha` [S1e (3) to (8)].
     #[must_use]
+    #[inline]
     pub fn benefit(self, costs: &Costs, alpha: f64) -> f64 {
-        // If it had always been on flash, and if never.
-        let on_flash = |[on_flash, elsewhere]: [f64; 2]| on_flash + alpha * elsewhere;
-        let elsewhere = |[on_flash, elsewhere]: [f64; 2]| elsewhere + on_flash / alpha;
-        let requests = |counts: [u8; 2]| counts.map(|count| f64::from(count) / f64::from(REQUEST));
-        let (reads, writes) = (requests(self.reads), requests(self.writes));
-        elsewhere(reads) * costs.home_read - on_flash(reads) * costs.flash_read
-            + (elsewhere(writes) * costs.home_write - on_flash(writes) * costs.flash_write)
+        // If it had never been on flash, and if always.
+        let both = |counts: [u8; 2]| {
+            let [on_flash, elsewhere] = counts.map(|count| REQUESTS[usize::from(count)]);
+            match alpha == 1.0 {
+                // As below, without a division.
+                true => (elsewhere + on_flash, on_flash + elsewhere),
+                false => (elsewhere + on_flash / alpha, on_flash + alpha * elsewhere),
+            }
+        };
+        let (reads, writes) = (both(self.reads), both(self.writes));
+        reads.0 * costs.home_read - reads.1 * costs.flash_read
+            + (writes.0 * costs.home_write - writes.1 * costs.flash_write)
     }
 
     /// In the place of a free slot's counts: the free slot after it.

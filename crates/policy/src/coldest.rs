@@ -24,17 +24,24 @@ pub struct Cold {
     pub tie: u32,
 }
 
-/// A frame found cold. The lower number is colder among equals, so that the order is total.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+impl Cold {
+    /// The order of frames in one number, the coldest highest. The lower number is colder among
+    /// equals, so that the order is total.
+    #[inline]
+    fn order(self, frame: FrameId) -> u128 {
+        u128::from(self.age) << 64 | u128::from(self.tie) << 32 | u128::from(!frame.0)
+    }
+}
+
+/// A frame found cold, and its word.
 struct Candidate {
-    cold: Cold,
-    tie: Reverse<u32>,
+    frame: FrameId,
     word: u64,
 }
 
 pub struct Coldest {
     /// Coldest last.
-    batch: Vec<Reverse<Candidate>>,
+    batch: Vec<Candidate>,
     batch_max: usize,
 }
 
@@ -59,16 +66,15 @@ impl Coldest {
         // The batch ran out. What it named already is still in place: ask for that much more.
         let named = out.len() - first;
         self.choose(frames, cold, self.batch_max.max(wanted) + named);
-        self.batch.retain(|Reverse(candidate)| !out[first..].contains(&FrameId(candidate.tie.0)));
+        self.batch.retain(|candidate| !out[first..].contains(&candidate.frame));
         self.take(frames, first + wanted, out);
     }
 
     /// Moves unchanged candidates to `out` until it is `enough` long.
     fn take(&mut self, frames: &impl Frames, enough: usize, out: &mut Vec<FrameId>) {
         while out.len() < enough {
-            let Some(Reverse(candidate)) = self.batch.pop() else { return };
-            let frame = FrameId(candidate.tie.0);
-            if frames.touch(frame).0 == candidate.word && frames.evictable(frame) {
+            let Some(Candidate { frame, word }) = self.batch.pop() else { return };
+            if frames.touch(frame).0 == word && frames.evictable(frame) {
                 out.push(frame);
             }
         }
@@ -82,28 +88,43 @@ impl Coldest {
         count: usize,
     ) {
         assert!(self.batch.is_empty());
-        // The root is the warmest of the coldest so far.
-        let mut heap = BinaryHeap::from(std::mem::take(&mut self.batch));
+        let mut found = Found { heap: BinaryHeap::new(), count, floor: 0 };
         for frame in 0..frames.count() {
-            let touch = frames.touch(FrameId(frame));
-            let candidate = Reverse(Candidate {
-                cold: cold(FrameId(frame), touch),
-                tie: Reverse(frame),
-                word: touch.0,
-            });
-            let full = heap.len() == count;
-            if full && heap.peek().is_some_and(|warmest| candidate >= *warmest) {
-                continue;
+            let frame = FrameId(frame);
+            let order = cold(frame, frames.touch(frame)).order(frame);
+            if order >= found.floor && frames.evictable(frame) {
+                found.add(order);
             }
-            if !frames.evictable(FrameId(frame)) {
-                continue;
-            }
-            if full {
-                heap.pop();
-            }
-            heap.push(candidate);
         }
-        self.batch = heap.into_vec();
-        self.batch.sort_unstable_by(|a, b| b.cmp(a));
+        let mut coldest = found.heap.into_vec();
+        coldest.sort_unstable_by(|a, b| b.cmp(a));
+        self.batch.extend(coldest.into_iter().map(|Reverse(order)| {
+            let frame = FrameId(!(order as u32));
+            Candidate { frame, word: frames.touch(frame).0 }
+        }));
+    }
+}
+
+/// The coldest of the frames that were looked at.
+struct Found {
+    /// The root is the warmest of them.
+    heap: BinaryHeap<Reverse<u128>>,
+    count: usize,
+    /// What is less is none of them.
+    floor: u128,
+}
+
+impl Found {
+    /// Out of the loop that has nothing to do for most frames.
+    #[inline(never)]
+    fn add(&mut self, order: u128) {
+        if self.heap.len() < self.count {
+            self.heap.push(Reverse(order));
+        } else if let Some(mut warmest) = self.heap.peek_mut() {
+            *warmest = Reverse(order);
+        }
+        if self.heap.len() == self.count {
+            self.floor = self.heap.peek().map_or(0, |warmest| warmest.0);
+        }
     }
 }

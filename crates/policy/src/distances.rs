@@ -97,6 +97,14 @@ impl Distances {
         self.taken
     }
 
+    /// Bytes allocated.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        4 * (self.places.capacity() + self.chunks.capacity())
+            + 8 * self.words.capacity()
+            + 2 * self.blocks.capacity()
+    }
+
     /// Forgets `page`, which was used: as if it had never been.
     pub fn forget(&mut self, page: u32) {
         let place = std::mem::replace(&mut self.places[page as usize], FIRST_USE) as usize;

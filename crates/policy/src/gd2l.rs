@@ -125,7 +125,7 @@ impl Gd2l {
             least = self.least(frames, named);
         }
         let (queue, h) = least?;
-        let victim = self.tails.take(queue, 0).frame();
+        let victim = self.tails.take(queue, 0).frame;
         self.inflation.raise(now.0, h);
         Some(victim)
     }
@@ -161,8 +161,8 @@ impl Gd2l {
 
     /// Looks at all frames for the ends of both queues.
     fn look(&mut self, frames: &impl Frames, now: Tick, named: &[FrameId]) {
-        let looked = self.tails.look(frames, now, named);
-        self.inflation.forget_before(looked.oldest);
+        let oldest = self.tails.look(frames, now, named, |_| {});
+        self.inflation.forget_before(oldest);
         // At least a 128th of the way from head to tail, lest each victim be a look.
         let [least, most] = self.retrieval;
         self.horizon = self.inflation.now() + least.max(most / f64::from(FRAMES_PER_VICTIM));

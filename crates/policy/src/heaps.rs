@@ -8,7 +8,8 @@
 //! places:  where each slot stands in `entries`
 //! ```
 //!
-//! - P1: the root of a heap is its least slot, by the order that the caller passes to each call.
+//! - P1: the root of a heap is its least slot, by the keys that the caller passes to each call. A
+//!   key may be dear to compute: on its way through a heap a slot's own is asked for once.
 //! - P2: `entries[places[slot]] == slot` for each slot in a heap.
 //! - P3: a slot in neither heap has any place: it is told by P2 failing or the gap.
 //! - Cost: 8 bytes per slot; a change is O(log n).
@@ -69,7 +70,7 @@ impl Heaps {
         }
     }
 
-    pub fn insert(&mut self, side: Side, slot: u32, less: impl Fn(u32, u32) -> bool) {
+    pub fn insert<K: PartialOrd>(&mut self, side: Side, slot: u32, key: impl Fn(u32) -> K) {
         assert!(self.side(slot).is_none(), "slot {slot} is in a heap already");
         let index = self.count(side);
         match side {
@@ -77,7 +78,7 @@ impl Heaps {
             Side::Right => self.right_count += 1,
         }
         self.put(side, index, slot);
-        self.sift_up(side, index, &less);
+        self.sift_up(side, index, &key);
     }
 
     /// Adds `slot` without order: `rebuild` must follow.
@@ -91,7 +92,7 @@ impl Heaps {
     }
 
     /// Takes `slot` out of its heap, and says which it was.
-    pub fn remove(&mut self, slot: u32, less: impl Fn(u32, u32) -> bool) -> Side {
+    pub fn remove<K: PartialOrd>(&mut self, slot: u32, key: impl Fn(u32) -> K) -> Side {
         let side = self.side(slot).expect("the slot is in a heap");
         let index = self.index_of(side, slot);
         let last = self.count(side) - 1;
@@ -102,22 +103,34 @@ impl Heaps {
         }
         if index != last {
             self.put(side, index, moved);
-            self.restore(side, index, &less);
+            self.restore(side, index, &key);
         }
         side
     }
 
     /// Restores the order after the key of `slot` has changed.
-    pub fn changed(&mut self, slot: u32, less: impl Fn(u32, u32) -> bool) {
+    pub fn changed<K: PartialOrd>(&mut self, slot: u32, key: impl Fn(u32) -> K) {
         let side = self.side(slot).expect("the slot is in a heap");
         let index = self.index_of(side, slot);
-        self.restore(side, index, &less);
+        self.restore(side, index, &key);
+    }
+
+    /// Restores the order after the key of `slot` has grown.
+    pub fn grown<K: PartialOrd>(&mut self, slot: u32, key: impl Fn(u32) -> K) {
+        let side = self.side(slot).expect("the slot is in a heap");
+        self.sift_down(side, self.index_of(side, slot), &key);
+    }
+
+    /// Restores the order after the key of `slot` has shrunk.
+    pub fn shrunk<K: PartialOrd>(&mut self, slot: u32, key: impl Fn(u32) -> K) {
+        let side = self.side(slot).expect("the slot is in a heap");
+        self.sift_up(side, self.index_of(side, slot), &key);
     }
 
     /// Restores the order after keys of many slots have changed, or slots were appended.
-    pub fn rebuild(&mut self, side: Side, less: impl Fn(u32, u32) -> bool) {
+    pub fn rebuild<K: PartialOrd>(&mut self, side: Side, key: impl Fn(u32) -> K) {
         for index in (0..self.count(side) / 2).rev() {
-            self.sift_down(side, index, &less);
+            self.sift_down(side, index, &key);
         }
     }
 
@@ -127,11 +140,11 @@ impl Heaps {
     }
 
     /// The least slot that is `eligible`, or `None` if it is not among the least `SEARCH_MAX`.
-    pub fn least(
+    pub fn least<K: PartialOrd>(
         &self,
         side: Side,
         eligible: impl Fn(u32) -> bool,
-        less: impl Fn(u32, u32) -> bool,
+        key: impl Fn(u32) -> K,
     ) -> Option<u32> {
         let root = self.root(side)?;
         if eligible(root) {
@@ -141,7 +154,7 @@ impl Heaps {
         for _ in 1..SEARCH_MAX {
             let mut best = 0;
             for at in 1..frontier.len() {
-                if less(self.at(side, frontier[at]), self.at(side, frontier[best])) {
+                if key(self.at(side, frontier[at])) < key(self.at(side, frontier[best])) {
                     best = at;
                 }
             }
@@ -163,13 +176,13 @@ impl Heaps {
     }
 
     /// Asserts P1 and P2.
-    pub fn check(&self, side: Side, less: impl Fn(u32, u32) -> bool) {
+    pub fn check<K: PartialOrd>(&self, side: Side, key: impl Fn(u32) -> K) {
         for index in 0..self.count(side) {
             let slot = self.at(side, index);
             assert_eq!(self.side(slot), Some(side), "P2: slot {slot}");
             assert_eq!(self.index_of(side, slot), index, "P2: slot {slot}");
             let parent = self.at(side, index.saturating_sub(1) / 2);
-            assert!(index == 0 || !less(slot, parent), "P1: slot {slot} below {parent}");
+            assert!(index == 0 || key(slot) >= key(parent), "P1: slot {slot} below {parent}");
         }
     }
 
@@ -178,17 +191,23 @@ impl Heaps {
         [2 * index + 1, 2 * index + 2].into_iter().filter(move |&child| child < count)
     }
 
-    fn restore(&mut self, side: Side, index: u32, less: &impl Fn(u32, u32) -> bool) {
-        let index = self.sift_up(side, index, less);
-        self.sift_down(side, index, less);
+    fn restore<K: PartialOrd>(&mut self, side: Side, index: u32, key: &impl Fn(u32) -> K) {
+        let index = self.sift_up(side, index, key);
+        self.sift_down(side, index, key);
     }
 
-    fn sift_up(&mut self, side: Side, mut index: u32, less: &impl Fn(u32, u32) -> bool) -> u32 {
+    fn sift_up<K: PartialOrd>(
+        &mut self,
+        side: Side,
+        mut index: u32,
+        key: &impl Fn(u32) -> K,
+    ) -> u32 {
         let slot = self.at(side, index);
+        let own = key(slot);
         while index > 0 {
             let parent = (index - 1) / 2;
             let above = self.at(side, parent);
-            if !less(slot, above) {
+            if own >= key(above) {
                 break;
             }
             self.put(side, index, above);
@@ -198,8 +217,9 @@ impl Heaps {
         index
     }
 
-    fn sift_down(&mut self, side: Side, mut index: u32, less: &impl Fn(u32, u32) -> bool) {
+    fn sift_down<K: PartialOrd>(&mut self, side: Side, mut index: u32, key: &impl Fn(u32) -> K) {
         let slot = self.at(side, index);
+        let own = key(slot);
         let count = self.count(side);
         loop {
             let mut child = 2 * index + 1;
@@ -207,11 +227,12 @@ impl Heaps {
                 break;
             }
             let (left, right) = (self.at(side, child), self.at(side, (child + 1).min(count - 1)));
+            let (left_key, right_key) = (key(left), key(right));
             // Which is the lesser is anybody's guess: no branch waits for it.
-            let is_right = less(right, left);
+            let is_right = right_key < left_key;
             child += u32::from(is_right);
-            let below = if is_right { right } else { left };
-            if !less(below, slot) {
+            let (below, least) = if is_right { (right, right_key) } else { (left, left_key) };
+            if least >= own {
                 break;
             }
             self.put(side, index, below);
@@ -249,6 +270,7 @@ impl Heaps {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::cmp::Ordering;
     use std::collections::BTreeMap;
 
     const SLOTS: u32 = 40;
@@ -267,32 +289,34 @@ mod tests {
                     (0 | 1, None) => {
                         let side = if prng.bool() { Side::Left } else { Side::Right };
                         keys[slot as usize] = key;
-                        heaps.insert(side, slot, |a, b| by(&keys, a) < by(&keys, b));
+                        heaps.insert(side, slot, |slot| by(&keys, slot));
                         model.insert(slot, side);
                     }
                     (0, Some(side)) => {
-                        let from = heaps.remove(slot, |a, b| by(&keys, a) < by(&keys, b));
+                        let from = heaps.remove(slot, |slot| by(&keys, slot));
                         assert_eq!(from, side, "seed {seed} step {step}");
                         model.remove(&slot);
                     }
                     (1, Some(_)) => {
-                        keys[slot as usize] = key;
-                        heaps.changed(slot, |a, b| by(&keys, a) < by(&keys, b));
+                        let before = std::mem::replace(&mut keys[slot as usize], key);
+                        let key_of = |slot| by(&keys, slot);
+                        match key.cmp(&before) {
+                            _ if prng.bool() => heaps.changed(slot, key_of),
+                            Ordering::Less => heaps.shrunk(slot, key_of),
+                            Ordering::Equal => {}
+                            Ordering::Greater => heaps.grown(slot, key_of),
+                        }
                     }
                     _ => {}
                 }
                 let banned = prng.u32(..SLOTS);
                 for side in [Side::Left, Side::Right] {
-                    heaps.check(side, |a, b| by(&keys, a) < by(&keys, b));
+                    heaps.check(side, |slot| by(&keys, slot));
                     let least = |eligible: &dyn Fn(u32) -> bool| {
                         let of_side = model.iter().filter(|row| *row.1 == side).map(|row| *row.0);
                         of_side.filter(|&slot| eligible(slot)).min_by_key(|&slot| by(&keys, slot))
                     };
-                    let found = heaps.least(
-                        side,
-                        |slot| slot != banned,
-                        |a, b| by(&keys, a) < by(&keys, b),
-                    );
+                    let found = heaps.least(side, |slot| slot != banned, |slot| by(&keys, slot));
                     assert_eq!(heaps.root(side), least(&|_| true), "seed {seed} step {step}");
                     assert_eq!(found, least(&|slot| slot != banned), "seed {seed} step {step}");
                 }
@@ -308,20 +332,20 @@ mod tests {
     /// list that is kept sorted, each walks past half of the others; in a heap, past a few.
     #[test]
     fn a_redo_in_any_order_takes_a_heap_few_steps_each() {
-        // Comparisons of the heap, and entries that a list would walk past from its end.
+        // Keys that the heap asks for, and entries that a list would walk past from its end.
         let steps = |count: u32| {
             let mut keys: Vec<u32> = (0..count).collect();
             fastrand::Rng::with_seed(7).shuffle(&mut keys);
             let mut heaps = Heaps::new(count);
-            let compared = std::cell::Cell::new(0u64);
-            let less = |a: u32, b: u32| {
-                compared.set(compared.get() + 1);
-                keys[a as usize] < keys[b as usize]
+            let asked = std::cell::Cell::new(0u64);
+            let key_of = |slot: u32| {
+                asked.set(asked.get() + 1);
+                keys[slot as usize]
             };
             let mut walked = 0;
             let mut sorted = Vec::new();
             for slot in 0..count {
-                heaps.insert(Side::Right, slot, less);
+                heaps.insert(Side::Right, slot, key_of);
                 let key = keys[slot as usize];
                 let place = sorted.partition_point(|&other| other < key);
                 walked += (sorted.len() - place) as u64;
@@ -329,9 +353,9 @@ mod tests {
             }
             for _ in 0..count {
                 let least = heaps.root(Side::Right).expect("one is left");
-                heaps.remove(least, less);
+                heaps.remove(least, key_of);
             }
-            (compared.get(), walked)
+            (asked.get(), walked)
         };
         let (small, large) = (steps(2_000), steps(32_000));
         let per_entry = |steps: u64, count: u64| steps / count;

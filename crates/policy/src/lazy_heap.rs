@@ -22,12 +22,12 @@ impl<Rank: Copy + Ord + Default> LazyHeap<Rank> {
     pub fn insert(&mut self, key: u32, rank: Rank) {
         self.ranks[key as usize] = rank;
         let ranks = &self.ranks;
-        self.heap.insert(Side::Left, key, |a, b| ranks[a as usize] < ranks[b as usize]);
+        self.heap.insert(Side::Left, key, |key| ranks[key as usize]);
     }
 
     pub fn remove(&mut self, key: u32) {
         let ranks = &self.ranks;
-        self.heap.remove(key, |a, b| ranks[a as usize] < ranks[b as usize]);
+        self.heap.remove(key, |key| ranks[key as usize]);
     }
 
     /// The key of least `rank` among those that are `wanted`, which stays in the heap.
@@ -44,7 +44,7 @@ impl<Rank: Copy + Ord + Default> LazyHeap<Rank> {
                 debug_assert!(self.ranks[key as usize] < present, "H1: key {key}");
                 self.ranks[key as usize] = present;
                 let ranks = &self.ranks;
-                self.heap.changed(key, |a, b| ranks[a as usize] < ranks[b as usize]);
+                self.heap.changed(key, |key| ranks[key as usize]);
             } else if wanted(key) {
                 break Some(key);
             } else {

@@ -34,6 +34,7 @@ use crate::heaps::{Heaps, Side};
 use crate::placement::Costs;
 use crate::slot_bits::SlotBits;
 use crate::slot_lru_2::SlotState;
+use std::cmp::Ordering;
 use terrace_page::{PageId, SlotId};
 
 /// End of the free list.
@@ -77,6 +78,8 @@ struct Keys {
     counts: Vec<Counts>,
     costs: Costs,
     factors: Box<[f64]>,
+    /// Whether no group expects more than it saw: all factors are 1.
+    is_plain: bool,
 }
 
 impl SlotBenefit {
@@ -98,7 +101,7 @@ impl SlotBenefit {
         let links = (1..slots_count).chain([END]).map(Counts::free).collect();
         SlotBenefit {
             heaps: Heaps::new(slots_count),
-            keys: Keys { counts: links, costs: *costs, factors: expansion.factors().into() },
+            keys: Keys::new(links, costs, expansion),
             ghosts: Ghosts::new((slots_count / SLOTS_PER_GHOST).saturating_add(frames_count)),
             free_head: 0,
             free_count: slots_count,
@@ -138,11 +141,11 @@ impl SlotBenefit {
         cleanable: impl Fn(SlotId) -> bool,
     ) -> Result<SlotId, NoBenefit> {
         let keys = &self.keys;
-        let less = |a: u32, b: u32| keys.less(a, b);
+        let key = |slot: u32| keys.key(slot);
         let evictable = |slot| self.is_in_zone(slot) && evictable(SlotId(slot));
         let cleanable = |slot| self.is_in_zone(slot) && cleanable(SlotId(slot));
-        let clean = self.heaps.least(Side::Left, evictable, less);
-        let dirty = self.heaps.least(Side::Right, cleanable, less);
+        let clean = self.heaps.least(Side::Left, evictable, key);
+        let dirty = self.heaps.least(Side::Right, cleanable, key);
         let is_dirty_least = match (clean, dirty) {
             (Some(clean), Some(dirty)) => keys.benefit(dirty) < keys.benefit(clean),
             (None, dirty) => dirty.is_some(),
@@ -185,20 +188,20 @@ impl SlotBenefit {
     pub fn fill_clean(&mut self, slot: SlotId) {
         assert_eq!(self.state(slot), SlotState::Busy, "{slot}");
         let keys = &self.keys;
-        self.heaps.insert(Side::Left, slot.0, |a, b| keys.less(a, b));
+        self.heaps.insert(Side::Left, slot.0, |slot| keys.key(slot));
     }
 
     /// A busy slot now holds a page newer than home.
     pub fn fill_dirty(&mut self, slot: SlotId) {
         assert_eq!(self.state(slot), SlotState::Busy, "{slot}");
         let keys = &self.keys;
-        self.heaps.insert(Side::Right, slot.0, |a, b| keys.less(a, b));
+        self.heaps.insert(Side::Right, slot.0, |slot| keys.key(slot));
     }
 
     /// A filled slot becomes busy.
     pub fn take(&mut self, slot: SlotId) {
         let keys = &self.keys;
-        self.heaps.remove(slot.0, |a, b| keys.less(a, b));
+        self.heaps.remove(slot.0, |slot| keys.key(slot));
     }
 
     /// The content of `slot` is gone, which is that of `page`, if it is still anybody's.
@@ -264,7 +267,7 @@ impl SlotBenefit {
     pub fn next_dirty(&self, cleanable: impl Fn(SlotId) -> bool) -> Option<SlotId> {
         let keys = &self.keys;
         self.heaps
-            .least(Side::Right, |slot| cleanable(SlotId(slot)), |a, b| keys.less(a, b))
+            .least(Side::Right, |slot| cleanable(SlotId(slot)), |slot| keys.key(slot))
             .map(SlotId)
     }
 
@@ -388,8 +391,8 @@ impl SlotBenefit {
 
     /// Asserts the orders of both heaps and the length of the free list.
     pub fn check(&self) {
-        self.heaps.check(Side::Left, |a, b| self.keys.less(a, b));
-        self.heaps.check(Side::Right, |a, b| self.keys.less(a, b));
+        self.heaps.check(Side::Left, |slot| self.keys.key(slot));
+        self.heaps.check(Side::Right, |slot| self.keys.key(slot));
         self.ghosts.check();
         let mut next = self.free_head;
         for _ in 0..self.free_count {
@@ -426,10 +429,15 @@ impl SlotBenefit {
 
     fn set(&mut self, slot: SlotId, counts: Counts) {
         assert!(counts.next_free().is_none());
+        let is_ordered = self.heaps.side(slot.0).is_some();
+        let before = is_ordered.then(|| self.keys.key(slot.0));
         self.keys.counts[slot.0 as usize] = counts;
-        if self.heaps.side(slot.0).is_some() {
-            let keys = &self.keys;
-            self.heaps.changed(slot.0, |a, b| keys.less(a, b));
+        let Some(before) = before else { return };
+        let keys = &self.keys;
+        match keys.key(slot.0).cmp(&before) {
+            Ordering::Less => self.heaps.shrunk(slot.0, |slot| keys.key(slot)),
+            Ordering::Equal => {}
+            Ordering::Greater => self.heaps.grown(slot.0, |slot| keys.key(slot)),
         }
     }
 
@@ -437,31 +445,50 @@ impl SlotBenefit {
     fn follow(&mut self, expansion: &Expansion) {
         if self.estimates != expansion.estimates() {
             self.estimates = expansion.estimates();
-            self.keys.factors.copy_from_slice(expansion.factors());
+            self.keys.follow(expansion);
             self.rebuild();
         }
     }
 
     fn rebuild(&mut self) {
         let keys = &self.keys;
-        self.heaps.rebuild(Side::Left, |a, b| keys.less(a, b));
-        self.heaps.rebuild(Side::Right, |a, b| keys.less(a, b));
+        self.heaps.rebuild(Side::Left, |slot| keys.key(slot));
+        self.heaps.rebuild(Side::Right, |slot| keys.key(slot));
     }
 }
 
 impl Keys {
+    fn new(counts: Vec<Counts>, costs: &Costs, expansion: &Expansion) -> Keys {
+        let factors = expansion.factors();
+        Keys { counts, costs: *costs, factors: factors.into(), is_plain: is_plain(factors) }
+    }
+
+    fn follow(&mut self, expansion: &Expansion) {
+        self.factors.copy_from_slice(expansion.factors());
+        self.is_plain = is_plain(&self.factors);
+    }
+
+    #[inline]
     fn of(&self, counts: Counts) -> f64 {
-        counts.benefit(&self.costs, self.factors[counts.group()])
+        let alpha = if self.is_plain { 1.0 } else { self.factors[counts.group()] };
+        counts.benefit(&self.costs, alpha)
     }
 
     fn benefit(&self, slot: u32) -> f64 {
         self.of(self.counts[slot as usize])
     }
 
-    /// The lower number is less among equals, so that the order is total.
-    fn less(&self, a: u32, b: u32) -> bool {
-        self.benefit(a).total_cmp(&self.benefit(b)).then(a.cmp(&b)).is_lt()
+    /// The benefit as `total_cmp` has it in order, and the slot: the lower number is less among
+    /// equals, so that the order is total.
+    #[inline]
+    fn key(&self, slot: u32) -> (i64, u32) {
+        let bits = self.benefit(slot).to_bits() as i64;
+        (bits ^ ((bits >> 63) as u64 >> 1) as i64, slot)
     }
+}
+
+fn is_plain(factors: &[f64]) -> bool {
+    factors.iter().all(|&factor| factor == 1.0)
 }
 
 fn side_of(slot: Option<SlotId>) -> BenefitSide {

@@ -155,15 +155,15 @@ impl SlotLru2 {
             self.heaps.append(side, slot);
         }
         let keys = &self.keys;
-        self.heaps.rebuild(Side::Left, |a, b| keys.less_clean(a, b));
-        self.heaps.rebuild(Side::Right, |a, b| keys.less_dirty(a, b));
+        self.heaps.rebuild(Side::Left, |slot| keys.clean_key(slot));
+        self.heaps.rebuild(Side::Right, |slot| keys.dirty_key(slot));
     }
 
     /// Names the clean slot to reuse among those that are `evictable`; it stays clean.
     pub fn victim(&self, evictable: impl Fn(SlotId) -> bool) -> Option<SlotId> {
         let keys = &self.keys;
         self.heaps
-            .least(Side::Left, |slot| evictable(SlotId(slot)), |a, b| keys.less_clean(a, b))
+            .least(Side::Left, |slot| evictable(SlotId(slot)), |slot| keys.clean_key(slot))
             .map(SlotId)
     }
 
@@ -171,7 +171,7 @@ impl SlotLru2 {
     pub fn next_dirty(&self, cleanable: impl Fn(SlotId) -> bool) -> Option<SlotId> {
         let keys = &self.keys;
         self.heaps
-            .least(Side::Right, |slot| cleanable(SlotId(slot)), |a, b| keys.less_dirty(a, b))
+            .least(Side::Right, |slot| cleanable(SlotId(slot)), |slot| keys.dirty_key(slot))
             .map(SlotId)
     }
 
@@ -192,7 +192,7 @@ impl SlotLru2 {
         assert_eq!(self.state(slot), SlotState::Busy, "{slot}");
         self.remember(slot.0, history);
         let keys = &self.keys;
-        self.heaps.insert(Side::Left, slot.0, |a, b| keys.less_clean(a, b));
+        self.heaps.insert(Side::Left, slot.0, |slot| keys.clean_key(slot));
     }
 
     /// A busy slot now holds a page newer than home, first changed by the record at `rec_lsn`.
@@ -203,7 +203,7 @@ impl SlotLru2 {
             *block = rec_block(rec_lsn);
         }
         let keys = &self.keys;
-        self.heaps.insert(Side::Right, slot.0, |a, b| keys.less_dirty(a, b));
+        self.heaps.insert(Side::Right, slot.0, |slot| keys.dirty_key(slot));
     }
 
     /// A dirty slot holds what home holds: the cleaner has written it.
@@ -211,7 +211,7 @@ impl SlotLru2 {
         assert_eq!(self.state(slot), SlotState::Dirty, "{slot}");
         self.lift(slot.0);
         let keys = &self.keys;
-        self.heaps.insert(Side::Left, slot.0, |a, b| keys.less_clean(a, b));
+        self.heaps.insert(Side::Left, slot.0, |slot| keys.clean_key(slot));
     }
 
     /// The page in `slot` was used at `now`.
@@ -220,8 +220,8 @@ impl SlotLru2 {
         self.remember(slot.0, history);
         let keys = &self.keys;
         match self.heaps.side(slot.0) {
-            Some(Side::Left) => self.heaps.changed(slot.0, |a, b| keys.less_clean(a, b)),
-            Some(Side::Right) => self.heaps.changed(slot.0, |a, b| keys.less_dirty(a, b)),
+            Some(Side::Left) => self.heaps.changed(slot.0, |slot| keys.clean_key(slot)),
+            Some(Side::Right) => self.heaps.changed(slot.0, |slot| keys.dirty_key(slot)),
             None => {}
         }
     }
@@ -286,8 +286,8 @@ impl SlotLru2 {
 
     /// Asserts the orders of both heaps and the length of the free list.
     pub fn check(&self) {
-        self.heaps.check(Side::Left, |a, b| self.keys.less_clean(a, b));
-        self.heaps.check(Side::Right, |a, b| self.keys.less_dirty(a, b));
+        self.heaps.check(Side::Left, |slot| self.keys.clean_key(slot));
+        self.heaps.check(Side::Right, |slot| self.keys.dirty_key(slot));
         let mut next = self.free_head;
         for _ in 0..self.free_count {
             assert_eq!(self.state(SlotId(next)), SlotState::Free);
@@ -299,8 +299,8 @@ impl SlotLru2 {
     fn lift(&mut self, slot: u32) {
         let keys = &self.keys;
         match self.heaps.side(slot).expect("a filled slot") {
-            Side::Left => self.heaps.remove(slot, |a, b| keys.less_clean(a, b)),
-            Side::Right => self.heaps.remove(slot, |a, b| keys.less_dirty(a, b)),
+            Side::Left => self.heaps.remove(slot, |slot| keys.clean_key(slot)),
+            Side::Right => self.heaps.remove(slot, |slot| keys.dirty_key(slot)),
         };
     }
 
@@ -317,8 +317,8 @@ impl SlotLru2 {
     fn rebase(&mut self) {
         self.keys.rebase();
         let keys = &self.keys;
-        self.heaps.rebuild(Side::Left, |a, b| keys.less_clean(a, b));
-        self.heaps.rebuild(Side::Right, |a, b| keys.less_dirty(a, b));
+        self.heaps.rebuild(Side::Left, |slot| keys.clean_key(slot));
+        self.heaps.rebuild(Side::Right, |slot| keys.dirty_key(slot));
     }
 }
 
@@ -344,16 +344,6 @@ impl Keys {
         let (previous, last) = (self.previous[slot as usize], self.last[slot as usize]);
         let rec = self.rec_block.get(slot as usize).copied().unwrap_or(0);
         (rec, tick(previous), tick(last), slot)
-    }
-
-    #[inline]
-    fn less_clean(&self, a: u32, b: u32) -> bool {
-        self.clean_key(a) < self.clean_key(b)
-    }
-
-    #[inline]
-    fn less_dirty(&self, a: u32, b: u32) -> bool {
-        self.dirty_key(a) < self.dirty_key(b)
     }
 
     fn stamp(&self, tick: Tick) -> u32 {

@@ -250,13 +250,13 @@ impl SlotHeat {
         self.follow(temperatures);
         self.keys[slot.0 as usize] = temperatures.of(page).to_bits();
         let keys = &self.keys;
-        self.heaps.insert(Side::Left, slot.0, |a, b| key(keys, a) < key(keys, b));
+        self.heaps.insert(Side::Left, slot.0, |slot| key(keys, slot));
     }
 
     /// A slot leaves the heap: its copy is invalid, or it has I/O in flight.
     pub fn remove(&mut self, slot: SlotId) {
         let keys = &self.keys;
-        self.heaps.remove(slot.0, |a, b| key(keys, a) < key(keys, b));
+        self.heaps.remove(slot.0, |slot| key(keys, slot));
     }
 
     /// Names the coldest slot among those that are `evictable`, after refreshing what is on top.
@@ -272,7 +272,7 @@ impl SlotHeat {
             let slot = self.heaps.least(
                 Side::Left,
                 |slot| evictable(SlotId(slot)),
-                |a, b| key(keys, a) < key(keys, b),
+                |slot| key(keys, slot),
             )?;
             let fresh = temperatures.of(page_of(SlotId(slot))).to_bits();
             if fresh == self.keys[slot as usize] || refreshes == REFRESHES_MAX {
@@ -280,7 +280,7 @@ impl SlotHeat {
             }
             self.keys[slot as usize] = fresh;
             let keys = &self.keys;
-            self.heaps.changed(slot, |a, b| key(keys, a) < key(keys, b));
+            self.heaps.changed(slot, |slot| key(keys, slot));
         }
         unreachable!("the last round returns")
     }
@@ -328,7 +328,7 @@ impl SlotHeat {
 
     /// Asserts the order of the heap and the length of the free list.
     pub fn check(&self) {
-        self.heaps.check(Side::Left, |a, b| key(&self.keys, a) < key(&self.keys, b));
+        self.heaps.check(Side::Left, |slot| key(&self.keys, slot));
         let mut next = self.free_head;
         for _ in 0..self.free_count {
             assert!(self.is_free(SlotId(next)));
@@ -351,7 +351,7 @@ impl SlotHeat {
         }
         self.rescales = temperatures.rescales;
         let keys = &self.keys;
-        self.heaps.rebuild(Side::Left, |a, b| key(keys, a) < key(keys, b));
+        self.heaps.rebuild(Side::Left, |slot| key(keys, slot));
     }
 }
 

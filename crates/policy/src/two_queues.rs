@@ -136,8 +136,8 @@ impl TwoQueues {
                 continue;
             }
             let is_at_home = |frame| frames.standing(frame).is_some_and(|it| !it.is_ahead_of_home);
-            let clean = oldest.iter().rev().position(|candidate| is_at_home(candidate.frame()));
-            let frame = self.tails.take(queue, clean.unwrap_or(0)).frame();
+            let clean = oldest.iter().rev().position(|candidate| is_at_home(candidate.frame));
+            let frame = self.tails.take(queue, clean.unwrap_or(0)).frame;
             self.sizes[queue] = self.sizes[queue].saturating_sub(1);
             return Named::Frame(frame);
         }
@@ -145,11 +145,15 @@ impl TwoQueues {
     }
 
     fn look(&mut self, frames: &impl Frames, now: Tick, named: &[FrameId]) {
-        let looked = self.tails.look(frames, now, named);
-        self.sizes = looked.counts;
+        let (mut pages, mut on_flash, mut ahead) = (0_u64, 0, 0_u64);
+        self.tails.look(frames, now, named, |standing| {
+            pages += 1;
+            on_flash += u64::from(standing.is_on_flash);
+            ahead += u64::from(standing.is_ahead_of_home);
+        });
+        self.sizes = [on_flash, pages - on_flash];
         self.theta = self.rules.theta.unwrap_or_else(|| {
-            let pages = looked.counts.iter().sum::<u64>().max(1);
-            (1.0 - looked.ahead as f64 / pages as f64).clamp(THETA_MIN, THETA_MAX)
+            (1.0 - ahead as f64 / pages.max(1) as f64).clamp(THETA_MIN, THETA_MAX)
         });
     }
 }

@@ -59,16 +59,50 @@ impl Curve {
 /// The curve of LRU, exactly.
 #[must_use]
 pub fn exact(references: &References) -> Curve {
-    let mut distances = Distances::new(references.pages_count());
-    let mut counts = vec![0u64; references.pages_count() as usize];
-    for &page in references.pages() {
-        let distance = distances.use_page(page);
-        if distance != FIRST_USE {
-            counts[distance as usize] += 1;
+    let mut curve = ExactCurve::new(references.pages_count());
+    curve.feed(references.pages());
+    curve.curve()
+}
+
+/// The curve of LRU, exactly, while it is drawn: of each reference nothing is kept.
+pub struct ExactCurve {
+    distances: Distances,
+    /// Requests by stack distance.
+    counts: Vec<u64>,
+    requests: u64,
+}
+
+impl ExactCurve {
+    /// Of pages below `pages_count`.
+    #[must_use]
+    pub fn new(pages_count: u32) -> ExactCurve {
+        let counts = vec![0; pages_count as usize];
+        ExactCurve { distances: Distances::new(pages_count), counts, requests: 0 }
+    }
+
+    /// The next references, by the numbers of their pages.
+    pub fn feed(&mut self, pages: &[u32]) {
+        self.requests += pages.len() as u64;
+        for &page in pages {
+            let distance = self.distances.use_page(page);
+            if distance != FIRST_USE {
+                self.counts[distance as usize] += 1;
+            }
         }
     }
-    let hits = counts.into_iter().map(|count| count as f64).collect();
-    Curve { hits, requests: references.pages().len() as f64 }
+
+    /// The curve of the references so far.
+    #[must_use]
+    pub fn curve(&self) -> Curve {
+        let hits = self.counts.iter().map(|&count| count as f64).collect();
+        Curve { hits, requests: self.requests as f64 }
+    }
+
+    /// Bytes allocated.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.distances.bytes() + self.counts.capacity() * size_of::<u64>()
+    }
 }
 
 /// How SHARDS samples.

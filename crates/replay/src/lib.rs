@@ -39,7 +39,7 @@ pub use references::References;
 pub use sample::{Sample, TierRates};
 pub use service::ServiceTimes;
 pub use single_tier::{BANDS, Policy, online};
-pub use streaming::{Following, Numbered, StreamError};
+pub use streaming::{Following, Numbered, Reference, StreamError};
 pub use terrace_policy::{Distances, FIRST_USE};
 pub use timed::{Ask, Asked, Seconds, TimedDevices};
 pub use write_back::WriteBack;

@@ -7,22 +7,37 @@
 //!   the past alone (a test).
 //! - Cost: at most 27 bytes for each page (`terrace_trace::Interner`), beside the policies' own and
 //!   a chunk of references; a trace that is read by a pipe cannot be read twice.
-//! - Not for: OPT, which needs to know of each reference when the page is used next: 8 bytes for
-//!   each. Nor for curves, which go over the references several times.
+//! - Not for: OPT, which needs to know of each reference when its page is used next. That would be
+//!   a file as large as the references that are not kept, written in no order: what is known at a
+//!   reference is that it is the next of its page's last. Nor for curves of samples, which go over
+//!   the references several times.
 
+use crate::places::Places;
 use crate::single_tier::AHEAD_REQUESTS;
 use std::fmt;
 use std::hint::black_box;
+use std::sync::Arc;
 use terrace_page::PageId;
 use terrace_policy::replacement::{Forgetting, Key, Look, Replace, ReplacementRow, Setup, Visitor};
-use terrace_trace::{Interner, Kind, Pages, Paging, Request, TraceError};
+use terrace_trace::{Interner, Kind, PageRequest, Pages, Paging, Request, TraceError};
 
 /// References that are handed on together.
 const CHUNK: usize = 1 << 14;
 
+/// A reference, as a tier hears of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reference {
+    /// The number of its page.
+    pub page: u32,
+    /// Whether it writes.
+    pub is_write: bool,
+    /// Whether time passed between the reference before and this one.
+    pub has_waited: bool,
+}
+
 /// The pages of a trace, numbered, and what was counted on the way.
 pub struct Numbered {
-    names: Interner,
+    names: Arc<Interner>,
     references: u64,
     writes: u64,
     span_ns: Option<(u64, u64)>,
@@ -68,18 +83,18 @@ impl Numbered {
         requests: impl Iterator<Item = Result<Request, TraceError>>,
         paging: Paging,
     ) -> Result<Numbered, TraceError> {
-        let (names, references, writes) = (Interner::new(), 0, 0);
-        let mut numbered = Numbered { names, references, writes, span_ns: None };
+        let (mut names, mut references, mut writes) = (Interner::new(), 0, 0);
+        let mut span_ns: Option<(u64, u64)> = None;
         for request in Pages::new(requests, paging) {
             let request = request?;
-            numbered.names.intern(request.page);
-            numbered.references += 1;
-            numbered.writes += u64::from(request.kind == Kind::Write);
+            names.intern(request.page);
+            references += 1;
+            writes += u64::from(request.kind == Kind::Write);
             let time = request.time_ns;
-            let (first, last) = numbered.span_ns.unwrap_or((time, time));
-            numbered.span_ns = Some((first.min(time), last.max(time)));
+            let (first, last) = span_ns.unwrap_or((time, time));
+            span_ns = Some((first.min(time), last.max(time)));
         }
-        Ok(numbered)
+        Ok(Numbered { names: Arc::new(names), references, writes, span_ns })
     }
 
     /// Distinct pages.
@@ -112,6 +127,12 @@ impl Numbered {
         self.names.allocated_bytes()
     }
 
+    /// Where the pages lie, by their names.
+    #[must_use]
+    pub fn places(&self) -> Places {
+        Places::of_names(Arc::clone(&self.names))
+    }
+
     /// Reads the trace again, and hands on the numbers of its pages, chunk by chunk.
     ///
     /// # Errors
@@ -121,20 +142,51 @@ impl Numbered {
         &self,
         requests: impl Iterator<Item = Result<Request, TraceError>>,
         paging: Paging,
-        mut chunk: impl FnMut(&[u32]),
+        chunk: impl FnMut(&[u32]),
     ) -> Result<(), StreamError> {
-        let mut numbers = Vec::with_capacity(CHUNK);
+        self.again(Pages::new(requests, paging), |page, _| page, chunk)
+    }
+
+    /// The same, with all that a tier hears of a reference.
+    ///
+    /// # Errors
+    ///
+    /// As [`Numbered::replay`].
+    pub fn replay_references(
+        &self,
+        requests: impl Iterator<Item = Result<Request, TraceError>>,
+        paging: Paging,
+        chunk: impl FnMut(&[Reference]),
+    ) -> Result<(), StreamError> {
+        let mut last_ns = 0;
+        let reference = |page, request: &PageRequest| {
+            let has_waited = request.time_ns > last_ns;
+            last_ns = last_ns.max(request.time_ns);
+            Reference { page, is_write: request.kind == Kind::Write, has_waited }
+        };
+        self.again(Pages::new(requests, paging), reference, chunk)
+    }
+
+    fn again<T>(
+        &self,
+        requests: impl Iterator<Item = Result<PageRequest, TraceError>>,
+        mut of: impl FnMut(u32, &PageRequest) -> T,
+        mut chunk: impl FnMut(&[T]),
+    ) -> Result<(), StreamError> {
+        let mut references = Vec::with_capacity(CHUNK);
         let mut seen = 0;
-        for request in Pages::new(requests, paging) {
-            numbers.push(self.names.get(request?.page).ok_or(StreamError::Changed)?);
-            if numbers.len() == CHUNK {
-                chunk(&numbers);
-                seen += numbers.len() as u64;
-                numbers.clear();
+        for request in requests {
+            let request = request?;
+            let page = self.names.get(request.page).ok_or(StreamError::Changed)?;
+            references.push(of(page, &request));
+            if references.len() == CHUNK {
+                chunk(&references);
+                seen += references.len() as u64;
+                references.clear();
             }
         }
-        seen += numbers.len() as u64;
-        chunk(&numbers);
+        seen += references.len() as u64;
+        chunk(&references);
         if seen == self.references { Ok(()) } else { Err(StreamError::Changed) }
     }
 }
@@ -222,6 +274,7 @@ impl<P: Replace + Look> Feed for Counted<P> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::curve::{ExactCurve, exact};
     use crate::{Policy, References};
     use terrace_policy::replacement::REPLACEMENTS;
     use terrace_trace::PageBytes;
@@ -261,6 +314,21 @@ mod tests {
                 assert_eq!(one.misses(), expected, "{} seed {seed}", row.name);
                 assert!(one.bytes() > 0);
             }
+        }
+    }
+
+    #[test]
+    fn the_exact_curve_is_the_same_when_no_reference_is_kept() {
+        for seed in 0..4 {
+            let kept = References::read(requests(seed, 6_000).into_iter(), PAGING).unwrap();
+            let numbered = Numbered::read(requests(seed, 6_000).into_iter(), PAGING).unwrap();
+            let mut curve = ExactCurve::new(numbered.pages_count());
+            let feed = |pages: &[u32]| curve.feed(pages);
+            numbered.replay(requests(seed, 6_000).into_iter(), PAGING, feed).unwrap();
+            assert!(curve.bytes() > 0);
+            let capacities: Vec<u32> = (1..numbered.pages_count()).step_by(37).collect();
+            let expected = exact(&kept).miss_ratios(&capacities);
+            assert_eq!(curve.curve().miss_ratios(&capacities), expected, "seed {seed}");
         }
     }
 

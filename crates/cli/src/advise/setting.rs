@@ -75,7 +75,7 @@ impl Setting {
         }
         let frames = match tiers.no_memory {
             true => 0,
-            false => sizes("--memory", &[tiers.memory], source)?[0],
+            false => sizes("--memory", &[tiers.memory], &source.scope())?[0],
         };
         if load.warm_up.0 >= 1.0 {
             return Err(Failure::usage("--warm-up 100% leaves nothing to count"));

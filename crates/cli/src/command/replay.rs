@@ -31,8 +31,9 @@ pub struct Replay {
     #[arg(long, value_name = "SIZES", value_delimiter = ',')]
     pub capacity: Vec<CacheSize>,
     /// Read the trace twice and keep no reference: 27 bytes a page at most beside the policies'
-    /// own, for policies that know the past alone [default policies: all of those]
-    #[arg(long, conflicts_with_all = ["flash", "curve", "bench"])]
+    /// own, for policies and tiers that know the past alone [default policies: all of those], and
+    /// with --curve for the exact curve of lru
+    #[arg(long, conflicts_with_all = ["timed", "write_back_only", "errors", "report", "bench"])]
     pub stream: bool,
     /// Decides all chance, of policies and samples
     #[arg(long, default_value_t = 1)]

@@ -1,7 +1,7 @@
 //! `terrace replay --curve`: miss ratios against capacity.
 
-use super::source::Source;
-use super::{capacities, object};
+use super::source::{Scope, Source};
+use super::{object, sizes};
 use crate::command::Replay;
 use crate::failure::Failure;
 use crate::interval::rounded;
@@ -18,7 +18,7 @@ use terrace_replay::curve::{Miniature, Sampling, exact, shards};
 const SHARES: [f64; 12] = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0];
 
 /// One curve.
-struct Line {
+pub(super) struct Line {
     policy: &'static str,
     method: &'static str,
     ratios: Vec<f64>,
@@ -28,13 +28,32 @@ struct Line {
 }
 
 impl Line {
+    /// One that is exact, and drawn in so many seconds.
+    pub fn exact(policy: &'static str, ratios: Vec<f64>, wall_s: f64) -> Line {
+        Line { policy, method: "exact", ratios, true_ratios: None, wall_s }
+    }
+
+    /// For people.
+    pub fn text(&self, capacities: &[u32]) -> String {
+        let mut text = format!("{}, {}, {:.3} s", self.policy, self.method, self.wall_s);
+        if let Some(error) = self.error_max() {
+            text += &format!(", off by {:.2} points at most", 100.0 * error);
+        }
+        let mut table = Table::new(["  pages", "miss ratio"]);
+        for (capacity, ratio) in capacities.iter().zip(&self.ratios) {
+            let pages = format!("  {}", thousands(f64::from(*capacity)));
+            table.row([pages, format!("{ratio:.4}")]);
+        }
+        format!("{text}\n{}\n", table.text())
+    }
+
     fn error_max(&self) -> Option<f64> {
         let exact = self.true_ratios.as_ref()?;
         let errors = self.ratios.iter().zip(exact).map(|(ratio, exact)| (ratio - exact).abs());
         errors.max_by(f64::total_cmp)
     }
 
-    fn json(&self, capacities: &[u32]) -> Value {
+    pub fn json(&self, capacities: &[u32]) -> Value {
         let points = capacities.iter().enumerate().map(|(at, capacity)| {
             let mut point =
                 json!({ "capacity_pages": capacity, "miss_ratio": rounded(self.ratios[at]) });
@@ -66,27 +85,11 @@ pub fn curve(
     watch: &Stopwatch,
 ) -> Result<(), Failure> {
     let report = options.curve.report.as_deref().map(Sink::open).transpose()?;
-    let capacities = if options.capacity.is_empty() {
-        let all = f64::from(source.references.pages_count());
-        let mut pages = SHARES.map(|share| ((share * all) as u32).max(1)).to_vec();
-        pages.dedup();
-        pages
-    } else {
-        capacities(options, source, super::CAPACITY_DEFAULT)?
-    };
+    let capacities = capacities(options, &source.scope())?;
     let lines = lines(options, source, &capacities)?;
     let mut text = format!("{}\n\n", source.about);
     for line in &lines {
-        text += &format!("{}, {}, {:.3} s", line.policy, line.method, line.wall_s);
-        if let Some(error) = line.error_max() {
-            text += &format!(", off by {:.2} points at most", 100.0 * error);
-        }
-        let mut table = Table::new(["  pages", "miss ratio"]);
-        for (capacity, ratio) in capacities.iter().zip(&line.ratios) {
-            let pages = format!("  {}", thousands(f64::from(*capacity)));
-            table.row([pages, format!("{ratio:.4}")]);
-        }
-        text += &format!("\n{}\n", table.text());
+        text += &line.text(&capacities);
     }
     sinks.show(&text);
     if let Some(sink) = report {
@@ -102,6 +105,21 @@ pub fn curve(
         "sample_pages": options.curve.sample_pages,
     });
     sinks.write(&object(options, source, watch, more))
+}
+
+/// The capacities of a curve: those asked for, or some of all sizes.
+///
+/// # Errors
+///
+/// Sizes that make no sense.
+pub(super) fn capacities(options: &Replay, scope: &Scope) -> Result<Vec<u32>, Failure> {
+    if !options.capacity.is_empty() {
+        return sizes("--capacity", &options.capacity, scope);
+    }
+    let all = f64::from(scope.pages);
+    let mut pages = SHARES.map(|share| ((share * all) as u32).max(1)).to_vec();
+    pages.dedup();
+    Ok(pages)
 }
 
 fn write_report(

@@ -17,7 +17,7 @@ use crate::progress::Bars;
 use crate::results::Host;
 use crate::table::{Table, thousands};
 use serde_json::{Value, json};
-pub use source::Source;
+pub use source::{Scope, Source};
 use terrace_replay::Policy;
 pub use tiers::asked;
 
@@ -135,7 +135,7 @@ fn policies(options: &Replay) -> Vec<Policy> {
 /// The capacities asked for, in pages, ascending.
 fn capacities(options: &Replay, source: &Source, default: CacheSize) -> Result<Vec<u32>, Failure> {
     let asked = if options.capacity.is_empty() { &[default][..] } else { &options.capacity[..] };
-    sizes("--capacity", asked, source)
+    sizes("--capacity", asked, &source.scope())
 }
 
 /// Sizes in pages, ascending.
@@ -143,9 +143,8 @@ fn capacities(options: &Replay, source: &Source, default: CacheSize) -> Result<V
 /// # Errors
 ///
 /// Sizes that make no sense, named by their option.
-pub fn sizes(option: &str, asked: &[CacheSize], source: &Source) -> Result<Vec<u32>, Failure> {
-    let all = source.references.pages_count();
-    let pages = asked.iter().map(|size| size.pages(source.paging, all));
+pub fn sizes(option: &str, asked: &[CacheSize], scope: &Scope) -> Result<Vec<u32>, Failure> {
+    let pages = asked.iter().map(|size| size.pages(scope.paging, scope.pages));
     let pages = pages.collect::<Result<Vec<u32>, String>>();
     let mut pages = pages.map_err(|wrong| Failure::usage(format!("{option} {wrong}")))?;
     pages.sort_unstable();

@@ -67,6 +67,24 @@ impl Source {
         });
         Ok(Source { references, paging, read_s: watch.seconds(), about, parameters })
     }
+
+    /// How much there is of it.
+    pub fn scope(&self) -> Scope {
+        let Source { references, paging, .. } = self;
+        let (pages, span_s) = (references.pages_count(), references.span_s());
+        Scope { paging: *paging, pages, span_s }
+    }
+}
+
+/// How much there is of a trace.
+#[derive(Clone, Copy)]
+pub struct Scope {
+    /// What its pages are.
+    pub paging: Paging,
+    /// Distinct pages.
+    pub pages: u32,
+    /// Seconds from the earliest request to the latest.
+    pub span_s: f64,
 }
 
 /// A trace that is open.

@@ -3,7 +3,7 @@
 //! Device time is the sum of what the devices take for each request alone, from presets measured
 //! once; nothing queues, so that it is an upper bound.
 
-use super::source::Source;
+use super::source::{Scope, Source};
 use super::{object, policies, sizes, timed};
 use crate::command::{
     BandOrderName, DesignList, NearName, Replay, TacRuleName, TacWriteName, WriteName,
@@ -18,8 +18,8 @@ use std::time::Instant;
 use terrace_device::model::Preset;
 use terrace_policy::{BandOrder, BusyCosts, DESIGNS, Design, HomeDevice, SavedCosts, TacRule};
 use terrace_replay::tiers::{
-    Bands, Cleaning, Flash, FlashSetup, Memory, MemoryRule, TacWrite, TierCounts, WriteMode,
-    ceiling, replay, replay_kept, replayed, runs,
+    Bands, Cleaning, Flash, FlashSetup, FollowingTiers, Memory, MemoryRule, TacWrite, TierCounts,
+    WriteMode, ceiling, replay, replay_kept, replayed, runs,
 };
 use terrace_replay::{BANDS, Bypass, Places, Policy, Seconds, ServiceTimes};
 use terrace_trace::{PageBytes, Paging};
@@ -38,11 +38,13 @@ pub(super) struct Outcome {
     /// On devices that know where requests go, if that was asked for.
     pub seconds: Option<Seconds>,
     wall_s: f64,
+    /// Bytes allocated for each page of the trace, if references are not kept.
+    bytes_per_page: Option<f64>,
 }
 
 /// What all have in common.
 pub(super) struct Setting {
-    memory: Memory,
+    pub memory: Memory,
     asked: Option<MemoryRule>,
     frames: u32,
     page_bytes: u64,
@@ -54,8 +56,8 @@ pub(super) struct Setting {
 
 /// A flash tier, with TAC's bands if it has any.
 #[derive(Clone, Copy, PartialEq)]
-struct Tried {
-    flash: Flash,
+pub(super) struct Tried {
+    pub flash: Flash,
     bands: Option<Bands>,
 }
 
@@ -81,8 +83,8 @@ pub fn tiers(
     watch: &Stopwatch,
 ) -> Result<(), Failure> {
     let tiers = &options.tiers;
-    let slots = sizes("--flash", &tiers.flash, source)?;
-    let setting = setting(options, source)?;
+    let slots = sizes("--flash", &tiers.flash, &source.scope())?;
+    let setting = setting(options, &source.scope())?;
     let flashes = flashes(options)?;
     let with_ceiling = policies_asked(options).contains(&Policy::Opt(Bypass::Allowed));
     let places = Places::new(&source.references);
@@ -105,7 +107,7 @@ pub fn tiers(
     bars.clear();
     sinks.show(&match tiers.timed {
         true => timed::text(options, source, &outcomes),
-        false => text(options, source, &setting, &outcomes, &ceilings),
+        false => text(options, &source.about, &setting, &outcomes, &ceilings),
     });
     let results = outcomes.iter().map(|outcome| outcome.json(&setting));
     let best = ceilings.iter().map(|&(slots, (missed, hits))| {
@@ -149,23 +151,20 @@ fn outcome(
         (replay(references, places, memory, setup), None)
     };
     let wall_s = began.elapsed().as_secs_f64();
-    let is_design = matches!(tried.flash, Flash::Design(_)) && tried.bands.is_none();
-    let kind = if is_design { "design" } else { "policy" };
-    let memory_policy = memory.policy.map(|(rule, _)| rule.name());
-    Outcome { name: tried.name(), kind, memory_policy, slots: setup.slots, counts, seconds, wall_s }
+    Outcome { seconds, wall_s, ..Outcome::new(tried, memory, setup.slots, counts) }
 }
 
 fn policies_asked(options: &Replay) -> Vec<Policy> {
     options.policy.as_ref().map_or_else(Vec::new, |_| policies(options))
 }
 
-fn setting(options: &Replay, source: &Source) -> Result<Setting, Failure> {
+pub(super) fn setting(options: &Replay, scope: &Scope) -> Result<Setting, Failure> {
     let tiers = &options.tiers;
     let frames = match tiers.no_memory {
         true => 0,
-        false => sizes("--memory", &[tiers.memory], source)?[0],
+        false => sizes("--memory", &[tiers.memory], scope)?[0],
     };
-    let page_bytes = page_bytes(source)?;
+    let page_bytes = page_bytes(scope.paging)?;
     let near_is_sequential = tiers.near == NearName::Sequential;
     let rule = tiers.memory_policy.unwrap_or_else(MemoryRule::lru);
     let policy = (frames > 0).then_some((rule, frames));
@@ -177,13 +176,13 @@ fn setting(options: &Replay, source: &Source) -> Result<Setting, Failure> {
         home: ServiceTimes::of_spec(&timed::home(options), page_bytes),
         flash: ServiceTimes::of(tiers.flash_device, page_bytes),
         busy: busy(tiers.home, tiers.flash_device, page_bytes),
-        span_s: tiers.covers.map_or(source.references.span_s(), |span| span.0),
+        span_s: tiers.covers.map_or(scope.span_s, |span| span.0),
     })
 }
 
 impl Setting {
     /// Memory above `flash`: as asked for, or with the policy that goes with the design.
-    fn memory_of(&self, flash: &Flash) -> Memory {
+    pub fn memory_of(&self, flash: &Flash) -> Memory {
         let rule = self.asked.unwrap_or_else(|| flash.memory_rule());
         let policy = self.memory.policy.map(|(_, frames)| (rule, frames));
         Memory { policy, ..self.memory }
@@ -198,9 +197,9 @@ fn busy(home: Preset, flash: Preset, page_bytes: u64) -> BusyCosts {
 }
 
 /// Bytes of a page that devices are timed with.
-pub(super) fn page_bytes(source: &Source) -> Result<u64, Failure> {
+pub(super) fn page_bytes(paging: Paging) -> Result<u64, Failure> {
     // Objects have no size: they are taken for pages of Terrace.
-    let page_bytes = match source.paging {
+    let page_bytes = match paging {
         Paging::Split(bytes) => bytes.get(),
         Paging::Whole => PageBytes::DEFAULT.get(),
     };
@@ -211,7 +210,7 @@ pub(super) fn page_bytes(source: &Source) -> Result<u64, Failure> {
 }
 
 /// What is to be tried: designs, and policies; those that know the future if nothing is above.
-fn flashes(options: &Replay) -> Result<Vec<Tried>, Failure> {
+pub(super) fn flashes(options: &Replay) -> Result<Vec<Tried>, Failure> {
     let mode = match options.tiers.write {
         WriteName::Back => WriteMode::Back,
         WriteName::Through => WriteMode::Through,
@@ -278,7 +277,7 @@ fn bands(options: &Replay) -> impl Iterator<Item = Bands> {
     counts.into_iter().map(move |count| Bands { count, order })
 }
 
-fn setup(options: &Replay, setting: &Setting, tried: Tried, slots: u32) -> FlashSetup {
+pub(super) fn setup(options: &Replay, setting: &Setting, tried: Tried, slots: u32) -> FlashSetup {
     let setup = FlashSetup::new(tried.flash, slots, options.seed);
     let (home, flash) = (&setting.home, &setting.flash);
     let saved_ms = |home_s: f64| (1e3 * (home_s - flash.random_read_s)) as f32;
@@ -306,6 +305,31 @@ fn setup(options: &Replay, setting: &Setting, tried: Tried, slots: u32) -> Flash
 }
 
 impl Outcome {
+    fn new(tried: Tried, memory: Memory, slots: u32, counts: TierCounts) -> Outcome {
+        let is_design = matches!(tried.flash, Flash::Design(_)) && tried.bands.is_none();
+        Outcome {
+            name: tried.name(),
+            kind: if is_design { "design" } else { "policy" },
+            memory_policy: memory.policy.map(|(rule, _)| rule.name()),
+            slots,
+            counts,
+            seconds: None,
+            wall_s: 0.0,
+            bytes_per_page: None,
+        }
+    }
+
+    /// Of tiers that were told of a trace with so many pages, beside others, in so many seconds.
+    pub fn of_stream(
+        (tried, memory, slots): (Tried, Memory, u32),
+        tiers: &FollowingTiers<'_>,
+        pages: u32,
+        wall_s: f64,
+    ) -> Outcome {
+        let bytes_per_page = Some(tiers.bytes() as f64 / f64::from(pages));
+        Outcome { wall_s, bytes_per_page, ..Outcome::new(tried, memory, slots, tiers.counts()) }
+    }
+
     fn memory_misses(&self) -> u64 {
         self.counts.requests - self.counts.memory_hits
     }
@@ -325,14 +349,14 @@ impl Outcome {
         (setting.span_s > 0.0).then(|| drives * DAY_S / setting.span_s)
     }
 
-    fn json(&self, setting: &Setting) -> Value {
+    pub fn json(&self, setting: &Setting) -> Value {
         let counts = &self.counts;
         let times = match self.seconds {
             Some(seconds) => [seconds.home(), seconds.flash()],
             None => [counts.home.time_s(&setting.home), counts.flash.time_s(&setting.flash)],
         };
         let share = |time: f64| (setting.span_s > 0.0).then(|| rounded(time / setting.span_s));
-        json!({
+        let mut json = json!({
             self.kind: self.name,
             "capacity_pages": self.slots,
             "memory_pages": setting.frames,
@@ -358,13 +382,17 @@ impl Outcome {
                 "wall_s": rounded(self.wall_s),
                 "requests_per_s": (counts.requests as f64 / self.wall_s.max(1e-9)).round(),
             },
-        })
+        });
+        if let Some(each) = self.bytes_per_page {
+            json["host"] = json!({ "bytes_per_page": rounded(each) });
+        }
+        json
     }
 }
 
-fn text(
+pub(super) fn text(
     options: &Replay,
-    source: &Source,
+    about: &str,
     setting: &Setting,
     outcomes: &[Outcome],
     ceilings: &[(u32, (u64, u64))],
@@ -408,7 +436,7 @@ fn text(
     let mut text = format!(
         "{}\nmemory: {memory}; home: {}; flash: {}, one request at a time; pages dirty at the end \
          stay so\n\n{}",
-        source.about,
+        about,
         options.tiers.home.name(),
         options.tiers.flash_device.name(),
         table.text(),
@@ -421,7 +449,7 @@ fn text(
     text
 }
 
-fn parameters(options: &Replay, setting: &Setting) -> Value {
+pub(super) fn parameters(options: &Replay, setting: &Setting) -> Value {
     let tiers = &options.tiers;
     let times = |times: &ServiceTimes| {
         json!({

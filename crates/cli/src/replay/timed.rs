@@ -108,8 +108,8 @@ pub(super) fn write_back(
     sinks: &Sinks,
     watch: &Stopwatch,
 ) -> Result<(), Failure> {
-    let page_bytes = page_bytes(source)?;
-    let mut slots = sizes("--flash", &options.tiers.flash, source)?;
+    let page_bytes = page_bytes(source.paging)?;
+    let mut slots = sizes("--flash", &options.tiers.flash, &source.scope())?;
     if source.references.writes_count() == 0 {
         return Err(Failure::usage("--write-back-only: the trace has no writes"));
     }

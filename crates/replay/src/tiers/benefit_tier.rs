@@ -6,25 +6,20 @@
 //!   own here: they are clean before the next page is placed.
 //! - B3: what memory served is told when a page leaves, or when counts are halved.
 
-use super::cleaning::{Cleaning, take_home};
+use super::cleaning::Cleaning;
+use super::copies::Copies;
 use super::residents::Residents;
-use super::{FlashSetup, FlashTier, Held, Leaving, Miss, Note, Traffic};
+use super::{Allocated, FlashSetup, FlashTier, Held, Leaving, Miss, Note, Traffic};
 use crate::places::Places;
 use terrace_page::{PageId, SlotId};
-use terrace_policy::{
-    Design, Expansion, ExpansionRule, History, Replacement, SlotBenefit, SlotState,
-};
-
-/// No slot.
-const NONE: u32 = u32::MAX;
+use terrace_policy::{Design, Expansion, ExpansionRule, History, Replacement, SlotBenefit};
 
 /// Slots by benefit.
 pub struct BenefitTier<'a> {
     ranks: SlotBenefit,
     expansion: Expansion,
     counts_hits: bool,
-    slots: Vec<u32>,
-    pages: Vec<u32>,
+    copies: Copies,
     cleaning: Cleaning,
     places: &'a Places,
 }
@@ -51,22 +46,15 @@ impl<'a> BenefitTier<'a> {
             ranks: SlotBenefit::new(setup.slots, frames, &setup.costs, &expansion),
             expansion,
             counts_hits: design.replacement.counts_hits(),
-            slots: vec![NONE; pages_count as usize],
-            pages: vec![NONE; setup.slots as usize],
+            copies: Copies::new(pages_count, setup.slots),
             cleaning: setup.cleaning,
             places,
         }
     }
 
-    /// The slot of `page`, stale or not.
-    fn slot(&self, page: u32) -> Option<SlotId> {
-        let slot = self.slots[page as usize];
-        (slot != NONE).then_some(SlotId(slot))
-    }
-
     /// Memory served `logical` requests for `page`, of which a device was asked `physical` times.
     fn count_in_memory(&mut self, page: u32, physical: u32, logical: u32) {
-        let (slot, reads) = (self.slot(page), (physical, logical));
+        let (slot, reads) = (self.copies.slot(page), (physical, logical));
         self.ranks.was_in_memory(id(page), slot, reads, &mut self.expansion);
     }
 
@@ -90,14 +78,12 @@ impl<'a> BenefitTier<'a> {
             Some(slot) => slot,
             None => {
                 let victim = self.ranks.victim(id(page), None, |_| true, |_| true).ok()?;
-                let former = self.pages[victim.0 as usize];
+                let former = self.copies.page(victim).expect("a filled slot has a page");
                 self.ranks.replace(victim, id(former), id(page));
-                self.slots[former as usize] = NONE;
                 victim
             }
         };
-        self.slots[page as usize] = slot.0;
-        self.pages[slot.0 as usize] = page;
+        self.copies.put(page, slot, Held::Stale);
         Some(slot)
     }
 
@@ -106,16 +92,17 @@ impl<'a> BenefitTier<'a> {
         while self.ranks.cleanings_wanted() > 0 {
             self.ranks.cleaning_begun();
             let Some(root) = self.ranks.next_dirty(|_| true) else { continue };
-            let is_dirty = |page: u32| self.held(page) == Held::Dirty;
-            let page = self.pages[root.0 as usize];
-            let run = self.cleaning.run_around(self.places, page, is_dirty);
-            take_home(&run, io);
-            for page in run {
-                let slot = self.slot(page).expect("a dirty page has a slot");
+            for slot in self.cleaning.clean_around(self.places, &mut self.copies, root, io) {
                 self.ranks.take(slot);
                 self.ranks.fill_clean(slot);
             }
         }
+    }
+}
+
+impl Allocated for BenefitTier<'_> {
+    fn bytes(&self) -> usize {
+        self.ranks.bytes() + self.expansion.bytes() + self.copies.bytes()
     }
 }
 
@@ -126,7 +113,7 @@ impl FlashTier for BenefitTier<'_> {
         residents: &mut Residents,
         io: &mut Traffic,
     ) -> Option<History> {
-        self.ranks.read(id(miss.page), self.slot(miss.page));
+        self.ranks.read(id(miss.page), self.copies.slot(miss.page));
         self.end_period(residents);
         if !self.held(miss.page).is_current() {
             io.read_home(miss.page);
@@ -140,7 +127,8 @@ impl FlashTier for BenefitTier<'_> {
         if let Note::Changes(page) = note
             && self.held(page).is_current()
         {
-            self.ranks.take(self.slot(page).expect("it is held"));
+            self.ranks.take(self.copies.slot(page).expect("it is held"));
+            self.copies.set(page, Held::Stale);
         }
     }
 
@@ -151,13 +139,13 @@ impl FlashTier for BenefitTier<'_> {
             self.count_in_memory(page, 1, leaving.hits.saturating_add(1));
         }
         if leaving.dirty {
-            let slot = self.slot(page);
+            let slot = self.copies.slot(page);
             self.ranks.wrote(id(page), slot);
         }
         if self.held(page).is_current() {
             return;
         }
-        let slot = self.slot(page).or_else(|| self.admitted(page));
+        let slot = self.copies.slot(page).or_else(|| self.admitted(page));
         match (slot, leaving.dirty) {
             (Some(slot), true) => self.ranks.fill_dirty(slot),
             (Some(slot), false) => self.ranks.fill_clean(slot),
@@ -165,17 +153,14 @@ impl FlashTier for BenefitTier<'_> {
             (None, false) => {}
         }
         if slot.is_some() {
+            self.copies.set(page, if leaving.dirty { Held::Dirty } else { Held::Clean });
             io.write_flash();
         }
         self.clean(io);
     }
 
+    #[inline]
     fn held(&self, page: u32) -> Held {
-        match self.slot(page).map(|slot| self.ranks.state(slot)) {
-            None => Held::Nothing,
-            Some(SlotState::Clean) => Held::Clean,
-            Some(SlotState::Dirty) => Held::Dirty,
-            Some(_) => Held::Stale,
-        }
+        self.copies.held(page)
     }
 }

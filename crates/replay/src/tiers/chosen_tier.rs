@@ -10,9 +10,10 @@
 //! - C4: after a change away from write-back what is newer than home goes there, one run for each
 //!   page that leaves memory: the pool's cleaner has eight runs under way at a time.
 
-use super::cleaning::{Cleaning, LAMBDA_SLACK, take_home};
+use super::cleaning::Cleaning;
+use super::copies::Copies;
 use super::residents::Residents;
-use super::{DeviceTraffic, FlashSetup, FlashTier, Held, Leaving, Miss, Note, Traffic};
+use super::{Allocated, DeviceTraffic, FlashSetup, FlashTier, Held, Leaving, Miss, Note, Traffic};
 use crate::places::Places;
 use terrace_page::{PageId, SlotId};
 use terrace_policy::replacement::sketch::{FrequencySketch, page_hash};
@@ -21,8 +22,6 @@ use terrace_policy::{
     Prices, SKETCH_SLOTS, SlotAges, admit,
 };
 
-/// No slot.
-const NONE: u32 = u32::MAX;
 /// Pages in a write of the cleaner, before there was one.
 const CLEANED_TOGETHER: f64 = 2.0;
 
@@ -38,8 +37,7 @@ pub struct ChosenTier<'a> {
     uses: FrequencySketch,
     filling: Filling,
     dirty_count: u32,
-    slots: Vec<u32>,
-    pages: Vec<u32>,
+    copies: Copies,
     cleaning: Cleaning,
     /// Pages that were cleaned, and in how many writes.
     cleaned: (u64, u64),
@@ -63,17 +61,11 @@ impl<'a> ChosenTier<'a> {
             uses: FrequencySketch::new((slots / SKETCH_SLOTS).max(1)),
             filling: Filling::new(slots, setup.tau),
             dirty_count: 0,
-            slots: vec![NONE; pages_count as usize],
-            pages: vec![NONE; slots as usize],
+            copies: Copies::new(pages_count, slots),
             cleaning: setup.cleaning,
             cleaned: (0, 0),
             places,
         }
-    }
-
-    fn slot(&self, page: u32) -> Option<SlotId> {
-        let slot = self.slots[page as usize];
-        (slot != NONE).then_some(SlotId(slot))
     }
 
     fn is_sampled(&self, page: u32) -> bool {
@@ -115,71 +107,73 @@ impl<'a> ChosenTier<'a> {
         }
     }
 
-    /// A slot for the page that leaves, if it is admitted by what is chosen.
-    fn admitted(&mut self, leaving: &Leaving) -> Option<SlotId> {
+    /// A slot for the page that leaves, which will be `held` there, if it is admitted by what is
+    /// chosen.
+    fn admitted(&mut self, leaving: &Leaving, held: Held) -> Option<SlotId> {
         let class = match self.choice.admission {
             AdmissionRule::Nothing => return None,
             AdmissionRule::RandomClass | AdmissionRule::Frequency => leaving.class,
             _ => AccessClass::Random,
         };
-        let used = self.pages.len() as u32 - self.ages.free_count();
+        let used = self.copies.slots_count() - self.ages.free_count();
         let filling = class == AccessClass::Sequential && self.filling.is_on(used);
         admit(class, filling, 0, 0, 1).ok()?;
         let slot = match self.ages.take_free(leaving.now) {
             Some(slot) => slot,
             None => {
                 let victim = self.ages.victim(self.choice.order, |_| true)?;
-                let former = self.pages[victim.0 as usize];
+                let former = self.copies.page(victim).expect("a filled slot has a page");
                 let of = |page: u32| self.uses.estimate(page_hash(id(page)));
                 let compares = self.choice.admission == AdmissionRule::Frequency;
                 if compares && of(leaving.page) <= of(former) {
                     return None;
                 }
                 self.ages.take(victim);
-                self.slots[former as usize] = NONE;
                 victim
             }
         };
-        self.slots[leaving.page as usize] = slot.0;
-        self.pages[slot.0 as usize] = leaving.page;
+        self.copies.put(leaving.page, slot, held);
         Some(slot)
     }
 
     fn write_clean(&mut self, leaving: &Leaving, io: &mut Traffic) {
-        if let Some(slot) = self.admitted(leaving) {
+        if let Some(slot) = self.admitted(leaving, Held::Clean) {
             self.ages.fill_clean(slot, leaving.history);
             io.write_flash();
         }
     }
 
     fn write_back(&mut self, leaving: &Leaving, io: &mut Traffic) {
-        let Some(slot) = self.admitted(leaving) else { return io.write_home(leaving.page) };
+        let Some(slot) = self.admitted(leaving, Held::Dirty) else {
+            return io.write_home(leaving.page);
+        };
         self.ages.fill_dirty(slot, leaving.history);
         self.dirty_count += 1;
         io.write_flash();
-        let slots = self.pages.len() as f64;
-        if f64::from(self.dirty_count) > self.cleaning.lambda * slots {
-            let low = (self.cleaning.lambda - LAMBDA_SLACK).max(0.0) * slots;
-            while f64::from(self.dirty_count) > low && self.clean_run(io) {}
+        let slots = self.copies.slots_count();
+        if self.cleaning.is_due(self.dirty_count, slots) {
+            while self.cleaning.goes_on(self.dirty_count, slots) && self.clean_run(io) {}
         }
     }
 
     /// Cleans a run. Whether there was one.
     fn clean_run(&mut self, io: &mut Traffic) -> bool {
         let Some(root) = self.ages.next_dirty(|_| true) else { return false };
-        let is_dirty = |page: u32| self.held(page) == Held::Dirty;
-        let page = self.pages[root.0 as usize];
-        let run = self.cleaning.run_around(self.places, page, is_dirty);
-        take_home(&run, io);
+        let run = self.cleaning.clean_around(self.places, &mut self.copies, root, io);
         self.cleaned.0 += run.len() as u64;
         self.cleaned.1 += 1;
-        for page in run {
-            let slot = self.slot(page).expect("a dirty page has a slot");
+        self.dirty_count -= run.len() as u32;
+        for slot in run {
             self.ages.take(slot);
             self.ages.was_cleaned(slot, true);
-            self.dirty_count -= 1;
         }
         true
+    }
+}
+
+impl Allocated for ChosenTier<'_> {
+    fn bytes(&self) -> usize {
+        self.chooser.bytes() + self.uses.bytes() + self.ages.bytes() + self.copies.bytes()
     }
 }
 
@@ -190,7 +184,7 @@ impl FlashTier for ChosenTier<'_> {
         residents: &mut Residents,
         io: &mut Traffic,
     ) -> Option<History> {
-        let slot = self.slot(miss.page);
+        let slot = self.copies.slot(miss.page);
         if let Some(slot) = slot {
             io.read_flash();
             self.ages.hit(slot, miss.tick);
@@ -207,18 +201,16 @@ impl FlashTier for ChosenTier<'_> {
         if self.is_sampled(page) {
             self.chooser.changed(id(page));
         }
-        if let Some(slot) = self.slot(page) {
-            self.dirty_count -= u32::from(self.ages.state(slot).1);
+        self.dirty_count -= u32::from(self.held(page) == Held::Dirty);
+        if let Some(slot) = self.copies.forget(page) {
             self.ages.free(slot);
-            self.slots[page as usize] = NONE;
-            self.pages[slot.0 as usize] = NONE;
         }
     }
 
     fn leave(&mut self, leaving: &Leaving, io: &mut Traffic) {
         let dirty = self.choice.dirty;
         match leaving.dirty {
-            false if self.slot(leaving.page).is_some() => {}
+            false if self.held(leaving.page).has_slot() => {}
             false => self.write_clean(leaving, io),
             true if dirty == DirtyLeave::Flash => self.write_back(leaving, io),
             true => {
@@ -237,11 +229,8 @@ impl FlashTier for ChosenTier<'_> {
         }
     }
 
+    #[inline]
     fn held(&self, page: u32) -> Held {
-        match self.slot(page).map(|slot| self.ages.state(slot).1) {
-            None => Held::Nothing,
-            Some(true) => Held::Dirty,
-            Some(false) => Held::Clean,
-        }
+        self.copies.held(page)
     }
 }

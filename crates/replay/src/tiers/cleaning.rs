@@ -1,11 +1,13 @@
 //! The lazy cleaner: pages that are newer on flash go home, in runs of neighbours [S0 3.3.5]. It
 //! has no time of its own here: what it does is done at once.
 
-use super::Traffic;
+use super::copies::Copies;
+use super::{Held, Traffic};
 use crate::places::Places;
+use terrace_page::SlotId;
 
 /// The cleaner stops so far below lambda [S0 2.3.3].
-pub const LAMBDA_SLACK: f64 = 0.0001;
+const LAMBDA_SLACK: f64 = 0.0001;
 
 /// When the lazy cleaner works.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -17,13 +19,36 @@ pub struct Cleaning {
 }
 
 impl Cleaning {
-    /// Up to alpha neighbours around `page` that are dirty on flash, in order.
-    pub fn run_around(
+    /// Whether so many dirty slots are too many.
+    pub(super) fn is_due(&self, dirty: u32, slots: u32) -> bool {
+        f64::from(dirty) > self.lambda * f64::from(slots)
+    }
+
+    /// Whether so many are, once there were too many.
+    pub(super) fn goes_on(&self, dirty: u32, slots: u32) -> bool {
+        f64::from(dirty) > (self.lambda - LAMBDA_SLACK).max(0.0) * f64::from(slots)
+    }
+
+    /// Takes the page of dirty `slot` home, and its dirty neighbours. Which slots are clean now.
+    pub(super) fn clean_around(
         &self,
         places: &Places,
-        page: u32,
-        is_dirty: impl Fn(u32) -> bool,
-    ) -> Vec<u32> {
+        copies: &mut Copies,
+        slot: SlotId,
+        io: &mut Traffic,
+    ) -> Vec<SlotId> {
+        let page = copies.page(slot).expect("a dirty slot has a page");
+        let run = self.run_around(places, page, |page| copies.held(page) == Held::Dirty);
+        take_home(&run, io);
+        let clean = |page| {
+            copies.set(page, Held::Clean);
+            copies.slot(page).expect("a dirty page has a slot")
+        };
+        run.into_iter().map(clean).collect()
+    }
+
+    /// Up to alpha neighbours around `page` that are dirty on flash, in order.
+    fn run_around(&self, places: &Places, page: u32, is_dirty: impl Fn(u32) -> bool) -> Vec<u32> {
         let most = self.alpha as usize;
         let is_dirty = |page: &u32| is_dirty(*page);
         let mut run = vec![page];
@@ -43,7 +68,7 @@ impl Cleaning {
 }
 
 /// A run of neighbours is read from flash and written home, in one write.
-pub fn take_home(run: &[u32], io: &mut Traffic) {
+fn take_home(run: &[u32], io: &mut Traffic) {
     for (at, &page) in run.iter().enumerate() {
         io.read_flash();
         if at == 0 {

@@ -10,9 +10,10 @@
 //!   and second chances have less room. If no slot is free and no group may leave, whoever needs a
 //!   frame waits. Nothing else waits for a device.
 
+use super::copies::Copies;
 use super::queues::Moment;
 use super::residents::Residents;
-use super::{FlashSetup, FlashTier, Held, Leaving, Log, Memory, Miss, Note, Traffic};
+use super::{Allocated, FlashSetup, FlashTier, Held, Leaving, Log, Memory, Miss, Note, Traffic};
 use crate::places::Places;
 use terrace_page::SlotId;
 use terrace_policy::{
@@ -20,8 +21,6 @@ use terrace_policy::{
     SlotFifo, Tick,
 };
 
-/// No slot, and no page.
-const NONE: u32 = u32::MAX;
 /// A group takes one of so many frames, at most, and one of so many slots.
 const PLACES_PER_GROUP_MIN: u32 = 8;
 /// Batches of a block on their way home at once.
@@ -67,12 +66,8 @@ pub struct LogTier<'a> {
     group: u32,
     ahead: u32,
     migration: usize,
-    /// The slot of each page.
-    slots: Vec<u32>,
-    /// The page of each slot.
-    pages: Vec<u32>,
-    /// Whether each slot is newer than home, and how many are, by groups of slots.
-    newer: Vec<bool>,
+    copies: Copies,
+    /// How many slots are newer than home, by groups of slots.
     newer_counts: Vec<u32>,
     /// Groups on their way home (L4).
     leaving: Vec<Leaver>,
@@ -143,9 +138,7 @@ impl<'a> LogTier<'a> {
             group,
             ahead,
             migration: rules.migration.max(1) as usize,
-            slots: vec![NONE; pages_count as usize],
-            pages: vec![NONE; slots as usize],
-            newer: vec![false; slots as usize],
+            copies: Copies::new(pages_count, slots),
             newer_counts: vec![0; slots.div_ceil(group) as usize],
             leaving: Vec::new(),
             places,
@@ -155,12 +148,11 @@ impl<'a> LogTier<'a> {
     /// Begins to let slots leave, of which up to `room` may go to the rear.
     fn claim_front(&mut self, room: u32, now: Tick, residents: &mut Residents) -> Front {
         let mut answers = Vec::new();
-        let (pages, newer, counts, group) =
-            (&self.pages, &self.newer, &self.newer_counts, self.group);
-        let held = |slot: SlotId| match (pages[slot.0 as usize], newer[slot.0 as usize]) {
-            (NONE, _) => Fronted::Hole,
-            (_, true) => Fronted::Dirty,
-            (_, false) => Fronted::Clean,
+        let (copies, counts, group) = (&self.copies, &self.newer_counts, self.group);
+        let held = |slot: SlotId| match copies.page(slot).map(|page| copies.held(page)) {
+            None => Fronted::Hole,
+            Some(Held::Dirty) => Fronted::Dirty,
+            Some(_) => Fronted::Clean,
         };
         match &mut self.order {
             Order::Fifo(fifo) => fifo.leave(group, room, held, &mut answers),
@@ -171,10 +163,7 @@ impl<'a> LogTier<'a> {
         };
         let mut front = Front { first: answers.first().map(|row| row.0), ..Front::default() };
         for (slot, leave) in answers {
-            let page = self.pages[slot.0 as usize];
-            if page == NONE {
-                continue;
-            }
+            let Some(page) = self.copies.page(slot) else { continue };
             match leave {
                 Leave::Dropped => self.forget(page),
                 Leave::Home if self.rotates && residents.get(page).is_some() => {
@@ -194,7 +183,8 @@ impl<'a> LogTier<'a> {
 
     /// What goes somewhere is read from flash, with one read, or of a block with one for each run.
     fn read_front(&self, front: &Front, io: &mut Traffic) {
-        let home = front.home.iter().map(|&page| self.slots[page as usize]);
+        let slot_of = |page: &u32| self.slot(*page).expect("what goes home has a slot").0;
+        let home = front.home.iter().map(slot_of);
         let mut slots: Vec<u32> = home.chain(front.again.iter().map(|row| row.1.0)).collect();
         slots.sort_unstable();
         let is_run = |a: &u32, b: &u32| self.batch != Batch::Block || a + 1 == *b;
@@ -206,17 +196,21 @@ impl<'a> LogTier<'a> {
     /// The pages of the front go where they must; its slots are free.
     fn let_front_go(&mut self, mut front: Front, io: &mut Traffic) {
         for &(page, from, to) in &front.again {
-            let is_newer = self.newer[from.0 as usize];
-            self.empty(from);
-            self.fill(page, to, is_newer);
+            let held = self.held(page);
+            debug_assert_eq!(self.slot(page), Some(from), "page {page}");
+            self.forget(page);
+            self.fill(page, to, held);
         }
         let Some(first) = front.first else { return };
         front.home.sort_unstable_by_key(|&page| self.places.of(page));
         let at_once = if self.batch == Batch::Block { self.migration } else { usize::MAX };
         let rest = front.home.chunks(at_once).rev().map(<[u32]>::to_vec).collect();
-        let pages = front.home.iter().map(|&page| (page, SlotId(self.slots[page as usize])));
-        let pages: Vec<_> = pages.collect();
-        pages.iter().for_each(|&(_, slot)| self.set_newer(slot, false));
+        let slot_of = |page| (page, self.slot(page).expect("what goes home has a slot"));
+        let pages: Vec<_> = front.home.iter().map(|&page| slot_of(page)).collect();
+        for &(page, slot) in &pages {
+            self.count_newer(slot, self.held(page), Held::Clean);
+            self.copies.set(page, Held::Clean);
+        }
         self.leaving.push(Leaver { first, pages, rest, sent: Vec::new() });
         self.end_leaving(io);
     }
@@ -268,8 +262,7 @@ impl<'a> LogTier<'a> {
     }
 
     fn slot(&self, page: u32) -> Option<SlotId> {
-        let slot = self.slots[page as usize];
-        (slot != NONE).then_some(SlotId(slot))
+        self.copies.slot(page)
     }
 
     fn free(&self) -> u32 {
@@ -294,29 +287,22 @@ impl<'a> LogTier<'a> {
         }
     }
 
-    fn fill(&mut self, page: u32, slot: SlotId, is_newer: bool) {
-        self.slots[page as usize] = slot.0;
-        self.pages[slot.0 as usize] = page;
-        self.set_newer(slot, is_newer);
+    fn fill(&mut self, page: u32, slot: SlotId, held: Held) {
+        self.count_newer(slot, Held::Nothing, held);
+        self.copies.put(page, slot, held);
     }
 
-    fn set_newer(&mut self, slot: SlotId, is_newer: bool) {
-        let was_newer = std::mem::replace(&mut self.newer[slot.0 as usize], is_newer);
+    /// What `slot` has becomes another.
+    fn count_newer(&mut self, slot: SlotId, was: Held, is: Held) {
         let count = &mut self.newer_counts[(slot.0 / self.group) as usize];
-        *count = *count + u32::from(is_newer) - u32::from(was_newer);
+        *count = *count + u32::from(is == Held::Dirty) - u32::from(was == Held::Dirty);
     }
 
     /// The copy of `page`, if there is one, is a hole.
     fn forget(&mut self, page: u32) {
-        if let Some(slot) = self.slot(page) {
-            self.empty(slot);
-            self.slots[page as usize] = NONE;
-        }
-    }
-
-    fn empty(&mut self, slot: SlotId) {
-        self.set_newer(slot, false);
-        self.pages[slot.0 as usize] = NONE;
+        let was = self.held(page);
+        let Some(slot) = self.copies.forget(page) else { return };
+        self.count_newer(slot, was, Held::Nothing);
         if let Order::Blocks(blocks) = &mut self.order {
             blocks.emptied(slot);
         }
@@ -347,7 +333,7 @@ impl Log for LogTier<'_> {
     }
 
     fn wants(&self, page: u32, is_dirty: bool) -> bool {
-        self.anew || is_dirty || self.slot(page).is_none()
+        self.anew || is_dirty || !self.held(page).has_slot()
     }
 
     fn append(
@@ -375,9 +361,9 @@ impl Log for LogTier<'_> {
             }
             let Some(slot) = self.take(now) else { break };
             let is_dirty = residents.get(page).is_some_and(|frame| frame.dirty);
-            let is_newer = self.slot(page).is_some_and(|old| self.newer[old.0 as usize]);
+            let is_newer = self.held(page) == Held::Dirty;
             self.forget(page);
-            self.fill(page, slot, is_dirty || is_newer);
+            self.fill(page, slot, if is_dirty || is_newer { Held::Dirty } else { Held::Clean });
             if let Some(frame) = residents.get_mut(page) {
                 frame.dirty |= is_newer;
             }
@@ -391,6 +377,16 @@ impl Log for LogTier<'_> {
         }
         self.let_front_go(front, io);
         taken
+    }
+}
+
+impl Allocated for LogTier<'_> {
+    fn bytes(&self) -> usize {
+        let order = match &self.order {
+            Order::Fifo(fifo) => fifo.bytes(),
+            Order::Blocks(blocks) => blocks.bytes(),
+        };
+        order + 4 * self.newer_counts.capacity() + self.copies.bytes()
     }
 }
 
@@ -419,12 +415,9 @@ impl FlashTier for LogTier<'_> {
         assert!(!self.wants(leaving.page, leaving.dirty), "page {} is lost", leaving.page);
     }
 
+    #[inline]
     fn held(&self, page: u32) -> Held {
-        match self.slot(page) {
-            None => Held::Nothing,
-            Some(slot) if self.newer[slot.0 as usize] => Held::Dirty,
-            Some(_) => Held::Clean,
-        }
+        self.copies.held(page)
     }
 
     fn log(&mut self) -> Option<&mut dyn Log> {

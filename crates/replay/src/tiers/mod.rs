@@ -11,23 +11,27 @@
 //! - W2: a copy on flash that is found is the newest, or the page in memory is.
 //! - W3: what comes before `Memory::counted_from` fills the tiers, and is not counted.
 //! - W4: pages that are dirty at the end stay so: their writes are not counted.
-//! - Cost: beside the policies' state, 8 bytes per page, and 32 for each frame of memory.
+//! - Cost: beside the policies' state, 9 bytes per page, and 32 for each frame of memory.
 //! - Not for: latencies, which depend on what else the devices do.
 //!
 //! Modules in reading order: `start`, which tier a setup stands for; `run`, a reference after the
-//! other; `page_memory` and `residents`, memory; `traffic`, what devices are asked for, and
-//! `queues`, when they have served it; then the tiers, one for each structure of slots that the
-//! pool has: `no_flash`, `slot_tier`, `temperature_tier` with its `ranking`, `log_tier`,
-//! `benefit_tier`, `chosen_tier`; and `policy_tier`, `opt_tier`.
+//! other; `following`, the same in chunks; `page_memory` and `residents`, memory; `traffic`, what
+//! devices are asked for, and `queues`, when they have served it; `copies`, which page has which
+//! slot; then the tiers, one for each structure of slots that the pool has: `no_flash`,
+//! `slot_tier`, `temperature_tier` with its `ranking`, `log_tier`, `benefit_tier`, `chosen_tier`;
+//! and `policy_tier`, `opt_tier`.
 
 mod page_memory;
 mod residents;
 mod run;
 mod start;
 
+mod following;
+
 mod benefit_tier;
 mod chosen_tier;
 mod cleaning;
+mod copies;
 mod log_tier;
 mod no_flash;
 mod opt_tier;
@@ -39,6 +43,7 @@ mod temperature_tier;
 mod traffic;
 
 pub use cleaning::Cleaning;
+pub use following::FollowingTiers;
 pub use log_tier::LogRules;
 pub use policy_tier::WriteMode;
 pub use queues::HomeArray;
@@ -56,7 +61,7 @@ use std::cell::Cell;
 use temperature_tier::TemperatureTier;
 use terrace_policy::replacement::{self, ReplacementKind, ReplacementRow};
 use terrace_policy::{
-    AccessClass, BusyCosts, Costs, Design, History, MEMORY_POLICIES, MemoryPolicy,
+    AccessClass, BusyCosts, Costs, Design, History, HomeDevice, MEMORY_POLICIES, MemoryPolicy,
     MemoryRule as Preference, SavedCosts, TacRule, Tick, Touch, UnknownName,
 };
 
@@ -265,8 +270,12 @@ impl TierCounts {
         self.requests - self.memory_hits - self.flash_hits
     }
 
-    /// The same, where home is the flash device: it serves what memory misses.
-    fn at_home_on_flash(self) -> TierCounts {
+    /// What was counted, as it is with this flash: home may be the flash device, which serves what
+    /// memory misses.
+    fn as_of(self, setup: &FlashSetup) -> TierCounts {
+        if !matches!(setup.flash, Flash::Design(design) if design.home == HomeDevice::Flash) {
+            return self;
+        }
         let flash_hits = self.requests - self.memory_hits;
         TierCounts { flash: self.home, home: DeviceTraffic::default(), flash_hits, ..self }
     }
@@ -328,8 +337,14 @@ impl Held {
     }
 }
 
+/// What is allocated.
+trait Allocated {
+    /// Bytes, of what is there for each page, slot or frame.
+    fn bytes(&self) -> usize;
+}
+
 /// A flash tier.
-trait FlashTier {
+trait FlashTier: Allocated {
     /// Memory missed: reads the page from flash, and gives its history, or from home.
     fn fetch(
         &mut self,

@@ -1,11 +1,17 @@
 //! No flash: `no-ssd`, and `ssd-only`, whose home is the flash device.
 
 use super::residents::Residents;
-use super::{FlashTier, Held, Leaving, Miss, Note, Traffic};
+use super::{Allocated, FlashTier, Held, Leaving, Miss, Note, Traffic};
 use terrace_policy::History;
 
 /// A tier that has nothing.
 pub struct NoFlash;
+
+impl Allocated for NoFlash {
+    fn bytes(&self) -> usize {
+        0
+    }
+}
 
 impl FlashTier for NoFlash {
     fn fetch(&mut self, miss: &Miss, _: &mut Residents, io: &mut Traffic) -> Option<History> {

@@ -7,7 +7,7 @@
 //! - Cost: 4 bytes per reference, 4 per page, and a tree of the slots.
 
 use super::residents::Residents;
-use super::{FlashTier, Held, Leaving, Miss, Note, Traffic};
+use super::{Allocated, FlashTier, Held, Leaving, Miss, Note, Traffic};
 use crate::References;
 use crate::opt::{Bypass, NEVER};
 use std::collections::BTreeSet;
@@ -69,6 +69,13 @@ impl OptTier {
         self.cached.remove(&(farthest, victim));
         self.reads[victim as usize] = ABSENT;
         true
+    }
+}
+
+impl Allocated for OptTier {
+    fn bytes(&self) -> usize {
+        let numbers = self.next_reads.capacity() + self.reads.capacity();
+        4 * numbers + self.cached.len() * size_of::<(u32, u32)>()
     }
 }
 

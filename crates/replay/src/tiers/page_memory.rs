@@ -8,8 +8,8 @@
 
 use super::residents::{Frame, Residents, View};
 use super::{FlashTier, MemoryRule};
-use terrace_page::PageId;
-use terrace_policy::replacement::{Forgetting, Key, Replace, ReplacementPolicy, Setup};
+use terrace_page::{FrameId, PageId};
+use terrace_policy::replacement::{Forgetting, Key, Look, Replace, ReplacementPolicy, Setup};
 use terrace_policy::{Costs, FramePolicy, QueueRules, Tick};
 
 /// Who says what leaves.
@@ -27,6 +27,8 @@ pub struct PageMemory {
     frames_count: u32,
     /// Frames beside, of pages that are on their way home.
     homeward_max: u32,
+    /// The last victim.
+    victims: Vec<FrameId>,
 }
 
 impl PageMemory {
@@ -53,7 +55,17 @@ impl PageMemory {
             }
         };
         let frames_count = policy.map_or(0, |(_, frames)| frames);
-        PageMemory { residents: Residents::new(pages_count), chooser, frames_count, homeward_max }
+        let residents = Residents::new(pages_count);
+        PageMemory { residents, chooser, frames_count, homeward_max, victims: Vec::new() }
+    }
+
+    /// Bytes allocated. A policy of the pool has a batch of frames at most.
+    pub fn bytes(&self) -> usize {
+        let policy = match &self.chooser {
+            Chooser::Policy(policy) => policy.bytes(),
+            Chooser::Pool(_) | Chooser::Nobody => 0,
+        };
+        policy + self.residents.bytes()
     }
 
     /// `page` is used at `now`. Whether memory has it.
@@ -90,9 +102,9 @@ impl PageMemory {
             policy.set_price_ratio(ratio);
         }
         let (residents, frames_count) = (&self.residents, self.frames_count + self.homeward_max);
-        let mut victims = Vec::with_capacity(1);
-        policy.victims(&View { residents, flash, frames_count }, now, 1, &mut victims);
-        victims.first().map(|&frame| residents.page_in(frame))
+        self.victims.clear();
+        policy.victims(&View::new(residents, flash, frames_count), now, 1, &mut self.victims);
+        self.victims.first().map(|&frame| residents.page_in(frame))
     }
 
     /// `page` comes. Who leaves for it, if that was not asked before.

@@ -5,7 +5,7 @@
 //! - P2: with write-back a page that leaves the flash newer than home is read and written home.
 
 use super::residents::Residents;
-use super::{FlashSetup, FlashTier, Held, Leaving, Miss, Note, Traffic};
+use super::{Allocated, FlashSetup, FlashTier, Held, Leaving, Miss, Note, Traffic};
 use terrace_page::PageId;
 use terrace_policy::History;
 use terrace_policy::replacement::{
@@ -68,6 +68,12 @@ impl PolicyTier {
     }
 }
 
+impl Allocated for PolicyTier {
+    fn bytes(&self) -> usize {
+        self.policy.bytes() + self.copies.capacity() * size_of::<Held>()
+    }
+}
+
 impl FlashTier for PolicyTier {
     fn fetch(&mut self, miss: &Miss, _: &mut Residents, io: &mut Traffic) -> Option<History> {
         if self.held(miss.page).is_current() && self.policy.hit(Key(miss.page)) {
@@ -111,6 +117,7 @@ impl FlashTier for PolicyTier {
         }
     }
 
+    #[inline]
     fn held(&self, page: u32) -> Held {
         self.copies[page as usize]
     }

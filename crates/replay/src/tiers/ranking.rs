@@ -67,17 +67,18 @@ impl Ranking {
         }
     }
 
+    /// Bytes allocated.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Ranking::Heap(heat, _) => heat.bytes(),
+            Ranking::Bands(bands) => bands.bytes(),
+        }
+    }
+
     pub fn remove(&mut self, slot: SlotId) {
         match self {
             Ranking::Heap(heat, _) => heat.remove(slot),
             Ranking::Bands(bands) => bands.remove(slot),
-        }
-    }
-
-    pub fn is_ranked(&self, slot: SlotId) -> bool {
-        match self {
-            Ranking::Heap(heat, _) => heat.is_ranked(slot),
-            Ranking::Bands(bands) => bands.is_ranked(slot),
         }
     }
 }

@@ -106,6 +106,12 @@ impl Residents {
         self.pages[at.0 as usize]
     }
 
+    /// Bytes allocated.
+    pub fn bytes(&self) -> usize {
+        let numbers = self.places.capacity() + self.pages.capacity() + self.free.capacity();
+        4 * numbers + self.frames.capacity() * size_of::<Frame>()
+    }
+
     /// Every page that is here, by frames.
     pub fn pages(&self) -> impl Iterator<Item = u32> + '_ {
         self.pages.iter().copied().filter(|&page| page != NONE)
@@ -114,9 +120,17 @@ impl Residents {
 
 /// The frames as a memory policy of the pool sees them: with what the flash has of their pages.
 pub struct View<'a, F> {
-    pub residents: &'a Residents,
-    pub flash: &'a F,
-    pub frames_count: u32,
+    frames: &'a [Frame],
+    pages: &'a [u32],
+    flash: &'a F,
+    frames_count: u32,
+}
+
+impl<'a, F> View<'a, F> {
+    /// Of so many frames, if all are made.
+    pub fn new(residents: &'a Residents, flash: &'a F, frames_count: u32) -> View<'a, F> {
+        View { frames: &residents.frames, pages: &residents.pages, flash, frames_count }
+    }
 }
 
 impl<F: FlashTier> Frames for View<'_, F> {
@@ -124,32 +138,34 @@ impl<F: FlashTier> Frames for View<'_, F> {
         self.frames_count
     }
 
+    #[inline]
     fn touch(&self, frame: FrameId) -> Touch {
-        self.residents.frames.get(frame.0 as usize).map_or(Touch::default(), |it| it.touch.get())
+        self.frames.get(frame.0 as usize).map_or(Touch::default(), |it| it.touch.get())
     }
 
     fn set_touch(&self, frame: FrameId, touch: Touch) {
-        if let Some(frame) = self.residents.frames.get(frame.0 as usize) {
+        if let Some(frame) = self.frames.get(frame.0 as usize) {
             frame.touch.set(touch);
         }
     }
 
+    #[inline]
     fn evictable(&self, frame: FrameId) -> bool {
         let at = frame.0 as usize;
-        self.residents.pages.get(at).is_some_and(|&page| page != NONE)
-            && !self.residents.frames[at].waits
+        self.pages.get(at).is_some_and(|&page| page != NONE) && !self.frames[at].waits
     }
 
+    #[inline]
     fn standing(&self, frame: FrameId) -> Option<Standing> {
-        let page = *self.residents.pages.get(frame.0 as usize)?;
+        let page = *self.pages.get(frame.0 as usize)?;
         if page == NONE {
             return None;
         }
         let held = self.flash.held(page);
-        let is_dirty = self.residents.frames[frame.0 as usize].dirty;
+        let is_dirty = self.frames[frame.0 as usize].dirty;
         Some(Standing {
             is_on_flash: held.has_slot(),
-            is_ahead_of_home: is_dirty || held == super::Held::Dirty,
+            is_ahead_of_home: is_dirty | (held == super::Held::Dirty),
         })
     }
 }

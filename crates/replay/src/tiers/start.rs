@@ -13,7 +13,7 @@ use super::{Flash, FlashSetup, FlashTier, Memory, TierCounts, Traffic};
 use crate::References;
 use crate::places::Places;
 use crate::timed::Asked;
-use terrace_policy::{Cleaning, DESIGNS, Design, HomeDevice, Inclusion, Replacement};
+use terrace_policy::{Cleaning, DESIGNS, Design, Inclusion, Replacement};
 
 /// The designs that can be replayed: those whose slots, cleaning and flow of pages between memory
 /// and flash the tiers here have.
@@ -121,12 +121,7 @@ impl All<'_> {
             }
             _ => with_tier(references.pages_count(), places, memory, setup, self),
         };
-        match setup.flash {
-            Flash::Design(design) if design.home == HomeDevice::Flash => {
-                (counts.at_home_on_flash(), asked)
-            }
-            _ => (counts, asked),
-        }
+        (counts.as_of(setup), asked)
     }
 }
 

@@ -7,22 +7,19 @@
 //! - H2: a slot whose page was changed stays its page's, out of the heap, until the page is
 //!   written home: then it is written there again.
 
+use super::copies::Copies;
 use super::ranking::Ranking;
 use super::residents::Residents;
-use super::{FlashSetup, FlashTier, Held, Leaving, Miss, Note, TacWrite, Traffic};
+use super::{Allocated, FlashSetup, FlashTier, Held, Leaving, Miss, Note, TacWrite, Traffic};
 use crate::places::Places;
 use terrace_page::{PageId, SlotId};
 use terrace_policy::{History, Temperatures};
-
-/// No slot.
-const NONE: u32 = u32::MAX;
 
 pub struct TemperatureTier {
     temperatures: Temperatures,
     ranking: Ranking,
     ids: Vec<PageId>,
-    slots: Vec<u32>,
-    pages: Vec<u32>,
+    copies: Copies,
     when: TacWrite,
     /// A page that was read and is still to be written.
     pending: Option<u32>,
@@ -35,17 +32,11 @@ impl TemperatureTier {
         TemperatureTier {
             temperatures: Temperatures::new(setup.saved, aging),
             ranking: Ranking::new(setup.slots, setup.tac_rule, setup.bands),
-            slots: vec![NONE; ids.len()],
-            pages: vec![NONE; setup.slots as usize],
+            copies: Copies::new(ids.len() as u32, setup.slots),
             ids,
             when: setup.tac_write,
             pending: None,
         }
-    }
-
-    fn slot(&self, page: u32) -> Option<SlotId> {
-        let slot = self.slots[page as usize];
-        (slot != NONE).then_some(SlotId(slot))
     }
 
     /// A slot for `page`, if its extent is warm enough; not that of `read`, which is being read.
@@ -53,13 +44,13 @@ impl TemperatureTier {
         if let Some(slot) = self.ranking.take_free() {
             return Some(slot);
         }
-        let (pages, ids) = (&self.pages, &self.ids);
-        let id_of = |slot: SlotId| ids[pages[slot.0 as usize] as usize];
+        let (copies, ids) = (&self.copies, &self.ids);
+        let id_of = |slot| ids[copies.page(slot).expect("a ranked slot has a page") as usize];
         let open = |slot| Some(slot) != read;
         let (ranking, temperatures) = (&mut self.ranking, &self.temperatures);
         let victim = ranking.victim_for(ids[page as usize], temperatures, id_of, open)?;
         self.ranking.remove(victim);
-        self.slots[self.pages[victim.0 as usize] as usize] = NONE;
+        self.copies.empty(victim);
         Some(victim)
     }
 
@@ -68,7 +59,7 @@ impl TemperatureTier {
         if self.held(page).is_current() {
             return;
         }
-        if let Some(slot) = self.slot(page).or_else(|| self.admitted(page, read)) {
+        if let Some(slot) = self.copies.slot(page).or_else(|| self.admitted(page, read)) {
             self.write(slot, page, io);
         }
     }
@@ -81,10 +72,16 @@ impl TemperatureTier {
     }
 
     fn write(&mut self, slot: SlotId, page: u32, io: &mut Traffic) {
-        self.slots[page as usize] = slot.0;
-        self.pages[slot.0 as usize] = page;
+        self.copies.put(page, slot, Held::Clean);
         self.ranking.insert(slot, self.ids[page as usize], &self.temperatures);
         io.write_flash();
+    }
+}
+
+impl Allocated for TemperatureTier {
+    fn bytes(&self) -> usize {
+        let ids = self.ids.capacity() * size_of::<PageId>();
+        ids + self.temperatures.bytes() + self.ranking.bytes() + self.copies.bytes()
     }
 }
 
@@ -94,7 +91,7 @@ impl FlashTier for TemperatureTier {
         self.temperatures.on_miss(self.ids[page as usize], miss.requests);
         if self.held(page) == Held::Clean {
             io.read_flash();
-            let slot = self.slot(page);
+            let slot = self.copies.slot(page);
             if let Some(slot) = slot {
                 self.ranking.hit(slot, self.ids[page as usize], &self.temperatures);
             }
@@ -116,10 +113,11 @@ impl FlashTier for TemperatureTier {
             Note::Changes(page) => page,
         };
         self.pending = self.pending.filter(|&pending| pending != page);
-        if let Some(slot) = self.slot(page)
-            && self.ranking.is_ranked(slot)
+        if let Some(slot) = self.copies.slot(page)
+            && self.held(page) == Held::Clean
         {
             self.ranking.remove(slot);
+            self.copies.set(page, Held::Stale);
         }
     }
 
@@ -128,16 +126,13 @@ impl FlashTier for TemperatureTier {
             return;
         }
         io.write_home(leaving.page);
-        if let Some(slot) = self.slot(leaving.page) {
+        if let Some(slot) = self.copies.slot(leaving.page) {
             self.write(slot, leaving.page, io);
         }
     }
 
+    #[inline]
     fn held(&self, page: u32) -> Held {
-        match self.slot(page) {
-            None => Held::Nothing,
-            Some(slot) if self.ranking.is_ranked(slot) => Held::Clean,
-            Some(_) => Held::Stale,
-        }
+        self.copies.held(page)
     }
 }

@@ -5,7 +5,7 @@ mod rings;
 mod section_4;
 
 use super::*;
-use crate::Policy;
+use crate::{Policy, Reference};
 use std::collections::BTreeMap;
 use terrace_policy::{designs, replacement};
 use terrace_trace::{Kind, PageKey, PageRequest};
@@ -56,6 +56,32 @@ fn without_memory_a_policy_misses_as_it_does_alone() {
         let alone = Policy::Online(row).misses(&references, 60, 1);
         assert_eq!(counts.misses(), alone, "{}", row.name);
         assert_eq!((counts.home.reads, counts.flash.writes), (alone, alone), "{}", row.name);
+    }
+}
+
+#[test]
+fn tiers_that_are_told_in_chunks_count_the_same() {
+    let references = random(5, 300, 4_000, 30);
+    let places = Places::new(&references);
+    let (pages, count) = (references.pages(), references.pages_count());
+    let of = |at: usize| Reference {
+        page: pages[at],
+        is_write: references.is_write(at),
+        has_waited: references.has_waited(at),
+    };
+    let all: Vec<Reference> = (0..pages.len()).map(of).collect();
+    for flash in all_flashes() {
+        for policy in [None, Some((flash.memory_rule(), 20))] {
+            let near_is_sequential = policy.is_some();
+            let memory = Memory { policy, near_is_sequential, outstanding: 0, counted_from: 0 };
+            let setup = setup(flash, 50);
+            let mut tiers = FollowingTiers::new(count, &places, memory, &setup);
+            all.chunks(70).for_each(|chunk| tiers.feed(chunk));
+            let expected = replay(&references, &places, memory, &setup);
+            assert_eq!(tiers.counts(), expected, "{} {policy:?}", flash.name());
+            // Which frame each page has, at least.
+            assert!(tiers.bytes() >= 4 * count as usize, "{}", flash.name());
+        }
     }
 }
 

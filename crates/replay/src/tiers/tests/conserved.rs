@@ -27,6 +27,12 @@ impl<F: FlashTier> Checked<F> {
     }
 }
 
+impl<F: FlashTier> Allocated for Checked<F> {
+    fn bytes(&self) -> usize {
+        self.tier.bytes()
+    }
+}
+
 impl<F: FlashTier> FlashTier for Checked<F> {
     fn fetch(
         &mut self,
