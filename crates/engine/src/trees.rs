@@ -9,7 +9,7 @@
 //!
 //! ```text
 //!             made                   live (in a transaction)         dropped (in a transaction)
-//!   nothing --------> 'T' made -------------------------> 'T' live -------------------> 'D'
+//!   nothing --'D'---> 'T' made -------------------------> 'T' live -------------------> 'D'
 //!      ^    (alone)      ^                                   |                           |
 //!      |                 +---------- rollback ---------------+                           |
 //!      +------------------------- freed (alone, after the commit, or when opened) -------+
@@ -25,6 +25,8 @@
 //! - N3: a load writes pages that no undo takes back. It is made only into a tree that its
 //!   transaction makes live, and a tree that is not live is emptied before it is used again.
 //! - N4: `by_id` has every tree that any undo may name.
+//! - N5: a tree that is being made is garbage by its number until it has its name: making its pages
+//!   is not undone, and after a crash nothing else would tell that they are nobody's.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -417,14 +419,24 @@ impl Trees {
     fn make(&self, engine: &Arc<Engine>, name: &str) -> Result<Tree, Error> {
         let _making = self.making.lock();
         let id = TreeId(self.next.fetch_add(1, Ordering::Relaxed));
-        let tree = self.alone(engine, |context| {
-            let (pool, space) = (Arc::clone(&self.pool), Arc::clone(&self.space));
+        let space = || (Arc::clone(&self.pool), Arc::clone(&self.space));
+        let garbage = dropped_key(id);
+        self.alone(engine, |context| {
+            let (pool, space) = space();
+            let nowhere = Tree::open(id, PageId(0), pool, space);
+            let value = encode(LIVE, &nowhere, "");
+            self.catalog.put(context, &garbage, &value, Put::Upsert, None).map(done)
+        })?;
+        let made = self.alone(engine, |context| {
+            let (pool, space) = space();
             let tree = Tree::create(context, id, pool, space)?;
             let value = encode(MADE, &tree, "");
             self.by_id.lock().insert(id, tree.clone());
             done(self.catalog.put(context, &table_key(name), &value, Put::InsertNew, None)?);
+            done(self.catalog.remove(context, &garbage, None)?);
             Ok(tree)
-        })?;
+        });
+        let tree = made.inspect_err(|_| drop(self.by_id.lock().remove(&id)))?;
         let table = OpenTable { tree: tree.clone(), types: "".into() };
         self.name(name, Some(Entry { state: MADE, table }));
         Ok(tree)

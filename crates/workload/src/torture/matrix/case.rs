@@ -307,6 +307,7 @@ fn go_on() -> Vec<Step> {
     vec![
         Step::Write(2..10, Promise::Durable),
         Step::Read(20..120),
+        Step::Make(2),
         Step::Write(112..118, Promise::Buffered),
         Step::Checkpoint(Checkpoint::Indirect),
         Step::Read(120..super::script::ROWS),

@@ -18,6 +18,7 @@
 //! | `sharp-checkpoint` | a sharp one |
 //! | `roll-back` | a transaction takes its changes back, of cached pages too |
 //! | `reshape` | pages are split and merged |
+//! | `tables` | tables are made and dropped |
 //! | `rest` | what the flusher of the table does in the background (LVR) |
 //! | `table` | checkpoints in a row, each of which writes the table or its journal (LVR, warm) |
 //! | `close` | a clean shutdown |
@@ -251,7 +252,7 @@ const COMMON: Script = Script {
 };
 
 /// Every script.
-pub static SCRIPTS: [Script; 22] = [
+pub static SCRIPTS: [Script; 23] = [
     Script {
         name: "admit-free",
         applies: takes_clean,
@@ -511,6 +512,14 @@ pub static SCRIPTS: [Script; 22] = [
         before: || vec![read_all()],
         path: Path::Steps(|_| vec![Step::Write(ROWS..ROWS + 12, Durable), Step::Remove(0..20)]),
         shows: |seen| seen.records() > 40 && seen.log_syncs > 1,
+        ..COMMON
+    },
+    Script {
+        name: "tables",
+        applies: any,
+        before: || vec![Step::Make(2)],
+        path: Path::Steps(|_| vec![Step::Make(1), Step::Drop(2), Step::Make(2), Step::Drop(1)]),
+        shows: |seen| seen.records() > 30 && seen.log_syncs > 3,
         ..COMMON
     },
     Script {

@@ -28,6 +28,10 @@ pub(super) enum Step {
     RollBack,
     /// Removes the rows, in one transaction.
     Remove(Range<u32>),
+    /// Replaces the first row of a further table, which is made for it if it is not there.
+    Make(u8),
+    /// Drops a further table.
+    Drop(u8),
     /// Takes a checkpoint.
     Checkpoint(Checkpoint),
     /// Lets the background work.
@@ -83,6 +87,8 @@ impl Walker {
             }
             Step::RollBack => self.roll_back(),
             Step::Remove(keys) => self.remove(keys),
+            Step::Make(table) => self.make(table),
+            Step::Drop(table) => self.drop_table(table),
             Step::Checkpoint(kind) => self.open_db().checkpoint(kind),
             Step::Rest(span) => {
                 sleep(span);
@@ -146,6 +152,22 @@ impl Walker {
             txn.open_table(ROWS[0])?.remove(key)?;
             self.shared.ledger().wrote(entry, place(key), None);
         }
+        self.commit(txn, entry, Promise::Durable)
+    }
+
+    fn make(&self, table: u8) -> Result<(), Error> {
+        let (txn, entry) = self.begin()?;
+        let place = Place { table, key: 0 };
+        let stamp = Stamp { transaction: entry.0, write: 0, length: ROW_BYTES };
+        txn.open_table(ROWS[usize::from(table)])?.insert(0, &stamp.value(place))?;
+        self.shared.ledger().wrote(entry, place, Some(stamp));
+        self.commit(txn, entry, Promise::Durable)
+    }
+
+    fn drop_table(&self, table: u8) -> Result<(), Error> {
+        let (txn, entry) = self.begin()?;
+        txn.delete_table(ROWS[usize::from(table)].name())?;
+        self.shared.ledger().wrote(entry, Place { table, key: 0 }, None);
         self.commit(txn, entry, Promise::Durable)
     }
 
