@@ -251,6 +251,11 @@ impl Design {
         Design { home: HomeDevice::Flash, ..self }
     }
 
+    /// When designs with these answers usually bring home what home lacks.
+    pub(crate) fn usual_cleaning(&self) -> Cleaning {
+        usual_cleaning(self.dirty_leave, self.replacement, self.layout)
+    }
+
     /// Whether the design has a flash tier.
     #[must_use]
     pub fn uses_flash(&self) -> bool {

@@ -64,7 +64,10 @@ pub use admission::{AccessClass, Classifier, Filling, NEAR_PAGES, Refusal, admit
 pub use auto::{BusyCosts, CHOICES, Choice, Chooser, SKETCH_SLOTS};
 pub use benefit::{BenefitSide, Counts, Expansion, ExpansionRule};
 pub use busy_fit::BusyFit;
-pub use combine::{ADMISSIONS, NoSuchDesign, combinable, find_admission, find_replacement};
+pub use combine::{
+    ADMISSIONS, Asked, LAYOUTS, NoSuchDesign, combinable, find_admission, find_layout,
+    find_replacement,
+};
 pub use designs::{
     AdmissionRule, Batch, CleanLeave, Cleaning, DESIGNS, Design, DirtyLeave, HomeDevice, Inclusion,
     Invalidation, Layout, MemoryRule, Replacement, UnknownName,

@@ -12,8 +12,8 @@ use clap::ValueEnum;
 use serde_json::{Map, Value, json};
 use terrace::{FascConfig, Fills, Metadata, PoolConfig, Spill, TacConfig, TacWrite};
 use terrace_policy::{
-    AdmissionRule, Classifier, CleanerOrder, Design, FlashRole, MemoryPolicy, QueueRules,
-    Replacement, Restart, TacRule,
+    AdmissionRule, Asked, Classifier, CleanerOrder, Design, FlashRole, Layout, MemoryPolicy,
+    QueueRules, Replacement, Restart, TacRule,
 };
 use terrace_rt::Nanos;
 use terrace_workload::{FLASH_BYTES_MIN, LogKept, Place, System};
@@ -36,7 +36,7 @@ const FRAMES_MIN: u64 = 64;
 /// Fewer slots than this leave partitions empty.
 const SLOTS_PER_PARTITION_MIN: u64 = 2;
 
-/// Gives the designs the admission and the replacement that were asked for. A row without flash
+/// Gives the designs the admission, replacement and layout that were asked for. A row without flash
 /// stays as it is, for comparison, beside rows with.
 ///
 /// # Errors
@@ -46,7 +46,9 @@ pub fn combine(designs: &mut DesignList, tier: &Tier) -> Result<(), Failure> {
     let is_baseline = |design: &Design| !design.uses_flash();
     let has_others = !designs.0.iter().all(is_baseline);
     for design in designs.0.iter_mut().filter(|design| !(has_others && is_baseline(design))) {
-        *design = design.combined(tier.admission, tier.replacement).map_err(Failure::usage)?;
+        let (admission, replacement, layout) = (tier.admission, tier.replacement, tier.layout);
+        let asked = Asked { admission, replacement, layout };
+        *design = design.combined(asked).map_err(Failure::usage)?;
     }
     Ok(())
 }
@@ -359,6 +361,7 @@ pub fn tier_parameters(system: &System, tier: &Tier) -> Map<String, Value> {
         }),
         "admission": tier.admission.map_or("by design", AdmissionRule::name),
         "replacement": tier.replacement.map_or("by design", Replacement::name),
+        "layout": tier.layout.map_or("by design", Layout::name),
         "flash_writes_per_day": pool.flash_writes_per_day,
         "persistent_flash": pool.flash_role.is_persistent(),
         "lambda": pool.lambda,

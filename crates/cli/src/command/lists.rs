@@ -5,7 +5,8 @@ use crate::quantity::Size;
 use terrace::PoolConfig;
 use terrace_device::model::Preset;
 use terrace_policy::{
-    AdmissionRule, Replacement, designs, find_admission, find_replacement, restarts,
+    AdmissionRule, Layout, Replacement, designs, find_admission, find_layout, find_replacement,
+    restarts,
 };
 use terrace_policy::{Costs, DESIGNS, Design, MemoryPolicy, RESTARTS, Restart, UnknownName};
 use terrace_workload::torture::matrix::{Fate, SCRIPTS, TPCC};
@@ -24,6 +25,10 @@ pub(super) fn admission(name: &str) -> Result<AdmissionRule, String> {
 
 pub(super) fn replacement(name: &str) -> Result<Replacement, String> {
     find_replacement(name).map_err(|unknown| unknown.to_string())
+}
+
+pub(super) fn layout(name: &str) -> Result<Layout, String> {
+    find_layout(name).map_err(|unknown| unknown.to_string())
 }
 
 /// A budget of writes in bytes.

@@ -29,14 +29,14 @@ use crate::quantity::{Share, Size, Span};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use erp::ERP_DEFAULTS;
 use lists::{
-    admission, costs, daily_budget, design_list, log_age, memory_policy, one_design, one_restart,
-    replacement, theta,
+    admission, costs, daily_budget, design_list, layout, log_age, memory_policy, one_design,
+    one_restart, replacement, theta,
 };
 use restart::RESTART_DEFAULTS;
 use std::path::PathBuf;
 use steady::STEADY_DEFAULTS;
 use terrace_device::model::Preset;
-use terrace_policy::{AdmissionRule, Costs, Design, MemoryPolicy, Replacement, Restart};
+use terrace_policy::{AdmissionRule, Costs, Design, Layout, MemoryPolicy, Replacement, Restart};
 use terrace_workload::{Place, System};
 
 /// A transactional storage engine over memory, local flash and a slow home: measure it, break it,
@@ -239,6 +239,10 @@ pub struct Tier {
     /// clock, 2q, arc, lirs, s3-fifo, sieve, w-tinylfu, lecar
     #[arg(long, value_name = "NAME", value_parser = replacement)]
     pub replacement: Option<Replacement>,
+    /// Where on flash pages are written if not where the design says: in-place, append-page,
+    /// append-group; the latter with the replacements fifo and clock
+    #[arg(long, value_name = "NAME", value_parser = layout)]
+    pub layout: Option<Layout>,
     /// Bytes that the flash may be sent in a day, like 100GiB: beyond, nothing is admitted
     /// [default: no limit]
     #[arg(long, value_name = "SIZE", value_parser = daily_budget)]

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use terrace_policy::replacement::REPLACEMENTS;
 use terrace_policy::{
-    ADMISSIONS, AdmissionRule, Classifier, CleanerOrder, DESIGNS, MEMORY_POLICIES, TacRule,
-    combinable, find_replacement,
+    ADMISSIONS, AdmissionRule, Asked, Classifier, CleanerOrder, DESIGNS, LAYOUTS, MEMORY_POLICIES,
+    TacRule, combinable, designs, find_replacement,
 };
 use terrace_pool::{Fills, PoolConfig, PoolStats, Spill, TacWrite};
 use terrace_rt::{Nanos, Prng, Virtual, VirtualConfig, sleep};
@@ -159,10 +159,32 @@ fn every_replacement_agrees_with_the_model_under_every_design_it_goes_with() {
             let replacement = Some(find_replacement(row.name).expect("a row"));
             let stats = seeds(design.name, 6, |seed, config| {
                 let admission = [None, Some(AdmissionRule::All)][seed as usize % 2];
-                config.design = design.combined(admission, replacement).expect("they go together");
+                let asked = Asked { admission, replacement, layout: None };
+                config.design = design.combined(asked).expect("they go together");
                 config.lambda = 0.3;
             });
             assert!(stats.flash_hits > 0, "{} {}: {stats:?}", design.name, row.name);
+        }
+    }
+}
+
+#[test]
+fn every_layout_agrees_with_the_model_under_every_design_it_goes_with() {
+    let find = |name| find_replacement(name).expect("a row");
+    for (design, (_, layout)) in ["lc", "lazy", "face", "face-base"].into_iter().flat_map(|name| {
+        let design = designs::find(name).expect("a row");
+        LAYOUTS.into_iter().map(move |layout| (design, layout))
+    }) {
+        for replacement in [find("fifo"), find("clock")] {
+            let asked = Asked {
+                admission: Some(AdmissionRule::All),
+                replacement: Some(replacement),
+                layout: Some(layout),
+            };
+            let stats = seeds(design.name, 6, |_, config| {
+                config.design = design.combined(asked).expect("they go together");
+            });
+            assert!(stats.flash_hits > 0, "{} {asked:?}: {stats:?}", design.name);
         }
     }
 }
@@ -172,7 +194,8 @@ fn every_admission_agrees_with_the_model_under_every_design_it_goes_with() {
     for design in combinable() {
         for (name, admission) in ADMISSIONS {
             let stats = seeds(design.name, 6, |_, config| {
-                config.design = design.combined(Some(admission), None).expect("they go together");
+                let asked = Asked { admission: Some(admission), ..Asked::default() };
+                config.design = design.combined(asked).expect("they go together");
             });
             assert!(stats.admissions > 0, "{} {name}: {stats:?}", design.name);
             let chooses = admission != AdmissionRule::All;

@@ -2,7 +2,7 @@
 
 use terrace_policy::replacement::REPLACEMENTS;
 use terrace_policy::{
-    AdmissionRule, DESIGNS, Design, FlashRole, RESTARTS, Restart, find_replacement,
+    AdmissionRule, Asked, DESIGNS, Design, FlashRole, LAYOUTS, RESTARTS, Restart, find_replacement,
 };
 use terrace_pool::Rules;
 use terrace_rt::{Nanos, Prng};
@@ -133,23 +133,31 @@ pub struct Scenario {
     pub checkpoint_one_in: u32,
 }
 
-/// Half of the time `design` with another admission or replacement, if it goes with others.
-fn varied(design: Design, number: u32) -> Design {
-    let (replacement, is_other) = (number / 2 % (REPLACEMENTS.len() as u32 + 1), number % 2 == 1);
-    if !design.can_combine() || !is_other {
+/// Half of the time `design` with other answers, if they go together with it and with the rest.
+fn varied(design: Design, restart: &Restart, role: FlashRole, number: u32) -> Design {
+    if number.is_multiple_of(2) {
         return design;
     }
-    let combined = match REPLACEMENTS.get(replacement as usize) {
-        Some(row) => {
-            let replacement = find_replacement(row.name).expect("a row's own name");
-            let tiny = Some(AdmissionRule::Frequency).filter(|_| number % 4 == 3);
-            let admission = tiny.unwrap_or(AdmissionRule::All);
-            let both = design.combined(Some(admission), Some(replacement));
-            both.or_else(|_| design.combined(Some(AdmissionRule::All), Some(replacement)))
+    let (rest, all) = (number / 2, Some(AdmissionRule::All));
+    let replacement = |name| Some(find_replacement(name).expect("a row's own name"));
+    let asked = match REPLACEMENTS.get(rest as usize % (REPLACEMENTS.len() + 1)) {
+        _ if rest % 4 == 3 => {
+            let layout = Some(LAYOUTS[rest as usize / 4 % LAYOUTS.len()].1);
+            let order = ["fifo", "clock"][rest as usize / 16 % 2];
+            Asked { admission: all, replacement: replacement(order), layout }
         }
-        None => design.combined(Some(AdmissionRule::Frequency), None),
+        Some(row) => {
+            let tiny = Some(AdmissionRule::Frequency).filter(|_| number % 4 == 3);
+            Asked { admission: tiny.or(all), replacement: replacement(row.name), layout: None }
+        }
+        None => Asked { admission: Some(AdmissionRule::Frequency), ..Asked::default() },
     };
-    combined.expect("they go together")
+    let other = design
+        .combined(asked)
+        .or_else(|_| design.combined(Asked { admission: all, ..asked }))
+        .unwrap_or(design);
+    let refusal = restart.refusal(&other).or_else(|| role.refusal(&other, restart));
+    if refusal.is_none() { other } else { design }
 }
 
 impl Scenario {
@@ -191,7 +199,7 @@ impl Scenario {
             forced_choice_misses: [3, 20, 150][drawn.keys as usize % 3],
             window_requests: [2, 64, 4096][drawn.keys as usize / 2 % 3],
             clean_age: fixed.clean_age.or(drawn.keys.is_multiple_of(3).then_some(CLEAN_AGE)),
-            design: varied(design, drawn.keys),
+            design: varied(design, &drawn.restart, drawn.flash_role, drawn.keys),
             stall_one_in: fixed.stall_one_in.unwrap_or(drawn.stall_one_in),
             lambda: fixed.lambda.unwrap_or(drawn.lambda),
             ..drawn
