@@ -10,9 +10,7 @@
 //!   alpha is estimated while running.
 //! - A1: with alpha fixed at 1 CAC is CC, page for page (a test).
 //! - A2: alpha of a group is 1 until a hundred logical reads were seen both on flash and not, and
-//!   stays between 1 and what a read, or a write, at home costs in such of flash, whichever is
-//!   less: beyond, the estimate has a page on flash cost more than it saves [R in SPEC 6.3, of
-//!   reads].
+//!   stays between 1 and what a read from home costs in reads of flash [R in SPEC 6.3].
 //! - A3: counters are in eighths, so that halving them from time to time, as who keeps them does,
 //!   does not forget a single request at once. They saturate at 31 requests.
 //! - Groups are pages with the same order of magnitude of logical reads and of writes [U in SPEC
@@ -191,12 +189,9 @@ impl Expansion {
     pub fn new(rule: ExpansionRule, costs: &Costs) -> Expansion {
         assert!(costs.home_read > 0.0);
         assert!(costs.flash_read > 0.0);
-        assert!(costs.flash_write > 0.0);
         Expansion {
             rule,
-            factor_max: (costs.home_read / costs.flash_read)
-                .min(costs.home_write / costs.flash_write)
-                .max(1.0),
+            factor_max: (costs.home_read / costs.flash_read).max(1.0),
             reads: vec![Reads::default(); GROUPS].into(),
             factors: vec![1.0; GROUPS].into(),
             unseen: 0,
