@@ -17,7 +17,7 @@ use terrace_rt::{Nanos, now};
 
 use crate::dirty::Logged;
 use crate::frames::Exclusive;
-use crate::partition::Partition;
+use crate::partition::{Partition, Place};
 use crate::slots::SlotTable;
 use crate::write_out::{Job, Plan, Purpose};
 use crate::{BufferPool, PoolError};
@@ -103,6 +103,15 @@ impl BufferPool {
             self.flush_busy(id, page, below)?;
         }
         Ok(())
+    }
+
+    /// Writes one page, if it is in memory and has changed. Call it without latches.
+    pub(crate) fn flush_page(&self, partition: &Partition, page: PageId) -> Result<(), PoolError> {
+        let place = partition.find(&partition.books.lock(), &self.frames, page);
+        match place {
+            Place::Memory(id) => self.flush_busy(id, page, Lsn::MAX),
+            Place::Flash(_) | Place::Nowhere => Ok(()),
+        }
     }
 
     /// Writes one page that was latched, or being written home, when it was tried.

@@ -18,6 +18,9 @@
 //!   from stays as it is until the table says durably where its page went; what went home was
 //!   synced there; and only then the table says, durably, that the group is free, and its slots are
 //!   overwritten [D in SPEC 5, 7.2].
+//! - F5: a page that changes in memory while its group leaves keeps the group, with its base. If it
+//!   is asked for often it does not leave memory, and the ring would stand still until the next
+//!   checkpoint. So it is written home at once, and the base is free when home was synced.
 
 use std::sync::atomic::Ordering;
 
@@ -438,8 +441,32 @@ impl BufferPool {
         }
         self.harden(&slots);
         self.end_front_if_free(partition, first, &group);
-        // A failed sync stops the pool, and the next writer reports it.
-        let _failed: Result<(), PoolError> = self.log_buf_writes(Logged::Full);
+        // A failure stops the pool, and the next writer reports it.
+        let _failed: Result<(), PoolError> =
+            self.free_bases(partition, &group).and_then(|()| self.log_buf_writes(Logged::Full));
+    }
+
+    /// F5. The group counts as stuck meanwhile: whoever has a page latched that this waits for may
+    /// wait for room itself, and is told that there is none.
+    fn free_bases(&self, partition: &Partition, group: &[u32]) -> Result<(), PoolError> {
+        let bases: Vec<PageId> = {
+            let mut books = partition.books.lock();
+            let slots = books.slots_mut();
+            let bases = group.iter().filter(|&&slot| slots.keeps_base(slot));
+            bases.filter_map(|&slot| slots.page(slot)).collect()
+        };
+        if bases.is_empty() || !self.keeps_bases() {
+            return Ok(());
+        }
+        for page in bases {
+            self.flush_page(partition, page)?;
+        }
+        self.sync_home()?;
+        if self.config.rules.reused_slots_are_free_in_table {
+            self.harden_table()?;
+        }
+        self.is_stuck(partition, &mut partition.books.lock());
+        Ok(())
     }
 
     /// F4: home has durably what was written there, and the table on flash knows it, and where the

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use terrace_device::Device;
 use terrace_page::{PageId, verify};
-use terrace_policy::{MemoryPolicy, designs};
+use terrace_policy::{FlashRole, MemoryPolicy, designs, restarts};
 use terrace_pool::{Fills, PoolConfig, PoolError};
 use terrace_rt::{Nanos, Virtual, VirtualConfig, World, sleep};
 
@@ -275,4 +275,43 @@ fn a_group_that_cannot_be_is_refused() {
         }
         assert!(designs::find("face").unwrap().batch().is_some());
     });
+}
+
+/// A page that changed while it was on its way home from the front kept its slot as a base, and
+/// that its group: a hot page did not leave memory, so nothing was appended until the next
+/// checkpoint.
+#[test]
+fn a_page_that_changes_on_its_way_home_does_not_stop_the_ring() {
+    for name in ["face", "face-gr", "face-base"] {
+        in_world(|world| {
+            let config = PoolConfig {
+                restart: restarts::find("map-log").expect("a row"),
+                flash_role: FlashRole::Persistent,
+                ..plain(name)
+            };
+            let bench = Bench::new(world, config, PAGES, 1);
+            bench.pool.begin();
+            (0..60).for_each(|page| bench.change(page, page + 1));
+            let mut hot = None;
+            for page in 100..PAGES {
+                bench.read(page);
+                // A group is on its way home, and has not left: home is slow.
+                let homeward = bench.pool.stats().cleaner_pages;
+                match hot {
+                    None if homeward > 0 => {
+                        hot = Some(homeward - 1);
+                        bench.change(homeward - 1, page);
+                        assert_eq!(bench.pool.stats().invalidations, 1, "{name}: it was there");
+                    }
+                    None => {}
+                    Some(hot) => bench.read(hot),
+                }
+            }
+            let stats = bench.pool.stats();
+            assert!(stats.flash_writes > 250, "{name}: {stats:?}");
+            assert_eq!(stats.home_write_pages, 60 + 1, "{name}: what was caught, twice");
+            bench.pool.check();
+            bench.pool.shutdown();
+        });
+    }
 }
