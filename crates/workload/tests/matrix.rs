@@ -85,19 +85,6 @@ fn published_maps_lose_nothing() {
 
 const MAP_OF_FACE: (&str, &str) = ("face-base", "map-segments");
 
-/// A new table was begun on a flash device of another database, or another day, whose pages had
-/// later LSNs: the next opening took them for what was written since.
-#[test]
-fn slots_that_a_table_never_told_of_are_not_read_for_it() {
-    let (design, restart) = MAP_OF_FACE;
-    let rules = Rules { frontier_is_known: false, ..Rules::default() };
-    let (design, restart) = (designs::find(design).ok(), restarts::find(restart).ok());
-    let script = Some("evict-dirty");
-    let choice = Choice { script, design, restart, rules, ..Choice::default() };
-    let is_missed = (1..=6).any(|seed| !run(choice, seed, 6).failures.is_empty());
-    assert!(is_missed, "nobody misses it");
-}
-
 /// Home writes that a cut took back were forgotten once their pages went to flash anew; the cleaner
 /// wrote pages home that were still to be redone, and the log then said that home had them; and a
 /// dirty copy that was given up was all that told how far back home lacked changes. The next loss
