@@ -83,6 +83,7 @@ pub use restarts::{RESTARTS, Restart, RestartKind};
 pub use slot_ages::{AgeOrder, SlotAges};
 pub use slot_bands::{BANDS_MAX, BandOrder, SlotBands};
 pub use slot_benefit::{NoBenefit, SlotBenefit};
+pub use slot_bits::SlotBits;
 pub use slot_blocks::{BlockRules, SlotBlocks};
 pub use slot_fifo::{Fronted, Leave, SlotFifo};
 pub use slot_lru_2::{CleanerOrder, SlotLru2, SlotState};

@@ -149,8 +149,31 @@ impl SlotAges {
         let is_clean = |slot: &u32| !self.free.has(*slot) && !self.dirty.has(*slot);
         let filled = round.filter(|slot| is_clean(slot) && evictable(SlotId(*slot)));
         let (victim, last) = self.first_of(order, filled)?;
-        self.hand = if last + 1 == count { 0 } else { last + 1 };
+        self.move_hand_behind(last);
         Some(SlotId(victim))
+    }
+
+    /// The same among those that are not `kept`, found by words of bits: for owners most of whose
+    /// slots may not leave.
+    pub fn victim_not_kept(&mut self, order: AgeOrder, kept: &SlotBits) -> Option<SlotId> {
+        let (victim, last) = self.first_of(order, self.not_kept(kept))?;
+        self.move_hand_behind(last);
+        Some(SlotId(victim))
+    }
+
+    /// Whether at most as many slots as one victim is compared with may be reused, but for those
+    /// that are `kept`.
+    #[must_use]
+    pub fn are_few_but(&self, kept: &SlotBits) -> bool {
+        self.not_kept(kept).nth(LOOKED_AT as usize).is_none()
+    }
+
+    fn not_kept<'a>(&'a self, kept: &'a SlotBits) -> impl Iterator<Item = u32> + 'a {
+        SlotBits::in_none([&self.free, &self.dirty, kept], self.hand)
+    }
+
+    fn move_hand_behind(&mut self, slot: u32) {
+        self.hand = if slot + 1 == self.count() { 0 } else { slot + 1 };
     }
 
     /// Names the dirty slot that the cleaner should take next among those that are `cleanable`.
@@ -447,10 +470,9 @@ mod tests {
                         model.slots[slot.0 as usize].0 = state;
                     }
                 }
-                _ => {
-                    let got = ages.victim(order, |slot| {
-                        model.slots[slot.0 as usize].0 == State::Clean && !pinned[slot.0 as usize]
-                    });
+                (_, choice) => {
+                    let may = |slot: usize| model.slots[slot].0 == State::Clean && !pinned[slot];
+                    let got = victim(&mut ages, order, choice == 3, may);
                     let expected = model.victim(order, &pinned);
                     assert_eq!(got.map(|slot| slot.0 as usize), expected, "{at}");
                     if let Some(slot) = got {
@@ -463,6 +485,22 @@ mod tests {
             assert!(ages.dirty_slots().map(|slot| slot.0).eq(dirty), "G3, {at}");
             ages.check();
         }
+    }
+
+    fn victim(
+        ages: &mut SlotAges,
+        order: AgeOrder,
+        by_bits: bool,
+        may: impl Fn(usize) -> bool,
+    ) -> Option<SlotId> {
+        if !by_bits {
+            return ages.victim(order, |slot| may(slot.0 as usize));
+        }
+        let mut kept = SlotBits::new(SLOTS);
+        (0..SLOTS).for_each(|slot| kept.set(slot, !may(slot as usize)));
+        let are_few = (0..SLOTS as usize).filter(|&slot| may(slot)).count() <= 32;
+        assert_eq!(ages.are_few_but(&kept), are_few);
+        ages.victim_not_kept(order, &kept)
     }
 
     #[test]

@@ -3,12 +3,12 @@
 use super::SAMPLES;
 use crate::command::{Advise, CacheSize, Prices};
 use crate::failure::Failure;
-use crate::replay::{Source, asked, sizes};
+use crate::replay::{Source, sizes};
 use terrace::Misses;
 use terrace_device::model::Preset;
-use terrace_policy::{Costs, Design, HomeDevice, MemoryPolicy};
+use terrace_policy::{Costs, DESIGNS, Design, HomeDevice, MemoryPolicy};
 use terrace_replay::ServiceTimes;
-use terrace_replay::tiers::{HomeArray, replayed};
+use terrace_replay::tiers::HomeArray;
 use terrace_trace::{PageBytes, Paging};
 
 /// Sizes of the flash unless others are asked for, as shares of the pages.
@@ -237,8 +237,8 @@ pub fn pairs(options: &Advise, source: &Source) -> Result<Vec<(Design, u32)>, Fa
     let slots = sizes_of(options, source.paging, all)?;
     let is_without = |design: &Design| !design.uses_flash() && design.home == HomeDevice::Home;
     let mut designs: Vec<Design> = match &options.tiers.design {
-        None => replayed().collect(),
-        Some(list) => asked(list)?,
+        None => DESIGNS.to_vec(),
+        Some(list) => list.0.clone(),
     };
     if designs.len() > 1 {
         // All is compared with it.

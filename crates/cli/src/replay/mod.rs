@@ -19,7 +19,6 @@ use crate::table::{Table, thousands};
 use serde_json::{Value, json};
 pub use source::{Scope, Source};
 use terrace_replay::Policy;
-pub use tiers::asked;
 
 /// The capacity of a cache unless another is asked for.
 const CAPACITY_DEFAULT: CacheSize = CacheSize::Share(0.1);

@@ -5,9 +5,7 @@
 
 use super::source::{Scope, Source};
 use super::{object, policies, sizes, timed};
-use crate::command::{
-    BandOrderName, DesignList, NearName, Replay, TacRuleName, TacWriteName, WriteName,
-};
+use crate::command::{BandOrderName, NearName, Replay, TacRuleName, TacWriteName, WriteName};
 use crate::failure::Failure;
 use crate::interval::rounded;
 use crate::output::{Sinks, Stopwatch};
@@ -19,7 +17,7 @@ use terrace_device::model::Preset;
 use terrace_policy::{BandOrder, BusyCosts, DESIGNS, Design, HomeDevice, SavedCosts, TacRule};
 use terrace_replay::tiers::{
     Bands, Cleaning, Flash, FlashSetup, FollowingTiers, Memory, MemoryRule, TacWrite, TierCounts,
-    WriteMode, ceiling, replay, replay_kept, replayed, runs,
+    WriteMode, ceiling, replay, replay_kept,
 };
 use terrace_replay::{BANDS, Bypass, Places, Policy, Seconds, ServiceTimes};
 use terrace_trace::{PageBytes, Paging};
@@ -218,12 +216,12 @@ pub(super) fn flashes(options: &Replay) -> Result<Vec<Tried>, Failure> {
         WriteName::Update => WriteMode::Update,
     };
     let alone = |flash| Tried { flash, bands: None };
-    let designs = |designs: Vec<Design>| -> Vec<Tried> {
-        designs.into_iter().map(|design| alone(Flash::Design(design))).collect()
+    let designs = |designs: &[Design]| -> Vec<Tried> {
+        designs.iter().map(|&design| alone(Flash::Design(design))).collect()
     };
     let mut flashes = match (&options.tiers.design, &options.policy) {
-        (Some(list), _) => designs(asked(list)?),
-        (None, None) => designs(replayed().collect()),
+        (Some(list), _) => designs(&list.0),
+        (None, None) => designs(&DESIGNS),
         (None, Some(_)) => Vec::new(),
     };
     let tac = DESIGNS.into_iter().find(|design| design.name == Policy::Temperature.name());
@@ -244,24 +242,6 @@ pub(super) fn flashes(options: &Replay) -> Result<Vec<Tried>, Failure> {
         }
     }
     Ok(flashes)
-}
-
-/// The designs of a list; of `all`, those that can be replayed.
-///
-/// # Errors
-///
-/// One that cannot.
-pub fn asked(list: &DesignList) -> Result<Vec<Design>, Failure> {
-    if list.0.len() == DESIGNS.len() {
-        return Ok(replayed().collect());
-    }
-    match list.0.iter().find(|design| !runs(design)) {
-        None => Ok(list.0.clone()),
-        Some(Design { name, .. }) => {
-            let known = replayed().map(|design| design.name).collect::<Vec<_>>().join(", ");
-            Err(Failure::usage(format!("--design {name} is not replayed; {known} are")))
-        }
-    }
 }
 
 /// The numbers of bands that are asked for.

@@ -10,8 +10,7 @@
 //! - C4: after a change away from write-back what is newer than home goes there, one run for each
 //!   page that leaves memory: the pool's cleaner has eight runs under way at a time.
 
-use super::cleaning::Cleaning;
-use super::copies::Copies;
+use super::aged_slots::AgedSlots;
 use super::residents::Residents;
 use super::{Allocated, DeviceTraffic, FlashSetup, FlashTier, Held, Leaving, Miss, Note, Traffic};
 use crate::places::Places;
@@ -19,7 +18,7 @@ use terrace_page::{PageId, SlotId};
 use terrace_policy::replacement::sketch::{FrequencySketch, page_hash};
 use terrace_policy::{
     AccessClass, AdmissionRule, BusyCosts, CHOICES, Choice, Chooser, DirtyLeave, Filling, History,
-    Prices, SKETCH_SLOTS, SlotAges, admit,
+    Prices, SKETCH_SLOTS, admit,
 };
 
 /// Pages in a write of the cleaner, before there was one.
@@ -33,15 +32,9 @@ pub struct ChosenTier<'a> {
     prices: Prices,
     /// What home and flash were asked for until the last decision.
     before: [DeviceTraffic; 2],
-    ages: SlotAges,
+    slots: AgedSlots<'a>,
     uses: FrequencySketch,
     filling: Filling,
-    dirty_count: u32,
-    copies: Copies,
-    cleaning: Cleaning,
-    /// Pages that were cleaned, and in how many writes.
-    cleaned: (u64, u64),
-    places: &'a Places,
 }
 
 fn id(page: u32) -> PageId {
@@ -57,14 +50,9 @@ impl<'a> ChosenTier<'a> {
             busy: setup.busy,
             prices: Prices::new(setup.costs.home_read / setup.costs.flash_read),
             before: Default::default(),
-            ages: SlotAges::new(slots, u64::from(slots)),
+            slots: AgedSlots::new(pages_count, places, setup),
             uses: FrequencySketch::new((slots / SKETCH_SLOTS).max(1)),
             filling: Filling::new(slots, setup.tau),
-            dirty_count: 0,
-            copies: Copies::new(pages_count, slots),
-            cleaning: setup.cleaning,
-            cleaned: (0, 0),
-            places,
         }
     }
 
@@ -78,7 +66,7 @@ impl<'a> ChosenTier<'a> {
         if !self.is_sampled(page) || !self.chooser.asked(id(page)) {
             return;
         }
-        let together = match self.cleaned {
+        let together = match self.slots.cleaned {
             (_, 0) => CLEANED_TOGETHER,
             (pages, writes) => pages as f64 / writes as f64,
         };
@@ -107,73 +95,56 @@ impl<'a> ChosenTier<'a> {
         }
     }
 
-    /// A slot for the page that leaves, which will be `held` there, if it is admitted by what is
-    /// chosen.
-    fn admitted(&mut self, leaving: &Leaving, held: Held) -> Option<SlotId> {
+    /// A slot for the page that leaves, without its bytes, if it is admitted by what is chosen.
+    fn admitted(&mut self, leaving: &Leaving) -> Option<SlotId> {
         let class = match self.choice.admission {
             AdmissionRule::Nothing => return None,
             AdmissionRule::RandomClass | AdmissionRule::Frequency => leaving.class,
             _ => AccessClass::Random,
         };
-        let used = self.copies.slots_count() - self.ages.free_count();
+        let AgedSlots { ages, copies, .. } = &mut self.slots;
+        let used = copies.slots_count() - ages.free_count();
         let filling = class == AccessClass::Sequential && self.filling.is_on(used);
         admit(class, filling, 0, 0, 1).ok()?;
-        let slot = match self.ages.take_free(leaving.now) {
+        let slot = match ages.take_free(leaving.now) {
             Some(slot) => slot,
             None => {
-                let victim = self.ages.victim(self.choice.order, |_| true)?;
-                let former = self.copies.page(victim).expect("a filled slot has a page");
+                let victim = ages.victim(self.choice.order, |_| true)?;
+                let former = copies.page(victim).expect("a filled slot has a page");
                 let of = |page: u32| self.uses.estimate(page_hash(id(page)));
                 let compares = self.choice.admission == AdmissionRule::Frequency;
                 if compares && of(leaving.page) <= of(former) {
                     return None;
                 }
-                self.ages.take(victim);
+                ages.take(victim);
                 victim
             }
         };
-        self.copies.put(leaving.page, slot, held);
+        copies.put(leaving.page, slot, Held::Stale);
         Some(slot)
     }
 
-    fn write_clean(&mut self, leaving: &Leaving, io: &mut Traffic) {
-        if let Some(slot) = self.admitted(leaving, Held::Clean) {
-            self.ages.fill_clean(slot, leaving.history);
-            io.write_flash();
+    /// Writes the page that leaves, if it is admitted. Whether it was.
+    fn write(&mut self, leaving: &Leaving, held: Held, io: &mut Traffic) -> bool {
+        let slot = self.admitted(leaving);
+        if let Some(slot) = slot {
+            self.slots.write(leaving.page, slot, leaving.history, held, io);
         }
+        slot.is_some()
     }
 
     fn write_back(&mut self, leaving: &Leaving, io: &mut Traffic) {
-        let Some(slot) = self.admitted(leaving, Held::Dirty) else {
-            return io.write_home(leaving.page);
-        };
-        self.ages.fill_dirty(slot, leaving.history);
-        self.dirty_count += 1;
-        io.write_flash();
-        let slots = self.copies.slots_count();
-        if self.cleaning.is_due(self.dirty_count, slots) {
-            while self.cleaning.goes_on(self.dirty_count, slots) && self.clean_run(io) {}
+        if self.write(leaving, Held::Dirty, io) {
+            self.slots.clean(io);
+        } else {
+            io.write_home(leaving.page);
         }
-    }
-
-    /// Cleans a run. Whether there was one.
-    fn clean_run(&mut self, io: &mut Traffic) -> bool {
-        let Some(root) = self.ages.next_dirty(|_| true) else { return false };
-        let run = self.cleaning.clean_around(self.places, &mut self.copies, root, io);
-        self.cleaned.0 += run.len() as u64;
-        self.cleaned.1 += 1;
-        self.dirty_count -= run.len() as u32;
-        for slot in run {
-            self.ages.take(slot);
-            self.ages.was_cleaned(slot, true);
-        }
-        true
     }
 }
 
 impl Allocated for ChosenTier<'_> {
     fn bytes(&self) -> usize {
-        self.chooser.bytes() + self.uses.bytes() + self.ages.bytes() + self.copies.bytes()
+        self.chooser.bytes() + self.uses.bytes() + self.slots.bytes()
     }
 }
 
@@ -184,16 +155,13 @@ impl FlashTier for ChosenTier<'_> {
         residents: &mut Residents,
         io: &mut Traffic,
     ) -> Option<History> {
-        let slot = self.copies.slot(miss.page);
-        if let Some(slot) = slot {
-            io.read_flash();
-            self.ages.hit(slot, miss.tick);
-        } else {
+        let slot = self.slots.copies.slot(miss.page);
+        let history = slot.map(|slot| self.slots.read(slot, miss, io));
+        if history.is_none() {
             io.read_home(miss.page);
         }
         self.asked(miss.page, residents, io);
-        let previous = self.ages.history(slot?).previous;
-        Some(History { last: miss.now, previous: previous.filter(|&tick| tick < miss.now) })
+        history
     }
 
     fn note(&mut self, note: Note, _: &mut Traffic) {
@@ -201,22 +169,21 @@ impl FlashTier for ChosenTier<'_> {
         if self.is_sampled(page) {
             self.chooser.changed(id(page));
         }
-        self.dirty_count -= u32::from(self.held(page) == Held::Dirty);
-        if let Some(slot) = self.copies.forget(page) {
-            self.ages.free(slot);
-        }
+        self.slots.forget(page);
     }
 
     fn leave(&mut self, leaving: &Leaving, io: &mut Traffic) {
         let dirty = self.choice.dirty;
         match leaving.dirty {
             false if self.held(leaving.page).has_slot() => {}
-            false => self.write_clean(leaving, io),
+            false => {
+                self.write(leaving, Held::Clean, io);
+            }
             true if dirty == DirtyLeave::Flash => self.write_back(leaving, io),
             true => {
                 io.write_home(leaving.page);
                 if dirty == DirtyLeave::FlashAndHome {
-                    self.write_clean(leaving, io);
+                    self.write(leaving, Held::Clean, io);
                 }
             }
         }
@@ -224,13 +191,13 @@ impl FlashTier for ChosenTier<'_> {
             let is_reused = leaving.history.previous.is_some();
             self.chooser.left(id(leaving.page), leaving.dirty, leaving.class, is_reused);
         }
-        if dirty != DirtyLeave::Flash && self.dirty_count > 0 {
-            self.clean_run(io);
+        if dirty != DirtyLeave::Flash && self.slots.has_dirty() {
+            self.slots.clean_run(io);
         }
     }
 
     #[inline]
     fn held(&self, page: u32) -> Held {
-        self.copies.held(page)
+        self.slots.copies.held(page)
     }
 }

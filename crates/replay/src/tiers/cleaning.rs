@@ -16,6 +16,8 @@ pub struct Cleaning {
     pub lambda: f64,
     /// Pages of one cleaning write at most.
     pub alpha: u32,
+    /// Writes of a sweep that are under way at a time.
+    pub writes: u32,
 }
 
 impl Cleaning {
@@ -67,8 +69,10 @@ impl Cleaning {
     }
 }
 
-/// A run of neighbours is read from flash and written home, in one write.
+/// A run of neighbours is read from flash and written home, in one write. A page that just left
+/// memory may be among them: it has left, and its frame does not wait for this.
 fn take_home(run: &[u32], io: &mut Traffic) {
+    let last_written = io.last_written;
     for (at, &page) in run.iter().enumerate() {
         io.read_flash();
         if at == 0 {
@@ -77,4 +81,5 @@ fn take_home(run: &[u32], io: &mut Traffic) {
             io.write_home_along(page);
         }
     }
+    io.last_written = last_written;
 }

@@ -1,5 +1,5 @@
-//! The designs that append: the three of FaCE, the rotating tier and FASC, over the same rings and
-//! blocks of slots as the pool [S2; SPEC 4, 5, 7].
+//! The designs that append: the three of FaCE, the rotating tier, HeteroDrive and FASC, over the
+//! same rings and blocks of slots as the pool [S2; SPEC 4, 5, 7].
 //!
 //! - L1: what is done is done in the pool's order: a front group is named, the group of victims
 //!   gets slots behind the second chances, both are written, and then the front is free.
@@ -13,12 +13,13 @@
 use super::copies::Copies;
 use super::queues::Moment;
 use super::residents::Residents;
+use super::sweeps::Sweeps;
 use super::{Allocated, FlashSetup, FlashTier, Held, Leaving, Log, Memory, Miss, Note, Traffic};
 use crate::places::Places;
 use terrace_page::SlotId;
 use terrace_policy::{
-    Batch, BlockRules, CleanLeave, Design, Fronted, History, Leave, Replacement, SlotBlocks,
-    SlotFifo, Tick,
+    Batch, BlockRules, CleanLeave, Cleaning, Design, Fronted, History, Leave, Replacement,
+    SlotBlocks, SlotFifo, Tick,
 };
 
 /// A group takes one of so many frames, at most, and one of so many slots.
@@ -61,6 +62,8 @@ pub struct LogTier<'a> {
     batch: Batch,
     /// Whether a page that leaves memory is written even if it is here.
     anew: bool,
+    /// Whether pages that never change are.
+    takes_clean: bool,
     /// Whether what home lacks stays with a page in memory.
     rotates: bool,
     group: u32,
@@ -69,6 +72,8 @@ pub struct LogTier<'a> {
     copies: Copies,
     /// How many slots are newer than home, by groups of slots.
     newer_counts: Vec<u32>,
+    newer_count: u32,
+    sweeps: Option<Sweeps>,
     /// Groups on their way home (L4).
     leaving: Vec<Leaver>,
     places: &'a Places,
@@ -134,12 +139,15 @@ impl<'a> LogTier<'a> {
             order,
             batch,
             anew: design.clean_leave == CleanLeave::FlashAnew,
+            takes_clean: design.takes_clean_pages(),
             rotates: design.replacement == Replacement::Rotating,
             group,
             ahead,
             migration: rules.migration.max(1) as usize,
             copies: Copies::new(pages_count, slots),
             newer_counts: vec![0; slots.div_ceil(group) as usize],
+            newer_count: 0,
+            sweeps: (design.cleaning == Cleaning::Sweeps).then(|| Sweeps::new(setup.cleaning)),
             leaving: Vec::new(),
             places,
         }
@@ -294,8 +302,24 @@ impl<'a> LogTier<'a> {
 
     /// What `slot` has becomes another.
     fn count_newer(&mut self, slot: SlotId, was: Held, is: Held) {
-        let count = &mut self.newer_counts[(slot.0 / self.group) as usize];
-        *count = *count + u32::from(is == Held::Dirty) - u32::from(was == Held::Dirty);
+        let in_group = &mut self.newer_counts[(slot.0 / self.group) as usize];
+        for count in [in_group, &mut self.newer_count] {
+            *count = *count + u32::from(is == Held::Dirty) - u32::from(was == Held::Dirty);
+        }
+    }
+
+    /// What is newer than home goes there, if a sweep begins or goes on.
+    fn sweep(&mut self, io: &mut Traffic) {
+        let Some(mut sweeps) = self.sweeps.take() else { return };
+        if sweeps.is_due(self.newer_count, self.copies.slots_count()) {
+            sweeps.begin(&self.copies, self.places);
+        }
+        while let Some(run) = sweeps.next_run(self.places, &mut self.copies, io) {
+            for slot in run {
+                self.count_newer(slot, Held::Dirty, Held::Clean);
+            }
+        }
+        self.sweeps = Some(sweeps);
     }
 
     /// The copy of `page`, if there is one, is a hole.
@@ -333,7 +357,7 @@ impl Log for LogTier<'_> {
     }
 
     fn wants(&self, page: u32, is_dirty: bool) -> bool {
-        self.anew || is_dirty || !self.held(page).has_slot()
+        self.anew || is_dirty || (self.takes_clean && !self.held(page).has_slot())
     }
 
     fn append(
@@ -376,6 +400,7 @@ impl Log for LogTier<'_> {
             io.write_flash_run(run[0], run.len() as u64);
         }
         self.let_front_go(front, io);
+        self.sweep(io);
         taken
     }
 }
@@ -386,7 +411,8 @@ impl Allocated for LogTier<'_> {
             Order::Fifo(fifo) => fifo.bytes(),
             Order::Blocks(blocks) => blocks.bytes(),
         };
-        order + 4 * self.newer_counts.capacity() + self.copies.bytes()
+        let sweeps = self.sweeps.as_ref().map_or(0, Sweeps::bytes);
+        order + 4 * self.newer_counts.capacity() + sweeps + self.copies.bytes()
     }
 }
 
@@ -394,9 +420,11 @@ impl FlashTier for LogTier<'_> {
     fn fetch(&mut self, miss: &Miss, _: &mut Residents, io: &mut Traffic) -> Option<History> {
         let Some(slot) = self.slot(miss.page) else {
             io.read_home(miss.page);
+            self.sweep(io);
             return None;
         };
         io.read_flash();
+        self.sweep(io);
         match &mut self.order {
             Order::Fifo(fifo) => fifo.hit(slot),
             Order::Blocks(blocks) => blocks.hit(slot, miss.tick),
@@ -410,7 +438,7 @@ impl FlashTier for LogTier<'_> {
         }
     }
 
-    /// A page that need not be appended: it is here already.
+    /// A page that need not be appended: it is here already, or home has it, and that will do.
     fn leave(&mut self, leaving: &Leaving, _: &mut Traffic) {
         assert!(!self.wants(leaving.page, leaving.dirty), "page {} is lost", leaving.page);
     }

@@ -18,8 +18,9 @@
 //! other; `following`, the same in chunks; `page_memory` and `residents`, memory; `traffic`, what
 //! devices are asked for, and `queues`, when they have served it; `copies`, which page has which
 //! slot; then the tiers, one for each structure of slots that the pool has: `no_flash`,
-//! `slot_tier`, `temperature_tier` with its `ranking`, `log_tier`, `benefit_tier`, `chosen_tier`;
-//! and `policy_tier`, `opt_tier`.
+//! `slot_tier`, `temperature_tier` with its `ranking`, `log_tier` with its `sweeps`,
+//! `benefit_tier`, `age_tier` and `chosen_tier` with their `aged_slots`; and `policy_tier`,
+//! `opt_tier`.
 
 mod page_memory;
 mod residents;
@@ -28,6 +29,8 @@ mod start;
 
 mod following;
 
+mod age_tier;
+mod aged_slots;
 mod benefit_tier;
 mod chosen_tier;
 mod cleaning;
@@ -39,6 +42,7 @@ mod policy_tier;
 mod queues;
 mod ranking;
 mod slot_tier;
+mod sweeps;
 mod temperature_tier;
 mod traffic;
 
@@ -48,7 +52,7 @@ pub use log_tier::LogRules;
 pub use policy_tier::WriteMode;
 pub use queues::HomeArray;
 pub use ranking::Bands;
-pub use start::{replay, replay_kept, replayed, runs};
+pub use start::{replay, replay_kept};
 pub use traffic::{DeviceRates, DeviceTraffic, Traffic};
 
 use crate::References;
@@ -158,7 +162,7 @@ pub struct Memory {
     pub counted_from: usize,
 }
 
-/// When TAC writes a page that it read from home.
+/// When a page that was read from home is written to flash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TacWrite {
     /// Before whoever asked for it goes on [S4 3.2].
@@ -185,7 +189,7 @@ pub struct FlashSetup {
     pub tac_rule: TacRule,
     /// References after which temperatures are halved; zero for as many as there are slots.
     pub tac_aging: u64,
-    /// When TAC writes.
+    /// When TAC, and a tier that has a slot for each page in memory, write what was read.
     pub tac_write: TacWrite,
     /// TAC's bands; none for its heap, with the rule above.
     pub bands: Option<Bands>,
@@ -211,7 +215,7 @@ impl FlashSetup {
             flash,
             slots,
             tau: 0.95,
-            cleaning: Cleaning { lambda: 0.5, alpha: 32 },
+            cleaning: Cleaning { lambda: 0.5, alpha: 32, writes: 256 },
             saved: SavedCosts { random_ms: 7.8, sequential_ms: 0.24 },
             tac_rule: TacRule::HotterThanColdest,
             tac_aging: 0,
@@ -242,7 +246,8 @@ impl FlashSetup {
             ..self.log
         };
         let home_array = self.home_array.scaled(rate);
-        FlashSetup { slots: fewer(self.slots), log, home_array, ..*self }
+        let cleaning = Cleaning { writes: fewer(self.cleaning.writes), ..self.cleaning };
+        FlashSetup { slots: fewer(self.slots), cleaning, log, home_array, ..*self }
     }
 }
 
@@ -319,7 +324,7 @@ enum Held {
     /// Nothing.
     #[default]
     Nothing,
-    /// A place that is the page's, with an older version than memory has.
+    /// A place that is the page's, with an older version than memory has, or with none yet.
     Stale,
     /// What home has.
     Clean,
@@ -345,7 +350,8 @@ trait Allocated {
 
 /// A flash tier.
 trait FlashTier: Allocated {
-    /// Memory missed: reads the page from flash, and gives its history, or from home.
+    /// Memory missed: reads the page from flash, and gives its history, or from home. A copy that
+    /// is newer than home may go: memory has what it had.
     fn fetch(
         &mut self,
         miss: &Miss,

@@ -8,11 +8,13 @@
 //! - G3: a page is used first when it is asked for. Until it comes others are asked for, from home
 //!   many, from flash few: so many misses lie between its first use and the next, even if that
 //!   comes at once.
+//! - G4: where the copy of a page goes as it is read, what it had that home lacks is in memory, as
+//!   if the page had changed.
 
 use super::page_memory::PageMemory;
 use super::queues::{Moment, Queues};
 use super::residents::Frame;
-use super::{FlashSetup, FlashTier, Leaving, Memory, Miss, Note, TierCounts, Traffic};
+use super::{FlashSetup, FlashTier, Held, Leaving, Memory, Miss, Note, TierCounts, Traffic};
 use crate::places::Places;
 use std::cell::Cell;
 use terrace_page::PageId;
@@ -163,7 +165,8 @@ impl<'a, F: FlashTier> Replay<'a, F> {
         let class = self.class(page);
         let hits = self.memory.residents.retired_hits;
         let requests = 1 + hits - std::mem::replace(&mut self.hits_before, hits);
-        let meanwhile = self.io.ask(page, self.flash.held(page).is_current());
+        let held = self.flash.held(page);
+        let meanwhile = self.io.ask(page, held.is_current());
         // The page was asked for when the clock showed this (G3).
         let now = Tick(self.now.0.saturating_sub(meanwhile).max(1));
         let miss = Miss { page, now, tick: self.now, requests };
@@ -174,7 +177,8 @@ impl<'a, F: FlashTier> Replay<'a, F> {
             }
             None => Touch::first(now),
         };
-        Frame { touch: Cell::new(touch), class, ..Frame::default() }
+        let dirty = held == Held::Dirty && !self.flash.held(page).has_slot();
+        Frame { touch: Cell::new(touch), class, dirty, ..Frame::default() }
     }
 
     fn class(&mut self, page: u32) -> AccessClass {

@@ -1,5 +1,6 @@
 //! Which flash tier a setup stands for, and replays of whole traces.
 
+use super::age_tier::AgeTier;
 use super::benefit_tier::BenefitTier;
 use super::chosen_tier::ChosenTier;
 use super::log_tier::LogTier;
@@ -13,21 +14,7 @@ use super::{Flash, FlashSetup, FlashTier, Memory, TierCounts, Traffic};
 use crate::References;
 use crate::places::Places;
 use crate::timed::Asked;
-use terrace_policy::{Cleaning, DESIGNS, Design, Inclusion, Replacement};
-
-/// The designs that can be replayed: those whose slots, cleaning and flow of pages between memory
-/// and flash the tiers here have.
-pub fn replayed() -> impl Iterator<Item = Design> {
-    DESIGNS.into_iter().filter(runs)
-}
-
-/// Whether `design` can be replayed.
-#[must_use]
-pub fn runs(design: &Design) -> bool {
-    design.inclusion == Inclusion::Free
-        && design.cleaning != Cleaning::Sweeps
-        && design.replacement != Replacement::Recency
-}
+use terrace_policy::Replacement;
 
 /// Work for whichever tier a setup stands for, compiled for each of them.
 pub(super) trait TierVisitor<'a> {
@@ -42,8 +29,8 @@ pub(super) trait TierVisitor<'a> {
 ///
 /// # Panics
 ///
-/// If a tier has no pages, or its design cannot be replayed; if slots go by a replacement policy:
-/// that is [`Flash::Policy`]; if OPT is to have a memory above.
+/// If a tier has no pages; if slots go by a replacement policy: that is [`Flash::Policy`]; if OPT
+/// is to have a memory above.
 #[must_use]
 pub fn replay(
     references: &References,
@@ -84,7 +71,6 @@ pub(super) fn with_tier<'a, V: TierVisitor<'a>>(
         Flash::Design(design) => design,
         Flash::Opt(_) => panic!("OPT wants to know the whole trace"),
     };
-    assert!(runs(&design), "{} cannot be replayed", design.name);
     if let Some(batch) = design.batch() {
         return visitor.visit(LogTier::new(count, places, (design, batch), &memory, setup));
     }
@@ -97,6 +83,7 @@ pub(super) fn with_tier<'a, V: TierVisitor<'a>>(
             visitor.visit(BenefitTier::new(count, places, design, frames, setup))
         }
         Replacement::Chosen => visitor.visit(ChosenTier::new(count, places, setup)),
+        Replacement::Recency => visitor.visit(AgeTier::new(count, places, design, setup)),
         other => panic!("{}: slots by {other:?} are not replayed", design.name),
     }
 }

@@ -1,13 +1,14 @@
 //! Two tiers, against naive models of dirty pages and copies, and against one tier.
 
 mod conserved;
+mod inclusion;
 mod rings;
 mod section_4;
 
 use super::*;
 use crate::{Policy, Reference};
 use std::collections::BTreeMap;
-use terrace_policy::{designs, replacement};
+use terrace_policy::{DESIGNS, designs, replacement};
 use terrace_trace::{Kind, PageKey, PageRequest};
 
 fn row(name: &str) -> ReplacementRow {
@@ -19,7 +20,7 @@ fn memory_row(name: &str) -> MemoryRule {
 }
 
 fn setup(flash: Flash, slots: u32) -> FlashSetup {
-    let cleaning = Cleaning { lambda: 0.5, alpha: 4 };
+    let cleaning = Cleaning { lambda: 0.5, alpha: 4, writes: 3 };
     FlashSetup { cleaning, tac_rule: TacRule::OnePercent, ..FlashSetup::new(flash, slots, 1) }
 }
 
@@ -36,7 +37,7 @@ fn random(seed: u64, pages: u64, requests: usize, writes: u8) -> References {
 }
 
 fn all_flashes() -> Vec<Flash> {
-    let designs = replayed().map(Flash::Design);
+    let designs = DESIGNS.into_iter().map(Flash::Design);
     let modes = [WriteMode::Back, WriteMode::Through, WriteMode::Around, WriteMode::Update];
     let policies = replacement::REPLACEMENTS
         .iter()

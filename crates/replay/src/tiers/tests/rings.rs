@@ -1,4 +1,4 @@
-//! The rings of FaCE and the rotating tier under LRU, against lists of pages.
+//! The rings of FaCE, the rotating tier and HeteroDrive under LRU, against lists of pages.
 
 use super::*;
 
@@ -24,6 +24,8 @@ struct Lists {
     ahead: usize,
     second_chance: bool,
     rotates: bool,
+    /// Changed pages alone are written, and swept home when they are more than half of the slots.
+    sweeps: bool,
     /// Memory hits, flash hits, pages written to flash, read from home, written home.
     counts: [u64; 5],
 }
@@ -44,6 +46,7 @@ impl Lists {
             ahead: (2 * group).max(32).min(slots / 8).max(group),
             second_chance: name == "face",
             rotates: name == "rotating",
+            sweeps: name == "hetero",
             counts: [0; 5],
         }
     }
@@ -91,7 +94,8 @@ impl Lists {
 
     /// Whether `page`, which leaves, waits for its group: else it is gone.
     fn waits(&mut self, page: u32) -> bool {
-        let waits = self.rotates || self.dirty[&page] || self.copy(page).is_none();
+        let is_absent = !self.sweeps && self.copy(page).is_none();
+        let waits = self.rotates || self.dirty[&page] || is_absent;
         if waits {
             self.waiting.push((page, false));
         } else {
@@ -153,12 +157,22 @@ impl Lists {
             let newer = dirty || old == Some(true);
             self.ring.push(Copied { page, newer, hit: false, hole: false });
         }
+        self.sweep();
+    }
+
+    fn sweep(&mut self) {
+        let is_newer = |copy: &&mut Copied| copy.newer && !copy.hole;
+        let newer: Vec<&mut Copied> = self.ring.iter_mut().filter(is_newer).collect();
+        if self.sweeps && 2 * newer.len() > self.slots {
+            self.counts[4] += newer.len() as u64;
+            newer.into_iter().for_each(|copy| copy.newer = false);
+        }
     }
 }
 
 #[test]
 fn rings_agree_with_lists() {
-    for name in ["face-base", "face-gr", "face", "rotating"] {
+    for name in ["face-base", "face-gr", "face", "rotating", "hetero"] {
         for seed in 0..12 {
             let references = random(seed, 200, 4_000, 30);
             let places = Places::new(&references);
