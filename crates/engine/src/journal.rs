@@ -39,6 +39,15 @@ impl LogJournal {
     pub(crate) fn end_redo(&self) {
         self.redone.store(0, Ordering::Release);
     }
+
+    /// As `log_buf_write`. Whether the log had room for it.
+    pub(crate) fn try_log_buf_write(&self, pages: &[PageId], eol: Lsn) -> bool {
+        let mut draft = self.draft.lock();
+        pages.chunks(BUF_WRITE_PAGES_MAX).all(|pages| {
+            draft.buf_write(pages, eol);
+            self.log.append(&mut draft, Room::Forward).is_ok()
+        })
+    }
 }
 
 impl Journal for LogJournal {
@@ -64,12 +73,8 @@ impl Journal for LogJournal {
     }
 
     fn log_buf_write(&self, pages: &[PageId], eol: Lsn) {
-        let mut draft = self.draft.lock();
-        for pages in pages.chunks(BUF_WRITE_PAGES_MAX) {
-            draft.buf_write(pages, eol);
-            // It spares redo some work, nothing depends on it: if the log is full, do without.
-            let _unlogged = self.log.append(&mut draft, Room::Forward);
-        }
+        // It spares redo some work, nothing depends on it: if the log is full, do without.
+        let _is_logged = self.try_log_buf_write(pages, eol);
     }
 
     fn log_flash(&self, payload: &[u8]) -> Option<Lsn> {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use terrace_device::Device;
 use terrace_page::{Lsn, PAGE_SIZE, TxnId};
-use terrace_pool::{BufferPool, PoolConfig, ScanFrom};
+use terrace_pool::{BufferPool, FlashRecovery, PoolConfig, ScanFrom};
 use terrace_rt::World;
 
 use crate::api::{Checkpoint, FullImages};
@@ -119,12 +119,15 @@ pub(crate) fn open(setup: Setup, devices: Devices) -> Result<Arc<Engine>, Error>
     let limit = Lsn(boot.log_start().0 + ring.capacity);
     let mut reader = LogReader::new(&*devices.log, ring, from, limit);
     let mut owed = OwedChanges::new(flash.owed_bytes(&setup.pool));
-    let (analysis, end) = analyse(&mut reader, &boot, &mut flash.recovery, &mut owed)?;
-    flash.settle(&setup, &analysis, &boot, end.position)?;
+    let (mut analysis, end) = analyse(&mut reader, &boot, &mut flash.recovery, &mut owed)?;
     let log = open_log(&devices.log, ring, &boot, &end, &mut reader)?;
     log.set_marks(analysis.places.iter().copied());
     let log = Arc::new(log);
     let journal = Arc::new(LogJournal::new(Arc::clone(&log), Lsn(from.0 - 1)));
+    if setup.full_images == FullImages::On {
+        believe_home(&*devices.home, &journal, &mut analysis, &mut flash.recovery, &end);
+    }
+    flash.settle(&setup, &analysis, &boot, end.position)?;
     let flash_role = setup.pool.flash_role;
     let pool = BufferPool::open_recovering(
         setup.pool,
@@ -154,6 +157,26 @@ pub(crate) fn open(setup: Setup, devices: Devices) -> Result<Arc<Engine>, Error>
         Err(error) => {
             engine.abandon();
             Err(error)
+        }
+    }
+}
+
+/// Drops from `analysis` what home has of pages without an image in range (A5). It was synced with
+/// the superblock.
+fn believe_home(
+    home: &dyn Device,
+    journal: &LogJournal,
+    analysis: &mut Analysis,
+    flash: &mut FlashRecovery,
+    end: &End,
+) {
+    let pages = analysis.at_home(home, end.position);
+    // The next recovery must know it, too: without room in the log it is as if home had not been
+    // asked.
+    if journal.try_log_buf_write(&pages, end.last) {
+        for page in pages {
+            analysis.written(page, end.last);
+            flash.written(page, end.last);
         }
     }
 }

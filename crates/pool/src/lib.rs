@@ -54,6 +54,7 @@ mod directory;
 mod slots;
 
 mod frames;
+mod home_versions;
 mod io;
 mod peeks;
 
@@ -70,6 +71,7 @@ pub use dirty::OldestDirty;
 pub use error::{PoolError, Tier};
 pub use frames::{Peek, prefetch};
 pub use guard::{Dirtied, PageMut, PageRef};
+pub use home_versions::home_versions;
 pub use journal::Journal;
 pub use metadata::Metadata;
 pub use observe::{PageEvent, PageObserver};

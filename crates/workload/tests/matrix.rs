@@ -19,8 +19,9 @@ fn run(choice: Choice, seed: u64, one_in: u64) -> Report {
 
 #[test]
 fn a_sample_of_the_matrix_loses_nothing() {
-    // TPC-C with the seeds 1 and 2 meets the known flaw that RECOVERY.md tells of.
-    let total = run(Choice::default(), 3, SAMPLED_ONE_IN);
+    // TPC-C with the seeds 1 and 2 tears home writes of pages whose image lies before the log's
+    // range.
+    let total = run(Choice::default(), 1, SAMPLED_ONE_IN);
     let first = total.failures.first().map(|(case, failure)| format!("{failure}: {case}"));
     assert_eq!(first, None, "{} failures", total.failures.len());
     let cut = |script: &&Script| total.by_script.contains_key(script.name);
