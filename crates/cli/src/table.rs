@@ -18,6 +18,13 @@ impl Table {
         self.rows.push(cells.to_vec());
     }
 
+    /// Adds a column on the right, with a cell for each row that is there.
+    pub fn column(&mut self, heading: &str, cells: Vec<String>) {
+        assert_eq!(cells.len(), self.rows.len(), "a column has a cell for each row");
+        self.heading.push(heading.to_string());
+        self.rows.iter_mut().zip(cells).for_each(|(row, cell)| row.push(cell));
+    }
+
     /// The table as text; the first column stands left, the others right.
     pub fn text(&self) -> String {
         let all = || std::iter::once(&self.heading).chain(&self.rows);

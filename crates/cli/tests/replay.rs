@@ -151,6 +151,11 @@ fn two_tiers_that_are_told_of_a_trace_read_twice_count_the_same() {
     for one in streamed["results"].as_array().expect("results") {
         assert!(one["host"]["bytes_per_page"].as_f64().expect("a number") > 4.0, "{one}");
     }
+    let said = |more: &[&str]| {
+        let output = replay(&[&[trace], more, &tiers].concat());
+        String::from_utf8(output.stdout).expect("text").contains("bytes/page")
+    };
+    assert!(said(&["--stream"]) && !said(&[]), "the text has them, too, where they are known");
     refused(&[trace, "--stream", "--flash", "150p", "--no-memory", "--policy", "opt"], 2);
     refused(&[trace, "--stream", "--flash", "150p", "--timed"], 2);
 }

@@ -409,6 +409,10 @@ pub(super) fn text(
             format!("{:.1}M", counts.requests as f64 / outcome.wall_s.max(1e-9) / 1e6),
         ]);
     }
+    let each: Option<Vec<f64>> = outcomes.iter().map(|outcome| outcome.bytes_per_page).collect();
+    if let Some(each) = each {
+        table.column("bytes/page", each.iter().map(|each| format!("{each:.1}")).collect());
+    }
     let memory = match setting.memory.policy {
         Some((_, frames)) => format!("{} pages", thousands(f64::from(frames))),
         None => "none".into(),
