@@ -42,7 +42,7 @@ pub trait Journal: Send + Sync {
     ///
     /// # Errors
     ///
-    /// [`PoolError::Redo`] if the log does not have what it takes.
+    /// [`PoolError::Redo`] if the log does not have what it takes, or was cut after `rec`.
     fn repair(
         &self,
         page: PageId,
