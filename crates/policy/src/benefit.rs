@@ -10,7 +10,8 @@
 //!   alpha is estimated while running.
 //! - A1: with alpha fixed at 1 CAC is CC, page for page (a test).
 //! - A2: alpha of a group is 1 until a hundred logical reads were seen both on flash and not, and
-//!   stays between 1 and what a read from home costs in reads of flash [R in SPEC 6.3].
+//!   stays between 1 and what a read from home costs in reads of flash, or a write in writes if
+//!   that is less [R in SPEC 6.3]: beyond, a page would be worse off on flash for being asked for.
 //! - A3: counters are in eighths, so that halving them from time to time, as who keeps them does,
 //!   does not forget a single request at once. They saturate at 31 requests.
 //! - Groups are pages with the same order of magnitude of logical reads and of writes [U in SPEC
@@ -184,14 +185,17 @@ impl Expansion {
     ///
     /// # Panics
     ///
-    /// If reads cost nothing.
+    /// If reads cost nothing, or writes of flash.
     #[must_use]
     pub fn new(rule: ExpansionRule, costs: &Costs) -> Expansion {
         assert!(costs.home_read > 0.0);
         assert!(costs.flash_read > 0.0);
+        assert!(costs.flash_write > 0.0);
+        let reads = costs.home_read / costs.flash_read;
+        let writes = costs.home_write / costs.flash_write;
         Expansion {
             rule,
-            factor_max: (costs.home_read / costs.flash_read).max(1.0),
+            factor_max: reads.min(writes).max(1.0),
             reads: vec![Reads::default(); GROUPS].into(),
             factors: vec![1.0; GROUPS].into(),
             unseen: 0,
@@ -286,6 +290,20 @@ mod tests {
         let (reads, writes) = ((5.0, 20.0), (3.0, 12.0));
         let expected = reads.0 * 12.0 - reads.1 * 0.25 + writes.0 * 12.5 - writes.1 * 0.5;
         assert_eq!(counts.benefit(&costs, 4.0), expected);
+    }
+
+    #[test]
+    fn no_page_is_worth_less_than_nothing_at_the_greatest_factor() {
+        let costs = Costs { home_read: 12.0, home_write: 12.5, flash_read: 0.25, flash_write: 0.5 };
+        let mut expansion = Expansion::new(ExpansionRule::Estimated, &costs);
+        let mut written = Counts::default();
+        for _ in 0..1_000 {
+            expansion.was_read(written, BenefitSide::OnFlash, 100, 100);
+            expansion.was_read(written, BenefitSide::Elsewhere, 1, 100);
+        }
+        assert_eq!(expansion.factor(written), 25.0, "of writes, not 48, of reads");
+        (0..4).for_each(|_| written.wrote(BenefitSide::Elsewhere));
+        assert!(written.benefit(&costs, 25.0) >= 0.0);
     }
 
     #[test]

@@ -650,7 +650,7 @@ mod tests {
                 let (on_flash, elsewhere) = (physical.0 / logical.0, physical.1 / logical.1);
                 let none = on_flash == 0.0 && elsewhere == 0.0;
                 let alpha = if is_known && !none { on_flash / elsewhere } else { 1.0 };
-                self.alphas.insert(of, alpha.clamp(1.0, 24.0));
+                self.alphas.insert(of, alpha.clamp(1.0, 12.5));
                 for sums in [logical, physical] {
                     *sums = (sums.0 / 2.0, sums.1 / 2.0);
                 }
