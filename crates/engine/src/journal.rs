@@ -100,10 +100,6 @@ impl Journal for LogJournal {
         bytes: &mut PageBuf,
         is_whole: bool,
     ) -> Result<(), PoolError> {
-        if rec < self.log.start() {
-            let what = "the log was cut after its first change";
-            return Err(PoolError::Redo { page, what });
-        }
         let end = self.log.end();
         self.log
             .force(end, Level::Written)
@@ -113,36 +109,5 @@ impl Journal for LogJournal {
         let start = self.log.record_before(rec);
         let mut reader = LogReader::new(&**device, ring, start, end);
         repair(&mut reader, page, bytes, is_whole)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use terrace_device::model::{Preset, build};
-    use terrace_device::{Device, Keep, Store};
-    use terrace_page::PAGE_SIZE;
-    use terrace_rt::{Virtual, VirtualConfig, World};
-
-    use super::*;
-    use crate::log::{BLOCK, ring};
-
-    /// Without its first changes a page of home, whole but old, would pass for repaired.
-    #[test]
-    fn a_log_that_was_cut_repairs_nothing_older() {
-        let config = VirtualConfig { seed: 1, switch_one_in: 0, cores: 1, stack_bytes: 256 << 10 };
-        Virtual::new(config).run(repair_old_and_new).expect("nobody waits for ever");
-    }
-
-    fn repair_old_and_new() {
-        let store = Store::new(1 << 20, Keep::Plain);
-        let device: Arc<dyn Device> = build(Preset::Ram, World::current(), store);
-        let ring = ring::create(&*device, 77).expect("written");
-        let start = Lsn(3 * BLOCK as u64);
-        let log = Log::open(device, ring, 1, (start, start), Lsn::ZERO, &[0; BLOCK]);
-        let journal = LogJournal::new(Arc::new(log), Lsn::ZERO);
-        let mut bytes = Box::new([0; PAGE_SIZE]);
-        let mut repair = |rec| journal.repair(PageId(9), rec, &mut bytes, true);
-        assert!(matches!(repair(Lsn(start.0 - 1)), Err(PoolError::Redo { .. })));
-        assert!(repair(start).is_ok(), "nothing is lacking");
     }
 }

@@ -42,7 +42,7 @@ pub trait Journal: Send + Sync {
     ///
     /// # Errors
     ///
-    /// [`PoolError::Redo`] if the log does not have what it takes, or was cut after `rec`.
+    /// [`PoolError::Redo`] if the log does not have what it takes.
     fn repair(
         &self,
         page: PageId,

@@ -24,7 +24,7 @@
 
 use std::sync::atomic::Ordering;
 
-use terrace_page::{Lsn, PageBuf, PageId, lsn, verify};
+use terrace_page::{Damage, Lsn, PageBuf, PageId, lsn, verify};
 use terrace_policy::{Batch, History, Leave, Replacement};
 use terrace_rt::{LeafGuard, Nanos, dead, sleep};
 
@@ -35,7 +35,7 @@ use crate::io::{self, PageIo};
 use crate::partition::{Books, Partition, Place};
 use crate::restart::{Freed, Held};
 use crate::slots::{Cleaned, Leaving};
-use crate::{BufferPool, PageEvent, PoolError};
+use crate::{BufferPool, PageEvent, PoolError, Tier};
 
 /// How long one waits for the read of a slot to end, before looking again.
 const READ_NAP: Nanos = Nanos(20_000);
@@ -548,6 +548,11 @@ impl BufferPool {
             && self.config.restart.kind.is_journalled()
             && partition.books.lock().slots_mut().may_be(claim.slot, lsn(bytes));
         if !is_same {
+            if self.is_persistent() {
+                // As in `rescue`: the log need not have it, and home, whole but old, would pass.
+                let (tier, page) = (Tier::Flash, claim.page);
+                return Err(PoolError::Damaged { tier, page, damage: Damage::Checksum });
+            }
             self.journal.repair(claim.page, claim.rec_lsn, bytes, is_whole)?;
             terrace_page::seal(bytes);
         }

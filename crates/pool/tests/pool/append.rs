@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use terrace_device::Device;
 use terrace_page::{PageId, verify};
 use terrace_policy::{FlashRole, MemoryPolicy, designs, restarts};
-use terrace_pool::{Fills, PoolConfig, PoolError};
+use terrace_pool::{Fills, PoolConfig, PoolError, Tier};
 use terrace_rt::{Nanos, Virtual, VirtualConfig, World, sleep};
 
 use crate::bench_world::{Bench, config};
@@ -311,6 +311,37 @@ fn a_page_that_changes_on_its_way_home_does_not_stop_the_ring() {
             assert!(stats.flash_writes > 250, "{name}: {stats:?}");
             assert_eq!(stats.home_write_pages, 60 + 1, "{name}: what was caught, twice");
             bench.pool.check();
+            bench.pool.shutdown();
+        });
+    }
+}
+
+/// A bad copy in a group that leaves was taken for rebuilt from home and the log, though the log
+/// need not have what only flash had: what was lost was not told.
+#[test]
+fn a_bad_copy_that_only_persistent_flash_had_is_told() {
+    for (role, is_told) in [(FlashRole::Cache, false), (FlashRole::Persistent, true)] {
+        in_world(|world| {
+            let restart = restarts::find("map-log").expect("a row");
+            let config = PoolConfig { restart, flash_role: role, ..plain("face") };
+            let bench = Bench::new(world, config, PAGES, 1);
+            bench.pool.begin();
+            bench.log.is_cut.store(true, Ordering::Relaxed);
+            (0..60).for_each(|page| bench.change(page, page + 1));
+            (100..160).for_each(|page| bench.read(page));
+            let flash = bench.flash.as_ref().expect("a flash device");
+            let is_copy = |at: &u64| verify(&flash.page(*at), PageId(1)).is_ok();
+            flash.rot((HEADER_PAGES..).find(is_copy).expect("page 1 is on flash"));
+            for page in 160..300 {
+                // What is at the front may stand in the way.
+                let _page = bench.pool.read(PageId(page)).expect("home has it");
+            }
+            sleep(Nanos(100_000_000));
+            let found = bench.pool.read(PageId(1)).map(drop);
+            let tier = Tier::Flash;
+            let is_damaged =
+                matches!(found, Err(PoolError::Damaged { tier: at, .. }) if at == tier);
+            assert_eq!(is_damaged, is_told, "{role:?}: {found:?}");
             bench.pool.shutdown();
         });
     }

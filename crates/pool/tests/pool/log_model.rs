@@ -5,7 +5,7 @@
 //! the first record after it became dirty, which counts as a full image.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use terrace_page::{Lsn, PAGE_SIZE, PageBuf, PageId, PageKind};
 use terrace_page::{lsn, seal, set_kind, set_lsn, set_page_id, verify};
@@ -50,6 +50,8 @@ pub struct LogModel {
     force_ns_max: u64,
     /// One in so many records of the flash tier finds no room; zero is none.
     pub full_one_in: AtomicU64,
+    /// It has nothing of any page, and takes what is whole for repaired.
+    pub is_cut: AtomicBool,
 }
 
 impl LogModel {
@@ -63,6 +65,7 @@ impl LogModel {
             prng: LeafMutex::new(Prng::from_seed(seed)),
             force_ns_max: 200_000,
             full_one_in: AtomicU64::new(0),
+            is_cut: AtomicBool::new(false),
         }
     }
 
@@ -170,8 +173,11 @@ impl Journal for LogModel {
         page: PageId,
         _rec: Lsn,
         _bytes: &mut terrace_page::PageBuf,
-        _is_whole: bool,
+        is_whole: bool,
     ) -> Result<(), PoolError> {
+        if is_whole && self.is_cut.load(Ordering::Relaxed) {
+            return Ok(());
+        }
         Err(PoolError::Redo { page, what: "this log repairs nothing" })
     }
 }
