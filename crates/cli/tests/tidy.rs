@@ -21,7 +21,7 @@ const LAYERS: [(&str, &[&str]); 10] = [
     ("replay", &["rt", "page", "policy", "trace", "device"]),
     ("pool", &["rt", "page", "policy", "device"]),
     ("engine", &["rt", "page", "policy", "device", "pool"]),
-    ("workload", &["rt", "page", "policy", "device", "pool", "engine"]),
+    ("workload", &["rt", "page", "policy", "device", "trace", "pool", "engine"]),
     ("cli", &["rt", "page", "policy", "trace", "replay", "device", "pool", "engine", "workload"]),
 ];
 

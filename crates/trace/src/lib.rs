@@ -46,7 +46,7 @@ mod summary;
 
 mod scatter;
 mod synthetic;
-mod tpch;
+pub mod tpch;
 mod zipf;
 
 #[doc(hidden)]
@@ -63,6 +63,6 @@ pub use summary::{Findings, Skew, Summary};
 pub use synthetic::{
     BadOption, IDS_MAX, Popularity, Scans, Synthetic, SyntheticOptions, WorkingSet,
 };
-pub use tpch::{Tpch, TpchOptions, TpchWorkload};
+pub use tpch::{Tpch, TpchOptions};
 pub use unpack::Packing;
 pub use zipf::Zipf;

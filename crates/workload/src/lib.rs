@@ -7,6 +7,7 @@
 //! - `tpcc`: the benchmark of the papers, whole, with its consistency conditions.
 //! - `brokerage`: read-intensive and synthetic, a stand-in for TPC-E.
 //! - `erp`: a star schema and streams of queries, as in VLDB 2010.
+//! - `tpch`: queries of TPC-H with ranges, one after the other, as in VLDB 2010.
 //! - `steady`: one run of any workload.
 //! - `restart`: runs a workload to its peak, stops it, and times the way back.
 //! - `torture`: power cuts in the virtual world, and the ledger that knows what must survive them.
@@ -33,6 +34,7 @@ pub mod steady;
 pub mod system;
 pub mod torture;
 pub mod tpcc;
+pub mod tpch;
 
 pub use clients::{Clients, Consistency, Part, Workload};
 pub use error::Error;

@@ -11,6 +11,7 @@ mod settings;
 mod steady;
 mod system;
 mod tpcc;
+mod tpch;
 
 pub use system::{flash_role, word};
 
@@ -29,6 +30,7 @@ pub fn bench(command: BenchCommand) -> Result<(), Failure> {
         Bench::Restart(options) => restart::restart(options, &recording),
         Bench::Steady(options) => steady::steady(options, &recording),
         Bench::Erp(options) => erp::erp(options, &recording),
+        Bench::Tpch(options) => tpch::tpch(options, &recording),
         Bench::Reads(options) => points::points("reads", &options, &recording),
         Bench::Updates(options) => points::points("updates", &options, &recording),
         Bench::Scan(options) => points::points("scan", &options, &recording),

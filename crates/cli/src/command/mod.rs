@@ -9,6 +9,7 @@ mod replay;
 mod restart;
 mod steady;
 mod torture;
+mod tpch;
 mod trace;
 
 pub use advise::{Advise, Prices};
@@ -20,6 +21,7 @@ pub use replay::{BandOrderName, CacheSize, NearName, Replay, TraceSource, WriteN
 pub use restart::{EventName, Hardening, Models, RestartBench, WorkloadName};
 pub use steady::{Steady, SteadyWorkload};
 pub use torture::Torture;
+pub use tpch::TpchBench;
 pub use trace::{
     QueriesName, Trace, TraceCapture, TraceConvert, TraceFile, TraceFilter, TraceHead, TraceInfo,
     TraceMake,
@@ -38,6 +40,7 @@ use steady::STEADY_DEFAULTS;
 use terrace_device::model::Preset;
 use terrace_policy::{AdmissionRule, Costs, Design, Layout, MemoryPolicy, Replacement, Restart};
 use terrace_workload::{Place, System};
+use tpch::TPCH_DEFAULTS;
 
 /// A transactional storage engine over memory, local flash and a slow home: measure it, break it,
 /// look into it.
@@ -88,6 +91,8 @@ pub enum Bench {
     Steady(Box<Steady>),
     /// Run streams of queries over a star schema on each design of the flash tier
     Erp(Box<Erp>),
+    /// Run queries of TPC-H with ranges, one after the other, on each design of the flash tier
+    Tpch(Box<TpchBench>),
     /// Read random rows, in real time
     Reads(Points),
     /// Replace random rows, in real time
@@ -557,6 +562,7 @@ fn terrace() -> clap::Command {
             .mut_subcommand("restart", |restart| defaults(restart, &RESTART_DEFAULTS))
             .mut_subcommand("steady", |steady| defaults(steady, &STEADY_DEFAULTS))
             .mut_subcommand("erp", |erp| defaults(erp, &ERP_DEFAULTS))
+            .mut_subcommand("tpch", |tpch| defaults(tpch, &TPCH_DEFAULTS))
     })
 }
 

@@ -151,6 +151,16 @@ pub enum QueriesName {
     ZipfTpch,
 }
 
+impl QueriesName {
+    /// How many of them the paper ran.
+    pub fn usual_queries(self) -> u32 {
+        match self {
+            QueriesName::OdsTpch => 500,
+            QueriesName::ZipfTpch => 100,
+        }
+    }
+}
+
 #[derive(Args)]
 pub struct TraceFilter {
     #[command(flatten)]
@@ -215,7 +225,7 @@ fn replacement(name: &str) -> Result<ReplacementRow, String> {
 }
 
 /// Parses the fewest and the most values of a range.
-fn widths(text: &str) -> Result<(u64, u64), String> {
+pub(super) fn widths(text: &str) -> Result<(u64, u64), String> {
     let numbers = text.split_once(',').map(|(fewest, most)| (fewest.parse(), most.parse()));
     match numbers {
         Some((Ok(fewest), Ok(most))) => Ok((fewest, most)),

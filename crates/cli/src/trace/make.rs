@@ -3,9 +3,10 @@
 use super::Out;
 use crate::command::{QueriesName, TraceMake};
 use crate::failure::Failure;
+use terrace_trace::tpch::TpchWorkload;
 use terrace_trace::{
     Addressing, BadOption, CompactHeader, Paging, Popularity, Request, Scans, Synthetic,
-    SyntheticOptions, Tpch, TpchOptions, TpchWorkload, WorkingSet,
+    SyntheticOptions, Tpch, TpchOptions, WorkingSet,
 };
 
 /// Makes up a trace.
@@ -30,7 +31,8 @@ fn write(options: &TraceMake, made: impl Iterator<Item = Request>) -> Result<(),
     out.finish()
 }
 
-fn wrong(bad: BadOption) -> Failure {
+/// The failure that an option which makes no sense is.
+pub fn wrong(bad: BadOption) -> Failure {
     Failure::usage(format!("--{} has to be {}", bad.option, bad.rule))
 }
 
@@ -60,17 +62,18 @@ fn synthetic(options: &TraceMake) -> SyntheticOptions {
 }
 
 fn tpch(options: &TraceMake, workload: QueriesName) -> TpchOptions {
-    let (workload, queries) = match workload {
+    let queries = options.tpch.queries.unwrap_or(workload.usual_queries());
+    let workload = match workload {
         QueriesName::OdsTpch => {
             let (narrowest, widest) = options.tpch.widths;
-            (TpchWorkload::Ods { narrowest, widest }, 500)
+            TpchWorkload::Ods { narrowest, widest }
         }
-        QueriesName::ZipfTpch => (TpchWorkload::Dates(options.zipf), 100),
+        QueriesName::ZipfTpch => TpchWorkload::Dates(options.zipf),
     };
     TpchOptions {
         workload,
         scale: options.tpch.scale,
-        queries: options.tpch.queries.unwrap_or(queries),
+        queries,
         seed: options.seed,
         page_bytes: options.page,
         interval_ns: interval_ns(options),

@@ -10,7 +10,7 @@ mod record;
 pub use capture::capture;
 pub use filter::run as filter;
 pub use info::info;
-pub use make::make;
+pub use make::{make, wrong};
 pub use record::Recorder;
 
 use crate::command::{TraceConvert, TraceFile, TraceHead};

@@ -1,51 +1,48 @@
-//! Traces of TPC-H queries with ranges, as the TAC paper had them: page references, before memory,
-//! made from the shape of the tables.
+//! TPC-H as the TAC paper ran it, with ranges added to its queries: what the queries do, and traces
+//! of which pages they ask for, before memory, made from the shape of the tables.
 //!
 //! - T1: the same options give the same requests.
 //! - T2: every request reads one page, at a multiple of its size, in file 0, the table space.
 //!
-//! No database is there: `shape` says which pages its tables and indexes have, `rows` what stands
-//! in them, `plan` what a step of a plan asks for; `ods` and `dates` are the queries of the two
-//! workloads.
+//! Modules in reading order: `sizes`; `rows` and `row`, what stands in the tables; `steps`, what a
+//! query may ask of them; `ods` and `dates`, the queries of the two workloads, written once;
+//! `queries`, which are drawn; `answer`. Whoever implements [`Steps`] can run them: here
+//! `computed`, which has no database but `shape`, the pages that tables and indexes have.
 //!
 //! Source: Canim et al., "SSD Bufferpool Extensions for Database Systems", VLDB 2010, 4.2.
 //! Not for: the benchmark's own queries, which have no such ranges.
 
+mod answer;
+mod computed;
 mod dates;
+#[cfg(test)]
+mod naive;
 mod ods;
-mod plan;
+mod queries;
+mod row;
 mod rows;
 mod shape;
+mod sizes;
+mod steps;
+
+pub use answer::{Answer, Group};
+pub use computed::{Answers, Computed};
+pub use queries::{Queries, Query, QueryName, TpchWorkload};
+pub use row::{
+    COLUMNS_MAX, Customer, Line, Nation, Offer, Order, Part, Region, Row, Shipped, Supplier,
+};
+pub use rows::Rows;
+pub use shape::{Index, Shape, Table};
+pub use sizes::{DAYS, Sizes};
+pub use steps::{Steps, scan_costs_less};
 
 use crate::pages::PageBytes;
 use crate::request::{Kind, Request};
 use crate::synthetic::BadOption;
-use crate::zipf::Zipf;
-use fastrand::Rng;
-use plan::Plan;
-use rows::Rows;
-use shape::Shape;
+use std::convert::Infallible;
 
-/// Largest scale: its pages keep below those that a made-up trace may have.
-const SCALE_MAX: f64 = 1_000.0;
 /// Largest page and smallest.
 const PAGE_BYTES: std::ops::RangeInclusive<u64> = 1 << 10..=64 << 10;
-
-/// Which queries over which ranges.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum TpchWorkload {
-    /// Queries 2, 5, 9, 11, 17, each over a uniformly placed range of keys, as many as are drawn
-    /// from the narrowest to the widest, orders of magnitude alike.
-    Ods {
-        /// Fewest values of a range.
-        narrowest: u64,
-        /// Most.
-        widest: u64,
-    },
-    /// Queries 1, 6, 14, 15 over ranges of dates, both ends by Zipf's law from the last day back,
-    /// with this exponent; lines lie by date.
-    Dates(f64),
-}
 
 /// What a trace of TPC-H is made of.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -68,10 +65,9 @@ pub struct TpchOptions {
 #[derive(Clone, Debug)]
 pub struct Tpch {
     options: TpchOptions,
-    random: Rng,
     shape: Shape,
     rows: Rows,
-    recency: Option<Zipf>,
+    queries: Queries,
     /// Queries begun.
     begun: u32,
     /// What the present query asks for, and how much of it was given.
@@ -87,28 +83,14 @@ impl Tpch {
     ///
     /// An option makes no sense.
     pub fn new(options: TpchOptions) -> Result<Tpch, BadOption> {
-        let bad = |option, rule| Err(BadOption { option, rule });
-        if !(options.scale > 0.0 && options.scale <= SCALE_MAX) {
-            return bad("scale", "above 0, up to 1000");
-        }
+        let (rows, queries) = Queries::new(options.workload, options.scale, options.seed)?;
         if !PAGE_BYTES.contains(&options.page_bytes.get()) {
-            return bad("page", "from 1KiB to 64KiB for this workload");
+            let rule = "from 1KiB to 64KiB for this workload";
+            return Err(BadOption { option: "page", rule });
         }
-        let recency = match options.workload {
-            TpchWorkload::Ods { narrowest, widest } if narrowest == 0 || widest < narrowest => {
-                return bad("widths", "a number of keys and one that is not smaller");
-            }
-            TpchWorkload::Ods { .. } => None,
-            TpchWorkload::Dates(exponent) => match Zipf::new(dates::DAYS, exponent) {
-                Some(zipf) => Some(zipf),
-                None => return bad("zipf", "an exponent from 0 on"),
-            },
-        };
-        let mut random = Rng::with_seed(options.seed);
-        let shape = Shape::new(options.scale, options.page_bytes.get());
-        let rows = Rows::new(&shape, &mut random);
+        let shape = Shape::new(&rows.sizes, options.page_bytes.get());
         let (begun, pages, given, requests) = (0, Vec::new(), 0, 0);
-        Ok(Tpch { options, random, shape, rows, recency, begun, pages, given, requests })
+        Ok(Tpch { options, shape, rows, queries, begun, pages, given, requests })
     }
 
     /// Pages of the table space.
@@ -119,26 +101,11 @@ impl Tpch {
 
     fn begin(&mut self) {
         self.begun += 1;
-        self.pages.clear();
         self.given = 0;
-        let random = &mut self.random;
-        let page_bytes = self.options.page_bytes.get();
-        let mut plan = Plan::new(&self.shape, &self.rows, page_bytes, &mut self.pages);
-        match (self.options.workload, &self.recency) {
-            (TpchWorkload::Ods { narrowest, widest }, _) => {
-                let query = ods::QUERIES[random.usize(..ods::QUERIES.len())];
-                let domain = query.domain(&plan);
-                let ratio = widest as f64 / narrowest as f64;
-                let width = (narrowest as f64 * ratio.powf(random.f64())) as u64;
-                let start = random.u64(..domain);
-                query.run(&mut plan, start..(start + width).min(domain));
-            }
-            (TpchWorkload::Dates(_), Some(recency)) => {
-                let query = dates::QUERIES[random.usize(..dates::QUERIES.len())];
-                query.run(&mut plan, &dates::days(recency, random));
-            }
-            (TpchWorkload::Dates(_), None) => unreachable!("it was made with the options"),
-        }
+        let query = self.queries.next().expect("they have no end");
+        let mut steps = Computed::new(&self.shape, &self.rows, Answers::Skipped);
+        let Ok::<_, Infallible>(_) = query.run(&mut steps);
+        self.pages = steps.pages;
     }
 }
 

@@ -6,147 +6,194 @@
 //! table that is joined on its key, so that lines are read by the range of their orders.
 //!
 //! Simpler: a correlated subquery, which asks again for the pages that its outer row has just asked
-//! for, is not repeated; nations and regions, a page each, are left out.
+//! for, is not repeated; what a query asks for (a size, a region) is the same each time.
 
-use super::plan::Plan;
-use super::rows::{Column, NATIONS, REGIONS};
-use super::shape::SUPPLIERS_PER_PART;
+use super::answer::Answer;
+use super::row::{Customer, Line, Nation, Offer, Order, Part, Region, Row, Supplier};
+use super::sizes::SUPPLIERS_PER_PART;
+use super::steps::Steps;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-/// Its queries.
-pub const QUERIES: [Query; 5] = [Query::Q2, Query::Q5, Query::Q9, Query::Q11, Query::Q17];
-
-/// A query, by its number in the benchmark.
-#[derive(Clone, Copy, Debug)]
-pub enum Query {
-    Q2,
-    Q5,
-    Q9,
-    Q11,
-    Q17,
-}
-
-/// Of a hundred thousand parts: of one size of 50 and one metal of 5.
-const WANTED: u64 = 400;
-/// Of a hundred thousand parts: five words of 92, one of which is green.
+/// Names below this have the word green: five words of 92.
 const GREEN: u64 = 5_435;
-/// Of a hundred thousand parts: one brand of 25 in one container of 40.
-const BOXED: u64 = 100;
-/// Of a hundred thousand orders: those since 1993, of the years 1992 to August 1998.
+/// Orders younger than this are since 1993, of the years 1992 to August 1998.
 const SINCE_1993: u64 = 84_788;
+/// Years of orders.
+const YEARS: u64 = 7;
+/// The region of queries 2 and 5.
+const REGION: Region = Region { key: 0 };
+/// The nation of query 11.
+const NATION: u64 = 0;
 
-impl Query {
-    /// How many values the attribute has that its range is of: of the numbers of orders, one in
-    /// four is used (clause 4.2.3).
-    pub fn domain(self, plan: &Plan<'_>) -> u64 {
-        match self {
-            Query::Q5 | Query::Q9 => 4 * plan.shape.orders.rows,
-            Query::Q2 | Query::Q11 | Query::Q17 => plan.shape.part.rows,
+/// Q2: parts of a size and metal, and who of a region offers them cheapest. By part: the cost.
+pub fn minimum_cost_supplier<S: Steps>(
+    steps: &mut S,
+    parts: Range<u64>,
+) -> Result<Answer, S::Error> {
+    let nations = nations_of(steps, REGION)?;
+    let mut wanted = Vec::new();
+    steps.range(parts, |part: Part| {
+        if (part.size, part.metal) == (0, 0) {
+            wanted.push(part.key);
+        }
+    })?;
+    let offers = offers_of(steps, &wanted)?;
+    let suppliers: Vec<Supplier> = steps.join(&keys(&offers, |offer| offer.supplier))?;
+    let is_near = |supplier: &Supplier| nations.contains(&supplier.nation);
+    let near: Vec<&Offer> = offers
+        .iter()
+        .zip(&suppliers)
+        .filter_map(|(offer, supplier)| is_near(supplier).then_some(offer))
+        .collect();
+    let mut answer = Answer::default();
+    for offer in &near {
+        let of_part = near.iter().filter(|other| other.part == offer.part);
+        if of_part.map(|other| other.cost).min() == Some(offer.cost) {
+            answer.add(offer.part, offer.cost as i64);
         }
     }
+    Ok(answer)
+}
 
-    /// Asks for its pages.
-    pub fn run(self, plan: &mut Plan<'_>, keys: Range<u64>) {
-        match self {
-            Query::Q2 => minimum_cost_supplier(plan, keys),
-            Query::Q5 => local_supplier_volume(plan, orders(&keys)),
-            Query::Q9 => product_type_profit(plan, orders(&keys)),
-            Query::Q11 => important_stock(plan, keys),
-            Query::Q17 => small_quantity_revenue(plan, keys),
+/// Q5: lines of orders since 1993 by customers of a region, from suppliers of the customer's
+/// nation. By nation: the revenue.
+pub fn local_supplier_volume<S: Steps>(
+    steps: &mut S,
+    orders: Range<u64>,
+) -> Result<Answer, S::Error> {
+    let nations = nations_of(steps, REGION)?;
+    let mut dated = Vec::new();
+    steps.range(orders.clone(), |order: Order| {
+        if order.age < SINCE_1993 {
+            dated.push(order);
+        }
+    })?;
+    let customers: Vec<Customer> = steps.join(&keys(&dated, |order| order.customer))?;
+    let of_region: BTreeMap<u64, u64> = dated
+        .iter()
+        .zip(&customers)
+        .filter(|(_, customer)| nations.contains(&customer.nation))
+        .map(|(order, customer)| (order.key, customer.nation))
+        .collect();
+    let mut lines = Vec::new();
+    steps.range(orders, |line: Line| {
+        if let Some(&nation) = of_region.get(&line.order) {
+            lines.push((line, nation));
+        }
+    })?;
+    let suppliers: Vec<Supplier> = steps.join(&keys(&lines, |(line, _)| line.supplier))?;
+    let mut answer = Answer::default();
+    for ((line, nation), supplier) in lines.iter().zip(&suppliers) {
+        if supplier.nation == *nation {
+            answer.add(*nation, line.revenue());
         }
     }
+    Ok(answer)
 }
 
-fn orders(keys: &Range<u64>) -> Range<u64> {
-    keys.start.div_ceil(4)..keys.end.div_ceil(4)
-}
-
-/// Q2: parts of a size and metal, and their suppliers in a region.
-fn minimum_cost_supplier(plan: &mut Plan<'_>, parts: Range<u64>) {
-    let (shape, rows) = (plan.shape, plan.rows);
-    plan.range(&shape.part_key, &shape.part, parts.clone());
-    let wanted = parts.filter(|&part| rows.holds(Column::PartIsWanted, part, WANTED));
-    let offers: Vec<(u64, u64)> =
-        wanted.flat_map(|part| (0..SUPPLIERS_PER_PART).map(move |place| (part, place))).collect();
-    let keys: Vec<u64> =
-        offers.iter().map(|(part, place)| part * SUPPLIERS_PER_PART + place).collect();
-    plan.join(&shape.partsupp_key, &shape.partsupp, &keys);
-    let suppliers: Vec<u64> =
-        offers.iter().map(|&(part, place)| rows.supplier_of(part, place)).collect();
-    plan.join(&shape.supplier_key, &shape.supplier, &suppliers);
-}
-
-/// Q5: lines of orders by customers of a region, from suppliers of the customer's nation.
-fn local_supplier_volume(plan: &mut Plan<'_>, orders: Range<u64>) {
-    let (shape, rows) = (plan.shape, plan.rows);
-    plan.range(&shape.orders_key, &shape.orders, orders.clone());
-    let dated =
-        orders.clone().filter(|&order| rows.holds(Column::OrderIsInYears, order, SINCE_1993));
-    let dated: Vec<u64> = dated.collect();
-    let customers: Vec<u64> = dated.iter().map(|&order| rows.customer_of(order)).collect();
-    plan.join(&shape.customer_key, &shape.customer, &customers);
-    lines_of_range(plan, &orders);
-    let of_region = dated.iter().zip(&customers).filter(|&(_, &customer)| {
-        rows.draw(Column::CustomerNation, customer, NATIONS).is_multiple_of(REGIONS)
-    });
-    let suppliers: Vec<u64> = of_region
-        .flat_map(|(&order, _)| rows.lines_of(order))
-        .map(|line| rows.supplier_of(rows.part_of(line), rows.place_of(line)))
-        .collect();
-    plan.join(&shape.supplier_key, &shape.supplier, &suppliers);
-}
-
-/// Q9: lines of green parts, with what they cost their supplier.
-fn product_type_profit(plan: &mut Plan<'_>, orders: Range<u64>) {
-    let (shape, rows) = (plan.shape, plan.rows);
-    plan.range(&shape.orders_key, &shape.orders, orders.clone());
-    let lines = lines_of_range(plan, &orders);
-    let parts: Vec<u64> = lines.clone().map(|line| rows.part_of(line)).collect();
-    plan.join(&shape.part_key, &shape.part, &parts);
-    let green: Vec<(u64, u64)> = lines
-        .zip(parts)
-        .filter(|&(_, part)| rows.holds(Column::PartIsGreen, part, GREEN))
-        .map(|(line, part)| (part, rows.place_of(line)))
-        .collect();
-    let keys: Vec<u64> =
-        green.iter().map(|(part, place)| part * SUPPLIERS_PER_PART + place).collect();
-    plan.join(&shape.partsupp_key, &shape.partsupp, &keys);
-    let suppliers: Vec<u64> =
-        green.iter().map(|&(part, place)| rows.supplier_of(part, place)).collect();
-    plan.join(&shape.supplier_key, &shape.supplier, &suppliers);
-}
-
-/// Q11: the stock of suppliers of a nation, once by part and once in all.
-fn important_stock(plan: &mut Plan<'_>, parts: Range<u64>) {
-    let (shape, rows) = (plan.shape, plan.rows);
-    let suppliers: Vec<u64> = parts
-        .clone()
-        .flat_map(|part| (0..SUPPLIERS_PER_PART).map(move |place| rows.supplier_of(part, place)))
-        .collect();
-    let stock = parts.start * SUPPLIERS_PER_PART..parts.end * SUPPLIERS_PER_PART;
-    for _ in ["the sum of all", "the sum of each part"] {
-        plan.range(&shape.partsupp_key, &shape.partsupp, stock.clone());
-        plan.join(&shape.supplier_key, &shape.supplier, &suppliers);
+/// Q9: lines of green parts, less what they cost their supplier. By the supplier's nation and the
+/// order's year: the profit.
+pub fn product_type_profit<S: Steps>(
+    steps: &mut S,
+    orders: Range<u64>,
+) -> Result<Answer, S::Error> {
+    let mut years = BTreeMap::new();
+    steps.range(orders.clone(), |order: Order| {
+        years.insert(order.key, order.age * YEARS / 100_000);
+    })?;
+    let mut lines = Vec::new();
+    steps.range(orders, |line: Line| lines.push(line))?;
+    let parts: Vec<Part> = steps.join(&keys(&lines, |line| line.part))?;
+    let mut places = parts.iter().map(|part| part.name < GREEN);
+    lines.retain(|_| places.next().expect("a part of each line"));
+    let offer_keys = keys(&lines, |line| Offer::key_of(line.part, line.supplier));
+    let offers: Vec<Offer> = steps.join(&offer_keys)?;
+    let suppliers: Vec<Supplier> = steps.join(&keys(&lines, |line| line.supplier))?;
+    let mut answer = Answer::default();
+    for ((line, offer), supplier) in lines.iter().zip(&offers).zip(&suppliers) {
+        let profit = line.revenue() - (100 * offer.cost * line.quantity) as i64;
+        answer.add(supplier.nation * YEARS + years[&line.order], profit);
     }
+    Ok(answer)
 }
 
-/// Q17: the lines of parts of a brand in a container.
-fn small_quantity_revenue(plan: &mut Plan<'_>, parts: Range<u64>) {
-    let (shape, rows) = (plan.shape, plan.rows);
-    plan.range(&shape.part_key, &shape.part, parts.clone());
-    for part in parts.filter(|&part| rows.holds(Column::PartIsBoxed, part, BOXED)) {
-        let (index, table) = (&shape.lineitem_part, &shape.lineitem);
-        plan.scattered(index, table, rows.entries_of(part), |entry| rows.line_at(entry));
+/// Q11: the stock of suppliers of a nation, once in all and once by part. By part: its value, if
+/// that is more than the specification's share of all, for as many parts as the range has.
+pub fn important_stock<S: Steps>(steps: &mut S, parts: Range<u64>) -> Result<Answer, S::Error> {
+    let in_all: i64 = stock(steps, parts.clone())?.iter().map(|(_, value)| value).sum();
+    let mut values = Answer::default();
+    for (part, value) in stock(steps, parts.clone())? {
+        values.add(part, value);
     }
+    // Of 200,000 parts each has a ten-thousandth.
+    let count = (parts.end - parts.start) as i64;
+    values.0.retain(|_, group| group.sum * count > in_all * 20);
+    Ok(values)
 }
 
-/// The lines of a range of orders, by their own key.
-fn lines_of_range(plan: &mut Plan<'_>, orders: &Range<u64>) -> Range<u64> {
-    if orders.is_empty() {
-        return 0..0;
+/// What each part of a range is worth that a supplier of the nation has.
+fn stock<S: Steps>(steps: &mut S, parts: Range<u64>) -> Result<Vec<(u64, i64)>, S::Error> {
+    let mut offers = Vec::new();
+    steps.range(parts, |offer: Offer| offers.push(offer))?;
+    let suppliers: Vec<Supplier> = steps.join(&keys(&offers, |offer| offer.supplier))?;
+    let of_nation = offers.iter().zip(&suppliers).filter(|(_, who)| who.nation == NATION);
+    Ok(of_nation.map(|(offer, _)| (offer.part, (offer.cost * offer.quantity) as i64)).collect())
+}
+
+/// Q17: lines of parts of a brand in a container that are of less than a fifth of the part's mean
+/// quantity. By part: their price.
+pub fn small_quantity_revenue<S: Steps>(
+    steps: &mut S,
+    parts: Range<u64>,
+) -> Result<Answer, S::Error> {
+    let mut boxed = Vec::new();
+    steps.range(parts, |part: Part| {
+        if (part.brand, part.container) == (0, 0) {
+            boxed.push(part.key);
+        }
+    })?;
+    let mut answer = Answer::default();
+    for part in boxed {
+        let lines = steps.lines_of_part(part)?;
+        let quantity: u64 = lines.iter().map(|line| line.quantity).sum();
+        let is_small = |line: &&Line| 5 * line.quantity * (lines.len() as u64) < quantity;
+        lines.iter().filter(is_small).for_each(|line| answer.add(part, line.price as i64));
     }
-    let rows = plan.rows;
-    let lines = rows.lines_of(orders.start).start..rows.lines_of(orders.end - 1).end;
-    plan.range(&plan.shape.lineitem_key, &plan.shape.lineitem, lines.clone());
-    lines
+    Ok(answer)
+}
+
+/// The nations of a region.
+fn nations_of<S: Steps>(steps: &mut S, region: Region) -> Result<BTreeSet<u64>, S::Error> {
+    let region: Region = steps.look_up(region.key())?;
+    let mut nations = BTreeSet::new();
+    steps.scan(|nation: Nation| {
+        if nation.region == region.key {
+            nations.insert(nation.key);
+        }
+    })?;
+    Ok(nations)
+}
+
+/// The offers of parts: for each part a range of its own, or a scan.
+fn offers_of<S: Steps>(steps: &mut S, parts: &[u64]) -> Result<Vec<Offer>, S::Error> {
+    let mut offers = Vec::new();
+    if steps.scan_costs_less::<Offer>(parts.len() as u64 * SUPPLIERS_PER_PART) {
+        let wanted: BTreeSet<u64> = parts.iter().copied().collect();
+        steps.scan(|offer: Offer| {
+            if wanted.contains(&offer.part) {
+                offers.push(offer);
+            }
+        })?;
+        return Ok(offers);
+    }
+    for &part in parts {
+        steps.range(part..part + 1, |offer| offers.push(offer))?;
+    }
+    Ok(offers)
+}
+
+/// What each row is joined by.
+fn keys<T>(rows: &[T], key: impl Fn(&T) -> u64) -> Vec<u64> {
+    rows.iter().map(key).collect()
 }

@@ -10,23 +10,17 @@
 //!
 //! Source: TPC Benchmark H, revision 2, clauses 1.4 and 4.2.5 (rows and widths).
 
+use super::row::{Customer, KEY_COLUMN_BYTES, Line, Offer, Order, Part, Row, Supplier};
+use super::sizes::Sizes;
+
 /// Pages of an extent.
 const EXTENT_PAGES: u64 = 32;
 /// Bytes of a page that are not for rows or entries.
 const PAGE_OVERHEAD_BYTES: u64 = 96;
 /// Bytes that a row takes besides its columns: its header and its slot.
 const ROW_OVERHEAD_BYTES: u64 = 12;
-/// Bytes of a column of a key.
-const COLUMN_BYTES: u64 = 4;
 /// Bytes that an entry takes besides: the address of its row, its flags, its slot.
 const ENTRY_OVERHEAD_BYTES: u64 = 8;
-
-/// The lines of an order are 1 to 7: of seven orders, 28.
-pub const ORDERS_PER_ROUND: u64 = 7;
-/// So many lines have as many orders.
-pub const LINES_PER_ROUND: u64 = 28;
-/// Suppliers of each part.
-pub const SUPPLIERS_PER_PART: u64 = 4;
 
 /// A table.
 #[derive(Clone, Copy, Debug)]
@@ -89,19 +83,32 @@ impl Index {
 /// No tree is higher: with two entries a page it would have 2^16 rows, and pages have hundreds.
 const LEVELS_MAX: usize = 16;
 
-/// All of them.
+/// All tables and indexes.
 #[derive(Clone, Debug)]
 pub struct Shape {
+    /// Bytes of a page.
+    pub page_bytes: u64,
+    /// SUPPLIER.
     pub supplier: Table,
+    /// PART.
     pub part: Table,
+    /// PARTSUPP.
     pub partsupp: Table,
+    /// CUSTOMER.
     pub customer: Table,
+    /// ORDERS.
     pub orders: Table,
+    /// LINEITEM.
     pub lineitem: Table,
+    /// Of suppliers by number.
     pub supplier_key: Index,
+    /// Of parts by number.
     pub part_key: Index,
+    /// Of offers by part and supplier.
     pub partsupp_key: Index,
+    /// Of customers by number.
     pub customer_key: Index,
+    /// Of orders by number.
     pub orders_key: Index,
     /// By order and line; clustered unless the table lies by the date of shipping.
     pub lineitem_key: Index,
@@ -114,36 +121,31 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Of a database of `scale` GB of rows, in pages of `page_bytes`.
-    pub fn new(scale: f64, page_bytes: u64) -> Shape {
-        let count = |per_scale: f64| ((per_scale * scale) as u64).max(1);
-        let rounds = count(1_500_000.0).div_ceil(ORDERS_PER_ROUND);
-        let (orders, lines) = (rounds * ORDERS_PER_ROUND, rounds * LINES_PER_ROUND);
-        let (suppliers, parts) = (count(10_000.0).max(SUPPLIERS_PER_PART), count(200_000.0));
-        let customers = count(150_000.0);
-        let part_suppliers = parts * SUPPLIERS_PER_PART;
+    /// Of so many rows, in pages of `page_bytes`.
+    pub fn new(sizes: &Sizes, page_bytes: u64) -> Shape {
         let mut space = Space { next: 0, bytes: page_bytes - PAGE_OVERHEAD_BYTES };
         let mut shape = Shape {
-            supplier: space.table(suppliers, 159),
-            part: space.table(parts, 155),
-            partsupp: space.table(part_suppliers, 144),
-            customer: space.table(customers, 179),
-            orders: space.table(orders, 104),
-            lineitem: space.table(lines, 112),
-            supplier_key: space.index(suppliers, 1),
-            part_key: space.index(parts, 1),
-            partsupp_key: space.index(part_suppliers, 2),
-            customer_key: space.index(customers, 1),
-            orders_key: space.index(orders, 1),
-            lineitem_key: space.index(lines, 2),
-            lineitem_part: space.index(lines, 2),
-            lineitem_shipdate: space.index(lines, 1),
+            page_bytes,
+            supplier: space.table::<Supplier>(sizes),
+            part: space.table::<Part>(sizes),
+            partsupp: space.table::<Offer>(sizes),
+            customer: space.table::<Customer>(sizes),
+            orders: space.table::<Order>(sizes),
+            lineitem: space.table::<Line>(sizes),
+            supplier_key: space.index(sizes.suppliers, Supplier::KEY_COLUMNS),
+            part_key: space.index(sizes.parts, Part::KEY_COLUMNS),
+            partsupp_key: space.index(Offer::count(sizes), Offer::KEY_COLUMNS),
+            customer_key: space.index(sizes.customers, Customer::KEY_COLUMNS),
+            orders_key: space.index(sizes.orders, Order::KEY_COLUMNS),
+            lineitem_key: space.index(sizes.lines, Line::KEY_COLUMNS),
+            lineitem_part: space.index(sizes.lines, 2),
+            lineitem_shipdate: space.index(sizes.lines, 1),
             pages: 0,
         };
         // No query uses these, but they take their place: the orders of a customer, the parts of a
         // supplier.
-        space.index(orders, 1);
-        space.index(part_suppliers, 1);
+        space.index(sizes.orders, 1);
+        space.index(Offer::count(sizes), 1);
         shape.pages = space.next;
         shape
     }
@@ -157,15 +159,16 @@ struct Space {
 }
 
 impl Space {
-    fn table(&mut self, rows: u64, row_bytes: u64) -> Table {
-        let per_page = (self.bytes / (row_bytes + ROW_OVERHEAD_BYTES)).max(1);
+    fn table<R: Row>(&mut self, sizes: &Sizes) -> Table {
+        let (rows, per_page) = (R::count(sizes), self.bytes / (R::WIDTH + ROW_OVERHEAD_BYTES));
+        let per_page = per_page.max(1);
         let table = Table { first: self.next, rows, per_page };
         self.take(table.pages());
         table
     }
 
     fn index(&mut self, entries: u64, columns: u64) -> Index {
-        let entry_bytes = columns * COLUMN_BYTES + ENTRY_OVERHEAD_BYTES;
+        let entry_bytes = columns * KEY_COLUMN_BYTES + ENTRY_OVERHEAD_BYTES;
         let per_page = (self.bytes * 9 / 10 / entry_bytes).max(2);
         let mut levels = vec![entries.div_ceil(per_page)];
         while let Some(&pages) = levels.last()
@@ -189,7 +192,7 @@ mod tests {
 
     #[test]
     fn scale_ten_takes_fifteen_gigabytes() {
-        let shape = Shape::new(10.0, 16 << 10);
+        let shape = Shape::new(&Sizes::at_scale(10.0), 16 << 10);
         let gb = (shape.pages * (16 << 10)) as f64 / 1e9;
         assert!((14.5..15.5).contains(&gb), "{gb} GB");
         assert_eq!(shape.partsupp.rows, 8_000_000);
@@ -198,7 +201,7 @@ mod tests {
 
     #[test]
     fn objects_do_not_overlap_and_a_way_leads_down() {
-        let shape = Shape::new(0.1, 8 << 10);
+        let shape = Shape::new(&Sizes::at_scale(0.1), 8 << 10);
         let tables = [shape.supplier, shape.part, shape.partsupp, shape.customer, shape.orders];
         let mut end = 0;
         for table in tables.into_iter().chain([shape.lineitem]) {
