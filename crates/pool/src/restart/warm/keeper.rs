@@ -205,6 +205,11 @@ impl TableKeeper {
         if self.is_failed.load(Ordering::Acquire) {
             return Err(failed(io::Error::other("the flash table could not be written")));
         }
+        // What a frontier in force keeps of the journal must leave it room.
+        let what = match what {
+            Flush::All if form.is_crowded(&self.layout) => Flush::Frontier(&[]),
+            what => what,
+        };
         let zone = self.zone(pool, what);
         let Taken { records, upto, frontier, keeps } = self.take(pool, what, zone);
         // Home must name a position, if only one at which nothing is said.
@@ -451,9 +456,7 @@ impl Keep for TableKeeper {
 
     fn checkpoint(&self, pool: &BufferPool) -> Result<u64, PoolError> {
         let mut form = self.form.lock();
-        let is_crowded = form.is_crowded(&self.layout);
-        let what = if is_crowded { Flush::Frontier(&[]) } else { Flush::All };
-        self.flush(pool, &mut **form, what)?;
+        self.flush(pool, &mut **form, Flush::All)?;
         Ok(named(self.table, form.position()))
     }
 
