@@ -29,6 +29,7 @@ use crate::journal::LogJournal;
 use crate::lock::LockTable;
 use crate::log::record::{Draft, TXN_TABLE_MAX};
 use crate::log::{Chain, Level, Log, Room};
+use crate::reclaim::Reclaim;
 use crate::superblock::{FlashMark, LogFrom, Superblock};
 use crate::trees::Trees;
 use crate::{Error, Part};
@@ -64,6 +65,8 @@ pub(crate) struct Engine {
     pub(crate) locks: LockTable,
     pub(crate) lock_limits: LockLimits,
     pub(crate) trees: Trees,
+    /// What the background gives back.
+    pub(crate) reclaim: Reclaim,
     pub(crate) full_images: FullImages,
     flash_role: FlashRole,
     pub(crate) tally: Tally,
@@ -112,6 +115,7 @@ impl Engine {
             log: parts.log,
             journal: parts.journal,
             trees: Trees::new(&parts.pool, &parts.home, parts.boot.home_pages),
+            reclaim: Reclaim::new(),
             pool: parts.pool,
             home: parts.home,
             flash: parts.flash,
@@ -173,9 +177,14 @@ impl Engine {
 
     /// Forgets a transaction whose last record is written.
     pub(crate) fn unregister(&self, txn: TxnId) {
-        let mut chains = self.chains.lock();
-        let at = chains.binary_search_by_key(&txn, |(other, _)| *other);
-        chains.remove(at.expect("a transaction is forgotten once"));
+        let oldest = {
+            let mut chains = self.chains.lock();
+            let at = chains.binary_search_by_key(&txn, |(other, _)| *other);
+            chains.remove(at.expect("a transaction is forgotten once"));
+            let next = || TxnId(self.next_txn.load(Ordering::Relaxed));
+            chains.front().map_or_else(next, |(txn, _)| *txn)
+        };
+        self.reclaim.ended(oldest);
     }
 
     /// # Errors
@@ -331,6 +340,7 @@ impl Engine {
             return Ok(());
         }
         self.checkpoint_wanted.notify_all();
+        self.reclaim.stop();
         self.log.wake_writer();
         let flushed =
             if self.log.is_failed() { Err(Error::Failed) } else { self.last_checkpoint() };
@@ -341,6 +351,7 @@ impl Engine {
     /// Stops without writing anything: recovery failed.
     pub(crate) fn abandon(&self) {
         self.closed.store(true, Ordering::Release);
+        self.reclaim.stop();
         self.log.fail();
         if !dead() {
             self.pool.shutdown();

@@ -19,6 +19,7 @@ mod engine;
 mod flash;
 mod open;
 mod opened;
+mod reclaim;
 mod recovery;
 mod superblock;
 

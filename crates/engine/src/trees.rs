@@ -43,6 +43,7 @@ use crate::btree::{Batch, Direction, Put, Scan, Tree};
 use crate::context::{Context, Locking};
 use crate::engine::Engine;
 use crate::opened::Types;
+use crate::reclaim::{Progress, Work};
 use crate::space::{EXTENT_PAGES, Space};
 use crate::writer::{Reader, Step, Undo};
 use crate::{Error, KeyHash, LockMode, LockOutcome, LockRequest, Part, TreeId};
@@ -53,6 +54,8 @@ const CATALOG_HEADER: PageId = PageId(EXTENT_PAGES);
 /// The first allocation map.
 const FIRST_MAP: PageId = PageId(2);
 const BATCH: usize = 64;
+/// Nested actions that one piece of the reclaim task spends on large values.
+const CHAIN_STEPS: u32 = 64;
 
 const MADE: u8 = 0;
 const LIVE: u8 = 1;
@@ -488,12 +491,80 @@ impl Trees {
     pub(crate) fn free(&self, engine: &Arc<Engine>, trees: &[Tree]) -> Result<(), Error> {
         for tree in trees {
             let _making = self.making.lock();
+            self.by_id.lock().remove(&tree.id());
             self.alone(engine, |context| {
                 tree.free(context)?;
                 done(self.catalog.remove(context, &dropped_key(tree.id()), None)?);
                 Ok(())
             })?;
-            self.by_id.lock().remove(&tree.id());
+        }
+        Ok(())
+    }
+
+    fn find(&self, tree: TreeId) -> Option<Tree> {
+        self.by_id.lock().get(&tree).cloned()
+    }
+
+    /// Purges the leaf of `key`, for the reclaim task.
+    ///
+    /// # Errors
+    ///
+    /// Those of the pool and the log, `Corrupt`.
+    pub(crate) fn purge_leaf(
+        &self,
+        engine: &Arc<Engine>,
+        tree: TreeId,
+        key: &[u8],
+    ) -> Result<Progress, Error> {
+        let Some(tree) = self.find(tree) else { return Ok(Progress::Done) };
+        self.alone(engine, |context| tree.purge_leaf(context, key))
+    }
+
+    /// Frees pages of large values of `tree` that no undo wants, a bounded number.
+    ///
+    /// # Errors
+    ///
+    /// Those of the pool and the log, `Corrupt`.
+    pub(crate) fn free_chains(
+        &self,
+        engine: &Arc<Engine>,
+        tree: TreeId,
+    ) -> Result<Progress, Error> {
+        let Some(tree) = self.find(tree) else { return Ok(Progress::Done) };
+        for _ in 0..CHAIN_STEPS {
+            let progress = self.alone(engine, |context| tree.free_chain(context))?;
+            if progress != Progress::More {
+                return Ok(progress);
+            }
+        }
+        Ok(Progress::More)
+    }
+
+    /// Frees a tree that a committed transaction dropped.
+    ///
+    /// # Errors
+    ///
+    /// Those of the pool and the log: the next opening frees it.
+    pub(crate) fn free_dropped(
+        &self,
+        engine: &Arc<Engine>,
+        tree: TreeId,
+    ) -> Result<Progress, Error> {
+        let Some(tree) = self.find(tree) else { return Ok(Progress::Done) };
+        self.free(engine, &[tree]).map(|()| Progress::Done)
+    }
+
+    /// Looks through all trees for garbage.
+    ///
+    /// # Errors
+    ///
+    /// Those of the pool, `Corrupt`.
+    pub(crate) fn survey(&self, mut offer: impl FnMut(Work)) -> Result<(), Error> {
+        let trees: Vec<Tree> = self.by_id.lock().values().cloned().collect();
+        for tree in trees {
+            if tree.has_pending()? {
+                offer(Work::Chains(tree.id()));
+            }
         }
         Ok(())
     }
@@ -546,7 +617,9 @@ impl Trees {
     /// `Corrupt` at the first flaw, `Conflict`, those of the pool.
     pub(crate) fn check(&self, context: &mut Context) -> Result<CheckReport, Error> {
         context.lock_table(CATALOG, LockMode::Shared)?;
-        let trees: Vec<Tree> = self.by_id.lock().values().cloned().collect();
+        let mut trees = vec![self.catalog.clone()];
+        // Not those that wait to be freed: a part of them may be gone.
+        trees.extend(self.names.lock().values().map(|entry| entry.table.tree.clone()));
         let mut report = CheckReport::default();
         for tree in trees {
             context.lock_table(tree.id(), LockMode::Shared)?;

@@ -102,6 +102,9 @@ pub(crate) trait Writer: Reader {
     /// deleted keep their pages until its number is below this.
     fn oldest_active(&self) -> TxnId;
 
+    /// A large value of `tree` waits to be freed once this transaction has ended.
+    fn gave_up(&mut self, _tree: TreeId) {}
+
     /// Begins a nested top action: what follows survives a rollback, once it has ended.
     fn begin_nested(&mut self) -> Nested;
 

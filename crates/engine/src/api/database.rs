@@ -201,6 +201,8 @@ impl Database {
         let writer = Arc::clone(&engine);
         let write_log = move || writer.log.write_as_wanted(|| writer.check_open().is_err());
         let mut background = vec![world.spawn("log writer", write_log)];
+        let reclaimer = Arc::clone(&engine);
+        background.push(world.spawn("reclaim", move || reclaimer.reclaim.run(&reclaimer)));
         if let Checkpoints::Every(interval) = checkpoints {
             let engine = Arc::clone(&engine);
             let checkpoint = move || take_checkpoints(&engine, interval);

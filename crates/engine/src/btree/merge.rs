@@ -15,6 +15,7 @@ use super::edit::Shape;
 use super::node::{self, INNER_CELL, NODE_HEADER, Node, SLOT};
 use crate::Error;
 use crate::change::{Change, FREE};
+use crate::reclaim::Progress;
 use crate::writer::{Undo, Writer};
 
 /// Below this many bytes of cells a node looks for a neighbour to merge with.
@@ -50,6 +51,15 @@ fn merged_len(left: &Node<'_>, right: &Node<'_>) -> usize {
 }
 
 impl Tree {
+    /// What the reclaim task does for the leaf of `key`.
+    ///
+    /// # Errors
+    ///
+    /// As `merge_up`.
+    pub(crate) fn purge_leaf<W: Writer>(&self, w: &mut W, key: &[u8]) -> Result<Progress, Error> {
+        self.merge_up(w, key).map(|()| Progress::Done)
+    }
+
     /// Merges the leaf of `key` if that is worth it, and then those above it.
     ///
     /// # Errors

@@ -33,6 +33,7 @@ use super::descend::Seek;
 use super::header::Header;
 use super::node::OVERFLOW;
 use crate::change::{BODY_AT, Change, FREE};
+use crate::reclaim::Progress;
 use crate::space::{EXTENT_PAGES, Purpose};
 use crate::writer::{Undo, Writer};
 use crate::{Error, TreeId};
@@ -49,8 +50,6 @@ const DATA_AT: usize = TXN_AT + 8;
 pub(super) const DATA_MAX: usize = PAGE_SIZE - DATA_AT;
 /// Pages that a nested action adds or frees: each is latched meanwhile.
 const BATCH: usize = 8;
-/// Nested actions that one operation spends on freeing what others gave up.
-const RECLAIM_STEPS: u32 = 16;
 const PENDING: u16 = 1;
 
 const _: () = assert!(DATA_AT == 64);
@@ -276,6 +275,7 @@ impl Tree {
             return Ok(());
         }
         let last = self.other(fields.pending_last)?;
+        w.gave_up(self.id);
         let nested = w.begin_nested();
         let before = fields.pending_last;
         let (after, txn) = (PageId(0), w.txn());
@@ -336,27 +336,26 @@ impl Tree {
         w.end_nested(nested)
     }
 
-    /// Frees pages of large values that no undo can want back, a bounded number.
+    /// Whether large values of this tree wait to be freed.
+    ///
+    /// # Errors
+    ///
+    /// Those of the pool, `Corrupt`.
+    pub(crate) fn has_pending(&self) -> Result<bool, Error> {
+        Ok(self.header_fields()?.pending_first != PageId(0))
+    }
+
+    /// Frees the first pages of the first chain that waits, if no undo can want it back.
     ///
     /// # Errors
     ///
     /// Those of the pool and of `Writer::change`, `Corrupt`.
-    pub(crate) fn reclaim<W: Writer>(&self, w: &mut W) -> Result<(), Error> {
-        for _ in 0..RECLAIM_STEPS {
-            if self.header_fields()?.pending_first == PageId(0) || !self.reclaim_step(w)? {
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    /// Frees the first pages of the first chain; returns whether there was one to be freed.
-    fn reclaim_step<W: Writer>(&self, w: &mut W) -> Result<bool, Error> {
+    pub(crate) fn free_chain<W: Writer>(&self, w: &mut W) -> Result<Progress, Error> {
         let (mut header, mut fields) = self.header_exclusive()?;
         let head = fields.pending_first;
-        let Some((page, link)) = self.other(head)? else { return Ok(false) };
+        let Some((page, link)) = self.other(head)? else { return Ok(Progress::Done) };
         if link.txn >= w.oldest_active() {
-            return Ok(false);
+            return Ok(Progress::Blocked(link.txn));
         }
         let (mut pages, next) = self.run_of_chain(page, link.next)?;
         // What comes first afterwards: the rest of this chain, or the next one.
@@ -394,7 +393,7 @@ impl Tree {
         w.end_nested(nested)?;
         drop((pages, latched, header));
         freeing.done();
-        Ok(true)
+        Ok(Progress::More)
     }
 
     /// The pages from the head of a chain on that lie in one extent, latched, and what follows.

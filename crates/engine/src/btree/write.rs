@@ -136,9 +136,6 @@ impl Tree {
     ) -> Result<Step<bool>, Error> {
         Tree::check_sizes(key, value)?;
         let large = is_large(key, value);
-        if large {
-            self.reclaim(w)?;
-        }
         let reference = Reference { first: PageId(0), len: value.len() as u64 }.encode();
         let new = if large { (OVERFLOW, &reference[..]) } else { (0, value) };
         for _ in 0..ATTEMPTS_MAX {

@@ -165,6 +165,12 @@ impl Writer for Context {
         self.engine.oldest_active()
     }
 
+    fn gave_up(&mut self, tree: TreeId) {
+        if !self.gave_up.contains(&tree) {
+            self.gave_up.push(tree);
+        }
+    }
+
     fn begin_nested(&mut self) -> Nested {
         self.nested += 1;
         Nested { undo_next: self.last, depth: self.nested }

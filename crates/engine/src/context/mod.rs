@@ -26,7 +26,6 @@ use std::sync::atomic::Ordering;
 use terrace_page::{Lsn, PageBuf, TxnId};
 
 use self::locks::Tables;
-use crate::Error;
 use crate::api::Durability;
 use crate::btree::{Batch, Leaves, Tree};
 use crate::engine::Engine;
@@ -34,7 +33,9 @@ use crate::lock::{Held, Owner};
 use crate::log::record::{Draft, StoredUndo, decode_undo};
 use crate::log::{Chain, Level};
 use crate::opened::{Opened, Types};
+use crate::reclaim::Work;
 use crate::writer::Undo;
+use crate::{Error, TreeId};
 
 /// Bytes of the undo list in memory.
 const UNDO_BYTES_MAX: usize = 4 << 20;
@@ -124,6 +125,8 @@ pub(crate) struct Context {
     dropped: Vec<Tree>,
     /// Trees that it has loaded.
     loaded: Vec<Tree>,
+    /// Trees of which large values wait to be freed.
+    gave_up: Vec<TreeId>,
     chain: Option<Arc<Chain>>,
     last: Lsn,
     mode: Mode,
@@ -168,6 +171,7 @@ impl Context {
             touched: Vec::new(),
             dropped: Vec::new(),
             loaded: Vec::new(),
+            gave_up: Vec::new(),
             buffers: engine.take_buffers(),
             chain: None,
             last: Lsn::ZERO,
@@ -311,9 +315,10 @@ impl Context {
         let committed = self.write_commit();
         self.end();
         let forced = committed.and_then(|end| self.force(end, durability));
-        if forced.is_ok() && !self.dropped.is_empty() {
-            let dropped = std::mem::take(&mut self.dropped);
-            return self.engine.trees.free(&self.engine, &dropped);
+        if forced.is_ok() {
+            for tree in std::mem::take(&mut self.dropped) {
+                self.engine.reclaim.offer(Work::Tree(tree.id()));
+            }
         }
         forced
     }
@@ -448,6 +453,9 @@ impl Context {
             self.engine.log.unreserve(reserved);
         }
         self.release_locks();
+        for tree in std::mem::take(&mut self.gave_up) {
+            self.engine.reclaim.offer(Work::Chains(tree));
+        }
     }
 }
 

@@ -1,0 +1,241 @@
+//! Background reclaim: one task that gives back what transactions have left behind.
+//!
+//! ```text
+//!   offer --> leaves (bounded) ----+
+//!   offer --> chains, trees -------+--> perform, a piece at a time --> done
+//!   survey (at opening, and after  |           |           |
+//!   leaves overflowed) ------------+           |           +-- more left: back into its queue
+//!                          `ended` <-- blocked: a transaction may still want it undone
+//! ```
+//!
+//! The queues are hints. All garbage is recorded in pages: an emptied leaf in its tree, chains of
+//! large values in the list of their tree's header, dropped trees in the catalog. The task looks
+//! through all trees once after opening, so a crash, an error or a full queue loses nothing.
+//!
+//! - R1: the task asks for no transaction lock and holds no latch while it waits. Each piece of work
+//!   is a transaction of its own that commits at once.
+//! - R2: it waits for a signal, or after an error for a time; it never spins.
+//! - R3: once `stop` has returned, no piece of work is under way and none begins.
+//! - R4: garbage that an open transaction may undo waits in `blocked` until `ended` says that all
+//!   transactions up to that one are over.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use terrace_page::TxnId;
+use terrace_rt::{LeafMutex, Nanos, Signal, dead, now};
+
+use crate::engine::Engine;
+use crate::{Error, TreeId};
+
+/// Leaves that wait. What comes on top is found again by a scan or by the next opening.
+const LEAVES_MAX: usize = 4096;
+/// How long the task pauses after an error that may pass, such as a full log.
+const PAUSE: Nanos = Nanos::from_millis(20);
+/// Errors in a row after which the task leaves the rest to the next opening.
+const ERRORS_MAX: u32 = 1000;
+const NOTHING_BLOCKED: u64 = u64::MAX;
+
+/// A piece of garbage.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Work {
+    /// The leaf of a key: removed keys to purge, or a merge that is worth it.
+    Leaf(TreeId, Box<[u8]>),
+    /// Large values of a tree that were given up.
+    Chains(TreeId),
+    /// A tree that a committed transaction dropped.
+    Tree(TreeId),
+    /// All trees: what of them is garbage.
+    Survey,
+}
+
+/// How far a piece of work got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// To its end.
+    Done,
+    /// There is more to do.
+    More,
+    /// No further before this transaction, and all older ones, have ended.
+    Blocked(TxnId),
+}
+
+#[derive(Default)]
+struct Queue {
+    leaves: VecDeque<(TreeId, Box<[u8]>)>,
+    /// Chains, trees and surveys: at most as many as there are trees.
+    others: BTreeSet<Work>,
+    blocked: BTreeSet<Work>,
+    is_busy: bool,
+    is_stopped: bool,
+    /// Leaves found no place: look through the trees once the queue is empty.
+    has_overflowed: bool,
+}
+
+impl Queue {
+    fn push(&mut self, work: Work) {
+        match work {
+            Work::Leaf(..) if self.leaves.len() >= LEAVES_MAX => self.has_overflowed = true,
+            Work::Leaf(tree, key) => self.leaves.push_back((tree, key)),
+            other => drop(self.others.insert(other)),
+        }
+    }
+}
+
+/// The queue of the reclaim task.
+pub(crate) struct Reclaim {
+    queue: LeafMutex<Queue>,
+    wanted: Signal,
+    idle: Signal,
+    /// The least transaction that blocked work waits for.
+    blocked_until: AtomicU64,
+}
+
+impl Reclaim {
+    pub(crate) fn new() -> Reclaim {
+        Reclaim {
+            queue: LeafMutex::new(Queue::default()),
+            wanted: Signal::new(),
+            idle: Signal::new(),
+            blocked_until: AtomicU64::new(NOTHING_BLOCKED),
+        }
+    }
+
+    /// Hands work to the task. Never waits: a full queue drops leaves.
+    pub(crate) fn offer(&self, work: Work) {
+        self.queue.lock().push(work);
+        self.wanted.notify_all();
+    }
+
+    /// All transactions below `oldest` have ended.
+    #[inline]
+    pub(crate) fn ended(&self, oldest: TxnId) {
+        if oldest.0 > self.blocked_until.load(Ordering::Acquire) {
+            self.unblock();
+        }
+    }
+
+    #[cold]
+    fn unblock(&self) {
+        {
+            let mut queue = self.queue.lock();
+            std::mem::take(&mut queue.blocked).into_iter().for_each(|work| queue.push(work));
+            self.blocked_until.store(NOTHING_BLOCKED, Ordering::Release);
+        }
+        self.wanted.notify_all();
+    }
+
+    /// Lets the piece of work under way end, and begins no other.
+    pub(crate) fn stop(&self) {
+        self.queue.lock().is_stopped = true;
+        self.wanted.notify_all();
+        loop {
+            let seen = self.idle.seen();
+            if !self.queue.lock().is_busy || dead() {
+                return;
+            }
+            self.idle.wait(seen);
+        }
+    }
+
+    /// The task: returns when it is stopped, or the engine has failed.
+    pub(crate) fn run(&self, engine: &Arc<Engine>) {
+        let mut errors = 0;
+        self.offer(Work::Survey);
+        loop {
+            let seen = self.wanted.seen();
+            let work = match self.take() {
+                Next::Work(work) => work,
+                Next::Wait => {
+                    self.wanted.wait(seen);
+                    if dead() {
+                        return;
+                    }
+                    continue;
+                }
+                Next::Stop => return,
+            };
+            let performed = perform(engine, &work);
+            let may_pass = performed.as_ref().is_err_and(may_pass);
+            self.put_back(engine, work, performed);
+            if dead() || engine.check_open().is_err() || engine.log.is_failed() {
+                return;
+            }
+            errors = if may_pass { errors + 1 } else { 0 };
+            if errors > ERRORS_MAX {
+                return;
+            }
+            if may_pass {
+                let _waited =
+                    self.wanted.wait_until(self.wanted.seen(), now().saturating_add(PAUSE));
+            }
+        }
+    }
+
+    fn take(&self) -> Next {
+        let mut queue = self.queue.lock();
+        if queue.is_stopped {
+            return Next::Stop;
+        }
+        let leaf = queue.leaves.pop_front().map(|(tree, key)| Work::Leaf(tree, key));
+        let mut work = leaf.or_else(|| queue.others.pop_first());
+        if work.is_none() && std::mem::take(&mut queue.has_overflowed) {
+            work = Some(Work::Survey);
+        }
+        queue.is_busy = work.is_some();
+        work.map_or(Next::Wait, Next::Work)
+    }
+
+    fn put_back(&self, engine: &Engine, work: Work, performed: Result<Progress, Error>) {
+        let mut blocked = None;
+        {
+            let mut queue = self.queue.lock();
+            queue.is_busy = false;
+            match performed {
+                Ok(Progress::Done) => (),
+                Ok(Progress::More) => queue.push(work),
+                Ok(Progress::Blocked(txn)) => {
+                    blocked = Some(txn);
+                    queue.blocked.insert(work);
+                }
+                Err(error) if may_pass(&error) => queue.push(work),
+                // A damaged page: its reader is told, and the next opening tries again.
+                Err(_) => (),
+            }
+            if let Some(txn) = blocked {
+                let least = txn.0.min(self.blocked_until.load(Ordering::Relaxed));
+                self.blocked_until.store(least, Ordering::Release);
+            }
+        }
+        self.idle.notify_all();
+        if blocked.is_some() {
+            // It may have ended before it was known that somebody waits for it.
+            self.ended(engine.oldest_active());
+        }
+    }
+}
+
+enum Next {
+    Work(Work),
+    Wait,
+    Stop,
+}
+
+/// Whether the same work may well succeed later.
+fn may_pass(error: &Error) -> bool {
+    matches!(error, Error::LogFull | Error::HomeFull | Error::AllPinned | Error::Conflict)
+}
+
+fn perform(engine: &Arc<Engine>, work: &Work) -> Result<Progress, Error> {
+    let trees = &engine.trees;
+    match work {
+        Work::Leaf(tree, key) => trees.purge_leaf(engine, *tree, key),
+        Work::Chains(tree) => trees.free_chains(engine, *tree),
+        Work::Tree(tree) => trees.free_dropped(engine, *tree),
+        Work::Survey => {
+            trees.survey(|work| engine.reclaim.offer(work))?;
+            Ok(Progress::Done)
+        }
+    }
+}
