@@ -15,6 +15,8 @@
 //! - X3: within a nested action a record carries the bytes that it changes, as they were. Only
 //!   recovery uses them, if the action never ended: the pages are latched until then, so nobody
 //!   else has changed them since.
+//! - X5: an undo entry goes only once its CLR is applied: a rollback that a device stopped goes on
+//!   where it was, and one that gives up stops the engine, with everything left to recovery.
 //! - X4: locks are kept until COMMIT or END is in the log; only then is COMMIT made durable.
 
 mod changes;
@@ -39,6 +41,8 @@ use crate::{Error, TreeId};
 
 /// Bytes of the undo list in memory.
 const UNDO_BYTES_MAX: usize = 4 << 20;
+/// How often a rollback tries to go on that a device stops.
+const UNDO_ATTEMPTS: u32 = 3;
 /// What one operation on a tree may append, besides its value: images and splits of a few levels.
 const OPERATION_BYTES: u64 = 96 << 10;
 /// What undoing a record may append, besides what the record has.
@@ -367,7 +371,16 @@ impl Context {
         assert!(!self.ended, "a transaction ends once");
         let rollbacks = &self.engine.tally.rollbacks;
         rollbacks.fetch_add(1, Ordering::Relaxed);
-        let undone = self.undo_and_end();
+        let mut undone = self.undo_and_end();
+        for _ in 1..UNDO_ATTEMPTS {
+            // What a device refuses once it may do the next time.
+            match undone {
+                Err(Error::Device { .. } | Error::Corrupt { .. }) if self.chain.is_some() => {
+                    undone = self.undo_and_end();
+                }
+                _ => break,
+            }
+        }
         if undone.is_err() && !terrace_rt::dead() && self.chain.is_some() {
             // Its changes stay, half undone, and its locks go: only recovery can put that right.
             self.engine.log.fail();
@@ -413,18 +426,25 @@ impl Context {
     }
 
     fn undo_from_memory(&mut self, stop: Lsn) -> Result<(), Error> {
+        let mut bytes = std::mem::take(&mut self.buffers.undo_bytes);
+        let mut undone = Ok(());
         while let Some(entry) = self.buffers.undo_list.last().copied() {
             if entry.lsn <= stop {
                 break;
             }
-            self.buffers.undo_list.pop();
-            let bytes = self.buffers.undo_bytes.split_off(entry.at);
-            let Some(StoredUndo::Logical(undo)) = decode_undo(&bytes) else {
+            let Some(StoredUndo::Logical(undo)) = decode_undo(&bytes[entry.at..]) else {
                 unreachable!("the list holds what was encoded")
             };
-            self.undo_one(undo, entry.prev)?;
+            undone = self.undo_one(undo, entry.prev);
+            if undone.is_err() {
+                break;
+            }
+            // X5.
+            self.buffers.undo_list.pop();
+            bytes.truncate(entry.at);
         }
-        Ok(())
+        self.buffers.undo_bytes = bytes;
+        undone
     }
 
     /// Undoes one record by key; the rollback goes on at `undo_next`.
