@@ -43,6 +43,7 @@ const UNSAFE_FILES: &[&str] = &[
     "crates/device/src/store.rs",
     "crates/device/src/file/",
     "crates/device/src/model/",
+    "crates/device/src/overlay/",
     "crates/device/src/fault/",
     // The frames, and what hands them to devices.
     "crates/pool/src/io.rs",

@@ -5,6 +5,7 @@
 //! - `device`: the `Device` trait, requests, and the blocking helpers `read` and `write`.
 //! - `completion`: how a device reports the end of a batch to the task that waits.
 //! - `file`: files and block devices.
+//! - `overlay`: copy on write over another device, for whoever must not change it.
 //! - `slab` and `store`: the bytes of modelled devices, shared by content.
 //! - `disk`: a rotating disk as a function of time.
 //! - `nand`: a flash drive as a function of time.
@@ -16,11 +17,13 @@ pub mod disk;
 mod file;
 pub mod model;
 pub mod nand;
+mod overlay;
 mod slab;
 mod store;
 
 pub use completion::{Completion, Drain, Ticket};
 pub use device::{Counters, Device, IoBuf, IoFailure, Op, Request, SECTOR_SIZE, read, write};
-pub use file::{FileDevice, FileOptions, Method};
+pub use file::{Access, FileDevice, FileOptions, Method};
+pub use overlay::{Overlay, OverlayMemory};
 pub use slab::{IMAGE_SIZE, Image, ImageBytes, Slab};
 pub use store::{Dropped, Keep, Store};

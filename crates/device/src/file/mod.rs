@@ -8,7 +8,8 @@
 //!   Method::Positioned    at once, inside `submit`; nothing overlaps
 //! ```
 //!
-//! - F1: one opener at a time: the file is locked (`flock`) while the device lives, and no longer:
+//! - F1: one opener at a time, or any number that only read: the file is locked (`flock`, shared by
+//!   readers) while the device lives, and no longer:
 //!   it is unlocked, not only closed, since a request that the kernel has yet to put away, or a
 //!   process that another thread is starting, still holds the file open.
 //! - F2: with `direct` the page cache is never used; what cannot be opened so is refused. Buffers
@@ -54,6 +55,16 @@ pub enum Method {
     Positioned,
 }
 
+/// What an opener may do with a file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Access {
+    /// Read and write: nobody else has it open.
+    #[default]
+    ReadWrite,
+    /// Read only, beside other readers: it needs no permission to write, and every write fails.
+    ReadOnly,
+}
+
 /// How to open a file as a device.
 #[derive(Clone, Debug)]
 pub struct FileOptions {
@@ -66,11 +77,14 @@ pub struct FileOptions {
     pub method: Method,
     /// Bypass the page cache (`O_DIRECT`), or fail.
     pub direct: bool,
+    /// What the opener may do.
+    pub access: Access,
 }
 
 impl Default for FileOptions {
     fn default() -> FileOptions {
-        FileOptions { size: None, create: false, method: Method::Auto, direct: true }
+        let access = Access::ReadWrite;
+        FileOptions { size: None, create: false, method: Method::Auto, direct: true, access }
     }
 }
 

@@ -12,7 +12,7 @@ use terrace_rt as rt;
 
 use super::gauge::Gauge;
 use super::ring;
-use super::{FileOptions, Method, Shared};
+use super::{Access, FileOptions, Method, Shared};
 use crate::SECTOR_SIZE;
 
 /// An error with the path, what was tried, and the cause.
@@ -24,7 +24,7 @@ pub(super) fn open(path: &Path, options: &FileOptions) -> io::Result<Shared> {
     let method = choose_method(path, options.method)?;
     let existed = path.exists();
     let file = open_flags(path, options, !existed)?;
-    lock(path, &file)?;
+    lock(path, &file, options.access)?;
     let fitted = fit_length(path, &file, options);
     if fitted.is_err() && !existed {
         // Nobody else has it: the lock is held. A failure leaves an empty file, and harms nobody.
@@ -60,7 +60,8 @@ fn choose_method(path: &Path, asked: Method) -> io::Result<Method> {
 
 fn open_flags(path: &Path, options: &FileOptions, is_new: bool) -> io::Result<File> {
     let mut flags = OpenOptions::new();
-    flags.read(true).write(true).create(options.create);
+    let writes = options.access == Access::ReadWrite;
+    flags.read(true).write(writes).create(writes && options.create);
     if options.direct {
         flags.custom_flags(libc::O_DIRECT);
     }
@@ -81,11 +82,15 @@ fn open_flags(path: &Path, options: &FileOptions, is_new: bool) -> io::Result<Fi
 
 /// Locks it, or waits as long as it may take the kernel to end the requests of a process that is
 /// gone: these hold its files, and so its locks, for a moment after it was waited for.
-fn lock(path: &Path, file: &File) -> io::Result<()> {
+fn lock(path: &Path, file: &File, access: Access) -> io::Result<()> {
     const LOOK_AGAIN: Nanos = Nanos::from_millis(20);
     const TRIES: usize = 100;
     for _ in 0..TRIES {
-        match file.try_lock() {
+        let locked = match access {
+            Access::ReadWrite => file.try_lock(),
+            Access::ReadOnly => file.try_lock_shared(),
+        };
+        match locked {
             Err(TryLockError::WouldBlock) => rt::sleep(LOOK_AGAIN),
             locked => {
                 return locked.map_err(|error| explain(path, "cannot lock", error.into()));

@@ -20,7 +20,7 @@ fn folder() -> TempDir {
 }
 
 fn options(method: Method, direct: bool) -> FileOptions {
-    FileOptions { size: Some(LEN), create: true, method, direct }
+    FileOptions { size: Some(LEN), create: true, method, direct, ..FileOptions::default() }
 }
 
 /// A device for each method that works here, with and without direct I/O.
@@ -243,7 +243,9 @@ fn lengths_are_checked() {
     let path = folder.path().join("device");
     let open = |size, create| {
         let method = Method::Positioned;
-        FileDevice::open(&path, &FileOptions { size, create, method, direct: false })
+        let options =
+            FileOptions { size, create, method, direct: false, access: Access::ReadWrite };
+        FileDevice::open(&path, &options)
     };
     let kind = |opened: io::Result<FileDevice>| opened.err().map(|error| error.kind());
     assert_eq!(kind(open(None, false)), Some(ErrorKind::NotFound));
@@ -275,4 +277,27 @@ fn errors_say_where_and_what() {
             assert!(error.to_string().contains("Read of 512 bytes at 4096"), "{error}");
         }
     }
+}
+
+#[test]
+fn readers_share_a_file_that_they_cannot_change() {
+    let folder = folder();
+    let path = folder.path().join("device");
+    let read_write = FileOptions { direct: false, ..options(Method::Auto, false) };
+    let writer = FileDevice::open(&path, &read_write).expect("made");
+    write(&writer, 0, &[3; PAGE]).expect("room");
+    let read_only = FileOptions { access: Access::ReadOnly, create: false, ..read_write.clone() };
+    let kind = |opened: io::Result<FileDevice>| opened.err().map(|error| error.kind());
+    assert_eq!(kind(FileDevice::open(&path, &read_only)), Some(ErrorKind::ResourceBusy));
+    drop(writer);
+    let readers = [(); 2].map(|()| FileDevice::open(&path, &read_only).expect("shared"));
+    for reader in &readers {
+        let mut bytes = [0; PAGE];
+        read(reader, 0, &mut bytes).expect("there");
+        assert_eq!(bytes, [3; PAGE]);
+        assert!(write(reader, 0, &[4; PAGE]).is_err());
+    }
+    assert_eq!(kind(FileDevice::open(&path, &read_write)), Some(ErrorKind::ResourceBusy));
+    drop(readers);
+    drop(FileDevice::open(&path, &read_write).expect("free"));
 }
