@@ -294,7 +294,7 @@ impl BufferPool {
         while let Source::Flash { slot, newer } = loading.source {
             let number = loading.partition.slot_page(slot);
             let flash = self.flash.as_deref().expect("a slot is on flash");
-            let read = io::run(flash, vec![PageIo::read(number, [&mut *loading.guard])]);
+            let read = io::run(flash, vec![PageIo::read(number, [loading.guard.target()])]);
             let read = self.judge(loading.page, Tier::Flash, read, &loading.guard);
             match self.flash_was_read(loading, slot, newer, read) {
                 Ok(true) => return Ok(()),
@@ -324,7 +324,7 @@ impl BufferPool {
 
     /// Reads a page in flight from home, and verifies it.
     pub(crate) fn read_home(&self, loading: &mut Loading<'_>) -> Result<(), PoolError> {
-        let io = PageIo::read(loading.page.0, [&mut *loading.guard]);
+        let io = PageIo::read(loading.page.0, [loading.guard.target()]);
         self.count_home_read(1);
         let read = io::run(&*self.home, vec![io]);
         self.judge(loading.page, Tier::Home, read, &loading.guard)

@@ -8,13 +8,18 @@
 //!   also holds the frame's latch, in either mode; the slot also when another page takes it
 //!   over, or when the copy moves on in an append log.
 //! - M4: a [`Peek`] reads without the latch, word by word as atomics, and what it read counts only
-//!   if the latch's version says that nobody had the exclusive mode meanwhile.
+//!   if the latch's version says that no task had the exclusive mode meanwhile.
+//! - M5: a frame is peeked only once a holder of its latch has said so (`let_peek`), and stays so
+//!   for good, whatever page it holds: a reader that was interrupted may still be in it. The bytes
+//!   of such a frame are changed word by word, as atomics ([`Exclusive::change`]); those of all
+//!   others in place. So no plain write meets a peek. A device fills a frame from outside of the
+//!   program, while no peek of it can be validated.
 //! - Holding the latch is the pin: there is no count beside it.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::cell::Cell;
 use std::mem::ManuallyDrop;
-use std::ops::{Deref, DerefMut};
+use std::ops::Deref;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -22,6 +27,7 @@ use terrace_page::{FrameId, Lsn, PAGE_SIZE, PageBuf, PageId};
 use terrace_policy::{AccessClass, Tick, Touch};
 use terrace_rt::{Latch, Nanos};
 
+use crate::io::PageTarget;
 use crate::partition::DirtyLsns;
 
 /// Alignment that direct I/O asks for, in bytes.
@@ -51,6 +57,8 @@ pub(crate) struct Frame {
     slot: AtomicU32,
     class: AtomicU32,
     hits: AtomicU32,
+    /// Not zero once the frame may be peeked (M5).
+    peeked: AtomicU32,
 }
 
 const _: () = assert!(size_of::<Frame>() == 64);
@@ -66,6 +74,7 @@ impl Frame {
             slot: AtomicU32::new(NO_SLOT),
             class: AtomicU32::new(0),
             hits: AtomicU32::new(0),
+            peeked: AtomicU32::new(0),
         }
     }
 
@@ -159,6 +168,22 @@ impl Frame {
 
     pub fn is_latched(&self) -> bool {
         self.latch.is_held()
+    }
+
+    /// Whether the frame may be peeked. Acquire: who finds that it may be has seen every change
+    /// that was made in place.
+    #[inline]
+    fn is_peeked(&self) -> bool {
+        self.peeked.load(Ordering::Acquire) != 0
+    }
+
+    /// From now on the frame may be peeked. Called by a holder of its latch: whoever has changed it
+    /// in place has released the latch before, and whoever takes it later sees this.
+    #[inline]
+    fn let_peek(&self) {
+        if !self.is_peeked() {
+            self.peeked.store(1, Ordering::Release);
+        }
     }
 }
 
@@ -392,7 +417,7 @@ impl FrameTable {
     ) -> Option<T> {
         let frame = self.frame(id);
         let version = frame.latch.optimistic()?;
-        if !frame.holds(page) {
+        if !frame.holds(page) || !frame.is_peeked() {
             return None;
         }
         let words = NonNull::new(self.memory.page(id.0 as usize).cast())?;
@@ -447,6 +472,12 @@ impl<'p> Shared<'p> {
         self.table.frame(self.id)
     }
 
+    /// From now on the frame may be peeked (M5).
+    #[inline]
+    pub fn let_peek(&self) {
+        self.frame().let_peek();
+    }
+
     /// The exclusive latch, if `wanted` and nobody else holds the frame; else the latch goes.
     pub fn try_upgrade_if(self, wanted: bool) -> Option<Exclusive<'p>> {
         if !wanted || !self.frame().latch.try_upgrade() {
@@ -464,6 +495,40 @@ impl<'p> Exclusive<'p> {
 
     pub fn frame(&self) -> &'p Frame {
         self.table.frame(self.id)
+    }
+
+    /// Changes the bytes (M5).
+    #[inline]
+    pub fn change<T>(&mut self, change: impl FnOnce(&mut PageBuf) -> T) -> T {
+        if self.frame().is_peeked() {
+            return self.change_words(change);
+        }
+        // SAFETY: M1: the exclusive latch is held, and `self` is borrowed exclusively. No peek
+        // reads the frame: it was not said to be peeked, and only a holder of the latch says so.
+        change(unsafe { &mut *self.table.memory.page(self.id.0 as usize) })
+    }
+
+    /// Changes a copy, and stores the words that differ, while peeks may read them.
+    #[cold]
+    fn change_words<T>(&mut self, change: impl FnOnce(&mut PageBuf) -> T) -> T {
+        let mut after: PageBuf = **self;
+        let changed = change(&mut after);
+        let words = self.table.memory.page(self.id.0 as usize).cast::<u64>();
+        for (index, bytes) in after.as_chunks::<8>().0.iter().enumerate() {
+            // SAFETY: word `index` is within the page, aligned, and changed as an atomic only (M5).
+            let word = unsafe { AtomicU64::from_ptr(words.add(index)) };
+            let new = u64::from_ne_bytes(*bytes);
+            if word.load(Ordering::Relaxed) != new {
+                word.store(new, Ordering::Relaxed);
+            }
+        }
+        changed
+    }
+
+    /// Where a device puts the page's bytes.
+    #[inline]
+    pub fn target(&mut self) -> PageTarget<'_> {
+        PageTarget::from_frame(self.table.memory.page(self.id.0 as usize))
     }
 
     pub fn downgrade(self) -> Shared<'p> {
@@ -493,14 +558,6 @@ impl Deref for Exclusive<'_> {
     }
 }
 
-impl DerefMut for Exclusive<'_> {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut PageBuf {
-        // SAFETY: M1: the exclusive latch is held, and `self` is borrowed exclusively.
-        unsafe { &mut *self.table.memory.page(self.id.0 as usize) }
-    }
-}
-
 impl Drop for Shared<'_> {
     #[inline]
     fn drop(&mut self) {
@@ -512,5 +569,78 @@ impl Drop for Exclusive<'_> {
     #[inline]
     fn drop(&mut self) {
         self.frame().latch.unlock_exclusive();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use super::*;
+
+    const FRAME: FrameId = FrameId(0);
+    const PAGE: PageId = PageId(7);
+    const CHANGES: u64 = if cfg!(miri) { 20 } else { 20_000 };
+
+    fn table() -> FrameTable {
+        let table = FrameTable::new(1).expect("memory for a page");
+        table.frame(FRAME).set_page(Some(PAGE));
+        table
+    }
+
+    fn exclusive(table: &FrameTable) -> Exclusive<'_> {
+        table.exclusive_if(FRAME, PAGE).expect("the page is there")
+    }
+
+    fn first_and_last(page: Peek<'_>) -> (u64, u64) {
+        (page.word(0), page.word(WORDS - 1))
+    }
+
+    #[test]
+    fn a_frame_is_peeked_only_once_it_may_be() {
+        let table = table();
+        exclusive(&table).change(|bytes| bytes[..8].copy_from_slice(&3_u64.to_le_bytes()));
+        assert_eq!(table.peek_if(FRAME, PAGE, first_and_last), None);
+        table.shared_if(FRAME, PAGE).expect("free").let_peek();
+        assert_eq!(table.peek_if(FRAME, PAGE, first_and_last), Some((3, 0)));
+        let changed = exclusive(&table).change(|bytes| {
+            bytes[PAGE_SIZE - 8..].copy_from_slice(&4_u64.to_le_bytes());
+            bytes[0]
+        });
+        assert_eq!(changed, 3);
+        assert_eq!(table.peek_if(FRAME, PAGE, first_and_last), Some((3, 4)));
+        assert_eq!(table.peek_if(FRAME, PageId(8), first_and_last), None, "another page");
+    }
+
+    /// Once, changes were plain writes beside the atomic reads of a peek: a race that the language
+    /// leaves undefined, which Miri and the thread sanitizer see in this test.
+    #[test]
+    fn peeks_beside_changes_see_whole_ones() {
+        let table = table();
+        let (is_over, seen) = (AtomicBool::new(false), AtomicU64::new(0));
+        std::thread::scope(|threads| {
+            threads.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    if let Some((first, last)) = table.peek_if(FRAME, PAGE, first_and_last) {
+                        assert_eq!(first, last, "half a change");
+                        seen.fetch_max(first, Ordering::Relaxed);
+                    }
+                    std::thread::yield_now();
+                }
+            });
+            for number in 1..=CHANGES {
+                exclusive(&table).change(|bytes| {
+                    bytes[..8].copy_from_slice(&number.to_le_bytes());
+                    bytes[PAGE_SIZE - 8..].copy_from_slice(&number.to_le_bytes());
+                });
+                if number == CHANGES / 4 {
+                    table.shared_if(FRAME, PAGE).expect("free").let_peek();
+                }
+            }
+            while seen.load(Ordering::Relaxed) < CHANGES {
+                std::thread::yield_now();
+            }
+            is_over.store(true, Ordering::Relaxed);
+        });
     }
 }

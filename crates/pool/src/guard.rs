@@ -62,6 +62,13 @@ impl<'p> PageRef<'p> {
     pub fn frame(&self) -> FrameId {
         self.guard.id()
     }
+
+    /// From now on [`BufferPool::peek`] may read the page's frame: for pages that many tasks read
+    /// and few change. Changes of a page in this frame are dearer from now on.
+    #[inline]
+    pub fn let_peek(&self) {
+        self.guard.let_peek();
+    }
 }
 
 impl Deref for PageRef<'_> {
@@ -96,14 +103,16 @@ impl<'p> PageMut<'p> {
 
     fn format(&mut self, page_lsn: Lsn) {
         let id = self.page;
-        let bytes = self.bytes();
-        *bytes = [0; PAGE_SIZE];
-        set_page_id(bytes, id);
-        set_lsn(bytes, page_lsn);
+        self.change(|bytes| {
+            *bytes = [0; PAGE_SIZE];
+            set_page_id(bytes, id);
+            set_lsn(bytes, page_lsn);
+        });
     }
 
-    fn bytes(&mut self) -> &mut PageBuf {
-        self.guard.as_mut().expect("a whole guard")
+    #[inline]
+    fn change(&mut self, change: impl FnOnce(&mut PageBuf)) {
+        self.guard.as_mut().expect("a whole guard").change(change);
     }
 
     fn exclusive(&self) -> &Exclusive<'p> {
@@ -168,10 +177,11 @@ impl<'p> PageMut<'p> {
         if self.pool.follows_changes {
             self.pool.page_changed(id, lsn);
         }
-        let bytes = self.bytes();
-        change(bytes);
-        assert_eq!(page_id(bytes), id, "a change keeps the page's id");
-        set_lsn(bytes, lsn);
+        self.change(|bytes| {
+            change(bytes);
+            assert_eq!(page_id(bytes), id, "a change keeps the page's id");
+            set_lsn(bytes, lsn);
+        });
     }
 
     fn was_used(&self) {
@@ -208,7 +218,7 @@ impl Drop for PageMut<'_> {
         self.was_used();
         match std::mem::replace(&mut self.backing, Backing::Page) {
             Backing::Page => {}
-            Backing::Former(bytes) => *guard = *bytes,
+            Backing::Former(bytes) => guard.change(|page| *page = *bytes),
             Backing::Blank if terrace_rt::dead() => {}
             Backing::Blank => {
                 if let Some(found) = self.dirtied {

@@ -9,6 +9,26 @@ use std::marker::PhantomData;
 use terrace_device::{Device, IoBuf, Op, Request, Ticket};
 use terrace_page::{PAGE_SIZE, PageBuf};
 
+/// Memory of one page that a device fills, borrowed for `'a`.
+pub(crate) struct PageTarget<'a> {
+    bytes: *mut PageBuf,
+    borrowed: PhantomData<&'a mut PageBuf>,
+}
+
+impl<'a> PageTarget<'a> {
+    /// The memory of a frame, by its address: others may peek at it, so that no exclusive reference
+    /// to it is made.
+    pub fn from_frame(bytes: *mut PageBuf) -> PageTarget<'a> {
+        PageTarget { bytes, borrowed: PhantomData }
+    }
+}
+
+impl<'a> From<&'a mut PageBuf> for PageTarget<'a> {
+    fn from(bytes: &'a mut PageBuf) -> PageTarget<'a> {
+        PageTarget::from_frame(bytes)
+    }
+}
+
 /// One I/O of consecutive pages, over memory borrowed for `'a`.
 pub(crate) struct PageIo<'a> {
     op: Op,
@@ -19,8 +39,12 @@ pub(crate) struct PageIo<'a> {
 
 impl<'a> PageIo<'a> {
     /// Reads consecutive pages, from page number `first` of a device on.
-    pub fn read(first: u64, pages: impl IntoIterator<Item = &'a mut PageBuf>) -> PageIo<'a> {
-        let bufs = pages.into_iter().map(|page| IoBuf::from_mut(page)).collect();
+    pub fn read<T>(first: u64, pages: impl IntoIterator<Item = T>) -> PageIo<'a>
+    where
+        T: Into<PageTarget<'a>>,
+    {
+        let buf = |page: T| IoBuf::from_raw(page.into().bytes.cast(), PAGE_SIZE);
+        let bufs = pages.into_iter().map(buf).collect();
         PageIo { op: Op::Read, offset: first * PAGE_SIZE as u64, bufs, borrowed: PhantomData }
     }
 

@@ -18,13 +18,13 @@
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
-use terrace_page::{PageBuf, PageId};
+use terrace_page::PageId;
 use terrace_policy::AccessClass;
 
 use crate::buffer_pool::Intent;
 use crate::fetch::{Installed, Loading, Source, Want};
 use crate::frames::Staging;
-use crate::io::{self, PageIo};
+use crate::io::{self, PageIo, PageTarget};
 use crate::partition::Place;
 use crate::{BufferPool, PoolError, Tier};
 
@@ -75,11 +75,11 @@ fn trim(pages: &[Residence]) -> Trimmed {
 fn bufs_of_run<'a, 'p: 'a>(
     run: impl Iterator<Item = Option<&'a mut Loading<'p>>>,
     staging: &'a mut Staging,
-) -> Vec<&'a mut PageBuf> {
+) -> Vec<PageTarget<'a>> {
     let mut unwanted = staging.pages_mut().iter_mut();
     run.map(|place| match place {
-        Some(loading) => &mut *loading.guard,
-        None => unwanted.next().expect("a page of staging for each"),
+        Some(loading) => loading.guard.target(),
+        None => unwanted.next().expect("a page of staging for each").into(),
     })
     .collect()
 }
@@ -198,11 +198,11 @@ impl BufferPool {
         for loading in &mut loadings {
             match loading.source {
                 Source::Home => {
-                    home.push(PageIo::read(loading.page.0, [&mut *loading.guard]));
+                    home.push(PageIo::read(loading.page.0, [loading.guard.target()]));
                 }
                 Source::Flash { slot, .. } => {
                     let number = loading.partition.slot_page(slot);
-                    flash.push(PageIo::read(number, [&mut *loading.guard]));
+                    flash.push(PageIo::read(number, [loading.guard.target()]));
                 }
             }
         }

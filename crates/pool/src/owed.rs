@@ -94,7 +94,7 @@ impl BufferPool {
         let (page, partition) = (loading.page, loading.partition);
         let Some(lsns) = partition.books.lock().owed.get(&page).copied() else { return Ok(()) };
         let redo = self.redo.lock().clone().expect("who owes knows how to redo");
-        let is_changed = redo.redo(page, &mut loading.guard, is_whole)?;
+        let is_changed = loading.guard.change(|bytes| redo.redo(page, bytes, is_whole))?;
         let guard = &loading.guard;
         let mut books = partition.books.lock();
         books.owed.remove(&page);
@@ -160,7 +160,8 @@ impl BufferPool {
         };
         if !is_same && !self.rebuild_from_owed(loading, is_whole) {
             let is_whole = self.read_home(loading).is_ok();
-            self.journal.repair(loading.page, rec, &mut loading.guard, is_whole)?;
+            let page = loading.page;
+            loading.guard.change(|bytes| self.journal.repair(page, rec, bytes, is_whole))?;
         }
         let mut books = partition.books.lock();
         let keeps = self.keeps_bases() && books.slots_mut().is_base(slot);
@@ -194,7 +195,10 @@ impl BufferPool {
         // Whoever is owed has a change held, the last one; and each is checked against the version
         // that it was written on.
         let redo = self.redo.lock().clone().filter(|_| self.is_owed(loading.page));
-        redo.is_some_and(|redo| redo.redo(loading.page, &mut loading.guard, is_whole).is_ok())
+        redo.is_some_and(|redo| {
+            let page = loading.page;
+            loading.guard.change(|bytes| redo.redo(page, bytes, is_whole)).is_ok()
+        })
     }
 
     /// The life of a background task: brings in what is owed, a page at a time while the devices

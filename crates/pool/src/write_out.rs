@@ -446,7 +446,7 @@ impl<'p> Transfer<'p> {
 
     pub fn seal(job: Job<'p>) -> Transfer<'p> {
         let Job { partition, page, mut guard, targets } = job;
-        seal(&mut guard);
+        guard.change(seal);
         let guard = guard.downgrade();
         let frame = guard.frame();
         Transfer {

@@ -191,6 +191,39 @@ fn latch_versions_catch_writers() {
     });
 }
 
+/// How the pool's frames are peeked: writers change the bytes in place until a holder of the latch
+/// has said that they may be peeked, and as atomics from then on.
+#[test]
+fn plain_changes_and_optimistic_reads_never_meet() {
+    check(|| {
+        let shared = Arc::new((Latch::new(), AtomicU64::new(0), Watched::new()));
+        let write = |shared: &Arc<(Latch, AtomicU64, Watched)>| {
+            let shared = Arc::clone(shared);
+            move || {
+                shared.0.lock_exclusive();
+                if shared.1.load(Ordering::Acquire) == 0 {
+                    shared.2.add_one();
+                }
+                shared.0.unlock_exclusive();
+            }
+        };
+        let allowing = Arc::clone(&shared);
+        let allow = move || {
+            allowing.0.lock_shared();
+            allowing.1.store(1, Ordering::Release);
+            allowing.0.unlock_shared();
+        };
+        let read = || {
+            let Some(version) = shared.0.optimistic() else { return };
+            if shared.1.load(Ordering::Acquire) == 1 {
+                let _seen = shared.2.get();
+                let _counts = shared.0.validate(version);
+            }
+        };
+        together(read, vec![Box::new(write(&shared)), Box::new(allow)]);
+    });
+}
+
 #[test]
 fn event_is_seen_with_what_came_before() {
     check(|| {

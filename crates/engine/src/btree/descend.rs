@@ -250,6 +250,7 @@ impl Tree {
             return Ok(Err(Descent::TooLow));
         }
         if node.level() > level {
+            page.let_peek();
             let (level, child) = (node.level(), node.child(seek.child(&node)));
             return Ok(Ok(Way { level, child }));
         }
