@@ -30,7 +30,7 @@ use crate::lock::LockTable;
 use crate::log::record::{Draft, TXN_TABLE_MAX};
 use crate::log::{Chain, Level, Log, Room};
 use crate::reclaim::Reclaim;
-use crate::superblock::{FlashMark, LogFrom, Superblock};
+use crate::superblock::{Creation, FlashMark, LogFrom, Superblock};
 use crate::trees::Trees;
 use crate::{Error, Part};
 
@@ -230,6 +230,12 @@ impl Engine {
         let half = Lsn(self.log.start().0 + self.log.used() / 2);
         // A failure has stopped the pool: whoever writes next is told.
         let _failed = self.pool.flush_below(half);
+    }
+
+    /// The map and the catalog are in the log: the next superblock, behind a force of the log, says
+    /// that the database was created.
+    pub(crate) fn finish_creation(&self) {
+        self.boot.lock().creation = Creation::Finished;
     }
 
     /// Takes a checkpoint.

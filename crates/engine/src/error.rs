@@ -109,6 +109,22 @@ pub enum Error {
         /// The newest that this version reads.
         supported: u32,
     },
+    /// The database has a format that this version does not open any more; nothing was changed.
+    /// Convert it with `terrace upgrade`.
+    OlderFormat {
+        /// The format version found.
+        found: u32,
+        /// The one that this version reads.
+        supported: u32,
+    },
+    /// The database has features that this version does not know; nothing was changed. Use a newer
+    /// version, or, where only `read_only` is not zero, open it for reading.
+    UnknownFeatures {
+        /// Bits of features without which nothing can be read.
+        incompatible: u64,
+        /// Bits of features without which nothing must be written.
+        read_only: u64,
+    },
     /// Stored bytes break their format. Restore from a backup.
     Corrupt {
         /// Which part.
@@ -207,11 +223,11 @@ impl fmt::Display for Error {
             Error::NotADatabase { part, what } => {
                 write!(f, "the {part} is not of this database: {what}; nothing was changed")
             }
-            Error::NewerFormat { found, supported } => write!(
-                f,
-                "the database has format {found}, this version reads up to {supported}: \
-                 use a newer one",
-            ),
+            Error::NewerFormat { found, supported } => other_format(f, *found, *supported),
+            Error::OlderFormat { found, supported } => other_format(f, *found, *supported),
+            Error::UnknownFeatures { incompatible, read_only } => {
+                unknown_features(f, *incompatible, *read_only)
+            }
             Error::Corrupt { part, page, what } => {
                 write!(f, "{page} is corrupt at {part}: {what}; restore it from a backup")
             }
@@ -232,6 +248,25 @@ impl fmt::Display for Error {
             Error::Closed => f.write_str("the database is closed"),
         }
     }
+}
+
+fn other_format(f: &mut fmt::Formatter<'_>, found: u32, supported: u32) -> fmt::Result {
+    write!(f, "the database has format {found}, this version reads {supported}: ")?;
+    f.write_str(match found > supported {
+        true => "use a newer one; nothing was changed",
+        false => "convert it with `terrace upgrade`; nothing was changed",
+    })
+}
+
+fn unknown_features(f: &mut fmt::Formatter<'_>, needed: u64, to_write: u64) -> fmt::Result {
+    match needed {
+        0 => write!(f, "the database has features (bits {to_write:#x}) that this version cannot ")?,
+        _ => write!(f, "the database has features (bits {needed:#x}) that this version does not ")?,
+    }
+    f.write_str(match needed {
+        0 => "write: use a newer version, or open it for reading only; nothing was changed",
+        _ => "know: use a newer version; nothing was changed",
+    })
 }
 
 fn flash_needed(f: &mut fmt::Formatter<'_>, why: ColdStart) -> fmt::Result {

@@ -19,7 +19,7 @@ use crate::flash::FoundFlash;
 use crate::journal::LogJournal;
 use crate::log::{BLOCK, End, FIRST_LSN, Log, LogReader, Ring, ring};
 use crate::recovery::{Analysis, OwedChanges, analyse, redo, resume_losers, undo_losers};
-use crate::superblock::{self, FlashMark, Found, LogFrom, Superblock};
+use crate::superblock::{self, Access, Creation, Features, FlashMark, Found, LogFrom, Superblock};
 use crate::{Devices, Error, Part};
 
 /// Pages of the smallest home: superblocks, a map, and one extent for the catalog.
@@ -80,6 +80,8 @@ pub(crate) fn create(devices: &Devices, database: u128) -> Result<(), Error> {
         oldest_base: Lsn::MAX,
         flash: FlashMark::default(),
         log_from: LogFrom::Home,
+        creation: Creation::Begun,
+        features: Features::default(),
     };
     boot.write(&*devices.home)
 }
@@ -88,28 +90,20 @@ pub(crate) fn create(devices: &Devices, database: u128) -> Result<(), Error> {
 ///
 /// # Errors
 ///
-/// `Missing`, `NotADatabase`, `NewerFormat`, `Corrupt`, `CorruptLog`, `RedoGap`, `Device`,
-/// `InvalidOption`, `FlashNeeded`.
+/// `Missing`, `NotADatabase`, `NewerFormat`, `OlderFormat`, `UnknownFeatures`, `Corrupt`,
+/// `CorruptLog`, `RedoGap`, `Device`, `InvalidOption`, `FlashNeeded`.
 pub(crate) fn open(setup: Setup, devices: Devices) -> Result<Arc<Engine>, Error> {
     let Found::Database(mut boot) = superblock::find(&*devices.home)? else {
         return Err(Error::Missing { part: Part::Home });
     };
+    boot.check_features(Access::Write)?;
     let ring = ring::open(&*devices.log, boot.database)?;
     let log_failed = |source| Error::Device { part: Part::Log, source };
     // What is read now must not vanish later.
     devices.log.sync().map_err(log_failed)?;
     let mut flash = FoundFlash::look(&setup, &devices, &boot);
     flash.check(&setup, &boot)?;
-    let journal_at = if flash.is_believed() { boot.flash.journal } else { 0 };
-    boot = Superblock {
-        sequence: boot.sequence + 1,
-        epoch: boot.epoch + 1,
-        clean: false,
-        flash: FlashMark { stamps: flash.stamps(&setup.world, boot.epoch), journal: journal_at },
-        ..boot
-    };
-    boot.write(&*devices.home)?;
-    flash.adopt(&setup, &*devices.home, &mut boot)?;
+    begin_epoch(&setup, &devices, &mut boot, &mut flash)?;
 
     let from = match flash.recovery.scan_from() {
         ScanFrom::OldestDirty => boot.oldest_dirty.min(boot.begin_checkpoint),
@@ -159,6 +153,25 @@ pub(crate) fn open(setup: Setup, devices: Devices) -> Result<Arc<Engine>, Error>
             Err(error)
         }
     }
+}
+
+/// The first write: home tells of another opening, and of the stamp that the flash device gets.
+fn begin_epoch(
+    setup: &Setup,
+    devices: &Devices,
+    boot: &mut Superblock,
+    flash: &mut FoundFlash,
+) -> Result<(), Error> {
+    let journal = if flash.is_believed() { boot.flash.journal } else { 0 };
+    *boot = Superblock {
+        sequence: boot.sequence + 1,
+        epoch: boot.epoch + 1,
+        clean: false,
+        flash: FlashMark { stamps: flash.stamps(&setup.world, boot.epoch), journal },
+        ..*boot
+    };
+    boot.write(&*devices.home)?;
+    flash.adopt(setup, &*devices.home, boot)
 }
 
 /// Drops from `analysis` what home has of pages without an image in range (A5). It was synced with
@@ -224,5 +237,6 @@ fn recover(
     undo_losers(losers)?;
     engine.pool.begin();
     engine.trees.tidy(engine)?;
+    engine.finish_creation();
     engine.checkpoint(Checkpoint::Indirect)
 }

@@ -12,8 +12,8 @@
 //! large values in the list of their tree's header, dropped trees in the catalog. The task looks
 //! through all trees once after opening, so a crash, an error or a full queue loses nothing.
 //!
-//! - R1: the task asks for no transaction lock and holds no latch while it waits. Each piece of work
-//!   is a transaction of its own that commits at once.
+//! - R1: the task asks for no transaction lock and holds no latch while it waits. Each piece of
+//!   work is a transaction of its own that commits at once.
 //! - R2: it waits for a signal, or after an error for a time; it never spins.
 //! - R3: once `stop` has returned, no piece of work is under way and none begins.
 //! - R4: garbage that an open transaction may undo waits in `blocked` until `ended` says that all

@@ -10,7 +10,8 @@
 //!     64    8 sequence          rises with each write: the newer copy counts
 //!     72    4 epoch             rises with each opening
 //!     76    4 flags             bit 0: closed in good order since; bit 1: the log is kept from
-//!                              `oldest_base` on, not from `oldest_dirty`
+//!                              `oldest_base` on, not from `oldest_dirty`; bit 2: creation has
+//!                              finished
 //!     80    8 oldest_dirty      oldestDirtyLSN, all ones if nothing was dirty
 //!     88    8 oldest_txn        oldestTxLSN, all ones if there was none
 //!     96    8 begin_checkpoint  LSN of the last completed checkpoint's BEGIN_CHKPT
@@ -21,7 +22,10 @@
 //!    136    8 flash_stamp       stamp of the flash device that is this database's, or zero
 //!    144    8 next_flash_stamp  stamp that the device gets, or zero
 //!    152    8 flash_journal     the flash table's journal reaches this far at least
-//!    160      reserved          zero
+//!    160    8 compatible        features that a version which does not know them may ignore
+//!    168    8 read_only         features that such a version may read past, but not write past
+//!    176    8 incompatible      features without which such a version understands nothing
+//!    184      reserved          zero
 //! ```
 //!
 //! - S1: copy `sequence % 2` is written, then synced, so the other one stays whole: the change from
@@ -32,7 +36,13 @@
 //! - S4: the log from `min(oldest_dirty, oldest_txn, begin_checkpoint)` on is kept; with bit 1,
 //!   from `min(oldest_base, oldest_txn, begin_checkpoint)` on, and flash is needed if
 //!   `oldest_dirty` is before that.
-//! - S5: a superblock with bit 1 has version 2: who does not know the bit must not open it.
+//! - S5: what later versions add is told by a feature bit, not by another version. No bit of
+//!   `incompatible` or `read_only` that is unknown here is written past, nor lost.
+//! - S6: bit 2 of the flags is durable only once the first map and the catalog are, at home or in
+//!   the log that the same superblock keeps. From then on a blank system page is a damaged one.
+//! - S7: all fields lie in the first sector, so a write that is cut short leaves the old copy or
+//!   the new one. A copy that is neither was damaged at rest: the other one is believed, and its
+//!   place written next. What the log has lost since that one is told by analysis.
 
 use terrace_device::{Device, read, write};
 use terrace_page::{
@@ -42,10 +52,10 @@ use terrace_page::{
 use crate::log::Aligned;
 use crate::{Error, Part};
 
-/// The newest format that this version reads: with a log that is kept from what flash lacks.
-pub(crate) const FORMAT_VERSION: u32 = 2;
-/// The format without that, which is written where it will do.
-const PLAIN_VERSION: u32 = 1;
+/// The one format that this version reads and writes.
+pub(crate) const FORMAT_VERSION: u32 = 3;
+/// Features of each kind that this version knows: none yet.
+const KNOWN: Features = Features { compatible: 0, read_only: 0, incompatible: 0 };
 /// Pages of the home before the first one that trees may use.
 pub(crate) const SUPERBLOCK_PAGES: u64 = 2;
 
@@ -59,14 +69,19 @@ const EPOCH_AT: usize = 72;
 const FLAGS_AT: usize = 76;
 const NUMBERS_AT: usize = 80;
 const NUMBERS: usize = 10;
-const END_AT: usize = 160;
+const FEATURES_AT: usize = 160;
+const END_AT: usize = 184;
 
 const CLEAN: u32 = 1;
 const FROM_FLASH: u32 = 2;
+const CREATED: u32 = 4;
 
 const _: () = assert!(MAGIC_AT == terrace_page::HEADER_SIZE);
 const _: () = assert!(DATABASE_AT + 16 == SEQUENCE_AT);
-const _: () = assert!(NUMBERS_AT + 8 * NUMBERS == END_AT);
+const _: () = assert!(NUMBERS_AT + 8 * NUMBERS == FEATURES_AT);
+const _: () = assert!(FEATURES_AT + 24 == END_AT);
+// S7.
+const _: () = assert!(END_AT <= 512);
 
 /// What the boot page says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,6 +112,41 @@ pub(crate) struct Superblock {
     pub(crate) flash: FlashMark,
     /// From where on the log is kept.
     pub(crate) log_from: LogFrom,
+    /// How far its creation got.
+    pub(crate) creation: Creation,
+    /// What it has beyond this format.
+    pub(crate) features: Features,
+}
+
+/// How far the creation of a database got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Creation {
+    /// The map and the catalog may not be there yet.
+    Begun,
+    /// They are there, and durable.
+    Finished,
+}
+
+/// What a file has beyond its format version: one bit for each feature, by what becomes of a
+/// version that does not know it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Features {
+    /// It may ignore them.
+    pub(crate) compatible: u64,
+    /// It may read, and must not write.
+    pub(crate) read_only: u64,
+    /// It must not open the database.
+    pub(crate) incompatible: u64,
+}
+
+/// What an opening is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// Nothing is written.
+    #[allow(dead_code, reason = "for openings that change no byte")]
+    Read,
+    /// Anything may be.
+    Write,
 }
 
 /// Whose lacks the log makes good.
@@ -137,10 +187,20 @@ impl Superblock {
         self.oldest_dirty < self.log_start()
     }
 
-    fn version(&self) -> u32 {
-        match self.log_from {
-            LogFrom::Home => PLAIN_VERSION,
-            LogFrom::Flash => FORMAT_VERSION,
+    /// Refuses features that this version does not know (S5).
+    ///
+    /// # Errors
+    ///
+    /// `UnknownFeatures`.
+    pub(crate) fn check_features(&self, access: Access) -> Result<(), Error> {
+        let incompatible = self.features.incompatible & !KNOWN.incompatible;
+        let read_only = match access {
+            Access::Read => 0,
+            Access::Write => self.features.read_only & !KNOWN.read_only,
+        };
+        match (incompatible, read_only) {
+            (0, 0) => Ok(()),
+            _ => Err(Error::UnknownFeatures { incompatible, read_only }),
         }
     }
 
@@ -150,16 +210,14 @@ impl Superblock {
         set_kind(page, PageKind::Super);
         set_page_id(page, self.place());
         page[MAGIC_AT..VERSION_AT].copy_from_slice(&MAGIC);
-        page[VERSION_AT..PAGE_SIZE_AT].copy_from_slice(&self.version().to_le_bytes());
+        page[VERSION_AT..PAGE_SIZE_AT].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
         page[PAGE_SIZE_AT..DATABASE_AT].copy_from_slice(&(PAGE_SIZE as u32).to_le_bytes());
         page[DATABASE_AT..SEQUENCE_AT].copy_from_slice(&self.database.to_le_bytes());
         page[SEQUENCE_AT..EPOCH_AT].copy_from_slice(&self.sequence.to_le_bytes());
         page[EPOCH_AT..FLAGS_AT].copy_from_slice(&self.epoch.to_le_bytes());
-        let clean = if self.clean { CLEAN } else { 0 };
-        let flags = match self.log_from {
-            LogFrom::Home => clean,
-            LogFrom::Flash => clean | FROM_FLASH,
-        };
+        let mut flags = if self.clean { CLEAN } else { 0 };
+        flags |= if self.log_from == LogFrom::Flash { FROM_FLASH } else { 0 };
+        flags |= if self.creation == Creation::Finished { CREATED } else { 0 };
         page[FLAGS_AT..NUMBERS_AT].copy_from_slice(&flags.to_le_bytes());
         let numbers: [u64; NUMBERS] = [
             self.oldest_dirty.0,
@@ -175,6 +233,10 @@ impl Superblock {
         ];
         for (at, number) in (NUMBERS_AT..).step_by(8).zip(numbers) {
             page[at..at + 8].copy_from_slice(&number.to_le_bytes());
+        }
+        let Features { compatible, read_only, incompatible } = self.features;
+        for (at, bits) in (FEATURES_AT..).step_by(8).zip([compatible, read_only, incompatible]) {
+            page[at..at + 8].copy_from_slice(&bits.to_le_bytes());
         }
         seal(page);
         bytes
@@ -209,6 +271,15 @@ impl Superblock {
                 0 => LogFrom::Home,
                 _ => LogFrom::Flash,
             },
+            creation: match u32_at(FLAGS_AT) & CREATED {
+                0 => Creation::Begun,
+                _ => Creation::Finished,
+            },
+            features: Features {
+                compatible: u64_at(FEATURES_AT),
+                read_only: u64_at(FEATURES_AT + 8),
+                incompatible: u64_at(FEATURES_AT + 16),
+            },
         };
         let ordered = block.log_start() <= block.begin_checkpoint
             && block.begin_checkpoint <= block.end_checkpoint;
@@ -233,7 +304,8 @@ impl Superblock {
 enum Copied {
     Blank,
     Foreign,
-    Newer(u32),
+    /// Another version than the one that is read here.
+    Other(u32),
     Broken,
     Whole(Superblock),
 }
@@ -247,7 +319,7 @@ fn look(page: &PageBuf, place: PageId) -> Copied {
             let version = &page[VERSION_AT..PAGE_SIZE_AT];
             let version = u32::from_le_bytes(version.try_into().expect("four"));
             match Superblock::decode(page) {
-                _ if version > FORMAT_VERSION => Copied::Newer(version),
+                _ if version != FORMAT_VERSION => Copied::Other(version),
                 Some(block) => Copied::Whole(block),
                 None => Copied::Broken,
             }
@@ -279,8 +351,8 @@ pub(crate) enum Found {
 ///
 /// # Errors
 ///
-/// `NotADatabase` if there is something else, `NewerFormat`, `Corrupt` if both copies are damaged,
-/// `Device`.
+/// `NotADatabase` if there is something else, `NewerFormat`, `OlderFormat`, `Corrupt` if both
+/// copies are damaged, `Device`.
 pub(crate) fn find(home: &dyn Device) -> Result<Found, Error> {
     if home.len() < SUPERBLOCK_PAGES * PAGE_SIZE as u64 {
         return Ok(Found::Nothing);
@@ -289,17 +361,27 @@ pub(crate) fn find(home: &dyn Device) -> Result<Found, Error> {
     read(home, 0, &mut bytes).map_err(|source| Error::Device { part: Part::Home, source })?;
     let (pages, _) = bytes.as_chunks::<PAGE_SIZE>();
     let copies = [look(&pages[0], PageId(0)), look(&pages[1], PageId(1))];
-    if let Some(found) = copies.iter().find_map(|copy| match copy {
-        Copied::Newer(found) => Some(*found),
+    let other = copies.iter().filter_map(|copy| match copy {
+        Copied::Other(found) => Some(*found),
         _ => None,
-    }) {
-        return Err(Error::NewerFormat { found, supported: FORMAT_VERSION });
+    });
+    match other.max() {
+        Some(found) if found > FORMAT_VERSION => {
+            return Err(Error::NewerFormat { found, supported: FORMAT_VERSION });
+        }
+        // One of each: an upgrade in place was cut short, which no version does.
+        Some(found) => return Err(Error::OlderFormat { found, supported: FORMAT_VERSION }),
+        None => (),
     }
     let whole = copies.iter().filter_map(|copy| match copy {
         Copied::Whole(block) => Some(*block),
         _ => None,
     });
-    if let Some(block) = whole.max_by_key(|block| block.sequence) {
+    if let Some(mut block) = whole.max_by_key(|block| block.sequence) {
+        if copies.iter().any(|copy| !matches!(copy, Copied::Whole(_))) {
+            // The copy that is lost may have been of the opening after this one's (S7).
+            block.epoch = block.epoch.saturating_add(1);
+        }
         return Ok(Found::Database(block));
     }
     if copies.contains(&Copied::Broken) {
@@ -331,6 +413,8 @@ mod tests {
             oldest_base: Lsn(80),
             flash: FlashMark { stamps: [5, 6], journal: 7 },
             log_from: LogFrom::Home,
+            creation: Creation::Finished,
+            features: Features { compatible: 1 << 40, read_only: 2, incompatible: 1 << 63 },
         }
     }
 
@@ -345,18 +429,31 @@ mod tests {
         assert_eq!(stored.log_start(), Lsn(5000));
     }
 
-    /// A version that knows no persistent flash would redo from home alone, which lacks more than
-    /// the log has.
     #[test]
-    fn a_log_that_is_kept_from_flash_is_told_to_older_versions() {
+    fn a_log_that_is_kept_from_flash_needs_flash_for_what_is_older() {
         let old = Superblock { oldest_dirty: Lsn(70), ..block(8) };
         assert!(!old.needs_flash());
-        assert_eq!(page_of(&old)[VERSION_AT], 1);
         let stored = Superblock { log_from: LogFrom::Flash, ..old };
         assert_eq!((stored.log_start(), stored.needs_flash()), (Lsn(80), true));
-        assert_eq!(page_of(&stored)[VERSION_AT], 2);
         assert_eq!(look(&page_of(&stored), PageId(0)), Copied::Whole(stored));
         assert!(!Superblock { oldest_dirty: Lsn(80), ..stored }.needs_flash());
+    }
+
+    #[test]
+    fn unknown_features_refuse_what_they_must() {
+        let with = |compatible, read_only, incompatible| Superblock {
+            features: Features { compatible, read_only, incompatible },
+            ..block(7)
+        };
+        assert!(with(u64::MAX, 0, 0).check_features(Access::Write).is_ok());
+        assert!(with(1, 4, 0).check_features(Access::Read).is_ok());
+        let refused = with(1, 4, 0).check_features(Access::Write);
+        let bits = |refused: Result<(), Error>| match refused {
+            Err(Error::UnknownFeatures { incompatible, read_only }) => (incompatible, read_only),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(bits(refused), (0, 4));
+        assert_eq!(bits(with(0, 0, 8).check_features(Access::Read)), (8, 0));
     }
 
     #[test]
@@ -367,9 +464,11 @@ mod tests {
         assert_eq!(look(&page, PageId(0)), Copied::Broken);
         assert_eq!(look(&[0; PAGE_SIZE], PageId(0)), Copied::Blank);
         assert_eq!(look(&[b'x'; PAGE_SIZE], PageId(0)), Copied::Foreign);
-        let mut newer = page_of(&block(8));
-        newer[VERSION_AT] = 3;
-        seal(&mut newer);
-        assert_eq!(look(&newer, PageId(0)), Copied::Newer(3));
+        for version in [1, 2, 4] {
+            let mut other = page_of(&block(8));
+            other[VERSION_AT] = version;
+            seal(&mut other);
+            assert_eq!(look(&other, PageId(0)), Copied::Other(u32::from(version)));
+        }
     }
 }
