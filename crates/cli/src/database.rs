@@ -1,4 +1,5 @@
-//! `terrace check` and `terrace stat`: verify a database, and show what is in it.
+//! `terrace check` and `terrace stat`: verify a database, and show what is in it. Both read only:
+//! no byte of its files changes.
 
 use crate::bench::flash_role;
 use crate::command::Stored;
@@ -139,7 +140,7 @@ fn open(options: &Stored, blank: Option<&str>) -> Result<Database, Failure> {
     if frames < FRAMES_MIN {
         return Err(Failure::usage(format!("--dram must be at least {FRAMES_MIN} pages")));
     }
-    let mut builder = Database::builder().memory(frames * PAGE_BYTES);
+    let mut builder = Database::builder().memory(frames * PAGE_BYTES).read_only();
     if let Some(log) = &options.log {
         builder = builder.log(log);
     }

@@ -23,7 +23,7 @@ mod store;
 
 pub use completion::{Completion, Drain, Ticket};
 pub use device::{Counters, Device, IoBuf, IoFailure, Op, Request, SECTOR_SIZE, read, write};
-pub use file::{Access, FileDevice, FileOptions, Method};
+pub use file::{Access, FileDevice, FileOptions, Method, lock_holder};
 pub use overlay::{Overlay, OverlayMemory};
 pub use slab::{IMAGE_SIZE, Image, ImageBytes, Slab};
 pub use store::{Dropped, Keep, Store};

@@ -354,11 +354,15 @@ impl Engine {
         flushed
     }
 
-    /// Stops without writing anything: recovery failed.
+    /// Stops without writing anything: recovery failed, or the database is read only. Only the
+    /// first call does.
     pub(crate) fn abandon(&self) {
-        self.closed.store(true, Ordering::Release);
+        if self.closed.swap(true, Ordering::AcqRel) {
+            return;
+        }
         self.reclaim.stop();
         self.log.fail();
+        self.log.wake_writer();
         if !dead() {
             self.pool.shutdown();
         }

@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::io;
+use std::path::{Path, PathBuf};
 
 use terrace_page::{Lsn, PageId};
 use terrace_pool::ColdStart;
@@ -94,7 +95,16 @@ pub enum Error {
         part: Part,
     },
     /// Another process, or another `Database`, has it open.
-    AlreadyOpen,
+    AlreadyOpen {
+        /// The part that it keeps.
+        part: Part,
+        /// The file or device that is locked.
+        path: PathBuf,
+        /// The process that has it, if the system tells.
+        holder: Option<u32>,
+    },
+    /// The database was opened to be read only. Open it without that to change it.
+    ReadOnly,
     /// What is stored there is not this database's; nothing was touched.
     NotADatabase {
         /// Which part.
@@ -219,7 +229,8 @@ impl fmt::Display for Error {
                  choose another path",
             ),
             Error::Missing { part } => write!(f, "no database here: its {part} is missing"),
-            Error::AlreadyOpen => f.write_str("the database is already open: close it there first"),
+            Error::AlreadyOpen { path, holder, .. } => already_open(f, path, *holder),
+            Error::ReadOnly => f.write_str("the database is read only: open it for writing"),
             Error::NotADatabase { part, what } => {
                 write!(f, "the {part} is not of this database: {what}; nothing was changed")
             }
@@ -267,6 +278,14 @@ fn unknown_features(f: &mut fmt::Formatter<'_>, needed: u64, to_write: u64) -> f
         0 => "write: use a newer version, or open it for reading only; nothing was changed",
         _ => "know: use a newer version; nothing was changed",
     })
+}
+
+fn already_open(f: &mut fmt::Formatter<'_>, path: &Path, holder: Option<u32>) -> fmt::Result {
+    write!(f, "{}: the database is already open", path.display())?;
+    match holder {
+        Some(process) => write!(f, " in process {process}: close it there first"),
+        None => f.write_str(": close it there first"),
+    }
 }
 
 fn flash_needed(f: &mut fmt::Formatter<'_>, why: ColdStart) -> fmt::Result {

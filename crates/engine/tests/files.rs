@@ -26,7 +26,7 @@ fn a_database_in_files_comes_back() {
     let path = folder.path().join("db");
     make(&path);
     let db = small().open(&path).expect("there");
-    assert!(matches!(small().open(&path), Err(Error::AlreadyOpen)));
+    assert!(matches!(small().open(&path), Err(Error::AlreadyOpen { .. })));
     assert!(matches!(small().create(&path), Err(Error::Exists { .. })));
     // Dropped, not closed by name.
     drop(db);

@@ -66,9 +66,9 @@ pub enum Command {
     Trace(Trace),
     /// Cut the power at random moments in the virtual world, and check what survives
     Torture(Torture),
-    /// Verify a database: every tree, every page
+    /// Verify a database: every tree, every page; changes nothing
     Check(Stored),
-    /// Show what is in a database
+    /// Show what is in a database; changes nothing
     Stat(Stored),
 }
 
@@ -507,7 +507,7 @@ pub struct Stored {
     /// Its log, if it is not at PATH.log
     #[arg(long, value_name = "PATH")]
     pub log: Option<PathBuf>,
-    /// Its flash tier, which starts cold the next time if the database is opened without it
+    /// Its flash tier; one that is a cache may be left out
     #[arg(long, value_name = "PATH")]
     pub flash_device: Option<PathBuf>,
     /// The design of the flash tier

@@ -25,6 +25,7 @@
 //! requests that are not multiples of its own.
 
 mod gauge;
+mod holder;
 mod open;
 mod ring;
 mod transfer;
@@ -37,6 +38,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rt::{Nanos, World};
 use terrace_rt as rt;
+
+pub use self::holder::lock_holder;
 
 use self::gauge::Gauge;
 use self::ring::Ring;

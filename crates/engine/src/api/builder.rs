@@ -2,9 +2,8 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use terrace_device::Device;
+use terrace_device::{Access, OverlayMemory};
 use terrace_page::PAGE_SIZE;
 use terrace_policy::{Design, FlashRole, Restart, designs, restarts};
 use terrace_pool::{FlashLayout, Metadata, PoolConfig, PoolError};
@@ -13,7 +12,7 @@ use terrace_rt::{Nanos, World};
 use crate::api::files::{self, Made, Place};
 use crate::engine::LockLimits;
 use crate::open::{self, Setup};
-use crate::{Database, Error};
+use crate::{Database, Devices, Error};
 
 const MEMORY_BYTES: u64 = 64 << 20;
 const LOG_BYTES: u64 = 256 << 20;
@@ -22,6 +21,8 @@ const LOCK_BYTES: u64 = 64 << 20;
 const HOME_BYTES: u64 = 64 << 30;
 /// Fewer frames than this may all be latched by one task's splits and evictions.
 const FRAMES_MIN: u64 = 16;
+/// What recovery would have written to a database that is read only, in memory.
+const READ_ONLY_BYTES: u64 = 64 << 20;
 const CHECKPOINT_INTERVAL: Nanos = Nanos::from_secs(60);
 
 /// Whether a full image of a page is logged before its first change after it was clean.
@@ -84,36 +85,6 @@ pub enum DirectIo {
     Required,
 }
 
-/// The devices of a database: for modelled and faulty devices, or a storage of your own.
-///
-/// # Examples
-///
-/// In memory, for tests:
-///
-/// ```
-/// use terrace_device::model::{Preset, build};
-/// use terrace_device::{Keep, Store};
-///
-/// let memory = |bytes| {
-///     let world = terrace::World::current();
-///     build(Preset::Ram, world, Store::new(bytes, Keep::Plain)) as _
-/// };
-/// let devices =
-///     terrace::Devices { home: memory(32 << 20), flash: None, log: memory(8 << 20) };
-/// let db = terrace::Database::builder().devices(devices).create_on_devices()?;
-/// db.close()?;
-/// # Ok::<(), terrace::Error>(())
-/// ```
-#[derive(Clone)]
-pub struct Devices {
-    /// Where every page has its permanent place.
-    pub home: Arc<dyn Device>,
-    /// The flash tier, if there is one.
-    pub flash: Option<Arc<dyn Device>>,
-    /// The log.
-    pub log: Arc<dyn Device>,
-}
-
 /// How a database is created and opened.
 ///
 /// At a path, the home is a file of that name and the log is a file beside it, with `.log` added,
@@ -151,6 +122,8 @@ pub struct Builder {
     identity: Option<u128>,
     restart: Option<Restart>,
     misses_path: Option<PathBuf>,
+    access: Access,
+    read_only_bytes: u64,
 }
 
 impl Default for Builder {
@@ -173,6 +146,8 @@ impl Default for Builder {
             identity: None,
             restart: None,
             misses_path: None,
+            access: Access::ReadWrite,
+            read_only_bytes: READ_ONLY_BYTES,
         }
     }
 }
@@ -361,6 +336,38 @@ impl Builder {
         self
     }
 
+    /// Opens the database to be read only: no byte of it changes, and its files need no permission
+    /// to write. After a crash it is recovered as ever, but what that writes stays in memory (see
+    /// [`Builder::read_only_memory`]). Several may read at once, while nobody writes.
+    ///
+    /// A flash tier that is named is only read, too; one that is a cache may be left out.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("bank.terrace");
+    /// # let small = terrace::Database::builder().home_size(32 << 20).log_size(8 << 20);
+    /// # small.create(&path)?.close()?;
+    /// let db = terrace::Database::builder().memory(16 << 20).read_only().open(&path)?;
+    /// assert!(matches!(db.begin_write(), Err(terrace::Error::ReadOnly)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn read_only(mut self) -> Builder {
+        self.access = Access::ReadOnly;
+        self
+    }
+
+    /// Memory, in bytes, for what recovery would have written to a database that is opened to be
+    /// read only: 64 MiB unless told otherwise. What is more goes to a temporary file without a
+    /// name.
+    #[must_use]
+    pub fn read_only_memory(mut self, bytes: u64) -> Builder {
+        self.read_only_bytes = bytes;
+        self
+    }
+
     /// Creates a database at `path`.
     ///
     /// # Errors
@@ -368,6 +375,7 @@ impl Builder {
     /// `Exists` if there is anything; `Device`, `InvalidOption`.
     pub fn create(self, path: impl AsRef<Path>) -> Result<Database, Error> {
         self.check()?;
+        self.check_writable()?;
         let mut made = Vec::new();
         let created = self.create_files(path.as_ref(), &mut made);
         let created = created.and_then(|devices| self.devices(devices).create_on_devices());
@@ -400,15 +408,18 @@ impl Builder {
     /// `RedoGap`, `Device`, `InvalidOption`.
     pub fn open(self, path: impl AsRef<Path>) -> Result<Database, Error> {
         self.check()?;
-        let path = path.as_ref();
-        let home = Place::home(path, None, HOME_BYTES).open(self.direct_io)?;
+        let (path, access) = (path.as_ref(), self.access);
+        let home = Place::home(path, None, HOME_BYTES).open(self.direct_io, access)?;
         // What is no database is told before anything else is looked for, or made for it.
         if !open::is_database(&*home)? {
             return Err(Error::Missing { part: crate::Part::Home });
         }
-        let log = Place::log(path, self.log.as_deref(), None).open(self.direct_io)?;
-        let flash = self.flash_place();
-        let flash = flash.map(|place| place.create(self.direct_io, &mut Vec::new())).transpose()?;
+        let log = Place::log(path, self.log.as_deref(), None).open(self.direct_io, access)?;
+        let flash = self.flash_place().map(|place| match access {
+            Access::ReadWrite => place.create(self.direct_io, &mut Vec::new()),
+            Access::ReadOnly => place.open(self.direct_io, access),
+        });
+        let flash = flash.transpose()?;
         self.devices(Devices { home, flash, log }).open_on_devices()
     }
 
@@ -428,6 +439,7 @@ impl Builder {
     /// As `create`.
     pub fn create_on_devices(self) -> Result<Database, Error> {
         self.check()?;
+        self.check_writable()?;
         let setup = self.setup()?;
         let devices = self.given()?;
         let identity = self.identity.unwrap_or_else(|| files::draw_identity(&setup.world));
@@ -435,6 +447,7 @@ impl Builder {
         Database::start(
             open::open(setup.clone(), devices)?,
             &setup.world,
+            Access::ReadWrite,
             self.checkpoints,
             self.misses_path,
         )
@@ -448,8 +461,13 @@ impl Builder {
     pub fn open_on_devices(self) -> Result<Database, Error> {
         self.check()?;
         let setup = self.setup()?;
-        let engine = open::open(setup.clone(), self.given()?)?;
-        Database::start(engine, &setup.world, self.checkpoints, self.misses_path)
+        let mut devices = self.given()?;
+        if self.access == Access::ReadOnly {
+            devices = devices.read_only(&OverlayMemory::new(self.read_only_bytes));
+        }
+        let engine = open::open(setup.clone(), devices)?;
+        let (access, misses_path) = (self.access, self.misses_path);
+        Database::start(engine, &setup.world, access, self.checkpoints, misses_path)
     }
 
     /// Opens the database on the devices given, or creates it if they are blank.
@@ -486,6 +504,14 @@ impl Builder {
                 bad("the time between checkpoints must not be zero")
             }
             _ => Ok(()),
+        }
+    }
+
+    fn check_writable(&self) -> Result<(), Error> {
+        let what = "a database that is read only cannot be created";
+        match self.access {
+            Access::ReadWrite => Ok(()),
+            Access::ReadOnly => Err(Error::InvalidOption { what }),
         }
     }
 

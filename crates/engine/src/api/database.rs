@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::{fmt, fs};
 
+use terrace_device::Access;
 use terrace_page::{Lsn, PAGE_SIZE};
 use terrace_pool::ColdStart;
 use terrace_rt::{LeafMutex, Nanos, Task, Waited, World, dead};
@@ -91,6 +92,7 @@ pub struct Database {
 /// What the last handle closes.
 struct Handle {
     engine: Arc<Engine>,
+    access: Access,
     background: LeafMutex<Vec<Task>>,
     world: World,
     /// When the database was opened.
@@ -102,7 +104,13 @@ struct Handle {
 impl Handle {
     fn close(&self) -> Result<(), Error> {
         let misses = self.misses_path.as_ref().map(|_| self.misses());
-        let closed = self.engine.close();
+        let closed = match self.access {
+            Access::ReadWrite => self.engine.close(),
+            Access::ReadOnly => {
+                self.engine.abandon();
+                Ok(())
+            }
+        };
         if let Some((path, misses)) = self.misses_path.as_ref().zip(misses)
             && !dead()
         {
@@ -195,22 +203,27 @@ impl Database {
     pub(crate) fn start(
         engine: Arc<Engine>,
         world: &World,
+        access: Access,
         checkpoints: Checkpoints,
         misses_path: Option<PathBuf>,
     ) -> Result<Database, Error> {
         let writer = Arc::clone(&engine);
         let write_log = move || writer.log.write_as_wanted(|| writer.check_open().is_err());
         let mut background = vec![world.spawn("log writer", write_log)];
-        let reclaimer = Arc::clone(&engine);
-        background.push(world.spawn("reclaim", move || reclaimer.reclaim.run(&reclaimer)));
-        if let Checkpoints::Every(interval) = checkpoints {
+        if access == Access::ReadWrite {
+            let reclaimer = Arc::clone(&engine);
+            background.push(world.spawn("reclaim", move || reclaimer.reclaim.run(&reclaimer)));
+        }
+        if let Checkpoints::Every(interval) = checkpoints
+            && access == Access::ReadWrite
+        {
             let engine = Arc::clone(&engine);
             let checkpoint = move || take_checkpoints(&engine, interval);
             background.push(world.spawn("checkpoint", checkpoint));
         }
         let (background, world) = (LeafMutex::new(background), world.clone());
         let opened = world.now();
-        let handle = Handle { engine, background, world, opened, misses_path };
+        let handle = Handle { engine, access, background, world, opened, misses_path };
         Ok(Database { handle: Arc::new(handle) })
     }
 
@@ -241,12 +254,30 @@ impl Database {
         Builder::new().open(path)
     }
 
+    /// Opens the database at `path` to be read only, with the defaults of `Builder`: see
+    /// [`Builder::read_only`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Builder::open`].
+    pub fn open_read_only(path: impl AsRef<Path>) -> Result<Database, Error> {
+        Builder::new().read_only().open(path)
+    }
+
+    fn check_writable(&self) -> Result<(), Error> {
+        match self.handle.access {
+            Access::ReadWrite => Ok(()),
+            Access::ReadOnly => Err(Error::ReadOnly),
+        }
+    }
+
     /// Begins a transaction that may write. Any number may run at once, on any task or thread.
     ///
     /// # Errors
     ///
-    /// `Failed`, `Closed`.
+    /// `ReadOnly`, `Failed`, `Closed`.
     pub fn begin_write(&self) -> Result<WriteTransaction, Error> {
+        self.check_writable()?;
         if self.engine().log.is_failed() {
             return Err(Error::Failed);
         }
@@ -356,8 +387,9 @@ impl Database {
     ///
     /// # Errors
     ///
-    /// `Failed`, `Closed`, `Device`.
+    /// `ReadOnly`, `Failed`, `Closed`, `Device`.
     pub fn checkpoint(&self, kind: Checkpoint) -> Result<(), Error> {
+        self.check_writable()?;
         self.engine().check_open()?;
         self.engine().checkpoint(kind)
     }

@@ -8,7 +8,7 @@ use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use terrace_device::{Device, FileDevice, FileOptions};
+use terrace_device::{Access, Device, FileDevice, FileOptions, lock_holder};
 use terrace_page::PAGE_SIZE;
 use terrace_rt::World;
 
@@ -115,14 +115,19 @@ impl Place {
     /// # Errors
     ///
     /// `Missing`, `AlreadyOpen`, `NotADatabase`, `Device`.
-    pub(crate) fn open(&self, direct_io: DirectIo) -> Result<Arc<dyn Device>, Error> {
+    pub(crate) fn open(
+        &self,
+        direct_io: DirectIo,
+        access: Access,
+    ) -> Result<Arc<dyn Device>, Error> {
         let metadata = fs::metadata(&self.path).map_err(|source| self.failed(source))?;
         let is_short = metadata.is_file() && metadata.len() < 2 * PAGE_SIZE as u64;
         if metadata.is_dir() || is_short {
             let what = "it is a folder, or too short";
             return Err(Error::NotADatabase { part: self.part, what });
         }
-        self.device(&FileOptions::default(), direct_io).map_err(|source| self.failed(source))
+        let options = FileOptions { access, ..FileOptions::default() };
+        self.device(&options, direct_io).map_err(|source| self.failed(source))
     }
 
     fn device(&self, options: &FileOptions, direct_io: DirectIo) -> io::Result<Arc<dyn Device>> {
@@ -148,7 +153,10 @@ impl Place {
     fn failed(&self, source: io::Error) -> Error {
         match source.kind() {
             ErrorKind::NotFound => Error::Missing { part: self.part },
-            ErrorKind::ResourceBusy | ErrorKind::WouldBlock => Error::AlreadyOpen,
+            ErrorKind::ResourceBusy | ErrorKind::WouldBlock => {
+                let holder = lock_holder(&self.path);
+                Error::AlreadyOpen { part: self.part, path: self.path.clone(), holder }
+            }
             ErrorKind::AlreadyExists => Error::Exists { part: self.part },
             _ => Error::Device { part: self.part, source },
         }

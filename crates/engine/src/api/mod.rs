@@ -2,6 +2,7 @@
 
 mod builder;
 mod database;
+mod devices;
 mod files;
 mod loader;
 mod misses;
@@ -10,8 +11,9 @@ mod stats;
 mod table;
 mod transaction;
 
-pub use builder::{Builder, Checkpoints, Devices, DirectIo, FullImages};
+pub use builder::{Builder, Checkpoints, DirectIo, FullImages};
 pub use database::{CheckReport, Checkpoint, Database};
+pub use devices::Devices;
 pub use loader::Loader;
 pub use misses::{BadMisses, Misses};
 pub use range::{Entry, Range};
