@@ -34,9 +34,11 @@ use crate::superblock::{Creation, FlashMark, LogFrom, Superblock};
 use crate::trees::Trees;
 use crate::{Error, Part};
 
-/// How often a writer that finds the log full tries to make room before it gives up.
-const ROOM_ATTEMPTS: u32 = 8;
+/// How long a writer that finds the log full waits for room before it gives up.
+const LOG_PATIENCE: Nanos = Nanos::from_secs(10);
+/// It looks again after a pause, at first this and then twice as long each time.
 const ROOM_PAUSE: Nanos = Nanos::from_millis(2);
+const ROOM_PAUSE_MAX: Nanos = Nanos::from_millis(128);
 /// Sets of buffers kept for transactions to come.
 const BUFFERS_KEPT: usize = 64;
 
@@ -77,6 +79,8 @@ pub(crate) struct Engine {
     next_txn: AtomicU64,
     /// Where the last COMMIT record ends, at least: what is read may be no more durable than that.
     pub(crate) committed_to: AtomicU64,
+    /// The transaction that others wait for since it keeps the log from being cut, or zero.
+    pub(crate) log_holder: AtomicU64,
     boot: Mutex<Superblock>,
     #[expect(clippy::vec_box, reason = "they go from hand to hand as one pointer")]
     buffers: LeafMutex<Vec<Box<Buffers>>>,
@@ -129,6 +133,7 @@ impl Engine {
             chains: LeafMutex::new(VecDeque::new()),
             next_txn: AtomicU64::new(parts.next_txn.0),
             committed_to: AtomicU64::new(0),
+            log_holder: AtomicU64::new(0),
             boot: Mutex::new(parts.boot),
             buffers: LeafMutex::new(Vec::new()),
             closed: AtomicBool::new(false),
@@ -194,35 +199,80 @@ impl Engine {
         if self.closed.load(Ordering::Acquire) || dead() { Err(Error::Closed) } else { Ok(()) }
     }
 
-    /// Waits until `bytes` more find room in the log, beside what is reserved; takes checkpoints.
+    /// Reserves `bytes` of the log for `txn`, which has logged `own_bytes`: takes checkpoints, waits
+    /// for others to end, and tells the transaction that holds back a full log to go.
     ///
     /// # Errors
     ///
-    /// `LogFull` if the log stays full; those of a checkpoint.
-    pub(crate) fn make_log_room(&self, bytes: u64) -> Result<(), Error> {
-        for attempt in 0..ROOM_ATTEMPTS {
-            {
-                let mut boot = self.boot.lock();
-                if self.log.has_room(bytes) {
-                    return Ok(());
-                }
-                // First the older half of what memory holds back, then all of it and flash too.
-                if attempt == 0 {
-                    let used = self.log.used();
-                    let half = Lsn(self.log.start().0 + used / 2);
-                    self.pool.flush_below(half)?;
-                } else {
-                    self.pool.flush_all()?;
-                }
-                self.take_checkpoint(&mut boot, false)?;
-            }
-            if self.log.has_room(bytes) {
+    /// `LogFull` if `txn` itself holds it, `LogHeld` if another transaction did for as long as one
+    /// waits; those of a checkpoint.
+    pub(crate) fn wait_for_log_room(
+        &self,
+        txn: TxnId,
+        own_bytes: u64,
+        bytes: u64,
+    ) -> Result<(), Error> {
+        let deadline = now() + LOG_PATIENCE;
+        let room = self.log.wait_room();
+        let full = Error::LogFull { own_bytes, capacity: self.log.capacity() };
+        let mut pause = ROOM_PAUSE;
+        for attempt in 0.. {
+            let seen = room.seen();
+            if self.try_log_room(bytes, attempt)? {
+                self.log_holder.store(0, Ordering::Relaxed);
                 return Ok(());
             }
+            let holder = self.log_holder();
+            match holder {
+                Some((other, _)) if other == txn => return Err(full),
+                Some((other, _)) => self.log_holder.store(other.0, Ordering::Relaxed),
+                None => {}
+            }
+            if now() >= deadline {
+                let capacity = self.log.capacity();
+                return Err(holder.map_or(full, |(txn, held_bytes)| Error::LogHeld {
+                    txn,
+                    held_bytes,
+                    capacity,
+                }));
+            }
+            self.check_open()?;
             // What is reserved by operations under way comes free soon.
-            terrace_rt::sleep(ROOM_PAUSE);
+            let next = now() + pause;
+            room.wait_until(seen, if next < deadline { next } else { deadline });
+            pause = Nanos(pause.0 * 2).min(ROOM_PAUSE_MAX);
         }
-        Err(Error::LogFull)
+        Err(full)
+    }
+
+    /// Takes a checkpoint unless `bytes` find room as it is, or could not find it then: each takes
+    /// some room itself. Whether they do.
+    fn try_log_room(&self, bytes: u64, attempt: u32) -> Result<bool, Error> {
+        let mut boot = self.boot.lock();
+        if self.log.try_reserve(bytes, Room::Forward) {
+            return Ok(true);
+        }
+        let first = self.active().into_iter().map(|(_, first, _)| first).min();
+        let cut = first.unwrap_or(self.log.end()).0.saturating_sub(self.log.start().0);
+        if cut < self.log.lacking(bytes) {
+            return Ok(false);
+        }
+        // First the older half of what memory holds back, then all of it and flash too.
+        if attempt == 0 {
+            let half = Lsn(self.log.start().0 + self.log.used() / 2);
+            self.pool.flush_below(half)?;
+        } else {
+            self.pool.flush_all()?;
+        }
+        self.take_checkpoint(&mut boot, false)?;
+        Ok(self.log.try_reserve(bytes, Room::Forward))
+    }
+
+    /// The oldest transaction, and the bytes of log kept since it began, if that is most of the log.
+    fn log_holder(&self) -> Option<(TxnId, u64)> {
+        let (txn, first, _) = self.active().into_iter().min_by_key(|(_, first, _)| *first)?;
+        let held_bytes = self.log.end().0 - first.0;
+        (held_bytes > self.log.capacity() / 4 * 3).then_some((txn, held_bytes))
     }
 
     /// Writes home what holds back the older half of the log.

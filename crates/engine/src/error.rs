@@ -7,7 +7,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use terrace_page::{Lsn, PageId};
+use terrace_page::{Lsn, PageId, TxnId};
 use terrace_pool::ColdStart;
 
 use crate::TreeId;
@@ -49,8 +49,25 @@ pub enum Error {
     Conflict,
     /// The lock table is full. Use smaller transactions, or allow it more memory.
     TooManyLocks,
-    /// The log has no room for this transaction. Use smaller transactions, or a larger log.
-    LogFull,
+    /// The log has no room for this transaction: it wrote too much itself, or it is the oldest one
+    /// and others wait for the log that it holds. Use smaller or shorter transactions, or a larger
+    /// log.
+    LogFull {
+        /// Bytes that the transaction has logged.
+        own_bytes: u64,
+        /// Bytes that the log holds.
+        capacity: u64,
+    },
+    /// The log stayed full for as long as a transaction waits for room, because another one that
+    /// began long ago is still open. End that one.
+    LogHeld {
+        /// The transaction that holds the log.
+        txn: TxnId,
+        /// Bytes that the log keeps since it began.
+        held_bytes: u64,
+        /// Bytes that the log holds.
+        capacity: u64,
+    },
     /// The home, or the file system that it grows on, has no room for another page. Delete
     /// something, make room on its device, or enlarge it; then all goes on.
     HomeFull,
@@ -198,8 +215,15 @@ impl fmt::Display for Error {
             Error::TooManyLocks => f.write_str(
                 "the lock table is full: use smaller transactions, or allow it more memory",
             ),
-            Error::LogFull => f.write_str(
-                "the log has no room for this transaction: use smaller ones, or a larger log",
+            Error::LogFull { own_bytes, capacity } => write!(
+                f,
+                "the log of {capacity} bytes has no room for this transaction, which has written \
+                 {own_bytes}: use smaller or shorter ones, or a larger log",
+            ),
+            Error::LogHeld { txn, held_bytes, capacity } => write!(
+                f,
+                "the log is full: {txn}, still open, keeps {held_bytes} of its {capacity} bytes; \
+                 end it, and run this one again",
             ),
             Error::HomeFull => {
                 f.write_str("the home is full: delete something, or make room on its device")

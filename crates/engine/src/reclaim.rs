@@ -224,7 +224,14 @@ enum Next {
 
 /// Whether the same work may well succeed later.
 fn may_pass(error: &Error) -> bool {
-    matches!(error, Error::LogFull | Error::HomeFull | Error::AllPinned | Error::Conflict)
+    matches!(
+        error,
+        Error::LogFull { .. }
+            | Error::LogHeld { .. }
+            | Error::HomeFull
+            | Error::AllPinned
+            | Error::Conflict
+    )
 }
 
 fn perform(engine: &Arc<Engine>, work: &Work) -> Result<Progress, Error> {

@@ -76,8 +76,10 @@ pub(crate) use leaves::Leaves;
 #[allow(unused_imports)]
 pub(crate) use load::{Loaded, Loader};
 #[allow(unused_imports)]
-pub(crate) use scan::{Batch, Direction, Scan};
+pub(crate) use node::OVERFLOW;
 #[allow(unused_imports)]
+pub(crate) use scan::{Batch, Direction, Scan};
+pub(crate) use write::old;
 pub(crate) use write::{Modified, Put};
 
 use crate::space::Space;

@@ -44,11 +44,11 @@ pub(crate) enum Modified<E> {
 }
 
 /// How the undo of an update is stored: a tag, then what it takes to put the old record back.
-pub(super) mod old {
+pub(crate) mod old {
     /// Flags and value follow.
-    pub(in super::super) const WHOLE: u8 = 0;
+    pub(crate) const WHOLE: u8 = 0;
     /// 2 at, 2 length of the bytes there now, the bytes that were there.
-    pub(in super::super) const PATCH: u8 = 1;
+    pub(crate) const PATCH: u8 = 1;
 }
 
 /// Bytes of the blocks of `N` that `a` and `b` both begin with.

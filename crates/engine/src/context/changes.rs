@@ -5,7 +5,7 @@ use std::sync::Arc;
 use terrace_page::{Lsn, PAGE_SIZE, PageBuf, PageId, TxnId, lsn};
 use terrace_pool::{Dirtied, PageMut};
 
-use super::{Context, Mode, UNDO_BYTES, UNDO_BYTES_MAX, UndoEntry};
+use super::{Context, Mode, UNDO_BYTES_MAX, UndoEntry};
 use crate::api::FullImages;
 use crate::change::Change;
 use crate::lock::Resource;
@@ -42,17 +42,9 @@ impl Context {
         if fresh && !formats && self.engine.full_images == FullImages::On {
             self.buffers.image.image(page.id(), page);
             // From the reserved part: a page that is dirty without an image could not be repaired.
-            self.engine.log.append_image(&mut self.buffers.image, Room::Reserved)?;
+            self.engine.log.append_image(&mut self.buffers.image, &mut self.reserved)?;
         }
         Ok(())
-    }
-
-    /// Appends the draft as the transaction's next record.
-    fn append(&mut self, room: Room) -> Result<Lsn, Error> {
-        let chain = self.chain.as_ref().expect("registered by begin_operation");
-        let lsn = self.engine.log.append_next(&mut self.buffers.draft, room, chain)?;
-        self.last = lsn;
-        Ok(lsn)
     }
 
     /// A change whose undo is logical, or that is never undone.
@@ -67,27 +59,20 @@ impl Context {
         let buffers = &mut *self.buffers;
         let encode = |out: &mut Vec<u8>| change.encode(out);
         let undo_at = buffers.draft.update(self.txn, prev, place, encode, undo_writer(&undo));
+        let room = self.reserve_undo(change, &undo)?;
         let lsn = self.append(Room::Forward)?;
         if undo != Undo::None {
-            self.remember(lsn, prev, undo_at);
+            self.remember((lsn, prev), undo_at, room);
         }
         page.apply(lsn, |bytes| apply(change, bytes));
         Ok(())
     }
 
-    fn remember(&mut self, lsn: Lsn, prev: Lsn, undo_at: usize) {
-        let buffers = &mut *self.buffers;
-        let bytes = buffers.draft.len() as u64 + UNDO_BYTES;
-        // From what the operation has reserved: a counter that all threads want is left alone.
-        let moved = bytes.min(self.reserved_operation);
-        self.reserved_operation -= moved;
-        if moved < bytes {
-            self.engine.log.reserve(bytes - moved);
-        }
-        self.reserved_rollback += bytes;
+    fn remember(&mut self, (lsn, prev): (Lsn, Lsn), undo_at: usize, room: u64) {
         if self.spilled {
             return;
         }
+        let buffers = &mut *self.buffers;
         let encoded = buffers.draft.undo_bytes(undo_at);
         if buffers.undo_bytes.len() + encoded.len() > UNDO_BYTES_MAX {
             self.spilled = true;
@@ -95,7 +80,12 @@ impl Context {
             buffers.undo_list = Vec::new();
             return;
         }
-        buffers.undo_list.push(UndoEntry { lsn, prev, at: buffers.undo_bytes.len() });
+        buffers.undo_list.push(UndoEntry {
+            lsn,
+            prev,
+            room: room as u32,
+            at: buffers.undo_bytes.len(),
+        });
         buffers.undo_bytes.extend_from_slice(encoded);
     }
 
@@ -151,7 +141,8 @@ impl Writer for Context {
 
     fn unlogged(&mut self, page: &mut PageMut<'_>, change: &Change<'_>) -> Result<(), Error> {
         assert!(change.formats() && self.nested == 0, "only a page that nothing leads to");
-        page.dirty_unlogged().ok_or(Error::LogFull)?;
+        let capacity = self.engine.log.capacity();
+        page.dirty_unlogged().ok_or(Error::LogFull { own_bytes: 0, capacity })?;
         page.apply(self.engine.log.last_lsn(), |bytes| apply(change, bytes));
         Ok(())
     }

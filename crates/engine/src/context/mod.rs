@@ -21,6 +21,9 @@
 
 mod changes;
 mod locks;
+mod room;
+
+pub(crate) use room::undo_room;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -43,18 +46,6 @@ use crate::{Error, TreeId};
 const UNDO_BYTES_MAX: usize = 4 << 20;
 /// How often a rollback tries to go on that a device stops.
 const UNDO_ATTEMPTS: u32 = 3;
-/// What one operation on a tree may append, besides its value: images and splits of a few levels.
-const OPERATION_BYTES: u64 = 96 << 10;
-/// What undoing a record may append, besides what the record has.
-const UNDO_BYTES: u64 = 512;
-/// The longest record that a change of one key appends: key, old record and new one.
-const RECORD_BYTES: u64 = 6 << 10;
-/// What is reserved beyond an operation, so that not each one touches the counter that all share.
-const RESERVED_AHEAD: u64 = 16 << 10;
-/// Operations keep what they have reserved while all that is reserved is less than one part in so
-/// many of the ring.
-const KEPT_ONE_IN: u64 = 16;
-
 /// Memory of a transaction, used again by a later one.
 #[derive(Debug, Default)]
 pub(crate) struct Buffers {
@@ -91,6 +82,8 @@ struct UndoEntry {
     lsn: Lsn,
     /// The transaction's record before.
     prev: Lsn,
+    /// Log bytes reserved for its undo.
+    room: u32,
     /// Where its encoded undo begins in the list's bytes.
     at: usize,
 }
@@ -137,9 +130,11 @@ pub(crate) struct Context {
     nested: u32,
     /// The undo list lacks entries: the log has them.
     spilled: bool,
-    /// Log bytes reserved, for operations and for the rollback.
-    reserved_operation: u64,
-    reserved_rollback: u64,
+    /// Log bytes reserved, and how many of them the rollback may need: see `room`.
+    reserved: u64,
+    rollback_room: u64,
+    /// Some undo may split a page: room for that is reserved.
+    rollback_splits: bool,
     ended: bool,
 }
 
@@ -182,8 +177,9 @@ impl Context {
             mode: Mode::Forward,
             nested: 0,
             spilled: false,
-            reserved_operation: 0,
-            reserved_rollback: 0,
+            reserved: 0,
+            rollback_room: 0,
+            rollback_splits: false,
             ended: false,
         }
     }
@@ -216,63 +212,6 @@ impl Context {
     /// Memory for encoded keys and values.
     pub(crate) fn buffers(&mut self) -> &mut Buffers {
         &mut self.buffers
-    }
-
-    /// Makes sure of log room for an operation whose key and value have `bytes`. Called without
-    /// latches: it may wait for a checkpoint.
-    ///
-    /// # Errors
-    ///
-    /// `LogFull` for a transaction that is too large for the log; those of a checkpoint.
-    pub(crate) fn begin_operation(&mut self, bytes: usize) -> Result<(), Error> {
-        if self.chain.is_none() {
-            // One that a transaction before has used: it is in no table any more.
-            let mut chain = self.buffers.chain.take().unwrap_or_default();
-            if let Some(chain) = Arc::get_mut(&mut chain) {
-                *chain = Chain::default();
-            } else {
-                chain = Arc::default();
-            }
-            self.txn = self.engine.register(&chain);
-            self.chain = Some(chain);
-        }
-        let log = &self.engine.log;
-        if log.is_failed() {
-            return Err(Error::Failed);
-        }
-        log.relieve()?;
-        let wanted =
-            OPERATION_BYTES.min(log.capacity() / 32) + RECORD_BYTES + UNDO_BYTES + 3 * bytes as u64;
-        if let Some(chain) = &self.chain {
-            let span = log.end().0.saturating_sub(chain.first().0);
-            if chain.first() != Lsn::ZERO && span + self.reserved_rollback > log.capacity() / 2 {
-                return Err(Error::LogFull);
-            }
-        }
-        let more = match wanted.saturating_sub(self.reserved_operation) {
-            0 => 0,
-            more => more + RESERVED_AHEAD.min(log.capacity() / 256),
-        };
-        if !log.has_room(more) {
-            self.engine.make_log_room(more)?;
-        }
-        if log.used() > log.capacity() / 2 {
-            self.engine.checkpoint_wanted.notify_all();
-        }
-        if more > 0 {
-            log.reserve(more);
-            self.reserved_operation += more;
-        }
-        Ok(())
-    }
-
-    /// The operation is over. What it reserved serves the next one, unless the log is short of it:
-    /// all that transactions keep this way is a small part of the ring.
-    pub(crate) fn end_operation(&mut self) {
-        let log = &self.engine.log;
-        if log.reserved() > log.capacity() / KEPT_ONE_IN {
-            log.unreserve(std::mem::take(&mut self.reserved_operation));
-        }
     }
 
     /// Runs `work` without asking for locks: what it touches is locked otherwise.
@@ -342,7 +281,7 @@ impl Context {
             return Ok(Lsn(engine.committed_to.load(Ordering::Acquire)));
         };
         self.buffers.draft.commit(self.txn, self.last);
-        let lsn = engine.log.append_last(&mut self.buffers.draft, &chain)?;
+        let lsn = engine.log.append_last(&mut self.buffers.draft, &mut self.reserved, &chain)?;
         engine.unregister(self.txn);
         self.buffers.chain = Some(chain);
         let end = Lsn(lsn.0 + 1);
@@ -399,7 +338,7 @@ impl Context {
         self.undo_to(Mark { last: Lsn::ZERO })?;
         let chain = self.chain.take().expect("checked above");
         self.buffers.draft.end(self.txn, self.last);
-        self.engine.log.append_last(&mut self.buffers.draft, &chain)?;
+        self.engine.log.append_last(&mut self.buffers.draft, &mut self.reserved, &chain)?;
         self.engine.unregister(self.txn);
         for tree in std::mem::take(&mut self.loaded) {
             self.engine.trees.empty(&self.engine, &tree)?;
@@ -435,7 +374,7 @@ impl Context {
             let Some(StoredUndo::Logical(undo)) = decode_undo(&bytes[entry.at..]) else {
                 unreachable!("the list holds what was encoded")
             };
-            undone = self.undo_one(undo, entry.prev);
+            undone = self.undo_one(undo, entry.prev, u64::from(entry.room));
             if undone.is_err() {
                 break;
             }
@@ -447,17 +386,25 @@ impl Context {
         undone
     }
 
-    /// Undoes one record by key; the rollback goes on at `undo_next`.
+    /// Undoes one record by key, for which `room` was reserved; the rollback goes on at
+    /// `undo_next`.
     ///
     /// # Errors
     ///
     /// Those of the tree.
-    pub(crate) fn undo_one(&mut self, undo: Undo<'_>, undo_next: Lsn) -> Result<(), Error> {
+    pub(crate) fn undo_one(
+        &mut self,
+        undo: Undo<'_>,
+        undo_next: Lsn,
+        room: u64,
+    ) -> Result<(), Error> {
         let log = &self.engine.log;
         log.relieve()?;
         self.mode = Mode::Undoing { undo_next };
         let engine = Arc::clone(&self.engine);
-        engine.trees.undo(self, undo)
+        engine.trees.undo(self, undo)?;
+        self.rollback_room = self.rollback_room.saturating_sub(room);
+        Ok(())
     }
 
     /// Where the transaction's last record is.
@@ -467,11 +414,8 @@ impl Context {
 
     fn end(&mut self) {
         self.ended = true;
-        let reserved = std::mem::take(&mut self.reserved_operation)
-            + std::mem::take(&mut self.reserved_rollback);
-        if reserved > 0 {
-            self.engine.log.unreserve(reserved);
-        }
+        self.rollback_room = 0;
+        self.give_back();
         self.release_locks();
         for tree in std::mem::take(&mut self.gave_up) {
             self.engine.reclaim.offer(Work::Chains(tree));

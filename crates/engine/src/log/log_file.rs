@@ -17,8 +17,9 @@
 //! - L4: the block that holds the end is written again by the next force, with the same bytes in
 //!   front: whatever sectors of it a power cut leaves old or new, earlier records stand.
 //! - L5: after a failed write or sync nothing is appended or written any more.
-//! - L6: room for rollbacks is kept: forward records stop short of the ring's end by what has been
-//!   reserved, see `Room`.
+//! - L6: `claimed = end + all that is reserved`, and `claimed - start` fits the ring. A record takes
+//!   its bytes from what its owner reserved, and what it lacks from the ring by one compare-and-swap:
+//!   no append ever takes what another has reserved.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -40,6 +41,9 @@ const WAITING_SOFT: u64 = 512 << 10;
 /// Who would append waits for the device when so many do, or a sixteenth of the ring.
 const WAITING_HARD: u64 = 16 << 20;
 
+/// The blocks of start and end are written and kept whole.
+const EDGE_BYTES: u64 = 2 * BLOCK as u64;
+
 /// How far records must have got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Level {
@@ -52,9 +56,9 @@ pub(crate) enum Level {
 /// Which part of the ring a record may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Room {
-    /// What no rollback may need.
+    /// What is neither reserved nor slack.
     Forward,
-    /// All of it: rollbacks, nested actions under way, checkpoints.
+    /// The slack too: rollbacks, nested actions under way, checkpoints.
     Reserved,
 }
 
@@ -64,6 +68,8 @@ pub(crate) enum Room {
 pub(crate) struct Chain {
     first: AtomicU64,
     last: AtomicU64,
+    /// Bytes of its records.
+    bytes: AtomicU64,
 }
 
 /// What an append does to its transaction's chain.
@@ -79,7 +85,8 @@ const ENDED: u64 = u64::MAX;
 impl Chain {
     /// A chain found by recovery.
     pub(crate) fn recovered(first: Lsn, last: Lsn) -> Chain {
-        Chain { first: AtomicU64::new(first.0), last: AtomicU64::new(last.0) }
+        let (first, last) = (AtomicU64::new(first.0), AtomicU64::new(last.0));
+        Chain { first, last, bytes: AtomicU64::new(0) }
     }
 
     /// The first and last record, if there are any and the transaction has not ended.
@@ -89,9 +96,32 @@ impl Chain {
         (first != 0 && last != ENDED).then_some((Lsn(first), Lsn(last)))
     }
 
-    /// The LSN of the first record, or zero.
-    pub(crate) fn first(&self) -> Lsn {
-        Lsn(self.first.load(Ordering::Acquire))
+    /// Bytes of its records.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+}
+
+/// Somebody waits for room in the log.
+pub(crate) struct RoomWait<'l> {
+    log: &'l Log,
+}
+
+impl RoomWait<'_> {
+    /// See `Signal::seen`.
+    pub(crate) fn seen(&self) -> u64 {
+        self.log.room.seen()
+    }
+
+    /// Waits until room was made since `seen`, but no longer than until `deadline`.
+    pub(crate) fn wait_until(&self, seen: u64, deadline: Nanos) {
+        let _told = self.log.room.wait_until(seen, deadline);
+    }
+}
+
+impl Drop for RoomWait<'_> {
+    fn drop(&mut self) {
+        self.log.room_waiters.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -120,7 +150,11 @@ pub(crate) struct Log {
     written: AtomicU64,
     durable: AtomicU64,
     start: AtomicU64,
-    reserved: AtomicU64,
+    /// L6.
+    claimed: AtomicU64,
+    /// Given when room was made, if anybody waits for it.
+    room: Signal,
+    room_waiters: AtomicU64,
     flushed: Signal,
     write_wanted: Signal,
     is_write_wanted: AtomicBool,
@@ -166,7 +200,9 @@ impl Log {
             written: AtomicU64::new(end.0),
             durable: AtomicU64::new(end.0),
             start: AtomicU64::new(start.0),
-            reserved: AtomicU64::new(0),
+            claimed: AtomicU64::new(end.0),
+            room: Signal::new(),
+            room_waiters: AtomicU64::new(0),
             flushed: Signal::new(),
             write_wanted: Signal::new(),
             is_write_wanted: AtomicBool::new(false),
@@ -193,47 +229,60 @@ impl Log {
     ///
     /// `LogFull`, `Failed`; nothing is appended then. So for all appends.
     pub(crate) fn append(&self, draft: &mut Draft, room: Room) -> Result<Lsn, Error> {
-        self.append_linked(draft, room, Link::None)
+        self.append_linked(draft, room, &mut 0, Link::None)
     }
 
     /// Appends a full page image.
-    pub(crate) fn append_image(&self, draft: &mut Draft, room: Room) -> Result<Lsn, Error> {
-        let lsn = self.append_linked(draft, room, Link::None)?;
+    pub(crate) fn append_image(&self, draft: &mut Draft, reserved: &mut u64) -> Result<Lsn, Error> {
+        let lsn = self.append_linked(draft, Room::Reserved, reserved, Link::None)?;
         self.tail.lock().image_bytes += draft.len() as u64;
         Ok(lsn)
     }
 
-    /// Appends the next record of the transaction of `chain`.
+    /// Appends the next record of the transaction of `chain`, which may use what is `reserved`, and
+    /// takes what that lacks from `room`.
     pub(crate) fn append_next(
         &self,
         draft: &mut Draft,
         room: Room,
+        reserved: &mut u64,
         chain: &Chain,
     ) -> Result<Lsn, Error> {
-        self.append_linked(draft, room, Link::Next(chain))
+        self.append_linked(draft, room, reserved, Link::Next(chain))
     }
 
     /// Appends the last record of the transaction of `chain`.
-    pub(crate) fn append_last(&self, draft: &mut Draft, chain: &Chain) -> Result<Lsn, Error> {
-        self.append_linked(draft, Room::Reserved, Link::Last(chain))
+    pub(crate) fn append_last(
+        &self,
+        draft: &mut Draft,
+        reserved: &mut u64,
+        chain: &Chain,
+    ) -> Result<Lsn, Error> {
+        self.append_linked(draft, Room::Reserved, reserved, Link::Last(chain))
     }
 
-    fn append_linked(&self, draft: &mut Draft, room: Room, link: Link<'_>) -> Result<Lsn, Error> {
+    fn append_linked(
+        &self,
+        draft: &mut Draft,
+        room: Room,
+        reserved: &mut u64,
+        link: Link<'_>,
+    ) -> Result<Lsn, Error> {
         let checksum = draft.close(self.epoch);
         let len = draft.len() as u64;
+        let lacking = len.saturating_sub(*reserved);
+        if lacking > 0 && !self.try_reserve(lacking, room) {
+            return Err(self.full(link));
+        }
         let mut tail = self.tail.lock();
         if self.failed.load(Ordering::Relaxed) {
+            drop(tail);
+            self.unreserve(lacking);
             return Err(Error::Failed);
         }
-        let kept = match room {
-            Room::Forward => self.slack(),
-            Room::Reserved => 0,
-        };
-        // Two blocks more, since the blocks of start and end are written and kept whole.
-        let used = tail.end - self.start.load(Ordering::Acquire) + 2 * BLOCK as u64;
-        if used + len + kept > self.ring.capacity {
-            return Err(Error::LogFull);
-        }
+        *reserved -= len - lacking;
+        let used = tail.end + len - self.start.load(Ordering::Acquire);
+        assert!(used + EDGE_BYTES <= self.ring.capacity, "L6: {used} bytes in the ring");
         let lsn = Lsn(tail.end);
         let record = draft.seal(checksum, lsn, self.ring.salt);
         let at = (tail.end - tail.base) as usize;
@@ -248,6 +297,7 @@ impl Log {
             Link::None => (),
             Link::Next(chain) => {
                 chain.last.store(lsn.0, Ordering::Release);
+                chain.bytes.store(chain.bytes() + len, Ordering::Relaxed);
                 if chain.first.load(Ordering::Relaxed) == 0 {
                     chain.first.store(lsn.0, Ordering::Release);
                 }
@@ -257,6 +307,14 @@ impl Log {
         self.last.store(lsn.0, Ordering::Release);
         self.end.store(tail.end, Ordering::Release);
         Ok(lsn)
+    }
+
+    fn full(&self, link: Link<'_>) -> Error {
+        let own_bytes = match link {
+            Link::None => 0,
+            Link::Next(chain) | Link::Last(chain) => chain.bytes(),
+        };
+        Error::LogFull { own_bytes, capacity: self.ring.capacity }
     }
 
     /// Part of the ring that forward records leave alone, whatever is reserved.
@@ -299,10 +357,14 @@ impl Log {
     /// Drops the log before `start`: the boot page that says so must be durable.
     pub(crate) fn truncate(&self, start: Lsn) {
         assert!(start <= self.durable_end(), "truncation to {start}, past what is durable");
-        self.start.fetch_max(start.0, Ordering::AcqRel);
+        let before = self.start.fetch_max(start.0, Ordering::AcqRel);
         let mut tail = self.tail.lock();
         while tail.marks.front().is_some_and(|&mark| mark < start.0) {
             tail.marks.pop_front();
+        }
+        drop(tail);
+        if before < start.0 {
+            self.tell_room();
         }
     }
 
@@ -321,27 +383,54 @@ impl Log {
         after.checked_sub(1).map_or(start, |index| Lsn(tail.marks[index]).max(start))
     }
 
-    /// Keeps `bytes` of the ring from forward records.
-    pub(crate) fn reserve(&self, bytes: u64) {
-        self.reserved.fetch_add(bytes, Ordering::Relaxed);
+    /// Keeps `bytes` of the ring for whoever asks, to append with; whether there is room.
+    pub(crate) fn try_reserve(&self, bytes: u64, room: Room) -> bool {
+        let slack = match room {
+            Room::Forward => self.slack(),
+            Room::Reserved => 0,
+        };
+        let fits = |claimed: u64| {
+            // The start only rises, so what fits now does when the swap succeeds.
+            let used = claimed.saturating_sub(self.start.load(Ordering::Acquire));
+            (used + bytes + slack + EDGE_BYTES <= self.ring.capacity).then_some(claimed + bytes)
+        };
+        self.claimed.fetch_update(Ordering::AcqRel, Ordering::Acquire, fits).is_ok()
     }
 
-    /// Gives back what `reserve` kept.
+    /// Gives back what `try_reserve` kept.
     pub(crate) fn unreserve(&self, bytes: u64) {
-        let before = self.reserved.fetch_sub(bytes, Ordering::Relaxed);
-        assert!(before >= bytes, "{bytes} log bytes given back of {before} reserved");
+        let before = self.claimed.fetch_sub(bytes, Ordering::AcqRel);
+        debug_assert!(before - bytes >= self.end().0, "{bytes} log bytes given back twice");
+        self.tell_room();
     }
 
-    /// Bytes that `reserve` keeps now.
+    /// Bytes that `try_reserve` keeps now, or a moment ago.
     #[inline]
     pub(crate) fn reserved(&self) -> u64 {
-        self.reserved.load(Ordering::Relaxed)
+        self.claimed.load(Ordering::Relaxed).saturating_sub(self.end().0)
     }
 
-    /// Whether an operation that may append `bytes` finds room beside all that is reserved.
+    /// Whether a record of `bytes` finds room beside all that is reserved.
     pub(crate) fn has_room(&self, bytes: u64) -> bool {
-        let reserved = self.reserved.load(Ordering::Relaxed) + self.slack();
-        self.used() + reserved + bytes <= self.ring.capacity
+        self.lacking(bytes) == 0
+    }
+
+    /// By how much `bytes` find no room beside all that is reserved.
+    pub(crate) fn lacking(&self, bytes: u64) -> u64 {
+        let used = self.claimed.load(Ordering::Acquire).saturating_sub(self.start().0);
+        (used + bytes + self.slack() + EDGE_BYTES).saturating_sub(self.ring.capacity)
+    }
+
+    /// The signal that is given when room is made, while the guard lives. Ask before looking.
+    pub(crate) fn wait_room(&self) -> RoomWait<'_> {
+        self.room_waiters.fetch_add(1, Ordering::SeqCst);
+        RoomWait { log: self }
+    }
+
+    fn tell_room(&self) {
+        if self.room_waiters.load(Ordering::SeqCst) > 0 {
+            self.room.notify_all();
+        }
     }
 
     /// Bytes from the start to the end.

@@ -63,7 +63,7 @@ fn the_ring_agrees_with_a_list() {
                 let mut draft = draft(number, prng.below(300) as usize);
                 match log.append(&mut draft, Room::Forward) {
                     Ok(lsn) => model.push((lsn, number)),
-                    Err(Error::LogFull) => {
+                    Err(Error::LogFull { .. }) => {
                         log.force(log.end(), Level::Durable).expect("memory");
                         forced = log.end();
                         let keep = model.len() / 3;

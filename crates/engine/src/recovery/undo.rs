@@ -8,7 +8,8 @@ use terrace_rt::LeafMutex;
 
 use super::Analysis;
 use crate::Error;
-use crate::context::Context;
+use crate::change::Change;
+use crate::context::{Context, undo_room};
 use crate::engine::Engine;
 use crate::log::record::{Body, StoredUndo, decode_undo};
 use crate::log::{Level, LogReader};
@@ -18,7 +19,7 @@ enum Task {
     /// Go on at this record.
     Skip(Lsn),
     /// Undo it, by key or byte by byte, then go on at the record before.
-    Undo { encoded: Vec<u8>, page: terrace_page::PageId, prev: Lsn },
+    Undo { encoded: Vec<u8>, page: terrace_page::PageId, prev: Lsn, room: u64 },
 }
 
 /// Resumes every transaction that had not ended, and undoes their nested actions that had not
@@ -85,7 +86,7 @@ fn undo_open_nested(context: &mut Context) -> Result<(), Error> {
     while at > Lsn::ZERO {
         match task_of(&mut reader, at)? {
             Task::Skip(next) => at = next,
-            Task::Undo { encoded, page, prev } => {
+            Task::Undo { encoded, page, prev, .. } => {
                 let Some(StoredUndo::Physical(pieces)) = decode_undo(&encoded) else { break };
                 context.restore(page, pieces, prev)?;
                 at = prev;
@@ -116,9 +117,9 @@ pub(crate) fn undo_from_log(context: &mut Context, stop: Lsn) -> Result<(), Erro
         let (reader, _) = reader.as_mut().expect("just opened");
         match task_of(reader, at)? {
             Task::Skip(next) => at = next,
-            Task::Undo { encoded, page, prev } => {
+            Task::Undo { encoded, page, prev, room } => {
                 match decode_undo(&encoded) {
-                    Some(StoredUndo::Logical(undo)) => context.undo_one(undo, prev)?,
+                    Some(StoredUndo::Logical(undo)) => context.undo_one(undo, prev, room)?,
                     Some(StoredUndo::Physical(pieces)) => context.restore(page, pieces, prev)?,
                     None => unreachable!("decoded once already"),
                 }
@@ -133,12 +134,13 @@ fn task_of(reader: &mut LogReader<'_>, at: Lsn) -> Result<Task, Error> {
     let stored = reader.at(at)?;
     let prev = stored.record.prev;
     let next = match stored.record.body {
-        Body::Update { page, undo, undo_bytes, .. } => {
-            if undo.is_none() {
-                prev
-            } else {
-                return Ok(Task::Undo { encoded: undo_bytes.to_vec(), page, prev });
-            }
+        Body::Update { undo, .. } if undo.is_none() => prev,
+        Body::Update { page, change, undo, undo_bytes, .. } => {
+            let room = match (undo, Change::decode(change)) {
+                (StoredUndo::Logical(undo), Ok(change)) => undo_room(&change, &undo).0,
+                _ => 0,
+            };
+            return Ok(Task::Undo { encoded: undo_bytes.to_vec(), page, prev, room });
         }
         Body::Clr { undo_next, .. }
         | Body::Restore { undo_next, .. }

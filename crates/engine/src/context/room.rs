@@ -1,0 +1,195 @@
+//! Log room of a transaction: what it reserves, and what its rollback may need of that.
+//!
+//! ```text
+//!   reserved:  | rollback_room: CLRs of all that can be undone, END | the operation under way |
+//! ```
+//!
+//! - M1: a forward record is appended only when what is reserved covers it and its own undo beside
+//!   the undo of all before. So a rollback never asks the ring for room that it might not have.
+//! - M2: one record is undone by one CLR, whose length is known when the change is logged. Where the
+//!   undo may have to split a page, since the change made a record shorter, room for one operation
+//!   on a tree is kept too, once, and twelve times what the record lost: records are undone one at a
+//!   time, and a split leaves room for the next ones.
+//! - M3: a transaction is refused for what it wrote itself, or because it is the one that keeps a
+//!   full log from being cut while others wait; never for what others wrote.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use terrace_page::Lsn;
+
+use super::Context;
+use crate::Error;
+use crate::btree::{OVERFLOW, old};
+use crate::change::Change;
+use crate::log::record::Draft;
+use crate::log::{Chain, Room};
+use crate::writer::Undo;
+
+/// What one operation on a tree may append, besides its value: splits of a few levels.
+const OPERATION_BYTES: u64 = 96 << 10;
+/// The longest record that a change of one key appends: key, old record and new one.
+const RECORD_BYTES: u64 = 6 << 10;
+/// What is reserved beyond an operation, so that not each one touches the counter that all share.
+const RESERVED_AHEAD: u64 = 16 << 10;
+/// Operations keep what they have reserved while all that is reserved is less than one part in so
+/// many of the ring.
+const KEPT_ONE_IN: u64 = 16;
+/// A CLR without what it puts back, and an END.
+const CLR_BYTES: u64 = 96;
+const END_BYTES: u64 = 64;
+/// An undo that hands a large value to its tree's list, or takes one back, and does both at most.
+const CHAIN_BYTES: u64 = 2 << 10;
+/// A split appends no more than so many times what it makes room for.
+const SPLIT_TIMES: u64 = 12;
+
+/// Log bytes that undoing a change may take, and whether it may have to split a page.
+pub(crate) fn undo_room(change: &Change<'_>, undo: &Undo<'_>) -> (u64, bool) {
+    let new = match change {
+        Change::LeafInsert { record, .. } | Change::LeafReplace { record, .. } => *record,
+        _ => &[],
+    };
+    let (put_back, lost, before) = match undo {
+        Undo::None => return (0, false),
+        Undo::Insert { .. } => (0, 0, None),
+        Undo::Delete { key, record, .. } => {
+            let len = key.len() + record.len();
+            (len, len, record.first())
+        }
+        Undo::Update { old: [old::PATCH, _, _, a, b, bytes @ ..], .. } => {
+            let now = usize::from(u16::from_le_bytes([*a, *b]));
+            (bytes.len(), bytes.len().saturating_sub(now), None)
+        }
+        Undo::Update { old, .. } => {
+            let record = &old[1..];
+            (record.len(), record.len().saturating_sub(new.len()), record.first())
+        }
+    };
+    let has_chain = [new.first(), before].into_iter().flatten().any(|flags| flags & OVERFLOW != 0);
+    let chain = if has_chain { CHAIN_BYTES } else { 0 };
+    (CLR_BYTES + put_back as u64 + SPLIT_TIMES * lost as u64 + chain, lost > 0)
+}
+
+impl Context {
+    /// What one operation may append besides its value.
+    fn operation_bytes(&self) -> u64 {
+        OPERATION_BYTES.min(self.engine.log.capacity() / 32)
+    }
+
+    /// Makes sure of log room for an operation whose key and value have `bytes`. Called without
+    /// latches: it may wait until others make room.
+    ///
+    /// # Errors
+    ///
+    /// `LogFull` for a transaction that is too large for the log, or too old; `LogHeld` if another
+    /// one is; those of a checkpoint.
+    pub(crate) fn begin_operation(&mut self, bytes: usize) -> Result<(), Error> {
+        if self.chain.is_none() {
+            self.enter_log();
+        }
+        let log = &self.engine.log;
+        if log.is_failed() {
+            return Err(Error::Failed);
+        }
+        log.relieve()?;
+        let own_bytes = self.chain.as_ref().map_or(0, |chain| chain.bytes());
+        let is_told = self.engine.log_holder.load(Ordering::Relaxed) == self.txn.0;
+        if is_told || own_bytes + self.rollback_room > log.capacity() / 2 {
+            return Err(Error::LogFull { own_bytes, capacity: log.capacity() });
+        }
+        let wanted = self.rollback_room
+            + self.operation_bytes()
+            + RECORD_BYTES
+            + CLR_BYTES
+            + 3 * bytes as u64;
+        if self.reserved < wanted {
+            let ahead = RESERVED_AHEAD.min(log.capacity() / 256);
+            let more = wanted - self.reserved + ahead;
+            if !log.try_reserve(more, Room::Forward) {
+                self.engine.wait_for_log_room(self.txn, own_bytes, more)?;
+            }
+            self.reserved += more;
+        }
+        if self.engine.log.used() > self.engine.log.capacity() / 2 {
+            self.engine.checkpoint_wanted.notify_all();
+        }
+        Ok(())
+    }
+
+    /// Gives the transaction a number and a chain.
+    fn enter_log(&mut self) {
+        // One that a transaction before has used: it is in no table any more.
+        let mut chain = self.buffers.chain.take().unwrap_or_default();
+        if let Some(chain) = Arc::get_mut(&mut chain) {
+            *chain = Chain::default();
+        } else {
+            chain = Arc::default();
+        }
+        self.txn = self.engine.register(&chain);
+        self.chain = Some(chain);
+        self.rollback_room = END_BYTES;
+    }
+
+    /// The operation is over. What it reserved serves the next one, unless the log is short of it:
+    /// all that transactions keep this way is a small part of the ring.
+    pub(crate) fn end_operation(&mut self) {
+        let log = &self.engine.log;
+        if log.reserved() > log.capacity() / KEPT_ONE_IN {
+            self.give_back();
+        }
+    }
+
+    /// Gives back what no rollback needs.
+    pub(super) fn give_back(&mut self) {
+        let spare = self.reserved.saturating_sub(self.rollback_room);
+        if spare > 0 {
+            self.reserved -= spare;
+            self.engine.log.unreserve(spare);
+        }
+    }
+
+    /// M1: what is reserved covers the draft, a change going forward, and its undo.
+    ///
+    /// # Errors
+    ///
+    /// `LogFull`.
+    pub(super) fn reserve_undo(
+        &mut self,
+        change: &Change<'_>,
+        undo: &Undo<'_>,
+    ) -> Result<u64, Error> {
+        let (room, may_split) = undo_room(change, undo);
+        let once = if may_split && !self.rollback_splits { self.operation_bytes() } else { 0 };
+        let draft = &self.buffers.draft;
+        let wanted = self.rollback_room + room + once + draft.len() as u64;
+        if self.reserved < wanted {
+            let more = wanted - self.reserved;
+            if !self.engine.log.try_reserve(more, Room::Forward) {
+                let own_bytes = self.chain.as_ref().map_or(0, |chain| chain.bytes());
+                let capacity = self.engine.log.capacity();
+                return Err(Error::LogFull { own_bytes, capacity });
+            }
+            self.reserved += more;
+        }
+        self.rollback_splits |= may_split;
+        self.rollback_room += room + once;
+        Ok(room)
+    }
+
+    /// Appends the draft as the transaction's next record: going forward from what the rollback
+    /// does not need, else from all that is reserved.
+    pub(super) fn append(&mut self, room: Room) -> Result<Lsn, Error> {
+        let chain = self.chain.as_ref().expect("registered by begin_operation");
+        let kept = match self.mode {
+            super::Mode::Forward => self.rollback_room.min(self.reserved),
+            super::Mode::Undoing { .. } => 0,
+        };
+        let mut free = self.reserved - kept;
+        let draft: &mut Draft = &mut self.buffers.draft;
+        let appended = self.engine.log.append_next(draft, room, &mut free, chain);
+        self.reserved = kept + free;
+        let lsn = appended?;
+        self.last = lsn;
+        Ok(lsn)
+    }
+}
