@@ -282,6 +282,11 @@ impl Engine {
         let _failed = self.pool.flush_below(half);
     }
 
+    /// How far the creation of the database got.
+    pub(crate) fn creation(&self) -> Creation {
+        self.boot.lock().creation
+    }
+
     /// The map and the catalog are in the log: the next superblock, behind a force of the log, says
     /// that the database was created.
     pub(crate) fn finish_creation(&self) {

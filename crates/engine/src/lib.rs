@@ -29,6 +29,7 @@ mod log;
 mod lock;
 
 mod btree;
+mod catalog;
 mod trees;
 
 mod change;

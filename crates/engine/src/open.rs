@@ -233,10 +233,11 @@ fn recover(
     }
     engine.journal.end_redo();
     let losers = resume_losers(engine, analysis)?;
-    engine.trees.load()?;
+    let creation = engine.creation();
+    engine.trees.load(creation)?;
     undo_losers(losers)?;
     engine.pool.begin();
-    engine.trees.tidy(engine)?;
+    engine.trees.tidy(engine, creation)?;
     engine.finish_creation();
     engine.checkpoint(Checkpoint::Indirect)
 }

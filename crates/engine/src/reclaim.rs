@@ -69,6 +69,8 @@ struct Queue {
     blocked: BTreeSet<Work>,
     is_busy: bool,
     is_stopped: bool,
+    /// Who reads what the task would change.
+    pauses: u32,
     /// Leaves found no place: look through the trees once the queue is empty.
     has_overflowed: bool,
 }
@@ -130,6 +132,18 @@ impl Reclaim {
     pub(crate) fn stop(&self) {
         self.queue.lock().is_stopped = true;
         self.wanted.notify_all();
+        self.wait_until_idle();
+    }
+
+    /// Holds the task back until what is returned is dropped: for a check, which reads trees as a
+    /// whole. Whoever has it waits for devices only.
+    pub(crate) fn pause(&self) -> Paused<'_> {
+        self.queue.lock().pauses += 1;
+        self.wait_until_idle();
+        Paused(self)
+    }
+
+    fn wait_until_idle(&self) {
         loop {
             let seen = self.idle.seen();
             if !self.queue.lock().is_busy || dead() {
@@ -137,6 +151,12 @@ impl Reclaim {
             }
             self.idle.wait(seen);
         }
+    }
+
+    /// Whether the task is to stop or pause: a long piece of work looks between its steps.
+    pub(crate) fn is_held(&self) -> bool {
+        let queue = self.queue.lock();
+        dead() || queue.is_stopped || queue.pauses > 0
     }
 
     /// The task: returns when it is stopped, or the engine has failed.
@@ -178,6 +198,9 @@ impl Reclaim {
         if queue.is_stopped {
             return Next::Stop;
         }
+        if queue.pauses > 0 {
+            return Next::Wait;
+        }
         let leaf = queue.leaves.pop_front().map(|(tree, key)| Work::Leaf(tree, key));
         let mut work = leaf.or_else(|| queue.others.pop_first());
         if work.is_none() && std::mem::take(&mut queue.has_overflowed) {
@@ -213,6 +236,16 @@ impl Reclaim {
             // It may have ended before it was known that somebody waits for it.
             self.ended(engine.oldest_active());
         }
+    }
+}
+
+/// The reclaim task is held back.
+pub(crate) struct Paused<'r>(&'r Reclaim);
+
+impl Drop for Paused<'_> {
+    fn drop(&mut self) {
+        self.0.queue.lock().pauses -= 1;
+        self.0.wanted.notify_all();
     }
 }
 

@@ -29,6 +29,8 @@
 //! - The hints in memory are lower bounds: below them there is nothing to find. Losing them costs
 //!   one search.
 
+mod books;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -57,6 +59,8 @@ const FULL: u32 = u32::MAX;
 const MAP_BITS: u32 = 0b111;
 /// The longest run of extents that a growing tree gets at once: 4 MiB.
 const RUN_MAX: u64 = 16;
+/// Extents that one nested action gives back: some 20 KiB of log.
+const FREED_MAX: usize = 256;
 /// Tries to find room before the answer is that there is none. Each failure but the last has
 /// added a group.
 const SEARCHES_MAX: u32 = 4;
@@ -511,56 +515,43 @@ impl Space {
         Ok(Freeing { space: self, map, extent, tree, entry })
     }
 
-    /// Frees every extent of `tree` but the one of `keep`, of which only the pages `kept` stay
-    /// used. No task may be in the tree. One nested action for each map.
+    /// Frees extents of `tree` from the extent `from` on, as many as one nested action may: no task
+    /// may be in the tree, and no undo may come. Returns where to go on, if anywhere.
     ///
     /// # Errors
     ///
     /// Those of the pool and of `Writer::change`.
-    pub(crate) fn free_tree<W: Writer>(
+    pub(crate) fn free_some<W: Writer>(
         &self,
         w: &mut W,
         tree: TreeId,
-        keep: Option<(PageId, u32)>,
-    ) -> Result<(), Error> {
-        for group in 0..self.groups()? {
+        from: u64,
+    ) -> Result<Option<u64>, Error> {
+        let groups = self.groups()?;
+        for group in from / EXTENTS_PER_MAP..groups {
             let mut map = self.open_map(group)?;
+            let end = (group + 1) * EXTENTS_PER_MAP;
+            let first = from.max(group * EXTENTS_PER_MAP);
+            let is_owned = |extent: &u64| entry(&map, *extent).0 == owner(tree);
+            let found: Vec<u64> = (first..end).filter(is_owned).take(FREED_MAX).collect();
+            let Some(&last) = found.last() else { continue };
             let nested = w.begin_nested();
-            for extent in group * EXTENTS_PER_MAP..(group + 1) * EXTENTS_PER_MAP {
-                let (owned_by, _) = entry(&map, extent);
-                if owned_by != owner(tree) {
-                    continue;
-                }
-                let kept = keep.filter(|(page, _)| extent_of(*page) == extent);
-                let new = kept.map_or((NOBODY, 0), |(_, kept)| (owned_by, kept));
-                put_entries(w, &mut map, extent, &[new])?;
+            for extent in &found {
+                put_entries(w, &mut map, *extent, &[(NOBODY, 0)])?;
             }
             w.end_nested(nested)?;
+            drop(map);
+            let mut hints = self.hints.lock();
+            hints.frees += 1;
+            hints.free = hints.free.min(found[0]);
+            return Ok(Some(last + 1));
         }
-        let mut hints = self.hints.lock();
-        hints.free = 0;
-        hints.frees += 1;
-        hints.trees.remove(&tree);
-        Ok(())
+        Ok(None)
     }
 
-    /// The extents of `tree`, in order.
-    ///
-    /// # Errors
-    ///
-    /// Those of the pool.
-    pub(crate) fn extents_of(&self, tree: TreeId) -> Result<Vec<Extent>, Error> {
-        let mut found = Vec::new();
-        for group in 0..self.groups()? {
-            let map = self.open_map(group)?;
-            for extent in group * EXTENTS_PER_MAP..(group + 1) * EXTENTS_PER_MAP {
-                let (owned_by, used) = entry(&map, extent);
-                if owned_by == owner(tree) {
-                    found.push(Extent { first: extent_page(extent), used });
-                }
-            }
-        }
-        Ok(found)
+    /// Forgets a tree whose extents are free.
+    pub(crate) fn forget(&self, tree: TreeId) {
+        self.hints.lock().trees.remove(&tree);
     }
 }
 

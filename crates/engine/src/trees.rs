@@ -1,34 +1,35 @@
 //! The trees of a database: the catalog, and the tables that it names.
 //!
 //! ```text
-//! catalog: a tree whose header is the first page of the first extent for data
-//! key      'T' name             'D' tree (4, big-endian)
-//! value    state 1 (0 made, 1 live), tree 4, header 8, types
-//! types    key type name, a zero, value type name
+//!           alone                    alone                   in the transaction
+//!   nothing -----> 'D', no pages yet -----> 'D', empty tree <=================> 'T' name
+//!      ^                 |                      |       |                         |
+//!      |                 |                      |       +== makes: 'T' then no 'D' +
+//!      |                 |                      |          drops: 'D' then no 'T'
+//!      +-----------------+----------------------+
+//!        the reclaim task, once no transaction that is open names the tree
 //! ```
 //!
-//! ```text
-//!             made                   live (in a transaction)         dropped (in a transaction)
-//!   nothing --'D'---> 'T' made -------------------------> 'T' live -------------------> 'D'
-//!      ^    (alone)      ^                                   |                           |
-//!      |                 +---------- rollback ---------------+                           |
-//!      +------------------------- freed (alone, after the commit, or when opened) -------+
-//! ```
-//!
-//! - N1: a tree is made, and freed, by a transaction of its own, that takes no locks and commits at
-//!   once: what a rolled-back transaction made is an empty tree that nobody sees, for the next one
-//!   who wants a table of that name.
-//! - N2: who opens a table holds its name Shared, who makes it live or drops it Exclusive; the
-//!   names as a whole are locked like a table. So `names` in memory is what the lock's holder may
-//!   see. Who drops a table also holds all of it Exclusive: so a table opened before is found
-//!   again without its name, by a lock of the table (`opened`).
-//! - N3: a load writes pages that no undo takes back. It is made only into a tree that its
-//!   transaction makes live, and a tree that is not live is emptied before it is used again.
-//! - N4: `by_id` has every tree that any undo may name.
-//! - N5: a tree that is being made is garbage by its number until it has its name: making its pages
-//!   is not undone, and after a crash nothing else would tell that they are nobody's.
+//! - N1: a tree's pages are made, and freed, by transactions of their own, which take no locks,
+//!   commit at once and touch no name. Meanwhile it is garbage: 'D' has its number before it has a
+//!   page.
+//! - N2: all changes of names belong to the transaction that asks for them, and to its undo: it
+//!   makes a table by 'T' and the end of 'D', and drops one by 'D' and the end of 'T'. So at any
+//!   moment, and after any undo, a tree has an entry: what is not named when a transaction ends is
+//!   garbage, whatever became of it on the way.
+//! - N3: a name is made, and dropped, under its lock, Exclusive, which is kept until the
+//!   transaction ends; so is the lock of the tree's 'D'. The names as a whole are locked like a
+//!   table. So `names` in memory is what the lock's holder may see. Who drops a table also holds
+//!   all of it Exclusive: so a table opened before is found again without its name, by a lock of
+//!   the table (`opened`).
+//! - N4: `by_id` has every tree that any undo may name. A tree leaves it when the reclaim task
+//!   begins to free it.
+//! - N5: the reclaim task learns of a tree only from the transaction that made or dropped it, after
+//!   its end, or from the opening: it never meets a 'D' that may still be undone.
+//! - N6: a load writes pages that no undo takes back. It is made only into a tree that its
+//!   transaction made, and is freed as a whole with it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -36,15 +37,17 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use terrace_device::Device;
 use terrace_page::{Damage, PageId, PageKind, kind};
 use terrace_pool::{BufferPool, Recovered};
-use terrace_rt::{LeafMutex, Mutex};
+use terrace_rt::LeafMutex;
 
 use crate::api::{CheckReport, Durability};
 use crate::btree::{Batch, Direction, Put, Scan, Tree};
+use crate::catalog::{self, Entry, Key, garbage_key, name_lock, table_key};
 use crate::context::{Context, Locking};
 use crate::engine::Engine;
 use crate::opened::Types;
 use crate::reclaim::{Progress, Work};
 use crate::space::{EXTENT_PAGES, Space};
+use crate::superblock::Creation;
 use crate::writer::{Reader, Step, Undo};
 use crate::{Error, KeyHash, LockMode, LockOutcome, LockRequest, Part, TreeId};
 
@@ -56,9 +59,6 @@ const FIRST_MAP: PageId = PageId(2);
 const BATCH: usize = 64;
 /// Nested actions that one piece of the reclaim task spends on large values.
 const CHAIN_STEPS: u32 = 64;
-
-const MADE: u8 = 0;
-const LIVE: u8 = 1;
 
 /// Whether a table was there before the transaction that opens it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,24 +76,17 @@ struct OpenTable {
     types: Arc<str>,
 }
 
-#[derive(Clone)]
-struct Entry {
-    state: u8,
-    table: OpenTable,
-}
-
 /// The trees of a database.
 pub(crate) struct Trees {
     pool: Arc<BufferPool>,
     space: Arc<Space>,
     catalog: Tree,
-    names: LeafMutex<BTreeMap<String, Entry>>,
+    names: LeafMutex<BTreeMap<String, OpenTable>>,
     /// Another after each change of `names`.
     version: AtomicU64,
     by_id: LeafMutex<BTreeMap<TreeId, Tree>>,
     next: AtomicU32,
-    /// Held by who makes or frees a tree.
-    making: Mutex<()>,
+    home_pages: u64,
 }
 
 /// Reads without locks: nobody else is there, or what is read is locked otherwise.
@@ -120,26 +113,6 @@ fn done<T>(step: Step<T>) -> T {
     }
 }
 
-fn table_key(name: &str) -> Vec<u8> {
-    [b"T", name.as_bytes()].concat()
-}
-
-fn dropped_key(tree: TreeId) -> Vec<u8> {
-    [&b"D"[..], &tree.0.to_be_bytes()].concat()
-}
-
-fn encode(state: u8, tree: &Tree, types: &str) -> Vec<u8> {
-    let mut value = vec![state];
-    value.extend_from_slice(&tree.id().0.to_le_bytes());
-    value.extend_from_slice(&tree.header().0.to_le_bytes());
-    value.extend_from_slice(types.as_bytes());
-    value
-}
-
-fn name_lock(name: &str) -> KeyHash {
-    KeyHash::of(&table_key(name))
-}
-
 fn corrupt(what: &'static str) -> Error {
     Error::Corrupt { part: Part::Home, page: CATALOG_HEADER, what }
 }
@@ -157,7 +130,7 @@ impl Trees {
             names: LeafMutex::new(BTreeMap::new()),
             version: AtomicU64::new(1),
             next: AtomicU32::new(CATALOG.0 + 1),
-            making: Mutex::new(()),
+            home_pages,
         }
     }
 
@@ -170,56 +143,63 @@ impl Trees {
         self.space.room.promise(PageId(page.0 + 1))
     }
 
-    /// Reads the catalog, after redo: structures are whole, transactions not yet undone.
+    /// Reads the catalog, after redo: structures are whole, transactions not yet undone. Returns
+    /// the trees that are garbage.
     ///
     /// # Errors
     ///
     /// `Corrupt`, those of the pool.
-    pub(crate) fn load(&self) -> Result<(), Error> {
-        if !self.has_catalog()? {
-            return Ok(());
+    pub(crate) fn load(&self, creation: Creation) -> Result<Vec<TreeId>, Error> {
+        if creation == Creation::Begun && !self.has_catalog()? {
+            return Ok(Vec::new());
         }
+        self.space.check_maps()?;
+        self.catalog.check()?;
+        self.names.lock().clear();
+        self.version.fetch_add(1, Ordering::Release);
         let mut scan =
             Scan::new(Bound::Unbounded, Bound::Unbounded, Direction::Forward, LockMode::Shared);
         let mut batch = Batch::default();
+        let mut garbage = Vec::new();
+        let mut headers = BTreeSet::new();
         loop {
             done(scan.next_batch(&self.catalog, &mut Unlocked, BATCH, &mut batch)?);
             if batch.len() == 0 {
-                return Ok(());
+                return Ok(garbage);
             }
             for (key, value) in batch.entries() {
-                let entry = self.decode(value)?;
-                let id = entry.table.tree.id();
-                self.next.fetch_max(id.0 + 1, Ordering::Relaxed);
-                self.by_id.lock().insert(id, entry.table.tree.clone());
-                if let Some(name) = key.strip_prefix(b"T") {
-                    let name = std::str::from_utf8(name).map_err(|_| corrupt("a table's name"))?;
-                    self.name(name, Some(entry));
+                let key = catalog::decode_key(key).map_err(corrupt)?;
+                let entry = Entry::decode(key, value, self.home_pages).map_err(corrupt)?;
+                self.next.fetch_max(entry.tree.0 + 1, Ordering::Relaxed);
+                let table = self.open_table(&entry);
+                if entry.header != PageId(0) {
+                    self.by_id.lock().insert(entry.tree, table.tree.clone());
+                }
+                match key {
+                    Key::Garbage(tree) => garbage.push(tree),
+                    Key::Table(_) if !headers.insert(entry.header) => {
+                        return Err(corrupt("two tables of the catalog have one tree"));
+                    }
+                    Key::Table(name) => self.name(name, Some(table)),
                 }
             }
         }
     }
 
+    fn open_table(&self, entry: &Entry) -> OpenTable {
+        let (pool, space) = (Arc::clone(&self.pool), Arc::clone(&self.space));
+        let tree = Tree::open(entry.tree, entry.header, pool, space);
+        OpenTable { tree, types: Arc::clone(&entry.types) }
+    }
+
     /// Gives `name` to a table, or to none.
-    fn name(&self, name: &str, entry: Option<Entry>) {
+    fn name(&self, name: &str, table: Option<OpenTable>) {
         let mut names = self.names.lock();
-        match entry {
-            Some(entry) => names.insert(name.to_string(), entry),
+        match table {
+            Some(table) => names.insert(name.to_string(), table),
             None => names.remove(name),
         };
         self.version.fetch_add(1, Ordering::Release);
-    }
-
-    fn decode(&self, value: &[u8]) -> Result<Entry, Error> {
-        let bad = || corrupt("an entry of the catalog makes no sense");
-        let (&state, rest) = value.split_first().ok_or_else(bad)?;
-        let (tree, rest) = rest.split_first_chunk::<4>().ok_or_else(bad)?;
-        let (header, types) = rest.split_first_chunk::<8>().ok_or_else(bad)?;
-        let types = std::str::from_utf8(types).map_err(|_| bad())?;
-        let (id, header) = (u32::from_le_bytes(*tree), u64::from_le_bytes(*header));
-        let (pool, space) = (Arc::clone(&self.pool), Arc::clone(&self.space));
-        let tree = Tree::open(TreeId(id), PageId(header), pool, space);
-        Ok(Entry { state, table: OpenTable { tree, types: types.into() } })
     }
 
     /// Whether the catalog's pages are there. Before the undo they may belong to a creation that
@@ -244,14 +224,14 @@ impl Trees {
         }
     }
 
-    /// After the undo: makes what a new database lacks, reads the catalog again, and frees the
-    /// trees that committed transactions dropped.
+    /// After the undo: makes what a new database lacks, reads the catalog again, and hands the
+    /// trees that are garbage to the reclaim task.
     ///
     /// # Errors
     ///
     /// `HomeFull`, `Corrupt`, those of the pool and the log.
-    pub(crate) fn tidy(&self, engine: &Arc<Engine>) -> Result<(), Error> {
-        if !self.has_catalog()? {
+    pub(crate) fn tidy(&self, engine: &Arc<Engine>, creation: Creation) -> Result<(), Error> {
+        if creation == Creation::Begun && !self.has_catalog()? {
             self.alone(engine, |context| {
                 if !self.has_map()? {
                     self.space.format(context)?;
@@ -262,31 +242,18 @@ impl Trees {
                 Ok(())
             })?;
         }
-        self.names.lock().clear();
-        self.version.fetch_add(1, Ordering::Release);
-        self.load()?;
-        let made: Vec<Tree> = {
-            let names = self.names.lock();
-            let made = names.values().filter(|entry| entry.state == MADE);
-            made.map(|entry| entry.table.tree.clone()).collect()
-        };
-        for tree in made {
-            self.empty(engine, &tree)?;
+        for tree in self.load(Creation::Finished)? {
+            engine.reclaim.offer(Work::Tree(tree));
         }
-        let trees: Vec<Tree> = self.by_id.lock().values().cloned().collect();
-        let mut garbage = Vec::new();
-        for tree in trees {
-            if self.lookup(&dropped_key(tree.id()))?.is_some() {
-                garbage.push(tree);
-            }
-        }
-        self.free(engine, &garbage)
+        Ok(())
     }
 
     fn lookup(&self, key: &[u8]) -> Result<Option<Entry>, Error> {
         let mut reader = Unlocked;
         let found = self.catalog.get(&mut reader, key, LockMode::Shared, <[u8]>::to_vec)?;
-        done(found).map(|value| self.decode(&value)).transpose()
+        let key = catalog::decode_key(key).map_err(corrupt)?;
+        let decode = |value: Vec<u8>| Entry::decode(key, &value, self.home_pages).map_err(corrupt);
+        done(found).map(decode).transpose()
     }
 
     /// Runs `work` in a transaction without locks, and commits it for as long as the log is there.
@@ -355,13 +322,10 @@ impl Trees {
 
     fn live(&self, name: &str, types: &str) -> Result<Option<Tree>, Error> {
         let names = self.names.lock();
-        let Some(entry) = names.get(name).filter(|entry| entry.state == LIVE) else {
-            return Ok(None);
-        };
-        if &*entry.table.types == types {
-            Ok(Some(entry.table.tree.clone()))
-        } else {
-            Err(Error::TableTypes { tree: entry.table.tree.id() })
+        match names.get(name) {
+            None => Ok(None),
+            Some(table) if &*table.types == types => Ok(Some(table.tree.clone())),
+            Some(table) => Err(Error::TableTypes { tree: table.tree.id() }),
         }
     }
 
@@ -384,65 +348,43 @@ impl Trees {
         if let Some(tree) = self.live(name, types)? {
             return Ok((tree, Age::Old));
         }
-        let made = self.names.lock().get(name).map(|entry| entry.table.tree.clone());
-        let engine = Arc::clone(context.engine());
-        let tree = match made {
-            Some(tree) => self.empty(&engine, &tree).map(|()| tree)?,
-            None => self.make(&engine, name)?,
-        };
-        let key = table_key(name);
-        context.begin_operation(key.len())?;
+        let tree = self.make(context)?;
+        let (id, header, types) = (tree.id(), tree.header(), Arc::from(types));
+        let entry = Entry { types: Arc::clone(&types), ..Entry::garbage(id, header) };
+        let (key, value, garbage) = (table_key(name), entry.encode(), garbage_key(id));
+        context.lock_key(CATALOG, KeyHash::of(&garbage), LockMode::Exclusive)?;
+        context.begin_operation(key.len() + value.len())?;
         context.touch(name);
-        let value = encode(LIVE, &tree, types);
-        let put = context
-            .without_locks(|context| self.catalog.put(context, &key, &value, Put::Update, None));
+        let named = context.without_locks(|context| {
+            let existed = done(self.catalog.put(context, &key, &value, Put::InsertNew, None)?);
+            let was_garbage = done(self.catalog.remove(context, &garbage, None)?);
+            Ok::<_, Error>(!existed && was_garbage)
+        });
         context.end_operation();
-        assert!(done(put?), "a table that was made has an entry");
-        let table = OpenTable { tree: tree.clone(), types: types.into() };
-        self.name(name, Some(Entry { state: LIVE, table }));
+        if !named? {
+            return Err(corrupt("a name is there that is not, or a new tree is not"));
+        }
+        self.name(name, Some(OpenTable { tree: tree.clone(), types }));
         Ok((tree, Age::New))
     }
 
-    /// Takes away what a load has left in a tree that is not live: no undo does.
-    ///
-    /// # Errors
-    ///
-    /// Those of the pool and the log.
-    pub(crate) fn empty(&self, engine: &Arc<Engine>, tree: &Tree) -> Result<(), Error> {
-        let all = Bound::Unbounded;
-        let mut scan = Scan::new(all.clone(), all, Direction::Forward, LockMode::Shared);
-        let mut batch = Batch::default();
-        done(scan.next_batch(tree, &mut Unlocked, 1, &mut batch)?);
-        if batch.len() == 0 && !tree.is_loading()? {
-            return Ok(());
-        }
-        self.alone(engine, |context| tree.reset(context))
-    }
-
-    fn make(&self, engine: &Arc<Engine>, name: &str) -> Result<Tree, Error> {
-        let _making = self.making.lock();
+    /// Makes an empty tree, which is garbage until it gets a name (N1).
+    fn make(&self, context: &mut Context) -> Result<Tree, Error> {
+        let engine = Arc::clone(context.engine());
         let id = TreeId(self.next.fetch_add(1, Ordering::Relaxed));
-        let space = || (Arc::clone(&self.pool), Arc::clone(&self.space));
-        let garbage = dropped_key(id);
-        self.alone(engine, |context| {
-            let (pool, space) = space();
-            let nowhere = Tree::open(id, PageId(0), pool, space);
-            let value = encode(LIVE, &nowhere, "");
-            self.catalog.put(context, &garbage, &value, Put::Upsert, None).map(done)
-        })?;
-        let made = self.alone(engine, |context| {
-            let (pool, space) = space();
+        let put = |context: &mut Context, header| {
+            let value = Entry::garbage(id, header).encode();
+            self.catalog.put(context, &garbage_key(id), &value, Put::Upsert, None).map(done)
+        };
+        self.alone(&engine, |context| put(context, PageId(0)))?;
+        context.made(id);
+        self.alone(&engine, |context| {
+            let (pool, space) = (Arc::clone(&self.pool), Arc::clone(&self.space));
             let tree = Tree::create(context, id, pool, space)?;
-            let value = encode(MADE, &tree, "");
+            put(context, tree.header())?;
             self.by_id.lock().insert(id, tree.clone());
-            done(self.catalog.put(context, &table_key(name), &value, Put::InsertNew, None)?);
-            done(self.catalog.remove(context, &garbage, None)?);
             Ok(tree)
-        });
-        let tree = made.inspect_err(|_| drop(self.by_id.lock().remove(&id)))?;
-        let table = OpenTable { tree: tree.clone(), types: "".into() };
-        self.name(name, Some(Entry { state: MADE, table }));
-        Ok(tree)
+        })
     }
 
     /// Drops the table `name`: its pages are freed once the transaction has committed. Returns
@@ -453,22 +395,33 @@ impl Trees {
     /// `Conflict`, those of the pool and the log.
     pub(crate) fn drop_table(&self, context: &mut Context, name: &str) -> Result<bool, Error> {
         context.lock_key(CATALOG, name_lock(name), LockMode::Exclusive)?;
-        let entry = self.names.lock().get(name).filter(|entry| entry.state == LIVE).cloned();
-        let Some(Entry { table, .. }) = entry else { return Ok(false) };
-        context.lock_table(table.tree.id(), LockMode::Exclusive)?;
+        let Some(table) = self.names.lock().get(name).cloned() else { return Ok(false) };
+        let (id, header) = (table.tree.id(), table.tree.header());
+        context.lock_table(id, LockMode::Exclusive)?;
+        let (garbage, value) = (garbage_key(id), Entry::garbage(id, header).encode());
+        context.lock_key(CATALOG, KeyHash::of(&garbage), LockMode::Exclusive)?;
         context.touch(name);
-        let value = encode(LIVE, &table.tree, "");
         context.begin_operation(value.len())?;
         let changed = context.without_locks(|context| {
-            done(self.catalog.remove(context, &table_key(name), None)?);
-            let key = dropped_key(table.tree.id());
-            self.catalog.put(context, &key, &value, Put::Upsert, None).map(done)
+            done(self.catalog.put(context, &garbage, &value, Put::Upsert, None)?);
+            self.catalog.remove(context, &table_key(name), None).map(done)
         });
         context.end_operation();
         changed?;
         self.name(name, None);
-        context.dropped(table.tree);
+        context.dropped(id);
         Ok(true)
+    }
+
+    /// Which of `trees` have no name: asked by the transaction that made or dropped them, before
+    /// its locks go.
+    pub(crate) fn nameless(&self, trees: &[TreeId]) -> Vec<TreeId> {
+        if trees.is_empty() {
+            return Vec::new();
+        }
+        let names = self.names.lock();
+        let named: BTreeSet<TreeId> = names.values().map(|table| table.tree.id()).collect();
+        trees.iter().copied().filter(|tree| !named.contains(tree)).collect()
     }
 
     /// Reads the entries of `names` again, after their changes were undone.
@@ -478,25 +431,8 @@ impl Trees {
     /// Those of the pool.
     pub(crate) fn reload(&self, names: &[String]) -> Result<(), Error> {
         for name in names {
-            self.name(name, self.lookup(&table_key(name))?);
-        }
-        Ok(())
-    }
-
-    /// Frees trees that a committed transaction dropped.
-    ///
-    /// # Errors
-    ///
-    /// Those of the pool and the log: opening the database frees the rest.
-    pub(crate) fn free(&self, engine: &Arc<Engine>, trees: &[Tree]) -> Result<(), Error> {
-        for tree in trees {
-            let _making = self.making.lock();
-            self.by_id.lock().remove(&tree.id());
-            self.alone(engine, |context| {
-                tree.free(context)?;
-                done(self.catalog.remove(context, &dropped_key(tree.id()), None)?);
-                Ok(())
-            })?;
+            let entry = self.lookup(&table_key(name))?;
+            self.name(name, entry.map(|entry| self.open_table(&entry)));
         }
         Ok(())
     }
@@ -540,18 +476,31 @@ impl Trees {
         Ok(Progress::More)
     }
 
-    /// Frees a tree that a committed transaction dropped.
+    /// Frees a tree that is garbage for good, if it still is there (N5).
     ///
     /// # Errors
     ///
-    /// Those of the pool and the log: the next opening frees it.
+    /// Those of the pool and the log: it stays garbage.
     pub(crate) fn free_dropped(
         &self,
         engine: &Arc<Engine>,
         tree: TreeId,
     ) -> Result<Progress, Error> {
-        let Some(tree) = self.find(tree) else { return Ok(Progress::Done) };
-        self.free(engine, &[tree]).map(|()| Progress::Done)
+        let key = garbage_key(tree);
+        if self.lookup(&key)?.is_none() {
+            return Ok(Progress::Done);
+        }
+        self.by_id.lock().remove(&tree);
+        let mut from = Some(0);
+        while let Some(extent) = from {
+            if engine.reclaim.is_held() {
+                return Ok(Progress::More);
+            }
+            from = self.alone(engine, |context| self.space.free_some(context, tree, extent))?;
+        }
+        self.space.forget(tree);
+        self.alone(engine, |context| self.catalog.remove(context, &key, None).map(done))?;
+        Ok(Progress::Done)
     }
 
     /// Looks through all trees for garbage.
@@ -560,8 +509,7 @@ impl Trees {
     ///
     /// Those of the pool, `Corrupt`.
     pub(crate) fn survey(&self, mut offer: impl FnMut(Work)) -> Result<(), Error> {
-        let trees: Vec<Tree> = self.by_id.lock().values().cloned().collect();
-        for tree in trees {
+        for tree in self.all() {
             if tree.has_pending()? {
                 offer(Work::Chains(tree.id()));
             }
@@ -577,11 +525,7 @@ impl Trees {
     pub(crate) fn names(&self, context: &mut Context) -> Result<Vec<String>, Error> {
         context.lock_table(CATALOG, LockMode::Shared)?;
         let names = self.names.lock();
-        Ok(names
-            .iter()
-            .filter(|(_, entry)| entry.state == LIVE)
-            .map(|(name, _)| name.clone())
-            .collect())
+        Ok(names.keys().cloned().collect())
     }
 
     /// Undoes a change of any tree.
@@ -602,12 +546,14 @@ impl Trees {
 
     /// Pages in use, in bytes; zero where a map cannot be read.
     pub(crate) fn used_bytes(&self) -> u64 {
-        let trees: Vec<TreeId> = self.by_id.lock().keys().copied().collect();
-        let pages = |tree| {
-            let extents = self.space.extents_of(tree).unwrap_or_default();
-            extents.iter().map(|extent| u64::from(extent.used.count_ones())).sum::<u64>()
-        };
-        trees.into_iter().map(pages).sum::<u64>() * terrace_page::PAGE_SIZE as u64
+        self.space.used().map_or(0, |(_, pages)| pages) * terrace_page::PAGE_SIZE as u64
+    }
+
+    /// The catalog and the tables: not what waits to be freed, of which a part may be gone.
+    fn all(&self) -> Vec<Tree> {
+        let names = self.names.lock();
+        let tables = names.values().map(|table| table.tree.clone());
+        std::iter::once(self.catalog.clone()).chain(tables).collect()
     }
 
     /// Checks every tree; each is locked as a whole meanwhile.
@@ -616,19 +562,38 @@ impl Trees {
     ///
     /// `Corrupt` at the first flaw, `Conflict`, those of the pool.
     pub(crate) fn check(&self, context: &mut Context) -> Result<CheckReport, Error> {
+        let engine = Arc::clone(context.engine());
         context.lock_table(CATALOG, LockMode::Shared)?;
-        let mut trees = vec![self.catalog.clone()];
-        // Not those that wait to be freed: a part of them may be gone.
-        trees.extend(self.names.lock().values().map(|entry| entry.table.tree.clone()));
         let mut report = CheckReport::default();
-        for tree in trees {
+        for tree in self.all() {
             context.lock_table(tree.id(), LockMode::Shared)?;
-            let stats = tree.check()?;
+            let stats = {
+                let _paused = engine.reclaim.pause();
+                tree.check()?
+            };
             report.trees += 1;
             report.entries += stats.keys;
             report.pages +=
                 1 + stats.leaves + stats.inner_nodes + stats.overflow_pages + stats.pending_pages;
         }
+        self.check_owners()?;
         Ok(report)
+    }
+
+    /// Every extent is nobody's or of a tree that the catalog has, while the names are locked.
+    fn check_owners(&self) -> Result<(), Error> {
+        let named: BTreeSet<TreeId> = self.all().iter().map(Tree::id).collect();
+        for tree in self.space.used()?.0.difference(&named) {
+            // It may have been freed meanwhile.
+            let is_garbage = self.lookup(&garbage_key(*tree))?.is_some();
+            if !is_garbage && self.space.used()?.0.contains(tree) {
+                return Err(Error::Corrupt {
+                    part: Part::Home,
+                    page: FIRST_MAP,
+                    what: "an extent belongs to a tree that the catalog does not have",
+                });
+            }
+        }
+        Ok(())
     }
 }

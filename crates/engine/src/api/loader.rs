@@ -30,10 +30,8 @@ impl Bulk {
     pub(crate) fn begin(core: &Core, tree: Tree, age: Age, fill: u8) -> Result<Bulk, Error> {
         core.run(|context| context.lock_table(tree.id(), LockMode::Exclusive))?;
         if age == Age::New {
-            let built = core.change(0, |context| {
-                context.loads(tree.clone());
-                tree.load(context, usize::from(fill)).map(Step::Done)
-            })?;
+            let built =
+                core.change(0, |context| tree.load(context, usize::from(fill)).map(Step::Done))?;
             core.begin_load();
             return Ok(Bulk { tree, last: None, built: Some(built) });
         }

@@ -95,16 +95,6 @@ impl Tree {
         Ok(Tree::open(id, header, pool, space))
     }
 
-    /// Gives every page of the tree back. No task may use it any more, and no undo may come: the
-    /// transaction that dropped it has committed, or the one that made it was rolled back.
-    ///
-    /// # Errors
-    ///
-    /// Those of the pool and of `Writer::change`.
-    pub(crate) fn free<W: Writer>(&self, w: &mut W) -> Result<(), Error> {
-        self.space.free_tree(w, self.id, None)
-    }
-
     /// The header, latched exclusively.
     pub(super) fn header_exclusive(&self) -> Result<(PageMut<'_>, Header), Error> {
         let page = self.pool.write(self.header)?;

@@ -14,17 +14,17 @@
 //! tree's name; the pages are not logged. First the tree's header is marked as loading, at the end
 //! [`Loaded::install`] flushes the pool, and then one nested action writes the root and takes the
 //! mark away. Until then the root is an empty leaf. So an interrupted load shows an empty, marked
-//! tree: [`Tree::is_loading`]; [`Tree::reset`] gives its extents back, as does `Tree::free`.
+//! tree, which is freed as a whole: `Space::free_some`.
 //!
 //! Nobody but the loader may use the tree, from `begin` to `install`. Rolling back a transaction
-//! does not undo a load: load a tree that is not in the catalog yet.
+//! does not undo a load: load a tree that the same transaction has made.
 
 use terrace_page::{PAGE_SIZE, PageId, PageKind};
 
 use super::Tree;
 use super::cells::Cells;
 use super::edit::Shape;
-use super::header::{Header, empty_root};
+use super::header::Header;
 use super::node::{self, INNER_CELL, LEAF_CELL, NODE_HEADER, OVERFLOW, SLOT};
 use super::overflow::{DATA_MAX, Reference, format};
 use super::write::is_large;
@@ -153,8 +153,7 @@ impl Filling {
     }
 }
 
-/// A load under way. Dropped before [`Loader::finish`], it leaves a marked tree for
-/// [`Tree::reset`].
+/// A load under way. Dropped before [`Loader::finish`], it leaves a marked tree.
 pub(crate) struct Loader {
     tree: Tree,
     /// Bytes of a page to fill.
@@ -210,31 +209,9 @@ impl Tree {
     /// # Errors
     ///
     /// `Corrupt`, those of the pool.
+    #[cfg(test)]
     pub(crate) fn is_loading(&self) -> Result<bool, Error> {
         Ok(self.header_fields()?.loading)
-    }
-
-    /// Makes the tree empty, and gives all but its first extent back. Nobody else may use it, and
-    /// no undo may come.
-    ///
-    /// # Errors
-    ///
-    /// Those of the pool and of `Writer::change`.
-    pub(crate) fn reset<W: Writer>(&self, w: &mut W) -> Result<(), Error> {
-        {
-            let (mut header, fields) = self.header_exclusive()?;
-            let mut root = self.pool.write(self.root())?;
-            let nested = w.begin_nested();
-            w.change(&mut root, &empty_root(self.id), Undo::None)?;
-            let none = PageId(0);
-            let fields =
-                Header { loading: true, pending_first: none, pending_last: none, ..fields };
-            self.set_header(w, &mut header, &fields)?;
-            w.end_nested(nested)?;
-        }
-        let kept = 0b11 << (self.header.0 % EXTENT_PAGES);
-        self.space.free_tree(w, self.id, Some((self.header, kept)))?;
-        self.set_loading(w, false)
     }
 
     /// Reserves room for the tree to grow by `pages`, as far as possible next to each other.

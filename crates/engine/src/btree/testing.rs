@@ -121,6 +121,17 @@ impl Bench {
         tree
     }
 
+    /// Gives all pages of a tree back.
+    pub(super) fn free(&self, txn: &mut Txn, tree: &Tree) {
+        let mut from = Some(0);
+        while let Some(extent) = from {
+            from = self.space.free_some(txn, tree.id(), extent).expect("no error");
+        }
+        self.space.forget(tree.id());
+        let (owners, _) = self.space.used().expect("no error");
+        assert!(!owners.contains(&tree.id()), "an extent is left");
+    }
+
     /// Redoes the whole log, and compares every page with the pool's.
     pub(super) fn replay(&self) {
         let mut pages: BTreeMap<PageId, Box<PageBuf>> = BTreeMap::new();

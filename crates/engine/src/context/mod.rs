@@ -118,10 +118,8 @@ pub(crate) struct Context {
     buffers: Box<Buffers>,
     /// Names whose catalog entries it has changed.
     touched: Vec<String>,
-    /// Trees that it has dropped.
-    dropped: Vec<Tree>,
-    /// Trees that it has loaded.
-    loaded: Vec<Tree>,
+    /// Trees that it has made or dropped: garbage, if they have no name in the end.
+    unnamed: Vec<TreeId>,
     /// Trees of which large values wait to be freed.
     gave_up: Vec<TreeId>,
     chain: Option<Arc<Chain>>,
@@ -168,8 +166,7 @@ impl Context {
             locking: if owner.is_some() { Locking::On } else { Locking::Off },
             owner,
             touched: Vec::new(),
-            dropped: Vec::new(),
-            loaded: Vec::new(),
+            unnamed: Vec::new(),
             gave_up: Vec::new(),
             buffers: engine.take_buffers(),
             chain: None,
@@ -227,14 +224,14 @@ impl Context {
         self.touched.push(name.to_string());
     }
 
-    /// Notes a tree that is being loaded, to be emptied if the transaction is rolled back.
-    pub(crate) fn loads(&mut self, tree: Tree) {
-        self.loaded.push(tree);
+    /// Notes a tree that was made for this transaction.
+    pub(crate) fn made(&mut self, tree: TreeId) {
+        self.unnamed.push(tree);
     }
 
-    /// Notes a tree to be freed after the commit.
-    pub(crate) fn dropped(&mut self, tree: Tree) {
-        self.dropped.push(tree);
+    /// Notes a tree that it drops.
+    pub(crate) fn dropped(&mut self, tree: TreeId) {
+        self.unnamed.push(tree);
     }
 
     /// Where the transaction stands now.
@@ -256,12 +253,11 @@ impl Context {
     pub(crate) fn commit(&mut self, durability: Durability) -> Result<(), Error> {
         assert!(!self.ended, "a transaction ends once");
         let committed = self.write_commit();
+        let garbage = self.engine.trees.nameless(&self.unnamed);
         self.end();
         let forced = committed.and_then(|end| self.force(end, durability));
         if forced.is_ok() {
-            for tree in std::mem::take(&mut self.dropped) {
-                self.engine.reclaim.offer(Work::Tree(tree.id()));
-            }
+            garbage.into_iter().for_each(|tree| self.engine.reclaim.offer(Work::Tree(tree)));
         }
         forced
     }
@@ -340,8 +336,8 @@ impl Context {
         self.buffers.draft.end(self.txn, self.last);
         self.engine.log.append_last(&mut self.buffers.draft, &mut self.reserved, &chain)?;
         self.engine.unregister(self.txn);
-        for tree in std::mem::take(&mut self.loaded) {
-            self.engine.trees.empty(&self.engine, &tree)?;
+        for tree in self.engine.trees.nameless(&self.unnamed) {
+            self.engine.reclaim.offer(Work::Tree(tree));
         }
         Ok(())
     }

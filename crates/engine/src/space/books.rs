@@ -1,0 +1,96 @@
+//! What the maps say as a whole: whose extents there are, and whether each map makes sense.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
+
+use terrace_page::{PageBuf, PageKind, kind};
+
+use super::{
+    EXTENTS_PER_MAP, Extent, GROUP_PAGES, MAP_BITS, MAPS, NOBODY, Space, entry, extent_page,
+    groups, map_page, owner,
+};
+use crate::{Error, Part, TreeId};
+
+impl Space {
+    /// Checks every map by itself.
+    ///
+    /// # Errors
+    ///
+    /// `Corrupt` with the first map found wrong; those of the pool.
+    pub(crate) fn check_maps(&self) -> Result<(), Error> {
+        let capacity = self.capacity.load(Ordering::Relaxed);
+        let groups = self.groups()?;
+        if groups > capacity.div_ceil(GROUP_PAGES) {
+            let what = "the first allocation map tells of more maps than home has pages for";
+            return Err(Error::Corrupt { part: Part::Home, page: map_page(0), what });
+        }
+        for group in 0..groups {
+            let page = map_page(group);
+            let map = self.pool.read(page)?;
+            check_map(&map, group).map_err(|what| Error::Corrupt {
+                part: Part::Home,
+                page,
+                what,
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Who owns extents, in ascending order, and how many pages are in use.
+    ///
+    /// # Errors
+    ///
+    /// Those of the pool.
+    pub(crate) fn used(&self) -> Result<(BTreeSet<TreeId>, u64), Error> {
+        let (mut owners, mut used) = (BTreeSet::new(), 0);
+        for group in 0..self.groups()? {
+            let map = self.pool.read(map_page(group))?;
+            for extent in group * EXTENTS_PER_MAP..(group + 1) * EXTENTS_PER_MAP {
+                let (owned_by, bits) = entry(&map, extent);
+                if owned_by != NOBODY && owned_by != MAPS {
+                    owners.insert(TreeId(owned_by - 1));
+                    used += u64::from(bits.count_ones());
+                }
+            }
+        }
+        Ok((owners, used))
+    }
+
+    /// The extents of `tree`, in order.
+    ///
+    /// # Errors
+    ///
+    /// Those of the pool.
+    pub(crate) fn extents_of(&self, tree: TreeId) -> Result<Vec<Extent>, Error> {
+        let mut found = Vec::new();
+        for group in 0..self.groups()? {
+            let map = self.open_map(group)?;
+            for extent in group * EXTENTS_PER_MAP..(group + 1) * EXTENTS_PER_MAP {
+                let (owned_by, used) = entry(&map, extent);
+                if owned_by == owner(tree) {
+                    found.push(Extent { first: extent_page(extent), used });
+                }
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// What is wrong with the map of `group`.
+pub(crate) fn check_map(map: &PageBuf, group: u64) -> Result<(), &'static str> {
+    if kind(map) != Some(PageKind::Map) {
+        return Err("it should be an allocation map");
+    }
+    let first = group * EXTENTS_PER_MAP;
+    if (groups(map) == 0) != (group > 0) {
+        return Err("an allocation map has the count of maps that another should have");
+    }
+    if entry(map, first) != (MAPS, MAP_BITS) {
+        return Err("an allocation map does not hold its own page");
+    }
+    let mut others = first + 1..first + EXTENTS_PER_MAP;
+    if others.any(|extent| matches!(entry(map, extent), (NOBODY, 1..) | (MAPS, _))) {
+        return Err("an allocation map has pages in use that are nobody's");
+    }
+    Ok(())
+}
