@@ -94,6 +94,8 @@ pub(crate) struct LockLimits {
     pub(crate) escalate_at: usize,
     /// It waits for the table lock, or fails, once it has this many locks in all.
     pub(crate) per_transaction_max: usize,
+    /// How long it waits for a lock.
+    pub(crate) timeout: Nanos,
 }
 
 /// What `Engine::assemble` puts together.

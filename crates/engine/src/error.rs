@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use terrace_page::{Lsn, PageId, TxnId};
 use terrace_pool::ColdStart;
+use terrace_rt::Nanos;
 
 use crate::TreeId;
 
@@ -47,6 +48,12 @@ impl fmt::Display for Part {
 pub enum Error {
     /// Another transaction stands in the way and one of the two had to go: run this one again.
     Conflict,
+    /// A lock was waited for until the time limit: run the transaction again, shorten the one that
+    /// holds the lock, or allow more time (`Builder::lock_timeout`).
+    LockTimeout(Box<LockWait>),
+    /// The lock is held by a transaction of the same `Database::write` or `Database::read` that
+    /// waits here: it would wait for itself. Use the outer transaction.
+    Nested(Box<LockWait>),
     /// The lock table is full. Use smaller transactions, or allow it more memory.
     TooManyLocks,
     /// The log has no room for this transaction: it wrote too much itself, or it is the oldest one
@@ -201,10 +208,73 @@ pub enum Error {
     Closed,
 }
 
+/// A lock that a transaction waited for in vain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LockWait {
+    /// The number of the table, or of the catalog of tables.
+    pub tree: TreeId,
+    /// The name of the table; empty if it has none yet, as the catalog.
+    pub table: String,
+    /// The key, as it is stored; empty beyond the last key. `None`: the whole table.
+    pub key: Option<Vec<u8>>,
+    /// The number of a transaction that holds the lock, if that one has written.
+    pub holder: Option<u64>,
+    /// How long it was waited for.
+    pub waited: Nanos,
+}
+
+impl LockWait {
+    fn timed_out(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = "run this transaction again, end that one earlier, or allow more time";
+        write!(f, "{self}, after {} ms: {what}", self.waited.0 / 1_000_000)
+    }
+
+    fn nested(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = "both are of one task, which would wait for itself: use the outer one";
+        write!(f, "{self}, within which this transaction began; {what}")
+    }
+}
+
+/// Bytes of a key that a message shows.
+const KEY_SHOWN: usize = 48;
+
+impl fmt::Display for LockWait {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.key {
+            None => f.write_str("the lock of ")?,
+            Some(key) if key.is_empty() => f.write_str("the lock of the end of ")?,
+            Some(key) => {
+                f.write_str("the lock of key ")?;
+                let shown = &key[..key.len().min(KEY_SHOWN)];
+                match std::str::from_utf8(shown) {
+                    Ok(text) if !text.chars().any(char::is_control) => write!(f, "{text:?}")?,
+                    _ => {
+                        f.write_str("0x")?;
+                        shown.iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
+                    }
+                }
+                if key.len() > KEY_SHOWN {
+                    write!(f, "... ({} bytes)", key.len())?;
+                }
+                f.write_str(" of ")?;
+            }
+        }
+        match &*self.table {
+            "" => write!(f, "{}", self.tree)?,
+            name => write!(f, "table {name:?}")?,
+        }
+        match self.holder {
+            Some(holder) => write!(f, " is held by transaction {holder}"),
+            None => f.write_str(" is held by a transaction that has written nothing"),
+        }
+    }
+}
+
 impl Error {
     /// Whether running the same transaction again may well succeed.
     pub fn is_transient(&self) -> bool {
-        matches!(self, Error::Conflict)
+        matches!(self, Error::Conflict | Error::LockTimeout(_))
     }
 }
 
@@ -212,6 +282,8 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::Conflict => f.write_str("another transaction stands in the way: run it again"),
+            Error::LockTimeout(wait) => wait.timed_out(f),
+            Error::Nested(wait) => wait.nested(f),
             Error::TooManyLocks => f.write_str(
                 "the lock table is full: use smaller transactions, or allow it more memory",
             ),

@@ -286,11 +286,18 @@ impl Trees {
         name: &'static str,
         types: Types,
     ) -> Result<Arc<Tree>, Error> {
-        context.lock_key(CATALOG, name_lock(name), LockMode::Shared)?;
+        context.lock_key(CATALOG, name_lock(name), LockMode::Shared, name.as_bytes())?;
         let version = self.version();
         let tree = Arc::new(self.live(name, &(types.names)())?.ok_or(Error::NoSuchTable)?);
         context.buffers().opened.add(version, name, types.id, &tree);
         Ok(tree)
+    }
+
+    /// The name of a tree, if it has one.
+    pub(crate) fn name_of(&self, tree: TreeId) -> Option<String> {
+        let names = self.names.lock();
+        let mut named = names.iter().filter(|(_, table)| table.tree.id() == tree);
+        named.next().map(|(name, _)| name.clone())
     }
 
     /// Changes with `names`.
@@ -340,11 +347,11 @@ impl Trees {
         name: &str,
         types: &str,
     ) -> Result<(Tree, Age), Error> {
-        context.lock_key(CATALOG, name_lock(name), LockMode::Shared)?;
+        context.lock_key(CATALOG, name_lock(name), LockMode::Shared, name.as_bytes())?;
         if let Some(tree) = self.live(name, types)? {
             return Ok((tree, Age::Old));
         }
-        context.lock_key(CATALOG, name_lock(name), LockMode::Exclusive)?;
+        context.lock_key(CATALOG, name_lock(name), LockMode::Exclusive, name.as_bytes())?;
         if let Some(tree) = self.live(name, types)? {
             return Ok((tree, Age::Old));
         }
@@ -352,7 +359,7 @@ impl Trees {
         let (id, header, types) = (tree.id(), tree.header(), Arc::from(types));
         let entry = Entry { types: Arc::clone(&types), ..Entry::garbage(id, header) };
         let (key, value, garbage) = (table_key(name), entry.encode(), garbage_key(id));
-        context.lock_key(CATALOG, KeyHash::of(&garbage), LockMode::Exclusive)?;
+        context.lock_key(CATALOG, KeyHash::of(&garbage), LockMode::Exclusive, &garbage)?;
         context.begin_operation(key.len() + value.len())?;
         context.touch(name);
         let named = context.without_locks(|context| {
@@ -394,12 +401,12 @@ impl Trees {
     ///
     /// `Conflict`, those of the pool and the log.
     pub(crate) fn drop_table(&self, context: &mut Context, name: &str) -> Result<bool, Error> {
-        context.lock_key(CATALOG, name_lock(name), LockMode::Exclusive)?;
+        context.lock_key(CATALOG, name_lock(name), LockMode::Exclusive, name.as_bytes())?;
         let Some(table) = self.names.lock().get(name).cloned() else { return Ok(false) };
         let (id, header) = (table.tree.id(), table.tree.header());
         context.lock_table(id, LockMode::Exclusive)?;
         let (garbage, value) = (garbage_key(id), Entry::garbage(id, header).encode());
-        context.lock_key(CATALOG, KeyHash::of(&garbage), LockMode::Exclusive)?;
+        context.lock_key(CATALOG, KeyHash::of(&garbage), LockMode::Exclusive, &garbage)?;
         context.touch(name);
         context.begin_operation(value.len())?;
         let changed = context.without_locks(|context| {

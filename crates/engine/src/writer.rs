@@ -44,6 +44,10 @@ pub(crate) trait Reader {
     /// `TooManyLocks`.
     fn try_lock(&mut self, request: LockRequest) -> Result<LockOutcome, Error>;
 
+    /// The lock of `key` was busy just now: for the error, if the wait for it fails. The end of a
+    /// tree is the empty key.
+    fn busy(&mut self, _key: &[u8]) {}
+
     /// A new key splits the gap before `next`: what this transaction holds on that gap, it shall
     /// hold on the gap before `key` too. Called under the latches of the insertion.
     ///

@@ -17,6 +17,7 @@ use crate::{Database, Devices, Error};
 const MEMORY_BYTES: u64 = 64 << 20;
 const LOG_BYTES: u64 = 256 << 20;
 const LOCK_BYTES: u64 = 64 << 20;
+const LOCK_TIMEOUT: Nanos = Nanos(10_000_000_000);
 /// A home whose size nobody named may grow to this.
 const HOME_BYTES: u64 = 64 << 30;
 /// Fewer frames than this may all be latched by one task's splits and evictions.
@@ -142,7 +143,11 @@ impl Default for Builder {
             devices: None,
             world: None,
             lock_bytes: LOCK_BYTES,
-            lock_limits: LockLimits { escalate_at: 10_000, per_transaction_max: 500_000 },
+            lock_limits: LockLimits {
+                escalate_at: 10_000,
+                per_transaction_max: 500_000,
+                timeout: LOCK_TIMEOUT,
+            },
             identity: None,
             restart: None,
             misses_path: None,
@@ -308,6 +313,14 @@ impl Builder {
     #[must_use]
     pub fn lock_memory(mut self, bytes: u64) -> Builder {
         self.lock_bytes = bytes;
+        self
+    }
+
+    /// How long a transaction waits for a lock before it fails with `LockTimeout`: 10 s by default.
+    /// A transaction may set its own limit.
+    #[must_use]
+    pub fn lock_timeout(mut self, limit: Nanos) -> Builder {
+        self.lock_limits.timeout = limit;
         self
     }
 

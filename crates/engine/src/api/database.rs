@@ -428,6 +428,17 @@ impl Database {
         }
     }
 
+    /// Which transactions wait for which locks, and who holds them: lines for whoever looks at a
+    /// database that seems to stand still.
+    #[doc(hidden)]
+    pub fn debug_waits(&self) -> String {
+        let engine = self.engine();
+        engine.locks.waits(|tree| match engine.trees.name_of(tree) {
+            Some(name) => format!("table {name:?}"),
+            None => tree.to_string(),
+        })
+    }
+
     /// What memory missed since the database was opened. Its text is what `terrace advise` reads.
     ///
     /// ```

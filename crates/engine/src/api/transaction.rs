@@ -8,10 +8,10 @@ use std::sync::atomic::Ordering;
 use crate::api::loader::{Bulk, FILL, FILL_MIN};
 use crate::api::table::{type_names, types};
 use crate::btree::Batch;
-use crate::context::{Context, Locking, Mark};
+use crate::context::{Context, Mark, NO_TASK};
 use crate::engine::Engine;
 use crate::writer::Step;
-use crate::{Error, Key, Loader, ReadTable, Table, TableDef, Value};
+use crate::{Error, Key, Loader, Nanos, ReadTable, Table, TableDef, Value};
 
 /// When a commit returns.
 ///
@@ -192,7 +192,7 @@ fn is_harmless(error: &Error) -> bool {
 impl Core {
     fn begin(engine: &Arc<Engine>) -> Result<Core, Error> {
         engine.check_open()?;
-        let context = RefCell::new(Context::begin(engine, Locking::On)?);
+        let context = RefCell::new(Context::begin_in_task(engine, NO_TASK)?);
         Ok(Core {
             context,
             doomed: Cell::new(false),
@@ -299,6 +299,11 @@ impl WriteTransaction {
 
     pub(crate) fn is_conflicted(&self) -> bool {
         self.core.is_conflicted()
+    }
+
+    /// Sets how long this transaction waits for a lock, from now on; see `Builder::lock_timeout`.
+    pub fn set_lock_timeout(&self, limit: Nanos) {
+        self.core.context.borrow_mut().set_lock_timeout(limit);
     }
 
     /// Opens the table, and creates it if there is none.
@@ -428,6 +433,11 @@ impl ReadTransaction {
 
     pub(crate) fn is_conflicted(&self) -> bool {
         self.core.is_conflicted()
+    }
+
+    /// Sets how long this transaction waits for a lock, from now on; see `Builder::lock_timeout`.
+    pub fn set_lock_timeout(&self, limit: Nanos) {
+        self.core.context.borrow_mut().set_lock_timeout(limit);
     }
 
     /// Opens the table.

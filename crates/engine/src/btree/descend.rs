@@ -10,9 +10,9 @@ use terrace_page::{PageBuf, PageId};
 use terrace_pool::{BufferPool, PageMut, PageRef, Peek, PoolError};
 use terrace_rt::yield_now;
 
-use super::Tree;
-use super::node::Node;
+use super::node::{Joined, Node};
 use super::way::Way;
+use super::{Lockable, Tree};
 use crate::writer::Reader;
 use crate::{Error, KeyHash};
 
@@ -278,30 +278,60 @@ impl Tree {
         Ok(Some(page))
     }
 
-    /// The first key from `slot` on, which may be in a leaf further right, latched shared: the key
-    /// stays the next one while both latches are held.
-    pub(super) fn next_key<'t>(
-        &'t self,
-        leaf: &Node<'_>,
-        slot: usize,
-    ) -> Result<(KeyHash, Option<PageRef<'t>>), Error> {
+    /// The first key from `slot` on, which may be in a leaf further right. All leaves on the way
+    /// there stay latched as long as what is returned lives: so long, the key is the next one.
+    pub(super) fn next_key<'t>(&'t self, leaf: &Node<'_>, slot: usize) -> Result<Next<'t>, Error> {
         if slot < leaf.len() {
-            return Ok((KeyHash::of(&leaf.key(slot)), None));
+            let key = leaf.key(slot);
+            return Ok(Next { hash: KeyHash::of(&key), key: Some(key), latched: Vec::new() });
         }
+        let mut latched = Vec::new();
         let mut held = self.right_of(leaf)?;
         while let Some(page) = held {
             let node = self.node(page.id(), &page)?;
             if node.len() > 0 {
-                let hash = KeyHash::of(&node.key(0));
-                return Ok((hash, Some(page)));
+                let key = node.key(0);
+                let hash = KeyHash::of(&key);
+                latched.push(page);
+                return Ok(Next { hash, key: Some(key), latched: latched });
             }
-            // The one before is let go only now: nobody may get in between.
-            let right = self.right_of(&node)?;
-            if right.is_none() {
-                return Ok((KeyHash::END, Some(page)));
-            }
-            held = right;
+            // An empty leaf stays latched, too: somebody might put a key there.
+            held = self.right_of(&node)?;
+            latched.push(page);
         }
-        Ok((KeyHash::END, None))
+        Ok(Next { hash: KeyHash::END, key: None, latched: latched })
+    }
+}
+
+/// The next key, and the latches that keep it the next one.
+pub(super) struct Next<'t> {
+    pub(super) hash: KeyHash,
+    /// `None`: the end of the tree.
+    key: Option<Joined>,
+    latched: Vec<PageRef<'t>>,
+}
+
+impl<'t> Next<'t> {
+    /// The key, unless the tree ends before one.
+    pub(super) fn key(&self) -> Option<&[u8]> {
+        self.key.as_deref()
+    }
+
+    /// The leaf that the key is in, if that is another one than where the search began; the leaves
+    /// in between are let go.
+    pub(super) fn into_leaf(mut self) -> Option<PageRef<'t>> {
+        self.key.as_ref()?;
+        self.latched.pop()
+    }
+}
+
+impl Lockable for Next<'_> {
+    #[inline]
+    fn hash(&self) -> KeyHash {
+        self.hash
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        self.key.as_ref().map_or_else(Vec::new, |key| key.to_vec())
     }
 }

@@ -3,7 +3,7 @@
 use super::node::{Node, OVERFLOW};
 use super::{Tree, lock_or_wait};
 use crate::writer::{Reader, Step};
-use crate::{Error, KeyHash, LockMode};
+use crate::{Error, LockMode};
 
 impl Tree {
     /// Shows the value of `key` to `show`, locked in `mode` (`Shared` or `Exclusive`), or locks
@@ -28,7 +28,7 @@ impl Tree {
         match node.search(key) {
             Ok(slot) => {
                 node.prefetch(slot);
-                lock_or_wait!(self, r, KeyHash::of(key), mode);
+                lock_or_wait!(self, r, key, mode);
                 let (flags, value) = node.record(slot);
                 if flags & OVERFLOW == 0 {
                     return Ok(Step::Done(Some(show(value))));
@@ -39,8 +39,8 @@ impl Tree {
             }
             Err(slot) => {
                 // Absent until the transaction ends: nobody may fill the gap.
-                let (next, _held) = self.next_key(&node, slot)?;
-                lock_or_wait!(self, r, next, LockMode::GapScan);
+                let next = self.next_key(&node, slot)?;
+                lock_or_wait!(self, r, &next, LockMode::GapScan);
                 Ok(Step::Done(None))
             }
         }

@@ -132,18 +132,52 @@ impl Tree {
         Error::Corrupt { part: Part::Home, page, what }
     }
 
-    /// Tries to lock: what to wait for, if another has it.
+    /// Tries to lock a key, or the gap before it: what to wait for, if another has it.
+    #[inline]
     fn lock<R: Reader + ?Sized>(
         &self,
         r: &mut R,
-        key: KeyHash,
+        key: &(impl Lockable + ?Sized),
         mode: LockMode,
     ) -> Result<Option<LockRequest>, Error> {
-        let request = LockRequest { tree: self.id, key, mode };
+        self.lock_hash(r, key.hash(), mode, || key.bytes())
+    }
+
+    /// As `lock`, of a key whose hash is known.
+    #[inline]
+    fn lock_hash<R: Reader + ?Sized>(
+        &self,
+        r: &mut R,
+        hash: KeyHash,
+        mode: LockMode,
+        bytes: impl FnOnce() -> Vec<u8>,
+    ) -> Result<Option<LockRequest>, Error> {
+        let request = LockRequest { tree: self.id, key: hash, mode };
         Ok(match r.try_lock(request)? {
             LockOutcome::Granted => None,
-            LockOutcome::Busy => Some(request),
+            LockOutcome::Busy => {
+                r.busy(&bytes());
+                Some(request)
+            }
         })
+    }
+}
+
+/// What may be locked.
+trait Lockable {
+    fn hash(&self) -> KeyHash;
+    /// The key; empty at the end of the tree. Asked for only where a lock is busy.
+    fn bytes(&self) -> Vec<u8>;
+}
+
+impl Lockable for [u8] {
+    #[inline]
+    fn hash(&self) -> KeyHash {
+        KeyHash::of(self)
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        self.to_vec()
     }
 }
 

@@ -4,8 +4,9 @@
 //! first key beyond the range: so nobody can put a key where it has looked. Between two batches it
 //! holds no latch and remembers a key only; the next batch starts from there by a descent.
 //!
-//! - Forward, it goes to the right neighbour hand over hand: the gap between the last key of a leaf
-//!   and the first of the next is locked while the leaf is latched.
+//! - Forward, it goes to the right neighbour hand over hand: the first key of the next leaf, or the
+//!   gap before it if the range ends there, is locked while both leaves are latched. So nobody
+//!   puts a key behind the last one of the leaf that is let go.
 //! - Backward, it first locks the gap before the key beyond its end; from then on the gap below
 //!   the last key met is always locked, so it may let go and descend anew to what lies below a
 //!   fence.
@@ -20,7 +21,7 @@ use terrace_page::PageId;
 use terrace_pool::PageRef;
 
 use super::Tree;
-use super::descend::Seek;
+use super::descend::{Next, Seek};
 use super::node::{Node, OVERFLOW};
 use crate::writer::{Reader, Step};
 use crate::{Error, KeyHash, LockMode, LockRequest};
@@ -89,6 +90,11 @@ impl Batch {
         (!free).then(|| KeyHash::of(&self.bytes[start..]))
     }
 
+    /// The key that has no value yet.
+    fn last_key(&self) -> &[u8] {
+        &self.bytes[self.end()..]
+    }
+
     /// Forgets a key without its value.
     fn drop_key(&mut self) {
         self.bytes.truncate(self.end());
@@ -137,9 +143,9 @@ enum Stop {
     LeafEnd,
 }
 
-macro_rules! lock_or_stop {
-    ($tree:expr, $reader:expr, $key:expr, $mode:expr) => {
-        if let Some(request) = $tree.lock($reader, $key, $mode)? {
+macro_rules! stop_if_busy {
+    ($locked:expr) => {
+        if let Some(request) = $locked? {
             return Ok(Stop::Busy(request));
         }
     };
@@ -259,14 +265,24 @@ impl Scan {
                 Stop::LeafEnd => {}
                 stop => return Ok(stop),
             }
-            let Some(right) = tree.right_of(&node)? else {
-                lock_or_stop!(tree, r, KeyHash::END, LockMode::GapScan);
-                return Ok(Stop::End);
-            };
-            // Hand over hand: the one is let go when the other is held.
+            let next = tree.next_key(&node, node.len())?;
+            let mode = if self.reaches(&next) { self.mode.scanned() } else { LockMode::GapScan };
+            stop_if_busy!(tree.lock(r, &next, mode));
+            // Only now that nobody can put a key in between, the leaf is let go.
+            let Some(right) = next.into_leaf() else { return Ok(Stop::End) };
             leaf = right;
             slot = 0;
             self.walk();
+        }
+    }
+
+    /// Whether the range goes as far as the next key.
+    fn reaches(&self, next: &Next<'_>) -> bool {
+        match (next.key(), &self.upper) {
+            (None, _) => false,
+            (Some(_), Bound::Unbounded) => true,
+            (Some(key), Bound::Included(upper)) => key <= upper,
+            (Some(key), Bound::Excluded(upper)) => key < upper,
         }
     }
 
@@ -298,7 +314,7 @@ impl Scan {
             }
             let hash = batch.begin(node, slot, free);
             if let Some(hash) = hash {
-                lock_or_stop!(tree, r, hash, mode);
+                stop_if_busy!(tree.lock_hash(r, hash, mode, || batch.last_key().to_vec()));
             }
             push(tree, leaf, node, slot, batch)?;
         }
@@ -309,7 +325,7 @@ impl Scan {
             return Ok(Stop::Full);
         }
         if end < node.len() {
-            lock_or_stop!(tree, r, KeyHash::of(&node.key(end)), LockMode::GapScan);
+            stop_if_busy!(tree.lock(r, &*node.key(end), LockMode::GapScan));
             return Ok(Stop::End);
         }
         Ok(Stop::LeafEnd)
@@ -387,8 +403,8 @@ impl Scan {
             Bound::Excluded(key) => node.child_below(key),
         };
         if start {
-            let (next, _held) = tree.next_key(&node, end)?;
-            if let Some(request) = tree.lock(r, next, LockMode::GapScan)? {
+            let next = tree.next_key(&node, end)?;
+            if let Some(request) = tree.lock(r, &next, LockMode::GapScan)? {
                 return Ok(Err(Stop::Busy(request)));
             }
         }
@@ -423,7 +439,7 @@ impl Scan {
             }
             let hash = batch.begin(node, slot, free);
             if let Some(hash) = hash {
-                lock_or_stop!(tree, r, hash, mode);
+                stop_if_busy!(tree.lock_hash(r, hash, mode, || batch.last_key().to_vec()));
             }
             push(tree, leaf, node, slot, batch)?;
         }

@@ -42,9 +42,9 @@ impl Tree {
         if flags & OVERFLOW != 0 {
             self.push_pending(w, Reference::decode(value).first)?;
         }
-        let (next, held) = self.next_key(&node, slot + 1)?;
-        w.merge_gap(self.id, KeyHash::of(key), next);
-        drop(held);
+        let next = self.next_key(&node, slot + 1)?;
+        w.merge_gap(self.id, KeyHash::of(key), next.hash);
+        drop(next);
         w.change(&mut leaf, &Change::LeafRemove { slot: slot as u16 }, Undo::None)
     }
 

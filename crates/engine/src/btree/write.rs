@@ -172,13 +172,13 @@ impl Tree {
         let slot = match node.search(key) {
             Ok(slot) => slot,
             Err(slot) => {
-                let (next, _held) = self.next_key(&node, slot)?;
-                lock_or_wait!(self, w, next, LockMode::GapScan);
+                let next = self.next_key(&node, slot)?;
+                lock_or_wait!(self, w, &next, LockMode::GapScan);
                 return Ok(Step::Done(Modified::Absent));
             }
         };
         node.prefetch(slot);
-        lock_or_wait!(self, w, KeyHash::of(key), LockMode::Exclusive);
+        lock_or_wait!(self, w, key, LockMode::Exclusive);
         self.copy_value(&leaf, slot, row)?;
         let change = change.take().expect("its key is locked once");
         if let Err(error) = change(row) {
@@ -202,12 +202,11 @@ impl Tree {
     ) -> Result<Attempt, Error> {
         let mut leaf = self.leaf_write(w, key)?;
         let node = Node::again(&leaf);
-        let hash = KeyHash::of(key);
         match node.search(key) {
             Ok(slot) => {
                 let mode =
                     if put == Put::InsertNew { LockMode::Shared } else { LockMode::Exclusive };
-                if let Some(request) = self.lock(w, hash, mode)? {
+                if let Some(request) = self.lock(w, key, mode)? {
                     return Ok(Attempt::Wait(request));
                 }
                 if let Some(old) = old {
@@ -229,8 +228,8 @@ impl Tree {
                 Ok(Attempt::Done { existed: true })
             }
             Err(slot) if put == Put::Update => {
-                let (next, _held) = self.next_key(&node, slot)?;
-                Ok(match self.lock(w, next, LockMode::GapScan)? {
+                let next = self.next_key(&node, slot)?;
+                Ok(match self.lock(w, &next, LockMode::GapScan)? {
                     Some(request) => Attempt::Wait(request),
                     None => Attempt::Done { existed: false },
                 })
@@ -252,15 +251,15 @@ impl Tree {
             return Ok(Attempt::NoRoom(Need::Insert { body_len: 1 + value.len() }));
         }
         let hash = KeyHash::of(key);
-        if let Some(request) = self.lock(w, hash, LockMode::Exclusive)? {
+        if let Some(request) = self.lock_hash(w, hash, LockMode::Exclusive, || key.to_vec())? {
             return Ok(Attempt::Wait(request));
         }
-        let (next, held) = self.next_key(&node, slot)?;
-        if let Some(request) = self.lock(w, next, LockMode::GapInsert)? {
+        let next = self.next_key(&node, slot)?;
+        if let Some(request) = self.lock(w, &next, LockMode::GapInsert)? {
             return Ok(Attempt::Wait(request));
         }
-        w.inherit_gap(self.id, hash, next)?;
-        drop(held);
+        w.inherit_gap(self.id, hash, next.hash)?;
+        drop(next);
         let record = record(flags, value);
         let change = Change::LeafInsert { slot: slot as u16, key, record: &record };
         w.change(&mut leaf, &change, Undo::Insert { tree: self.id, key })?;
@@ -328,17 +327,16 @@ impl Tree {
         let slot = match node.search(key) {
             Ok(slot) => slot,
             Err(slot) => {
-                let (next, _held) = self.next_key(&node, slot)?;
-                lock_or_wait!(self, w, next, LockMode::GapScan);
+                let next = self.next_key(&node, slot)?;
+                lock_or_wait!(self, w, &next, LockMode::GapScan);
                 return Ok(Step::Done(false));
             }
         };
-        let hash = KeyHash::of(key);
-        lock_or_wait!(self, w, hash, LockMode::Exclusive);
-        lock_or_wait!(self, w, hash, LockMode::GapDelete);
-        let (next, held) = self.next_key(&node, slot + 1)?;
-        lock_or_wait!(self, w, next, LockMode::GapDelete);
-        drop(held);
+        lock_or_wait!(self, w, key, LockMode::Exclusive);
+        lock_or_wait!(self, w, key, LockMode::GapDelete);
+        let next = self.next_key(&node, slot + 1)?;
+        lock_or_wait!(self, w, &next, LockMode::GapDelete);
+        drop(next);
         if let Some(old) = old {
             self.copy_value(&leaf, slot, old)?;
         }

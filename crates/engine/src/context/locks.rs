@@ -7,11 +7,13 @@
 
 use std::sync::atomic::Ordering;
 
+use terrace_rt::Nanos;
+
 use super::{Context, Locking, Mode};
 use crate::btree::Leaves;
-use crate::lock::{Modes, Resource};
+use crate::lock::{Modes, Refused, Resource};
 use crate::writer::Reader;
-use crate::{Error, KeyHash, LockMode, LockOutcome, LockRequest, TreeId};
+use crate::{Error, KeyHash, LockMode, LockOutcome, LockRequest, LockWait, TreeId};
 
 /// What a transaction has of a table.
 #[derive(Clone, Copy, Debug)]
@@ -69,13 +71,33 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// `Conflict`, `TooManyLocks`, `Closed`.
+    /// `Conflict`, `LockTimeout`, `Nested`, `TooManyLocks`, `Closed`.
     pub(crate) fn wait_for(&mut self, request: LockRequest) -> Result<(), Error> {
         let (resource, modes) = self.refused(request);
-        let owner = self.owner.as_ref().expect("who waits locks");
-        self.engine.locks.acquire(owner, resource, modes)?;
+        self.acquire(resource, modes)?;
         self.note(request.tree, resource, modes);
         Ok(())
+    }
+
+    /// Locks `resource`, waiting for others.
+    fn acquire(&self, resource: Resource, modes: Modes) -> Result<(), Error> {
+        let owner = self.owner.as_ref().expect("who waits locks");
+        let limit = self.lock_timeout;
+        self.engine.locks.acquire(owner, resource, modes, limit).map_err(|refused| {
+            let wait = |holder, waited| {
+                let tree = resource.tree();
+                let table = self.engine.trees.name_of(tree).unwrap_or_default();
+                let key = (!resource.is_table()).then(|| self.buffers.busy_key.clone());
+                Box::new(LockWait { tree, table, key, holder, waited })
+            };
+            match refused {
+                Refused::Circle => Error::Conflict,
+                Refused::Full => Error::TooManyLocks,
+                Refused::Dead => Error::Closed,
+                Refused::TimedOut { holder } => Error::LockTimeout(wait(holder, limit)),
+                Refused::Nested { holder } => Error::Nested(wait(holder, Nanos::ZERO)),
+            }
+        })
     }
 
     /// Locks a key, waiting for others.
@@ -88,9 +110,11 @@ impl Context {
         tree: TreeId,
         key: KeyHash,
         mode: LockMode,
+        bytes: &[u8],
     ) -> Result<(), Error> {
         let request = LockRequest { tree, key, mode };
         while self.try_lock(request)? == LockOutcome::Busy {
+            self.busy(bytes);
             self.wait_for(request)?;
         }
         Ok(())
@@ -109,7 +133,7 @@ impl Context {
         }
         let resource = Resource::table(tree);
         if !self.engine.locks.try_acquire(owner, resource, modes)? {
-            self.engine.locks.acquire(owner, resource, modes)?;
+            self.acquire(resource, modes)?;
         }
         self.note(tree, resource, modes);
         Ok(())
@@ -121,13 +145,15 @@ impl Context {
     ///
     /// As `wait_for`.
     pub(crate) fn lock_table(&mut self, tree: TreeId, mode: LockMode) -> Result<(), Error> {
-        let Some(owner) = &self.owner else { return Ok(()) };
+        if self.owner.is_none() {
+            return Ok(());
+        }
         let modes = match mode {
             LockMode::Shared | LockMode::GapScan | LockMode::SharedScan => Modes::TABLE_READ,
             _ => Modes::TABLE_WRITE,
         };
         let resource = Resource::table(tree);
-        self.engine.locks.acquire(owner, resource, modes)?;
+        self.acquire(resource, modes)?;
         self.note(tree, resource, modes);
         Ok(())
     }
@@ -296,6 +322,11 @@ impl Reader for Context {
                 self.try_lock_key(request, index)
             }
         }
+    }
+
+    fn busy(&mut self, key: &[u8]) {
+        self.buffers.busy_key.clear();
+        self.buffers.busy_key.extend_from_slice(key);
     }
 
     fn inherit_gap(&mut self, tree: TreeId, key: KeyHash, next: KeyHash) -> Result<(), Error> {

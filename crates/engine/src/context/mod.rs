@@ -29,6 +29,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use terrace_page::{Lsn, PageBuf, TxnId};
+use terrace_rt::Nanos;
 
 use self::locks::Tables;
 use crate::api::Durability;
@@ -46,6 +47,10 @@ use crate::{Error, TreeId};
 const UNDO_BYTES_MAX: usize = 4 << 20;
 /// How often a rollback tries to go on that a device stops.
 const UNDO_ATTEMPTS: u32 = 3;
+
+/// The transaction may move from task to task.
+pub(crate) const NO_TASK: u64 = 0;
+
 /// Memory of a transaction, used again by a later one.
 #[derive(Debug, Default)]
 pub(crate) struct Buffers {
@@ -55,6 +60,8 @@ pub(crate) struct Buffers {
     pub(crate) opened: Opened,
     /// Where this transaction or an earlier one has found keys.
     leaves: Leaves,
+    /// The key whose lock was busy last.
+    busy_key: Vec<u8>,
     undo_bytes: Vec<u8>,
     undo_list: Vec<UndoEntry>,
     chain: Option<Arc<Chain>>,
@@ -115,6 +122,7 @@ pub(crate) struct Context {
     txn: TxnId,
     owner: Option<Owner>,
     locking: Locking,
+    lock_timeout: Nanos,
     buffers: Box<Buffers>,
     /// Names whose catalog entries it has changed.
     touched: Vec<String>,
@@ -144,10 +152,26 @@ impl Context {
     /// `TooManyLocks` if too many transactions are open.
     pub(crate) fn begin(engine: &Arc<Engine>, locking: Locking) -> Result<Context, Error> {
         let owner = match locking {
-            Locking::On => Some(engine.locks.enter()?),
+            Locking::On => Some(engine.locks.enter(NO_TASK)?),
             Locking::Off => None,
         };
         Ok(Context::new(engine, TxnId(0), owner))
+    }
+
+    /// A new transaction that takes locks, and begins and ends in the task or thread of number
+    /// `task`: two of one task never wait for each other.
+    ///
+    /// # Errors
+    ///
+    /// As `begin`.
+    pub(crate) fn begin_in_task(engine: &Arc<Engine>, task: u64) -> Result<Context, Error> {
+        let owner = engine.locks.enter(task)?;
+        Ok(Context::new(engine, TxnId(0), Some(owner)))
+    }
+
+    /// Sets how long the transaction waits for a lock.
+    pub(crate) fn set_lock_timeout(&mut self, limit: Nanos) {
+        self.lock_timeout = limit;
     }
 
     /// A transaction that recovery found unfinished, to be rolled back.
@@ -165,6 +189,7 @@ impl Context {
             txn,
             locking: if owner.is_some() { Locking::On } else { Locking::Off },
             owner,
+            lock_timeout: engine.lock_limits.timeout,
             touched: Vec::new(),
             unnamed: Vec::new(),
             gave_up: Vec::new(),

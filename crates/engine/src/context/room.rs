@@ -126,6 +126,9 @@ impl Context {
             chain = Arc::default();
         }
         self.txn = self.engine.register(&chain);
+        if let Some(owner) = &self.owner {
+            self.engine.locks.set_txn(owner, self.txn);
+        }
         self.chain = Some(chain);
         self.rollback_room = END_BYTES;
     }

@@ -12,12 +12,14 @@
 //!
 //! The order of mutexes is: wait list, then one partition. Neither is held while waiting.
 
+use std::fmt::Write as _;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use terrace_rt::{LeafMutex, dead, wait, wake_all};
+use terrace_page::TxnId;
+use terrace_rt::{LeafMutex, Nanos, Waited, dead, now, wait_until, wake_all};
 
 use super::part::{Acquired, OwnerId, PART_BITS, Part};
-use super::{Modes, Resource};
+use super::{Modes, Resource, TreeId};
 use crate::Error;
 
 /// Transactions that can be open at once.
@@ -35,6 +37,10 @@ const WAITING: u64 = 1;
 struct OwnerState {
     /// `RUNNING` or `WAITING`, and the word to wait on.
     word: AtomicU64,
+    /// The number of its transaction, zero before that has written.
+    txn: AtomicU64,
+    /// What it runs in, if that is one task or thread for as long as it lasts; else zero.
+    task: AtomicU64,
     /// Whether `given` holds anything.
     has_given: AtomicBool,
     /// Locks given by others: gap locks that moved, because a key vanished.
@@ -59,6 +65,8 @@ pub(crate) struct LockCounts {
     pub(crate) waits: u64,
     /// Of those, how many closed a circle.
     pub(crate) deadlocks: u64,
+    /// And how many ended at their time limit.
+    pub(crate) timeouts: u64,
     /// Requests stored now.
     pub(crate) stored: u64,
 }
@@ -73,6 +81,22 @@ pub(crate) struct LockTable {
     waiting: LeafMutex<Vec<Option<Resource>>>,
     waits: AtomicU64,
     deadlocks: AtomicU64,
+    timeouts: AtomicU64,
+}
+
+/// Why a lock was not granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// To wait would close a circle.
+    Circle,
+    /// The table is full.
+    Full,
+    /// The world has lost its power.
+    Dead,
+    /// The time is over. The transaction that holds it, if that has a number.
+    TimedOut { holder: Option<u64> },
+    /// A transaction of the same task holds it.
+    Nested { holder: Option<u64> },
 }
 
 impl LockTable {
@@ -81,6 +105,8 @@ impl LockTable {
         let requests = (bytes / REQUEST_BYTES / PARTS as u64).max(16) as usize;
         let owner = || OwnerState {
             word: AtomicU64::new(RUNNING),
+            txn: AtomicU64::new(0),
+            task: AtomicU64::new(0),
             has_given: AtomicBool::new(false),
             given: LeafMutex::new(Vec::new()),
         };
@@ -91,17 +117,27 @@ impl LockTable {
             waiting: LeafMutex::new(vec![None; OWNERS_MAX]),
             waits: AtomicU64::new(0),
             deadlocks: AtomicU64::new(0),
+            timeouts: AtomicU64::new(0),
         }
     }
 
-    /// A new owner, who holds nothing.
+    /// A new owner, who holds nothing. `task` is zero, or names the task or thread in which it
+    /// begins and ends: owners of one task wait for each other in vain.
     ///
     /// # Errors
     ///
     /// `TooManyLocks` if `OWNERS_MAX` transactions are open.
-    pub(crate) fn enter(&self) -> Result<Owner, Error> {
+    pub(crate) fn enter(&self, task: u64) -> Result<Owner, Error> {
         let id = self.free_owners.lock().pop().ok_or(Error::TooManyLocks)?;
+        let state = &self.owners[id.0 as usize].0;
+        state.txn.store(0, Ordering::Relaxed);
+        state.task.store(task, Ordering::Relaxed);
         Ok(Owner { id })
+    }
+
+    /// Tells the number of the owner's transaction, for whoever waits for it.
+    pub(crate) fn set_txn(&self, owner: &Owner, txn: TxnId) {
+        self.owners[owner.id.0 as usize].0.txn.store(txn.0, Ordering::Relaxed);
     }
 
     /// Takes leave of an owner, who must have released everything.
@@ -155,53 +191,84 @@ impl LockTable {
         }
     }
 
-    /// Locks `resource`, waiting for others.
+    /// Locks `resource`, waiting for others, until `deadline` at most.
     ///
     /// # Errors
     ///
-    /// `Conflict` if waiting would close a circle; `TooManyLocks` if the table is full; `Closed`
-    /// in a dead world.
+    /// Why it is not locked; then nothing of the request is left.
     pub(crate) fn acquire(
         &self,
         owner: &Owner,
         resource: Resource,
         modes: Modes,
-    ) -> Result<(), Error> {
+        limit: Nanos,
+    ) -> Result<(), Refused> {
         if self.enqueue(owner.id, resource, modes)? {
             return Ok(());
         }
         let word = &self.owners[owner.id.0 as usize].0.word;
+        let deadline = now().saturating_add(limit);
         while word.load(Ordering::Acquire) == WAITING {
             if dead() {
-                return Err(Error::Closed);
+                return Err(Refused::Dead);
             }
-            wait(word, WAITING);
+            if wait_until(word, WAITING, deadline) == Waited::TimedOut && now() >= deadline {
+                return self.give_up(owner.id, resource);
+            }
         }
         self.waiting.lock()[owner.id.0 as usize] = None;
         Ok(())
     }
 
-    /// Queues a request; true if it was granted at once.
-    fn enqueue(&self, owner: OwnerId, resource: Resource, modes: Modes) -> Result<bool, Error> {
+    /// The time of a wait is over.
+    fn give_up(&self, owner: OwnerId, resource: Resource) -> Result<(), Refused> {
         let mut waiting = self.waiting.lock();
+        let mut part = self.part(resource).lock();
+        waiting[owner.0 as usize] = None;
+        let word = &self.owners[owner.0 as usize].0.word;
+        if word.swap(RUNNING, Ordering::AcqRel) == RUNNING {
+            // Granted at the last moment.
+            return Ok(());
+        }
+        let mut blockers = Vec::new();
+        part.blockers(resource, owner, &mut blockers);
+        part.cancel(resource, owner, |granted| self.wake(granted));
+        self.timeouts.fetch_add(1, Ordering::Relaxed);
+        Err(Refused::TimedOut { holder: blockers.first().and_then(|first| self.number(*first)) })
+    }
+
+    /// The number of an owner's transaction, once it has one.
+    fn number(&self, owner: OwnerId) -> Option<u64> {
+        let txn = self.owners[owner.0 as usize].0.txn.load(Ordering::Relaxed);
+        (txn != 0).then_some(txn)
+    }
+
+    /// Queues a request; true if it was granted at once.
+    fn enqueue(&self, owner: OwnerId, resource: Resource, modes: Modes) -> Result<bool, Refused> {
+        let mut waiting = self.waiting.lock();
+        let mut blockers = Vec::new();
         {
             let mut part = self.part(resource).lock();
             match part.acquire(resource, owner, modes) {
                 Acquired::Granted => return Ok(true),
-                Acquired::Full => return Err(Error::TooManyLocks),
+                Acquired::Full => return Err(Refused::Full),
                 Acquired::Busy => (),
             }
             if !part.want(resource, owner, modes) {
-                return Err(Error::TooManyLocks);
+                return Err(Refused::Full);
             }
+            part.blockers(resource, owner, &mut blockers);
             // Before the partition is free: whoever grants it finds the word as it must be.
             self.owners[owner.0 as usize].0.word.store(WAITING, Ordering::Release);
         }
         waiting[owner.0 as usize] = Some(resource);
         self.waits.fetch_add(1, Ordering::Relaxed);
-        if !self.closes_a_circle(owner, &waiting) {
-            return Ok(false);
-        }
+        let refused =
+            match blockers.into_iter().find(|blocker| self.are_of_one_task(owner, *blocker)) {
+                Some(blocker) => Refused::Nested { holder: self.number(blocker) },
+                None if self.closes_a_circle(owner, &waiting) => Refused::Circle,
+                None => return Ok(false),
+            };
         // It may have been granted meanwhile.
         let word = &self.owners[owner.0 as usize].0.word;
         let mut part = self.part(resource).lock();
@@ -210,8 +277,16 @@ impl LockTable {
             return Ok(true);
         }
         part.cancel(resource, owner, |granted| self.wake(granted));
-        self.deadlocks.fetch_add(1, Ordering::Relaxed);
-        Err(Error::Conflict)
+        if refused == Refused::Circle {
+            self.deadlocks.fetch_add(1, Ordering::Relaxed);
+        }
+        Err(refused)
+    }
+
+    /// Whether two owners run in one task, so that neither goes on while the other waits.
+    fn are_of_one_task(&self, one: OwnerId, other: OwnerId) -> bool {
+        let task = |owner: OwnerId| self.owners[owner.0 as usize].0.task.load(Ordering::Relaxed);
+        one != other && task(one) != 0 && task(one) == task(other)
     }
 
     /// Whether `start` waits, over others, for itself.
@@ -272,11 +347,48 @@ impl LockTable {
         }
     }
 
+    /// Who waits for what, and who holds it: a line for each transaction that waits.
+    pub(crate) fn waits(&self, name: impl Fn(TreeId) -> String) -> String {
+        let mut lines = String::new();
+        let waiting = self.waiting.lock().clone();
+        for (index, resource) in waiting.into_iter().enumerate() {
+            let Some(resource) = resource else { continue };
+            let owner = OwnerId(index as u32);
+            let mut blockers = Vec::new();
+            let queue = {
+                let part = self.part(resource).lock();
+                part.blockers(resource, owner, &mut blockers);
+                part.describe(resource)
+            };
+            let blockers: Vec<String> = blockers.iter().map(|id| self.describe(*id)).collect();
+            let table = name(resource.tree());
+            let what = if resource.is_table() { "whole" } else { "key" };
+            let _written = writeln!(
+                lines,
+                "{} waits for {what} {:#x} of {table}, behind {}",
+                self.describe(owner),
+                resource.number(),
+                blockers.join(", "),
+            );
+            for (id, held, wanted) in queue {
+                let _written =
+                    writeln!(lines, "    {} holds {held:?} wants {wanted:?}", self.describe(id));
+            }
+        }
+        lines
+    }
+
+    fn describe(&self, owner: OwnerId) -> String {
+        let number = self.number(owner).map_or("no number".to_string(), |txn| format!("txn {txn}"));
+        format!("owner {} ({number})", owner.0)
+    }
+
     /// How often locks were waited for, and how many there are.
     pub(crate) fn counts(&self) -> LockCounts {
         LockCounts {
             waits: self.waits.load(Ordering::Relaxed),
             deadlocks: self.deadlocks.load(Ordering::Relaxed),
+            timeouts: self.timeouts.load(Ordering::Relaxed),
             stored: self.parts.iter().map(|part| part.0.lock().used() as u64).sum(),
         }
     }

@@ -23,7 +23,7 @@ mod lock_table;
 mod part;
 
 pub(crate) use held::Held;
-pub(crate) use lock_table::{LockTable, Owner};
+pub(crate) use lock_table::{LockTable, Owner, Refused};
 
 /// A tree: a table, or the catalog of tables. Numbers are never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -203,6 +203,21 @@ impl Resource {
     pub(crate) fn table(tree: TreeId) -> Resource {
         assert!(tree.0 < TABLE_BIT, "{tree} is no tree");
         Resource::new(u64::from(tree.0), tree.0 | TABLE_BIT)
+    }
+
+    /// The tree that it belongs to.
+    pub(crate) fn tree(self) -> TreeId {
+        TreeId(self.tree & !TABLE_BIT)
+    }
+
+    /// Whether it is a whole table.
+    pub(crate) fn is_table(self) -> bool {
+        self.tree & TABLE_BIT != 0
+    }
+
+    /// The hash of the key.
+    pub(crate) fn number(self) -> u64 {
+        self.key
     }
 
     #[inline]

@@ -215,6 +215,12 @@ impl Part {
         }
     }
 
+    /// Every request for `resource`, in order: who, what it holds, what it waits for.
+    pub(crate) fn describe(&self, resource: Resource) -> Vec<(OwnerId, Modes, Modes)> {
+        let requests = self.queue(resource);
+        requests.map(|request| (request.owner, request.held, request.wanted)).collect()
+    }
+
     /// Every owner who holds some of `modes`, with those.
     pub(crate) fn holders(&self, resource: Resource, modes: Modes) -> Vec<(OwnerId, Modes)> {
         self.queue(resource)

@@ -11,6 +11,8 @@ use crate::{KeyHash, LockMode, TreeId};
 const MODES: [LockMode; 4] =
     [LockMode::Shared, LockMode::Exclusive, LockMode::GapScan, LockMode::GapDelete];
 
+const LONG: Nanos = Nanos(1 << 40);
+
 fn key(number: u64) -> Resource {
     Resource::key(TreeId(1), KeyHash::of(&number.to_le_bytes()))
 }
@@ -39,7 +41,7 @@ fn locks_agree_with_their_model() {
     for seed in 0..200 {
         let mut prng = Prng::from_seed(seed);
         let table = LockTable::new(1 << 20);
-        let owners: Vec<Owner> = (0..5).map(|_| table.enter().expect("room")).collect();
+        let owners: Vec<Owner> = (0..5).map(|_| table.enter(0).expect("room")).collect();
         let mut model = Model::default();
         for step in 0..300 {
             let owner = prng.below(5) as usize;
@@ -95,13 +97,13 @@ fn deadlocks_are_found_and_exclusion_holds() {
 }
 
 fn lock_some(table: &LockTable, writers: &[AtomicU64], prng: &mut Prng) {
-    let owner = table.enter().expect("room");
+    let owner = table.enter(0).expect("room");
     let mut held = Vec::new();
     for _ in 0..1 + prng.below(4) {
         let number = prng.below(6);
         let exclusive = prng.below(2) == 0;
         let mode = if exclusive { LockMode::Exclusive } else { LockMode::Shared };
-        if table.acquire(&owner, key(number), Modes::from(mode)).is_err() {
+        if table.acquire(&owner, key(number), Modes::from(mode), LONG).is_err() {
             break;
         }
         if exclusive && !held.contains(&(number, true)) {
@@ -129,16 +131,16 @@ fn lock_some(table: &LockTable, writers: &[AtomicU64], prng: &mut Prng) {
 fn waiters_are_served_in_turn() {
     let order = in_world(1, || {
         let table = Arc::new(LockTable::new(1 << 20));
-        let first = table.enter().expect("room");
-        table.acquire(&first, key(1), LockMode::Shared.into()).expect("free");
+        let first = table.enter(0).expect("room");
+        table.acquire(&first, key(1), LockMode::Shared.into(), LONG).expect("free");
         let served = Arc::new(LeafMutex::new(Vec::new()));
         let modes = [LockMode::Exclusive, LockMode::Shared, LockMode::Exclusive];
         let tasks: Vec<_> = (0..3_usize)
             .map(|index| {
                 let (table, served) = (Arc::clone(&table), Arc::clone(&served));
                 let task = terrace_rt::spawn("waiter", move || {
-                    let owner = table.enter().expect("room");
-                    table.acquire(&owner, key(1), modes[index].into()).expect("no circle");
+                    let owner = table.enter(0).expect("room");
+                    table.acquire(&owner, key(1), modes[index].into(), LONG).expect("no circle");
                     served.lock().push(index);
                     terrace_rt::sleep(terrace_rt::Nanos(10));
                     table.release(&owner, key(1));
@@ -158,7 +160,7 @@ fn waiters_are_served_in_turn() {
 #[test]
 fn a_gap_lock_moves_when_its_key_vanishes() {
     let table = LockTable::new(1 << 20);
-    let (scanner, inserter) = (table.enter().expect("room"), table.enter().expect("room"));
+    let (scanner, inserter) = (table.enter(0).expect("room"), table.enter(0).expect("room"));
     assert!(table.try_acquire(&scanner, key(1), LockMode::GapScan.into()).expect("room"));
     table.merge_gap(key(1), key(2));
     assert!(
@@ -174,10 +176,111 @@ fn a_gap_lock_moves_when_its_key_vanishes() {
 #[test]
 fn a_full_table_says_so() {
     let table = LockTable::new(1);
-    let owner = table.enter().expect("room");
+    let owner = table.enter(0).expect("room");
     let refused = (0..5000).any(|number| {
         let acquired = table.try_acquire(&owner, key(number), LockMode::Shared.into());
         matches!(acquired, Err(Error::TooManyLocks))
     });
     assert!(refused);
+}
+
+/// The bug: a wait had no end if its holder stayed.
+#[test]
+fn a_wait_ends_at_its_time_limit() {
+    in_world(1, || {
+        let table = LockTable::new(1 << 20);
+        let (holder, waiter) = (table.enter(0).expect("room"), table.enter(0).expect("room"));
+        table.set_txn(&holder, TxnId(17));
+        table.acquire(&holder, key(1), LockMode::Exclusive.into(), LONG).expect("free");
+        let began = now();
+        let refused = table.acquire(&waiter, key(1), LockMode::Shared.into(), Nanos(5_000));
+        assert_eq!(refused, Err(Refused::TimedOut { holder: Some(17) }));
+        assert!(now() >= began.saturating_add(Nanos(5_000)));
+        assert_eq!((table.counts().timeouts, table.counts().stored), (1, 1));
+        assert_eq!(table.waits(|tree| tree.to_string()), "");
+        table.release(&holder, key(1));
+        table.acquire(&waiter, key(1), LockMode::Shared.into(), Nanos(5_000)).expect("free");
+        table.check();
+    });
+}
+
+/// Those behind a wish that was given up are served at once.
+#[test]
+fn who_gives_up_holds_nobody_up() {
+    in_world(1, || {
+        let table = Arc::new(LockTable::new(1 << 20));
+        let reader = table.enter(0).expect("room");
+        table.acquire(&reader, key(1), LockMode::Shared.into(), LONG).expect("free");
+        let other = Arc::clone(&table);
+        let writer = terrace_rt::spawn("writer", move || {
+            let owner = other.enter(0).expect("room");
+            let refused = other.acquire(&owner, key(1), LockMode::Exclusive.into(), Nanos(1_000));
+            assert_eq!(refused, Err(Refused::TimedOut { holder: None }));
+        });
+        terrace_rt::sleep(Nanos(10));
+        let second = table.enter(0).expect("room");
+        let began = now();
+        table.acquire(&second, key(1), LockMode::Shared.into(), LONG).expect("a shared lock");
+        assert!(now().saturating_sub(began) <= Nanos(1_100), "it waited behind a wish only");
+        writer.join();
+        table.check();
+    });
+}
+
+/// The bug: a transaction within another one of the same task waited for that one for ever.
+#[test]
+fn a_task_that_waits_for_itself_is_told() {
+    in_world(1, || {
+        let table = LockTable::new(1 << 20);
+        let (outer, inner) = (table.enter(9).expect("room"), table.enter(9).expect("room"));
+        table.acquire(&outer, key(1), LockMode::Exclusive.into(), LONG).expect("free");
+        let refused = table.acquire(&inner, key(1), LockMode::Shared.into(), LONG);
+        assert_eq!(refused, Err(Refused::Nested { holder: None }));
+        assert_eq!(table.counts().stored, 1);
+    });
+}
+
+/// Tasks lock random keys in random order, with limits so short that many waits end at them.
+/// Whoever gives up leaves nothing behind, and exclusion holds.
+#[test]
+fn random_waits_with_time_limits_leave_nothing_behind() {
+    let (mut timeouts, mut deadlocks) = (0, 0);
+    for seed in 0..60 {
+        let counts = in_world(seed, || {
+            let table = Arc::new(LockTable::new(1 << 20));
+            let tasks: Vec<_> = (0..8)
+                .map(|task| {
+                    let table = Arc::clone(&table);
+                    terrace_rt::spawn("locker", move || {
+                        let mut prng = Prng::from_seed(seed * 100 + task);
+                        (0..20).for_each(|_| lock_briefly(&table, &mut prng));
+                    })
+                })
+                .collect();
+            tasks.into_iter().for_each(terrace_rt::Task::join);
+            table.check();
+            assert_eq!(table.counts().stored, 0, "seed {seed}");
+            table.counts()
+        });
+        timeouts += counts.timeouts;
+        deadlocks += counts.deadlocks;
+    }
+    assert!(timeouts > 100 && deadlocks > 0, "{timeouts} timeouts, {deadlocks} circles");
+}
+
+fn lock_briefly(table: &LockTable, prng: &mut Prng) {
+    let owner = table.enter(0).expect("room");
+    for _ in 0..1 + prng.below(4) {
+        let modes = Modes::from(MODES[prng.below(4) as usize]);
+        let limit = Nanos(1 + prng.below(300));
+        let resource = key(prng.below(5));
+        if table.acquire(&owner, resource, modes, limit).is_err() {
+            break;
+        }
+        table.check();
+        terrace_rt::sleep(Nanos(prng.below(200)));
+    }
+    (0..5).for_each(|number| table.release(&owner, key(number)));
+    table.release_given(&owner);
+    table.leave(owner);
 }

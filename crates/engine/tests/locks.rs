@@ -1,0 +1,158 @@
+//! Locks through the public API: what a scan has seen stays, with OS threads too; waits end.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use terrace::{Database, Devices, Durability, Error, Nanos, TableDef, World};
+use terrace_device::model::{Preset, build};
+use terrace_device::{Device, Keep, Store};
+use terrace_rt::{Prng, Virtual, VirtualConfig};
+
+const ROWS: TableDef<u64, &[u8]> = TableDef::new("rows");
+
+fn database() -> Database {
+    let memory = |bytes: u64| -> Arc<dyn Device> {
+        build(Preset::Ram, World::current(), Store::new(bytes, Keep::Plain))
+    };
+    let devices = Devices { home: memory(64 << 20), flash: None, log: memory(16 << 20) };
+    let builder = Database::builder().memory(4 << 20).devices(devices);
+    builder.create_on_devices().expect("memory is there")
+}
+
+fn file_database(dir: &tempfile::TempDir) -> Database {
+    let builder = Database::builder().memory(4 << 20).home_size(64 << 20).log_size(32 << 20);
+    builder.create(dir.path().join("locks.terrace")).expect("room")
+}
+
+fn in_world<T>(seed: u64, run: impl FnOnce() -> T) -> T {
+    let config = VirtualConfig { seed, switch_one_in: 3, cores: 1, stack_bytes: 256 << 10 };
+    Virtual::new(config).run(run).expect("nobody waits for ever")
+}
+
+/// Keys that are there from the start, ten per leaf, so that most gaps between leaves are seen.
+fn fill(db: &Database, rows: u64) {
+    db.write_with(Durability::None, |txn| {
+        let mut table = txn.open_table(ROWS)?;
+        (0..rows).try_for_each(|row| table.insert(row * 1_000, &[7; 700]))
+    })
+    .expect("room");
+}
+
+/// Counts a range twice in one transaction: between, nobody may have put a row there.
+fn count_twice(db: &Database, from: u64, to: u64) {
+    let counts = db.read(|txn| {
+        let table = txn.open_table(ROWS)?;
+        let count = || table.range(from..to)?.try_fold(0u64, |count, row| row.map(|_| count + 1));
+        Ok::<_, Error>((count()?, count()?))
+    });
+    let (first, second) = counts.expect("readable");
+    assert_eq!(first, second, "a row came into {from}..{to} after it was counted");
+}
+
+/// The bug: a scan let a leaf go before it had locked the gap in front of the next leaf's first
+/// key, and rows came into that gap behind it.
+#[test]
+fn no_row_comes_in_between_two_leaves() {
+    for seed in 0..20 {
+        in_world(seed, || {
+            let db = database();
+            fill(&db, 100);
+            let tasks: Vec<_> = (0..6)
+                .map(|task| {
+                    let db = db.clone();
+                    World::current().spawn("client", move || {
+                        let mut prng = Prng::from_seed(seed * 10 + task);
+                        for _ in 0..60 {
+                            step(&db, &mut prng, task % 2 == 0);
+                        }
+                    })
+                })
+                .collect();
+            tasks.into_iter().for_each(terrace_rt::Task::join);
+            db.check().expect("whole");
+            db.close().expect("memory");
+        });
+    }
+}
+
+fn step(db: &Database, prng: &mut Prng, reads: bool) {
+    if reads {
+        let from = prng.below(80_000);
+        return count_twice(db, from, from + 30_000);
+    }
+    let row = prng.below(100) * 1_000 + 1 + prng.below(999);
+    let removes = prng.below(2) == 0;
+    let written = db.write_with(Durability::None, |txn| {
+        let mut table = txn.open_table(ROWS)?;
+        if removes { table.remove(row).map(|_| ()) } else { table.insert(row, &[1; 300]) }
+    });
+    written.expect("room");
+}
+
+/// Runs `work` in OS threads for a while; a watchdog prints who waits if they stand still.
+fn with_threads(db: &Database, threads: u64, work: impl Fn(&mut Prng, u64) + Send + Sync) {
+    const SPAN: Duration = Duration::from_secs(2);
+    let (stop, steps) = (AtomicBool::new(false), AtomicU64::new(0));
+    thread::scope(|scope| {
+        for thread in 0..threads {
+            let (work, stop, steps) = (&work, &stop, &steps);
+            scope.spawn(move || {
+                let mut prng = Prng::from_seed(thread);
+                while !stop.load(Ordering::Relaxed) {
+                    work(&mut prng, thread);
+                    steps.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        let began = Instant::now();
+        let (mut seen, mut since) = (0, began);
+        while began.elapsed() < SPAN {
+            thread::sleep(Duration::from_millis(20));
+            let now = steps.load(Ordering::Relaxed);
+            if now != seen {
+                (seen, since) = (now, Instant::now());
+            } else if since.elapsed() > Duration::from_secs(60) {
+                eprintln!("threads stand still:\n{}", db.debug_waits());
+                std::process::abort();
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    assert!(steps.load(Ordering::Relaxed) > 0);
+}
+
+/// As `no_row_comes_in_between_two_leaves`, with OS threads.
+#[test]
+fn no_row_comes_in_between_two_leaves_with_threads() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let db = file_database(&dir);
+    fill(&db, 100);
+    with_threads(&db, 4, |prng, thread| step(&db, prng, thread % 2 == 0));
+    db.check().expect("whole");
+    db.close().expect("room");
+}
+
+/// The bug: waits for locks had no end.
+#[test]
+fn a_lock_that_stays_is_told_with_table_key_and_holder() {
+    in_world(1, || {
+        let db = database();
+        fill(&db, 3);
+        let holder = db.begin_write().expect("open");
+        holder.open_table(ROWS).expect("there").insert(1_000, b"mine").expect("room");
+        let waiter = db.begin_write().expect("open");
+        waiter.set_lock_timeout(Nanos::from_millis(20));
+        let refused = waiter.open_table(ROWS).expect("there").insert(1_000, b"mine, too");
+        let Err(Error::LockTimeout(wait)) = refused else { panic!("{refused:?}") };
+        assert_eq!((&*wait.table, wait.waited), ("rows", Nanos::from_millis(20)));
+        assert_eq!(wait.key.as_deref(), Some(&1_000u64.to_be_bytes()[..]));
+        assert!(wait.holder.is_some());
+        let told = Error::LockTimeout(wait).to_string();
+        assert!(told.contains("key 0x00000000000003e8 of table \"rows\""), "{told}");
+        waiter.rollback().expect("undone");
+        holder.commit(Durability::None).expect("room");
+        db.close().expect("memory");
+    });
+}
