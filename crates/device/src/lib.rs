@@ -4,6 +4,7 @@
 //!
 //! - `device`: the `Device` trait, requests, and the blocking helpers `read` and `write`.
 //! - `completion`: how a device reports the end of a batch to the task that waits.
+//! - `contents`: whether a file or block device is blank, and what it holds if not.
 //! - `file`: files and block devices.
 //! - `overlay`: copy on write over another device, for whoever must not change it.
 //! - `slab` and `store`: the bytes of modelled devices, shared by content.
@@ -12,6 +13,7 @@
 //! - `model`: modelled devices, their presets, and their faults.
 
 mod completion;
+pub mod contents;
 mod device;
 pub mod disk;
 mod file;
@@ -22,8 +24,12 @@ mod slab;
 mod store;
 
 pub use completion::{Completion, Drain, Ticket};
+pub use contents::Contents;
 pub use device::{Counters, Device, IoBuf, IoFailure, Op, Request, SECTOR_SIZE, read, write};
-pub use file::{Access, FileDevice, FileOptions, Method, lock_holder};
+pub use file::{
+    Access, FileClaim, FileDevice, FileOptions, Holder, Method, OpenError, Refusal, Room,
+    lock_holder,
+};
 pub use overlay::{Overlay, OverlayMemory};
 pub use slab::{IMAGE_SIZE, Image, ImageBytes, Slab};
 pub use store::{Dropped, Keep, Store};

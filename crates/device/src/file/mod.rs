@@ -20,13 +20,17 @@
 //!   not write, and says so only once (Rebello et al., "Can Applications Recover from fsync
 //!   Failures?", USENIX ATC 2020).
 //! - F5: what opening made and could not finish, for want of room say, it takes away again.
+//! - F6: a fork of the process that opened a device shares its lock, and cannot use the device: its
+//!   requests fail, and dropping the device there does not unlock it.
 //!
 //! Offsets are multiples of 512 bytes; a device with larger logical blocks answers with an error to
 //! requests that are not multiples of its own.
 
 mod gauge;
+mod held;
 mod holder;
 mod open;
+mod refused;
 mod ring;
 mod transfer;
 
@@ -39,7 +43,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rt::{Nanos, World};
 use terrace_rt as rt;
 
+pub use self::held::Holder;
 pub use self::holder::lock_holder;
+pub use self::open::{FileClaim, Room};
+pub use self::refused::{OpenError, Refusal};
 
 use self::gauge::Gauge;
 use self::ring::Ring;
@@ -104,6 +111,8 @@ struct Shared {
     direct: bool,
     /// Alignment of memory for direct I/O, in bytes; 1 if the page cache is used.
     memory_align: usize,
+    /// The process that opened it.
+    owner: u32,
     gauge: Gauge,
     sync_failed: AtomicBool,
 }
@@ -116,7 +125,11 @@ impl FileDevice {
     /// With the path and what to do: not there, in use by another opener, too short, no direct I/O
     /// on its file system, no io_uring for this process.
     pub fn open(path: impl AsRef<Path>, options: &FileOptions) -> io::Result<FileDevice> {
-        open::open(path.as_ref(), options).map(|shared| FileDevice(Arc::new(shared)))
+        open::open(path.as_ref(), options)
+    }
+
+    fn new(shared: Shared) -> FileDevice {
+        FileDevice(Arc::new(shared))
     }
 
     /// The method in use: never `Auto`.
@@ -132,6 +145,10 @@ impl FileDevice {
     }
 
     fn start(&self, transfer: Transfer) {
+        if self.0.is_forked() {
+            let what = "the process that opened it was forked: open it after the fork";
+            return transfer.refuse(io::Error::other(what));
+        }
         let mut transfer = Some(transfer);
         if self.0.method == Method::Uring {
             rt::reactor(Ring::open, |ring| ring.start(transfer.take().expect("started once")));
@@ -156,7 +173,11 @@ impl Device for FileDevice {
             Transfer::new(&self.0, &completion, index, Job::of(request.op), request)
         });
         let asynchronous = self.0.method == Method::Uring && requests.len() > 1;
-        if asynchronous && !rt::on_executor() && !World::current().is_virtual() {
+        if asynchronous
+            && !self.0.is_forked()
+            && !rt::on_executor()
+            && !World::current().is_virtual()
+        {
             // This thread has no ring: a task of the default world uses its own.
             let device = FileDevice(Arc::clone(&self.0));
             let transfers: Vec<_> = transfers.collect();
@@ -212,6 +233,12 @@ impl Device for FileDevice {
 }
 
 impl Shared {
+    /// Whether this is a fork of the process that opened it, which has the file, its lock and its
+    /// contents alone (F6).
+    fn is_forked(&self) -> bool {
+        std::process::id() != self.owner
+    }
+
     /// Adds to `source` what was tried, and where.
     fn explain(&self, what: &str, source: io::Error) -> io::Error {
         open::explain(&self.path, what, source)
@@ -226,8 +253,10 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // If it fails the lock goes with the file's last holder.
-        let _unlocked = self.file.unlock();
+        if !self.is_forked() {
+            // If it fails the lock goes with the file's last holder.
+            let _unlocked = self.file.unlock();
+        }
     }
 }
 

@@ -1,144 +1,437 @@
-//! Opening: flags, lock, length, alignment, and errors that say what to do.
+//! Opening: a claim first, which changes nothing that was there, then a device.
+//!
+//! ```text
+//! FileClaim::take --> open, made if there is nothing (O_EXCL, 0600), locked, its kind known
+//!       |             contents: what it holds; clear, grow, write_at: once that is known
+//!       v
+//! into_device ------> direct I/O, length, alignment; the names of what was made are durable
+//! ```
+//!
+//! - O1: between the look at what a file holds and its use nobody else can put something there:
+//!   both are done with one open file, which is locked. A block device is opened exclusively
+//!   (`O_EXCL`), so it is not mounted, no part of another device, and not open by another node.
+//! - O2: after the lock was taken the path still leads to the file that was locked.
+//! - O3: a claim that made its file and is dropped takes it away again.
+//! - O4: who has a file open is told at once, unless that process has ended: then it may take the
+//!   kernel a moment to end its requests, which hold its files, and so its locks.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{self, File, Metadata, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Seek, SeekFrom};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
-use std::path::Path;
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use rt::Nanos;
 use terrace_rt as rt;
 
 use super::gauge::Gauge;
+use super::held::Holder;
+use super::refused::{OpenError, Refusal};
 use super::ring;
-use super::{Access, FileOptions, Method, Shared};
+use super::{Access, FileDevice, FileOptions, Method, Shared};
 use crate::SECTOR_SIZE;
+use crate::contents::{Contents, ReadAt};
+
+/// How often a path is looked at again that changes meanwhile.
+const LOOKS_MAX: usize = 16;
+/// What is written at once where a block device is cleared, in bytes.
+const CLEARED_BYTES: u64 = 1 << 20;
 
 /// An error with the path, what was tried, and the cause.
 pub(super) fn explain(path: &Path, what: &str, source: io::Error) -> io::Error {
     io::Error::new(source.kind(), format!("{}: {what}: {source}", path.display()))
 }
 
-pub(super) fn open(path: &Path, options: &FileOptions) -> io::Result<Shared> {
-    let method = choose_method(path, options.method)?;
-    let existed = path.exists();
-    let file = open_flags(path, options, !existed)?;
-    lock(path, &file, options.access)?;
-    let fitted = fit_length(path, &file, options);
-    if fitted.is_err() && !existed {
-        // Nobody else has it: the lock is held. A failure leaves an empty file, and harms nobody.
-        let _removed = std::fs::remove_file(path);
+pub(super) fn open(path: &Path, options: &FileOptions) -> io::Result<FileDevice> {
+    let claim = FileClaim::take(path, options.access, options.create)?;
+    if let Some(size) = options.size.filter(|&size| options.create && size > claim.len()) {
+        claim.grow(size, Room::Reserved)?;
     }
-    let len = fitted?;
-    if !existed {
-        sync_folder(path)?;
-    }
-    let memory_align = if options.direct { direct_alignment(&file) } else { 1 };
-    Ok(Shared {
-        file,
-        path: path.to_owned(),
-        len,
-        method,
-        direct: options.direct,
-        memory_align,
-        gauge: Gauge::default(),
-        sync_failed: AtomicBool::new(false),
-    })
+    Ok(claim.into_device(options)?)
 }
 
-fn choose_method(path: &Path, asked: Method) -> io::Result<Method> {
-    match (asked, ring::availability()) {
-        (Method::Positioned, _) | (Method::Auto, Err(_)) => Ok(Method::Positioned),
-        (Method::Uring | Method::Auto, Ok(())) => Ok(Method::Uring),
-        (Method::Uring, Err(source)) => {
-            let what = "this process may not use io_uring, choose the positioned method";
-            Err(explain(path, what, source))
-        }
-    }
+/// How a file gets longer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Room {
+    /// Its room is reserved, so that a full disk is found out now; a file system without
+    /// reservations gets a sparse file.
+    Reserved,
+    /// It is sparse.
+    Sparse,
 }
 
-fn open_flags(path: &Path, options: &FileOptions, is_new: bool) -> io::Result<File> {
-    let mut flags = OpenOptions::new();
-    let writes = options.access == Access::ReadWrite;
-    flags.read(true).write(writes).create(writes && options.create);
-    if options.direct {
-        flags.custom_flags(libc::O_DIRECT);
+/// A file or a block device that is open and locked, and not yet used as a device. What it made is
+/// taken away when it is dropped.
+#[derive(Debug)]
+pub struct FileClaim {
+    path: PathBuf,
+    file: File,
+    kind: Kind,
+    made: Option<Made>,
+    access: Access,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    File,
+    BlockDevice,
+}
+
+impl FileClaim {
+    /// Opens and locks the file or block device at `path`; with `create` it makes an empty file if
+    /// there is nothing, for its user alone.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError`], with the path.
+    pub fn take(path: &Path, access: Access, create: bool) -> Result<FileClaim, OpenError> {
+        take(path, access, create).map_err(|why| refused(path, why))
     }
-    flags.open(path).map_err(|source| {
-        if is_new && source.raw_os_error() == Some(libc::EINVAL) {
-            // The kernel makes the file before it finds that it has no direct I/O.
-            let _removed = std::fs::remove_file(path);
-        }
-        let what = match source.raw_os_error() {
-            Some(libc::EINVAL) if options.direct => {
-                "its file system refuses direct I/O, choose one that has it"
+
+    /// The path that it was taken by.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether this claim made it.
+    #[must_use]
+    pub fn is_new(&self) -> bool {
+        self.made.is_some()
+    }
+
+    /// Whether it is a block device: of a length that is fixed.
+    #[must_use]
+    pub fn is_block_device(&self) -> bool {
+        self.kind == Kind::BlockDevice
+    }
+
+    /// What it holds.
+    ///
+    /// # Errors
+    ///
+    /// What reading says.
+    pub fn contents(&self) -> Result<Contents, OpenError> {
+        Contents::of(self).map_err(|source| self.failed("cannot read what it holds", source))
+    }
+
+    /// Makes an end of what it holds: a file is empty after it, and of a block device the first and
+    /// the last MiB are zeroes.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn clear(&self) -> Result<(), OpenError> {
+        let clear = || {
+            if self.kind == Kind::File {
+                self.file.set_len(0)?;
+            } else {
+                let size = CLEARED_BYTES.min(self.len());
+                let zeroes = vec![0; size as usize];
+                self.file.write_all_at(&zeroes, 0)?;
+                self.file.write_all_at(&zeroes, self.len() - size)?;
             }
-            _ => "cannot open",
+            self.file.sync_all()
         };
-        explain(path, what, source)
-    })
+        clear().map_err(|source| self.failed("cannot clear it", source))
+    }
+
+    /// Makes a file `len` bytes long, at least as long as it is.
+    ///
+    /// # Errors
+    ///
+    /// `NoRoom`: then the file is as long as before; `TooShort` for a block device.
+    pub fn grow(&self, len: u64, room: Room) -> Result<(), OpenError> {
+        let found = self.len();
+        if len <= found {
+            return Ok(());
+        }
+        if self.kind == Kind::BlockDevice {
+            return Err(refused(&self.path, Refusal::TooShort { found, wanted: len }));
+        }
+        let grown = match room {
+            Room::Sparse => self.file.set_len(len),
+            Room::Reserved => match reserve(&self.file, found, len - found) {
+                Err(error) if error.kind() == ErrorKind::Unsupported => self.file.set_len(len),
+                reserved => reserved,
+            },
+        };
+        grown.and_then(|()| self.file.sync_all()).map_err(|source| {
+            // Of what was reserved before it failed nothing is kept.
+            let _shortened = self.file.set_len(found);
+            let full = [libc::ENOSPC, libc::EDQUOT, libc::EFBIG].map(Some);
+            if full.contains(&source.raw_os_error()) {
+                refused(&self.path, Refusal::NoRoom { wanted: len, source })
+            } else {
+                self.failed("cannot make it longer", source)
+            }
+        })
+    }
+
+    /// Writes `bytes` at `offset`, durably. A file may get longer by it.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), OpenError> {
+        let written = self.file.write_all_at(bytes, offset).and_then(|()| self.file.sync_all());
+        written.map_err(|source| self.failed("cannot write", source))
+    }
+
+    /// The device, as `options` say but for `create` and `access`, which the claim has seen to.
+    ///
+    /// # Errors
+    ///
+    /// `NoDirectIo`, `NoUring`, `Length`, `TooShort`: what the claim made is gone then.
+    pub fn into_device(self, options: &FileOptions) -> Result<FileDevice, OpenError> {
+        let fail = |why| Err(refused(&self.path, why));
+        let method = choose_method(options.method).map_err(|why| refused(&self.path, why))?;
+        if options.direct && !set_direct(&self.file) {
+            return fail(Refusal::NoDirectIo);
+        }
+        let whole = self.len();
+        let len = options.size.unwrap_or(whole - whole % SECTOR_SIZE as u64);
+        if len == 0 || !len.is_multiple_of(SECTOR_SIZE as u64) {
+            return fail(Refusal::Length { len });
+        }
+        if len > whole {
+            return fail(Refusal::TooShort { found: whole, wanted: len });
+        }
+        if self.kind == Kind::File && self.access == Access::ReadWrite {
+            self.sync_folder()?;
+        }
+        let memory_align = if options.direct { direct_alignment(&self.file) } else { 1 };
+        self.made.into_iter().for_each(Made::keep);
+        Ok(FileDevice::new(Shared {
+            file: self.file,
+            path: self.path,
+            len,
+            method,
+            direct: options.direct,
+            memory_align,
+            owner: std::process::id(),
+            gauge: Gauge::default(),
+            sync_failed: AtomicBool::new(false),
+        }))
+    }
+
+    /// Makes its name durable. Also one that was found: who made it may not have come to that.
+    fn sync_folder(&self) -> Result<(), OpenError> {
+        let whole = fs::canonicalize(&self.path);
+        let synced = whole.and_then(|path| {
+            let folder = path.parent().unwrap_or(Path::new("/"));
+            File::open(folder)?.sync_all()
+        });
+        match synced {
+            // A folder that this user may pass and not read.
+            Err(source) if !self.is_new() && source.kind() == ErrorKind::PermissionDenied => Ok(()),
+            synced => synced.map_err(|source| self.failed("cannot sync its folder", source)),
+        }
+    }
+
+    fn failed(&self, what: &'static str, source: io::Error) -> OpenError {
+        refused(&self.path, Refusal::System { what, source })
+    }
 }
 
-/// Locks it, or waits as long as it may take the kernel to end the requests of a process that is
-/// gone: these hold its files, and so its locks, for a moment after it was waited for.
-fn lock(path: &Path, file: &File, access: Access) -> io::Result<()> {
-    const LOOK_AGAIN: Nanos = Nanos::from_millis(20);
-    const TRIES: usize = 100;
-    for _ in 0..TRIES {
+impl ReadAt for FileClaim {
+    /// Zero if the system does not tell.
+    fn len(&self) -> u64 {
+        (&self.file).seek(SeekFrom::End(0)).unwrap_or(0)
+    }
+
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {
+        self.file.read_exact_at(into, offset)
+    }
+}
+
+fn refused(path: &Path, why: Refusal) -> OpenError {
+    OpenError { path: path.to_owned(), why }
+}
+
+fn system(what: &'static str) -> impl FnOnce(io::Error) -> Refusal {
+    move |source| match source.kind() {
+        ErrorKind::NotFound => Refusal::Missing,
+        _ => Refusal::System { what, source },
+    }
+}
+
+fn take(path: &Path, access: Access, create: bool) -> Result<FileClaim, Refusal> {
+    for _ in 0..LOOKS_MAX {
+        let kind = match fs::metadata(path) {
+            Err(source) if source.kind() == ErrorKind::NotFound && create => None,
+            looked => Some(kind_of(&looked.map_err(system("cannot look at it"))?)?),
+        };
+        let opened = match kind {
+            None => make(path),
+            Some(kind) => open_found(path, kind, access),
+        };
+        let file = match (opened, kind) {
+            (Ok(file), _) => file,
+            // Somebody has made it since, or removed it.
+            (Err(Refusal::System { source, .. }), None)
+                if source.kind() == ErrorKind::AlreadyExists =>
+            {
+                continue;
+            }
+            (Err(Refusal::Missing), Some(_)) if create => continue,
+            (Err(why), _) => return Err(why),
+        };
+        let found = file.metadata().map_err(system("cannot look at it"))?;
+        let made = kind.is_none().then(|| Made::new(path, &found));
+        let now = kind_of(&found)?;
+        if kind.is_some_and(|kind| kind != now) {
+            continue;
+        }
+        if let Err(why) = lock(&file, &found, access) {
+            // It is the locker's now.
+            made.into_iter().for_each(Made::keep);
+            return Err(why);
+        }
+        if leads_to(path, &found) {
+            return Ok(FileClaim { path: path.to_owned(), file, kind: now, made, access });
+        }
+    }
+    let source = io::Error::from(ErrorKind::AlreadyExists);
+    Err(Refusal::System { what: "it is a link to nothing, or changes all the time", source })
+}
+
+/// What may be opened. A pipe would have the opener wait, and a character device may act.
+fn kind_of(found: &Metadata) -> Result<Kind, Refusal> {
+    let kind = found.file_type();
+    let found = match kind {
+        _ if kind.is_file() => return Ok(Kind::File),
+        _ if kind.is_block_device() => return Ok(Kind::BlockDevice),
+        _ if kind.is_dir() => "a folder",
+        _ if kind.is_char_device() => "a character device",
+        _ if kind.is_fifo() => "a pipe",
+        _ if kind.is_socket() => "a socket",
+        _ => "of an unknown kind",
+    };
+    Err(Refusal::Kind { found })
+}
+
+/// Makes a file where there is nothing, for its user alone.
+fn make(path: &Path) -> Result<File, Refusal> {
+    let mut flags = OpenOptions::new();
+    flags.read(true).write(true).create_new(true).mode(0o600).custom_flags(libc::O_NOCTTY);
+    flags.open(path).map_err(system("cannot make it"))
+}
+
+/// Opens what was found; a block device that is to be written, exclusively (O1).
+fn open_found(path: &Path, kind: Kind, access: Access) -> Result<File, Refusal> {
+    let writes = access == Access::ReadWrite;
+    let exclusive = if kind == Kind::BlockDevice && writes { libc::O_EXCL } else { 0 };
+    let mut flags = OpenOptions::new();
+    flags.read(true).write(writes).custom_flags(libc::O_NOCTTY | exclusive);
+    let mut patience = Patience::default();
+    loop {
+        match flags.open(path) {
+            Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
+                let found = fs::metadata(path).map_err(system("cannot look at it"))?;
+                patience.wait_for(&found)?;
+            }
+            opened => return opened.map_err(system("cannot open it")),
+        }
+    }
+}
+
+/// Locks it, or says who has the lock.
+fn lock(file: &File, found: &Metadata, access: Access) -> Result<(), Refusal> {
+    let mut patience = Patience::default();
+    loop {
         let locked = match access {
             Access::ReadWrite => file.try_lock(),
             Access::ReadOnly => file.try_lock_shared(),
         };
         match locked {
-            Err(TryLockError::WouldBlock) => rt::sleep(LOOK_AGAIN),
-            locked => {
-                return locked.map_err(|error| explain(path, "cannot lock", error.into()));
+            Ok(()) => return Ok(()),
+            Err(TryLockError::WouldBlock) => patience.wait_for(found)?,
+            Err(TryLockError::Error(source)) => {
+                return Err(Refusal::System { what: "cannot lock it", source });
             }
         }
     }
-    let source = io::Error::new(ErrorKind::ResourceBusy, "another opener holds its lock");
-    Err(explain(path, "in use, close the other database first", source))
 }
 
-/// Makes the file as long as asked, and says how long that is.
-fn fit_length(path: &Path, mut file: &File, options: &FileOptions) -> io::Result<u64> {
-    let refuse = |what: &str| {
-        let source = io::Error::from(ErrorKind::InvalidInput);
-        Err(explain(path, what, source))
-    };
-    let metadata = file.metadata().map_err(|source| explain(path, "cannot inspect", source))?;
-    let kind = metadata.file_type();
-    if !kind.is_file() && !kind.is_block_device() {
-        return refuse("neither a file nor a block device");
-    }
-    let whole = file.seek(SeekFrom::End(0)).map_err(|source| explain(path, "no length", source))?;
-    let len = options.size.unwrap_or(whole - whole % SECTOR_SIZE as u64);
-    if len == 0 || !len.is_multiple_of(SECTOR_SIZE as u64) {
-        return refuse(&format!("its length, {len} bytes, must be whole sectors, at least one"));
-    }
-    if len > whole {
-        if !options.create || kind.is_block_device() {
-            return refuse(&format!("too short: {whole} bytes, and {len} are asked for"));
+/// How long an opener waits for another one (O4).
+#[derive(Default)]
+struct Patience {
+    tries: u32,
+}
+
+impl Patience {
+    const LOOK_AGAIN: Nanos = Nanos::from_millis(20);
+    /// For a process that has ended.
+    const TRIES: u32 = 100;
+    /// For one that is not known: it may have gone between the two questions.
+    const TRIES_UNKNOWN: u32 = 5;
+
+    /// Waits for the holder of what `found` describes, if there is hope.
+    fn wait_for(&mut self, found: &Metadata) -> Result<(), Refusal> {
+        let holder = Holder::of(found);
+        let tries = match holder {
+            Holder::Unknown => Patience::TRIES_UNKNOWN,
+            _ if holder.is_going() => Patience::TRIES,
+            _ => 0,
+        };
+        if self.tries >= tries {
+            return Err(Refusal::InUse { holder });
         }
-        grow(file, whole, len).map_err(|source| {
-            // Of what was reserved before it failed nothing is kept.
-            let _shortened = file.set_len(whole);
-            let what = format!("cannot grow from {whole} to {len} bytes");
-            explain(path, &what, source)
-        })?;
+        self.tries += 1;
+        rt::sleep(Patience::LOOK_AGAIN);
+        Ok(())
     }
-    Ok(len)
 }
 
-/// Reserves space, so that a full disk is found out now; a file system without reservations gets a
-/// sparse file.
-fn grow(file: &File, from: u64, to: u64) -> io::Result<()> {
-    match reserve(file, from, to - from) {
-        Err(error) if error.kind() == ErrorKind::Unsupported => file.set_len(to)?,
-        reserved => reserved?,
+/// Whether `path` leads to the file or device that `found` describes.
+fn leads_to(path: &Path, found: &Metadata) -> bool {
+    fs::metadata(path).is_ok_and(|it| (it.dev(), it.ino()) == (found.dev(), found.ino()))
+}
+
+/// A file that was made, and goes when this is dropped (O3).
+#[derive(Debug)]
+struct Made {
+    path: PathBuf,
+    found: Metadata,
+    stays: bool,
+}
+
+impl Made {
+    fn new(path: &Path, found: &Metadata) -> Made {
+        Made { path: path.to_owned(), found: found.clone(), stays: false }
     }
-    file.sync_all()
+
+    fn keep(mut self) {
+        self.stays = true;
+    }
+}
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        if !self.stays && leads_to(&self.path, &self.found) {
+            // Why the rest failed is what the caller is told; what is left is empty or blank.
+            let _removed = fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn choose_method(asked: Method) -> Result<Method, Refusal> {
+    match (asked, ring::availability()) {
+        (Method::Positioned, _) | (Method::Auto, Err(_)) => Ok(Method::Positioned),
+        (Method::Uring | Method::Auto, Ok(())) => Ok(Method::Uring),
+        (Method::Uring, Err(source)) => Err(Refusal::NoUring { source }),
+    }
+}
+
+/// Has the page cache bypassed from now on. `false` if the file system cannot.
+fn set_direct(file: &File) -> bool {
+    let fd = file.as_raw_fd();
+    // SAFETY: a plain system call on an open file.
+    let flags = unsafe { libc::fcntl(fd, libc::F_GETFL) };
+    // SAFETY: as above.
+    flags >= 0 && unsafe { libc::fcntl(fd, libc::F_SETFL, flags | libc::O_DIRECT) } == 0
 }
 
 /// Reserves the range, and makes the file longer if it ends within.
@@ -147,14 +440,6 @@ pub(super) fn reserve(file: &File, offset: u64, len: u64) -> io::Result<()> {
     // SAFETY: a plain system call on an open file.
     let result = unsafe { libc::fallocate(file.as_raw_fd(), 0, number(offset)?, number(len)?) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-}
-
-/// Makes a new name durable.
-fn sync_folder(path: &Path) -> io::Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let folder = folder.unwrap_or(Path::new("."));
-    let synced = File::open(folder).and_then(|folder| folder.sync_all());
-    synced.map_err(|source| explain(folder, "cannot sync the folder", source))
 }
 
 /// What the kernel asks of memory for direct I/O, at least a sector.

@@ -1,8 +1,9 @@
 //! Both methods, with and without the page cache, on a file next to the test program.
 
-use std::io::ErrorKind;
+use std::io::{BufRead, BufReader, ErrorKind};
 use std::panic::{self, AssertUnwindSafe};
 use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
 
 use rt::{Prng, Real, Task};
 use tempfile::TempDir;
@@ -223,18 +224,187 @@ fn what_holds_a_closed_file_open_does_not_hold_its_lock() {
     }
 }
 
+/// What a test of this file has a process of its own do: the variable names the file.
+const IN_CHILD: &str = "TERRACE_DEVICE_TEST_PATH";
+
+/// Runs the test `name` again, in a process of its own that finds `path`.
+fn child(name: &str, path: &Path) -> Child {
+    Command::new(std::env::current_exe().expect("a test program"))
+        .args(["--exact", &format!("file::tests::{name}"), "--nocapture"])
+        .env(IN_CHILD, path)
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("a process")
+}
+
+/// Two seconds passed before an opener was told that somebody else has the file.
 #[test]
-fn an_opener_waits_for_one_that_is_going() {
+fn who_has_a_file_open_is_told_at_once() {
+    const NAME: &str = "who_has_a_file_open_is_told_at_once";
+    let read_write = options(Method::Positioned, false);
+    if let Some(path) = std::env::var_os(IN_CHILD) {
+        let _device = FileDevice::open(path, &read_write).expect("free");
+        println!("\nlocked");
+        let mut rest = String::new();
+        std::io::stdin().read_line(&mut rest).expect("a pipe");
+        return;
+    }
+    let folder = folder();
+    let path = folder.path().join("device");
+    let mut other = Command::new(std::env::current_exe().expect("a test program"));
+    other.args(["--exact", &format!("file::tests::{NAME}"), "--nocapture"]);
+    other.env(IN_CHILD, &path).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut other = other.spawn().expect("a process");
+    let mut said = BufReader::new(other.stdout.take().expect("a pipe")).lines();
+    assert!(said.any(|line| line.expect("text") == "locked"));
+    let began = std::time::Instant::now();
+    let refused = FileClaim::take(&path, Access::ReadWrite, true).err().expect("in use");
+    // Of the two seconds that it took a quarter is left, for machines that have much else to do.
+    assert!(began.elapsed() < std::time::Duration::from_millis(500), "{:?}", began.elapsed());
+    let pid = other.id();
+    let by = Holder::Process { pid };
+    assert!(matches!(&refused.why, Refusal::InUse { holder } if *holder == by), "{refused}");
+    assert!(refused.to_string().contains(&format!("process {pid}")), "{refused}");
+    drop(other.stdin.take());
+    assert!(other.wait().expect("a child").success());
+    drop(FileDevice::open(&path, &read_write).expect("free again"));
+    let here = FileDevice::open(&path, &read_write).expect("free again");
+    let refused = FileClaim::take(&path, Access::ReadWrite, true).err().expect("in use");
+    assert!(refused.to_string().contains("this process"), "{refused}");
+    drop(here);
+}
+
+/// The kernel ends the requests of a process after it was waited for, and a child of it may have
+/// its files for a moment: the lock is held by a process that is no more.
+#[test]
+fn an_opener_waits_for_one_that_has_ended() {
+    const NAME: &str = "an_opener_waits_for_one_that_has_ended";
+    if let Some(path) = std::env::var_os(IN_CHILD) {
+        let device = FileDevice::open(path, &options(Method::Positioned, false)).expect("free");
+        let file = device.0.file.try_clone().expect("another handle of the same opening");
+        let mut heir = Command::new("sleep");
+        heir.arg("0.3").stdin(file).stdout(Stdio::null()).spawn().expect("a process");
+        // No destructor runs: the heir keeps the lock.
+        std::process::abort();
+    }
+    let folder = folder();
+    let path = folder.path().join("device");
+    child(NAME, &path).wait().expect("a child");
+    let free = std::fs::File::open(&path).expect("made").try_lock().is_ok();
+    assert!(!free, "the heir holds the lock");
+    drop(FileDevice::open(&path, &options(Method::Positioned, false)).expect("free in time"));
+}
+
+/// A fork's child that dropped the device unlocked it for its parent, and wrote beside it.
+#[test]
+fn a_fork_of_its_process_cannot_use_a_device_nor_unlock_it() {
     let (_folder, path, device) = devices().remove(0);
-    Real::new(1).run(|| {
-        let opener = rt::spawn("opener", move || {
-            let opened = FileDevice::open(&path, &options(Method::Positioned, false));
-            assert_eq!(opened.expect("free in time").len(), LEN);
-        });
-        rt::sleep(rt::Nanos::from_millis(100));
+    // SAFETY: the child makes system calls, and ends without a destructor of this process.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let mut sector = [0; 512];
+        let used = write(&device, 0, &sector).is_ok()
+            || read(&device, 0, &mut sector).is_ok()
+            || device.sync().is_ok();
         drop(device);
-        opener.join();
-    });
+        // SAFETY: ends this process.
+        unsafe { libc::_exit(i32::from(used)) };
+    }
+    let mut status = 0;
+    // SAFETY: a system call on a child of this process.
+    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    assert_eq!(status, 0, "the child has used it");
+    let file = std::fs::File::open(&path).expect("there");
+    assert!(file.try_lock().is_err(), "still locked");
+    write(&device, 0, &[1; 512]).expect("its own process may");
+}
+
+/// Files were readable by everybody.
+#[test]
+fn files_are_made_for_their_user_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let (_folder, path, _device) = devices().remove(0);
+    let mode = std::fs::metadata(path).expect("made").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+}
+
+#[test]
+fn a_claim_that_is_dropped_takes_away_what_it_made_and_nothing_else() {
+    let folder = folder();
+    let path = folder.path().join("device");
+    let take = || FileClaim::take(&path, Access::ReadWrite, true).expect("a good place");
+    let claim = take();
+    assert!(claim.is_new() && path.exists());
+    claim.grow(LEN, Room::Sparse).expect("holes");
+    drop(claim);
+    assert!(!path.exists());
+    // What somebody else has put there meanwhile stays.
+    let claim = take();
+    std::fs::remove_file(&path).expect("made");
+    std::fs::write(&path, "another").expect("a good place");
+    drop(claim);
+    assert!(path.exists());
+    let claim = take();
+    assert!(!claim.is_new());
+    drop(claim);
+    assert_eq!(std::fs::read_to_string(&path).expect("there"), "another");
+}
+
+/// Between the opening of a file and its lock another opener that failed takes it away: the lock is
+/// then that of a file without a name, and what is written to it is lost.
+#[test]
+fn a_file_that_was_taken_away_before_it_was_locked_is_not_used() {
+    let folder = folder();
+    let path = folder.path().join("device");
+    let stop = Arc::new(AtomicBool::new(false));
+    let maker = {
+        let (path, stop) = (path.clone(), Arc::clone(&stop));
+        std::thread::spawn(move || {
+            while !stop.load(Ordering::Relaxed) {
+                drop(FileClaim::take(&path, Access::ReadWrite, true));
+            }
+        })
+    };
+    for _ in 0..300 {
+        if let Ok(claim) = FileClaim::take(&path, Access::ReadWrite, true) {
+            claim.write_at(0, b"kept").expect("room");
+            assert_eq!(std::fs::read(&path).expect("under its name"), b"kept");
+        }
+    }
+    stop.store(true, Ordering::Relaxed);
+    maker.join().expect("no panic");
+}
+
+#[test]
+fn what_is_no_file_is_refused_without_an_opening() {
+    use std::os::unix::net::UnixListener;
+    let folder = folder();
+    let path = |name: &str| folder.path().join(name);
+    let _socket = UnixListener::bind(path("socket")).expect("a socket");
+    let fifo = std::ffi::CString::new(path("pipe").into_os_string().into_encoded_bytes());
+    // SAFETY: a system call with a C string.
+    let made = unsafe { libc::mkfifo(fifo.expect("no zero").as_ptr(), 0o600) };
+    assert_eq!(made, 0);
+    std::os::unix::fs::symlink(path("nowhere"), path("link")).expect("a link");
+    let long = "x".repeat(10_000);
+    let cases = [
+        (folder.path().to_path_buf(), "a folder"),
+        (path("pipe"), "a pipe"),
+        (path("socket"), "a socket"),
+        ("/dev/null".into(), "a character device"),
+        (path("link"), "a link to nothing"),
+        (path("no").join("file"), "there is no such file"),
+        (path(&long), "too long"),
+        (path(&"/x".repeat(5_000)), "too long"),
+    ];
+    for (path, what) in cases {
+        let refused = FileClaim::take(&path, Access::ReadWrite, true).err().expect("refused");
+        assert!(refused.to_string().contains(what), "{refused}");
+        assert_eq!(refused.path, path);
+        let refused = FileClaim::take(&path, Access::ReadOnly, false).err().expect("refused");
+        assert!(!refused.to_string().is_empty());
+    }
+    assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 3);
 }
 
 #[test]

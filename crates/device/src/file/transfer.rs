@@ -97,6 +97,11 @@ impl Transfer {
         &self.pieces
     }
 
+    /// Fails without an attempt.
+    pub(super) fn refuse(self, source: io::Error) {
+        self.finish(Err(source));
+    }
+
     /// Does all of it with blocking system calls, on this thread.
     pub(super) fn run_here(self) {
         self.run_rest(0);
