@@ -25,6 +25,7 @@ use terrace_rt::{LeafMutex, Mutex, Nanos, Signal, dead, now};
 
 use crate::api::{Checkpoint, FullImages};
 use crate::context::Buffers;
+use crate::error::Places;
 use crate::journal::LogJournal;
 use crate::lock::LockTable;
 use crate::log::record::{Draft, TXN_TABLE_MAX};
@@ -32,7 +33,7 @@ use crate::log::{Chain, Level, Log, Room};
 use crate::reclaim::Reclaim;
 use crate::superblock::{Creation, FlashMark, LogFrom, Superblock};
 use crate::trees::Trees;
-use crate::{Error, Part};
+use crate::{Action, Error, Part, TreeId};
 
 /// How long a writer that finds the log full waits for room before it gives up.
 const LOG_PATIENCE: Nanos = Nanos::from_secs(10);
@@ -66,6 +67,8 @@ pub(crate) struct Engine {
     pub(crate) log_device: Arc<dyn Device>,
     pub(crate) locks: LockTable,
     pub(crate) lock_limits: LockLimits,
+    /// Where its parts are, for errors.
+    places: Places,
     pub(crate) trees: Trees,
     /// What the background gives back.
     pub(crate) reclaim: Reclaim,
@@ -112,6 +115,7 @@ pub(crate) struct Parts {
     pub(crate) flash_role: FlashRole,
     pub(crate) lock_bytes: u64,
     pub(crate) lock_limits: LockLimits,
+    pub(crate) places: Places,
 }
 
 impl Engine {
@@ -128,6 +132,7 @@ impl Engine {
             log_device: parts.log_device,
             locks: LockTable::new(parts.lock_bytes),
             lock_limits: parts.lock_limits,
+            places: parts.places,
             full_images: parts.full_images,
             flash_role: parts.flash_role,
             tally: Tally::default(),
@@ -192,6 +197,13 @@ impl Engine {
             chains.front().map_or_else(next, |(txn, _)| *txn)
         };
         self.reclaim.ended(oldest);
+    }
+
+    /// The error with the names of tables and the paths of parts, which the place that met it did
+    /// not know.
+    #[cold]
+    pub(crate) fn explain(&self, error: Error) -> Error {
+        error.explained(&self.places, &|tree: TreeId| self.trees.name_of(tree))
     }
 
     /// # Errors
@@ -406,7 +418,7 @@ impl Engine {
         self.reclaim.stop();
         self.log.wake_writer();
         let flushed =
-            if self.log.is_failed() { Err(Error::Failed) } else { self.last_checkpoint() };
+            if self.log.is_failed() { Err(Error::STOPPED) } else { self.last_checkpoint() };
         self.pool.shutdown();
         flushed
     }
@@ -450,17 +462,36 @@ impl From<PoolError> for Error {
         match error {
             PoolError::AllPinned => Error::AllPinned,
             PoolError::Damaged { tier, page, .. } => {
-                Error::Corrupt { part: part(tier), page, what: "its bytes are not the page" }
+                Error::corrupt(part(tier), page, "its bytes are not the page")
             }
-            PoolError::Read { tier, source, .. } => {
-                let source = std::io::Error::new(source.kind(), source.to_string());
-                Error::Device { part: part(tier), source }
+            PoolError::Read { tier, page, source } => Error::Device {
+                part: part(tier),
+                path: None,
+                action: Action::Read,
+                page: Some(page),
+                source,
+            },
+            PoolError::Redo { page, what } => Error::corrupt(Part::Home, page, what),
+            PoolError::OutOfRange { page } => {
+                Error::corrupt(Part::Home, page, "it lies beyond the end of home")
             }
-            PoolError::Redo { page, what } => Error::Corrupt { part: Part::Home, page, what },
-            PoolError::OutOfRange { .. } => Error::HomeFull,
-            PoolError::Config { what } => Error::InvalidOption { what },
+            PoolError::Config { what } => Error::InvalidOption { option: "pool", what },
             _ if dead() => Error::Closed,
-            _ => Error::Failed,
+            PoolError::Stopped { source } => {
+                let cause = Error::Device {
+                    part: Part::Home,
+                    path: None,
+                    action: Action::Write,
+                    page: None,
+                    source,
+                };
+                Error::Failed { cause: Some(Arc::new(cause)) }
+            }
+            PoolError::Journal { source } => match source.downcast_ref::<Error>() {
+                Some(failed @ Error::Failed { .. }) => failed.clone(),
+                cause => Error::Failed { cause: cause.cloned().map(Arc::new) },
+            },
+            _ => Error::STOPPED,
         }
     }
 }

@@ -67,7 +67,7 @@ impl FoundFlash {
             Some(why @ ColdStart::Device(_)) if role.is_persistent() => why,
             _ => return Ok(()),
         };
-        Err(Error::FlashNeeded { why })
+        Err(Error::FlashNeeded { path: None, why })
     }
 
     /// Whether the device is this database's, as far as its header tells.

@@ -45,7 +45,7 @@ pub use api::{
     ReadTransaction, Savepoint, Stats, Table, TableDef, Transaction, TransactionStats,
     WriteTransaction,
 };
-pub use error::{Error, LockWait, Part};
+pub use error::{Action, Error, ErrorPath, LockWait, Part, SavepointFlaw, TableRef, TypeNames};
 pub use key::{Key, KeyPart};
 pub use lock::TreeId;
 pub use terrace_page::PageId;

@@ -15,12 +15,13 @@ use terrace_rt::World;
 
 use crate::api::{Checkpoint, FullImages};
 use crate::engine::{Engine, LockLimits, Parts};
+use crate::error::Places;
 use crate::flash::FoundFlash;
 use crate::journal::LogJournal;
 use crate::log::{BLOCK, End, FIRST_LSN, Log, LogReader, Ring, ring};
 use crate::recovery::{Analysis, OwedChanges, analyse, redo, resume_losers, undo_losers};
 use crate::superblock::{self, Access, Creation, Features, FlashMark, Found, LogFrom, Superblock};
-use crate::{Devices, Error, Part};
+use crate::{Action, Devices, Error, Part};
 
 /// Pages of the smallest home: superblocks, a map, and one extent for the catalog.
 const HOME_PAGES_MIN: u64 = 64;
@@ -33,6 +34,7 @@ pub(crate) struct Setup {
     pub(crate) full_images: FullImages,
     pub(crate) lock_bytes: u64,
     pub(crate) lock_limits: LockLimits,
+    pub(crate) places: Places,
 }
 
 /// Whether there is a database on this home.
@@ -55,17 +57,18 @@ pub(crate) fn is_database(home: &dyn Device) -> Result<bool, Error> {
 /// `Exists`, `NotADatabase`, `InvalidOption`, `Device`.
 pub(crate) fn create(devices: &Devices, database: u128) -> Result<(), Error> {
     if is_database(&*devices.home)? {
-        return Err(Error::Exists { part: Part::Home });
+        return Err(Error::Exists { part: Part::Home, path: None });
     }
     let home_pages = devices.home.len() / PAGE_SIZE as u64;
     if home_pages < HOME_PAGES_MIN {
-        return Err(Error::InvalidOption { what: "the home must have at least 512 KiB" });
+        let what = "the home must have at least 512 KiB";
+        return Err(Error::InvalidOption { option: "home_size", what });
     }
     if !ring::is_free(&*devices.log)? {
-        return Err(Error::Exists { part: Part::Log });
+        return Err(Error::Exists { part: Part::Log, path: None });
     }
     ring::create(&*devices.log, database)?;
-    devices.log.sync().map_err(|source| Error::Device { part: Part::Log, source })?;
+    devices.log.sync().map_err(Error::device(Part::Log, Action::Sync))?;
     let boot = Superblock {
         database,
         sequence: 0,
@@ -90,15 +93,13 @@ pub(crate) fn create(devices: &Devices, database: u128) -> Result<(), Error> {
 ///
 /// # Errors
 ///
-/// `Missing`, `NotADatabase`, `NewerFormat`, `OlderFormat`, `UnknownFeatures`, `Corrupt`,
-/// `CorruptLog`, `RedoGap`, `Device`, `InvalidOption`, `FlashNeeded`.
+/// `Missing`, `NotADatabase`, `Truncated`, `NewerFormat`, `OlderFormat`, `UnknownFeatures`,
+/// `Corrupt`, `CorruptLog`, `RedoGap`, `Device`, `InvalidOption`, `FlashNeeded`.
 pub(crate) fn open(setup: Setup, devices: Devices) -> Result<Arc<Engine>, Error> {
-    let Found::Database(mut boot) = superblock::find(&*devices.home)? else {
-        return Err(Error::Missing { part: Part::Home });
-    };
+    let mut boot = find_whole(&*devices.home)?;
     boot.check_features(Access::Write)?;
     let ring = ring::open(&*devices.log, boot.database)?;
-    let log_failed = |source| Error::Device { part: Part::Log, source };
+    let log_failed = Error::device(Part::Log, Action::Sync);
     // What is read now must not vanish later.
     devices.log.sync().map_err(log_failed)?;
     let mut flash = FoundFlash::look(&setup, &devices, &boot);
@@ -144,6 +145,7 @@ pub(crate) fn open(setup: Setup, devices: Devices) -> Result<Arc<Engine>, Error>
         flash_role,
         lock_bytes: setup.lock_bytes,
         lock_limits: setup.lock_limits,
+        places: setup.places,
     };
     let engine = Arc::new(Engine::assemble(parts));
     match recover(&engine, &analysis, owed, end.position) {
@@ -172,6 +174,22 @@ fn begin_epoch(
     };
     boot.write(&*devices.home)?;
     flash.adopt(setup, &*devices.home, boot)
+}
+
+/// The superblock of a home that is as long as it was made.
+///
+/// # Errors
+///
+/// `Missing`, `Truncated`, and those of `superblock::find`.
+fn find_whole(home: &dyn Device) -> Result<Superblock, Error> {
+    let Found::Database(boot) = superblock::find(home)? else {
+        return Err(Error::Missing { part: Part::Home, path: None });
+    };
+    let (needed, found) = (boot.home_pages * PAGE_SIZE as u64, home.len());
+    if found < needed {
+        return Err(Error::Truncated { part: Part::Home, path: None, needed, found });
+    }
+    Ok(boot)
 }
 
 /// Drops from `analysis` what home has of pages without an image in range (A5). It was synced with

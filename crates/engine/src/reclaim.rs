@@ -261,7 +261,7 @@ fn may_pass(error: &Error) -> bool {
         error,
         Error::LogFull { .. }
             | Error::LogHeld { .. }
-            | Error::HomeFull
+            | Error::HomeFull { .. }
             | Error::AllPinned
             | Error::Conflict
     )

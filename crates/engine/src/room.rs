@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use terrace_device::Device;
 use terrace_page::{PAGE_SIZE, PageId};
 
-use crate::{Error, Part};
+use crate::{Action, Error, Part};
 
 /// Pages are asked for in multiples of this, 4 MiB, if the device has as much.
 const STEP_PAGES: u64 = 512;
@@ -60,9 +60,9 @@ impl Room {
             }
             Err(source) => Err(match source.kind() {
                 ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => {
-                    Error::HomeFull
+                    Error::HOME_FULL
                 }
-                _ => Error::Device { part: Part::Home, source },
+                _ => Error::device(Part::Home, Action::Reserve)(source),
             }),
         }
     }

@@ -222,7 +222,7 @@ impl Space {
     /// `HomeFull` if home has no room for one extent of data, and those of `Writer::change`.
     pub(crate) fn format<W: Writer>(&self, w: &mut W) -> Result<(), Error> {
         if self.extents(Purpose::Undo) < 2 {
-            return Err(Error::HomeFull);
+            return Err(Error::HOME_FULL);
         }
         self.promise(2, Purpose::Forward)?;
         let mut map = self.pool.create(map_page(0))?;
@@ -252,7 +252,7 @@ impl Space {
         let map = self.pool.write(page)?;
         if kind(&map) != Some(PageKind::Map) {
             let what = "it should be an allocation map";
-            return Err(Error::Corrupt { part: Part::Home, page, what });
+            return Err(Error::corrupt(Part::Home, page, what));
         }
         Ok(map)
     }
@@ -299,7 +299,7 @@ impl Space {
             }
             self.add_group(w, purpose)?;
         }
-        Err(Error::HomeFull)
+        Err(Error::HOME_FULL)
     }
 
     /// In the extent of `near`, the free pages after it first.
@@ -383,7 +383,7 @@ impl Space {
         let Some((map, first)) = self.free_run(length, purpose)? else { return Ok(None) };
         match self.promise(first + length, purpose) {
             Ok(()) => Ok(Some((map, first))),
-            Err(Error::HomeFull) if length > 1 => Ok(None),
+            Err(Error::HomeFull { .. }) if length > 1 => Ok(None),
             Err(error) => Err(error),
         }
     }
@@ -447,7 +447,7 @@ impl Space {
             }
             self.add_group(w, Purpose::Forward)?;
         }
-        Err(Error::HomeFull)
+        Err(Error::HOME_FULL)
     }
 
     /// Sets which pages of the extent that begins at `first` are used: a nested action of its own.
@@ -481,7 +481,7 @@ impl Space {
         let mut first = self.open_map(0)?;
         let group = groups(&first);
         if group * EXTENTS_PER_MAP + 2 > self.extents(purpose) {
-            return Err(Error::HomeFull);
+            return Err(Error::HOME_FULL);
         }
         self.promise(group * EXTENTS_PER_MAP + 2, purpose)?;
         let mut map = self.pool.create(map_page(group))?;
@@ -507,7 +507,7 @@ impl Space {
             let bit = 1 << (page.0 % EXTENT_PAGES);
             if owned_by != owner(tree) || used & bit == 0 {
                 let what = "its map says that it is not in use";
-                return Err(Error::Corrupt { part: Part::Home, page: *page, what });
+                return Err(Error::corrupt(Part::Home, *page, what));
             }
             used &= !bit;
         }

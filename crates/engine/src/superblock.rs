@@ -50,7 +50,7 @@ use terrace_page::{
 };
 
 use crate::log::Aligned;
-use crate::{Error, Part};
+use crate::{Action, Error, Part};
 
 /// The one format that this version reads and writes.
 pub(crate) const FORMAT_VERSION: u32 = 3;
@@ -200,7 +200,7 @@ impl Superblock {
         };
         match (incompatible, read_only) {
             (0, 0) => Ok(()),
-            _ => Err(Error::UnknownFeatures { incompatible, read_only }),
+            _ => Err(Error::UnknownFeatures { path: None, incompatible, read_only }),
         }
     }
 
@@ -292,10 +292,10 @@ impl Superblock {
     ///
     /// `Device`.
     pub(crate) fn write(&self, home: &dyn Device) -> Result<(), Error> {
-        let failed = |source| Error::Device { part: Part::Home, source };
+        let failed = |action| Error::device(Part::Home, action);
         let offset = self.place().0 * PAGE_SIZE as u64;
-        write(home, offset, &self.encode()).map_err(failed)?;
-        home.sync().map_err(failed)
+        write(home, offset, &self.encode()).map_err(failed(Action::Write))?;
+        home.sync().map_err(failed(Action::Sync))
     }
 }
 
@@ -358,7 +358,7 @@ pub(crate) fn find(home: &dyn Device) -> Result<Found, Error> {
         return Ok(Found::Nothing);
     }
     let mut bytes = Aligned::zeroed(2 * PAGE_SIZE);
-    read(home, 0, &mut bytes).map_err(|source| Error::Device { part: Part::Home, source })?;
+    read(home, 0, &mut bytes).map_err(Error::device(Part::Home, Action::Read))?;
     let (pages, _) = bytes.as_chunks::<PAGE_SIZE>();
     let copies = [look(&pages[0], PageId(0)), look(&pages[1], PageId(1))];
     let other = copies.iter().filter_map(|copy| match copy {
@@ -367,10 +367,14 @@ pub(crate) fn find(home: &dyn Device) -> Result<Found, Error> {
     });
     match other.max() {
         Some(found) if found > FORMAT_VERSION => {
-            return Err(Error::NewerFormat { found, supported: FORMAT_VERSION });
+            let (part, path, supported) = (Part::Home, None, FORMAT_VERSION);
+            return Err(Error::NewerFormat { part, path, found, supported });
         }
         // One of each: an upgrade in place was cut short, which no version does.
-        Some(found) => return Err(Error::OlderFormat { found, supported: FORMAT_VERSION }),
+        Some(found) => {
+            let (part, path, supported) = (Part::Home, None, FORMAT_VERSION);
+            return Err(Error::OlderFormat { part, path, found, supported });
+        }
         None => (),
     }
     let whole = copies.iter().filter_map(|copy| match copy {
@@ -386,12 +390,13 @@ pub(crate) fn find(home: &dyn Device) -> Result<Found, Error> {
     }
     if copies.contains(&Copied::Broken) {
         let what = "both superblocks are damaged";
-        return Err(Error::Corrupt { part: Part::Home, page: PageId(0), what });
+        return Err(Error::corrupt(Part::Home, PageId(0), what));
     }
     if copies == [Copied::Blank, Copied::Blank] {
         return Ok(Found::Nothing);
     }
-    Err(Error::NotADatabase { part: Part::Home, what: "it holds something else" })
+    let what = "it holds something else";
+    Err(Error::NotADatabase { part: Part::Home, path: None, what })
 }
 
 #[cfg(test)]
@@ -449,7 +454,9 @@ mod tests {
         assert!(with(1, 4, 0).check_features(Access::Read).is_ok());
         let refused = with(1, 4, 0).check_features(Access::Write);
         let bits = |refused: Result<(), Error>| match refused {
-            Err(Error::UnknownFeatures { incompatible, read_only }) => (incompatible, read_only),
+            Err(Error::UnknownFeatures { incompatible, read_only, .. }) => {
+                (incompatible, read_only)
+            }
             other => panic!("{other:?}"),
         };
         assert_eq!(bits(refused), (0, 4));

@@ -49,7 +49,7 @@ use crate::reclaim::{Progress, Work};
 use crate::space::{EXTENT_PAGES, Space};
 use crate::superblock::Creation;
 use crate::writer::{Reader, Step, Undo};
-use crate::{Error, KeyHash, LockMode, LockOutcome, LockRequest, Part, TreeId};
+use crate::{Error, KeyHash, LockMode, LockOutcome, LockRequest, Part, TreeId, TypeNames};
 
 /// The catalog.
 pub(crate) const CATALOG: TreeId = TreeId(0);
@@ -114,7 +114,7 @@ fn done<T>(step: Step<T>) -> T {
 }
 
 fn corrupt(what: &'static str) -> Error {
-    Error::Corrupt { part: Part::Home, page: CATALOG_HEADER, what }
+    Error::corrupt(Part::Home, CATALOG_HEADER, what)
 }
 
 impl Trees {
@@ -219,7 +219,7 @@ impl Trees {
             Recovered::Damaged(_, Damage::Blank) => Ok(false),
             Recovered::Damaged(..) => {
                 let what = "the first allocation map is damaged";
-                Err(Error::Corrupt { part: Part::Home, page: FIRST_MAP, what })
+                Err(Error::corrupt(Part::Home, FIRST_MAP, what))
             }
         }
     }
@@ -288,7 +288,8 @@ impl Trees {
     ) -> Result<Arc<Tree>, Error> {
         context.lock_key(CATALOG, name_lock(name), LockMode::Shared, name.as_bytes())?;
         let version = self.version();
-        let tree = Arc::new(self.live(name, &(types.names)())?.ok_or(Error::NoSuchTable)?);
+        let missing = || Error::NoSuchTable { name: name.into() };
+        let tree = Arc::new(self.live(name, &(types.names)())?.ok_or_else(missing)?);
         context.buffers().opened.add(version, name, types.id, &tree);
         Ok(tree)
     }
@@ -332,7 +333,10 @@ impl Trees {
         match names.get(name) {
             None => Ok(None),
             Some(table) if &*table.types == types => Ok(Some(table.tree.clone())),
-            Some(table) => Err(Error::TableTypes { tree: table.tree.id() }),
+            Some(found) => {
+                let (stored, asked) = (TypeNames::decode(&found.types), TypeNames::decode(types));
+                Err(Error::TableTypes { table: found.tree.id().into(), stored, asked })
+            }
         }
     }
 
@@ -594,11 +598,11 @@ impl Trees {
             // It may have been freed meanwhile.
             let is_garbage = self.lookup(&garbage_key(*tree))?.is_some();
             if !is_garbage && self.space.used()?.0.contains(tree) {
-                return Err(Error::Corrupt {
-                    part: Part::Home,
-                    page: FIRST_MAP,
-                    what: "an extent belongs to a tree that the catalog does not have",
-                });
+                return Err(Error::corrupt(
+                    Part::Home,
+                    FIRST_MAP,
+                    "an extent belongs to a tree that the catalog does not have",
+                ));
             }
         }
         Ok(())

@@ -40,7 +40,7 @@ fn what_is_missing_is_said() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("db");
     let missing =
-        |part| move |error: Error| matches!(error, Error::Missing { part: p } if p == part);
+        |part| move |error: Error| matches!(error, Error::Missing { part: p, .. } if p == part);
     assert!(small().open(&path).is_err_and(missing(Part::Home)));
     let nowhere = folder.path().join("no").join("db");
     assert!(small().create(&nowhere).is_err());
@@ -59,12 +59,16 @@ fn what_is_not_a_database_is_left_alone() {
     fs::write(&path, &notes).expect("written");
     assert!(matches!(
         small().open(&path),
-        Err(Error::NotADatabase { part: Part::Home, .. }) | Err(Error::Missing { part: Part::Log })
+        Err(Error::NotADatabase { part: Part::Home, .. })
+            | Err(Error::Missing { part: Part::Log, .. })
     ));
     assert!(matches!(small().create(&path), Err(Error::Exists { .. })));
     assert!(small().open_or_create(&path).is_err());
     let other = folder.path().join("db");
-    assert!(matches!(small().log(&path).create(&other), Err(Error::Exists { part: Part::Log })));
+    assert!(matches!(
+        small().log(&path).create(&other),
+        Err(Error::Exists { part: Part::Log, .. })
+    ));
     assert!(small().open(folder.path()).is_err());
     assert_eq!(fs::read_to_string(&path).expect("there"), notes);
 }

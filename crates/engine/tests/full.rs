@@ -94,7 +94,7 @@ fn client(db: &Database, me: u64, seed: u64, steps: u64) -> Met {
                 }
                 met.done_when_full += u64::from(met.full > 0);
             }
-            Err(Error::HomeFull) => met.full += 1,
+            Err(Error::HomeFull { .. }) => met.full += 1,
             Err(error) => panic!("seed {seed} client {me} step {step}: {error:?}"),
         }
     }
@@ -171,7 +171,7 @@ fn a_full_file_system_fails_who_needs_room_and_nobody_else() {
                 expected.insert(0, vec![9; 600]);
                 assert_eq!(contents(&db), expected, "seed {seed}");
                 let large = |key| db.write(|txn| txn.open_table(ROWS)?.insert(key, &[1; 200_000]));
-                assert!(matches!(large(u64::MAX), Err(Error::HomeFull)), "seed {seed}");
+                assert!(matches!(large(u64::MAX), Err(Error::HomeFull { .. })), "seed {seed}");
                 // Somebody makes room.
                 rig.home.set_full_from(Some(40 << 20));
                 (0..50).for_each(|key| large(u64::MAX - key).expect("room again"));
@@ -196,7 +196,7 @@ fn a_load_into_a_full_file_system_can_be_made_again() {
     world
         .run(|| {
             let db = rig.open(0).expect("room for a small database");
-            assert!(matches!(loaded(&db, 10_000), Err(Error::HomeFull)));
+            assert!(matches!(loaded(&db, 10_000), Err(Error::HomeFull { .. })));
             db.checkpoint(Checkpoint::Sharp).expect("nothing failed");
             rig.home.set_full_from(None);
             loaded(&db, 10_000).expect("room");
@@ -212,7 +212,7 @@ fn a_database_that_does_not_fit_at_all_is_not_made() {
     let rig = Rig::blank(&world.world(), 1 << 20);
     world
         .run(|| {
-            assert!(matches!(rig.open(0).map(drop), Err(Error::HomeFull)));
+            assert!(matches!(rig.open(0).map(drop), Err(Error::HomeFull { .. })));
             rig.home.set_full_from(None);
             first_rows(&rig.open(0).expect("room"));
         })

@@ -94,7 +94,7 @@ impl Rig {
     fn refusal(&self, options: Options) -> Option<ColdStart> {
         let mut copy = self.clone();
         match copy.session(options, |_| Ok(())) {
-            Err(Error::FlashNeeded { why }) => {
+            Err(Error::FlashNeeded { why, .. }) => {
                 assert_eq!(copy.bytes(), self.bytes(), "{why} leaves all as it was");
                 Some(why)
             }
@@ -230,7 +230,7 @@ fn the_log_is_cut_where_flash_has_what_home_lacks() {
 
 #[test]
 fn the_error_says_what_is_wrong_and_what_to_do() {
-    let told = |why| Error::FlashNeeded { why }.to_string();
+    let told = |why| Error::FlashNeeded { path: None, why }.to_string();
     let blank = told(ColdStart::Blank);
     assert!(blank.contains("the flash device is new") && blank.contains("attach"), "{blank}");
     assert!(told(ColdStart::NotPersistent).contains("open it with persistent flash"));

@@ -110,7 +110,7 @@ fn contents(db: &Database) -> Result<Contents, Error> {
         table.range(..)?.map(|entry| entry.map(|e| (e.key(), e.value().to_vec()))).collect()
     });
     match read {
-        Err(Error::NoSuchTable) => Ok(Contents::new()),
+        Err(Error::NoSuchTable { .. }) => Ok(Contents::new()),
         read => read,
     }
 }

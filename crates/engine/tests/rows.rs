@@ -109,7 +109,7 @@ fn all(db: &Database) -> Model {
         rows.range(..)?.map(|entry| entry.map(|e| (e.key(), e.value().to_vec()))).collect()
     });
     read.or_else(|error| match error {
-        Error::NoSuchTable => Ok(Model::new()),
+        Error::NoSuchTable { .. } => Ok(Model::new()),
         other => Err(other),
     })
     .expect("readable")

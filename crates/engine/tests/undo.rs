@@ -47,7 +47,7 @@ impl Rig {
 }
 
 fn is_passing(error: &Error) -> bool {
-    matches!(error, Error::Device { .. } | Error::Corrupt { .. } | Error::Doomed)
+    matches!(error, Error::Device { .. } | Error::Corrupt { .. } | Error::Doomed { .. })
 }
 
 /// Does `work` until no read fails in it.

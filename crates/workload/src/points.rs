@@ -162,7 +162,7 @@ fn warm(db: &Database, config: &Config) -> Result<(), Error> {
 fn last_row(db: &Database) -> Result<Option<(u64, usize)>, Error> {
     let txn = db.begin_read()?;
     match txn.open_table(ROWS) {
-        Err(terrace::Error::NoSuchTable) => Ok(None),
+        Err(terrace::Error::NoSuchTable { .. }) => Ok(None),
         other => Ok(other?.last()?.map(|row| (row.key() + 1, row.value().len()))),
     }
 }

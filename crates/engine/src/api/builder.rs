@@ -11,6 +11,7 @@ use terrace_rt::{Nanos, World};
 
 use crate::api::files::{self, Made, Place};
 use crate::engine::LockLimits;
+use crate::error::{Places, error_path};
 use crate::open::{self, Setup};
 use crate::{Database, Devices, Error};
 
@@ -125,6 +126,8 @@ pub struct Builder {
     misses_path: Option<PathBuf>,
     access: Access,
     read_only_bytes: u64,
+    /// Where the parts are, for errors.
+    places: Places,
 }
 
 impl Default for Builder {
@@ -153,6 +156,7 @@ impl Default for Builder {
             misses_path: None,
             access: Access::ReadWrite,
             read_only_bytes: READ_ONLY_BYTES,
+            places: Places::default(),
         }
     }
 }
@@ -386,9 +390,10 @@ impl Builder {
     /// # Errors
     ///
     /// `Exists` if there is anything; `Device`, `InvalidOption`.
-    pub fn create(self, path: impl AsRef<Path>) -> Result<Database, Error> {
+    pub fn create(mut self, path: impl AsRef<Path>) -> Result<Database, Error> {
         self.check()?;
         self.check_writable()?;
+        self.places = self.places_at(path.as_ref());
         let mut made = Vec::new();
         let created = self.create_files(path.as_ref(), &mut made);
         let created = created.and_then(|devices| self.devices(devices).create_on_devices());
@@ -419,13 +424,14 @@ impl Builder {
     ///
     /// `Missing`, `NotADatabase`, `NewerFormat`, `AlreadyOpen`, `Corrupt`, `CorruptLog`,
     /// `RedoGap`, `Device`, `InvalidOption`.
-    pub fn open(self, path: impl AsRef<Path>) -> Result<Database, Error> {
+    pub fn open(mut self, path: impl AsRef<Path>) -> Result<Database, Error> {
         self.check()?;
         let (path, access) = (path.as_ref(), self.access);
+        self.places = self.places_at(path);
         let home = Place::home(path, None, HOME_BYTES).open(self.direct_io, access)?;
         // What is no database is told before anything else is looked for, or made for it.
-        if !open::is_database(&*home)? {
-            return Err(Error::Missing { part: crate::Part::Home });
+        if !open::is_database(&*home).map_err(|error| self.places.explain(error))? {
+            return Err(Error::Missing { part: crate::Part::Home, path: self.places.home.clone() });
         }
         let log = Place::log(path, self.log.as_deref(), None).open(self.direct_io, access)?;
         let flash = self.flash_place().map(|place| match access {
@@ -456,14 +462,11 @@ impl Builder {
         let setup = self.setup()?;
         let devices = self.given()?;
         let identity = self.identity.unwrap_or_else(|| files::draw_identity(&setup.world));
-        open::create(&devices, identity)?;
-        Database::start(
-            open::open(setup.clone(), devices)?,
-            &setup.world,
-            Access::ReadWrite,
-            self.checkpoints,
-            self.misses_path,
-        )
+        let created = open::create(&devices, identity);
+        let opened = created.and_then(|()| open::open(setup.clone(), devices));
+        let engine = opened.map_err(|error| setup.places.explain(error))?;
+        let (access, misses_path) = (Access::ReadWrite, self.misses_path);
+        Database::start(engine, &setup.world, access, self.checkpoints, misses_path)
     }
 
     /// Opens the database on the devices given.
@@ -478,7 +481,8 @@ impl Builder {
         if self.access == Access::ReadOnly {
             devices = devices.read_only(&OverlayMemory::new(self.read_only_bytes));
         }
-        let engine = open::open(setup.clone(), devices)?;
+        let opened = open::open(setup.clone(), devices);
+        let engine = opened.map_err(|error| setup.places.explain(error))?;
         let (access, misses_path) = (self.access, self.misses_path);
         Database::start(engine, &setup.world, access, self.checkpoints, misses_path)
     }
@@ -498,23 +502,27 @@ impl Builder {
 
     /// Checks what can be checked before anything is touched.
     fn check(&self) -> Result<(), Error> {
-        let bad = |what| Err(Error::InvalidOption { what });
+        let bad = |option, what| Err(Error::InvalidOption { option, what });
         let page = PAGE_SIZE as u64;
         match self {
-            _ if self.memory_bytes < FRAMES_MIN * page => bad("memory must be at least 128 KiB"),
-            _ if self.memory_bytes / page > u64::from(u32::MAX) => {
-                bad("memory must be less than 32 TiB")
+            _ if self.memory_bytes < FRAMES_MIN * page => {
+                bad("memory", "memory must be at least 128 KiB")
             }
-            _ if self.log_bytes < 1 << 20 => bad("the log must have at least 1 MiB"),
+            _ if self.memory_bytes / page > u64::from(u32::MAX) => {
+                bad("memory", "memory must be less than 32 TiB")
+            }
+            _ if self.log_bytes < 1 << 20 => bad("log_size", "the log must have at least 1 MiB"),
             _ if self.home_bytes.is_some_and(|bytes| bytes < 64 * page) => {
-                bad("the home must have at least 512 KiB")
+                bad("home_size", "the home must have at least 512 KiB")
             }
             _ if self.flash.as_ref().is_some_and(|(_, bytes)| *bytes < 64 * page) => {
-                bad("the flash must have at least 512 KiB")
+                bad("flash", "the flash must have at least 512 KiB")
             }
-            _ if self.lock_limits.escalate_at == 0 => bad("locks must escalate at one row or more"),
+            _ if self.lock_limits.escalate_at == 0 => {
+                bad("lock_escalation", "locks must escalate at one row or more")
+            }
             _ if matches!(self.checkpoints, Checkpoints::Every(Nanos(0))) => {
-                bad("the time between checkpoints must not be zero")
+                bad("checkpoints", "the time between checkpoints must not be zero")
             }
             _ => Ok(()),
         }
@@ -524,13 +532,20 @@ impl Builder {
         let what = "a database that is read only cannot be created";
         match self.access {
             Access::ReadWrite => Ok(()),
-            Access::ReadOnly => Err(Error::InvalidOption { what }),
+            Access::ReadOnly => Err(Error::InvalidOption { option: "read_only", what }),
         }
+    }
+
+    /// Where the parts are of a database whose home is at `path`.
+    fn places_at(&self, path: &Path) -> Places {
+        let log = Place::log(path, self.log.as_deref(), None);
+        let flash = self.flash.as_ref().and_then(|(path, _)| error_path(path));
+        Places { home: error_path(path), flash, log: log.error_path() }
     }
 
     fn given(&self) -> Result<Devices, Error> {
         let what = "devices must be given, or a path";
-        self.devices.clone().ok_or(Error::InvalidOption { what })
+        self.devices.clone().ok_or(Error::InvalidOption { option: "devices", what })
     }
 
     fn flash_place(&self) -> Option<Place> {
@@ -556,20 +571,20 @@ impl Builder {
             None => pool.restart,
         };
         if let Some(what) = pool.flash_role.refusal(&pool.design, &pool.restart) {
-            return Err(Error::InvalidOption { what });
+            return Err(Error::InvalidOption { option: "flash_role", what });
         }
         let flash_bytes = self.flash.as_ref().map(|(_, bytes)| *bytes).or(flash).unwrap_or(0);
         if pool.flash_slots == 0 && pool.design.uses_flash() {
             if flash_bytes / PAGE_SIZE as u64 >= u64::from(u32::MAX) {
                 let what = "the flash must be less than 32 TiB";
-                return Err(Error::InvalidOption { what });
+                return Err(Error::InvalidOption { option: "flash", what });
             }
             let pages = flash_bytes / PAGE_SIZE as u64;
             pool.flash_slots = FlashLayout::fitting(pages, pool.restart.kind).slots;
         }
         let home_pages = self.given()?.home.len() / PAGE_SIZE as u64;
         if let Err(PoolError::Config { what }) = pool.charge(home_pages) {
-            return Err(Error::InvalidOption { what });
+            return Err(Error::InvalidOption { option: "memory", what });
         }
         Ok(Setup {
             pool,
@@ -577,6 +592,7 @@ impl Builder {
             full_images: self.full_images,
             lock_bytes: self.lock_bytes,
             lock_limits: self.lock_limits,
+            places: self.places.clone(),
         })
     }
 }

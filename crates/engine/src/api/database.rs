@@ -279,7 +279,7 @@ impl Database {
     pub fn begin_write(&self) -> Result<WriteTransaction, Error> {
         self.check_writable()?;
         if self.engine().log.is_failed() {
-            return Err(Error::Failed);
+            return Err(Error::STOPPED);
         }
         WriteTransaction::begin(self.engine())
     }
@@ -364,7 +364,8 @@ impl Database {
     /// `Failed`, `Closed`.
     pub fn flush(&self) -> Result<(), Error> {
         let log = &self.engine().log;
-        log.force(log.end(), crate::log::Level::Durable)
+        let forced = log.force(log.end(), crate::log::Level::Durable);
+        forced.map_err(|error| self.engine().explain(error))
     }
 
     /// Why the flash tier started cold when the database was opened, if it did: one line to tell
@@ -391,7 +392,7 @@ impl Database {
     pub fn checkpoint(&self, kind: Checkpoint) -> Result<(), Error> {
         self.check_writable()?;
         self.engine().check_open()?;
-        self.engine().checkpoint(kind)
+        self.engine().checkpoint(kind).map_err(|error| self.engine().explain(error))
     }
 
     /// Counters and gauges.
@@ -458,11 +459,16 @@ impl Database {
     /// `Corrupt` at the first flaw.
     pub fn check(&self) -> Result<CheckReport, Error> {
         self.engine().check_open()?;
+        let report = self.check_trees().map_err(|error| self.engine().explain(error))?;
+        self.engine().pool.check();
+        self.engine().locks.check();
+        Ok(report)
+    }
+
+    fn check_trees(&self) -> Result<CheckReport, Error> {
         let mut context = Context::begin(self.engine(), Locking::On)?;
         let report = self.engine().trees.check(&mut context)?;
         context.commit(Durability::None)?;
-        self.engine().pool.check();
-        self.engine().locks.check();
         Ok(report)
     }
 
@@ -473,7 +479,7 @@ impl Database {
     ///
     /// Those of a checkpoint; the database is closed all the same, and recovers when opened.
     pub fn close(self) -> Result<(), Error> {
-        self.handle.close()
+        self.handle.close().map_err(|error| self.engine().explain(error))
     }
 }
 

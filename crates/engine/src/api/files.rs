@@ -13,7 +13,8 @@ use terrace_page::PAGE_SIZE;
 use terrace_rt::World;
 
 use crate::api::DirectIo;
-use crate::{Error, Part};
+use crate::error::error_path;
+use crate::{Action, Error, ErrorPath, Part};
 
 /// How the last page of a flash file or device begins.
 const FLASH_LABEL: [u8; 16] = *b"terrace flash 1\n";
@@ -124,7 +125,7 @@ impl Place {
         let is_short = metadata.is_file() && metadata.len() < 2 * PAGE_SIZE as u64;
         if metadata.is_dir() || is_short {
             let what = "it is a folder, or too short";
-            return Err(Error::NotADatabase { part: self.part, what });
+            return Err(Error::NotADatabase { part: self.part, path: self.error_path(), what });
         }
         let options = FileOptions { access, ..FileOptions::default() };
         self.device(&options, direct_io).map_err(|source| self.failed(source))
@@ -145,21 +146,31 @@ impl Place {
     /// Why it could not be made: a folder that is missing is no missing database.
     fn not_made(&self, source: io::Error) -> Error {
         match source.kind() {
-            ErrorKind::NotFound => Error::Device { part: self.part, source },
+            ErrorKind::NotFound => self.device_failed(source),
             _ => self.failed(source),
         }
     }
 
     fn failed(&self, source: io::Error) -> Error {
+        let (part, path) = (self.part, self.error_path());
         match source.kind() {
-            ErrorKind::NotFound => Error::Missing { part: self.part },
+            ErrorKind::NotFound => Error::Missing { part, path },
             ErrorKind::ResourceBusy | ErrorKind::WouldBlock => {
-                let holder = lock_holder(&self.path);
-                Error::AlreadyOpen { part: self.part, path: self.path.clone(), holder }
+                Error::AlreadyOpen { part, path, holder: lock_holder(&self.path) }
             }
-            ErrorKind::AlreadyExists => Error::Exists { part: self.part },
-            _ => Error::Device { part: self.part, source },
+            ErrorKind::AlreadyExists => Error::Exists { part, path },
+            _ => self.device_failed(source),
         }
+    }
+
+    fn device_failed(&self, source: io::Error) -> Error {
+        let (part, path, action) = (self.part, self.error_path(), Action::Open);
+        Error::Device { part, path, action, page: None, source: Arc::new(source) }
+    }
+
+    /// Its path, for errors.
+    pub(crate) fn error_path(&self) -> ErrorPath {
+        error_path(&self.path)
     }
 }
 
@@ -202,7 +213,8 @@ fn check_label(path: &Path) -> Result<(), Error> {
         Ok(file) => is_labelled(&file) || begins_blank(path),
     };
     let what = "it holds something else than a flash tier";
-    if is_free { Ok(()) } else { Err(Error::NotADatabase { part: Part::Flash, what }) }
+    let (part, path) = (Part::Flash, error_path(path));
+    if is_free { Ok(()) } else { Err(Error::NotADatabase { part, path, what }) }
 }
 
 fn is_labelled(mut file: &File) -> bool {
@@ -234,7 +246,7 @@ pub(crate) fn check_blank(place: &Place) -> Result<(), Error> {
     if free || (metadata.is_file() && metadata.len() == 0 && place.bytes.is_some()) {
         Ok(())
     } else {
-        Err(Error::Exists { part: place.part })
+        Err(Error::Exists { part: place.part, path: place.error_path() })
     }
 }
 

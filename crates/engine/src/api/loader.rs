@@ -40,7 +40,7 @@ impl Bulk {
         let mut batch = Batch::default();
         core.read(|context| scan.next_batch(&tree, context, 1, &mut batch))?;
         if batch.len() > 0 {
-            return Err(Error::NotAscending);
+            return Err(core.explain(Error::NotEmpty { table: tree.id().into() }));
         }
         Ok(Bulk { tree, last: None, built: None })
     }
@@ -51,7 +51,8 @@ impl Bulk {
             return core.change(bytes, |context| built.push(context, key, value).map(Step::Done));
         }
         if self.last.as_deref().is_some_and(|last| last >= key) {
-            return Err(Error::NotAscending);
+            let table = self.tree.id().into();
+            return Err(core.explain(Error::NotAscending { table }));
         }
         core.change(bytes, |context| self.tree.put(context, key, value, Put::Upsert, None))?;
         let last = self.last.get_or_insert_default();

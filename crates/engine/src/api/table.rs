@@ -103,7 +103,7 @@ impl<V: Value> fmt::Debug for Owned<V> {
 
 pub(crate) fn check_decoded(decodes: bool, tree: &Tree) -> Result<(), Error> {
     let what = "its table holds bytes that are none of its type";
-    let corrupt = Error::Corrupt { part: Part::Home, page: tree.header(), what };
+    let corrupt = Error::corrupt(Part::Home, tree.header(), what);
     if decodes { Ok(()) } else { Err(corrupt) }
 }
 
@@ -390,7 +390,7 @@ impl<K: Key, V: Value> Table<'_, K, V, WriteTransaction> {
     ///
     /// # Errors
     ///
-    /// What `change` returns; those of `insert`, and `TableTypes` if the bytes decode to no value.
+    /// What `change` returns; those of `insert`, and `NotAValue` if the bytes decode to no value.
     ///
     /// # Panics
     ///
@@ -427,7 +427,11 @@ impl<K: Key, V: Value> Table<'_, K, V, WriteTransaction> {
             change(row)?;
             match V::decode(row) {
                 Some(_) => Ok(()),
-                None => Err(E::from(Error::TableTypes { tree: self.tree.id() })),
+                None => {
+                    let table = self.tree.id().into();
+                    let refused = Error::NotAValue { table, len: row.len() };
+                    Err(E::from(self.core().explain(refused)))
+                }
             }
         };
         let mut checked = Some(checked);

@@ -1,6 +1,6 @@
 //! Transactions: serializable, by strict two-phase locks on keys and the gaps between them.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -43,7 +43,8 @@ pub enum Durability {
 /// What both kinds of transaction are within.
 pub struct Core {
     context: RefCell<Context>,
-    doomed: Cell<bool>,
+    /// The failure that dooms it.
+    doomed: OnceCell<Arc<Error>>,
     conflicted: Cell<bool>,
     /// Loads that were begun and not finished.
     loads: Cell<u32>,
@@ -184,8 +185,10 @@ fn is_harmless(error: &Error) -> bool {
         Error::KeyTooLong { .. }
             | Error::ValueTooLong { .. }
             | Error::TableTypes { .. }
-            | Error::NoSuchTable
-            | Error::NotAscending
+            | Error::NoSuchTable { .. }
+            | Error::NotAscending { .. }
+            | Error::NotEmpty { .. }
+            | Error::Savepoint { .. }
     )
 }
 
@@ -195,7 +198,7 @@ impl Core {
         let context = RefCell::new(Context::begin_in_task(engine, NO_TASK)?);
         Ok(Core {
             context,
-            doomed: Cell::new(false),
+            doomed: OnceCell::new(),
             conflicted: Cell::new(false),
             loads: Cell::new(0),
             key: Cell::new(Vec::with_capacity(KEY_BYTES)),
@@ -238,18 +241,38 @@ impl Core {
         &self,
         work: impl FnOnce(&mut Context) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        if self.doomed.get() {
-            return Err(Error::Doomed);
-        }
+        self.check_doomed()?;
         let worked = work(&mut self.context.borrow_mut());
-        if let Err(error) = &worked {
-            self.doomed.set(!is_harmless(error) || self.doomed.get());
-            if matches!(error, Error::Conflict) && !self.conflicted.replace(true) {
-                let context = self.context.borrow();
-                context.engine().tally.conflicts.fetch_add(1, Ordering::Relaxed);
-            }
+        worked.map_err(|error| self.failed(error))
+    }
+
+    /// # Errors
+    ///
+    /// `Doomed` if an operation failed before.
+    fn check_doomed(&self) -> Result<(), Error> {
+        match self.doomed.get() {
+            Some(cause) => Err(Error::Doomed { cause: Some(Arc::clone(cause)) }),
+            None => Ok(()),
         }
-        worked
+    }
+
+    /// An operation failed: the transaction is doomed unless the error is harmless.
+    #[cold]
+    fn failed(&self, error: Error) -> Error {
+        let error = self.explain(error);
+        if !is_harmless(&error) {
+            self.doomed.get_or_init(|| Arc::new(error.clone()));
+        }
+        if matches!(error, Error::Conflict) && !self.conflicted.replace(true) {
+            let context = self.context.borrow();
+            context.engine().tally.conflicts.fetch_add(1, Ordering::Relaxed);
+        }
+        error
+    }
+
+    /// The error with its names and paths.
+    pub(crate) fn explain(&self, error: Error) -> Error {
+        self.context.borrow().engine().explain(error)
     }
 
     /// Runs an operation that reads, again after each lock that it has to wait for.
@@ -372,7 +395,8 @@ impl WriteTransaction {
         percent: u8,
     ) -> Result<Loader<'_, K, V>, Error> {
         if !(FILL_MIN..=FILL).contains(&percent) {
-            return Err(Error::InvalidOption { what: "pages are filled to 10 to 100 percent" });
+            let what = "pages are filled to 10 to 100 percent";
+            return Err(Error::InvalidOption { option: "percent", what });
         }
         let (tree, age) = self.core.run(|context| {
             let engine = Arc::clone(context.engine());
@@ -403,14 +427,16 @@ impl WriteTransaction {
     ///
     /// # Errors
     ///
-    /// `Doomed` if an operation failed so that the transaction is rolled back; `Failed` if the log
-    /// could not be written: reopening shows whether it is committed.
+    /// `Doomed` if an operation failed, `UnfinishedLoad`: the transaction is rolled back. `Failed`
+    /// if the log could not be written: reopening shows whether it is committed.
     pub fn commit(self, durability: Durability) -> Result<(), Error> {
-        if self.core.doomed.get() || self.core.loads.get() > 0 {
-            return Err(Error::Doomed);
+        self.core.check_doomed()?;
+        if self.core.loads.get() > 0 {
+            return Err(Error::UnfinishedLoad);
         }
         let mut context = self.core.context.into_inner();
-        context.commit(durability)?;
+        let committed = context.commit(durability);
+        committed.map_err(|error| context.engine().explain(error))?;
         context.engine().tally.commits.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
@@ -422,7 +448,8 @@ impl WriteTransaction {
     /// `Failed` if the changes could not be undone now: recovery undoes them.
     pub fn rollback(self) -> Result<(), Error> {
         let mut context = self.core.context.into_inner();
-        context.rollback()
+        let undone = context.rollback();
+        undone.map_err(|error| context.engine().explain(error))
     }
 }
 

@@ -183,7 +183,7 @@ impl Tree {
             let root = self.pool.read(self.root())?;
             let node = self.node(self.root(), &root)?;
             if !node.is_leaf() || node.len() > 0 {
-                return Err(Error::NotAscending);
+                return Err(Error::NotEmpty { table: self.id().into() });
             }
         }
         self.set_loading(w, true)?;
@@ -247,9 +247,9 @@ impl Loader {
         key: &[u8],
         value: &[u8],
     ) -> Result<(), Error> {
-        Tree::check_sizes(key, value)?;
+        self.tree.check_sizes(key, value)?;
         if self.keys > 0 && *self.levels[0].last_key >= *key {
-            return Err(Error::NotAscending);
+            return Err(Error::NotAscending { table: self.tree.id().into() });
         }
         let reference;
         let (flags, value) = if is_large(key, value) {

@@ -129,7 +129,7 @@ impl Tree {
     }
 
     fn corrupt(page: PageId, what: &'static str) -> Error {
-        Error::Corrupt { part: Part::Home, page, what }
+        Error::corrupt(Part::Home, page, what)
     }
 
     /// Tries to lock a key, or the gap before it: what to wait for, if another has it.

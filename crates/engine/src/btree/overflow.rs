@@ -190,7 +190,7 @@ impl Tree {
             let (chunk, after) = rest.split_at((pages * DATA_MAX).min(rest.len()));
             let last = match self.append_pages(w, key, tail, chunk, pages as u32) {
                 // Home may be too full for a whole batch in one extent.
-                Err(Error::HomeFull) if pages > 1 => {
+                Err(Error::HomeFull { .. }) if pages > 1 => {
                     let (chunk, after) = rest.split_at(DATA_MAX);
                     let last = self.append_pages(w, key, tail, chunk, 1)?;
                     rest = after;

@@ -359,7 +359,7 @@ fn a_full_home_fails_the_insertion_and_not_the_undo() {
                     other => break other,
                 }
             };
-            assert!(matches!(failed, Err(Error::HomeFull)), "{failed:?}");
+            assert!(matches!(failed, Err(Error::HomeFull { .. })), "{failed:?}");
             txn.roll_back(&tree);
             let mut txn = bench.begin();
             for _ in 0..40 {
@@ -394,7 +394,7 @@ fn a_loaded_tree_goes_on() {
             for (key, value) in &model {
                 loader.push(&mut txn, key, value).expect("ascending");
                 let again = loader.push(&mut txn, key, value);
-                assert!(matches!(again, Err(Error::NotAscending)));
+                assert!(matches!(again, Err(Error::NotAscending { .. })));
             }
             assert_eq!(loader.keys(), model.len() as u64);
             let loaded = loader.finish(&mut txn).expect("no error");
@@ -497,7 +497,7 @@ fn a_key_too_long_is_refused() {
         let mut txn = bench.begin();
         let long = vec![1; KEY_MAX + 1];
         let error = tree.put(&mut txn, &long, b"", Put::Upsert, None);
-        assert!(matches!(error, Err(Error::KeyTooLong { len: 1025, max: 1024 })));
+        assert!(matches!(error, Err(Error::KeyTooLong { len: 1025, max: 1024, .. })));
         assert_eq!(done(tree.get(&mut txn, &long, LockMode::Shared, |_| ())), None);
         done(tree.put(&mut txn, &long[1..], &vec![OVERFLOW; 100_000], Put::Upsert, None));
         let len = done(tree.get(&mut txn, &long[1..], LockMode::Shared, <[u8]>::len));

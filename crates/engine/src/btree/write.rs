@@ -107,13 +107,14 @@ enum Attempt {
 
 impl Tree {
     /// Checks that a key and a value can be stored.
-    pub(super) fn check_sizes(key: &[u8], value: &[u8]) -> Result<(), Error> {
+    pub(super) fn check_sizes(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
         if key.len() > KEY_MAX {
-            return Err(Error::KeyTooLong { len: key.len(), max: KEY_MAX });
+            let (table, len) = (self.id().into(), key.len());
+            return Err(Error::KeyTooLong { table, len, max: KEY_MAX });
         }
         if value.len() > VALUE_MAX {
             let (len, max) = (value.len() as u64, VALUE_MAX as u64);
-            return Err(Error::ValueTooLong { len, max });
+            return Err(Error::ValueTooLong { table: self.id().into(), len, max });
         }
         Ok(())
     }
@@ -134,7 +135,7 @@ impl Tree {
         put: Put,
         mut old: Option<&mut Vec<u8>>,
     ) -> Result<Step<bool>, Error> {
-        Tree::check_sizes(key, value)?;
+        self.check_sizes(key, value)?;
         let large = is_large(key, value);
         let reference = Reference { first: PageId(0), len: value.len() as u64 }.encode();
         let new = if large { (OVERFLOW, &reference[..]) } else { (0, value) };

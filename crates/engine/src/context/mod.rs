@@ -292,7 +292,7 @@ impl Context {
         let engine = &self.engine;
         if self.nested != 0 {
             engine.log.fail();
-            return Err(Error::Failed);
+            return Err(Error::STOPPED);
         }
         let chain = self.chain.take();
         let Some(chain) = chain.filter(|_| self.last != Lsn::ZERO) else {
@@ -374,7 +374,7 @@ impl Context {
     /// As `rollback`.
     pub(crate) fn undo_to(&mut self, mark: Mark) -> Result<(), Error> {
         if self.nested != 0 || self.engine.log.is_failed() {
-            return Err(Error::Failed);
+            return Err(Error::STOPPED);
         }
         if self.spilled {
             crate::recovery::undo_from_log(self, mark.last)?;

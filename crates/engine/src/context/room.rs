@@ -89,7 +89,7 @@ impl Context {
         }
         let log = &self.engine.log;
         if log.is_failed() {
-            return Err(Error::Failed);
+            return Err(Error::STOPPED);
         }
         log.relieve()?;
         let own_bytes = self.chain.as_ref().map_or(0, |chain| chain.bytes());

@@ -278,7 +278,7 @@ impl Log {
         if self.failed.load(Ordering::Relaxed) {
             drop(tail);
             self.unreserve(lacking);
-            return Err(Error::Failed);
+            return Err(Error::STOPPED);
         }
         *reserved -= len - lacking;
         let used = tail.end + len - self.start.load(Ordering::Acquire);
@@ -508,7 +508,7 @@ impl Log {
                 return Err(Error::Closed);
             }
             if self.is_failed() {
-                return Err(Error::Failed);
+                return Err(Error::STOPPED);
             }
             let seen = self.flushed.seen();
             let leads = {

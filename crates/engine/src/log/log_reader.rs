@@ -14,7 +14,7 @@ use terrace_page::Lsn;
 use super::buffer::Aligned;
 use super::record::{self, HEADER_BYTES, RECORD_MAX, Record};
 use super::{BLOCK, Ring};
-use crate::{Error, Part};
+use crate::{Action, Error, Part};
 
 /// Bytes read at once.
 const CHUNK_BYTES: usize = 1 << 20;
@@ -104,7 +104,7 @@ impl<'d> LogReader<'d> {
     /// `CorruptLog`, `Device`.
     pub(crate) fn at(&mut self, lsn: Lsn) -> Result<Stored<'_>, Error> {
         let Some((len, _)) = self.check(lsn.0)? else {
-            return Err(Error::CorruptLog { lsn, what: "a record is gone that a later one names" });
+            return Err(Error::corrupt_log(lsn, "a record is gone that a later one names"));
         };
         self.decode(lsn, len)
     }
@@ -123,7 +123,7 @@ impl<'d> LogReader<'d> {
         let mut block = Aligned::zeroed(BLOCK);
         let base = position.0 / BLOCK as u64 * BLOCK as u64;
         read(self.device, self.ring.offset(base), &mut block)
-            .map_err(|source| Error::Device { part: Part::Log, source })?;
+            .map_err(Error::device(Part::Log, Action::Read))?;
         Ok(block.to_vec())
     }
 
@@ -131,7 +131,7 @@ impl<'d> LogReader<'d> {
         let at = (lsn.0 - self.held.start) as usize;
         match record::decode(&self.chunk[at..at + len]) {
             Some(record) => Ok(Stored { lsn, record }),
-            None => Err(Error::CorruptLog { lsn, what: "a whole record makes no sense" }),
+            None => Err(Error::corrupt_log(lsn, "a whole record makes no sense")),
         }
     }
 
@@ -162,7 +162,7 @@ impl<'d> LogReader<'d> {
         let end = (base + self.chunk_bytes as u64).min(self.limit.next_multiple_of(block));
         let bytes = (end - base).min(self.ring.capacity) as usize;
         let head = self.ring.until_wrap(base).min(bytes as u64) as usize;
-        let failed = |source| Error::Device { part: Part::Log, source };
+        let failed = Error::device(Part::Log, Action::Read);
         read(self.device, self.ring.offset(base), &mut self.chunk[..head]).map_err(failed)?;
         if head < bytes {
             let rest = self.ring.offset(base + head as u64);

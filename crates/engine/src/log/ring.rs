@@ -22,7 +22,7 @@ use terrace_device::{Device, read, write};
 use terrace_page::Lsn;
 
 use super::buffer::Aligned;
-use crate::{Error, Part};
+use crate::{Action, Error, Part};
 
 /// The unit of writing, in bytes.
 pub(crate) const BLOCK: usize = 4096;
@@ -51,7 +51,8 @@ impl Ring {
     /// The ring that a device of `len` bytes holds.
     fn on(len: u64, database: u128) -> Result<Ring, Error> {
         if len < MIN_LOG_BYTES {
-            return Err(Error::InvalidOption { what: "the log must have at least 1 MiB" });
+            let what = "the log must have at least 1 MiB";
+            return Err(Error::InvalidOption { option: "log_size", what });
         }
         let capacity = (len / BLOCK as u64 - 1) * BLOCK as u64;
         Ok(Ring { capacity, salt: salt(database) })
@@ -91,7 +92,7 @@ pub(crate) fn create(device: &dyn Device, database: u128) -> Result<Ring, Error>
     block[CAPACITY_AT..CAPACITY_AT + 8].copy_from_slice(&ring.capacity.to_le_bytes());
     let checksum = header_checksum(&block);
     block[CHECKSUM_AT..CHECKSUM_AT + 4].copy_from_slice(&checksum.to_le_bytes());
-    write(device, 0, &block).map_err(|source| Error::Device { part: Part::Log, source })?;
+    write(device, 0, &block).map_err(Error::device(Part::Log, Action::Write))?;
     Ok(ring)
 }
 
@@ -106,7 +107,7 @@ pub(crate) fn is_free(device: &dyn Device) -> Result<bool, Error> {
         return Ok(true);
     }
     let mut block = Aligned::zeroed(BLOCK);
-    read(device, 0, &mut block).map_err(|source| Error::Device { part: Part::Log, source })?;
+    read(device, 0, &mut block).map_err(Error::device(Part::Log, Action::Read))?;
     Ok(block.iter().all(|&byte| byte == 0) || block[..8] == MAGIC)
 }
 
@@ -116,21 +117,22 @@ pub(crate) fn is_free(device: &dyn Device) -> Result<bool, Error> {
 ///
 /// `NotADatabase` if the device holds no log, or another database's; `NewerFormat`, `Device`.
 pub(crate) fn open(device: &dyn Device, database: u128) -> Result<Ring, Error> {
-    let not_one = |what| Error::NotADatabase { part: Part::Log, what };
+    let not_one = |what| Error::NotADatabase { part: Part::Log, path: None, what };
     if device.len() < MIN_LOG_BYTES {
         return Err(not_one("it is too short to be a log"));
     }
     let mut block = Aligned::zeroed(BLOCK);
-    read(device, 0, &mut block).map_err(|source| Error::Device { part: Part::Log, source })?;
+    read(device, 0, &mut block).map_err(Error::device(Part::Log, Action::Read))?;
     if block.iter().all(|&byte| byte == 0) {
-        return Err(Error::Missing { part: Part::Log });
+        return Err(Error::Missing { part: Part::Log, path: None });
     }
     if block[..8] != MAGIC {
         return Err(not_one("it does not begin like a log"));
     }
     let u32_at = |at: usize| u32::from_le_bytes(block[at..at + 4].try_into().expect("four"));
     if u32_at(8) > VERSION {
-        return Err(Error::NewerFormat { found: u32_at(8), supported: VERSION });
+        let (part, path, found) = (Part::Log, None, u32_at(8));
+        return Err(Error::NewerFormat { part, path, found, supported: VERSION });
     }
     if u32_at(CHECKSUM_AT) != header_checksum(&block) {
         return Err(not_one("its header is corrupt"));

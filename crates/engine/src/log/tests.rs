@@ -195,9 +195,9 @@ fn a_failed_write_latches() {
         );
         let log = Log::open(bad, ring, 1, (FIRST_LSN, FIRST_LSN), Lsn::ZERO, &[0; BLOCK]);
         log.append(&mut draft(1, 1), Room::Forward).expect("room");
-        assert!(matches!(log.force(log.end(), Level::Durable), Err(Error::Failed)));
+        assert!(matches!(log.force(log.end(), Level::Durable), Err(Error::Failed { .. })));
         let appended = log.append(&mut draft(2, 1), Room::Forward);
-        assert!(matches!(appended, Err(Error::Failed)));
+        assert!(matches!(appended, Err(Error::Failed { .. })));
     });
 }
 

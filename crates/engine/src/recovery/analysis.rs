@@ -81,7 +81,7 @@ pub(crate) fn analyse(
     let end = reader.end();
     if end.position < boot.end_checkpoint {
         let what = "it ends before its last checkpoint did";
-        return Err(Error::CorruptLog { lsn: end.position, what });
+        return Err(Error::corrupt_log(end.position, what));
     }
     Ok((analysis, end))
 }

@@ -66,7 +66,7 @@ pub(crate) fn redo(
         None => Ok(()),
         Some(&page) => {
             let what = "home has it damaged, and the log no image of it";
-            Err(Error::Corrupt { part: Part::Home, page, what })
+            Err(Error::corrupt(Part::Home, page, what))
         }
     }
 }
@@ -117,7 +117,7 @@ fn redo_step(
     end: Lsn,
     damaged: &mut BTreeSet<PageId>,
 ) -> Result<(), Error> {
-    let bad = |what| Error::CorruptLog { lsn: step.lsn, what };
+    let bad = |what| Error::corrupt_log(step.lsn, what);
     let change = match step.work {
         Work::Change { change, .. } => {
             Some(Change::decode(change).map_err(|_| bad("a change makes no sense"))?)
@@ -129,7 +129,7 @@ fn redo_step(
         Recovered::Whole(page) => {
             if lsn(&page) >= end {
                 let what = "it is newer than the end of the log, which has lost its tail";
-                return Err(Error::Corrupt { part: Part::Home, page: step.page, what });
+                return Err(Error::corrupt(Part::Home, step.page, what));
             }
             if lsn(&page) >= step.lsn || matches!(step.work, Work::Image(_)) {
                 journal.redo_at(entry.rebuilt_from);
@@ -185,7 +185,7 @@ fn repair(mut page: PageMut<'_>, step: Step<'_>, pieces: Pieces<'_>) -> Result<(
     pieces.apply(&mut image);
     if page_id(&image) != step.page || lsn(&image) >= step.lsn {
         let what = "an image is not of the page it names";
-        return Err(Error::CorruptLog { lsn: step.lsn, what });
+        return Err(Error::corrupt_log(step.lsn, what));
     }
     page.dirty();
     page.apply(lsn(&image), |bytes| bytes.copy_from_slice(&image[..]));

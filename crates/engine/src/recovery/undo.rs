@@ -147,11 +147,11 @@ fn task_of(reader: &mut LogReader<'_>, at: Lsn) -> Result<Task, Error> {
         | Body::NestedEnd { undo_next } => undo_next,
         _ => {
             let what = "a record that no transaction writes stands in its chain";
-            return Err(Error::CorruptLog { lsn: at, what });
+            return Err(Error::corrupt_log(at, what));
         }
     };
     if next >= at {
-        return Err(Error::CorruptLog { lsn: at, what: "a record names a later one as its past" });
+        return Err(Error::corrupt_log(at, "a record names a later one as its past"));
     }
     Ok(Task::Skip(next))
 }

@@ -22,16 +22,12 @@ impl Space {
         let groups = self.groups()?;
         if groups > capacity.div_ceil(GROUP_PAGES) {
             let what = "the first allocation map tells of more maps than home has pages for";
-            return Err(Error::Corrupt { part: Part::Home, page: map_page(0), what });
+            return Err(Error::corrupt(Part::Home, map_page(0), what));
         }
         for group in 0..groups {
             let page = map_page(group);
             let map = self.pool.read(page)?;
-            check_map(&map, group).map_err(|what| Error::Corrupt {
-                part: Part::Home,
-                page,
-                what,
-            })?;
+            check_map(&map, group).map_err(|what| Error::corrupt(Part::Home, page, what))?;
         }
         Ok(())
     }

@@ -261,7 +261,7 @@ pub fn read_all(db: &Database) -> Result<Found, Error> {
     let mut found = Found::default();
     for (number, table) in ROWS.into_iter().enumerate() {
         let table = match txn.open_table(table) {
-            Err(Error::NoSuchTable) => continue,
+            Err(Error::NoSuchTable { .. }) => continue,
             other => other?,
         };
         for entry in table.range(..)? {
@@ -271,7 +271,7 @@ pub fn read_all(db: &Database) -> Result<Found, Error> {
         }
     }
     match txn.open_table(MARKERS) {
-        Err(Error::NoSuchTable) => {}
+        Err(Error::NoSuchTable { .. }) => {}
         other => {
             for entry in other?.range(..)? {
                 found.markers.insert(entry?.key());

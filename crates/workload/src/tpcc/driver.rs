@@ -138,7 +138,7 @@ fn load_files(
 fn is_loaded(db: &Database, config: &Config) -> Result<bool, Error> {
     let txn = db.begin_read()?;
     let last_warehouse = match txn.open_table(WAREHOUSE) {
-        Err(terrace::Error::NoSuchTable) => return Ok(false),
+        Err(terrace::Error::NoSuchTable { .. }) => return Ok(false),
         other => other?.last()?.map(|entry| entry.key()),
     };
     let last_item = txn.open_table(ITEM)?.last()?.map(|entry| entry.key());

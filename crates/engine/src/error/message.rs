@@ -1,0 +1,273 @@
+//! What errors say: what is wrong, where, and what to do about it.
+
+use std::fmt;
+
+use terrace_page::PageId;
+use terrace_pool::ColdStart;
+
+use super::about::{Action, ErrorPath, Part, SavepointFlaw};
+use crate::Error;
+
+/// A part, and its path if it is known.
+struct At<'a>(Part, &'a ErrorPath);
+
+impl fmt::Display for At<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.1 {
+            Some(path) => write!(f, "the {} {}", self.0, path.display()),
+            None => write!(f, "the {}", self.0),
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Conflict
+            | Error::LockTimeout(_)
+            | Error::Nested(_)
+            | Error::TooManyLocks
+            | Error::TooManyTransactions { .. }
+            | Error::LogFull { .. }
+            | Error::LogHeld { .. }
+            | Error::Savepoint { .. }
+            | Error::Doomed { .. }
+            | Error::UnfinishedLoad => of_transaction(self, f),
+            Error::KeyTooLong { .. }
+            | Error::ValueTooLong { .. }
+            | Error::NotAscending { .. }
+            | Error::NotEmpty { .. }
+            | Error::NotAValue { .. }
+            | Error::TableTypes { .. }
+            | Error::NoSuchTable { .. } => of_table(self, f),
+            Error::InvalidOption { .. }
+            | Error::Exists { .. }
+            | Error::Missing { .. }
+            | Error::AlreadyOpen { .. }
+            | Error::Forked { .. }
+            | Error::NotADatabase { .. }
+            | Error::Truncated { .. }
+            | Error::NewerFormat { .. }
+            | Error::OlderFormat { .. }
+            | Error::UnknownFeatures { .. }
+            | Error::FlashNeeded { .. } => of_opening(self, f),
+            _ => of_engine(self, f),
+        }
+    }
+}
+
+/// What a transaction is told.
+fn of_transaction(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    match error {
+        Error::LockTimeout(wait) => wait.timed_out(f),
+        Error::Nested(wait) => wait.nested(f),
+        Error::TooManyLocks => {
+            f.write_str("the lock table is full: use smaller transactions, or allow it more memory")
+        }
+        Error::TooManyTransactions { max } => {
+            write!(f, "{max} transactions are open, as many as may be: end some")
+        }
+        Error::LogFull { own_bytes, capacity } => write!(
+            f,
+            "the log of {capacity} bytes has no room for this transaction, which has written \
+             {own_bytes}: use smaller or shorter ones, or a larger log",
+        ),
+        Error::LogHeld { txn, held_bytes, capacity } => write!(
+            f,
+            "the log is full: {txn}, still open, keeps {held_bytes} of its {capacity} bytes; \
+             end it, and run this one again",
+        ),
+        Error::Savepoint { flaw: SavepointFlaw::OtherTransaction } => {
+            f.write_str("the savepoint is another transaction's: use one that this one made")
+        }
+        Error::Savepoint { flaw: SavepointFlaw::RolledBack } => f.write_str(
+            "the savepoint is gone, since the transaction was rolled back to an earlier one: make \
+             it again",
+        ),
+        Error::Doomed { cause: Some(cause) } => {
+            write!(f, "the transaction failed before, roll it back: {cause}")
+        }
+        Error::Doomed { cause: None } => {
+            f.write_str("the transaction failed before: roll it back and run it again")
+        }
+        Error::UnfinishedLoad => f.write_str(
+            "a bulk load of the transaction was not finished: call Loader::finish before the \
+             commit, or roll back",
+        ),
+        _ => f.write_str("another transaction stands in the way: run it again"),
+    }
+}
+
+/// What the caller of a table is told.
+fn of_table(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    match error {
+        Error::KeyTooLong { table, len, max } => {
+            write!(f, "a key of {len} bytes is too long for {table}: at most {max}")
+        }
+        Error::ValueTooLong { table, len, max } => {
+            write!(f, "a value of {len} bytes is too long for {table}: at most {max}")
+        }
+        Error::NotAscending { table } => write!(
+            f,
+            "a bulk load of {table} wants strictly ascending keys: sort them, or use insert",
+        ),
+        Error::NotEmpty { table } => write!(
+            f,
+            "{table} has entries, and a bulk load wants an empty table: use insert, or delete it \
+             first",
+        ),
+        Error::NotAValue { table, len } => write!(
+            f,
+            "the {len} bytes that `modify` was left with are no value of {table}: nothing was \
+             changed",
+        ),
+        Error::TableTypes { table, stored, asked } => {
+            write!(f, "{table} has the types {stored}, and was opened with {asked}: use its own")
+        }
+        Error::NoSuchTable { name } => write!(
+            f,
+            "there is no table \"{}\": a write transaction creates it when it opens it",
+            name.escape_debug(),
+        ),
+        _ => unreachable!("no error of a table"),
+    }
+}
+
+/// What is told of a database that is not opened, or not here.
+fn of_opening(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    match error {
+        Error::InvalidOption { option, what } => write!(f, "invalid option {option}: {what}"),
+        Error::Exists { part, path } => {
+            let at = At(*part, path);
+            write!(f, "{at} exists already, and was not touched: open it, or choose another path")
+        }
+        Error::Missing { part, path } => {
+            let at = At(*part, path);
+            write!(f, "no database here: {at} is missing; check the path, or create it")
+        }
+        Error::AlreadyOpen { part, path, holder } => {
+            write!(f, "{} is already open", At(*part, path))?;
+            match holder {
+                Some(process) => write!(f, " in process {process}: close it there first"),
+                None => f.write_str(": close it there first"),
+            }
+        }
+        Error::Forked { pid } => write!(
+            f,
+            "the database was opened by process {pid}, of which this one is a fork: open it in one \
+             of the two only, after the fork",
+        ),
+        Error::NotADatabase { part, path, what } => write!(
+            f,
+            "{} is not of this database: {what}; nothing was changed, check the path",
+            At(*part, path),
+        ),
+        Error::Truncated { part, path, needed, found } => write!(
+            f,
+            "{} was cut short: it has {found} bytes of {needed}; nothing was changed, restore it \
+             from a backup",
+            At(*part, path),
+        ),
+        Error::NewerFormat { part, path, found, supported } => write!(
+            f,
+            "{} has format {found}, this version reads {supported}: use a newer one; \
+             nothing was changed",
+            At(*part, path),
+        ),
+        Error::OlderFormat { part, path, found, supported } => write!(
+            f,
+            "{} has format {found}, this version reads {supported}: convert it with \
+             `terrace upgrade`; nothing was changed",
+            At(*part, path),
+        ),
+        Error::UnknownFeatures { path, incompatible: 0, read_only } => write!(
+            f,
+            "{} has features (bits {read_only:#x}) that this version cannot write: use a newer \
+             version, or open it for reading only; nothing was changed",
+            At(Part::Home, path),
+        ),
+        Error::UnknownFeatures { path, incompatible, .. } => write!(
+            f,
+            "{} has features (bits {incompatible:#x}) that this version does not know: use a \
+             newer version; nothing was changed",
+            At(Part::Home, path),
+        ),
+        Error::FlashNeeded { path, why } => write!(
+            f,
+            "{} has changes that home and log lack, and cannot be used: {why}; nothing was \
+             opened: {}",
+            At(Part::Flash, path),
+            remedy(*why),
+        ),
+        _ => unreachable!("no error of an opening"),
+    }
+}
+
+/// What is told of stored bytes, devices, and the engine as a whole.
+fn of_engine(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    match error {
+        Error::HomeFull { path } => write!(
+            f,
+            "{} is full: delete something, make room on its device, or enlarge it",
+            At(Part::Home, path),
+        ),
+        Error::Corrupt { part, path, page, what } => {
+            write!(f, "{page} of {} is corrupt: {what}; restore it from a backup", At(*part, path),)
+        }
+        Error::CorruptLog { path, lsn, what } => write!(
+            f,
+            "{} is corrupt at {lsn}: {what}; restore home and log from a backup",
+            At(Part::Log, path),
+        ),
+        Error::RedoGap { page, record, expected, found } => write!(
+            f,
+            "{page} has {found} where the record at {record} was written on {expected}: \
+             home and log do not belong together; restore both from a backup",
+        ),
+        Error::AllPinned => f.write_str("every frame of memory is in use: give it more memory"),
+        Error::Device { part, path, action, page, source } => {
+            device(f, At(*part, path), (*action, *page), source)
+        }
+        Error::Panicked { page: Some(page) } => {
+            write!(f, "a panic left {page} half changed: reopen to recover")
+        }
+        Error::Panicked { page: None } => {
+            f.write_str("a panic left a change half done: reopen to recover")
+        }
+        Error::Failed { cause: Some(cause) } => {
+            write!(f, "the engine has stopped, reopen to recover: {cause}")
+        }
+        Error::Failed { cause: None } => {
+            f.write_str("an earlier write failed, nothing more is written: reopen to recover")
+        }
+        Error::ReadOnly => f.write_str("the database is opened for reading: open it for writing"),
+        _ => f.write_str("the database is closed: open it again"),
+    }
+}
+
+fn device(
+    f: &mut fmt::Formatter<'_>,
+    at: At<'_>,
+    (action, page): (Action, Option<PageId>),
+    source: &std::io::Error,
+) -> fmt::Result {
+    match page {
+        Some(page) => write!(f, "cannot {action} {page} of {at}: {source}"),
+        None => write!(f, "cannot {action} {at}: {source}"),
+    }
+}
+
+/// What to do about flash that is needed.
+fn remedy(why: ColdStart) -> &'static str {
+    match why {
+        ColdStart::NotPersistent => {
+            "open it with persistent flash; a sharp checkpoint then brings all home"
+        }
+        ColdStart::NoDevice => "name the flash device that the database had last",
+        ColdStart::Forget | ColdStart::OtherRestart => "open it with the restart it had last",
+        ColdStart::OtherShape => "open it with the flash size and the partitions it had last",
+        ColdStart::Version => "open it with the version that wrote the flash device",
+        ColdStart::Device(_) => "see to the device, and open it again",
+        _ => "attach the device that it had last, or restore home, log and flash from one backup",
+    }
+}

@@ -1,0 +1,143 @@
+//! What errors say: what is wrong, where, and what to do, in fields and in words.
+
+use std::fs::OpenOptions;
+use std::path::Path;
+
+use terrace::{
+    Builder, Database, Durability, Error, Part, SavepointFlaw, TableDef, WriteTransaction,
+};
+
+const ROWS: TableDef<u64, &str> = TableDef::new("rows");
+const NUMBERS: TableDef<u64, u64> = TableDef::new("rows");
+const NAMES: TableDef<&str, u64> = TableDef::new("names");
+const HOME_BYTES: u64 = 8 << 20;
+
+fn small() -> Builder {
+    Database::builder().memory(1 << 20).home_size(HOME_BYTES).log_size(1 << 20)
+}
+
+/// What `error` says, which has each of `words`.
+fn says(error: &Error, words: &[&str]) {
+    let said = error.to_string();
+    for word in words {
+        assert!(said.contains(word), "no {word:?} in: {said}");
+    }
+}
+
+/// What a transaction of a database with one row runs into.
+fn in_transaction<T>(run: impl Fn(&WriteTransaction) -> Result<T, Error>) -> Error {
+    let folder = tempfile::tempdir().expect("a folder");
+    let db = small().create(folder.path().join("db")).expect("a new path");
+    db.write(|txn| txn.open_table(ROWS)?.insert(1, "one")).expect("room");
+    let txn = db.begin_write().expect("open");
+    run(&txn).err().expect("it must fail")
+}
+
+/// The bug: "no database here", "something is at the path", "already open", without a path.
+#[test]
+fn an_error_of_opening_names_the_path() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("db");
+    let told = |error: &Error, part: Part, at: &Path| match error {
+        Error::Missing { part: p, path: Some(path) }
+        | Error::Exists { part: p, path: Some(path) }
+        | Error::AlreadyOpen { part: p, path: Some(path), .. }
+        | Error::NotADatabase { part: p, path: Some(path), .. } => {
+            assert_eq!((*p, &***path), (part, at), "{error:?}");
+            says(error, &[at.to_str().expect("text")]);
+        }
+        other => panic!("{other:?}"),
+    };
+    let failed = |opened: Result<Database, Error>| opened.err().expect("it must fail");
+    told(&failed(small().open(&path)), Part::Home, &path);
+    let db = small().create(&path).expect("a new path");
+    told(&failed(small().open(&path)), Part::Home, &path);
+    told(&failed(small().create(&path)), Part::Home, &path);
+    db.close().expect("a good disk");
+    let log = folder.path().join("db.log");
+    std::fs::rename(&log, folder.path().join("elsewhere")).expect("it is there");
+    told(&failed(small().open(&path)), Part::Log, &log);
+    std::fs::write(&path, [7; 1 << 20]).expect("a good disk");
+    told(&failed(small().open(&path)), Part::Home, &path);
+}
+
+/// The bug: a home file that was cut short was told as a full home.
+#[test]
+fn a_home_that_was_cut_short_is_told_with_its_lengths() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("db");
+    small().create(&path).expect("a new path").close().expect("a good disk");
+    let file = OpenOptions::new().write(true).open(&path).expect("it is there");
+    file.set_len(HOME_BYTES / 2).expect("a good disk");
+    let error = small().open(&path).err().expect("it must fail");
+    says(&error, &[path.to_str().expect("text"), "4194304 bytes of 8388608", "backup"]);
+    let Error::Truncated { part: Part::Home, path: Some(at), needed, found } = error else {
+        panic!("{error:?}")
+    };
+    assert_eq!((at.as_path(), needed, found), (&*path, HOME_BYTES, HOME_BYTES / 2));
+    file.set_len(HOME_BYTES).expect("a good disk");
+    small().open(&path).expect("nothing was changed");
+}
+
+/// The bug: "the table (tree 1) has other types", "no such table", and neither name nor types.
+#[test]
+fn an_error_of_a_table_names_it_and_its_types() {
+    let types = in_transaction(|txn| txn.open_table(NUMBERS).map(drop));
+    let Error::TableTypes { table, stored, asked } = &types else { panic!("{types:?}") };
+    assert_eq!(table.name(), Some("rows"));
+    assert_eq!((stored.value == asked.value, stored.key == asked.key), (false, true));
+    says(&types, &["table \"rows\"", &stored.value, &asked.value]);
+
+    let long = in_transaction(|txn| txn.open_table(NAMES)?.insert(&"x".repeat(5_000), 1));
+    let Error::KeyTooLong { table, .. } = &long else { panic!("{long:?}") };
+    assert_eq!((table.name(), table.to_string()), (Some("names"), "table \"names\"".into()));
+    let full = in_transaction(|txn| txn.bulk_load(ROWS).map(drop));
+    assert!(matches!(&full, Error::NotEmpty { table } if table.name() == Some("rows")), "{full:?}");
+    says(&full, &["table \"rows\"", "insert"]);
+
+    let folder = tempfile::tempdir().expect("a folder");
+    let db = small().create(folder.path().join("db")).expect("a new path");
+    let missing = db.read(|txn| txn.open_table(ROWS).map(drop)).expect_err("there is none");
+    assert!(matches!(&missing, Error::NoSuchTable { name } if &**name == "rows"), "{missing:?}");
+    says(&missing, &["\"rows\""]);
+}
+
+#[test]
+fn a_doomed_transaction_tells_what_doomed_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let db = small().create(folder.path().join("db")).expect("a new path");
+    let txn = db.begin_write().expect("open");
+    let rows = || txn.open_table(ROWS);
+    let value = "x".repeat(64 << 10);
+    let full = (0..).find_map(|key| rows().and_then(|mut rows| rows.insert(key, &value)).err());
+    let (first, again) = (full.expect("it has an end"), rows().map(drop).expect_err("doomed"));
+    let Error::Doomed { cause: Some(cause) } = &again else { panic!("{again:?}") };
+    assert_eq!(cause.to_string(), first.to_string());
+    says(&again, &[&first.to_string()]);
+    let refused = txn.commit(Durability::None);
+    assert!(matches!(refused, Err(Error::Doomed { .. })), "{refused:?}");
+}
+
+#[test]
+fn an_option_is_named_by_its_method() {
+    let refused = Database::builder().memory(1).create("nowhere").err().expect("too little");
+    assert!(matches!(refused, Error::InvalidOption { option: "memory", .. }), "{refused:?}");
+    says(&refused, &["memory", "128 KiB"]);
+}
+
+#[test]
+fn only_what_may_go_better_next_time_is_transient() {
+    assert!(Error::Conflict.is_transient());
+    let doomed = |cause| Error::Doomed { cause: Some(std::sync::Arc::new(cause)) };
+    assert!(doomed(Error::Conflict).is_transient());
+    for lasting in [
+        doomed(Error::Closed),
+        Error::Closed,
+        Error::ReadOnly,
+        Error::Forked { pid: 1 },
+        Error::Savepoint { flaw: SavepointFlaw::RolledBack },
+        Error::Failed { cause: None },
+    ] {
+        assert!(!lasting.is_transient(), "{lasting:?}");
+    }
+}
