@@ -13,7 +13,7 @@ use std::fmt;
 use std::io;
 use std::ops::Sub;
 
-use crate::Ticket;
+use crate::{Operation, Ticket};
 
 /// The unit of atomicity and alignment of every device, in bytes.
 pub const SECTOR_SIZE: usize = 512;
@@ -25,6 +25,17 @@ pub enum Op {
     Read,
     /// Buffers to device.
     Write,
+}
+
+impl Op {
+    /// What errors call it.
+    #[must_use]
+    pub fn operation(self) -> Operation {
+        match self {
+            Op::Read => Operation::Read,
+            Op::Write => Operation::Write,
+        }
+    }
 }
 
 /// A piece of memory that takes part in an I/O: an address and a length, without a lifetime.
@@ -246,6 +257,11 @@ pub trait Device: Send + Sync {
     /// drives need not move what was trimmed. No write to the range may be in flight.
     fn trim(&self, offset: u64, len: u64) {
         let _ = (offset, len);
+    }
+
+    /// What errors call it: its path, if it has one.
+    fn name(&self) -> String {
+        String::from("a device without a name")
     }
 
     /// Whether the operating system keeps copies of its bytes in memory, which nobody counts.

@@ -5,6 +5,7 @@
 //! - `device`: the `Device` trait, requests, and the blocking helpers `read` and `write`.
 //! - `completion`: how a device reports the end of a batch to the task that waits.
 //! - `contents`: whether a file or block device is blank, and what it holds if not.
+//! - `failure`: what errors say.
 //! - `file`: files and block devices.
 //! - `overlay`: copy on write over another device, for whoever must not change it.
 //! - `slab` and `store`: the bytes of modelled devices, shared by content.
@@ -16,6 +17,7 @@ mod completion;
 pub mod contents;
 mod device;
 pub mod disk;
+mod failure;
 mod file;
 pub mod model;
 pub mod nand;
@@ -26,6 +28,7 @@ mod store;
 pub use completion::{Completion, Drain, Ticket};
 pub use contents::Contents;
 pub use device::{Counters, Device, IoBuf, IoFailure, Op, Request, SECTOR_SIZE, read, write};
+pub use failure::{DeviceError, Operation, errno};
 pub use file::{
     Access, FileClaim, FileDevice, FileOptions, Holder, Method, OpenError, Refusal, Room,
     lock_holder,

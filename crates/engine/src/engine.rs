@@ -208,6 +208,15 @@ impl Engine {
 
     /// # Errors
     ///
+    /// `Failed` if the engine has stopped, with the first cause: what memory shows then may never
+    /// have been committed.
+    #[inline]
+    pub(crate) fn check_running(&self) -> Result<(), Error> {
+        self.log.check().map_err(|error| self.explain(error))
+    }
+
+    /// # Errors
+    ///
     /// `Closed` if the database is closed, or its world dead.
     pub(crate) fn check_open(&self) -> Result<(), Error> {
         if self.closed.load(Ordering::Acquire) || dead() { Err(Error::Closed) } else { Ok(()) }
@@ -363,8 +372,7 @@ impl Engine {
         };
         if let Err(error) = next.write(&*self.home) {
             // Which of the two superblocks counts is unknown now, so the log may not go on.
-            self.log.fail();
-            return Err(error);
+            return Err(self.log.fail(error));
         } // 7
         *boot = next;
         self.pool.checkpoint_taken(oldest_base.min(begin));
@@ -417,8 +425,7 @@ impl Engine {
         self.checkpoint_wanted.notify_all();
         self.reclaim.stop();
         self.log.wake_writer();
-        let flushed =
-            if self.log.is_failed() { Err(Error::STOPPED) } else { self.last_checkpoint() };
+        let flushed = self.log.check().and_then(|()| self.last_checkpoint());
         self.pool.shutdown();
         flushed
     }
@@ -430,7 +437,7 @@ impl Engine {
             return;
         }
         self.reclaim.stop();
-        self.log.fail();
+        self.log.fail(Error::STOPPED);
         self.log.wake_writer();
         if !dead() {
             self.pool.shutdown();
@@ -450,6 +457,14 @@ impl Drop for Engine {
             // Nobody is left to be told; recovery does what could not be done.
             let _closed = self.close();
         }
+    }
+}
+
+/// The error of a pool that stopped for `cause`: what the engine's journal has made of it.
+fn stopped(cause: &(dyn std::error::Error + 'static)) -> Error {
+    match cause.downcast_ref::<Error>() {
+        Some(failed @ Error::Failed { .. }) => failed.clone(),
+        cause => Error::Failed { cause: cause.cloned().map(Arc::new) },
     }
 }
 
@@ -477,20 +492,8 @@ impl From<PoolError> for Error {
             }
             PoolError::Config { what } => Error::InvalidOption { option: "pool", what },
             _ if dead() => Error::Closed,
-            PoolError::Stopped { source } => {
-                let cause = Error::Device {
-                    part: Part::Home,
-                    path: None,
-                    action: Action::Write,
-                    page: None,
-                    source,
-                };
-                Error::Failed { cause: Some(Arc::new(cause)) }
-            }
-            PoolError::Journal { source } => match source.downcast_ref::<Error>() {
-                Some(failed @ Error::Failed { .. }) => failed.clone(),
-                cause => Error::Failed { cause: cause.cloned().map(Arc::new) },
-            },
+            PoolError::Stopped { cause } => stopped(&*cause),
+            PoolError::Journal { source } => stopped(&*source),
             _ => Error::STOPPED,
         }
     }

@@ -8,6 +8,7 @@
 //! - E2: errors can be cloned, so that every caller is told the first failure of an engine.
 
 mod about;
+mod device;
 mod message;
 
 use std::io;
@@ -287,8 +288,8 @@ pub enum Error {
         /// The page.
         page: Option<PageId>,
     },
-    /// The engine has stopped after its first failure, since writes may be lost. Reopen it, to
-    /// recover.
+    /// The engine has stopped after its first failure, since writes may be lost. It refuses reads,
+    /// too: what memory shows may never have been committed. Reopen it, to recover.
     Failed {
         /// That failure.
         cause: Option<Arc<Error>>,

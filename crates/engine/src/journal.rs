@@ -8,12 +8,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use terrace_page::{Lsn, PageBuf, PageId};
-use terrace_pool::{Journal, PoolError};
+use terrace_pool::{Journal, PoolError, Stop, Tier};
 use terrace_rt::LeafMutex;
 
 use crate::log::record::{BUF_WRITE_PAGES_MAX, Draft, HEADER_BYTES};
 use crate::log::{Level, Log, LogReader, Room};
 use crate::recovery::repair;
+use crate::{Error, Part};
 
 /// The log of an open database, for its pool.
 pub(crate) struct LogJournal {
@@ -91,6 +92,20 @@ impl Journal for LogJournal {
         let mut draft = self.draft.lock();
         draft.flash(payload);
         self.log.append(&mut draft, Room::Reserved).ok()
+    }
+
+    fn stopped(&self, stop: Stop) -> Arc<dyn std::error::Error + Send + Sync> {
+        let part = match stop.tier {
+            Tier::Flash => Part::Flash,
+            Tier::Home | Tier::Memory => Part::Home,
+        };
+        Arc::new(self.log.fail(Error::Device {
+            part,
+            path: None,
+            action: stop.operation.into(),
+            page: stop.page,
+            source: Arc::new(stop.source),
+        }))
     }
 
     fn repair(

@@ -17,11 +17,12 @@
 //! Orders that the rest relies on are told where they are made: `dirty` (modify), `write_out`
 //! (eviction and checkpoint), `cleaner`.
 
+use std::error::Error;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-use terrace_device::Device;
+use terrace_device::{Device, Operation};
 use terrace_page::{Damage, PAGE_SIZE, PageId};
 use terrace_policy::{AccessClass, Costs, Filling, Tick};
 use terrace_rt::{LeafMutex, Mutex, Queue, Signal, Task, World};
@@ -41,7 +42,7 @@ use crate::restart::{self, ColdStart, FlashLayout, FlashRecovery, Freed, Keeper}
 use crate::slots::{Gauges, PAGES_MAX, SharedRanks};
 use crate::spill::Spilling;
 use crate::sweep::Sweep;
-use crate::{Journal, PageMut, PoolConfig, PoolError, PoolStats, Redo};
+use crate::{Journal, PageMut, PoolConfig, PoolError, PoolStats, Redo, Stop, Tier};
 
 /// How often a page is looked up anew because it left before it was latched.
 pub(crate) const LOOKUPS_MAX: u32 = 1_000_000;
@@ -84,7 +85,7 @@ pub struct BufferPool {
     /// Held by whoever syncs home.
     pub(crate) sync: Mutex<()>,
     pub(crate) is_stopped: AtomicBool,
-    pub(crate) stopped: LeafMutex<Option<Arc<io::Error>>>,
+    pub(crate) stopped: LeafMutex<Option<Arc<dyn Error + Send + Sync>>>,
     /// Writes to flash that failed since the last that did not.
     pub(crate) flash_failures: AtomicU32,
     pub(crate) tac_queue: Queue<PageId>,
@@ -350,17 +351,28 @@ impl BufferPool {
     #[cold]
     fn writable(&self) -> Result<(), PoolError> {
         match &*self.stopped.lock() {
-            Some(source) => Err(PoolError::Stopped { source: Arc::clone(source) }),
+            Some(cause) => Err(PoolError::Stopped { cause: Arc::clone(cause) }),
             None => Ok(()),
         }
     }
 
     /// A write or sync of home failed: no more changes. Returns the error for the caller.
-    pub(crate) fn stop(&self, source: io::Error) -> PoolError {
+    pub(crate) fn stop(&self, operation: Operation, source: io::Error) -> PoolError {
+        self.stop_for(Stop::new(Tier::Home, &*self.home, operation, source))
+    }
+
+    /// As `stop`, for a device that the database cannot do without.
+    pub(crate) fn stop_for(&self, stop: Stop) -> PoolError {
         let mut stopped = self.stopped.lock();
-        let source = stopped.get_or_insert_with(|| Arc::new(source));
+        let cause = stopped.get_or_insert_with(|| self.journal.stopped(stop));
         self.is_stopped.store(true, Ordering::Release);
-        PoolError::Stopped { source: Arc::clone(source) }
+        PoolError::Stopped { cause: Arc::clone(cause) }
+    }
+
+    /// A write of the table on flash failed, whose failure cannot be made known.
+    pub(crate) fn stop_for_table(&self, source: io::Error) -> PoolError {
+        let flash = self.flash.as_deref().unwrap_or(&*self.home);
+        self.stop_for(Stop::new(Tier::Flash, flash, Operation::Write, source))
     }
 
     /// The frame's page leaves memory again without having been read or changed.

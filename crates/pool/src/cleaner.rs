@@ -28,6 +28,7 @@
 
 use std::sync::atomic::Ordering;
 
+use terrace_device::Operation;
 use terrace_page::{Lsn, PageBuf, PageId, lsn, verify};
 use terrace_policy::Cleaning;
 
@@ -274,7 +275,7 @@ impl BufferPool {
         let at_home = match written {
             Ok(()) => true,
             Err(source) => {
-                self.stop(source);
+                self.stop(Operation::Write, source);
                 false
             }
         };

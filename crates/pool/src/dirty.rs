@@ -32,6 +32,7 @@
 
 use std::sync::atomic::Ordering;
 
+use terrace_device::Operation;
 use terrace_page::{Lsn, PageId};
 use terrace_policy::Invalidation;
 use terrace_rt::{Nanos, sleep};
@@ -324,7 +325,7 @@ impl BufferPool {
                 books.unsynced = books.unsynced.min(books.syncing);
                 books.syncing = DirtyLsns::NONE;
             }
-            return Err(self.stop(source));
+            return Err(self.stop(Operation::Sync, source));
         }
         for partition in &self.partitions {
             let mut books = partition.books.lock();

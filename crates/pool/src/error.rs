@@ -5,7 +5,8 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
-use terrace_page::{Damage, PageId};
+use terrace_device::{Device, DeviceError, Operation};
+use terrace_page::{Damage, PAGE_SIZE, PageId};
 
 /// A place where pages live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +26,50 @@ impl fmt::Display for Tier {
             Tier::Flash => "flash",
             Tier::Home => "home",
         })
+    }
+}
+
+/// Why the pool takes no more changes.
+#[derive(Debug)]
+pub struct Stop {
+    /// The tier whose device failed.
+    pub tier: Tier,
+    /// The name of that device.
+    pub device: String,
+    /// What it was asked.
+    pub operation: Operation,
+    /// The first page of the request, if it was one for pages at home.
+    pub page: Option<PageId>,
+    /// What it said.
+    pub source: io::Error,
+}
+
+impl Stop {
+    /// `device`, of `tier`, has failed `operation`, or what it says that it has failed.
+    pub(crate) fn new(
+        tier: Tier,
+        device: &dyn Device,
+        operation: Operation,
+        source: io::Error,
+    ) -> Stop {
+        let told = DeviceError::of(&source);
+        let operation = told.map_or(operation, |told| told.operation);
+        let range = told.and_then(|told| told.range).filter(|_| tier == Tier::Home);
+        let page = range.map(|(offset, _)| PageId(offset / PAGE_SIZE as u64));
+        Stop { tier, device: device.name(), operation, page, source }
+    }
+}
+
+impl fmt::Display for Stop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Stop { tier, device, operation, source, .. } = self;
+        write!(f, "the {tier} device {device} failed to {operation}: {source}")
+    }
+}
+
+impl Error for Stop {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&self.source)
     }
 }
 
@@ -60,11 +105,11 @@ pub enum PoolError {
         /// What the device said.
         source: Arc<io::Error>,
     },
-    /// The home device failed a write or a sync, and may have lost writes: the pool takes no more
-    /// changes. Reopen the database, to recover.
+    /// A device failed a write or a sync that the pool cannot do without, and may have lost writes:
+    /// the pool takes no more changes. Reopen the database, to recover.
     Stopped {
-        /// What the device said first.
-        source: Arc<io::Error>,
+        /// The first cause: a [`Stop`], or what the journal has made of it.
+        cause: Arc<dyn Error + Send + Sync>,
     },
     /// The log could not be written. Reopen the database, to recover.
     Journal {
@@ -100,9 +145,7 @@ impl fmt::Display for PoolError {
             PoolError::Read { tier, page, source } => {
                 write!(f, "{page} cannot be read from {tier}: {source}")
             }
-            PoolError::Stopped { source } => {
-                write!(f, "writes are stopped, since the home device failed: {source}")
-            }
+            PoolError::Stopped { cause } => write!(f, "writes are stopped: {cause}"),
             PoolError::Journal { source } => write!(f, "the log cannot be written: {source}"),
             PoolError::OutOfRange { page } => write!(f, "{page} lies beyond the end of home"),
             PoolError::Config { what } => write!(f, "bad pool configuration: {what}"),
@@ -113,7 +156,8 @@ impl fmt::Display for PoolError {
 impl Error for PoolError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
-            PoolError::Read { source, .. } | PoolError::Stopped { source } => Some(&**source),
+            PoolError::Read { source, .. } => Some(&**source),
+            PoolError::Stopped { cause } => Some(&**cause),
             PoolError::Journal { source } => Some(&**source),
             _ => None,
         }

@@ -1,8 +1,11 @@
 //! What the pool asks of the log. The engine implements it.
 
+use std::error::Error;
+use std::sync::Arc;
+
 use terrace_page::{Lsn, PageBuf, PageId};
 
-use crate::PoolError;
+use crate::{PoolError, Stop};
 
 /// The log, as the pool sees it [S3 II-A].
 ///
@@ -35,6 +38,12 @@ pub trait Journal: Send + Sync {
     /// between two checkpoints.
     fn log_flash_kept(&self, payload: &[u8]) -> Option<Lsn> {
         self.log_flash(payload)
+    }
+
+    /// A device has failed, so that the pool takes no more changes. Returns the cause that all are
+    /// told from now on: the first one, which may be of the log's own. Called under leaf locks.
+    fn stopped(&self, stop: Stop) -> Arc<dyn Error + Send + Sync> {
+        Arc::new(stop)
     }
 
     /// Brings `bytes`, home's version of `page`, up to date from the log, which has every change

@@ -68,7 +68,7 @@ pub use buffer_pool::{BufferPool, Recovered};
 pub use check::Copies;
 pub use config::{FascConfig, Fills, PoolConfig, Rules, Spill, TacConfig, TacWrite};
 pub use dirty::OldestDirty;
-pub use error::{PoolError, Tier};
+pub use error::{PoolError, Stop, Tier};
 pub use frames::{Peek, prefetch};
 pub use guard::{Dirtied, PageMut, PageRef};
 pub use home_versions::home_versions;

@@ -21,6 +21,7 @@
 //!   pages, what is said there of a page that was written home since the last sync counts from the
 //!   first change that home would lack; and its clean copy is pinned until home was synced.
 
+use terrace_device::Operation;
 use terrace_page::{Lsn, PageBuf, PageId, lsn, seal};
 use terrace_policy::{AccessClass, CleanLeave, DirtyLeave, Invalidation, Touch};
 
@@ -204,7 +205,7 @@ impl BufferPool {
         }
         self.harden(&slots);
         if let Err(source) = home {
-            return Err(self.stop(source));
+            return Err(self.stop(Operation::Write, source));
         }
         self.log_buf_writes(Logged::Full)?;
         Ok(freed)

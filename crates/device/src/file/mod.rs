@@ -51,7 +51,7 @@ pub use self::refused::{OpenError, Refusal};
 use self::gauge::Gauge;
 use self::ring::Ring;
 use self::transfer::{Job, Transfer};
-use crate::{Completion, Counters, Device, Drain, IoBuf, Op, Request, Ticket};
+use crate::{Completion, Counters, Device, DeviceError, Drain, IoBuf, Op, Request, Ticket};
 
 /// How requests reach the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -191,7 +191,8 @@ impl Device for FileDevice {
 
     fn sync(&self) -> io::Result<()> {
         if self.0.sync_failed.load(Ordering::Acquire) {
-            return Err(self.0.explain("sync", io::Error::other("an earlier sync failed; reopen")));
+            let source = io::Error::other("an earlier sync failed; reopen");
+            return Err(self.0.explain(Job::Sync, (0, 0), source));
         }
         let completion = Completion::with_drain(1, Arc::new(Driver));
         let ticket = completion.ticket();
@@ -219,6 +220,10 @@ impl Device for FileDevice {
         }
     }
 
+    fn name(&self) -> String {
+        self.0.path.display().to_string()
+    }
+
     fn is_cached(&self) -> bool {
         !self.0.direct
     }
@@ -240,8 +245,10 @@ impl Shared {
     }
 
     /// Adds to `source` what was tried, and where.
-    fn explain(&self, what: &str, source: io::Error) -> io::Error {
-        open::explain(&self.path, what, source)
+    fn explain(&self, job: Job, range: (u64, u64), source: io::Error) -> io::Error {
+        let (operation, device) = (job.operation(), self.path.display().to_string());
+        let range = (job != Job::Sync).then_some(range);
+        DeviceError::wrap(device, operation, range, source)
     }
 
     /// Whether direct I/O needs a copy of `bufs`.

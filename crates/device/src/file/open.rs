@@ -38,11 +38,6 @@ const LOOKS_MAX: usize = 16;
 /// What is written at once where a block device is cleared, in bytes.
 const CLEARED_BYTES: u64 = 1 << 20;
 
-/// An error with the path, what was tried, and the cause.
-pub(super) fn explain(path: &Path, what: &str, source: io::Error) -> io::Error {
-    io::Error::new(source.kind(), format!("{}: {what}: {source}", path.display()))
-}
-
 pub(super) fn open(path: &Path, options: &FileOptions) -> io::Result<FileDevice> {
     let claim = FileClaim::take(path, options.access, options.create)?;
     if let Some(size) = options.size.filter(|&size| options.create && size > claim.len()) {

@@ -444,7 +444,7 @@ fn errors_say_where_and_what() {
             Real::new(1).run(|| read(&device, 4096, &mut [0; 512])).expect_err("past the end"),
         ] {
             assert_eq!(error.kind(), ErrorKind::UnexpectedEof);
-            assert!(error.to_string().contains("Read of 512 bytes at 4096"), "{error}");
+            assert!(error.to_string().contains("read of 512 bytes at 4096"), "{error}");
         }
     }
 }

@@ -10,7 +10,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use super::{Shared, open};
-use crate::{Completion, IoBuf, Op, Request};
+use crate::{Completion, IoBuf, Op, Operation, Request};
 
 /// The kernel takes so many pieces of memory at once (`IOV_MAX`).
 pub(super) const PIECES_MAX: usize = 1024;
@@ -32,6 +32,16 @@ impl Job {
         match op {
             Op::Read => Job::Read,
             Op::Write => Job::Write,
+        }
+    }
+
+    /// What errors call it.
+    pub(super) fn operation(self) -> Operation {
+        match self {
+            Job::Read => Op::Read.operation(),
+            Job::Write => Op::Write.operation(),
+            Job::Sync => Operation::Sync,
+            Job::Reserve { .. } => Operation::Reserve,
         }
     }
 }
@@ -177,9 +187,8 @@ impl Transfer {
             aligned.scatter(bufs);
         }
         self.shared.gauge.finish(self.job, self.len as u64);
-        let (job, offset, len) = (self.job, self.offset, self.len);
-        let what = || format!("{job:?} of {len} bytes at {offset}");
-        let result = result.map_err(|source| self.shared.explain(&what(), source));
+        let range = (self.offset, self.len as u64);
+        let result = result.map_err(|source| self.shared.explain(self.job, range, source));
         self.completion.finish(self.index, result);
     }
 }

@@ -33,7 +33,7 @@ use crate::disk::WriteReporting;
 use crate::nand::Wear;
 use crate::slab::IMAGE_SIZE;
 use crate::store::{Piece, Store};
-use crate::{Completion, Counters, Device, IoBuf, Op, Request, Ticket};
+use crate::{Completion, Counters, Device, DeviceError, IoBuf, Op, Request, Ticket};
 
 /// What a recorded mark stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,6 +108,9 @@ struct Effects {
     timers: Vec<(Nanos, u64)>,
     reports: Vec<(Arc<Completion>, usize, io::Result<()>)>,
 }
+
+/// What errors call it.
+const NAME: &str = "a modelled device";
 
 const TOKEN_ASK: u64 = 0;
 const TOKEN_PART: u64 = 1;
@@ -315,6 +318,10 @@ impl Device for SimDevice {
         completion.ticket().wait().map_err(|failure| failure.source)
     }
 
+    fn name(&self) -> String {
+        String::from(NAME)
+    }
+
     fn reserve(&self, offset: u64, len: u64) -> io::Result<()> {
         match self.state.lock().faults.is_full(offset + len) {
             true => Err(io::ErrorKind::StorageFull.into()),
@@ -494,7 +501,10 @@ impl State {
     fn complete(&mut self, request: InFlight, world: &World, effects: &mut Effects) {
         let (op, len) = (request.op, request.len);
         let (index, completion) = (request.index, Arc::clone(&request.completion));
+        let range = Some((request.offset, len));
         let result = self.transfer(request);
+        let explain = |source| DeviceError::wrap(NAME.into(), op.operation(), range, source);
+        let result = result.map_err(explain);
         if op == Op::Read {
             self.counters.reads += 1;
             self.counters.read_bytes += len;

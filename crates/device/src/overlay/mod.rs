@@ -116,6 +116,10 @@ impl Device for Overlay {
         Ok(())
     }
 
+    fn name(&self) -> String {
+        self.below.name()
+    }
+
     fn is_cached(&self) -> bool {
         self.below.is_cached()
     }

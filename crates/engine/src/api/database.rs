@@ -278,9 +278,7 @@ impl Database {
     /// `ReadOnly`, `Failed`, `Closed`.
     pub fn begin_write(&self) -> Result<WriteTransaction, Error> {
         self.check_writable()?;
-        if self.engine().log.is_failed() {
-            return Err(Error::STOPPED);
-        }
+        self.engine().check_running()?;
         WriteTransaction::begin(self.engine())
     }
 
@@ -288,7 +286,7 @@ impl Database {
     ///
     /// # Errors
     ///
-    /// `Closed`.
+    /// `Failed`, `Closed`.
     pub fn begin_read(&self) -> Result<ReadTransaction, Error> {
         ReadTransaction::begin(self.engine())
     }
@@ -459,6 +457,7 @@ impl Database {
     /// `Corrupt` at the first flaw.
     pub fn check(&self) -> Result<CheckReport, Error> {
         self.engine().check_open()?;
+        self.engine().check_running()?;
         let report = self.check_trees().map_err(|error| self.engine().explain(error))?;
         self.engine().pool.check();
         self.engine().locks.check();

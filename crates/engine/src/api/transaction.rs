@@ -195,6 +195,7 @@ fn is_harmless(error: &Error) -> bool {
 impl Core {
     fn begin(engine: &Arc<Engine>) -> Result<Core, Error> {
         engine.check_open()?;
+        engine.check_running()?;
         let context = RefCell::new(Context::begin_in_task(engine, NO_TASK)?);
         Ok(Core {
             context,
@@ -241,8 +242,14 @@ impl Core {
         &self,
         work: impl FnOnce(&mut Context) -> Result<T, Error>,
     ) -> Result<T, Error> {
+        let mut context = self.context.borrow_mut();
+        context.engine().check_running()?;
         self.check_doomed()?;
-        let worked = work(&mut self.context.borrow_mut());
+        let worked = work(&mut context);
+        // Locks of transactions that could not be rolled back go once the engine has stopped: what
+        // was read under such a lock must not be shown.
+        let worked = worked.and_then(|done| context.engine().check_running().map(|()| done));
+        drop(context);
         worked.map_err(|error| self.failed(error))
     }
 
@@ -430,6 +437,7 @@ impl WriteTransaction {
     /// `Doomed` if an operation failed, `UnfinishedLoad`: the transaction is rolled back. `Failed`
     /// if the log could not be written: reopening shows whether it is committed.
     pub fn commit(self, durability: Durability) -> Result<(), Error> {
+        self.core.context.borrow().engine().check_running()?;
         self.core.check_doomed()?;
         if self.core.loads.get() > 0 {
             return Err(Error::UnfinishedLoad);

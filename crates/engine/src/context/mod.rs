@@ -291,8 +291,7 @@ impl Context {
     fn write_commit(&mut self) -> Result<Lsn, Error> {
         let engine = &self.engine;
         if self.nested != 0 {
-            engine.log.fail();
-            return Err(Error::STOPPED);
+            return Err(engine.log.fail(Error::STOPPED));
         }
         let chain = self.chain.take();
         let Some(chain) = chain.filter(|_| self.last != Lsn::ZERO) else {
@@ -341,9 +340,9 @@ impl Context {
                 _ => break,
             }
         }
-        if undone.is_err() && !terrace_rt::dead() && self.chain.is_some() {
+        if !terrace_rt::dead() && self.chain.is_some() {
             // Its changes stay, half undone, and its locks go: only recovery can put that right.
-            self.engine.log.fail();
+            undone = undone.map_err(|error| self.engine.log.fail(error));
         }
         self.end();
         undone
@@ -373,8 +372,9 @@ impl Context {
     ///
     /// As `rollback`.
     pub(crate) fn undo_to(&mut self, mark: Mark) -> Result<(), Error> {
-        if self.nested != 0 || self.engine.log.is_failed() {
-            return Err(Error::STOPPED);
+        self.engine.log.check()?;
+        if self.nested != 0 {
+            return Err(self.engine.log.fail(Error::STOPPED));
         }
         if self.spilled {
             crate::recovery::undo_from_log(self, mark.last)?;

@@ -88,9 +88,7 @@ impl Context {
             self.enter_log();
         }
         let log = &self.engine.log;
-        if log.is_failed() {
-            return Err(Error::STOPPED);
-        }
+        log.check()?;
         log.relieve()?;
         let own_bytes = self.chain.as_ref().map_or(0, |chain| chain.bytes());
         let is_told = self.engine.log_holder.load(Ordering::Relaxed) == self.txn.0;

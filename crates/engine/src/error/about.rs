@@ -7,6 +7,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use terrace_device::Operation;
 use terrace_rt::Nanos;
 
 use crate::{Error, TreeId};
@@ -77,6 +78,17 @@ pub enum Action {
     Sync,
     /// To set room aside.
     Reserve,
+}
+
+impl From<Operation> for Action {
+    fn from(operation: Operation) -> Action {
+        match operation {
+            Operation::Read => Action::Read,
+            Operation::Sync => Action::Sync,
+            Operation::Reserve => Action::Reserve,
+            _ => Action::Write,
+        }
+    }
 }
 
 impl fmt::Display for Action {

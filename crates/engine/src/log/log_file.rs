@@ -32,7 +32,7 @@ use terrace_rt::{LeafMutex, Nanos, Signal, dead};
 use super::buffer::Aligned;
 use super::record::Draft;
 use super::{BLOCK, Ring};
-use crate::{Error, LogStats};
+use crate::{Action, Error, LogStats, Part};
 
 /// The log knows where a record begins in each stretch of this length.
 const MARK_BYTES: u64 = 16 << 10;
@@ -159,6 +159,8 @@ pub(crate) struct Log {
     write_wanted: Signal,
     is_write_wanted: AtomicBool,
     failed: AtomicBool,
+    /// The first cause, set before `failed`.
+    cause: LeafMutex<Option<Error>>,
     writes: AtomicU64,
     forces: AtomicU64,
     durable_commits: AtomicU64,
@@ -207,6 +209,7 @@ impl Log {
             write_wanted: Signal::new(),
             is_write_wanted: AtomicBool::new(false),
             failed: AtomicBool::new(false),
+            cause: LeafMutex::new(None),
             writes: AtomicU64::new(0),
             forces: AtomicU64::new(0),
             durable_commits: AtomicU64::new(0),
@@ -278,7 +281,7 @@ impl Log {
         if self.failed.load(Ordering::Relaxed) {
             drop(tail);
             self.unreserve(lacking);
-            return Err(Error::STOPPED);
+            return Err(self.failure());
         }
         *reserved -= len - lacking;
         let used = tail.end + len - self.start.load(Ordering::Acquire);
@@ -347,11 +350,33 @@ impl Log {
         self.failed.load(Ordering::Acquire)
     }
 
-    /// Takes no more records: the engine found itself in a state that only recovery can mend.
-    pub(crate) fn fail(&self) {
+    /// # Errors
+    ///
+    /// `Failed` if it has failed, with the first cause.
+    #[inline]
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        if self.is_failed() { Err(self.failure()) } else { Ok(()) }
+    }
+
+    /// The error that all are told once the log has failed.
+    #[cold]
+    fn failure(&self) -> Error {
+        self.cause.lock().clone().unwrap_or(Error::STOPPED)
+    }
+
+    /// Takes no more records: a device failed, or the engine found itself in a state that only
+    /// recovery can mend. Returns `Failed` with the first cause, which is not this one if it came
+    /// later.
+    pub(crate) fn fail(&self, cause: Error) -> Error {
+        let failed = match cause {
+            failed @ Error::Failed { .. } => failed,
+            cause => Error::Failed { cause: Some(Arc::new(cause)) },
+        };
+        let first = self.cause.lock().get_or_insert(failed).clone();
         // Within the critical section, so that no append is half way past the check.
         let _tail = self.tail.lock();
         self.failed.store(true, Ordering::Release);
+        first
     }
 
     /// Drops the log before `start`: the boot page that says so must be durable.
@@ -507,9 +532,7 @@ impl Log {
             if dead() {
                 return Err(Error::Closed);
             }
-            if self.is_failed() {
-                return Err(Error::STOPPED);
-            }
+            self.check()?;
             let seen = self.flushed.seen();
             let leads = {
                 let mut tail = self.tail.lock();
@@ -526,8 +549,8 @@ impl Log {
             } else {
                 Ok(())
             };
-            if flushed.is_err() && !dead() {
-                self.fail();
+            if let (Err((action, source)), false) = (flushed, dead()) {
+                self.fail(Error::device(Part::Log, action)(source));
             }
             self.tail.lock().flushing = false;
             self.flushed.notify_all();
@@ -536,7 +559,7 @@ impl Log {
     }
 
     /// Writes out what is in memory. The leader's work, one at a time.
-    fn flush(&self, level: Level) -> std::io::Result<()> {
+    fn flush(&self, level: Level) -> Result<(), (Action, std::io::Error)> {
         let written = self.written.load(Ordering::Acquire);
         if self.end().0 > written {
             let (mut buffer, base, end) = self.take_buffer();
@@ -544,13 +567,13 @@ impl Log {
             let whole = (end.next_multiple_of(BLOCK as u64) - base) as usize;
             buffer.grow(whole);
             buffer[(end - base) as usize..whole].fill(0);
-            self.write_blocks(base, &buffer[..whole])?;
+            self.write_blocks(base, &buffer[..whole]).map_err(|source| (Action::Write, source))?;
             self.written.store(end, Ordering::Release);
             self.tail.lock().spare = Some(buffer);
         }
         let written = self.written.load(Ordering::Acquire);
         if level == Level::Durable && self.durable.load(Ordering::Acquire) < written {
-            self.device.sync()?;
+            self.device.sync().map_err(|source| (Action::Sync, source))?;
             self.forces.fetch_add(1, Ordering::Relaxed);
             self.durable.store(written, Ordering::Release);
         }

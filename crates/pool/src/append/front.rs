@@ -24,6 +24,7 @@
 
 use std::sync::atomic::Ordering;
 
+use terrace_device::Operation;
 use terrace_page::{Damage, Lsn, PageBuf, PageId, lsn, verify};
 use terrace_policy::{Batch, History, Leave, Replacement};
 use terrace_rt::{LeafGuard, Nanos, dead, sleep};
@@ -408,7 +409,7 @@ impl BufferPool {
         let written = self.write_home(&homeward, &staging);
         let at_home = written.is_ok();
         if let Err(source) = written {
-            self.stop(source);
+            self.stop(Operation::Write, source);
         }
         let outcomes: Vec<Cleaned> = homeward
             .iter()

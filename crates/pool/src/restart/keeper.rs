@@ -190,7 +190,7 @@ impl BufferPool {
     pub(crate) fn harden(&self, slots: &[u32]) {
         let Some(keeper) = &self.keeper else { return };
         if let (false, Err(error)) = (slots.is_empty(), keeper.harden(self, slots)) {
-            self.stop(io::Error::other(error.to_string()));
+            self.stop_for_table(io::Error::other(error.to_string()));
         }
     }
 }

@@ -262,7 +262,7 @@ impl MappedTable {
         self.is_given_up.store(true, Ordering::Release);
         let payload = Record::GivenUp { table: self.table }.encode();
         let Some(lsn) = pool.journal.log_flash_kept(&payload) else {
-            return Err(pool.stop(source));
+            return Err(pool.stop_for_table(source));
         };
         pool.journal.make_durable(lsn)?;
         pool.stats.lock().tables_given_up += 1;

@@ -1,0 +1,109 @@
+//! Errors of devices: which device, what it was asked, where, and the system's error behind it.
+
+use std::error::Error;
+use std::fmt;
+use std::io;
+
+/// What a device was asked to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Operation {
+    /// To read.
+    Read,
+    /// To write.
+    Write,
+    /// To make completed writes durable.
+    Sync,
+    /// To promise room.
+    Reserve,
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Operation::Read => "read",
+            Operation::Write => "write",
+            Operation::Sync => "sync",
+            Operation::Reserve => "reserve",
+        })
+    }
+}
+
+/// What devices put into an [`io::Error`]: [`DeviceError::of`] finds it there.
+#[derive(Debug)]
+pub struct DeviceError {
+    /// The name of the device: its path, if it has one.
+    pub device: String,
+    /// What it was asked.
+    pub operation: Operation,
+    /// The first byte of the request, and how many they were; of a sync, none.
+    pub range: Option<(u64, u64)>,
+    /// What went wrong.
+    pub source: io::Error,
+}
+
+impl DeviceError {
+    /// An error of the same kind as `source` that says where it happened.
+    #[must_use]
+    pub fn wrap(
+        device: String,
+        operation: Operation,
+        range: Option<(u64, u64)>,
+        source: io::Error,
+    ) -> io::Error {
+        io::Error::new(source.kind(), DeviceError { device, operation, range, source })
+    }
+
+    /// What a device has said of `error`, if one has.
+    #[must_use]
+    pub fn of(error: &io::Error) -> Option<&DeviceError> {
+        error.get_ref()?.downcast_ref()
+    }
+}
+
+impl fmt::Display for DeviceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.device, self.operation)?;
+        if let Some((offset, len)) = self.range {
+            write!(f, " of {len} bytes at {offset}")?;
+        }
+        write!(f, ": {}", self.source)
+    }
+}
+
+impl Error for DeviceError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&self.source)
+    }
+}
+
+/// The number of the operating system's error behind `error`, whatever was added to it.
+#[must_use]
+pub fn errno(error: &io::Error) -> Option<i32> {
+    /// No error of a device is wrapped more often.
+    const DEPTH_MAX: usize = 8;
+    let mut error = error;
+    for _ in 0..DEPTH_MAX {
+        if let Some(code) = error.raw_os_error() {
+            return Some(code);
+        }
+        error = error.get_ref()?.source()?.downcast_ref()?;
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_added_to_an_error_keeps_its_kind_and_its_number() {
+        let bare = || io::Error::from_raw_os_error(5);
+        let error = DeviceError::wrap("/dev/x".into(), Operation::Write, Some((512, 1024)), bare());
+        assert_eq!((errno(&error), error.kind()), (Some(5), bare().kind()));
+        assert!(error.to_string().starts_with("/dev/x: write of 1024 bytes at 512: "), "{error}");
+        let found = DeviceError::of(&error).expect("just wrapped");
+        assert_eq!((found.operation, found.range), (Operation::Write, Some((512, 1024))));
+        assert_eq!(errno(&io::Error::other("no system")), None);
+    }
+}
