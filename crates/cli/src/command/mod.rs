@@ -83,7 +83,7 @@ pub struct BenchCommand {
 
 #[derive(Subcommand)]
 pub enum Bench {
-    /// Run TPC-C on each design of the flash tier
+    /// Run TPC-C without a flash tier and with several designs of one
     Tpcc(Box<Tpcc>),
     /// Shut down or cut the power at peak, open again, and ramp up: the peak-to-peak interval
     Restart(Box<RestartBench>),
@@ -134,7 +134,8 @@ pub struct Tpcc {
     pub no_report: bool,
 
     /// Designs to run, by name, or `all`
-    #[arg(long, value_name = "NAMES", default_value = "all", value_parser = design_list)]
+    #[arg(long, value_name = "NAMES", default_value = "no-ssd,cw,dw,lc,tac,auto",
+          value_parser = design_list)]
     pub design: DesignList,
     /// What of the flash is found again when the database is next opened, by name
     #[arg(long, value_name = "NAME", default_value = "forget", value_parser = one_restart)]
