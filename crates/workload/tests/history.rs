@@ -23,6 +23,9 @@ fn history(seed: u64) -> History {
         seed,
         keys: 4 + prng.below(40),
         value_bytes: [16, 400, 3000][prng.below(3) as usize],
+        tables: 1 + prng.below(3) as usize,
+        deletes_table_one_in: [0, 40][prng.below(2) as usize],
+        savepoint_one_in: [0, 6][prng.below(2) as usize],
         ..Options::default()
     };
     world

@@ -1,36 +1,56 @@
-//! Records a history: clients read, write, remove and scan a few keys of one table at once.
+//! Records a history: clients read, write, remove and scan a few keys of a few tables at once, set
+//! savepoints and go back to them, and delete tables that they or others make again.
 //!
 //! Few keys and long transactions, so that nearly all of them meet: every pair of operations on a
 //! key or a range happens in both orders within a few hundred transactions. All writes carry
 //! unique values.
 //!
 //! Moments are counted as operations return. In a virtual world no other task runs between the
-//! return of an operation and its entry here, so the moments are those of the engine.
+//! return of an operation and its entry here, so the moments are those of the engine. Threads of
+//! the real world enter them later, but while they hold their locks: the moments of the writes of
+//! a key are in the order of the writes, and a transaction begins before and ends after its
+//! moments of begin and end.
+//!
+//! A table is its keys: key `n` of table `t` is `t * KEYS_MAX + n` in the history, and to delete
+//! a table is to remove all of its keys. What a savepoint takes back is not in the history: the
+//! writes, and what was read of keys that were written since.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use terrace::{Database, Durability, Error, TableDef, WriteTransaction};
+use terrace::{Database, Durability, Error, Savepoint, Table, TableDef, WriteTransaction};
 use terrace_rt::{LeafMutex, Prng, World, yield_now};
 
 use super::checker::{History, Key, Op, Outcome, Transaction, Value};
 
-const TABLE: TableDef<u64, &[u8]> = TableDef::new("history");
+type Rows = TableDef<u64, &'static [u8]>;
+
+const TABLES: [Rows; 3] =
+    [TableDef::new("history"), TableDef::new("history 2"), TableDef::new("history 3")];
+/// Keys of a table, at most.
+const KEYS_MAX: u64 = 1 << 32;
 
 /// What the clients do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Decides every operation.
+    /// Decides every operation; in the real world, not their order.
     pub seed: u64,
     /// Tasks.
     pub clients: u32,
     /// Transactions of each.
     pub transactions: u32,
-    /// Keys, from 0 on; half of them exist at first.
+    /// Keys of a table, from 0 on; half of them exist at first.
     pub keys: u64,
     /// Operations of a transaction, at most.
     pub operations_max: u64,
     /// Bytes of a value, at least 8: large ones make the table larger than memory.
     pub value_bytes: usize,
+    /// How many tables, three at most.
+    pub tables: usize,
+    /// One in so many operations deletes a table; zero for none.
+    pub deletes_table_one_in: u64,
+    /// One in so many operations sets a savepoint or goes back to one; zero for none.
+    pub savepoint_one_in: u64,
 }
 
 impl Default for Options {
@@ -42,6 +62,9 @@ impl Default for Options {
             keys: 12,
             operations_max: 6,
             value_bytes: 200,
+            tables: 1,
+            deletes_table_one_in: 0,
+            savepoint_one_in: 0,
         }
     }
 }
@@ -52,23 +75,54 @@ impl Default for Options {
 ///
 /// Those of the engine, but conflicts, which are part of a history.
 pub fn record(db: &Database, world: &World, options: Options) -> Result<History, Error> {
-    let mut prng = Prng::from_seed(options.seed);
-    let log = Arc::new(LeafMutex::new(Log::default()));
-    fill(db, options, &log)?;
-    let tasks: Vec<_> = (0..options.clients)
-        .map(|_| {
-            let client =
-                Client { db: db.clone(), log: Arc::clone(&log), options, prng: prng.fork() };
-            world.spawn("history", move || client.run())
-        })
-        .collect();
+    let (recording, clients) = Recording::begin(db, options)?;
+    let tasks: Vec<_> =
+        clients.into_iter().map(|client| world.spawn("history", move || client.run())).collect();
     for task in tasks {
         task.join();
     }
-    let mut log = log.lock();
-    match log.failure.take() {
-        Some(error) => Err(error),
-        None => Ok(std::mem::take(&mut log.history)),
+    recording.finish()
+}
+
+/// A history that is being recorded.
+#[derive(Clone)]
+pub struct Recording {
+    log: Arc<LeafMutex<Log>>,
+}
+
+impl Recording {
+    /// Fills the first table, and returns the clients that are to run, each on a task or thread of
+    /// its own.
+    ///
+    /// # Errors
+    ///
+    /// Those of the engine.
+    pub fn begin(db: &Database, options: Options) -> Result<(Recording, Vec<Client>), Error> {
+        let mut prng = Prng::from_seed(options.seed);
+        let log = Arc::new(LeafMutex::new(Log::default()));
+        fill(db, options, &log)?;
+        let mut client =
+            || Client { db: db.clone(), log: Arc::clone(&log), options, prng: prng.fork() };
+        let clients = (0..options.clients).map(|_| client()).collect();
+        Ok((Recording { log }, clients))
+    }
+
+    /// A count that grows with each operation.
+    pub fn progress(&self) -> u64 {
+        self.log.lock().clock
+    }
+
+    /// What the clients did, once all have run.
+    ///
+    /// # Errors
+    ///
+    /// What stopped a client, but for conflicts.
+    pub fn finish(self) -> Result<History, Error> {
+        let mut log = self.log.lock();
+        match log.failure.take() {
+            Some(error) => Err(error),
+            None => Ok(std::mem::take(&mut log.history)),
+        }
     }
 }
 
@@ -97,7 +151,7 @@ fn fill(db: &Database, options: Options, log: &LeafMutex<Log>) -> Result<(), Err
     let txn = db.begin_write()?;
     for key in (0..options.keys).step_by(2) {
         let value = log.lock().new_value();
-        txn.open_table(TABLE)?.insert(key, &stored(value, options.value_bytes))?;
+        txn.open_table(TABLES[0])?.insert(key, &stored(value, options.value_bytes))?;
         log.lock().history.initial.insert(key, value);
     }
     txn.commit(Durability::Buffered)
@@ -113,7 +167,8 @@ fn value_of(stored: &[u8]) -> Value {
     stored.first_chunk().map_or(0, |bytes| Value::from_le_bytes(*bytes))
 }
 
-struct Client {
+/// One client of a history.
+pub struct Client {
     db: Database,
     log: Arc<LeafMutex<Log>>,
     options: Options,
@@ -121,7 +176,8 @@ struct Client {
 }
 
 impl Client {
-    fn run(mut self) {
+    /// Runs its transactions, one after the other.
+    pub fn run(mut self) {
         for _ in 0..self.options.transactions {
             if let Err(error) = self.transact() {
                 self.log.lock().failure.get_or_insert(error);
@@ -156,31 +212,20 @@ impl Client {
     }
 
     fn operate(&mut self, txn: &WriteTransaction, ops: &mut Vec<Op>) -> Result<(), Error> {
-        let mut table = txn.open_table(TABLE)?;
+        let mut savepoint = None;
         for _ in 0..=self.prng.below(self.options.operations_max) {
-            let key = self.prng.below(self.options.keys);
-            let op = match self.prng.below(8) {
-                0..=2 => {
-                    let found = table.get(key)?.map(|stored| value_of(stored.value()));
-                    Op::Read { key, found, at: self.log.lock().tick() }
+            let table = self.prng.below(self.options.tables as u64) as usize;
+            if self.one_in(self.options.deletes_table_one_in) {
+                self.delete(txn, table, ops)?;
+            } else if self.one_in(self.options.savepoint_one_in) {
+                match savepoint.take() {
+                    None => savepoint = Some((txn.savepoint()?, ops.len())),
+                    Some((place, before)) => take_back(txn, &place, ops, before)?,
                 }
-                3 => {
-                    let found = table.get_for_update(key)?.map(|stored| value_of(stored.value()));
-                    Op::Read { key, found, at: self.log.lock().tick() }
-                }
-                4 => self.scan(&table, key)?,
-                5 => match table.remove(key)? {
-                    true => Op::Write { key, value: None, at: self.log.lock().tick() },
-                    // To remove what is not there is to see that it is not.
-                    false => Op::Read { key, found: None, at: self.log.lock().tick() },
-                },
-                _ => {
-                    let value = self.log.lock().new_value();
-                    table.insert(key, &stored(value, self.options.value_bytes))?;
-                    Op::Write { key, value: Some(value), at: self.log.lock().tick() }
-                }
-            };
-            ops.push(op);
+            } else {
+                let op = self.operate_on(txn, table)?;
+                ops.push(op);
+            }
             if self.prng.chance(3) {
                 yield_now();
             }
@@ -188,11 +233,65 @@ impl Client {
         Ok(())
     }
 
-    /// Reads a range from `low` on, in either direction.
+    fn one_in(&mut self, count: u64) -> bool {
+        count > 0 && self.prng.below(count) == 0
+    }
+
+    fn tick(&self) -> u64 {
+        self.log.lock().tick()
+    }
+
+    /// One operation on a row or a range.
+    fn operate_on(&mut self, txn: &WriteTransaction, number: usize) -> Result<Op, Error> {
+        let mut table = txn.open_table(TABLES[number])?;
+        let row = self.prng.below(self.options.keys);
+        let key = key_of(number, row);
+        Ok(match self.prng.below(8) {
+            0..=2 => {
+                let found = table.get(row)?.map(|stored| value_of(stored.value()));
+                Op::Read { key, found, at: self.tick() }
+            }
+            3 => {
+                let found = table.get_for_update(row)?.map(|stored| value_of(stored.value()));
+                Op::Read { key, found, at: self.tick() }
+            }
+            4 => self.scan(&table, number, row)?,
+            5 => match table.remove(row)? {
+                true => Op::Write { key, value: None, at: self.tick() },
+                // To remove what is not there is to see that it is not.
+                false => Op::Read { key, found: None, at: self.tick() },
+            },
+            _ => {
+                let value = self.log.lock().new_value();
+                table.insert(row, &stored(value, self.options.value_bytes))?;
+                Op::Write { key, value: Some(value), at: self.tick() }
+            }
+        })
+    }
+
+    fn delete(
+        &mut self,
+        txn: &WriteTransaction,
+        number: usize,
+        ops: &mut Vec<Op>,
+    ) -> Result<(), Error> {
+        let is_there = txn.delete_table(TABLES[number].name())?;
+        for row in 0..self.options.keys {
+            let (key, at) = (key_of(number, row), self.tick());
+            ops.push(match is_there {
+                true => Op::Write { key, value: None, at },
+                false => Op::Read { key, found: None, at },
+            });
+        }
+        Ok(())
+    }
+
+    /// Reads a range from row `low` on, in either direction.
     fn scan(
         &mut self,
-        table: &terrace::Table<'_, u64, &'static [u8]>,
-        low: Key,
+        table: &Table<'_, u64, &'static [u8]>,
+        number: usize,
+        low: u64,
     ) -> Result<Op, Error> {
         let high = low + 1 + self.prng.below(self.options.keys);
         let range = table.range(low..high)?;
@@ -200,7 +299,46 @@ impl Client {
             true => range.rev().collect::<Result<Vec<_>, _>>()?,
             false => range.collect::<Result<Vec<_>, _>>()?,
         };
-        let found = rows.iter().map(|row| (row.key(), value_of(row.value()))).collect();
-        Ok(Op::Scan { low, high, found, at: self.log.lock().tick() })
+        let entry = |row: &terrace::Entry<u64, &'static [u8]>| {
+            (key_of(number, row.key()), value_of(row.value()))
+        };
+        let found = rows.iter().map(entry).collect();
+        let (low, high) = (key_of(number, low), key_of(number, high));
+        Ok(Op::Scan { low, high, found, at: self.tick() })
     }
+}
+
+fn key_of(table: usize, row: u64) -> Key {
+    table as u64 * KEYS_MAX + row
+}
+
+/// Goes back to a savepoint, and takes from `ops` what it takes back.
+fn take_back(
+    txn: &WriteTransaction,
+    savepoint: &Savepoint,
+    ops: &mut Vec<Op>,
+    before: usize,
+) -> Result<(), Error> {
+    txn.rollback_to(savepoint)?;
+    let since = ops.split_off(before);
+    let written = |op: &Op| match op {
+        Op::Write { key, .. } => Some(*key),
+        _ => None,
+    };
+    let written: BTreeSet<Key> = since.iter().filter_map(written).collect();
+    for op in since {
+        match op {
+            Op::Write { .. } => (),
+            Op::Read { key, .. } if written.contains(&key) => (),
+            Op::Read { .. } => ops.push(op),
+            Op::Scan { low, high, found, at } => {
+                let read = |key| {
+                    let found = found.iter().find(|(other, _)| *other == key);
+                    Op::Read { key, found: found.map(|(_, value)| *value), at }
+                };
+                ops.extend((low..high).filter(|key| !written.contains(key)).map(read));
+            }
+        }
+    }
+    Ok(())
 }
