@@ -2,36 +2,45 @@
 //! no byte of its files changes.
 
 use crate::bench::flash_role;
-use crate::command::Stored;
+use crate::command::{Stored, StoredAt};
 use crate::failure::Failure;
 use crate::output::{Sinks, Stopwatch};
 use crate::table::{Table, thousands};
 use serde_json::json;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
-use terrace::Database;
+use terrace::dump::{Loss, Saved};
+use terrace::{Builder, Database};
 
 const PAGE_BYTES: u64 = 8192;
 /// Memory of a database that is only looked at, in pages, at least.
 const FRAMES_MIN: u64 = 64;
 
-/// Walks every tree of a database.
+/// Walks every tree of a database, and tells all damage that it finds.
 ///
 /// # Errors
 ///
-/// A database that cannot be opened, or the first flaw.
+/// A database that cannot be opened, or that is damaged.
 pub fn check(options: &Stored) -> Result<(), Failure> {
     let watch = Stopwatch::start();
     let sinks = Sinks::open(options.shown.json.as_deref())?;
-    let blank = blank_flash(options)?;
-    let database = open(options, blank)?;
-    let failed = |error| Failure::failed(options.path.display(), error);
-    let flash = flash_tier(options, blank, &database);
-    let found = database.check().map_err(failed)?;
-    database.close().map_err(failed)?;
+    let blank = blank_flash(&options.at)?;
+    let builder = builder(&options.at, blank)?;
+    let path = &options.at.path;
+    let database = match builder.clone().read_only().open(path) {
+        Ok(database) => database,
+        Err(error) => return Err(damage(options, &sinks, builder, &error)),
+    };
+    let flash = flash_tier(&options.at, blank, &database);
+    let checked = database.check();
+    database.close().map_err(|error| Failure::failed(path.display(), error))?;
+    let found = match checked {
+        Ok(found) => found,
+        Err(error) => return Err(damage(options, &sinks, builder, &error)),
+    };
     sinks.show(&format!(
         "{}: sound; {} trees, {} pages, {} entries\n",
-        options.path.display(),
+        path.display(),
         thousands(found.trees as f64),
         thousands(found.pages as f64),
         thousands(found.entries as f64),
@@ -48,6 +57,33 @@ pub fn check(options: &Stored) -> Result<(), Failure> {
     }))
 }
 
+/// Tells all that is damaged, where `first` was met first.
+fn damage(options: &Stored, sinks: &Sinks, builder: Builder, first: &terrace::Error) -> Failure {
+    let path = &options.at.path;
+    let Ok(saved) = Saved::open(builder, path) else {
+        return Failure::failed(path.display(), first);
+    };
+    let mut found: Vec<String> = saved.losses().iter().map(Loss::to_string).collect();
+    saved.count(&mut |loss| found.push(loss.to_string()));
+    found.extend(saved.damaged_pages().iter().map(|page| format!("{page}: its bytes are wrong")));
+    let mut text = format!("{}: damaged\n", path.display());
+    found.iter().for_each(|line| text.push_str(&format!("  {line}\n")));
+    sinks.show(&text);
+    let written = sinks.write(&json!({
+        "command": "check",
+        "version": env!("CARGO_PKG_VERSION"),
+        "sound": false,
+        "first": first.to_string(),
+        "damage": found,
+    }));
+    let what = format!(
+        "{first}; restore it from a backup, or save what can be read: `terrace dump {0} > FILE`, \
+         then `terrace load FILE NEW`",
+        path.display(),
+    );
+    written.err().unwrap_or_else(|| Failure::failed(path.display(), what))
+}
+
 /// Shows the tables of a database, and how much room it takes.
 ///
 /// # Errors
@@ -55,18 +91,18 @@ pub fn check(options: &Stored) -> Result<(), Failure> {
 /// A database that cannot be opened.
 pub fn stat(options: &Stored) -> Result<(), Failure> {
     let sinks = Sinks::open(options.shown.json.as_deref())?;
-    let blank = blank_flash(options)?;
-    let database = open(options, blank)?;
-    let failed = |error| Failure::failed(options.path.display(), error);
+    let blank = blank_flash(&options.at)?;
+    let database = open(&options.at, blank)?;
+    let failed = |error| Failure::failed(options.at.path.display(), error);
     let names = database.read(|transaction| transaction.table_names()).map_err(failed)?;
     let stats = database.stats();
-    let flash = flash_tier(options, blank, &database);
+    let flash = flash_tier(&options.at, blank, &database);
     let cold = blank.map(str::to_string).or(database.cold_start().map(|why| why.to_string()));
     database.close().map_err(failed)?;
     let mut table = Table::new(["home", &thousands(stats.home_used_bytes as f64)]);
     table.row(["log".into(), thousands(stats.log.used_bytes as f64)]);
     table.row(["log, at most".into(), thousands(stats.log.capacity_bytes as f64)]);
-    let mut text = format!("{}\nbytes\n{}", options.path.display(), table.text());
+    let mut text = format!("{}\nbytes\n{}", options.at.path.display(), table.text());
     text.push_str(&format!("{} tables\n", names.len()));
     for name in &names {
         text.push_str(&format!("  {name}\n"));
@@ -80,7 +116,7 @@ pub fn stat(options: &Stored) -> Result<(), Failure> {
         "home_used_bytes": stats.home_used_bytes,
         "log_used_bytes": stats.log.used_bytes,
         "log_capacity_bytes": stats.log.capacity_bytes,
-        "flash": options.flash_device.is_some().then(|| json!({
+        "flash": options.at.flash_device.is_some().then(|| json!({
             "cold_start": cold,
             "slots": stats.pool.slots,
             "slots_used": stats.pool.slots_used,
@@ -90,7 +126,7 @@ pub fn stat(options: &Stored) -> Result<(), Failure> {
 }
 
 /// One line: whether the flash tier was found again, and why not; and one that warns.
-fn flash_tier(options: &Stored, blank: Option<&str>, database: &Database) -> String {
+fn flash_tier(options: &StoredAt, blank: Option<&str>, database: &Database) -> String {
     if options.flash_device.is_none() {
         return String::new();
     }
@@ -114,7 +150,7 @@ fn flash_tier(options: &Stored, blank: Option<&str>, database: &Database) -> Str
 }
 
 /// Why the flash device holds no tier yet, if it does not: who looks leaves it as it is.
-fn blank_flash(options: &Stored) -> Result<Option<&'static str>, Failure> {
+pub fn blank_flash(options: &StoredAt) -> Result<Option<&'static str>, Failure> {
     let Some(flash) = &options.flash_device else { return Ok(None) };
     let look = || {
         let mut file = File::open(flash)?;
@@ -135,12 +171,22 @@ fn blank_flash(options: &Stored) -> Result<Option<&'static str>, Failure> {
     look().map_err(|error: io::Error| Failure::failed(flash.display(), error))
 }
 
-fn open(options: &Stored, blank: Option<&str>) -> Result<Database, Failure> {
+fn open(options: &StoredAt, blank: Option<&str>) -> Result<Database, Failure> {
+    let opened = builder(options, blank)?.read_only().open(&options.path);
+    opened.map_err(|error| Failure::failed(options.path.display(), error))
+}
+
+/// How the database is opened; its flash is left out if it is `blank`.
+///
+/// # Errors
+///
+/// Too little memory; a flash device that cannot be read.
+pub fn builder(options: &StoredAt, blank: Option<&str>) -> Result<Builder, Failure> {
     let frames = options.dram.pages(0);
     if frames < FRAMES_MIN {
         return Err(Failure::usage(format!("--dram must be at least {FRAMES_MIN} pages")));
     }
-    let mut builder = Database::builder().memory(frames * PAGE_BYTES).read_only();
+    let mut builder = Database::builder().memory(frames * PAGE_BYTES);
     if let Some(log) = &options.log {
         builder = builder.log(log);
     }
@@ -152,5 +198,5 @@ fn open(options: &Stored, blank: Option<&str>) -> Result<Database, Failure> {
         builder = builder.flash(flash, bytes).design(options.design).restart(options.restart);
         builder = builder.flash_role(flash_role(options.persistent_flash));
     }
-    builder.open(&options.path).map_err(|error| Failure::failed(options.path.display(), error))
+    Ok(builder)
 }

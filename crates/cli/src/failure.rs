@@ -11,6 +11,8 @@ pub enum Failure {
     Usage(String),
     /// It made sense, and did not work. Exit status 1.
     Failed(String),
+    /// It worked in part: what was lost has been told. Exit status 3.
+    Partial(String),
 }
 
 impl Failure {
@@ -40,13 +42,14 @@ impl Failure {
         match self {
             Failure::Usage(_) => ExitCode::from(2),
             Failure::Failed(_) => ExitCode::FAILURE,
+            Failure::Partial(_) => ExitCode::from(3),
         }
     }
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Failure::Usage(line) | Failure::Failed(line)) = self;
+        let (Failure::Usage(line) | Failure::Failed(line) | Failure::Partial(line)) = self;
         // One line: a cause may come from anywhere.
         f.write_str(&line.replace('\n', " "))
     }

@@ -9,12 +9,12 @@
 //! - `placement`: where pages belong if their requests were known.
 //! - `trace`: traces of storage requests: look into them, convert them, make them up,
 //!   record them.
-//! - `database`: check and show a database.
+//! - `database`: check and show a database. `dump`: save one, and make one from what was saved.
 //! - `results`, `interval`: what a bench found. `table`, `report`, `output`: how it is shown.
 //! - `progress`, `side_by_side`: while it runs. `failure`: when it does not.
 //!
-//! Exit status: 0, or 1 if something went wrong, or 2 if what was asked for makes no sense; then
-//! there is one line on standard error.
+//! Exit status: 0, or 1 if something went wrong, or 2 if what was asked for makes no sense, or 3 if
+//! only a part could be saved; then there is one line on standard error.
 
 #![forbid(unsafe_code)]
 
@@ -24,6 +24,7 @@ mod quantity;
 mod advise;
 mod bench;
 mod database;
+mod dump;
 mod matrix;
 mod placement;
 mod replay;
@@ -83,6 +84,8 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Torture(options) => torture::torture(&options),
         Command::Check(options) => database::check(&options),
         Command::Stat(options) => database::stat(&options),
+        Command::Dump(options) => dump::dump(&options),
+        Command::Load(options) => dump::load(&options),
     }
 }
 

@@ -32,6 +32,9 @@ mod btree;
 mod catalog;
 mod trees;
 
+#[doc(hidden)]
+pub mod dump;
+
 mod change;
 mod room;
 mod space;
@@ -110,6 +113,11 @@ pub mod fuzz {
         page[..len].copy_from_slice(&bytes[..len]);
         let _damage = verify(&page, PageId(7));
         let _flaw = crate::btree::node::check(&page);
+    }
+
+    /// Dumps.
+    pub fn dump(bytes: &[u8]) {
+        crate::dump::fuzz(bytes);
     }
 
     /// Superblocks.

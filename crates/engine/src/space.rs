@@ -30,6 +30,7 @@
 //!   one search.
 
 mod books;
+mod claims;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -44,6 +45,8 @@ use crate::change::{BODY_AT, Change};
 use crate::room::Room;
 use crate::writer::{Undo, Writer};
 use crate::{Error, Part, TreeId};
+
+pub(crate) use self::claims::Claim;
 
 /// Pages of an extent.
 pub(crate) const EXTENT_PAGES: u64 = 32;

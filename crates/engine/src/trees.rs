@@ -53,7 +53,7 @@ use crate::{Error, KeyHash, LockMode, LockOutcome, LockRequest, Part, TreeId, Ty
 
 /// The catalog.
 pub(crate) const CATALOG: TreeId = TreeId(0);
-const CATALOG_HEADER: PageId = PageId(EXTENT_PAGES);
+pub(crate) const CATALOG_HEADER: PageId = PageId(EXTENT_PAGES);
 /// The first allocation map.
 const FIRST_MAP: PageId = PageId(2);
 const BATCH: usize = 64;

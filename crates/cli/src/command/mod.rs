@@ -8,6 +8,7 @@ mod record;
 mod replay;
 mod restart;
 mod steady;
+mod stored;
 mod torture;
 mod tpch;
 mod trace;
@@ -20,6 +21,7 @@ pub use record::{RecordAt, RecordOptions};
 pub use replay::{BandOrderName, CacheSize, NearName, Replay, TraceSource, WriteName};
 pub use restart::{EventName, Hardening, Models, RestartBench, WorkloadName};
 pub use steady::{Steady, SteadyWorkload};
+pub use stored::{Dump, Load, Stored, StoredAt};
 pub use torture::Torture;
 pub use tpch::TpchBench;
 pub use trace::{
@@ -31,14 +33,14 @@ use crate::quantity::{Share, Size, Span};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use erp::ERP_DEFAULTS;
 use lists::{
-    admission, costs, daily_budget, design_list, layout, log_age, memory_policy, one_design,
-    one_restart, replacement, theta,
+    admission, costs, daily_budget, design_list, layout, log_age, memory_policy, one_restart,
+    replacement, theta,
 };
 use restart::RESTART_DEFAULTS;
 use std::path::PathBuf;
 use steady::STEADY_DEFAULTS;
 use terrace_device::model::Preset;
-use terrace_policy::{AdmissionRule, Costs, Design, Layout, MemoryPolicy, Replacement, Restart};
+use terrace_policy::{AdmissionRule, Costs, Layout, MemoryPolicy, Replacement, Restart};
 use terrace_workload::{Place, System};
 use tpch::TPCH_DEFAULTS;
 
@@ -70,6 +72,10 @@ pub enum Command {
     Check(Stored),
     /// Show what is in a database; changes nothing
     Stat(Stored),
+    /// Save a database, or what can be read of a damaged one, as a stream of bytes
+    Dump(Dump),
+    /// Make a database from a dump
+    Load(Load),
 }
 
 /// A bench, and what all of them can be asked for.
@@ -496,33 +502,6 @@ pub struct FlashTable {
     #[arg(long, value_name = "N", default_value_t = 2,
           value_parser = clap::value_parser!(u64).range(1..=256))]
     pub threads: u64,
-}
-
-#[derive(Args)]
-pub struct Stored {
-    #[command(flatten)]
-    pub shown: Shown,
-    /// The database
-    #[arg(value_name = "PATH")]
-    pub path: PathBuf,
-    /// Its log, if it is not at PATH.log
-    #[arg(long, value_name = "PATH")]
-    pub log: Option<PathBuf>,
-    /// Its flash tier; one that is a cache may be left out
-    #[arg(long, value_name = "PATH")]
-    pub flash_device: Option<PathBuf>,
-    /// The design of the flash tier
-    #[arg(long, value_name = "NAME", default_value = "auto", value_parser = one_design)]
-    pub design: Design,
-    /// The restart of the flash tier
-    #[arg(long, value_name = "NAME", default_value = "warm", value_parser = one_restart)]
-    pub restart: Restart,
-    /// The flash tier is a part of the database
-    #[arg(long, requires = "flash_device")]
-    pub persistent_flash: bool,
-    /// Memory for pages
-    #[arg(long, value_name = "SIZE", default_value = "64MiB")]
-    pub dram: Size,
 }
 
 /// The presets of the virtual world unless others are asked for: home, flash, log.

@@ -2,8 +2,9 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use terrace_device::{Access, OverlayMemory};
+use terrace_device::{Access, Device, OverlayMemory};
 use terrace_page::PAGE_SIZE;
 use terrace_policy::{Design, FlashRole, Restart, designs, restarts};
 use terrace_pool::{FlashLayout, Metadata, PoolConfig, PoolError};
@@ -440,6 +441,11 @@ impl Builder {
         });
         let flash = flash.transpose()?;
         self.devices(Devices { home, flash, log }).open_on_devices()
+    }
+
+    /// The home at `path`, to be read only, whatever is wrong with the rest.
+    pub(crate) fn home_read_only(&self, path: &Path) -> Result<Arc<dyn Device>, Error> {
+        Place::home(path, None, HOME_BYTES).open(self.direct_io, Access::ReadOnly)
     }
 
     /// Opens the database at `path`, or creates it if there is nothing.

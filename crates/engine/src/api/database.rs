@@ -227,7 +227,7 @@ impl Database {
         Ok(Database { handle: Arc::new(handle) })
     }
 
-    fn engine(&self) -> &Arc<Engine> {
+    pub(crate) fn engine(&self) -> &Arc<Engine> {
         &self.handle.engine
     }
 

@@ -45,7 +45,7 @@ impl Bulk {
         Ok(Bulk { tree, last: None, built: None })
     }
 
-    fn push(&mut self, core: &Core, key: &[u8], value: &[u8]) -> Result<(), Error> {
+    pub(crate) fn push(&mut self, core: &Core, key: &[u8], value: &[u8]) -> Result<(), Error> {
         let bytes = key.len() + value.len();
         if let Some(built) = &mut self.built {
             return core.change(bytes, |context| built.push(context, key, value).map(Step::Done));
@@ -61,7 +61,7 @@ impl Bulk {
         Ok(())
     }
 
-    fn finish(&mut self, core: &Core) -> Result<(), Error> {
+    pub(crate) fn finish(&mut self, core: &Core) -> Result<(), Error> {
         let Some(built) = self.built.take() else { return Ok(()) };
         let mut built = Some(built);
         core.change(0, |context| {

@@ -52,6 +52,7 @@ mod load;
 mod lookup;
 mod merge;
 mod overflow;
+mod salvage;
 mod scan;
 mod short;
 mod split;
@@ -77,6 +78,8 @@ pub(crate) use leaves::Leaves;
 pub(crate) use load::{Loaded, Loader};
 #[allow(unused_imports)]
 pub(crate) use node::OVERFLOW;
+pub use salvage::Flaw;
+pub(crate) use salvage::Sink;
 #[allow(unused_imports)]
 pub(crate) use scan::{Batch, Direction, Scan};
 pub(crate) use write::old;

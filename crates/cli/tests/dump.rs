@@ -1,0 +1,199 @@
+//! Looking at databases, saving and loading them, as users of the command meet it.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::SystemTime;
+
+use terrace::{Builder, Checkpoint, Database, Error, TableDef};
+
+const ROWS: TableDef<u64, &[u8]> = TableDef::new("rows");
+const NAMES: TableDef<&str, &str> = TableDef::new("names");
+const PAGE: u64 = 8192;
+
+fn command(folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_terrace"));
+    command.args(arguments).current_dir(folder).env_remove("RUST_BACKTRACE");
+    command
+}
+
+fn terrace(folder: &Path, arguments: &[&str]) -> Output {
+    command(folder, arguments).output().expect("the command starts")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("text")
+}
+
+fn small(folder: &Path) -> Builder {
+    let flash = folder.join("flash");
+    Database::builder().memory(1 << 20).home_size(8 << 20).log_size(8 << 20).flash(flash, 2 << 20)
+}
+
+fn make(folder: &Path) -> Database {
+    let db = small(folder).create(folder.join("db")).expect("made");
+    let filled = db.write(|txn| {
+        let (mut rows, mut names) = (txn.open_table(ROWS)?, txn.open_table(NAMES)?);
+        for key in 0..2_000 {
+            rows.insert(key, &vec![key as u8; 200])?;
+        }
+        rows.insert(5_000, &vec![9; 100_000])?;
+        names.insert("one", "1")?;
+        names.insert("two", "2")
+    });
+    filled.expect("room");
+    // What is at home only is lost with it.
+    db.checkpoint(Checkpoint::Sharp).expect("room");
+    db.write(|txn| txn.open_table(NAMES)?.insert("three", "3")).expect("room");
+    db
+}
+
+/// Bytes and times of all files of a folder.
+fn files(folder: &Path) -> BTreeMap<String, (Vec<u8>, SystemTime)> {
+    let entries = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("a file"));
+    entries
+        .map(|entry| {
+            let name = entry.file_name().into_string().expect("text");
+            let time = entry.metadata().and_then(|found| found.modified()).expect("a time");
+            (name, (fs::read(entry.path()).expect("readable"), time))
+        })
+        .collect()
+}
+
+fn copy(from: &Path, to: &Path) {
+    for (name, (bytes, _)) in files(from) {
+        fs::write(to.join(name), bytes).expect("room");
+    }
+}
+
+/// Zeroes a page that has rows.
+fn damage(folder: &Path) {
+    let home = File::options().read(true).write(true).open(folder.join("db")).expect("there");
+    let mut page = [0; PAGE as usize];
+    let leaves = (64..400).filter(|&number| {
+        home.read_exact_at(&mut page, number * PAGE).expect("there");
+        page[4] == 2
+    });
+    for number in leaves.collect::<Vec<u64>>().into_iter().skip(4).step_by(9).take(2) {
+        home.write_all_at(&[0; PAGE as usize], number * PAGE).expect("room");
+    }
+}
+
+/// `terrace stat` rewrote the log, and the flash tier was cold afterwards.
+#[test]
+fn stat_check_and_dump_change_no_byte_of_a_closed_a_crashed_or_a_damaged_database() {
+    let folders = [(); 3].map(|()| tempfile::tempdir().expect("a folder"));
+    let [closed, crashed, damaged] = [0, 1, 2].map(|number: usize| folders[number].path());
+    let db = make(closed);
+    copy(closed, crashed);
+    db.close().expect("closed");
+    copy(closed, damaged);
+    damage(damaged);
+    for (folder, expected) in [(closed, [0, 0, 0]), (crashed, [0, 0, 0]), (damaged, [0, 1, 3])] {
+        let before = files(folder);
+        for tier in [&[][..], &["--flash-device", "flash"]] {
+            let runs = ["stat", "check", "dump"].into_iter().zip(expected);
+            for (number, (command, status)) in runs.enumerate() {
+                let output = terrace(folder, &[&[command, "db"], tier].concat());
+                let said = text(&output.stderr);
+                // What flash has of a damaged page of home is read from there.
+                let fits = output.status.code() == Some(status);
+                let is_mended = !tier.is_empty() && folder == damaged && number > 0;
+                assert!(fits || is_mended, "{command} {tier:?}: {said}");
+            }
+        }
+        assert!(files(folder) == before, "looking has changed a file");
+    }
+    for folder in [closed, crashed] {
+        let db = small(folder).open(folder.join("db")).expect("opens");
+        assert_eq!(db.cold_start(), None, "the flash tier is cold");
+    }
+}
+
+#[test]
+fn check_tells_all_damage_and_what_to_do() {
+    let folder = tempfile::tempdir().expect("a folder");
+    make(folder.path()).close().expect("closed");
+    damage(folder.path());
+    let output = terrace(folder.path(), &["check", "db", "--json", "report"]);
+    assert_eq!(output.status.code(), Some(1));
+    let (found, said) = (text(&output.stdout), text(&output.stderr));
+    let lost = found.lines().filter(|line| line.contains("table \"rows\": lost: keys")).count();
+    assert_eq!(lost, 2, "{found}");
+    assert_eq!(found.lines().filter(|line| line.ends_with("its bytes are wrong")).count(), 2);
+    assert!(said.contains("`terrace dump db > FILE`") && said.lines().count() == 1, "{said}");
+    let report = fs::read_to_string(folder.path().join("report")).expect("written");
+    assert!(report.contains("\"sound\": false"), "{report}");
+}
+
+#[test]
+fn a_database_goes_through_a_pipe() {
+    let folder = tempfile::tempdir().expect("a folder");
+    make(folder.path()).close().expect("closed");
+    let mut dump = command(folder.path(), &["dump", "db"]);
+    let mut dump = dump.stdout(Stdio::piped()).spawn().expect("starts");
+    let pipe = dump.stdout.take().expect("a pipe");
+    let sizes = ["--home-size", "8MiB", "--log-size", "8MiB"];
+    let mut load = command(folder.path(), &[&["load", "-", "copy"], &sizes[..]].concat());
+    let loaded = load.stdin(pipe).output().expect("starts");
+    assert!(dump.wait().expect("ends").success() && loaded.status.success());
+    let [first, second] = ["db", "copy"].map(|db| terrace(folder.path(), &["dump", db]).stdout);
+    assert!(first == second && first.len() > 400_000, "{} bytes", first.len());
+    assert!(terrace(folder.path(), &["check", "copy"]).status.success());
+    let db = Database::open(folder.path().join("copy")).expect("opens");
+    let name = db.read(|txn| txn.open_table(NAMES)?.get("two")).expect("readable");
+    assert_eq!(name.expect("there").value(), "2");
+    drop(db);
+    // One table of it.
+    let names = terrace(folder.path(), &["dump", "db", "--table", "names"]);
+    assert!(names.status.success() && names.stdout.len() < 300);
+    let missing = terrace(folder.path(), &["dump", "db", "--table", "nobody"]);
+    assert_eq!((missing.status.code(), missing.stdout.len()), (Some(1), 0));
+}
+
+#[test]
+fn what_a_damaged_database_has_is_saved_and_loaded() {
+    let folder = tempfile::tempdir().expect("a folder");
+    make(folder.path()).close().expect("closed");
+    damage(folder.path());
+    let saved = terrace(folder.path(), &["dump", "db"]);
+    assert_eq!(saved.status.code(), Some(3));
+    let said = text(&saved.stderr);
+    assert!(said.contains("table \"rows\": lost: keys from 0x"), "{said}");
+    fs::write(folder.path().join("dump"), &saved.stdout).expect("room");
+    let loaded = terrace(folder.path(), &["load", "dump", "copy"]);
+    assert_eq!(loaded.status.code(), Some(3), "{}", text(&loaded.stderr));
+    let db = Database::open(folder.path().join("copy")).expect("opens");
+    let rows = db.read(|txn| {
+        let rows = txn.open_table(ROWS)?;
+        rows.range(..)?.map(|row| row.map(|row| row.key())).collect::<Result<Vec<_>, Error>>()
+    });
+    let rows = rows.expect("readable").len();
+    assert!((1_850..2_001).contains(&rows), "{rows} rows");
+}
+
+#[test]
+fn a_load_that_fails_leaves_nothing_and_overwrites_nothing() {
+    let folder = tempfile::tempdir().expect("a folder");
+    make(folder.path()).close().expect("closed");
+    let dump = terrace(folder.path(), &["dump", "db"]).stdout;
+    fs::write(folder.path().join("dump"), &dump).expect("room");
+    fs::write(folder.path().join("short"), &dump[..dump.len() - 9]).expect("room");
+    fs::write(folder.path().join("notes"), "my notes").expect("room");
+    let before = files(folder.path());
+    for (arguments, word) in [
+        (["load", "short", "new"], "ends too early"),
+        (["load", "notes", "new"], "no dump"),
+        (["load", "nowhere", "new"], "nowhere"),
+        (["load", "dump", "db"], "something is there already"),
+        (["load", "dump", "no/db"], "no/db"),
+    ] {
+        let output = terrace(folder.path(), &arguments);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {said}");
+        assert!(said.contains(word) && said.lines().count() == 1, "{arguments:?}: {said}");
+    }
+    assert!(files(folder.path()) == before);
+}
