@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use terrace_page::TxnId;
-use terrace_rt::{LeafMutex, Nanos, Signal, dead, now};
+use terrace_rt::{LeafMutex, Nanos, Signal, Waited, dead, now};
 
 use crate::engine::Engine;
 use crate::{Error, TreeId};
@@ -35,6 +35,10 @@ const LEAVES_MAX: usize = 4096;
 const PAUSE: Nanos = Nanos::from_millis(20);
 /// Errors in a row after which the task leaves the rest to the next opening.
 const ERRORS_MAX: u32 = 1000;
+/// Bytes of large values that may wait to be freed before who puts another one waits, too.
+const BEHIND_MAX: u64 = 512 << 10;
+/// The longest such wait.
+const PACE: Nanos = Nanos::from_secs(1);
 const NOTHING_BLOCKED: u64 = u64::MAX;
 
 /// A piece of garbage.
@@ -92,6 +96,8 @@ pub(crate) struct Reclaim {
     idle: Signal,
     /// The least transaction that blocked work waits for.
     blocked_until: AtomicU64,
+    /// Bytes of large values that wait to be freed, about.
+    behind: AtomicU64,
 }
 
 impl Reclaim {
@@ -101,6 +107,7 @@ impl Reclaim {
             wanted: Signal::new(),
             idle: Signal::new(),
             blocked_until: AtomicU64::new(NOTHING_BLOCKED),
+            behind: AtomicU64::new(0),
         }
     }
 
@@ -108,6 +115,47 @@ impl Reclaim {
     pub(crate) fn offer(&self, work: Work) {
         self.queue.lock().push(work);
         self.wanted.notify_all();
+    }
+
+    /// Hands over a tree in which a transaction that has ended gave up large values of `bytes`.
+    pub(crate) fn offer_chains(&self, tree: TreeId, bytes: u64) {
+        self.behind.fetch_add(bytes, Ordering::Relaxed);
+        self.offer(Work::Chains(tree));
+    }
+
+    /// Large values of `bytes`, or a part of them, are freed.
+    pub(crate) fn freed(&self, bytes: u64) {
+        let behind = self.behind.load(Ordering::Relaxed);
+        self.behind.store(behind.saturating_sub(bytes), Ordering::Relaxed);
+    }
+
+    /// Called before a large value is put, without latches: waits while the task has much to free
+    /// that nothing blocks, so that garbage does not outgrow what is live. Never waits for long.
+    #[inline]
+    pub(crate) fn keep_pace(&self) {
+        if self.behind.load(Ordering::Relaxed) > BEHIND_MAX {
+            self.wait_for_pace();
+        }
+    }
+
+    #[cold]
+    fn wait_for_pace(&self) {
+        let deadline = now().saturating_add(PACE);
+        loop {
+            let seen = self.idle.seen();
+            let can_go_on = {
+                let queue = self.queue.lock();
+                let has_work = queue.is_busy || !queue.others.is_empty();
+                has_work && !queue.is_stopped && queue.pauses == 0
+            };
+            let is_behind = self.behind.load(Ordering::Relaxed) > BEHIND_MAX;
+            if !is_behind || !can_go_on || dead() {
+                return;
+            }
+            if self.idle.wait_until(seen, deadline) == Waited::TimedOut {
+                return;
+            }
+        }
     }
 
     /// All transactions below `oldest` have ended.
@@ -215,6 +263,10 @@ impl Reclaim {
         {
             let mut queue = self.queue.lock();
             queue.is_busy = false;
+            let is_done = matches!(performed, Ok(Progress::Done));
+            if is_done && queue.others.is_empty() && queue.blocked.is_empty() {
+                self.behind.store(0, Ordering::Relaxed);
+            }
             match performed {
                 Ok(Progress::Done) => (),
                 Ok(Progress::More) => queue.push(work),

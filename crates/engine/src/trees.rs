@@ -29,6 +29,8 @@
 //! - N6: a load writes pages that no undo takes back. It is made only into a tree that its
 //!   transaction made, and is freed as a whole with it.
 
+mod garbage;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -45,7 +47,7 @@ use crate::catalog::{self, Entry, Key, garbage_key, name_lock, table_key};
 use crate::context::{Context, Locking};
 use crate::engine::Engine;
 use crate::opened::Types;
-use crate::reclaim::{Progress, Work};
+use crate::reclaim::Work;
 use crate::space::{EXTENT_PAGES, Space};
 use crate::superblock::Creation;
 use crate::writer::{Reader, Step, Undo};
@@ -57,8 +59,6 @@ pub(crate) const CATALOG_HEADER: PageId = PageId(EXTENT_PAGES);
 /// The first allocation map.
 const FIRST_MAP: PageId = PageId(2);
 const BATCH: usize = 64;
-/// Nested actions that one piece of the reclaim task spends on large values.
-const CHAIN_STEPS: u32 = 64;
 
 /// Whether a table was there before the transaction that opens it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -450,82 +450,6 @@ impl Trees {
 
     fn find(&self, tree: TreeId) -> Option<Tree> {
         self.by_id.lock().get(&tree).cloned()
-    }
-
-    /// Purges the leaf of `key`, for the reclaim task.
-    ///
-    /// # Errors
-    ///
-    /// Those of the pool and the log, `Corrupt`.
-    pub(crate) fn purge_leaf(
-        &self,
-        engine: &Arc<Engine>,
-        tree: TreeId,
-        key: &[u8],
-    ) -> Result<Progress, Error> {
-        let Some(tree) = self.find(tree) else { return Ok(Progress::Done) };
-        self.alone(engine, |context| tree.purge_leaf(context, key))
-    }
-
-    /// Frees pages of large values of `tree` that no undo wants, a bounded number.
-    ///
-    /// # Errors
-    ///
-    /// Those of the pool and the log, `Corrupt`.
-    pub(crate) fn free_chains(
-        &self,
-        engine: &Arc<Engine>,
-        tree: TreeId,
-    ) -> Result<Progress, Error> {
-        let Some(tree) = self.find(tree) else { return Ok(Progress::Done) };
-        for _ in 0..CHAIN_STEPS {
-            let progress = self.alone(engine, |context| tree.free_chain(context))?;
-            if progress != Progress::More {
-                return Ok(progress);
-            }
-        }
-        Ok(Progress::More)
-    }
-
-    /// Frees a tree that is garbage for good, if it still is there (N5).
-    ///
-    /// # Errors
-    ///
-    /// Those of the pool and the log: it stays garbage.
-    pub(crate) fn free_dropped(
-        &self,
-        engine: &Arc<Engine>,
-        tree: TreeId,
-    ) -> Result<Progress, Error> {
-        let key = garbage_key(tree);
-        if self.lookup(&key)?.is_none() {
-            return Ok(Progress::Done);
-        }
-        self.by_id.lock().remove(&tree);
-        let mut from = Some(0);
-        while let Some(extent) = from {
-            if engine.reclaim.is_held() {
-                return Ok(Progress::More);
-            }
-            from = self.alone(engine, |context| self.space.free_some(context, tree, extent))?;
-        }
-        self.space.forget(tree);
-        self.alone(engine, |context| self.catalog.remove(context, &key, None).map(done))?;
-        Ok(Progress::Done)
-    }
-
-    /// Looks through all trees for garbage.
-    ///
-    /// # Errors
-    ///
-    /// Those of the pool, `Corrupt`.
-    pub(crate) fn survey(&self, mut offer: impl FnMut(Work)) -> Result<(), Error> {
-        for tree in self.all() {
-            if tree.has_pending()? {
-                offer(Work::Chains(tree.id()));
-            }
-        }
-        Ok(())
     }
 
     /// The names of the live tables, in order. The names are locked as a whole.

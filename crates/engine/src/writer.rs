@@ -106,8 +106,12 @@ pub(crate) trait Writer: Reader {
     /// deleted keep their pages until its number is below this.
     fn oldest_active(&self) -> TxnId;
 
-    /// A large value of `tree` waits to be freed once this transaction has ended.
-    fn gave_up(&mut self, _tree: TreeId) {}
+    /// Marks the pages of a large value that is about to be put: no two that share a page have the
+    /// same, if that page was freed, by a logged change, in between.
+    fn stamp(&self) -> u64;
+
+    /// A large value of `tree`, of `bytes`, waits to be freed once this transaction has ended.
+    fn gave_up(&mut self, _tree: TreeId, _bytes: u64) {}
 
     /// Begins a nested top action: what follows survives a rollback, once it has ended.
     fn begin_nested(&mut self) -> Nested;

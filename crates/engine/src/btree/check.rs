@@ -136,8 +136,8 @@ impl Walk<'_> {
                 return Err(Tree::corrupt(id, "a record has unknown flags"));
             }
             if flags & OVERFLOW != 0 {
-                let Reference { first, len } = Reference::decode(value);
-                let (pages, bytes) = self.chain(first)?;
+                let Reference { len, stamp, first } = Reference::of(id, value)?;
+                let (pages, bytes) = self.chain(first, stamp)?;
                 if bytes != len || pages != len.div_ceil(DATA_MAX as u64) {
                     return Err(Tree::corrupt(id, "a large value has another length"));
                 }
@@ -148,13 +148,13 @@ impl Walk<'_> {
     }
 
     /// The pages of a chain, and their bytes.
-    fn chain(&mut self, first: PageId) -> Result<(u64, u64), Error> {
+    fn chain(&mut self, first: PageId, stamp: u64) -> Result<(u64, u64), Error> {
         let (mut pages, mut bytes) = (0, 0);
         let mut next = first;
         while next != PageId(0) {
             self.see(next)?;
             let page = self.tree.pool.read(next)?;
-            let link = self.tree.link(next, &page)?;
+            let link = self.tree.link_of(next, &page, stamp)?;
             if link.pending && self.stats.levels > 0 {
                 return Err(Tree::corrupt(next, "a value that is there waits to be freed"));
             }
@@ -181,7 +181,7 @@ impl Walk<'_> {
             if !link.pending || link.before != last {
                 return Err(Tree::corrupt(next, "the list of values to be freed is broken"));
             }
-            self.stats.pending_pages += self.chain(next)?.0;
+            self.stats.pending_pages += self.chain(next, link.stamp)?.0;
             last = next;
             next = link.after;
         }

@@ -7,6 +7,12 @@
 //!     28    4 state          0 ready, 1 being loaded: its nodes are not to be trusted
 //!     32    8 pending_first  head of the first large value that waits to be freed, or 0
 //!     40    8 pending_last   head of the last one, or 0
+//!     48    2 longest_key    bytes of the longest key; zero until used, as all that follows
+//!     50    6 reserved
+//!     56    8 keys           how many
+//!     64    8 pages          how many
+//!     72    8 free_first     queue of pages to be given back: its first page
+//!     80    8 free_last      its last
 //! ```
 
 use std::sync::Arc;

@@ -332,14 +332,14 @@ impl Loader {
 
     fn write_large<W: Writer>(&mut self, w: &mut W, value: &[u8]) -> Result<Reference, Error> {
         let mut page = self.leaves.page(&self.tree, w)?;
-        let reference = Reference { first: page, len: value.len() as u64 };
+        let reference = Reference { len: value.len() as u64, stamp: w.stamp(), first: page };
         let mut chunks = value.chunks(DATA_MAX).peekable();
         while let Some(chunk) = chunks.next() {
             let next = match chunks.peek() {
                 Some(_) => self.leaves.page(&self.tree, w)?,
                 None => PageId(0),
             };
-            let bytes = format(self.tree.id, chunk, next);
+            let bytes = format(self.tree.id, reference.stamp, chunk, next);
             let mut latched = self.tree.pool.create(page)?;
             w.unlogged(&mut latched, &Change::Page { kind: PageKind::Overflow, bytes: &bytes })?;
             page = next;

@@ -1,8 +1,15 @@
 //! Large values: chains of pages, to which the record in the leaf refers.
 //!
 //! ```text
-//! record's value:  8 first page, 8 length of the value
+//! record's value
+//! offset size field
+//!      0    1 kind      1: a chain; others are for lists and trees of pages, to come
+//!      1    7 reserved  zero
+//!      8    8 len       bytes of the value
+//!     16    8 stamp     in each page of the chain, too, and in no page of any other value
+//!     24    8 first     the first page, or 0 if it has none yet
 //!
+//! page
 //! offset size field
 //!      0   24 (header)  see `terrace_page`; kind is Overflow
 //!     24    8 next      the next page of the chain, or 0
@@ -12,8 +19,13 @@
 //!     40    8 after     head of the next chain that waits, or 0
 //!     48    8 before    head of the one before, or 0
 //!     56    8 txn       the transaction that gave the chain up
-//!     64      the bytes
+//!     64    8 stamp     of the record that leads here
+//!     72      the bytes
 //! ```
+//!
+//! **Stamps.** A value's stamp is where the log ended when it was put. A page is freed, and used
+//! again, by logged changes only, so no page ever had the same stamp twice: one that a device
+//! brought back from an older day is told from the one that was written last.
 //!
 //! No page is ever lost, whatever moment a crash picks:
 //!
@@ -22,8 +34,8 @@
 //! - A deleted value's pages stay, since an undo wants them back: the chain joins the tree's list
 //!   of pending chains *after* its record has gone. An undo takes it off the list *before* the
 //!   record returns. In between, the record, or its undo, still leads to the chain.
-//! - Chains leave the list, and their pages are freed from the head on, once no undo can come:
-//!   `Writer::oldest_active`. The header's latch guards the list.
+//! - Chains leave the list, and the reclaim task frees their pages from the head on, once no undo
+//!   can come: `Writer::oldest_active`. The header's latch guards the list.
 
 use terrace_page::{PAGE_SIZE, PageBuf, PageId, PageKind, TxnId, kind};
 use terrace_pool::PageMut;
@@ -45,39 +57,59 @@ const TREE_AT: usize = STATE_AT + 2;
 const AFTER_AT: usize = TREE_AT + 4;
 const BEFORE_AT: usize = AFTER_AT + 8;
 const TXN_AT: usize = BEFORE_AT + 8;
-const DATA_AT: usize = TXN_AT + 8;
+const STAMP_AT: usize = TXN_AT + 8;
+const DATA_AT: usize = STAMP_AT + 8;
 /// Bytes of a value in a page.
 pub(super) const DATA_MAX: usize = PAGE_SIZE - DATA_AT;
 /// Pages that a nested action adds or frees: each is latched meanwhile.
 const BATCH: usize = 8;
 const PENDING: u16 = 1;
 
-const _: () = assert!(DATA_AT == 64);
+/// A reference's kind: a chain of pages.
+const CHAIN: u8 = 1;
+const REFERENCE: usize = 32;
+const FIRST_IN_REFERENCE: usize = 24;
+
+const _: () = assert!(DATA_AT == 72 && FIRST_IN_REFERENCE + 8 == REFERENCE);
 
 /// What a record holds in place of a large value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Reference {
-    /// The first page, or 0 if it has none yet.
-    pub(super) first: PageId,
     /// Bytes of the value.
     pub(super) len: u64,
+    /// What each of its pages repeats.
+    pub(super) stamp: u64,
+    /// The first page, or 0 if it has none yet.
+    pub(super) first: PageId,
 }
 
 impl Reference {
-    pub(super) fn encode(&self) -> [u8; 16] {
-        let mut bytes = [0; 16];
-        bytes[..8].copy_from_slice(&self.first.0.to_le_bytes());
-        bytes[8..].copy_from_slice(&self.len.to_le_bytes());
+    pub(super) fn encode(&self) -> [u8; REFERENCE] {
+        let mut bytes = [0; REFERENCE];
+        bytes[0] = CHAIN;
+        bytes[8..16].copy_from_slice(&self.len.to_le_bytes());
+        bytes[16..FIRST_IN_REFERENCE].copy_from_slice(&self.stamp.to_le_bytes());
+        bytes[FIRST_IN_REFERENCE..].copy_from_slice(&self.first.0.to_le_bytes());
         bytes
     }
 
-    /// Bytes that are no reference read as an empty value.
-    pub(super) fn decode(bytes: &[u8]) -> Reference {
-        let word = |at: usize| match bytes.get(at..at + 8) {
-            Some(word) => u64::from_le_bytes(word.try_into().expect("eight bytes")),
-            None => 0,
-        };
-        Reference { first: PageId(word(0)), len: word(8) }
+    /// None for bytes that are no reference.
+    pub(super) fn decode(bytes: &[u8]) -> Option<Reference> {
+        let bytes: &[u8; REFERENCE] = bytes.try_into().ok()?;
+        let word =
+            |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+        let [kind, reserved @ ..] = &bytes[..8] else { return None };
+        if *kind != CHAIN || reserved.iter().any(|&byte| byte != 0) {
+            return None;
+        }
+        let first = PageId(word(FIRST_IN_REFERENCE));
+        Some(Reference { len: word(8), stamp: word(16), first })
+    }
+
+    /// The reference in a record of the leaf `leaf`.
+    pub(super) fn of(leaf: PageId, bytes: &[u8]) -> Result<Reference, Error> {
+        let what = "a record should refer to a large value, and does not";
+        Reference::decode(bytes).ok_or_else(|| Tree::corrupt(leaf, what))
     }
 }
 
@@ -91,12 +123,13 @@ pub(super) struct Link {
     pub(super) after: PageId,
     pub(super) before: PageId,
     pub(super) txn: TxnId,
+    pub(super) stamp: u64,
 }
 
 impl Link {
-    fn new(tree: TreeId, len: usize, next: PageId) -> Link {
+    fn new(tree: TreeId, stamp: u64, len: usize, next: PageId) -> Link {
         let (after, before, txn) = (PageId(0), PageId(0), TxnId(0));
-        Link { next, len, pending: false, tree: tree.0, after, before, txn }
+        Link { next, len, pending: false, tree: tree.0, after, before, txn, stamp }
     }
 
     fn encode(&self) -> [u8; DATA_AT - BODY_AT] {
@@ -108,7 +141,8 @@ impl Link {
         page[TREE_AT..AFTER_AT].copy_from_slice(&self.tree.to_le_bytes());
         page[AFTER_AT..BEFORE_AT].copy_from_slice(&self.after.0.to_le_bytes());
         page[BEFORE_AT..TXN_AT].copy_from_slice(&self.before.0.to_le_bytes());
-        page[TXN_AT..DATA_AT].copy_from_slice(&self.txn.0.to_le_bytes());
+        page[TXN_AT..STAMP_AT].copy_from_slice(&self.txn.0.to_le_bytes());
+        page[STAMP_AT..DATA_AT].copy_from_slice(&self.stamp.to_le_bytes());
         page[BODY_AT..].try_into().expect("the fields")
     }
 
@@ -124,13 +158,14 @@ impl Link {
             after: PageId(u64_at(AFTER_AT)),
             before: PageId(u64_at(BEFORE_AT)),
             txn: TxnId(u64_at(TXN_AT)),
+            stamp: u64_at(STAMP_AT),
         }
     }
 }
 
-/// The page of `chunk`, a part of a large value.
-pub(super) fn format(tree: TreeId, chunk: &[u8], next: PageId) -> Vec<u8> {
-    let mut bytes = Link::new(tree, chunk.len(), next).encode().to_vec();
+/// The page of `chunk`, a part of the large value with this stamp.
+pub(super) fn format(tree: TreeId, stamp: u64, chunk: &[u8], next: PageId) -> Vec<u8> {
+    let mut bytes = Link::new(tree, stamp, chunk.len(), next).encode().to_vec();
     bytes.extend_from_slice(chunk);
     bytes
 }
@@ -150,6 +185,15 @@ impl Tree {
         Ok(link)
     }
 
+    /// The fields of page `id` of the value with this stamp.
+    pub(super) fn link_of(&self, id: PageId, page: &PageBuf, stamp: u64) -> Result<Link, Error> {
+        let link = self.link(id, page)?;
+        if link.stamp != stamp {
+            return Err(Tree::corrupt(id, "it is a part of another large value, of an older day"));
+        }
+        Ok(link)
+    }
+
     /// Appends to `out` the value that `reference`, in the leaf `leaf`, leads to.
     pub(super) fn read_large(
         &self,
@@ -157,7 +201,7 @@ impl Tree {
         reference: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<(), Error> {
-        let Reference { first, len } = Reference::decode(reference);
+        let Reference { len, stamp, first } = Reference::of(leaf, reference)?;
         let mut left = usize::try_from(len).unwrap_or(usize::MAX);
         let mut next = first;
         while left > 0 {
@@ -165,7 +209,7 @@ impl Tree {
                 return Err(Tree::corrupt(leaf, "a large value ends early"));
             }
             let page = self.pool.read(next)?;
-            let link = self.link(next, &page)?;
+            let link = self.link_of(next, &page, stamp)?;
             if link.len == 0 || link.len > left {
                 return Err(Tree::corrupt(next, "a large value has another length"));
             }
@@ -182,17 +226,18 @@ impl Tree {
         w: &mut W,
         key: &[u8],
         value: &[u8],
+        stamp: u64,
     ) -> Result<(), Error> {
         let mut rest = value;
         let mut tail = None;
         while !rest.is_empty() {
             let pages = rest.len().div_ceil(DATA_MAX).min(BATCH);
             let (chunk, after) = rest.split_at((pages * DATA_MAX).min(rest.len()));
-            let last = match self.append_pages(w, key, tail, chunk, pages as u32) {
+            let last = match self.append_pages(w, (key, stamp), tail, chunk, pages as u32) {
                 // Home may be too full for a whole batch in one extent.
                 Err(Error::HomeFull { .. }) if pages > 1 => {
                     let (chunk, after) = rest.split_at(DATA_MAX);
-                    let last = self.append_pages(w, key, tail, chunk, 1)?;
+                    let last = self.append_pages(w, (key, stamp), tail, chunk, 1)?;
                     rest = after;
                     last
                 }
@@ -210,7 +255,7 @@ impl Tree {
     fn append_pages<W: Writer>(
         &self,
         w: &mut W,
-        key: &[u8],
+        (key, stamp): (&[u8], u64),
         tail: Option<PageId>,
         chunk: &[u8],
         count: u32,
@@ -227,7 +272,7 @@ impl Tree {
             pages.push(self.pool.create(*id)?);
         }
         let link = match tail {
-            Some(tail) => Some(Link { next: ids[0], ..self.link(tail, &holder)? }),
+            Some(tail) => Some(Link { next: ids[0], ..self.link_of(tail, &holder, stamp)? }),
             None => None,
         };
         let slot = match link {
@@ -238,14 +283,15 @@ impl Tree {
         reserved.take(w)?;
         for (index, (page, chunk)) in pages.iter_mut().zip(chunk.chunks(DATA_MAX)).enumerate() {
             let next = ids.get(index + 1).copied().unwrap_or_default();
-            let bytes = format(self.id, chunk, next);
+            let bytes = format(self.id, stamp, chunk, next);
             w.change(page, &Change::Page { kind: PageKind::Overflow, bytes: &bytes }, Undo::None)?;
         }
         match link {
             Some(link) => set_link(w, &mut holder, &link)?,
             None => {
                 let bytes = &ids[0].0.to_le_bytes();
-                let change = Change::LeafPatch { slot: slot as u16, at: 0, cut: 8, bytes };
+                let at = FIRST_IN_REFERENCE as u16;
+                let change = Change::LeafPatch { slot: slot as u16, at, cut: 8, bytes };
                 w.change(&mut holder, &change, Undo::None)?;
             }
         }
@@ -264,7 +310,8 @@ impl Tree {
 
     /// Puts a chain that no record refers to any more onto the list of those to be freed, unless
     /// it is there already.
-    pub(super) fn push_pending<W: Writer>(&self, w: &mut W, head: PageId) -> Result<(), Error> {
+    pub(super) fn push_pending<W: Writer>(&self, w: &mut W, value: Reference) -> Result<(), Error> {
+        let head = value.first;
         if head == PageId(0) {
             return Ok(());
         }
@@ -275,7 +322,7 @@ impl Tree {
             return Ok(());
         }
         let last = self.other(fields.pending_last)?;
-        w.gave_up(self.id);
+        w.gave_up(self.id, value.len);
         let nested = w.begin_nested();
         let before = fields.pending_last;
         let (after, txn) = (PageId(0), w.txn());
@@ -315,7 +362,7 @@ impl Tree {
         let before = self.other(link.before)?;
         let after = self.other(link.after)?;
         let nested = w.begin_nested();
-        set_link(w, &mut page, &Link::new(self.id, link.len, link.next))?;
+        set_link(w, &mut page, &Link::new(self.id, link.stamp, link.len, link.next))?;
         // Latched until the end of the action.
         let mut latched = Vec::with_capacity(2);
         match before {

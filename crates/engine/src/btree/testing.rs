@@ -249,6 +249,10 @@ impl Writer for Txn {
         self.id
     }
 
+    fn stamp(&self) -> u64 {
+        self.bench.log.last_lsn().0 + 1
+    }
+
     fn oldest_active(&self) -> TxnId {
         *self.bench.locks.lock().active.keys().next().expect("at least this one")
     }

@@ -40,7 +40,7 @@ impl Tree {
         };
         let (flags, value) = node.record(slot);
         if flags & OVERFLOW != 0 {
-            self.push_pending(w, Reference::decode(value).first)?;
+            self.push_pending(w, Reference::of(leaf.id(), value)?)?;
         }
         let next = self.next_key(&node, slot + 1)?;
         w.merge_gap(self.id, KeyHash::of(key), next.hash);
@@ -53,7 +53,7 @@ impl Tree {
             return Err(Tree::corrupt(self.header, "an undo has no record"));
         };
         if flags & OVERFLOW != 0 {
-            self.pull_pending(w, Reference::decode(value).first)?;
+            self.pull_pending(w, Reference::of(self.header, value)?.first)?;
         }
         for _ in 0..ATTEMPTS_MAX {
             let mut leaf = self.leaf_exclusive(Seek::Key(key))?;
@@ -88,12 +88,12 @@ impl Tree {
                 continue;
             }
             if current.0 & OVERFLOW != 0 {
-                self.push_pending(w, Reference::decode(current.1).first)?;
+                self.push_pending(w, Reference::of(leaf.id(), current.1)?)?;
             }
             if let Change::LeafReplace { record: [flags, value @ ..], .. } = change
                 && flags & OVERFLOW != 0
             {
-                self.pull_pending(w, Reference::decode(value).first)?;
+                self.pull_pending(w, Reference::of(self.header, value)?.first)?;
             }
             return w.change(&mut leaf, &change, Undo::None);
         }

@@ -137,7 +137,9 @@ impl Tree {
     ) -> Result<Step<bool>, Error> {
         self.check_sizes(key, value)?;
         let large = is_large(key, value);
-        let reference = Reference { first: PageId(0), len: value.len() as u64 }.encode();
+        let len = value.len() as u64;
+        let stamp = if large { w.stamp() } else { 0 };
+        let reference = Reference { len, stamp, first: PageId(0) }.encode();
         let new = if large { (OVERFLOW, &reference[..]) } else { (0, value) };
         for _ in 0..ATTEMPTS_MAX {
             match self.try_put(w, key, new, put, old.as_deref_mut())? {
@@ -146,7 +148,7 @@ impl Tree {
                 Attempt::Done { existed } => {
                     let written = if existed { put != Put::InsertNew } else { put != Put::Update };
                     if large && written {
-                        self.write_large(w, key, value)?;
+                        self.write_large(w, key, value, stamp)?;
                     }
                     return Ok(Step::Done(existed));
                 }
@@ -220,11 +222,14 @@ impl Tree {
                     return Ok(Attempt::NoRoom(Need::Replace { record_len: 1 + new.1.len() }));
                 }
                 let (flags, value) = node.record(slot);
-                let large = (flags & OVERFLOW != 0).then(|| Reference::decode(value));
+                let large = match flags & OVERFLOW {
+                    0 => None,
+                    _ => Some(Reference::of(leaf.id(), value)?),
+                };
                 self.replace(w, &mut leaf, slot, key, new)?;
                 drop(leaf);
                 if let Some(large) = large {
-                    self.push_pending(w, large.first)?;
+                    self.push_pending(w, large)?;
                 }
                 Ok(Attempt::Done { existed: true })
             }
@@ -342,7 +347,10 @@ impl Tree {
             self.copy_value(&leaf, slot, old)?;
         }
         let (flags, value) = node.record(slot);
-        let large = (flags & OVERFLOW != 0).then(|| Reference::decode(value));
+        let large = match flags & OVERFLOW {
+            0 => None,
+            _ => Some(Reference::of(leaf.id(), value)?),
+        };
         let removed = SLOT + node.cell_len(slot);
         let record = record(flags, value);
         let change = Change::LeafRemove { slot: slot as u16 };
@@ -351,7 +359,7 @@ impl Tree {
             leaf.id() != self.root() && merge::became_underfull(&Node::again(&leaf), removed);
         drop(leaf);
         if let Some(large) = large {
-            self.push_pending(w, large.first)?;
+            self.push_pending(w, large)?;
         }
         if underfull {
             self.merge_up(w, key)?;

@@ -156,9 +156,14 @@ impl Writer for Context {
         self.engine.oldest_active()
     }
 
-    fn gave_up(&mut self, tree: TreeId) {
-        if !self.gave_up.contains(&tree) {
-            self.gave_up.push(tree);
+    fn stamp(&self) -> u64 {
+        self.engine.log.end().0
+    }
+
+    fn gave_up(&mut self, tree: TreeId, bytes: u64) {
+        match self.gave_up.iter_mut().find(|(known, _)| *known == tree) {
+            Some((_, known)) => *known += bytes,
+            None => self.gave_up.push((tree, bytes)),
         }
     }
 

@@ -128,8 +128,8 @@ pub(crate) struct Context {
     touched: Vec<String>,
     /// Trees that it has made or dropped: garbage, if they have no name in the end.
     unnamed: Vec<TreeId>,
-    /// Trees of which large values wait to be freed.
-    gave_up: Vec<TreeId>,
+    /// Trees of which large values wait to be freed, and their bytes.
+    gave_up: Vec<(TreeId, u64)>,
     chain: Option<Arc<Chain>>,
     last: Lsn,
     mode: Mode,
@@ -438,8 +438,8 @@ impl Context {
         self.rollback_room = 0;
         self.give_back();
         self.release_locks();
-        for tree in std::mem::take(&mut self.gave_up) {
-            self.engine.reclaim.offer(Work::Chains(tree));
+        for (tree, bytes) in std::mem::take(&mut self.gave_up) {
+            self.engine.reclaim.offer_chains(tree, bytes);
         }
     }
 }

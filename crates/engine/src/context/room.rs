@@ -26,6 +26,8 @@ use crate::log::record::Draft;
 use crate::log::{Chain, Room};
 use crate::writer::Undo;
 
+/// Operations of so many bytes put large values: they wait for the reclaim task if it is behind.
+const LARGE_BYTES: usize = 4 << 10;
 /// What one operation on a tree may append, besides its value: splits of a few levels.
 const OPERATION_BYTES: u64 = 96 << 10;
 /// The longest record that a change of one key appends: key, old record and new one.
@@ -84,6 +86,9 @@ impl Context {
     /// `LogFull` for a transaction that is too large for the log, or too old; `LogHeld` if another
     /// one is; those of a checkpoint.
     pub(crate) fn begin_operation(&mut self, bytes: usize) -> Result<(), Error> {
+        if bytes >= LARGE_BYTES {
+            self.engine.reclaim.keep_pace();
+        }
         if self.chain.is_none() {
             self.enter_log();
         }

@@ -1,0 +1,94 @@
+//! What the reclaim task does in trees: a piece at a time, each step a transaction of its own.
+
+use std::sync::Arc;
+
+use super::{Trees, done};
+use crate::catalog::garbage_key;
+use crate::engine::Engine;
+use crate::reclaim::{Progress, Work};
+use crate::{Error, TreeId};
+
+/// Nested actions that one piece of the reclaim task spends on large values.
+const CHAIN_STEPS: u32 = 64;
+/// Bytes of a large value that one of them frees, if its pages lie together.
+const CHAIN_STEP_BYTES: u64 = 64 << 10;
+
+impl Trees {
+    /// Purges the leaf of `key`, for the reclaim task.
+    ///
+    /// # Errors
+    ///
+    /// Those of the pool and the log, `Corrupt`.
+    pub(crate) fn purge_leaf(
+        &self,
+        engine: &Arc<Engine>,
+        tree: TreeId,
+        key: &[u8],
+    ) -> Result<Progress, Error> {
+        let Some(tree) = self.find(tree) else { return Ok(Progress::Done) };
+        self.alone(engine, |context| tree.purge_leaf(context, key))
+    }
+
+    /// Frees pages of large values of `tree` that no undo wants, a bounded number.
+    ///
+    /// # Errors
+    ///
+    /// Those of the pool and the log, `Corrupt`.
+    pub(crate) fn free_chains(
+        &self,
+        engine: &Arc<Engine>,
+        tree: TreeId,
+    ) -> Result<Progress, Error> {
+        let Some(tree) = self.find(tree) else { return Ok(Progress::Done) };
+        for _ in 0..CHAIN_STEPS {
+            let progress = self.alone(engine, |context| tree.free_chain(context))?;
+            if progress != Progress::More {
+                return Ok(progress);
+            }
+            // About what a step frees: the exact number matters to nobody.
+            engine.reclaim.freed(CHAIN_STEP_BYTES);
+        }
+        Ok(Progress::More)
+    }
+
+    /// Frees a tree that is garbage for good, if it still is there (N5).
+    ///
+    /// # Errors
+    ///
+    /// Those of the pool and the log: it stays garbage.
+    pub(crate) fn free_dropped(
+        &self,
+        engine: &Arc<Engine>,
+        tree: TreeId,
+    ) -> Result<Progress, Error> {
+        let key = garbage_key(tree);
+        if self.lookup(&key)?.is_none() {
+            return Ok(Progress::Done);
+        }
+        self.by_id.lock().remove(&tree);
+        let mut from = Some(0);
+        while let Some(extent) = from {
+            if engine.reclaim.is_held() {
+                return Ok(Progress::More);
+            }
+            from = self.alone(engine, |context| self.space.free_some(context, tree, extent))?;
+        }
+        self.space.forget(tree);
+        self.alone(engine, |context| self.catalog.remove(context, &key, None).map(done))?;
+        Ok(Progress::Done)
+    }
+
+    /// Looks through all trees for garbage.
+    ///
+    /// # Errors
+    ///
+    /// Those of the pool, `Corrupt`.
+    pub(crate) fn survey(&self, mut offer: impl FnMut(Work)) -> Result<(), Error> {
+        for tree in self.all() {
+            if tree.has_pending()? {
+                offer(Work::Chains(tree.id()));
+            }
+        }
+        Ok(())
+    }
+}
