@@ -31,7 +31,6 @@ pub use device::{Counters, Device, IoBuf, IoFailure, Op, Request, SECTOR_SIZE, r
 pub use failure::{DeviceError, Operation, errno};
 pub use file::{
     Access, FileClaim, FileDevice, FileOptions, Holder, Method, OpenError, Refusal, Room,
-    lock_holder,
 };
 pub use overlay::{Overlay, OverlayMemory};
 pub use slab::{IMAGE_SIZE, Image, ImageBytes, Slab};

@@ -14,6 +14,7 @@ mod message;
 use std::io;
 use std::sync::Arc;
 
+use terrace_device::{Contents, Holder};
 use terrace_page::{Lsn, PageId, TxnId};
 use terrace_pool::ColdStart;
 
@@ -153,6 +154,43 @@ pub enum Error {
         /// The path.
         path: ErrorPath,
     },
+    /// Something else than a database is at the path; nothing was touched. Choose another path, or
+    /// say with `Builder::overwrite` that it may be destroyed.
+    NotBlank {
+        /// The part that has the path.
+        part: Part,
+        /// The path.
+        path: ErrorPath,
+        /// What was found.
+        found: Contents,
+    },
+    /// At the path is neither a file nor a block device. Choose another path.
+    NotAFile {
+        /// The part that has the path.
+        part: Part,
+        /// The path.
+        path: ErrorPath,
+        /// What is there instead, with its article.
+        found: &'static str,
+    },
+    /// The home is a block device: beside it there is no place for a log. Say with `Builder::log`
+    /// where the log is.
+    LogPlace {
+        /// The home.
+        home: ErrorPath,
+    },
+    /// A device, or the file system of a file, has no room for a part; nothing is left of what was
+    /// made. Make room, or ask for less.
+    NoRoom {
+        /// The part.
+        part: Part,
+        /// Its path.
+        path: ErrorPath,
+        /// Bytes that it was to have.
+        needed: u64,
+        /// What the system said.
+        source: Arc<io::Error>,
+    },
     /// There is no database at the path.
     Missing {
         /// The part that is not there.
@@ -166,8 +204,8 @@ pub enum Error {
         part: Part,
         /// Its path.
         path: ErrorPath,
-        /// The process that has it, if the system tells.
-        holder: Option<u32>,
+        /// Who has it, as far as the system tells.
+        holder: Box<Holder>,
     },
     /// The engine was opened by the parent of this process. It belongs to the parent; nothing was
     /// touched. Open the database in one process only, after the fork.
@@ -343,7 +381,7 @@ impl Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Error::Device { source, .. } => Some(&**source),
+            Error::Device { source, .. } | Error::NoRoom { source, .. } => Some(&**source),
             Error::Failed { cause: Some(cause) } | Error::Doomed { cause: Some(cause) } => {
                 Some(&**cause)
             }

@@ -38,7 +38,7 @@ impl FoundFlash {
     /// Looks at the device without writing.
     pub(crate) fn look(setup: &Setup, devices: &Devices, boot: &Superblock) -> FoundFlash {
         let device = devices.flash.clone().filter(|_| setup.pool.design.uses_flash());
-        let recovery = match &device {
+        let mut recovery = match &device {
             Some(flash) => FlashRecovery::look(
                 &setup.pool,
                 &**flash,
@@ -48,6 +48,9 @@ impl FoundFlash {
             ),
             None => FlashRecovery::nothing(&setup.pool),
         };
+        if let Some(why) = setup.flash_doubt.filter(|_| need_of(boot) == FlashNeed::Optional) {
+            recovery.doubt(why);
+        }
         FoundFlash { device, recovery }
     }
 

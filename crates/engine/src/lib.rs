@@ -51,7 +51,7 @@ pub use api::{
 pub use error::{Action, Error, ErrorPath, LockWait, Part, SavepointFlaw, TableRef, TypeNames};
 pub use key::{Key, KeyPart};
 pub use lock::TreeId;
-pub use terrace_device::{DeviceError, Operation};
+pub use terrace_device::{Contents, DeviceError, Holder, Operation};
 pub use terrace_page::PageId;
 pub use terrace_policy::FlashRole;
 pub use terrace_pool::{

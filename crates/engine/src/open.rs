@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use terrace_device::Device;
 use terrace_page::{Lsn, PAGE_SIZE, TxnId};
-use terrace_pool::{BufferPool, FlashRecovery, PoolConfig, ScanFrom};
+use terrace_pool::{BufferPool, ColdStart, FlashRecovery, PoolConfig, ScanFrom};
 use terrace_rt::World;
 
 use crate::api::{Checkpoint, FullImages};
@@ -35,6 +35,8 @@ pub(crate) struct Setup {
     pub(crate) lock_bytes: u64,
     pub(crate) lock_limits: LockLimits,
     pub(crate) places: Places,
+    /// Why the flash starts cold, whatever it holds, unless it is needed.
+    pub(crate) flash_doubt: Option<ColdStart>,
 }
 
 /// Whether there is a database on this home.

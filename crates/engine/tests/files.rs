@@ -2,9 +2,14 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
-use terrace::{Builder, Database, Devices, DirectIo, Error, FlashLayout, Part, TableDef};
+use terrace::{
+    Builder, ColdStart, Contents, Database, Devices, DirectIo, Error, FlashLayout, FlashRole,
+    Holder, Part, TableDef,
+};
 use terrace_device::{FileDevice, FileOptions};
 use terrace_policy::{Restart, RestartKind};
 
@@ -27,9 +32,10 @@ fn a_database_in_files_comes_back() {
     make(&path);
     let db = small().open(&path).expect("there");
     assert!(matches!(small().open(&path), Err(Error::AlreadyOpen { .. })));
-    assert!(matches!(small().create(&path), Err(Error::Exists { .. })));
+    assert!(matches!(small().create(&path), Err(Error::AlreadyOpen { .. })));
     // Dropped, not closed by name.
     drop(db);
+    assert!(matches!(small().create(&path), Err(Error::Exists { .. })));
     let db = small().open_or_create(&path).expect("there");
     assert_eq!(db.read(|txn| txn.open_table(ROWS)?.get(1)).expect("it").expect("it").value(), 2);
     assert_eq!(db.check().expect("whole").entries, 2);
@@ -62,12 +68,19 @@ fn what_is_not_a_database_is_left_alone() {
         Err(Error::NotADatabase { part: Part::Home, .. })
             | Err(Error::Missing { part: Part::Log, .. })
     ));
-    assert!(matches!(small().create(&path), Err(Error::Exists { .. })));
+    let text = Contents::Data { offset: 0 };
+    let created = small().create(&path);
+    assert!(
+        matches!(&created, Err(Error::NotBlank { found, .. }) if *found == text),
+        "{created:?}"
+    );
     assert!(small().open_or_create(&path).is_err());
+    // What may be overwritten is for `create` to say, not for whoever opens what is there.
+    assert!(small().overwrite(true).open_or_create(&path).is_err());
     let other = folder.path().join("db");
     assert!(matches!(
         small().log(&path).create(&other),
-        Err(Error::Exists { part: Part::Log, .. })
+        Err(Error::NotBlank { part: Part::Log, .. })
     ));
     assert!(small().open(folder.path()).is_err());
     assert_eq!(fs::read_to_string(&path).expect("there"), notes);
@@ -135,7 +148,7 @@ fn a_flash_that_holds_something_else_is_left_alone() {
     fs::write(&flash, &photo).expect("written");
     let with_flash = |bytes| small().flash(&flash, bytes);
     let refused = with_flash(1 << 20).create(&path);
-    assert!(matches!(refused, Err(Error::NotADatabase { part: Part::Flash, .. })), "{refused:?}");
+    assert!(matches!(refused, Err(Error::NotBlank { part: Part::Flash, .. })), "{refused:?}");
     assert_eq!(fs::read(&flash).expect("there"), photo);
     assert!(!path.exists(), "what was made before is taken away");
     // Its own flash it knows again, larger and smaller, whatever the slots hold.
@@ -178,4 +191,387 @@ fn absurd_sizes_are_refused_before_anything_is_made() {
         assert!(matches!(refused, Err(Error::InvalidOption { .. })), "{refused:?}");
     }
     assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 0);
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).expect("a folder");
+    let name = |entry: fs::DirEntry| entry.file_name().to_string_lossy().into_owned();
+    let mut names: Vec<_> = entries.map(|entry| name(entry.expect("an entry"))).collect();
+    names.sort();
+    names
+}
+
+fn holds_a_row(db: &Database) -> bool {
+    db.read(|txn| Ok::<_, Error>(txn.open_table(ROWS)?.get(1)?.is_some_and(|row| row.value() == 2)))
+        .expect("a sound database")
+}
+
+const WITH_FLASH: u64 = 1 << 20;
+
+/// The step that a process of its own ends after, and the path that it creates a database at.
+const STOP_AFTER: &str = "TERRACE_TEST_STOP_AFTER";
+const STOP_AT_PATH: &str = "TERRACE_TEST_PATH";
+
+/// An empty or a sparse file that a creation had left kept both `create` and `open` from their work
+/// for ever.
+#[test]
+fn a_creation_that_ends_anywhere_leaves_what_can_be_created_or_opened() {
+    const NAME: &str = "a_creation_that_ends_anywhere_leaves_what_can_be_created_or_opened";
+    static STEPS: AtomicU32 = AtomicU32::new(0);
+    fn step() {
+        let stop = std::env::var(STOP_AFTER).expect("set").parse().expect("a number");
+        if STEPS.fetch_add(1, Ordering::Relaxed) == stop {
+            std::process::abort();
+        }
+    }
+    let builder = |path: &Path, home: bool| {
+        let flash = path.with_extension("flash");
+        let builder = Database::builder().memory(1 << 20).log_size(2 << 20);
+        let builder = builder.flash(flash, WITH_FLASH);
+        if home { builder.home_size(4 << 20) } else { builder }
+    };
+    if let Some(path) = std::env::var_os(STOP_AT_PATH) {
+        let path = Path::new(&path);
+        let home = path.ends_with("sized");
+        builder(path, home).on_create_step(step).create(path).expect("room").close().expect("room");
+        return;
+    }
+    let mut ends = 0;
+    for (home, name) in [(true, "sized"), (false, "sparse")] {
+        for stop in 0.. {
+            assert!(stop < 100, "creation ends");
+            let mut ended = true;
+            for (at, next) in ["create", "open", "open_or_create", "larger"].iter().enumerate() {
+                let folder = tempfile::tempdir().expect("a folder");
+                let path = folder.path().join(name);
+                let child = Command::new(std::env::current_exe().expect("a test program"))
+                    .args(["--exact", NAME])
+                    .env(STOP_AFTER, stop.to_string())
+                    .env(STOP_AT_PATH, &path)
+                    .stdout(Stdio::null())
+                    .stderr(Stdio::null())
+                    .status()
+                    .expect("a process");
+                ended &= !child.success();
+                let opened = builder(&path, home).open(&path);
+                let there = opened.is_ok();
+                if let Err(error) = &opened {
+                    let told = error.to_string();
+                    assert!(matches!(error, Error::Missing { .. }), "{stop}: {told}");
+                    assert!(told.contains(name), "{told}");
+                }
+                drop(opened);
+                let again = match at {
+                    _ if there => builder(&path, home).open_or_create(&path),
+                    0 => builder(&path, home).create(&path),
+                    3 => builder(&path, home).home_size(8 << 20).log_size(3 << 20).create(&path),
+                    _ => builder(&path, home).open_or_create(&path),
+                };
+                let db = again.unwrap_or_else(|error| panic!("{next} after {stop}: {error}"));
+                db.write(|txn| txn.open_table(ROWS)?.insert(1, 2)).expect("room");
+                assert!(holds_a_row(&db) && db.check().is_ok());
+                db.close().expect("room");
+            }
+            if !ended {
+                break;
+            }
+            ends += 1;
+        }
+    }
+    assert!(ends > 10, "{ends} places to end at");
+}
+
+/// The log header is written before the superblock: a home that is blank beside such a log.
+#[test]
+fn a_log_is_taken_only_if_it_is_what_a_creation_left() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (one, two) = (folder.path().join("one"), folder.path().join("two"));
+    make(&one);
+    let log = folder.path().join("one.log");
+    let before = fs::read(&log).expect("there");
+    // A database that is closed needs its log, too.
+    let taken = small().log(&log).create(&two);
+    assert!(matches!(taken, Err(Error::Exists { part: Part::Log, .. })), "{taken:?}");
+    assert!(fs::read(&log).expect("there") == before && !two.exists());
+    let mut header = before;
+    header[4096..].fill(0);
+    fs::write(folder.path().join("two.log"), header).expect("room");
+    fs::File::create(&two).and_then(|file| file.set_len(64 << 30)).expect("holes");
+    small().create(&two).expect("a leftover").close().expect("room");
+    assert_eq!(fs::metadata(&two).expect("there").len(), 4 << 20);
+}
+
+/// A btrfs file system begins at 64 KiB: with nothing before, it was destroyed.
+#[test]
+fn what_holds_a_file_system_is_named_and_left_alone_unless_it_may_be_destroyed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name);
+    let image = |name: &str| {
+        let mut bytes = vec![0; 3 << 20];
+        bytes[0x1_0040..0x1_0048].copy_from_slice(b"_BHRfS_M");
+        fs::write(path(name), &bytes).expect("room");
+        bytes
+    };
+    let images = ["home", "flash", "log"].map(image);
+    let cases = [
+        (Part::Home, small(), "home"),
+        (Part::Flash, small().flash(path("flash"), 2 << 20), "db"),
+        (Part::Log, small().log(path("log")), "db"),
+    ];
+    let before = names(folder.path());
+    for (part, builder, home) in &cases {
+        let Err(error) = builder.clone().create(path(home)) else { panic!("{part} was taken") };
+        let told = error.to_string();
+        assert!(matches!(error, Error::NotBlank { part: p, .. } if p == *part), "{told}");
+        assert!(told.contains("a btrfs file system") && told.contains("overwrite"), "{told}");
+        assert!(told.contains(folder.path().to_str().expect("a plain path")), "{told}");
+    }
+    assert_eq!(names(folder.path()), before);
+    for (name, image) in ["home", "flash", "log"].iter().zip(images) {
+        assert!(fs::read(path(name)).expect("there") == image, "{name} was changed");
+    }
+    let (_, builder, _) = &cases[1];
+    make(&path("db"));
+    let opened = builder.clone().open(path("db"));
+    assert!(matches!(opened, Err(Error::NotBlank { part: Part::Flash, .. })), "{opened:?}");
+    let opened = small().open(path("home"));
+    let told = opened.map(drop).expect_err("no database").to_string();
+    assert!(told.contains("a btrfs file system"), "{told}");
+    let db = builder.clone().overwrite(true).open(path("db")).expect("it may be destroyed");
+    assert!(holds_a_row(&db) && db.cold_start() == Some(ColdStart::Blank));
+    db.close().expect("room");
+    for (_, builder, home) in &cases {
+        let db = builder.clone().overwrite(true).create(path(home)).expect("it may be destroyed");
+        db.close().expect("room");
+        let db = builder.clone().open(path(home)).expect("its own");
+        assert!(db.check().is_ok());
+    }
+}
+
+#[test]
+fn files_are_their_users_alone_and_a_link_has_its_log_beside_what_it_leads_to() {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    let folder = tempfile::tempdir().expect("a folder");
+    let (data, links) = (folder.path().join("data"), folder.path().join("links"));
+    fs::create_dir(&data).and_then(|()| fs::create_dir(&links)).expect("room");
+    let builder = || small().flash(data.join("flash"), WITH_FLASH);
+    builder().create(data.join("db")).expect("room").close().expect("room");
+    assert_eq!(names(&data), ["db", "db.log", "flash"]);
+    for name in names(&data) {
+        let mode = fs::metadata(data.join(&name)).expect("there").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{name}");
+    }
+    symlink(data.join("db"), links.join("db")).expect("room");
+    builder().open(links.join("db")).expect("its log is beside it").close().expect("room");
+    let created = small().create(links.join("db"));
+    assert!(matches!(created, Err(Error::Exists { .. })), "{created:?}");
+    symlink(data.join("nowhere"), links.join("broken")).expect("room");
+    let created = small().create(links.join("broken"));
+    assert!(matches!(created, Err(Error::Device { part: Part::Home, .. })), "{created:?}");
+    assert_eq!((names(&data).len(), names(&links).len()), (3, 2));
+}
+
+/// A flash file that was cut short, or whose last page was damaged, kept the database from opening.
+#[test]
+fn a_flash_file_that_is_not_whole_starts_cold() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (path, flash) = (folder.path().join("db"), folder.path().join("flash"));
+    let builder = || small().log_size(16 << 20).flash(&flash, WITH_FLASH);
+    let db = builder().create(&path).expect("room");
+    let rows = |txn: &terrace::WriteTransaction| {
+        let mut table = txn.open_table(ROWS)?;
+        (1..20_000).try_for_each(|key| table.insert(key, 2))
+    };
+    db.write(|txn| rows(txn)).expect("room");
+    db.close().expect("room");
+    let db = builder().open(&path).expect("its own");
+    assert_eq!(db.cold_start(), None, "or the test shows nothing");
+    db.read(|txn| txn.open_table(ROWS)?.range(..)?.try_for_each(|row| row.map(drop))).expect("all");
+    db.close().expect("room");
+    let whole = fs::read(&flash).expect("there");
+    let cut = |len: usize| (whole[..len].to_vec(), ColdStart::CutShort);
+    let mut unlabelled = whole.clone();
+    let label = whole.len() - 8192;
+    unlabelled[label] ^= 1;
+    let mut headless = unlabelled.clone();
+    headless[..512].fill(0xee);
+    let mut cut_and_headless = headless.clone();
+    cut_and_headless.truncate(whole.len() / 2);
+    let mut overwritten = whole.clone();
+    overwritten[..8192].fill(0x55);
+    let cases = [
+        cut(whole.len() - 1),
+        cut(whole.len() - 8192),
+        cut(whole.len() / 2 + 77),
+        cut(8192),
+        cut(512),
+        (Vec::new(), ColdStart::Blank),
+        (unlabelled, ColdStart::Label),
+        (headless, ColdStart::Label),
+        (cut_and_headless, ColdStart::CutShort),
+        (overwritten, ColdStart::Header),
+        (vec![0; whole.len()], ColdStart::Blank),
+        (vec![0; whole.len() / 3], ColdStart::Blank),
+    ];
+    for (at, (bytes, why)) in cases.into_iter().enumerate() {
+        fs::write(&flash, bytes).expect("room");
+        let db = builder().open(&path).unwrap_or_else(|error| panic!("case {at}: {error}"));
+        assert_eq!(db.cold_start(), Some(why), "case {at}");
+        assert!(holds_a_row(&db));
+        db.close().expect("room");
+        let db = builder().open(&path).expect("its own");
+        assert_eq!(db.cold_start(), None, "case {at}: whole again");
+        assert_eq!(db.check().expect("sound").entries, 20_000);
+        db.close().expect("room");
+        assert_eq!(fs::metadata(&flash).expect("there").len(), whole.len() as u64);
+    }
+    // What is no flash tier is no cache of ours, cut short or not.
+    fs::write(&flash, "some notes of somebody else, not to be lost").expect("room");
+    let refused = builder().open(&path);
+    assert!(matches!(refused, Err(Error::NotBlank { part: Part::Flash, .. })), "{refused:?}");
+}
+
+/// Where flash is a part of the database, nothing of it may change before it is believed.
+#[test]
+fn a_flash_file_that_is_needed_and_not_whole_is_refused_and_left_alone() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (path, flash) = (folder.path().join("db"), folder.path().join("flash"));
+    let design = terrace_policy::designs::find("lc").expect("a row of the table");
+    let builder = || {
+        let builder = Database::builder().memory(1 << 20).home_size(32 << 20).log_size(16 << 20);
+        builder.flash(&flash, 8 << 20).design(design).flash_role(FlashRole::Persistent)
+    };
+    let db = builder().create(&path).expect("room");
+    for round in 0..40 {
+        let rows = |txn: &terrace::WriteTransaction| {
+            let mut table = txn.open_table(ROWS)?;
+            (0..2_000).try_for_each(|key| table.insert(key * 40 + round, 2))
+        };
+        db.write(|txn| rows(txn)).expect("room");
+    }
+    db.close().expect("room");
+    let before = (fs::read(&path).expect("there"), fs::read(&flash).expect("there"));
+    let cut = before.1[..before.1.len() / 2].to_vec();
+    for (bytes, why) in [(Some(cut), ColdStart::CutShort), (None, ColdStart::NoDevice)] {
+        match &bytes {
+            Some(bytes) => fs::write(&flash, bytes).expect("room"),
+            None => fs::remove_file(&flash).expect("there"),
+        }
+        let refused = builder().open(&path);
+        let told = matches!(&refused, Err(Error::FlashNeeded { why: found, .. }) if *found == why);
+        assert!(told, "{refused:?}, {why:?}");
+        assert!(fs::read(&path).expect("there") == before.0, "home was changed");
+        assert!(fs::read(&flash).ok() == bytes, "flash was changed");
+    }
+    // The label alone is nothing that the database needs.
+    let mut unlabelled = before.1;
+    let label = unlabelled.len() - 8192;
+    unlabelled[label..label + 16].fill(0);
+    fs::write(&flash, unlabelled).expect("room");
+    let db = builder().open(&path).expect("whole but for its label");
+    assert_eq!(db.check().expect("sound").entries, 80_001);
+}
+
+#[test]
+fn what_is_neither_a_file_nor_a_block_device_is_refused_and_nothing_is_made() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name);
+    let _socket = std::os::unix::net::UnixListener::bind(path("socket")).expect("a socket");
+    let made = Command::new("mkfifo").arg(path("pipe")).status();
+    assert!(made.is_ok_and(|status| status.success()));
+    fs::create_dir(path("folder")).expect("room");
+    let long = "x".repeat(10_000);
+    let before = names(folder.path());
+    let odd = [
+        (path("folder"), "a folder"),
+        (path("pipe"), "a pipe"),
+        (path("socket"), "a socket"),
+        ("/dev/null".into(), "a character device"),
+        (path(&long), "too long"),
+        (path("no").join("such").join("folder"), "is not there"),
+        (path("socket").join("within"), "Not a directory"),
+    ];
+    for (odd, what) in &odd {
+        let refusals = [
+            small().create(odd),
+            small().log(odd).create(path("db")),
+            small().flash(odd, WITH_FLASH).create(path("db")),
+            small().open(odd),
+            small().open_or_create(odd),
+            Database::open_read_only(odd),
+        ];
+        for (at, refused) in refusals.into_iter().enumerate() {
+            let error = refused.map(drop).expect_err("no place for a database");
+            let told = error.to_string();
+            let missing = matches!(error, Error::Missing { .. });
+            assert!(told.contains(what) || missing, "{at} of {}: {told}", odd.display());
+        }
+        assert_eq!(names(folder.path()), before, "{}", odd.display());
+    }
+}
+
+#[test]
+fn one_path_for_two_parts_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name);
+    let builders = [
+        small().log(path("db")),
+        small().log(folder.path().join(".").join("db")),
+        small().flash(path("db"), WITH_FLASH),
+        small().flash(path("db.log"), WITH_FLASH),
+    ];
+    for builder in builders {
+        let refused = builder.create(path("db"));
+        assert!(matches!(refused, Err(Error::InvalidOption { .. })), "{refused:?}");
+    }
+    // Two names of one file are seen when it is locked.
+    fs::write(path("one"), "")
+        .and_then(|()| fs::hard_link(path("one"), path("two")))
+        .expect("room");
+    let refused = small().log(path("two")).create(path("one"));
+    let own = Holder::Process { pid: std::process::id() };
+    let told = matches!(&refused, Err(Error::AlreadyOpen { part: Part::Log, holder, .. })
+        if **holder == own || **holder == Holder::Unknown);
+    assert!(told, "{refused:?}");
+    assert_eq!(names(folder.path()), ["one", "two"]);
+}
+
+#[test]
+fn a_full_disk_is_told_with_what_was_wanted_and_leaves_nothing() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("db");
+    // No file system has as much.
+    let bytes = 1 << 60;
+    let builders = [
+        (Part::Home, small().home_size(bytes)),
+        (Part::Log, small().log_size(bytes)),
+        (Part::Flash, small().flash(folder.path().join("flash"), bytes)),
+    ];
+    for (part, builder) in builders {
+        let Err(error) = builder.create(&path) else { panic!("{part}: no room for it") };
+        let told = error.to_string();
+        let right = matches!(&error, Error::NoRoom { part: p, needed, path: Some(_), .. }
+            if *p == part && *needed >= bytes);
+        assert!(right && told.contains(&bytes.to_string()[..4]), "{told}");
+        assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 0, "{part}");
+    }
+}
+
+/// The log of a home on a block device went into the memory file system of the device nodes.
+#[test]
+fn a_block_device_needs_a_place_for_its_log() {
+    use std::os::unix::fs::FileTypeExt;
+    let is_block_device =
+        |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_block_device());
+    let mut nodes = fs::read_dir("/dev").expect("a folder").flatten();
+    let Some(node) = nodes.find(is_block_device) else {
+        println!("not tested: no block device here");
+        return;
+    };
+    let refused = [small().create(node.path()), small().open(node.path())];
+    for refused in refused {
+        let Err(error) = refused else { panic!("a device was taken") };
+        assert!(matches!(error, Error::LogPlace { .. }), "{error}");
+        assert!(error.to_string().contains("say with `log`"), "{error}");
+    }
 }

@@ -207,11 +207,11 @@ fn a_reader_and_a_writer_exclude_each_other_and_are_told_who_it_is() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("db");
     let writer = small().create(&path).expect("made");
-    let own = Some(std::process::id());
+    let own = terrace::Holder::Process { pid: std::process::id() };
     let refused = |opened: Result<Database, Error>| match opened {
         Err(Error::AlreadyOpen { path: found, holder, .. }) => {
             assert!(found.as_deref() == Some(&path), "{found:?}");
-            assert!(holder.is_none() || holder == own, "{holder:?}");
+            assert!(*holder == own || *holder == terrace::Holder::Unknown, "{holder:?}");
         }
         other => panic!("{other:?}"),
     };

@@ -20,6 +20,7 @@ use std::fmt;
 use std::io;
 
 use self::signatures::SIGNATURES;
+pub use self::signatures::{DATABASE, FLASH, LOG};
 
 /// At both ends so many bytes are looked at.
 const END_BYTES: u64 = 1 << 20;

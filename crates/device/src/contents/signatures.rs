@@ -82,8 +82,12 @@ const REISER: &str = "a ReiserFS file system";
 const UDF: &str = "a UDF file system";
 const MINIX: &str = "a Minix file system";
 const UFS: &str = "a UFS file system";
-const DATABASE: &str = "a Terrace database";
-const FLASH: &str = "a Terrace flash tier";
+/// A home.
+pub const DATABASE: &str = "a Terrace database";
+/// A log.
+pub const LOG: &str = "the log of a Terrace database";
+/// A flash tier.
+pub const FLASH: &str = "a Terrace flash tier";
 
 const BCACHE: &[u8] = b"\xc6\x85\x73\xf6\x4e\x1a\x45\xca\x82\x65\xf5\x7f\x48\xba\x6d\x81";
 const BCACHEFS: &[u8] = b"\xc6\x85\x73\xf6\x66\xce\x90\xa9\xd9\x6a\x60\xcf\x80\x3d\xf7\xef";
@@ -93,8 +97,9 @@ pub(super) const SIGNATURES: &[Signature] = &[
     // Our own.
     row(DATABASE, Start(32), b"TERRACE\0"),
     row(DATABASE, Start(8192 + 32), b"TERRACE\0"),
-    row("the log of a Terrace database", Start(0), b"TERRALOG"),
+    row(LOG, Start(0), b"TERRALOG"),
     row(FLASH, End(8192), b"terrace flash 1\n"),
+    row(FLASH, Start(8), b"TERRFLSH"),
     // What other devices are made of.
     row(LUKS_1, Start(0), b"LUKS\xba\xbe\0\x01"),
     row(LUKS_2, Start(0), b"LUKS\xba\xbe\0\x02"),

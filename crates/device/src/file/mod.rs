@@ -28,7 +28,6 @@
 
 mod gauge;
 mod held;
-mod holder;
 mod open;
 mod refused;
 mod ring;
@@ -44,7 +43,6 @@ use rt::{Nanos, World};
 use terrace_rt as rt;
 
 pub use self::held::Holder;
-pub use self::holder::lock_holder;
 pub use self::open::{FileClaim, Room};
 pub use self::refused::{OpenError, Refusal};
 

@@ -174,6 +174,20 @@ impl FileClaim {
         written.map_err(|source| self.failed("cannot write", source))
     }
 
+    /// Whether its file system has direct I/O.
+    #[must_use]
+    pub fn has_direct_io(&self) -> bool {
+        let fd = self.file.as_raw_fd();
+        // SAFETY: a plain system call on an open file.
+        let flags = unsafe { libc::fcntl(fd, libc::F_GETFL) };
+        let has_it = set_direct(&self.file);
+        if has_it {
+            // SAFETY: as above.
+            unsafe { libc::fcntl(fd, libc::F_SETFL, flags) };
+        }
+        has_it
+    }
+
     /// The device, as `options` say but for `create` and `access`, which the claim has seen to.
     ///
     /// # Errors

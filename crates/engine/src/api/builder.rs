@@ -7,92 +7,32 @@ use std::sync::Arc;
 use terrace_device::{Access, Device, OverlayMemory};
 use terrace_page::PAGE_SIZE;
 use terrace_policy::{Design, FlashRole, Restart, designs, restarts};
-use terrace_pool::{FlashLayout, Metadata, PoolConfig, PoolError};
+use terrace_pool::{ColdStart, FlashLayout, FlashNeed, Metadata, PoolConfig, PoolError};
 use terrace_rt::{Nanos, World};
 
-use crate::api::files::{self, Made, Place};
+use crate::api::files::{self, Files, Overwrite, Sizes};
+use crate::api::{Checkpoints, DirectIo, FullImages};
 use crate::engine::LockLimits;
-use crate::error::{Places, error_path};
+use crate::error::Places;
 use crate::open::{self, Setup};
-use crate::{Database, Devices, Error};
+use crate::superblock::{self, Found};
+use crate::{Database, Devices, Error, Part};
 
 const MEMORY_BYTES: u64 = 64 << 20;
 const LOG_BYTES: u64 = 256 << 20;
 const LOCK_BYTES: u64 = 64 << 20;
 const LOCK_TIMEOUT: Nanos = Nanos(10_000_000_000);
-/// A home whose size nobody named may grow to this.
-const HOME_BYTES: u64 = 64 << 30;
 /// Fewer frames than this may all be latched by one task's splits and evictions.
 const FRAMES_MIN: u64 = 16;
 /// What recovery would have written to a database that is read only, in memory.
 const READ_ONLY_BYTES: u64 = 64 << 20;
 const CHECKPOINT_INTERVAL: Nanos = Nanos::from_secs(60);
 
-/// Whether a full image of a page is logged before its first change after it was clean.
-///
-/// Images repair home pages that a power cut has torn. Without them such a page is seen (by its
-/// checksum) and refused, not repaired: only for devices that write 8 KiB atomically.
-///
-/// # Examples
-///
-/// ```
-/// let builder = terrace::Database::builder().full_images(terrace::FullImages::Off);
-/// # let _ = builder;
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FullImages {
-    /// Images are logged.
-    On,
-    /// Images are not logged.
-    Off,
-}
-
-/// When checkpoints are taken.
-///
-/// # Examples
-///
-/// ```
-/// use terrace::{Checkpoints, Nanos};
-///
-/// let often = Checkpoints::Every(Nanos::from_secs(5));
-/// let builder = terrace::Database::builder().checkpoints(often);
-/// # let _ = builder;
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Checkpoints {
-    /// Only when asked for, when the log runs full, and when the database is closed.
-    Off,
-    /// Indirect ones whenever this much time has passed, and when the log runs full.
-    Every(Nanos),
-}
-
-/// Whether files are used that have no direct I/O.
-///
-/// Without it the operating system keeps copies in its page cache: they cost memory, and a read
-/// that they serve says nothing of the device. Nothing is less durable.
-///
-/// # Examples
-///
-/// ```
-/// let builder = terrace::Database::builder().direct_io(terrace::DirectIo::Required);
-/// # let _ = builder;
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DirectIo {
-    /// Where a file system has no direct I/O, the page cache is used, and [`Stats::cached`] says
-    /// so: the default.
-    ///
-    /// [`Stats::cached`]: crate::Stats::cached
-    Preferred,
-    /// What cannot be opened so is refused: for measurements.
-    Required,
-}
-
 /// How a database is created and opened.
 ///
 /// At a path, the home is a file of that name and the log is a file beside it, with `.log` added,
 /// unless [`Builder::log`] names another place. The flash tier is a file or block device of its
-/// own. Each may be a block device.
+/// own. Each may be a block device; a log has no place beside one, and then needs a path.
 ///
 /// # Examples
 ///
@@ -129,6 +69,9 @@ pub struct Builder {
     read_only_bytes: u64,
     /// Where the parts are, for errors.
     places: Places,
+    overwrite: Overwrite,
+    flash_doubt: Option<ColdStart>,
+    create_step: fn(),
 }
 
 impl Default for Builder {
@@ -158,6 +101,9 @@ impl Default for Builder {
             access: Access::ReadWrite,
             read_only_bytes: READ_ONLY_BYTES,
             places: Places::default(),
+            overwrite: Overwrite::No,
+            flash_doubt: None,
+            create_step: || (),
         }
     }
 }
@@ -386,75 +332,107 @@ impl Builder {
         self
     }
 
-    /// Creates a database at `path`.
+    /// Whether what stands at the paths of home, log and flash may be destroyed: by default only a
+    /// blank file or block device is taken, which means that its first and last MiB are zeroes, a
+    /// thousand pages between them are, and no other system has left its signature.
+    ///
+    /// It is for `create`, and for a flash tier that is opened. What a block device has between its
+    /// ends stays until it is written over. Nothing overwrites what somebody has open, or mounted,
+    /// and `open_or_create` never overwrites a home or a log.
+    #[must_use]
+    pub fn overwrite(mut self, may_destroy: bool) -> Builder {
+        self.overwrite = if may_destroy { Overwrite::Yes } else { Overwrite::No };
+        self
+    }
+
+    /// Calls `step` after each change that `create` makes in the file system: for tests that end
+    /// the process there.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn on_create_step(mut self, step: fn()) -> Builder {
+        self.create_step = step;
+        self
+    }
+
+    /// Creates a database at `path`. Files are made for their user alone (0600). Where `path` is a
+    /// symbolic link, home and log are what and where it leads to. Where it is a block device,
+    /// [`Builder::log`] must say where the log is to be.
     ///
     /// # Errors
     ///
-    /// `Exists` if there is anything; `Device`, `InvalidOption`.
+    /// `Exists` if there is a database, `NotBlank` if there is anything else (see
+    /// [`Builder::overwrite`]); `AlreadyOpen`, `LogPlace`, `NoRoom`, `NotAFile`, `Device`,
+    /// `InvalidOption`. Files that were made are gone then.
     pub fn create(mut self, path: impl AsRef<Path>) -> Result<Database, Error> {
         self.check()?;
         self.check_writable()?;
-        self.places = self.places_at(path.as_ref());
-        let mut made = Vec::new();
-        let created = self.create_files(path.as_ref(), &mut made);
-        let created = created.and_then(|devices| self.devices(devices).create_on_devices());
+        let files = self.files(path.as_ref(), self.overwrite)?;
+        self.places = files.places();
+        let sizes = Sizes { home: self.home_bytes, log: self.log_bytes };
+        let (devices, made) = files.create(&sizes, &self.create_step)?;
+        let step = self.create_step;
+        let created = self.devices(devices).create_on_devices();
         if created.is_err() {
-            made.into_iter().for_each(Made::take_away);
+            made.take_away();
         }
+        step();
         created
     }
 
-    /// `made` gets the files that were not there before.
-    fn create_files(&self, path: &Path, made: &mut Vec<Made>) -> Result<Devices, Error> {
-        let home = Place::home(path, self.home_bytes, HOME_BYTES);
-        let log = Place::log(path, self.log.as_deref(), Some(self.log_bytes));
-        files::check_blank(&home)?;
-        files::check_blank(&log)?;
-        let direct_io = self.direct_io;
-        let flash = self.flash_place();
-        Ok(Devices {
-            home: home.create(direct_io, made)?,
-            flash: flash.map(|place| place.create(direct_io, made)).transpose()?,
-            log: log.create(direct_io, made)?,
-        })
-    }
-
-    /// Opens the database at `path`, after a crash too: it recovers first.
+    /// Opens the database at `path`, after a crash too: it recovers first. Where `path` is a
+    /// symbolic link, the log is looked for beside what it leads to. A flash tier that the database
+    /// can do without and that is not whole starts cold: see [`Database::cold_start`].
     ///
     /// # Errors
     ///
     /// `Missing`, `NotADatabase`, `NewerFormat`, `AlreadyOpen`, `Corrupt`, `CorruptLog`,
-    /// `RedoGap`, `Device`, `InvalidOption`.
+    /// `RedoGap`, `Device`, `InvalidOption`, `LogPlace`, `NotAFile`, `FlashNeeded`; `NotBlank` and
+    /// `NoRoom` for the flash.
     pub fn open(mut self, path: impl AsRef<Path>) -> Result<Database, Error> {
         self.check()?;
-        let (path, access) = (path.as_ref(), self.access);
-        self.places = self.places_at(path);
-        let home = Place::home(path, None, HOME_BYTES).open(self.direct_io, access)?;
+        let files = self.files(path.as_ref(), self.overwrite)?;
+        self.places = files.places();
+        let home = files.open_home(self.access)?;
         // What is no database is told before anything else is looked for, or made for it.
-        if !open::is_database(&*home).map_err(|error| self.places.explain(error))? {
-            return Err(Error::Missing { part: crate::Part::Home, path: self.places.home.clone() });
-        }
-        let log = Place::log(path, self.log.as_deref(), None).open(self.direct_io, access)?;
-        let flash = self.flash_place().map(|place| match access {
-            Access::ReadWrite => place.create(self.direct_io, &mut Vec::new()),
-            Access::ReadOnly => place.open(self.direct_io, access),
-        });
-        let flash = flash.transpose()?;
-        self.devices(Devices { home, flash, log }).open_on_devices()
+        let need = match superblock::find(&*home) {
+            Ok(Found::Database(boot)) if boot.needs_flash() => FlashNeed::Needed,
+            Ok(Found::Database(_)) => FlashNeed::Optional,
+            Ok(Found::Nothing) => {
+                let missing = Error::Missing { part: Part::Home, path: None };
+                return Err(self.places.explain(files.foreign(missing)));
+            }
+            Err(error) => return Err(self.places.explain(files.foreign(error))),
+        };
+        let opened = files.open(home, self.access, need)?;
+        self.flash_doubt = opened.flash_doubt;
+        self.devices(opened.devices).open_on_devices()
     }
 
     /// The home at `path`, to be read only, whatever is wrong with the rest.
     pub(crate) fn home_read_only(&self, path: &Path) -> Result<Arc<dyn Device>, Error> {
-        Place::home(path, None, HOME_BYTES).open(self.direct_io, Access::ReadOnly)
+        files::home_read_only(path, self.direct_io)
     }
 
-    /// Opens the database at `path`, or creates it if there is nothing.
+    /// Opens the database at `path`, or creates it if there is nothing, or nothing but zeroes.
     ///
     /// # Errors
     ///
     /// Those of `open` and `create`.
     pub fn open_or_create(self, path: impl AsRef<Path>) -> Result<Database, Error> {
-        if files::is_there(path.as_ref()) { self.open(path) } else { self.create(path) }
+        let path = path.as_ref();
+        let may_be_there = || self.files(path, Overwrite::No).map(|files| files.may_be_there());
+        if may_be_there()? {
+            return self.open(path);
+        }
+        // The flash alone may be overwritten.
+        let overwrites = self.overwrite == Overwrite::Yes;
+        let overwrite = if overwrites { Overwrite::FlashOnly } else { Overwrite::No };
+        let created = Builder { overwrite, ..self.clone() }.create(path);
+        match created {
+            // Somebody else has created it meanwhile.
+            Err(Error::Exists { part: Part::Home, .. }) => self.open(path),
+            created => created,
+        }
     }
 
     /// Creates a database on the devices given, which must be blank.
@@ -542,20 +520,15 @@ impl Builder {
         }
     }
 
-    /// Where the parts are of a database whose home is at `path`.
-    fn places_at(&self, path: &Path) -> Places {
-        let log = Place::log(path, self.log.as_deref(), None);
-        let flash = self.flash.as_ref().and_then(|(path, _)| error_path(path));
-        Places { home: error_path(path), flash, log: log.error_path() }
+    /// The files of a database whose home is at `path`.
+    fn files(&self, path: &Path, overwrite: Overwrite) -> Result<Files, Error> {
+        let flash = self.flash.as_ref().map(|(path, bytes)| (path.as_path(), *bytes));
+        Files::at(path, self.log.as_deref(), flash, self.direct_io, overwrite)
     }
 
     fn given(&self) -> Result<Devices, Error> {
         let what = "devices must be given, or a path";
         self.devices.clone().ok_or(Error::InvalidOption { option: "devices", what })
-    }
-
-    fn flash_place(&self) -> Option<Place> {
-        self.flash.as_ref().map(|(path, bytes)| Place::flash(path, *bytes))
     }
 
     fn setup(&self) -> Result<Setup, Error> {
@@ -599,6 +572,7 @@ impl Builder {
             lock_bytes: self.lock_bytes,
             lock_limits: self.lock_limits,
             places: self.places.clone(),
+            flash_doubt: self.flash_doubt,
         })
     }
 }

@@ -1,165 +1,503 @@
-//! Where the parts of a database lie in the file system.
+//! The parts of a database in the file system: what is made, what is opened, what is refused.
+//!
+//! ```text
+//!  claim home, flash, log: open and locked, made where nothing was   | a failure takes away
+//!  look: blank, ours, or somebody else's?                            | what was made, and
+//!  clear what may be overwritten, grow, label the flash              v changes nothing else
+//!  devices
+//! ```
+//!
+//! - P1: nothing that was there changes before all three parts are claimed and looked at.
+//! - P2: a creation that was cut short leaves each part missing, empty, blank, or in the case of
+//!   the log and the flash with a header alone: another one takes that for its own.
+//! - P3: a flash file that flash needs for nothing, since it is a cache, never keeps a database
+//!   from opening: what is left of it starts cold. What is no flash tier of ours is refused.
 //!
 //! Direct I/O is used where the file system has it, else the page cache unless that is refused: it
 //! costs memory, nothing else, since durability comes from `fdatasync` in both.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use terrace_device::{Access, Device, FileDevice, FileOptions, lock_holder};
-use terrace_page::PAGE_SIZE;
+use terrace_device::contents::{self, ReadAt};
+use terrace_device::{
+    Access, Contents, Device, FileClaim, FileDevice, FileOptions, OpenError, Refusal, Room,
+};
+use terrace_page::{PAGE_SIZE, PageBuf, page_id, verify};
+use terrace_pool::{ColdStart, FlashNeed};
 use terrace_rt::World;
 
 use crate::api::DirectIo;
-use crate::error::error_path;
-use crate::{Action, Error, ErrorPath, Part};
+use crate::error::{Places, error_path};
+use crate::log::BLOCK;
+use crate::{Action, Devices, Error, ErrorPath, Part};
 
+const PAGE: u64 = PAGE_SIZE as u64;
 /// How the last page of a flash file or device begins.
 const FLASH_LABEL: [u8; 16] = *b"terrace flash 1\n";
+/// A home whose size nobody named may grow to this.
+const HOME_BYTES: u64 = 64 << 30;
+/// Pages of a flash without label and header that are looked at: any of ours tells whose it is.
+const PAGES_LOOKED_AT: u64 = 256;
 
-/// A part of a database in the file system.
-pub(crate) struct Place {
+/// What may be destroyed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Overwrite {
+    No,
+    /// What stands where the flash is to be.
+    FlashOnly,
+    Yes,
+}
+
+impl Overwrite {
+    fn allows(self, part: Part) -> bool {
+        match self {
+            Overwrite::No => false,
+            Overwrite::FlashOnly => part == Part::Flash,
+            Overwrite::Yes => true,
+        }
+    }
+}
+
+/// Where the parts of a database are. The path of the home has no symbolic link in it: the log is
+/// beside what a link leads to.
+pub(crate) struct Files {
+    home: Place,
+    log: Place,
+    flash: Option<(Place, u64)>,
+    direct_io: DirectIo,
+    overwrite: Overwrite,
+}
+
+struct Place {
     part: Part,
     path: PathBuf,
-    /// Bytes, reserved when it is created.
-    bytes: Option<u64>,
-    /// Bytes of a sparse file.
-    sparse_bytes: u64,
 }
 
-/// A file that was not there before, open and so locked.
-pub(crate) struct Made {
-    path: PathBuf,
-    _device: Arc<dyn Device>,
+/// Bytes of the parts that are created.
+pub(crate) struct Sizes {
+    /// Of the home, reserved; without, it is sparse.
+    pub(crate) home: Option<u64>,
+    pub(crate) log: u64,
 }
+
+/// What was opened.
+pub(crate) struct Opened {
+    pub(crate) devices: Devices,
+    /// Why the flash starts cold, whatever its header says.
+    pub(crate) flash_doubt: Option<ColdStart>,
+}
+
+/// Files that were not there before, open and so locked.
+#[derive(Default)]
+pub(crate) struct Made(Vec<(PathBuf, Arc<dyn Device>)>);
 
 impl Made {
-    /// Removes it: what it was made for has failed.
+    /// Removes them: what they were made for has failed.
     pub(crate) fn take_away(self) {
-        // Why the rest failed is what the caller is told; a file left behind is refused later.
-        let _removed = fs::remove_file(&self.path);
+        for (path, _device) in self.0 {
+            // Why the rest failed is what the caller is told; a file left behind is blank.
+            let _removed = fs::remove_file(path);
+        }
     }
 }
 
-impl Place {
-    /// The home.
-    pub(crate) fn home(path: &Path, bytes: Option<u64>, sparse_bytes: u64) -> Place {
-        Place { part: Part::Home, path: path.to_path_buf(), bytes: whole(bytes), sparse_bytes }
-    }
-
-    /// The log: beside the home unless it has a path of its own.
-    pub(crate) fn log(home: &Path, path: Option<&Path>, bytes: Option<u64>) -> Place {
-        let beside = || {
-            let mut name = home.as_os_str().to_os_string();
-            name.push(".log");
-            PathBuf::from(name)
-        };
-        let path = path.map_or_else(beside, Path::to_path_buf);
-        Place { part: Part::Log, path, bytes: whole(bytes), sparse_bytes: 0 }
-    }
-
-    /// The flash tier: slots of `bytes` in all, and the label.
-    pub(crate) fn flash(path: &Path, bytes: u64) -> Place {
-        let bytes = whole(Some(bytes.saturating_add(PAGE_SIZE as u64)));
-        Place { part: Part::Flash, path: path.to_path_buf(), bytes, sparse_bytes: 0 }
-    }
-
-    /// Opens it, and makes it if it is not there: then it is added to `made`.
+impl Files {
+    /// The parts of the database whose home is at `home`: its log is beside it unless it has a path
+    /// of its own.
     ///
     /// # Errors
     ///
-    /// `AlreadyOpen`, `Device`.
-    pub(crate) fn create(
-        &self,
+    /// `LogPlace` for a block device without a path for its log, `InvalidOption` if two of the
+    /// paths are the same.
+    pub(crate) fn at(
+        home: &Path,
+        log: Option<&Path>,
+        flash: Option<(&Path, u64)>,
         direct_io: DirectIo,
-        made: &mut Vec<Made>,
-    ) -> Result<Arc<dyn Device>, Error> {
-        let is_new = !self.path.exists();
-        if self.part == Part::Flash {
-            check_label(&self.path)?;
-        }
-        let is_sparse = self.bytes.is_none() && !is_device(&self.path);
-        if is_sparse {
-            self.make_sparse().map_err(|source| self.not_made(source))?;
-        }
-        // A block device has its own size.
-        let size = self.bytes.filter(|_| !is_device(&self.path) || self.part == Part::Flash);
-        let options = FileOptions { size, create: true, ..FileOptions::default() };
-        let device = self.device(&options, direct_io).map_err(|source| {
-            if is_sparse && source.kind() != ErrorKind::ResourceBusy {
-                // Nobody has it open, and it holds nothing yet.
-                let _removed = fs::remove_file(&self.path);
+        overwrite: Overwrite,
+    ) -> Result<Files, Error> {
+        let home = Place { part: Part::Home, path: resolve(home) };
+        let log = match log {
+            Some(path) => resolve(path),
+            None if is_block_device(&home.path) => {
+                return Err(Error::LogPlace { home: error_path(&home.path) });
             }
-            self.not_made(source)
-        })?;
-        if self.part == Part::Flash {
-            put_label(&self.path).map_err(|source| self.not_made(source))?;
+            None => {
+                let mut name = home.path.as_os_str().to_os_string();
+                name.push(".log");
+                resolve(Path::new(&name))
+            }
+        };
+        let log = Place { part: Part::Log, path: log };
+        let flash = flash.map(|(path, bytes)| {
+            // Beside the slots there is the label.
+            (Place { part: Part::Flash, path: resolve(path) }, whole(bytes.saturating_add(PAGE)))
+        });
+        let what = "home, log and flash must be three files or devices";
+        if log.path == home.path {
+            return Err(Error::InvalidOption { option: "log", what });
         }
-        if is_new {
-            made.push(Made { path: self.path.clone(), _device: Arc::clone(&device) });
+        if flash.as_ref().is_some_and(|(it, _)| it.path == home.path || it.path == log.path) {
+            return Err(Error::InvalidOption { option: "flash", what });
         }
-        Ok(device)
+        Ok(Files { home, log, flash, direct_io, overwrite })
     }
 
-    /// Makes a file of holes where there is nothing.
-    fn make_sparse(&self) -> io::Result<()> {
-        let file = OpenOptions::new().write(true).create_new(true).open(&self.path);
-        file.and_then(|file| file.set_len(self.sparse_bytes)).map_err(|source| {
-            io::Error::new(source.kind(), format!("{}: {source}", self.path.display()))
+    /// The paths, for errors.
+    pub(crate) fn places(&self) -> Places {
+        let flash = self.flash.as_ref().and_then(|(flash, _)| flash.error_path());
+        Places { home: self.home.error_path(), flash, log: self.log.error_path() }
+    }
+
+    /// Whether there is something at the path of the home that could be a database: neither
+    /// nothing, nor something blank.
+    pub(crate) fn may_be_there(&self) -> bool {
+        let Ok(found) = fs::metadata(&self.home.path) else { return false };
+        let is_block_device = is_block_device(&self.home.path);
+        // Whatever is wrong with another kind, opening it tells.
+        if !found.is_file() && !is_block_device {
+            return true;
+        }
+        let mut head = Vec::new();
+        let read =
+            File::open(&self.home.path).and_then(|file| file.take(2 * PAGE).read_to_end(&mut head));
+        read.is_err() || head.iter().any(|&byte| byte != 0)
+    }
+
+    /// Makes the files, and takes the block devices, of a new database. `step` is called after each
+    /// thing that changes the file system.
+    ///
+    /// # Errors
+    ///
+    /// `NotBlank`, `Exists`, `AlreadyOpen`, `NoRoom`, `NotAFile`, `Device`: then nothing has
+    /// changed.
+    pub(crate) fn create(&self, sizes: &Sizes, step: &dyn Fn()) -> Result<(Devices, Made), Error> {
+        let claim = |place: &Place| {
+            let claim = place.claim(Access::ReadWrite, true)?;
+            step();
+            place.check_direct(&claim, self.direct_io)?;
+            place.check_free(&claim, self.overwrite)?;
+            Ok::<_, Error>(claim)
+        };
+        let home = claim(&self.home)?;
+        let flash = self.flash.as_ref();
+        let flash = flash.map(|(place, bytes)| Ok::<_, Error>((place, *bytes, claim(place)?)));
+        let flash = flash.transpose()?;
+        let log = claim(&self.log)?;
+
+        // P1: all of them may be used.
+        let sparse = (HOME_BYTES, Room::Sparse);
+        let (bytes, room) = sizes.home.map_or(sparse, |bytes| (whole(bytes), Room::Reserved));
+        self.home.prepare(&home, bytes, room, step)?;
+        if let Some((place, bytes, claim)) = &flash {
+            place.prepare(claim, *bytes, Room::Reserved, step)?;
+            place.label(claim)?;
+            step();
+        }
+        self.log.prepare(&log, whole(sizes.log), Room::Reserved, step)?;
+
+        let mut made = Made::default();
+        let devices = self.use_all(home, flash, log, &mut made);
+        match devices {
+            Ok(devices) => {
+                step();
+                Ok((devices, made))
+            }
+            Err(error) => {
+                made.take_away();
+                Err(error)
+            }
+        }
+    }
+
+    fn use_all(
+        &self,
+        home: FileClaim,
+        flash: Option<(&Place, u64, FileClaim)>,
+        log: FileClaim,
+        made: &mut Made,
+    ) -> Result<Devices, Error> {
+        let mut take = |place: &Place, claim: FileClaim, size| {
+            let is_new = claim.is_new();
+            let device = place.device(claim, size, self.direct_io)?;
+            if is_new {
+                made.0.push((place.path.clone(), Arc::clone(&device)));
+            }
+            Ok::<_, Error>(device)
+        };
+        Ok(Devices {
+            home: take(&self.home, home, None)?,
+            flash: flash.map(|(place, size, claim)| take(place, claim, Some(size))).transpose()?,
+            log: take(&self.log, log, None)?,
         })
     }
 
-    /// Opens it as it is.
+    /// Opens the home, which must be there.
     ///
     /// # Errors
     ///
-    /// `Missing`, `AlreadyOpen`, `NotADatabase`, `Device`.
+    /// `Missing`, `AlreadyOpen`, `NotAFile`, `Device`.
+    pub(crate) fn open_home(&self, access: Access) -> Result<Arc<dyn Device>, Error> {
+        self.home.open_home(access, self.direct_io)
+    }
+
+    /// What the home holds instead of a database, if the error is that it holds none.
+    pub(crate) fn foreign(&self, error: Error) -> Error {
+        let (Error::NotADatabase { part: Part::Home, .. } | Error::Missing { .. }) = error else {
+            return error;
+        };
+        // The home is still open, and locked: it is only read here.
+        let found = File::open(&self.home.path).and_then(|file| Contents::signature(&Plain(file)));
+        match found {
+            Ok(Some(what)) => {
+                Error::NotADatabase { part: Part::Home, path: self.home.error_path(), what }
+            }
+            _ => error,
+        }
+    }
+
+    /// Opens the log and the flash of the database on `home`, whose superblock says whether it
+    /// needs what is on flash.
+    ///
+    /// # Errors
+    ///
+    /// `Missing`, `AlreadyOpen`, `NotADatabase`, `NotBlank`, `NotAFile`, `FlashNeeded`, `NoRoom`,
+    /// `Device`.
     pub(crate) fn open(
         &self,
-        direct_io: DirectIo,
+        home: Arc<dyn Device>,
         access: Access,
-    ) -> Result<Arc<dyn Device>, Error> {
-        let metadata = fs::metadata(&self.path).map_err(|source| self.failed(source))?;
-        let is_short = metadata.is_file() && metadata.len() < 2 * PAGE_SIZE as u64;
-        if metadata.is_dir() || is_short {
-            let what = "it is a folder, or too short";
-            return Err(Error::NotADatabase { part: self.part, path: self.error_path(), what });
+        need: FlashNeed,
+    ) -> Result<Opened, Error> {
+        let log = self.log.claim(access, false)?;
+        if log.len() < 2 * PAGE {
+            let (part, path) = (Part::Log, self.log.error_path());
+            let what = "it is too short to be a log";
+            return Err(Error::NotADatabase { part, path, what });
         }
-        let options = FileOptions { access, ..FileOptions::default() };
-        self.device(&options, direct_io).map_err(|source| self.failed(source))
-    }
-
-    fn device(&self, options: &FileOptions, direct_io: DirectIo) -> io::Result<Arc<dyn Device>> {
-        let direct = FileDevice::open(&self.path, options);
-        let may_cache = direct_io == DirectIo::Preferred;
-        let opened = match direct {
-            Err(error) if may_cache && error.kind() == ErrorKind::InvalidInput => {
-                FileDevice::open(&self.path, &FileOptions { direct: false, ..options.clone() })
+        let log = self.log.device(log, None, self.direct_io)?;
+        let (flash, flash_doubt) = match (&self.flash, access) {
+            (None, _) => (None, None),
+            (Some((place, size)), Access::ReadWrite) if need == FlashNeed::Optional => {
+                let (flash, doubt) = self.open_cache(place, *size)?;
+                (Some(flash), doubt)
             }
-            opened => opened,
+            (Some((place, size)), _) => self.open_as_it_is(place, *size, access, need)?,
         };
-        opened.map(|device| Arc::new(device) as _)
+        Ok(Opened { devices: Devices { home, flash, log }, flash_doubt })
     }
 
-    /// Why it could not be made: a folder that is missing is no missing database.
-    fn not_made(&self, source: io::Error) -> Error {
-        match source.kind() {
-            ErrorKind::NotFound => self.device_failed(source),
-            _ => self.failed(source),
+    /// The flash of a database that can do without: made if it is not there, begun anew if it is
+    /// not whole (P3).
+    fn open_cache(
+        &self,
+        place: &Place,
+        size: u64,
+    ) -> Result<(Arc<dyn Device>, Option<ColdStart>), Error> {
+        let claim = place.claim(Access::ReadWrite, true)?;
+        let found = place.flash_found(&claim)?;
+        let is_short = claim.len() < size && !claim.is_block_device();
+        let doubt = match found {
+            FlashFound::Blank => None,
+            FlashFound::Labelled if is_short => Some(ColdStart::OtherShape),
+            FlashFound::Labelled => None,
+            FlashFound::Unlabelled if is_short => Some(ColdStart::CutShort),
+            FlashFound::Unlabelled => Some(ColdStart::Label),
+            FlashFound::Foreign(_) if self.overwrite.allows(Part::Flash) => Some(ColdStart::Blank),
+            FlashFound::Foreign(found) => return Err(place.not_blank(found)),
+        };
+        if is_short || matches!(found, FlashFound::Foreign(_)) {
+            place.prepare(&claim, size, Room::Reserved, &|| ())?;
+        }
+        if found != FlashFound::Labelled || is_short {
+            place.label(&claim)?;
+        }
+        Ok((place.device(claim, Some(size), self.direct_io)?, doubt))
+    }
+
+    /// The flash of a database that needs it, or that is only read: nothing of it changes.
+    fn open_as_it_is(
+        &self,
+        place: &Place,
+        size: u64,
+        access: Access,
+        need: FlashNeed,
+    ) -> Result<(Option<Arc<dyn Device>>, Option<ColdStart>), Error> {
+        let refuse = |why| match need {
+            FlashNeed::Needed => Err(Error::FlashNeeded { path: place.error_path(), why }),
+            FlashNeed::Optional => Ok((None, Some(why))),
+        };
+        let claim = match place.claim(access, false) {
+            Err(Error::Missing { .. }) => return refuse(ColdStart::NoDevice),
+            claim => claim?,
+        };
+        match place.flash_found(&claim)? {
+            FlashFound::Foreign(found) => return Err(place.not_blank(found)),
+            FlashFound::Blank => return refuse(ColdStart::Blank),
+            FlashFound::Labelled if claim.len() < size => return refuse(ColdStart::OtherShape),
+            FlashFound::Unlabelled if claim.len() < size => return refuse(ColdStart::CutShort),
+            // What is left is whole: header and table tell whose it is.
+            FlashFound::Labelled | FlashFound::Unlabelled => (),
+        }
+        Ok((Some(place.device(claim, Some(size), self.direct_io)?), None))
+    }
+}
+
+/// What stands where a flash tier should.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum FlashFound {
+    Blank,
+    Labelled,
+    /// Ours, by its header or its pages, without the label at its end.
+    Unlabelled,
+    Foreign(Contents),
+}
+
+/// The home at `path` without the rest of its database, to be read only.
+pub(crate) fn home_read_only(path: &Path, direct_io: DirectIo) -> Result<Arc<dyn Device>, Error> {
+    let home = Place { part: Part::Home, path: resolve(path) };
+    home.open_home(Access::ReadOnly, direct_io)
+}
+
+impl Place {
+    fn open_home(&self, access: Access, direct_io: DirectIo) -> Result<Arc<dyn Device>, Error> {
+        let claim = self.claim(access, false)?;
+        if claim.len() < 2 * PAGE {
+            return Err(Error::Missing { part: Part::Home, path: self.error_path() });
+        }
+        self.device(claim, None, direct_io)
+    }
+
+    fn error_path(&self) -> ErrorPath {
+        error_path(&self.path)
+    }
+
+    fn claim(&self, access: Access, create: bool) -> Result<FileClaim, Error> {
+        FileClaim::take(&self.path, access, create).map_err(|error| match error.why {
+            Refusal::Missing if create => {
+                let what = "the folder that it is to be in is not there";
+                self.device_failed(io::Error::new(ErrorKind::NotFound, what))
+            }
+            _ => self.failed(error),
+        })
+    }
+
+    fn check_direct(&self, claim: &FileClaim, direct_io: DirectIo) -> Result<(), Error> {
+        if direct_io == DirectIo::Preferred || claim.has_direct_io() {
+            return Ok(());
+        }
+        let path = claim.path().to_path_buf();
+        Err(self.failed(OpenError { path, why: Refusal::NoDirectIo }))
+    }
+
+    /// Refuses to use what is neither blank, nor what a creation that was cut short has left, nor
+    /// may be overwritten.
+    fn check_free(&self, claim: &FileClaim, overwrite: Overwrite) -> Result<(), Error> {
+        if claim.is_empty() || overwrite.allows(self.part) {
+            return Ok(());
+        }
+        if self.part == Part::Flash {
+            return match self.flash_found(claim)? {
+                FlashFound::Foreign(found) => Err(self.not_blank(found)),
+                _ => Ok(()),
+            };
+        }
+        match claim.contents().map_err(|error| self.failed(error))? {
+            Contents::Blank => Ok(()),
+            Contents::Signature(contents::DATABASE) if self.part == Part::Home => {
+                Err(Error::Exists { part: self.part, path: self.error_path() })
+            }
+            Contents::Signature(contents::LOG) if self.part == Part::Log => {
+                // One that was begun has its header alone.
+                let rest = After { claim, from: BLOCK as u64 };
+                match Contents::of(&rest).map_err(|source| self.device_failed(source))? {
+                    Contents::Blank => Ok(()),
+                    _ => Err(Error::Exists { part: self.part, path: self.error_path() }),
+                }
+            }
+            found => Err(self.not_blank(found)),
         }
     }
 
-    fn failed(&self, source: io::Error) -> Error {
-        let (part, path) = (self.part, self.error_path());
-        match source.kind() {
-            ErrorKind::NotFound => Error::Missing { part, path },
-            ErrorKind::ResourceBusy | ErrorKind::WouldBlock => {
-                Error::AlreadyOpen { part, path, holder: lock_holder(&self.path) }
+    /// Makes it blank, and a file `bytes` long. A block device has its own size.
+    fn prepare(
+        &self,
+        claim: &FileClaim,
+        bytes: u64,
+        room: Room,
+        step: &dyn Fn(),
+    ) -> Result<(), Error> {
+        if !claim.is_empty() && !self.is_blank_device(claim)? {
+            claim.clear().map_err(|error| self.failed(error))?;
+            step();
+        }
+        if !claim.is_block_device() || self.part == Part::Flash {
+            claim.grow(bytes, room).map_err(|error| self.failed(error))?;
+            step();
+        }
+        Ok(())
+    }
+
+    fn is_blank_device(&self, claim: &FileClaim) -> Result<bool, Error> {
+        let contents = || claim.contents().map_err(|error| self.failed(error));
+        Ok(claim.is_block_device() && contents()? == Contents::Blank)
+    }
+
+    fn flash_found(&self, claim: &FileClaim) -> Result<FlashFound, Error> {
+        let failed = |source| self.device_failed(source);
+        if claim.is_empty() {
+            return Ok(FlashFound::Blank);
+        }
+        if is_labelled(claim).map_err(failed)? {
+            return Ok(FlashFound::Labelled);
+        }
+        Ok(match claim.contents().map_err(|error| self.failed(error))? {
+            Contents::Blank => FlashFound::Blank,
+            Contents::Signature(contents::FLASH) => FlashFound::Unlabelled,
+            Contents::Data { .. } if has_page(claim).map_err(failed)? => FlashFound::Unlabelled,
+            found => FlashFound::Foreign(found),
+        })
+    }
+
+    /// Labels the flash, whose last page is no slot.
+    fn label(&self, claim: &FileClaim) -> Result<(), Error> {
+        let last = claim.len().saturating_sub(PAGE);
+        claim.write_at(last, &FLASH_LABEL).map_err(|error| self.failed(error))
+    }
+
+    fn device(
+        &self,
+        claim: FileClaim,
+        size: Option<u64>,
+        direct_io: DirectIo,
+    ) -> Result<Arc<dyn Device>, Error> {
+        let direct = direct_io == DirectIo::Required || claim.has_direct_io();
+        let options = FileOptions { size, direct, ..FileOptions::default() };
+        let opened: Result<FileDevice, _> = claim.into_device(&options);
+        opened.map(|device| Arc::new(device) as _).map_err(|error| self.failed(error))
+    }
+
+    fn failed(&self, error: OpenError) -> Error {
+        let (part, path, kind) = (self.part, self.error_path(), error.kind());
+        match error.why {
+            Refusal::Missing => Error::Missing { part, path },
+            Refusal::InUse { holder } => {
+                Error::AlreadyOpen { part, path, holder: Box::new(holder) }
             }
-            ErrorKind::AlreadyExists => Error::Exists { part, path },
-            _ => self.device_failed(source),
+            Refusal::Kind { found } => Error::NotAFile { part, path, found },
+            Refusal::NoRoom { wanted, source } => {
+                Error::NoRoom { part, path, needed: wanted, source: Arc::new(source) }
+            }
+            Refusal::TooShort { wanted, .. } => {
+                let source = io::Error::new(kind, error.why.to_string());
+                Error::NoRoom { part, path, needed: wanted, source: Arc::new(source) }
+            }
+            // As the kernel said it, with its number.
+            Refusal::System { source, .. } => self.device_failed(source),
+            why => self.device_failed(io::Error::new(kind, why.to_string())),
         }
     }
 
@@ -168,86 +506,84 @@ impl Place {
         Error::Device { part, path, action, page: None, source: Arc::new(source) }
     }
 
-    /// Its path, for errors.
-    pub(crate) fn error_path(&self) -> ErrorPath {
-        error_path(&self.path)
+    fn not_blank(&self, found: Contents) -> Error {
+        Error::NotBlank { part: self.part, path: self.error_path(), found }
     }
 }
 
-fn whole(bytes: Option<u64>) -> Option<u64> {
-    bytes.map(|bytes| bytes / PAGE_SIZE as u64 * PAGE_SIZE as u64)
+/// What follows the first bytes of a claim.
+struct After<'a> {
+    claim: &'a FileClaim,
+    from: u64,
 }
 
-fn is_device(path: &Path) -> bool {
+impl ReadAt for After<'_> {
+    fn len(&self) -> u64 {
+        self.claim.len().saturating_sub(self.from)
+    }
+
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {
+        self.claim.read_at(self.from + offset, into)
+    }
+}
+
+/// A file that is only looked at.
+struct Plain(File);
+
+impl ReadAt for Plain {
+    fn len(&self) -> u64 {
+        use std::io::{Seek, SeekFrom};
+        (&self.0).seek(SeekFrom::End(0)).unwrap_or(0)
+    }
+
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {
+        use std::os::unix::fs::FileExt;
+        self.0.read_exact_at(into, offset)
+    }
+}
+
+/// `path` without symbolic links, as far as it is there.
+fn resolve(path: &Path) -> PathBuf {
+    if let Ok(whole) = fs::canonicalize(path) {
+        return whole;
+    }
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = fs::canonicalize(folder.unwrap_or(Path::new(".")));
+    match (folder, path.file_name()) {
+        (Ok(folder), Some(name)) => folder.join(name),
+        _ => path.to_path_buf(),
+    }
+}
+
+fn whole(bytes: u64) -> u64 {
+    bytes / PAGE * PAGE
+}
+
+fn is_block_device(path: &Path) -> bool {
     use std::os::unix::fs::FileTypeExt;
     fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_block_device())
 }
 
-/// Whether there is something at `path` that could be a database.
-pub(crate) fn is_there(path: &Path) -> bool {
-    match fs::metadata(path) {
-        Ok(metadata) if metadata.is_file() => metadata.len() > 0 && !begins_blank(path),
-        Ok(_) => !begins_blank(path),
-        Err(_) => false,
-    }
-}
-
-/// Whether the first page is zeroes.
-fn begins_blank(path: &Path) -> bool {
-    let mut head = [0; 2 * PAGE_SIZE];
-    let read = File::open(path).and_then(|mut file| file.read_exact(&mut head));
-    read.is_ok() && head.iter().all(|&byte| byte == 0)
-}
-
-/// Checks that nothing is lost by using `path` as flash: it is not there, or blank, or was used so
-/// before, as its last page says.
-///
-/// # Errors
-///
-/// `NotADatabase`.
-fn check_label(path: &Path) -> Result<(), Error> {
-    let is_free = match File::open(path) {
-        // Whatever is wrong with it, opening it for writing tells.
-        Err(_) => true,
-        Ok(file) if file.metadata().is_ok_and(|found| found.is_file() && found.len() == 0) => true,
-        Ok(file) => is_labelled(&file) || begins_blank(path),
-    };
-    let what = "it holds something else than a flash tier";
-    let (part, path) = (Part::Flash, error_path(path));
-    if is_free { Ok(()) } else { Err(Error::NotADatabase { part, path, what }) }
-}
-
-fn is_labelled(mut file: &File) -> bool {
+fn is_labelled(claim: &FileClaim) -> io::Result<bool> {
     let mut head = [0; FLASH_LABEL.len()];
-    let last_page = SeekFrom::End(-(PAGE_SIZE as i64));
-    let read = file.seek(last_page).and_then(|_| file.read_exact(&mut head));
-    read.is_ok() && head == FLASH_LABEL
+    let Some(last) = claim.len().checked_sub(PAGE) else { return Ok(false) };
+    claim.read_at(last, &mut head)?;
+    Ok(head == FLASH_LABEL)
 }
 
-/// Labels the flash at `path`, whose last page is no slot, unless it is.
-fn put_label(path: &Path) -> io::Result<()> {
-    let mut file = OpenOptions::new().read(true).write(true).open(path)?;
-    if !is_labelled(&file) {
-        file.seek(SeekFrom::End(-(PAGE_SIZE as i64)))?;
-        file.write_all(&FLASH_LABEL)?;
-        file.sync_data()?;
+/// Whether a sealed page is among those that are looked at, evenly spread.
+fn has_page(claim: &FileClaim) -> io::Result<bool> {
+    let pages = claim.len() / PAGE;
+    let looked_at = pages.min(PAGES_LOOKED_AT);
+    let mut page: Box<PageBuf> = Box::new([0; PAGE_SIZE]);
+    for nth in 0..looked_at {
+        claim.read_at(nth * (pages / looked_at) * PAGE, &mut page[..])?;
+        let id = page_id(&page);
+        if page.iter().any(|&byte| byte != 0) && verify(&page, id).is_ok() {
+            return Ok(true);
+        }
     }
-    Ok(())
-}
-
-/// Checks that nothing is lost by making `place`: it is not there, or empty, or a blank device.
-///
-/// # Errors
-///
-/// `Exists`.
-pub(crate) fn check_blank(place: &Place) -> Result<(), Error> {
-    let Ok(metadata) = fs::metadata(&place.path) else { return Ok(()) };
-    let free = is_device(&place.path) && begins_blank(&place.path);
-    if free || (metadata.is_file() && metadata.len() == 0 && place.bytes.is_some()) {
-        Ok(())
-    } else {
-        Err(Error::Exists { part: place.part, path: place.error_path() })
-    }
+    Ok(false)
 }
 
 /// An id for a new database: by chance, but fixed in a virtual world.

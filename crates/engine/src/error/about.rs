@@ -255,6 +255,9 @@ impl Error {
     ) -> Error {
         match &mut self {
             Error::Exists { part, path }
+            | Error::NotBlank { part, path, .. }
+            | Error::NotAFile { part, path, .. }
+            | Error::NoRoom { part, path, .. }
             | Error::Missing { part, path }
             | Error::AlreadyOpen { part, path, .. }
             | Error::NotADatabase { part, path, .. }

@@ -42,6 +42,10 @@ impl fmt::Display for Error {
             | Error::NoSuchTable { .. } => of_table(self, f),
             Error::InvalidOption { .. }
             | Error::Exists { .. }
+            | Error::NotBlank { .. }
+            | Error::NotAFile { .. }
+            | Error::LogPlace { .. }
+            | Error::NoRoom { .. }
             | Error::Missing { .. }
             | Error::AlreadyOpen { .. }
             | Error::Forked { .. }
@@ -146,12 +150,12 @@ fn of_opening(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             write!(f, "no database here: {at} is missing; check the path, or create it")
         }
         Error::AlreadyOpen { part, path, holder } => {
-            write!(f, "{} is already open", At(*part, path))?;
-            match holder {
-                Some(process) => write!(f, " in process {process}: close it there first"),
-                None => f.write_str(": close it there first"),
-            }
+            write!(f, "{} is in use by {holder}: end that first", At(*part, path))
         }
+        Error::NotBlank { .. }
+        | Error::NotAFile { .. }
+        | Error::LogPlace { .. }
+        | Error::NoRoom { .. } => of_place(error, f),
         Error::Forked { pid } => write!(
             f,
             "the database was opened by process {pid}, of which this one is a fork: open it in one \
@@ -200,6 +204,36 @@ fn of_opening(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             remedy(*why),
         ),
         _ => unreachable!("no error of an opening"),
+    }
+}
+
+/// What is told of a place that no part can be made at.
+fn of_place(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    match error {
+        Error::NotBlank { part, path, found } => write!(
+            f,
+            "{} holds {found}, and was not touched: choose another path, or say with `overwrite` \
+             that it may be destroyed",
+            At(*part, path),
+        ),
+        Error::NotAFile { part, path, found } => write!(
+            f,
+            "{} is {found}, and neither a file nor a block device: choose another path",
+            At(*part, path),
+        ),
+        Error::LogPlace { home } => write!(
+            f,
+            "{} is a block device, beside which is no place for a log: say with `log` where the \
+             log is",
+            At(Part::Home, home),
+        ),
+        Error::NoRoom { part, path, needed, source } => write!(
+            f,
+            "there is no room for {}, which is to have {needed} bytes: make room, or ask for \
+             less: {source}",
+            At(*part, path),
+        ),
+        _ => unreachable!("no error of a place"),
     }
 }
 

@@ -45,6 +45,10 @@ pub enum ColdStart {
     GivenUp,
     /// It has pages that are newer than the end of the log.
     LogLost,
+    /// The file is shorter than it was, and was begun anew.
+    CutShort,
+    /// The mark at its end is damaged, by which a flash tier is known before its header is read.
+    Label,
     /// The database was opened without the option that makes flash a part of it.
     NotPersistent,
     /// The device could not be read or written.
@@ -68,6 +72,8 @@ impl fmt::Display for ColdStart {
             ColdStart::Table => "the table of the flash tier is damaged",
             ColdStart::GivenUp => "the table of the flash tier could not be written",
             ColdStart::LogLost => "the flash tier is newer than the log, which has lost its end",
+            ColdStart::CutShort => "the flash file was cut short",
+            ColdStart::Label => "the label at the end of the flash is damaged",
             ColdStart::NotPersistent => "the database was not opened with persistent flash",
             ColdStart::Device(kind) => return write!(f, "the flash device failed: {kind}"),
         };
@@ -224,6 +230,11 @@ impl FlashRecovery {
     #[must_use]
     pub fn stamp(&self) -> u64 {
         if self.cold.is_some() { 0 } else { self.header.stamp }
+    }
+
+    /// Has the tier start cold, for a reason that was found before it was looked at.
+    pub fn doubt(&mut self, why: ColdStart) {
+        self.cold = Some(why);
     }
 
     /// Why the tier starts cold, if it does.
