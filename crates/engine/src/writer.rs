@@ -17,11 +17,14 @@
 //!   recovery can put the pages right.
 //! - W5: nested actions nest. An inner one that has ended survives the outer one's undo.
 
+use std::sync::Arc;
+
 use terrace_page::{Lsn, TxnId};
 use terrace_pool::PageMut;
 
 use crate::btree::Leaves;
 use crate::change::Change;
+use crate::log::Log;
 use crate::{Error, LockMode, LockOutcome, LockRequest, TreeId};
 
 /// How far an operation on a tree got.
@@ -130,13 +133,25 @@ pub(crate) trait Writer: Reader {
 }
 
 /// An open nested top action. Dropping it without `end_nested` stops the engine, see W4.
-#[derive(Debug)]
 #[must_use]
 pub(crate) struct Nested {
     /// The transaction's last record before it: where its undo goes on once it has ended.
     pub(crate) undo_next: Lsn,
     /// How many nested actions were open before it.
     pub(crate) depth: u32,
+    /// The log, which stops if a panic drops it open.
+    pub(crate) log: Option<Arc<Log>>,
+}
+
+impl Drop for Nested {
+    fn drop(&mut self) {
+        if let Some(log) = &self.log
+            && terrace_rt::unwinding()
+        {
+            // Before the latches of its pages go: nobody sees them half changed.
+            log.fail(Error::Panicked { page: None });
+        }
+    }
 }
 
 /// How a change is undone: by key, through the tree, wherever the key is by then.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use terrace::{Database, Devices, Durability, Error, Nanos, TableDef, World};
+use terrace::{Database, Devices, Durability, Error, LockWait, Nanos, TableDef, World};
 use terrace_device::model::{Preset, build};
 use terrace_device::{Device, Keep, Store};
 use terrace_rt::{Prng, Virtual, VirtualConfig};
@@ -142,17 +142,25 @@ fn a_lock_that_stays_is_told_with_table_key_and_holder() {
         fill(&db, 3);
         let holder = db.begin_write().expect("open");
         holder.open_table(ROWS).expect("there").insert(1_000, b"mine").expect("room");
-        let waiter = db.begin_write().expect("open");
-        waiter.set_lock_timeout(Nanos::from_millis(20));
-        let refused = waiter.open_table(ROWS).expect("there").insert(1_000, b"mine, too");
-        let Err(Error::LockTimeout(wait)) = refused else { panic!("{refused:?}") };
-        assert_eq!((&*wait.table, wait.waited), ("rows", Nanos::from_millis(20)));
-        assert_eq!(wait.key.as_deref(), Some(&1_000u64.to_be_bytes()[..]));
-        assert!(wait.holder.is_some());
-        let told = Error::LockTimeout(wait).to_string();
-        assert!(told.contains("key 0x00000000000003e8 of table \"rows\""), "{told}");
-        waiter.rollback().expect("undone");
+        let shared = db.clone();
+        let waiter = terrace_rt::spawn("waiter", move || {
+            let waiter = shared.begin_write().expect("open");
+            waiter.set_lock_timeout(Nanos::from_millis(20));
+            let refused = waiter.open_table(ROWS).expect("there").insert(1_000, b"mine, too");
+            let Err(Error::LockTimeout(wait)) = refused else { panic!("{refused:?}") };
+            waiter.rollback().expect("undone");
+            check_wait(wait);
+        });
+        waiter.join();
         holder.commit(Durability::None).expect("room");
         db.close().expect("memory");
     });
+}
+
+fn check_wait(wait: Box<LockWait>) {
+    assert_eq!((&*wait.table, wait.waited), ("rows", Nanos::from_millis(20)));
+    assert_eq!(wait.key.as_deref(), Some(&1_000u64.to_be_bytes()[..]));
+    assert!(wait.holder.is_some());
+    let told = Error::LockTimeout(wait).to_string();
+    assert!(told.contains("key 0x00000000000003e8 of table \"rows\""), "{told}");
 }

@@ -13,6 +13,7 @@
 //! - No threads, clocks, blocking primitives, thread-local state or unseeded chance of its own.
 //! - A destructor may run while its task is unwound. There, what would wait returns at once:
 //!   ask [`dead`] after each wait in a loop of your own, and do nothing but free memory if it is.
+//!   What must be done even after a panic, where [`unwinding`] says so, another task does.
 //! - What is guarded by a [`LeafMutex`] must not wait. Debug builds check it at each switch.
 //! - The address of a word that somebody waits on must stay valid until they have been woken.
 
@@ -56,6 +57,6 @@ pub use real_world::{Reactor, Real, drive_reactor, on_executor, reactor};
 pub use virtual_world::{Stopped, Virtual, VirtualConfig};
 #[cfg(not(loom))]
 pub use world::{
-    Task, Timer, Waited, World, charge, dead, maybe_switch, now, sleep, spawn, wait, wait_until,
-    wake_all, wake_one, yield_now,
+    Task, Timer, Waited, World, charge, dead, maybe_switch, now, sleep, spawn, task_id, unwinding,
+    wait, wait_until, wake_all, wake_one, yield_now,
 };

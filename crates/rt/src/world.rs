@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::real_world::{self as real, RealCore};
 use crate::task::Done;
 use crate::time::Nanos;
-use crate::virtual_world::{self, Core, here};
+use crate::virtual_world::{self, Core, here, thread_token};
 
 /// How a wait with a deadline ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -259,9 +259,25 @@ pub fn maybe_switch() {
     }
 }
 
-/// Whether the world has lost its power: destructors must do nothing but release memory. A virtual
-/// world has, too, while a task of it panics: that ends it, and nothing may wait for anything.
+/// Whether destructors must do nothing but release memory: the world has lost its power, or the
+/// task panics, and nothing may wait for anything while it is unwound. What must be done all the
+/// same is handed to another task, see [`unwinding`].
 #[inline]
 pub fn dead() -> bool {
     here(|core| core.map_or_else(real::dead, |core| core.is_dead() || std::thread::panicking()))
+}
+
+/// Whether the calling task or thread panics in a world that goes on. A destructor that has to do
+/// what may wait, such as the rollback of a transaction, then spawns a task for it.
+pub fn unwinding() -> bool {
+    std::thread::panicking() && !here(|core| core.map_or_else(real::powerless, Core::is_dead))
+}
+
+/// A number for the calling task, or for the calling thread outside of tasks. No other that lives
+/// has the same; a later one may. Never zero.
+#[inline]
+pub fn task_id() -> u64 {
+    let task = here(|core| core.map_or_else(real::current_task, Core::current_task));
+    // No task is the greatest index.
+    thread_token() << 32 | u64::from(task.wrapping_add(1))
 }

@@ -12,7 +12,7 @@ use terrace_pool::ColdStart;
 use terrace_rt::{LeafMutex, Nanos, Task, Waited, World, dead};
 
 use crate::api::Checkpoints;
-use crate::context::{Context, Locking};
+use crate::context::Context;
 use crate::engine::Engine;
 use crate::{
     Builder, CachedParts, Durability, Error, Misses, ReadTransaction, Stats, TransactionStats,
@@ -144,7 +144,18 @@ impl Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        if !dead() {
+        if terrace_rt::unwinding() {
+            // Nothing can wait while a task panics: another one closes.
+            let handle = Handle {
+                engine: Arc::clone(&self.engine),
+                access: self.access,
+                background: LeafMutex::new(std::mem::take(&mut *self.background.lock())),
+                world: self.world.clone(),
+                opened: self.opened,
+                misses_path: self.misses_path.take(),
+            };
+            drop(self.world.spawn("close", move || drop(handle)));
+        } else if !dead() {
             // Nobody is left to be told; recovery does what could not be done.
             let _closed = self.close();
         }
@@ -465,7 +476,7 @@ impl Database {
     }
 
     fn check_trees(&self) -> Result<CheckReport, Error> {
-        let mut context = Context::begin(self.engine(), Locking::On)?;
+        let mut context = Context::begin_in_task(self.engine(), terrace_rt::task_id())?;
         let report = self.engine().trees.check(&mut context)?;
         context.commit(Durability::None)?;
         Ok(report)

@@ -2,13 +2,14 @@
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::fmt;
+use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::api::loader::{Bulk, FILL, FILL_MIN};
 use crate::api::table::{type_names, types};
 use crate::btree::Batch;
-use crate::context::{Context, Mark, NO_TASK};
+use crate::context::{Context, Mark};
 use crate::engine::Engine;
 use crate::writer::Step;
 use crate::{Error, Key, Loader, Nanos, ReadTable, Table, TableDef, Value};
@@ -45,6 +46,8 @@ pub struct Core {
     context: RefCell<Context>,
     /// The failure that dooms it.
     doomed: OnceCell<Arc<Error>>,
+    /// It stays in its task or thread, so that a wait for another one of the same is seen.
+    stays: PhantomData<*const ()>,
     conflicted: Cell<bool>,
     /// Loads that were begun and not finished.
     loads: Cell<u32>,
@@ -88,8 +91,25 @@ pub trait Transaction: sealed::Sealed {}
 
 /// A transaction that reads and writes. Dropped without a commit, it is rolled back.
 ///
-/// It may move between threads, and belongs to one at a time. An operation that fails with anything
-/// but a complaint about its arguments dooms it: it can then only be rolled back.
+/// It stays in the task or thread in which it began. Two transactions of one task never wait for
+/// each other: the second is told [`Error::Nested`] at once. An operation that fails with anything
+/// but a complaint about its arguments dooms it: it can then only be rolled back. A panic rolls it
+/// back, too: a task of its own does that, since nothing can wait while a task is unwound.
+///
+/// It cannot be held over an `await` of a task that a multi-threaded runtime may move, where it
+/// would keep its locks while the runtime's threads wait for them:
+///
+/// ```compile_fail,E0277
+/// # use terrace::Database;
+/// fn spawn(_future: impl Future<Output = ()> + Send) {}
+/// fn misuse(db: Database) {
+///     spawn(async move {
+///         let txn = db.begin_write().expect("open");
+///         std::future::ready(()).await;
+///         drop(txn);
+///     });
+/// }
+/// ```
 ///
 /// # Examples
 ///
@@ -110,7 +130,8 @@ pub struct WriteTransaction {
     core: Core,
 }
 
-/// A transaction that only reads: what it has read stays as it is until it ends.
+/// A transaction that only reads: what it has read stays as it is until it ends. It stays in the
+/// task or thread in which it began, as a [`WriteTransaction`] does.
 ///
 /// # Examples
 ///
@@ -196,10 +217,11 @@ impl Core {
     fn begin(engine: &Arc<Engine>) -> Result<Core, Error> {
         engine.check_open()?;
         engine.check_running()?;
-        let context = RefCell::new(Context::begin_in_task(engine, NO_TASK)?);
+        let context = RefCell::new(Context::begin_in_task(engine, terrace_rt::task_id())?);
         Ok(Core {
             context,
             doomed: OnceCell::new(),
+            stays: PhantomData,
             conflicted: Cell::new(false),
             loads: Cell::new(0),
             key: Cell::new(Vec::with_capacity(KEY_BYTES)),
@@ -421,13 +443,15 @@ impl WriteTransaction {
         self.core.run(|context| Ok(Savepoint { mark: context.mark() }))
     }
 
-    /// Undoes every change since `savepoint` was made. Locks stay.
+    /// Undoes every change since `savepoint` was made. Locks stay. Savepoints made after it are
+    /// gone then; it stays itself, and those made before it.
     ///
     /// # Errors
     ///
+    /// `Savepoint` if another transaction made it, or if it is gone: then nothing is changed.
     /// `Doomed`, and those of devices.
     pub fn rollback_to(&self, savepoint: &Savepoint) -> Result<(), Error> {
-        self.core.run(|context| context.undo_to(savepoint.mark))
+        self.core.run(|context| context.undo_to_mark(savepoint.mark))
     }
 
     /// Makes the changes permanent.

@@ -259,7 +259,7 @@ impl Writer for Txn {
 
     fn begin_nested(&mut self) -> Nested {
         self.depth += 1;
-        Nested { undo_next: Lsn(0), depth: self.depth - 1 }
+        Nested { undo_next: Lsn(0), depth: self.depth - 1, log: None }
     }
 
     fn end_nested(&mut self, nested: Nested) -> Result<(), Error> {

@@ -64,7 +64,7 @@ impl Context {
         if undo != Undo::None {
             self.remember((lsn, prev), undo_at, room);
         }
-        page.apply(lsn, |bytes| apply(change, bytes));
+        self.apply(page, lsn, |bytes| apply(change, bytes));
         Ok(())
     }
 
@@ -105,7 +105,7 @@ impl Context {
         }
         let appended = self.append(Room::Reserved);
         if let Ok(lsn) = appended {
-            page.apply(lsn, |bytes| bytes.copy_from_slice(&after[..]));
+            self.apply(page, lsn, |bytes| bytes.copy_from_slice(&after[..]));
         }
         self.buffers.page = Some(after);
         appended.map(|_| ())
@@ -135,7 +135,7 @@ impl Writer for Context {
         let encode = |out: &mut Vec<u8>| change.encode(out);
         self.buffers.draft.clr(self.txn, self.last, place, encode, undo_next);
         let lsn = self.append(Room::Reserved)?;
-        page.apply(lsn, |bytes| apply(change, bytes));
+        self.apply(page, lsn, |bytes| apply(change, bytes));
         Ok(())
     }
 
@@ -169,13 +169,14 @@ impl Writer for Context {
 
     fn begin_nested(&mut self) -> Nested {
         self.nested += 1;
-        Nested { undo_next: self.last, depth: self.nested }
+        Nested { undo_next: self.last, depth: self.nested, log: Some(Arc::clone(&self.engine.log)) }
     }
 
-    fn end_nested(&mut self, nested: Nested) -> Result<(), Error> {
+    fn end_nested(&mut self, mut nested: Nested) -> Result<(), Error> {
         assert_eq!(nested.depth, self.nested, "nested actions end in order");
         self.buffers.draft.nested_end(self.txn, self.last, nested.undo_next);
         self.append(Room::Reserved)?;
+        nested.log = None;
         self.nested -= 1;
         Ok(())
     }

@@ -26,9 +26,10 @@ mod room;
 pub(crate) use room::undo_room;
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use terrace_page::{Lsn, PageBuf, TxnId};
+use terrace_page::{Lsn, PageBuf, PageId, TxnId};
+use terrace_pool::PageMut;
 use terrace_rt::Nanos;
 
 use self::locks::Tables;
@@ -37,11 +38,11 @@ use crate::btree::{Batch, Leaves, Tree};
 use crate::engine::Engine;
 use crate::lock::{Held, Owner};
 use crate::log::record::{Draft, StoredUndo, decode_undo};
-use crate::log::{Chain, Level};
+use crate::log::{Chain, Level, Log};
 use crate::opened::{Opened, Types};
 use crate::reclaim::Work;
 use crate::writer::Undo;
-use crate::{Error, TreeId};
+use crate::{Error, SavepointFlaw, TreeId};
 
 /// Bytes of the undo list in memory.
 const UNDO_BYTES_MAX: usize = 4 << 20;
@@ -98,7 +99,58 @@ struct UndoEntry {
 /// A place in a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mark {
+    /// The transaction's `Marks::identity`.
+    identity: u64,
+    /// How many the transaction has made, this one included.
+    sequence: u64,
     last: Lsn,
+}
+
+/// The marks that a transaction has made.
+#[derive(Debug, Default)]
+struct Marks {
+    /// Tells its marks from those of all other transactions. Zero until it makes one.
+    identity: u64,
+    made: u64,
+    /// Marks that are gone, in ascending order: those after the first number, up to the second.
+    gone: Vec<(u64, u64)>,
+}
+
+impl Marks {
+    fn make(&mut self, last: Lsn) -> Mark {
+        static IDENTITIES: AtomicU64 = AtomicU64::new(1);
+        if self.identity == 0 {
+            self.identity = IDENTITIES.fetch_add(1, Ordering::Relaxed);
+        }
+        self.made += 1;
+        Mark { identity: self.identity, sequence: self.made, last }
+    }
+
+    /// # Errors
+    ///
+    /// `Savepoint` if `mark` is another transaction's, or gone.
+    fn check(&self, mark: Mark) -> Result<(), Error> {
+        if mark.identity != self.identity {
+            return Err(Error::Savepoint { flaw: SavepointFlaw::OtherTransaction });
+        }
+        let at = self.gone.partition_point(|(_, to)| *to < mark.sequence);
+        match self.gone.get(at) {
+            Some((from, _)) if *from < mark.sequence => {
+                Err(Error::Savepoint { flaw: SavepointFlaw::RolledBack })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// All marks made after `mark` are gone.
+    fn rolled_back_to(&mut self, mark: Mark) {
+        while self.gone.last().is_some_and(|(from, _)| *from >= mark.sequence) {
+            self.gone.pop();
+        }
+        if mark.sequence < self.made {
+            self.gone.push((mark.sequence, self.made));
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,6 +183,7 @@ pub(crate) struct Context {
     /// Trees of which large values wait to be freed, and their bytes.
     gave_up: Vec<(TreeId, u64)>,
     chain: Option<Arc<Chain>>,
+    marks: Marks,
     last: Lsn,
     mode: Mode,
     nested: u32,
@@ -195,6 +248,7 @@ impl Context {
             gave_up: Vec::new(),
             buffers: engine.take_buffers(),
             chain: None,
+            marks: Marks::default(),
             last: Lsn::ZERO,
             mode: Mode::Forward,
             nested: 0,
@@ -260,8 +314,20 @@ impl Context {
     }
 
     /// Where the transaction stands now.
-    pub(crate) fn mark(&self) -> Mark {
-        Mark { last: self.last }
+    pub(crate) fn mark(&mut self) -> Mark {
+        self.marks.make(self.last)
+    }
+
+    /// Undoes what was done since `mark`, and goes forward again.
+    ///
+    /// # Errors
+    ///
+    /// `Savepoint` if it is none of this transaction's; those of `undo_to`.
+    pub(crate) fn undo_to_mark(&mut self, mark: Mark) -> Result<(), Error> {
+        self.marks.check(mark)?;
+        self.undo_to(mark.last)?;
+        self.marks.rolled_back_to(mark);
+        Ok(())
     }
 
     /// Commits: appends COMMIT, gives up the locks, forces the log as asked for.
@@ -355,7 +421,7 @@ impl Context {
             }
             return Ok(());
         }
-        self.undo_to(Mark { last: Lsn::ZERO })?;
+        self.undo_to(Lsn::ZERO)?;
         let chain = self.chain.take().expect("checked above");
         self.buffers.draft.end(self.txn, self.last);
         self.engine.log.append_last(&mut self.buffers.draft, &mut self.reserved, &chain)?;
@@ -366,20 +432,20 @@ impl Context {
         Ok(())
     }
 
-    /// Undoes what was done since `mark`, and goes forward again.
+    /// Undoes the records after `stop`, and goes forward again.
     ///
     /// # Errors
     ///
     /// As `rollback`.
-    pub(crate) fn undo_to(&mut self, mark: Mark) -> Result<(), Error> {
+    fn undo_to(&mut self, stop: Lsn) -> Result<(), Error> {
         self.engine.log.check()?;
         if self.nested != 0 {
             return Err(self.engine.log.fail(Error::STOPPED));
         }
         if self.spilled {
-            crate::recovery::undo_from_log(self, mark.last)?;
+            crate::recovery::undo_from_log(self, stop)?;
         } else {
-            self.undo_from_memory(mark.last)?;
+            self.undo_from_memory(stop)?;
         }
         self.mode = Mode::Forward;
         self.engine.trees.reload(&self.touched)
@@ -444,8 +510,50 @@ impl Context {
     }
 }
 
+impl Context {
+    /// Leaves the rollback to a task of its own: the caller panics, and may not wait. Its locks are
+    /// kept until then.
+    #[cold]
+    fn hand_over(&mut self) {
+        if self.nested != 0 {
+            self.engine.log.fail(Error::Panicked { page: None });
+        }
+        if let Some(owner) = &self.owner {
+            // Who catches the panic and goes on waits for that task, not for itself.
+            self.engine.locks.leave_task(owner);
+        }
+        let successor = Context::new(&self.engine, TxnId(0), None);
+        let orphan = std::mem::replace(self, successor);
+        // What is left here has begun nothing.
+        self.ended = true;
+        drop(terrace_rt::spawn("rollback", move || drop(orphan)));
+    }
+
+    /// Applies to `page` what was logged as `lsn`. A panic within would leave the page half
+    /// changed: it stops the engine before the page's latch goes.
+    fn apply(&self, page: &mut PageMut<'_>, lsn: Lsn, change: impl FnOnce(&mut PageBuf)) {
+        let half_changed = StopOnUnwind(&self.engine.log, page.id());
+        page.apply(lsn, change);
+        std::mem::forget(half_changed);
+    }
+}
+
+/// Stops the engine unless it is forgotten.
+struct StopOnUnwind<'a>(&'a Log, PageId);
+
+impl Drop for StopOnUnwind<'_> {
+    fn drop(&mut self) {
+        if terrace_rt::unwinding() {
+            self.0.fail(Error::Panicked { page: Some(self.1) });
+        }
+    }
+}
+
 impl Drop for Context {
     fn drop(&mut self) {
+        if terrace_rt::unwinding() && !self.ended {
+            return self.hand_over();
+        }
         if terrace_rt::dead() {
             return;
         }

@@ -135,6 +135,11 @@ impl LockTable {
         Ok(Owner { id })
     }
 
+    /// The owner goes on in another task than the one it began in.
+    pub(crate) fn leave_task(&self, owner: &Owner) {
+        self.owners[owner.id.0 as usize].0.task.store(0, Ordering::Relaxed);
+    }
+
     /// Tells the number of the owner's transaction, for whoever waits for it.
     pub(crate) fn set_txn(&self, owner: &Owner, txn: TxnId) {
         self.owners[owner.id.0 as usize].0.txn.store(txn.0, Ordering::Relaxed);

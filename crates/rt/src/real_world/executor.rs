@@ -205,6 +205,12 @@ impl Executor {
         self.dead.get()
     }
 
+    /// The task that runs now, or `NO_TASK`.
+    #[inline]
+    pub(super) fn current(&self) -> TaskIndex {
+        self.tasks.current()
+    }
+
     /// Whether the caller is one of the tasks.
     pub(super) fn in_task(&self) -> bool {
         self.tasks.current() != NO_TASK

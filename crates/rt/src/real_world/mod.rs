@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 pub use executor::Reactor;
 
 use self::mailbox::{Mailbox, NewTask};
-use crate::task::{Done, Payload};
+use crate::task::{Done, NO_TASK, Payload, TaskIndex};
 use crate::time::Nanos;
 use crate::world::{Waited, World};
 
@@ -111,7 +111,20 @@ pub(crate) fn wake(word: &AtomicU64, all: bool) {
 }
 
 pub(crate) fn dead() -> bool {
+    let is_dead =
+        |here: &executor::Executor| here.is_dead() || (here.in_task() && thread::panicking());
+    executor::here(|here| here.is_some_and(is_dead))
+}
+
+/// Whether the caller's world is dropped.
+pub(crate) fn powerless() -> bool {
     executor::here(|here| here.is_some_and(executor::Executor::is_dead))
+}
+
+/// The task that runs now, or `NO_TASK`.
+#[inline]
+pub(crate) fn current_task() -> TaskIndex {
+    executor::here(|here| here.map_or(NO_TASK, executor::Executor::current))
 }
 
 /// Whether the caller is an executor of a real world, or a task on it.

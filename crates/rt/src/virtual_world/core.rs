@@ -87,8 +87,8 @@ pub(crate) fn here_owned() -> Option<Arc<Core>> {
     }
 }
 
-/// A number that no other thread has, nor had.
-fn thread_token() -> u64 {
+/// A number that no other thread has, nor had. Never zero.
+pub(crate) fn thread_token() -> u64 {
     static LAST: AtomicU64 = AtomicU64::new(0);
     if TOKEN.get() == 0 {
         TOKEN.set(LAST.fetch_add(1, Ordering::Relaxed) + 1);
@@ -343,6 +343,11 @@ impl Core {
         }
         done.word.store(1, Ordering::Release);
         self.wake(&done.word, true);
+    }
+
+    /// The task that runs now, or `NO_TASK`.
+    pub(crate) fn current_task(&self) -> TaskIndex {
+        self.tasks.current()
     }
 
     /// Whether the current task may suspend. If not, the world is dead, and this returns only in a

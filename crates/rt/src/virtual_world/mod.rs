@@ -22,7 +22,7 @@ use std::marker::PhantomData;
 use std::mem;
 use std::sync::Arc;
 
-pub(crate) use self::core::{Core, any_switching, here, here_owned};
+pub(crate) use self::core::{Core, any_switching, here, here_owned, thread_token};
 
 use crate::stack::STACK_BYTES;
 use crate::task::Done;
