@@ -156,3 +156,75 @@ fn what_cannot_be_read_is_not_blank() {
     }
     assert!(Contents::of(&Bad).is_err());
 }
+
+/// What the tools of other systems have made: see `tests/data/signatures.md`.
+#[test]
+fn real_images_are_named() {
+    let images = images();
+    let expected = [
+        (vec!["ext2", "ext3", "ext4"], "an ext2, ext3 or ext4 file system"),
+        (vec!["xfs"], "an XFS file system"),
+        (vec!["btrfs"], "a btrfs file system"),
+        (vec!["f2fs"], "an F2FS file system"),
+        (vec!["vfat12", "vfat16", "vfat32"], "a FAT file system"),
+        (vec!["exfat"], "an exFAT file system"),
+        (vec!["ntfs"], "an NTFS file system"),
+        (vec!["nilfs2"], "a NILFS2 file system"),
+        (vec!["jfs"], "a JFS file system"),
+        (vec!["udf"], "a UDF file system"),
+        (vec!["reiserfs"], "a ReiserFS file system"),
+        (vec!["minix"], "a Minix file system"),
+        (vec!["iso9660"], "an ISO 9660 file system"),
+        (vec!["squashfs"], "a SquashFS file system"),
+        (vec!["erofs"], "an EROFS file system"),
+        (vec!["swap", "swap64k"], "swap space"),
+        (vec!["luks1"], "a LUKS1 encrypted volume"),
+        (vec!["luks2"], "a LUKS2 encrypted volume"),
+        (vec!["lvm2"], "an LVM2 physical volume"),
+        (vec!["bcache"], "a bcache device"),
+        (vec!["gpt", "gptend"], "a GPT partition table"),
+        (vec!["mbr"], "an MBR partition table or a boot sector"),
+        (vec!["md0.90", "md1.0", "md1.1", "md1.2"], "a member of an md RAID array"),
+        (vec!["zfs", "zfsend"], "a member of a ZFS pool"),
+    ];
+    let mut named = 0;
+    for (names, what) in expected {
+        for name in names {
+            assert_eq!(images[name].contents(), Contents::Signature(what), "{name}");
+            named += 1;
+        }
+    }
+    assert_eq!(named, images.len(), "every image is expected to be something");
+}
+
+fn images() -> BTreeMap<String, Sparse> {
+    let packed = include_bytes!("../../tests/data/signatures.zst");
+    let mut reader = ruzstd::decoding::StreamingDecoder::new(&packed[..]).expect("a zstd file");
+    let mut bytes = Vec::new();
+    io::Read::read_to_end(&mut reader, &mut bytes).expect("whole");
+    let mut rest = &bytes[..];
+    let mut take = |count: usize| {
+        let (taken, after) = rest.split_at(count);
+        rest = after;
+        taken
+    };
+    let number = |bytes: &[u8]| {
+        let mut eight = [0; 8];
+        eight[..bytes.len()].copy_from_slice(bytes);
+        u64::from_le_bytes(eight)
+    };
+    let mut images = BTreeMap::new();
+    for _ in 0..34 {
+        let (name_len, len, sectors) = (number(take(2)), number(take(8)), number(take(4)));
+        let name = String::from_utf8(take(name_len as usize).to_vec()).expect("a name");
+        let mut image = Sparse::new(len);
+        for _ in 0..sectors {
+            let offset = number(take(8));
+            let within = (len - offset).min(512) as usize;
+            image.put(offset, &take(512)[..within]);
+        }
+        images.insert(name, image);
+    }
+    assert!(rest.is_empty());
+    images
+}
