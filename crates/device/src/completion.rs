@@ -7,22 +7,24 @@
 //!            Completion::new          finish (last)            Ticket::wait
 //! (submit) ----------------> pending ---------------> done  ----------------> consumed
 //!                               |
-//!                               | Ticket::drop in a dead or panicking task
+//!                               | its deadline; Ticket::drop in a dead or panicking task
 //!                               v
 //!                           abandoned   the device must not touch the buffers any more
 //! ```
 //!
 //! - C1: the word counts unfinished requests; it only falls, and is zero when the batch is done.
+//! - C3: a batch with a deadline belongs to a device that copies bytes itself, within
+//!   `with_buffers`, or never touches them: what waits for it may go when the deadline has passed.
 //! - C2: an abandoned batch belongs to a device that copies bytes itself (a model), which asks
 //!   `is_abandoned` before it touches a buffer. A device whose buffers the kernel holds gives a
 //!   `Drain` instead, and dropping its ticket waits without switching tasks.
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use terrace_rt as rt;
-use terrace_rt::LeafMutex;
+use terrace_rt::{LeafMutex, Nanos, Waited};
 
 use crate::IoFailure;
 
@@ -32,10 +34,18 @@ pub trait Drain: Send + Sync {
     fn drain(&self, completion: &Completion);
 }
 
+/// When the wait for what is submitted now ends, if it is limited to `limit`; zero: never.
+pub(crate) fn deadline_of(limit: Nanos) -> Option<Nanos> {
+    (limit > Nanos::ZERO).then(|| rt::now().saturating_add(limit))
+}
+
 /// The state of a batch, shared between the device and the ticket.
 pub struct Completion {
     unfinished: AtomicU64,
     abandoned: AtomicBool,
+    /// Held by whoever touches the buffers, and to abandon them.
+    touching: LeafMutex<()>,
+    deadline: Option<Nanos>,
     failure: LeafMutex<Option<IoFailure>>,
     drain: Option<Arc<dyn Drain>>,
 }
@@ -45,20 +55,33 @@ impl Completion {
     /// `is_abandoned` first.
     #[must_use]
     pub fn new(requests: usize) -> Arc<Completion> {
-        Completion::build(requests, None)
+        Completion::build(requests, None, None)
+    }
+
+    /// As `new`, of a device that touches the buffers within `with_buffers` only; it is waited for
+    /// until `deadline` (C3).
+    #[must_use]
+    pub fn until(requests: usize, deadline: Option<Nanos>) -> Arc<Completion> {
+        Completion::build(requests, None, deadline)
     }
 
     /// A batch of `requests` requests whose buffers are in use until they are finished.
     #[must_use]
     pub fn with_drain(requests: usize, drain: Arc<dyn Drain>) -> Arc<Completion> {
-        Completion::build(requests, Some(drain))
+        Completion::build(requests, Some(drain), None)
     }
 
-    fn build(requests: usize, drain: Option<Arc<dyn Drain>>) -> Arc<Completion> {
+    fn build(
+        requests: usize,
+        drain: Option<Arc<dyn Drain>>,
+        deadline: Option<Nanos>,
+    ) -> Arc<Completion> {
         assert!(requests > 0, "an empty batch");
         Arc::new(Completion {
             unfinished: AtomicU64::new(requests as u64),
             abandoned: AtomicBool::new(false),
+            touching: LeafMutex::new(()),
+            deadline,
             failure: LeafMutex::new(None),
             drain,
         })
@@ -94,6 +117,19 @@ impl Completion {
         self.unfinished.load(Ordering::Acquire) == 0
     }
 
+    /// Runs `touch`, which may use the buffers, unless the submitter has gone.
+    pub fn with_buffers(&self, touch: impl FnOnce()) {
+        let _one_at_a_time = self.touching.lock();
+        if !self.is_abandoned() {
+            touch();
+        }
+    }
+
+    fn abandon(&self) {
+        let _one_at_a_time = self.touching.lock();
+        self.abandoned.store(true, Ordering::Release);
+    }
+
     /// Whether the submitter has gone: its buffers must not be touched.
     #[must_use]
     pub fn is_abandoned(&self) -> bool {
@@ -114,7 +150,16 @@ impl Ticket {
     ///
     /// The first request of the batch that failed.
     pub fn wait(self) -> Result<(), IoFailure> {
-        self.block();
+        if self.block() == Waited::TimedOut {
+            self.completion.abandon();
+            if !self.is_done() {
+                let what = "the device has not answered in time";
+                return Err(IoFailure {
+                    index: 0,
+                    source: io::Error::new(ErrorKind::TimedOut, what),
+                });
+            }
+        }
         if !self.is_done() {
             // Only a destructor in a dead world gets here; its ticket is abandoned by `drop`.
             let source = io::Error::other("the world has lost its power");
@@ -130,29 +175,33 @@ impl Ticket {
         self.completion.is_done()
     }
 
-    /// Waits for the last request; in a dead world returns at once.
-    fn block(&self) {
+    /// Waits for the last request, or until the deadline; in a dead world returns at once.
+    fn block(&self) -> Waited {
         loop {
             let unfinished = self.completion.unfinished.load(Ordering::Acquire);
             if unfinished == 0 || rt::dead() {
-                return;
+                return Waited::Woken;
             }
-            rt::wait(&self.completion.unfinished, unfinished);
+            let word = &self.completion.unfinished;
+            match self.completion.deadline {
+                None => rt::wait(word, unfinished),
+                Some(deadline) if rt::now() >= deadline => return Waited::TimedOut,
+                Some(deadline) => drop(rt::wait_until(word, unfinished, deadline)),
+            }
         }
     }
 }
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        if self.is_done() {
+        if self.is_done() || self.completion.is_abandoned() {
             return;
         }
         match &self.completion.drain {
             Some(drain) => drain.drain(&self.completion),
-            None if rt::dead() || std::thread::panicking() => {
-                self.completion.abandoned.store(true, Ordering::Release);
-            }
-            None => self.block(),
+            None if rt::dead() || std::thread::panicking() => self.completion.abandon(),
+            None if self.block() == Waited::TimedOut => self.completion.abandon(),
+            None => (),
         }
     }
 }

@@ -13,7 +13,9 @@ use std::fmt;
 use std::io;
 use std::ops::Sub;
 
-use crate::{Operation, Ticket};
+use terrace_rt::Nanos;
+
+use crate::{Operation, Ticket, persist};
 
 /// The unit of atomicity and alignment of every device, in bytes.
 pub const SECTOR_SIZE: usize = 512;
@@ -259,6 +261,18 @@ pub trait Device: Send + Sync {
         let _ = (offset, len);
     }
 
+    /// Bounds every wait for a request or a sync that begins from now on; zero: no bound. A request
+    /// that has not completed by then fails with `TimedOut`, its buffers are free, and the device
+    /// does not touch them any more. A device that always answers has nothing to do.
+    fn set_time_limit(&self, limit: Nanos) {
+        let _ = limit;
+    }
+
+    /// Whether the device is out of use for good, see [`Fuse`](crate::Fuse).
+    fn is_given_up(&self) -> bool {
+        false
+    }
+
     /// What errors call it: its path, if it has one.
     fn name(&self) -> String {
         String::from("a device without a name")
@@ -291,7 +305,9 @@ pub fn read(device: &dyn Device, offset: u64, bytes: &mut [u8]) -> io::Result<()
     // SAFETY: `bytes` is borrowed exclusively until this function returns, and the ticket is waited
     // for, or dropped by unwinding, before that.
     let ticket = unsafe { device.submit(&[request]) };
-    device.wait(ticket).map_err(|failure| failure.source)
+    let waited = device.wait(ticket);
+    // SAFETY: as above.
+    unsafe { persist(device, &[request], waited) }.map_err(|failure| failure.source)
 }
 
 /// Writes `bytes` at `offset`; blocks the task. Durable only after a `sync`.
@@ -309,5 +325,7 @@ pub fn write(device: &dyn Device, offset: u64, bytes: &[u8]) -> io::Result<()> {
     // SAFETY: `bytes` is borrowed until this function returns, so nobody changes it, and the ticket
     // is waited for, or dropped by unwinding, before that.
     let ticket = unsafe { device.submit(&[request]) };
-    device.wait(ticket).map_err(|failure| failure.source)
+    let waited = device.wait(ticket);
+    // SAFETY: as above.
+    unsafe { persist(device, &[request], waited) }.map_err(|failure| failure.source)
 }

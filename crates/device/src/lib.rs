@@ -6,6 +6,9 @@
 //! - `completion`: how a device reports the end of a batch to the task that waits.
 //! - `contents`: whether a file or block device is blank, and what it holds if not.
 //! - `failure`: what errors say.
+//! - `patience`: which errors pass, and what is tried again.
+//! - `fault`: faults of any device, real ones too.
+//! - `fuse`: a device that is given up when it does not answer.
 //! - `file`: files and block devices.
 //! - `overlay`: copy on write over another device, for whoever must not change it.
 //! - `slab` and `store`: the bytes of modelled devices, shared by content.
@@ -18,10 +21,13 @@ pub mod contents;
 mod device;
 pub mod disk;
 mod failure;
+mod fault;
 mod file;
+mod fuse;
 pub mod model;
 pub mod nand;
 mod overlay;
+mod patience;
 mod slab;
 mod store;
 
@@ -29,9 +35,12 @@ pub use completion::{Completion, Drain, Ticket};
 pub use contents::Contents;
 pub use device::{Counters, Device, IoBuf, IoFailure, Op, Request, SECTOR_SIZE, read, write};
 pub use failure::{DeviceError, Operation, errno};
+pub use fault::{FaultCounts, FaultPlan, FaultyDevice};
 pub use file::{
     Access, FileClaim, FileDevice, FileOptions, Holder, Method, OpenError, Refusal, Room,
 };
+pub use fuse::Fuse;
 pub use overlay::{Overlay, OverlayMemory};
+pub use patience::persist;
 pub use slab::{IMAGE_SIZE, Image, ImageBytes, Slab};
 pub use store::{Dropped, Keep, Store};

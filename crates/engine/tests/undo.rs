@@ -1,6 +1,7 @@
 //! Rollbacks while home fails reads: what was undone is undone, and what was not is told.
 //!
-//! The home is a modelled device that fails one read in so many, once each. Memory is a small part
+//! The home is a modelled device that fails one read in so many, once each: so many that now and
+//! then one fails as often as it is tried. Memory is a small part
 //! of the data, so that a rollback reads pages.
 
 use std::sync::Arc;
@@ -28,7 +29,7 @@ impl Rig {
             let store = Store::new(bytes, Keep::Plain);
             SimDevice::with_faults(Preset::Ram.spec(), world.clone(), store, faults)
         };
-        let faults = Faults { seed, read_error_one_in: 40, ..Faults::default() };
+        let faults = Faults { seed, read_error_one_in: 4, ..Faults::default() };
         Rig { home: device(8 << 20, faults), log: device(16 << 20, Faults::default()) }
     }
 

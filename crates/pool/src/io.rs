@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::marker::PhantomData;
 
-use terrace_device::{Device, IoBuf, Op, Request, Ticket};
+use terrace_device::{Device, IoBuf, Op, Request, Ticket, persist};
 use terrace_page::{PAGE_SIZE, PageBuf};
 
 /// Memory of one page that a device fills, borrowed for `'a`.
@@ -89,7 +89,9 @@ pub(crate) fn run_beside<T>(
     // it.
     let ticket = unsafe { device.submit(&requests) };
     let done = work();
-    (done, device.wait(ticket).map_err(|failure| failure.source))
+    let waited = device.wait(ticket);
+    // SAFETY: as above.
+    (done, unsafe { persist(device, &requests, waited) }.map_err(|failure| failure.source))
 }
 
 /// Runs batches one after the other, up to `at_once` of them together, and waits for all.
@@ -104,20 +106,32 @@ pub(crate) fn run_in_turn(
     let mut tickets = VecDeque::new();
     for requests in &requests {
         if tickets.len() == at_once.max(1) {
-            result = result.and(wait_for_first(device, &mut tickets));
+            // SAFETY: as in `run_beside`: `batches` outlives the tickets.
+            result = result.and(unsafe { wait_for_first(device, &mut tickets) });
         }
         // SAFETY: as in `run_beside`: `batches` outlives the tickets.
-        tickets.push_back(unsafe { device.submit(requests) });
+        tickets.push_back((unsafe { device.submit(requests) }, &**requests));
     }
     while !tickets.is_empty() {
-        result = result.and(wait_for_first(device, &mut tickets));
+        // SAFETY: as above.
+        result = result.and(unsafe { wait_for_first(device, &mut tickets) });
     }
     result
 }
 
-fn wait_for_first(device: &dyn Device, tickets: &mut VecDeque<Ticket>) -> io::Result<()> {
-    let ticket = tickets.pop_front().expect("a batch was submitted");
-    device.wait(ticket).map_err(|failure| failure.source)
+/// Waits for the first batch that was submitted, and tries again what may pass.
+///
+/// # Safety
+///
+/// As `Device::submit`, for the requests of that batch, until this returns.
+unsafe fn wait_for_first(
+    device: &dyn Device,
+    tickets: &mut VecDeque<(Ticket, &[Request<'_>])>,
+) -> io::Result<()> {
+    let (ticket, requests) = tickets.pop_front().expect("a batch was submitted");
+    let waited = device.wait(ticket);
+    // SAFETY: the caller's promise.
+    unsafe { persist(device, requests, waited) }.map_err(|failure| failure.source)
 }
 
 /// Runs two batches on two devices side by side, and waits for both.
@@ -135,7 +149,10 @@ pub(crate) fn run_both(
     let ticket_1 = unsafe { first.0.submit(&requests_1) };
     // SAFETY: as in `run`.
     let ticket_2 = unsafe { second.0.submit(&requests_2) };
-    let result_1 = first.0.wait(ticket_1).map_err(|failure| failure.source);
-    let result_2 = second.0.wait(ticket_2).map_err(|failure| failure.source);
-    (result_1, result_2)
+    let (waited_1, waited_2) = (first.0.wait(ticket_1), second.0.wait(ticket_2));
+    // SAFETY: as in `run`.
+    let result_1 = unsafe { persist(first.0, &requests_1, waited_1) };
+    // SAFETY: as in `run`.
+    let result_2 = unsafe { persist(second.0, &requests_2, waited_2) };
+    (result_1.map_err(|failure| failure.source), result_2.map_err(|failure| failure.source))
 }

@@ -14,6 +14,8 @@
 //! - **Lost write**: it is reported complete and never happens. All else survives.
 //! - **Misdirected write**: it lands on another page, whose data are gone. All but the two survive.
 //! - **Stall**: a request takes much longer. All data survive.
+//! - **Silence**: from some request on nothing is answered, `sync` neither, and nothing is written.
+//!   What was durable survives, if the device comes back.
 //! - **Death**: from some request on everything fails, `sync` too. What was durable survives, if
 //!   the device comes back.
 //!
@@ -54,6 +56,8 @@ pub struct Faults {
     pub full_from: Option<u64>,
     /// The device dies when it has accepted so many requests.
     pub dies_after: Option<u64>,
+    /// The device falls silent when it has accepted so many requests.
+    pub silent_after: Option<u64>,
 }
 
 /// What becomes of a request, decided when it is submitted.
@@ -64,6 +68,8 @@ pub(super) enum Fate {
     BitRot,
     Lost,
     Misdirected,
+    /// It is never answered.
+    Silent,
 }
 
 /// The faults and what they have done.
@@ -72,6 +78,7 @@ pub(super) struct FaultState {
     prng: Prng,
     accepted: u64,
     dead: bool,
+    silent: bool,
     /// Pages that cannot be read.
     unreadable: BTreeSet<u64>,
 }
@@ -79,7 +86,8 @@ pub(super) struct FaultState {
 impl FaultState {
     pub(super) fn new(faults: Faults) -> FaultState {
         let prng = Prng::from_seed(faults.seed);
-        FaultState { faults, prng, accepted: 0, dead: false, unreadable: BTreeSet::new() }
+        let unreadable = BTreeSet::new();
+        FaultState { faults, prng, accepted: 0, dead: false, silent: false, unreadable }
     }
 
     pub(super) fn faults(&self) -> &Faults {
@@ -107,6 +115,14 @@ impl FaultState {
         self.dead = dead;
     }
 
+    pub(super) fn is_silent(&self) -> bool {
+        self.silent
+    }
+
+    pub(super) fn set_silent(&mut self, silent: bool) {
+        self.silent = silent;
+    }
+
     pub(super) fn set_full_from(&mut self, limit: Option<u64>) {
         self.faults.full_from = limit;
     }
@@ -124,6 +140,10 @@ impl FaultState {
         }
         if self.dead {
             return (Fate::Fails(io::ErrorKind::NotConnected), Nanos::ZERO);
+        }
+        self.silent |= self.faults.silent_after.is_some_and(|limit| self.accepted > limit);
+        if self.silent {
+            return (Fate::Silent, Nanos::ZERO);
         }
         let stalls = self.hits(self.faults.stall_one_in);
         let stall = if stalls { self.faults.stall } else { Nanos::ZERO };

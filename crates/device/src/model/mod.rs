@@ -10,6 +10,7 @@
 mod disk_server;
 mod durability;
 mod fault;
+mod mark;
 mod measured;
 mod member;
 mod preset;
@@ -20,8 +21,9 @@ mod volume;
 
 pub use durability::CutReport;
 pub use fault::Faults;
+pub use mark::{Mark, MarkKind};
 pub use preset::{Preset, PresetRow, UnknownPreset, build};
-pub use sim::{Mark, MarkKind, SimDevice};
+pub use sim::SimDevice;
 pub use spec::{
     DiskSpec, Limits, MeasuredSpec, MeasuredTimes, MemberSpec, Scheduling, Spec, Upper, VolumeSpec,
 };

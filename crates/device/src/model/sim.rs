@@ -20,40 +20,23 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use terrace_rt::{LeafMutex, Nanos, Prng, Timer, World};
 
 use super::durability::{CutReport, Tearing, Uncovered, rot};
 use super::fault::{Fate, FaultState, Faults};
+use super::mark::{Mark, MarkKind};
 use super::member::{Job, Member, Started, for_each_part};
 use super::spec::{MemberSpec, Spec};
 use super::transfer::{gather, scatter};
+use crate::completion::deadline_of;
 use crate::disk::WriteReporting;
 use crate::nand::Wear;
 use crate::slab::IMAGE_SIZE;
 use crate::store::{Piece, Store};
 use crate::{Completion, Counters, Device, DeviceError, IoBuf, Op, Request, Ticket};
-
-/// What a recorded mark stands for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MarkKind {
-    /// A write was submitted.
-    WriteSubmitted,
-    /// A write completed.
-    WriteCompleted,
-    /// A barrier completed.
-    Synced,
-}
-
-/// An instant at which a crash test may cut: see `SimDevice::record_writes`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Mark {
-    /// What happened.
-    pub kind: MarkKind,
-    /// `World::events` when it happened, for `Virtual::cut_at_event`.
-    pub event: u64,
-}
 
 /// A request from submission to completion.
 struct InFlight {
@@ -99,6 +82,8 @@ pub struct SimDevice {
     world: World,
     len: u64,
     me: Weak<SimDevice>,
+    /// Nanoseconds; zero: none.
+    time_limit: AtomicU64,
     state: LeafMutex<State>,
 }
 
@@ -169,6 +154,7 @@ impl SimDevice {
             world,
             len,
             me: Weak::clone(me),
+            time_limit: AtomicU64::new(0),
             state: LeafMutex::new(state),
         })
     }
@@ -188,6 +174,7 @@ impl SimDevice {
         };
         fresh.members = state.members.iter().zip(all).map(restarted).collect();
         fresh.faults.set_dead(state.faults.is_dead());
+        fresh.faults.set_silent(state.faults.is_silent());
         fresh.faults.adopt_unreadable(state.faults.unreadable());
         drop(fresh);
         next
@@ -235,6 +222,11 @@ impl SimDevice {
         self.state.lock().faults.set_dead(dead);
     }
 
+    /// Has the device fall silent, or answer again. What it did not answer it never will.
+    pub fn set_silent(&self, silent: bool) {
+        self.state.lock().faults.set_silent(silent);
+    }
+
     /// Moves the byte past which the device is full; with none it has room for all.
     pub fn set_full_from(&self, limit: Option<u64>) {
         self.state.lock().faults.set_full_from(limit);
@@ -254,6 +246,10 @@ impl SimDevice {
 
     fn now(&self) -> Nanos {
         self.world.now()
+    }
+
+    fn deadline(&self) -> Option<Nanos> {
+        deadline_of(Nanos(self.time_limit.load(Ordering::Relaxed)))
     }
 
     /// Sets timers and makes reports; the state must be free.
@@ -279,7 +275,7 @@ impl Device for SimDevice {
     }
 
     unsafe fn submit(&self, requests: &[Request<'_>]) -> Ticket {
-        let completion = Completion::new(requests.len());
+        let completion = Completion::until(requests.len(), self.deadline());
         let mut effects = Effects::default();
         let now = self.now();
         let mut guard = self.state.lock();
@@ -301,8 +297,12 @@ impl Device for SimDevice {
 
     fn sync(&self) -> io::Result<()> {
         let mut effects = Effects::default();
-        let completion = Completion::new(1);
+        let completion = Completion::until(1, self.deadline());
         let mut state = self.state.lock();
+        if state.faults.is_silent() {
+            drop(state);
+            return completion.ticket().wait().map_err(|failure| failure.source);
+        }
         if state.faults.is_dead() {
             return Err(io::ErrorKind::NotConnected.into());
         }
@@ -316,6 +316,10 @@ impl Device for SimDevice {
         drop(state);
         self.perform(effects);
         completion.ticket().wait().map_err(|failure| failure.source)
+    }
+
+    fn set_time_limit(&self, limit: Nanos) {
+        self.time_limit.store(limit.0, Ordering::Relaxed);
     }
 
     fn name(&self) -> String {
@@ -389,6 +393,9 @@ impl State {
     ) {
         let (op, offset, len) = (request.op, request.offset, request.len());
         let (fate, stall) = self.faults.decide(op, offset, len);
+        if fate == Fate::Silent {
+            return;
+        }
         let bufs = if op == Op::Read { request.bufs.to_vec() } else { Vec::new() };
         let completion = Arc::clone(completion);
         let entry = InFlight {

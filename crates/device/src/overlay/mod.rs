@@ -17,7 +17,7 @@ mod blocks;
 use std::io;
 use std::sync::Arc;
 
-use terrace_rt::Mutex;
+use terrace_rt::{Mutex, Nanos};
 
 pub use self::blocks::OverlayMemory;
 use self::blocks::{Blocks, Coverage};
@@ -114,6 +114,10 @@ impl Device for Overlay {
     /// Nothing here is durable, and nobody is told that it is: a reader asks for no durability.
     fn sync(&self) -> io::Result<()> {
         Ok(())
+    }
+
+    fn set_time_limit(&self, limit: Nanos) {
+        self.below.set_time_limit(limit);
     }
 
     fn name(&self) -> String {

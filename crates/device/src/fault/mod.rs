@@ -1,0 +1,144 @@
+//! A device over another one, real or modelled, that fails, stalls and falls silent by a plan.
+//!
+//! - Which data survive: a batch that fails changes nothing below, and one that is never answered
+//!   does not reach it. All that was answered is as the device below has it.
+//! - Y1: a request that is never answered touches no memory: the time limit ends the wait for it.
+//! - Short transfers are the file device's own to make good, and no matter of this trait.
+
+mod plan;
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use terrace_rt::{LeafMutex, Nanos, sleep};
+
+use self::plan::{Dice, Fate};
+pub use self::plan::{FaultCounts, FaultPlan};
+use crate::completion::deadline_of;
+use crate::{Completion, Counters, Device, DeviceError, Operation, Request, Ticket};
+
+/// A device with faults. See the module.
+pub struct FaultyDevice {
+    below: Arc<dyn Device>,
+    dice: LeafMutex<Dice>,
+    /// Nanoseconds; zero: none.
+    time_limit: AtomicU64,
+}
+
+impl FaultyDevice {
+    /// Over `below`, with the faults of `plan`.
+    #[must_use]
+    pub fn new(below: Arc<dyn Device>, plan: FaultPlan) -> Arc<FaultyDevice> {
+        let (dice, time_limit) = (LeafMutex::new(Dice::new(plan)), AtomicU64::new(0));
+        Arc::new(FaultyDevice { below, dice, time_limit })
+    }
+
+    /// Takes another plan from now on, with a mind of its own: what was silent or dead is not.
+    pub fn set_plan(&self, plan: FaultPlan) {
+        let mut dice = self.dice.lock();
+        let counts = dice.counts;
+        *dice = Dice::new(plan);
+        dice.counts = counts;
+    }
+
+    /// Has the device fall silent, or answer again. What it did not answer it never will.
+    pub fn set_silent(&self, silent: bool) {
+        self.dice.lock().is_silent = silent;
+    }
+
+    /// Kills the device, or brings it back.
+    pub fn set_dead(&self, dead: bool) {
+        self.dice.lock().is_dead = dead;
+    }
+
+    /// What it has done so far.
+    #[must_use]
+    pub fn counts(&self) -> FaultCounts {
+        self.dice.lock().counts
+    }
+
+    /// A batch that is never answered, or one that has failed.
+    fn refused(&self, requests: usize, failure: Option<io::Error>) -> Ticket {
+        let limit = Nanos(self.time_limit.load(Ordering::Relaxed));
+        let completion = Completion::until(requests, deadline_of(limit));
+        let ticket = completion.ticket();
+        if let Some(failure) = failure {
+            for index in (1..requests).rev() {
+                completion.finish(index, Ok(()));
+            }
+            completion.finish(0, Err(failure));
+        }
+        ticket
+    }
+
+    fn error(&self, code: i32, operation: Operation, range: Option<(u64, u64)>) -> io::Error {
+        let source = io::Error::from_raw_os_error(code);
+        DeviceError::wrap(self.below.name(), operation, range, source)
+    }
+}
+
+impl Device for FaultyDevice {
+    fn len(&self) -> u64 {
+        self.below.len()
+    }
+
+    unsafe fn submit(&self, requests: &[Request<'_>]) -> Ticket {
+        requests.iter().for_each(|request| request.validate(self.below.len()));
+        let first = &requests[0];
+        let fate = self.dice.lock().decide(Some(first.op));
+        match fate {
+            Fate::Well => (),
+            Fate::Slow(span) => sleep(span),
+            Fate::Silent => return self.refused(requests.len(), None),
+            Fate::Fails(code) => {
+                let range = Some((first.offset, first.len()));
+                let error = self.error(code, first.op.operation(), range);
+                return self.refused(requests.len(), Some(error));
+            }
+        }
+        // SAFETY: the caller promises of the buffers what the device below asks.
+        unsafe { self.below.submit(requests) }
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        let fate = self.dice.lock().decide(None);
+        match fate {
+            Fate::Well | Fate::Slow(_) => self.below.sync(),
+            Fate::Silent => self.refused(1, None).wait().map_err(|failure| failure.source),
+            Fate::Fails(code) => Err(self.error(code, Operation::Sync, None)),
+        }
+    }
+
+    fn set_time_limit(&self, limit: Nanos) {
+        self.time_limit.store(limit.0, Ordering::Relaxed);
+        self.below.set_time_limit(limit);
+    }
+
+    fn reserve(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.below.reserve(offset, len)
+    }
+
+    fn trim(&self, offset: u64, len: u64) {
+        self.below.trim(offset, len);
+    }
+
+    fn name(&self) -> String {
+        self.below.name()
+    }
+
+    fn is_cached(&self) -> bool {
+        self.below.is_cached()
+    }
+
+    fn queued(&self) -> usize {
+        self.below.queued()
+    }
+
+    fn counters(&self) -> Counters {
+        self.below.counters()
+    }
+}
+
+#[cfg(test)]
+mod tests;
