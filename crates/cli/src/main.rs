@@ -4,7 +4,8 @@
 //!
 //! - `command`: what can be asked for. `quantity`: sizes, shares and times as they are written.
 //! - `bench`: TPC-C on every design, restarts, and the engine's own speed. `torture`: power cuts at
-//!   random moments; `matrix`: at every event of scripted paths.
+//!   random moments; `matrix`: at every event of scripted paths; `lives`: processes that are killed,
+//!   and files that come to harm.
 //! - `replay`: traces through policies. `advise`: what a flash tier would buy.
 //! - `placement`: where pages belong if their requests were known.
 //! - `trace`: traces of storage requests: look into them, convert them, make them up,
@@ -25,6 +26,7 @@ mod advise;
 mod bench;
 mod database;
 mod dump;
+mod lives;
 mod matrix;
 mod placement;
 mod replay;
@@ -82,6 +84,10 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Trace(Trace::Filter(options)) => trace::filter(&options),
         Command::Trace(Trace::Capture(options)) => trace::capture(&options),
         Command::Torture(options) => torture::torture(&options),
+        Command::TortureLife(life) => {
+            lives::live(&life);
+            Ok(())
+        }
         Command::Check(options) => database::check(&options),
         Command::Stat(options) => database::stat(&options),
         Command::Dump(options) => dump::dump(&options),

@@ -3,8 +3,9 @@
 //! A seed decides everything, so that `terrace torture --seed S` repeats what `--seeds N` found.
 
 use crate::bench::flash_role;
-use crate::command::Torture;
+use crate::command::{Torture, WorldName};
 use crate::failure;
+use crate::lives;
 use crate::matrix;
 use crate::output::{Sinks, Stopwatch, cores};
 use crate::progress::Bars;
@@ -31,6 +32,9 @@ pub const SHOWN_MAX: usize = 10;
 /// Something was lost, or is there that should not be.
 pub fn torture(options: &Torture) -> Result<(), failure::Failure> {
     refuse_role(options)?;
+    if options.world == WorldName::Real {
+        return lives::torture(options);
+    }
     if options.matrix.is_asked {
         return matrix::matrix(options);
     }
@@ -66,6 +70,12 @@ pub fn torture(options: &Torture) -> Result<(), failure::Failure> {
         "seed": first,
         "seeds": seeds,
         "cuts": total.cuts.total,
+        "faults": total.cuts.with_flash_wiped,
+        "kills": 0,
+        "hangs": count_of(&total, |failure| matches!(failure, Failure::Stuck(_))),
+        "panics": count_of(&total, is_panic),
+        "wrong_answers": count_of(&total, is_wrong),
+        "by_kind": by_moment.clone(),
         "losses": total.failures.iter().filter(|(_, failure)| is_loss(failure)).count(),
         "failures": failures,
         "cuts_by_moment": by_moment,
@@ -129,6 +139,19 @@ fn one(seed: u64, fixed: Fixed) -> Report {
 /// Whether a commit that had to survive did not.
 pub fn is_loss(failure: &Failure) -> bool {
     matches!(failure, Failure::DurableLost(_) | Failure::Hole { .. })
+}
+
+fn is_panic(failure: &Failure) -> bool {
+    matches!(failure, Failure::Error(what) if what.starts_with("panic: "))
+}
+
+fn count_of(total: &Report, is_one: impl Fn(&Failure) -> bool) -> usize {
+    total.failures.iter().filter(|(_, failure)| is_one(failure)).count()
+}
+
+/// Whether a row, or a marker of a transaction, was not what it had to be.
+fn is_wrong(failure: &Failure) -> bool {
+    !is_loss(failure) && !matches!(failure, Failure::Error(_) | Failure::Stuck(_))
 }
 
 fn moments(cuts: &Cuts) -> [(&'static str, u64); 10] {

@@ -22,7 +22,7 @@ pub use replay::{BandOrderName, CacheSize, NearName, Replay, TraceSource, WriteN
 pub use restart::{EventName, Hardening, Models, RestartBench, WorkloadName};
 pub use steady::{Steady, SteadyWorkload};
 pub use stored::{Dump, Load, Stored, StoredAt};
-pub use torture::Torture;
+pub use torture::{Life, Torture};
 pub use tpch::TpchBench;
 pub use trace::{
     QueriesName, Trace, TraceCapture, TraceConvert, TraceFile, TraceFilter, TraceHead, TraceInfo,
@@ -68,6 +68,9 @@ pub enum Command {
     Trace(Trace),
     /// Cut the power at random moments in the virtual world, and check what survives
     Torture(Torture),
+    /// One life of a database that is tortured in the real world
+    #[command(hide = true)]
+    TortureLife(Life),
     /// Verify a database: every tree, every page; changes nothing
     Check(Stored),
     /// Show what is in a database; changes nothing

@@ -1,8 +1,10 @@
 //! The options of `torture`.
 
-use super::Shown;
 use super::lists::{log_age, one_design, one_fate, one_restart, one_script};
+use super::{Shown, WorldName};
 use clap::Args;
+use std::ffi::OsString;
+use std::path::PathBuf;
 use terrace_policy::{Design, Restart};
 use terrace_workload::torture::matrix::Fate;
 
@@ -10,10 +12,14 @@ use terrace_workload::torture::matrix::Fate;
 pub struct Torture {
     #[command(flatten)]
     pub shown: Shown,
+    /// Power cuts in virtual time, or processes with threads and real files that are killed, and
+    /// whose files come to harm in between
+    #[arg(long, value_enum, default_value_t = WorldName::Virtual)]
+    pub world: WorldName,
     /// The seed to repeat; with --seeds, the first
     #[arg(long, value_name = "S")]
     pub seed: Option<u64>,
-    /// Seeds to try [default: 100, or 1 with --seed]
+    /// Seeds to try [default: 100, in the real world 20; or 1 with --seed]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub seeds: Option<u64>,
     /// Torture this design only [default: the seed draws one; with --matrix, all]
@@ -58,4 +64,40 @@ pub struct Matrix {
     /// The event of the opening at which this case is cut again
     #[arg(long, value_name = "EVENT", requires = "cut")]
     pub second: Option<u64>,
+}
+
+/// One life of a database that is tortured in the real world, in a process of its own.
+#[derive(Args)]
+pub struct Life {
+    #[arg(long)]
+    pub folder: PathBuf,
+    #[arg(long)]
+    pub seed: u64,
+    #[arg(long, value_parser = one_design)]
+    pub design: Design,
+    #[arg(long, value_parser = one_restart)]
+    pub restart: Restart,
+    #[arg(long)]
+    pub persistent_flash: bool,
+    /// Milliseconds that clients run; zero to look only
+    #[arg(long)]
+    pub runs_ms: u64,
+    /// There may be no database yet
+    #[arg(long)]
+    pub is_first: bool,
+}
+
+impl Life {
+    /// The arguments of the command that lives so.
+    pub fn arguments(&self) -> Vec<OsString> {
+        let mut arguments: Vec<OsString> = vec!["torture-life".into(), "--folder".into()];
+        arguments.push(self.folder.clone().into());
+        arguments.extend(["--seed".into(), self.seed.to_string().into()]);
+        arguments.extend(["--design".into(), self.design.name.into()]);
+        arguments.extend(["--restart".into(), self.restart.name.into()]);
+        arguments.extend(["--runs-ms".into(), self.runs_ms.to_string().into()]);
+        arguments.extend(self.persistent_flash.then(|| "--persistent-flash".into()));
+        arguments.extend(self.is_first.then(|| "--is-first".into()));
+        arguments
+    }
 }

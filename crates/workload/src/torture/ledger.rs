@@ -152,6 +152,8 @@ pub enum Failure {
     UnknownMarker(u32),
     /// A call into the engine failed with something else than a conflict.
     Error(String),
+    /// Every task waits, and nothing is to come.
+    Stuck(String),
 }
 
 impl fmt::Display for Failure {
@@ -173,6 +175,7 @@ impl fmt::Display for Failure {
             ),
             Failure::UnknownMarker(one) => write!(f, "a marker of transaction {one}, unknown"),
             Failure::Error(error) => write!(f, "the engine failed: {error}"),
+            Failure::Stuck(who) => write!(f, "all stands still: {who}"),
         }
     }
 }

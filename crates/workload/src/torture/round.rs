@@ -139,7 +139,7 @@ impl Torture {
                     return (rig, Attempt::CutBefore);
                 }
             }
-            Err(deadlock) => self.shared.fail(Failure::Error(deadlock.to_string())),
+            Err(deadlock) => self.shared.fail(Failure::Stuck(deadlock.to_string())),
         }
         (rig, Attempt::Done)
     }
