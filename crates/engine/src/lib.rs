@@ -22,6 +22,7 @@ mod opened;
 mod reclaim;
 mod recovery;
 mod superblock;
+mod system_pages;
 
 mod journal;
 mod log;

@@ -3,7 +3,8 @@
 //! - O1: a new database is the log's header, then the first map and catalog in the log, then home;
 //!   the superblock that says so comes after the log's header. Cut short before it, there is
 //!   nothing.
-//! - O2: opening never writes before it knows that home and log are one database of this format.
+//! - O2: opening never writes before it knows that home and log are one database of this format,
+//!   and that its system pages are what they were (`system_pages`).
 //! - O3: a database is open only once recovery has finished, whether it was closed well or not.
 
 use std::sync::Arc;
@@ -21,7 +22,7 @@ use crate::journal::LogJournal;
 use crate::log::{BLOCK, End, FIRST_LSN, Log, LogReader, Ring, ring};
 use crate::recovery::{Analysis, OwedChanges, analyse, redo, resume_losers, undo_losers};
 use crate::superblock::{self, Access, Creation, Features, FlashMark, Found, LogFrom, Superblock};
-use crate::{Action, Devices, Error, Part};
+use crate::{Action, Devices, Error, Part, system_pages};
 
 /// Pages of the smallest home: superblocks, a map, and one extent for the catalog.
 const HOME_PAGES_MIN: u64 = 64;
@@ -106,6 +107,7 @@ pub(crate) fn open(setup: Setup, devices: Devices) -> Result<Arc<Engine>, Error>
     devices.log.sync().map_err(log_failed)?;
     let mut flash = FoundFlash::look(&setup, &devices, &boot);
     flash.check(&setup, &boot)?;
+    system_pages::check(&*devices.home, (&*devices.log, ring), &boot, &setup.pool)?;
     begin_epoch(&setup, &devices, &mut boot, &mut flash)?;
 
     let from = match flash.recovery.scan_from() {

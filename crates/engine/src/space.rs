@@ -30,6 +30,8 @@
 //!   one search.
 
 mod books;
+
+pub(crate) use books::check_map;
 mod claims;
 
 use std::collections::BTreeMap;
@@ -140,7 +142,7 @@ fn extent_of(page: PageId) -> u64 {
     page.0 / EXTENT_PAGES
 }
 
-fn map_page(group: u64) -> PageId {
+pub(crate) fn map_page(group: u64) -> PageId {
     PageId(group * GROUP_PAGES + MAP_IN_GROUP)
 }
 
@@ -154,7 +156,8 @@ fn entry(map: &PageBuf, extent: u64) -> (u32, u32) {
     (number(at), number(at + 4))
 }
 
-fn groups(map: &PageBuf) -> u64 {
+/// How many maps there are, as the first one tells.
+pub(crate) fn maps_told(map: &PageBuf) -> u64 {
     u64::from_le_bytes(map[BODY_AT..BODY_AT + 8].try_into().expect("eight bytes"))
 }
 
@@ -262,7 +265,7 @@ impl Space {
 
     fn groups(&self) -> Result<u64, Error> {
         let page = self.pool.read(map_page(0))?;
-        Ok(groups(&page))
+        Ok(maps_told(&page))
     }
 
     /// The tree's hint, and `Hints::frees`.
@@ -482,7 +485,7 @@ impl Space {
     /// Makes the map of the next group.
     fn add_group<W: Writer>(&self, w: &mut W, purpose: Purpose) -> Result<(), Error> {
         let mut first = self.open_map(0)?;
-        let group = groups(&first);
+        let group = maps_told(&first);
         if group * EXTENTS_PER_MAP + 2 > self.extents(purpose) {
             return Err(Error::HOME_FULL);
         }

@@ -55,6 +55,7 @@ use crate::{Error, KeyHash, LockMode, LockOutcome, LockRequest, Part, TreeId, Ty
 
 /// The catalog.
 pub(crate) const CATALOG: TreeId = TreeId(0);
+/// Where its header is.
 pub(crate) const CATALOG_HEADER: PageId = PageId(EXTENT_PAGES);
 /// The first allocation map.
 const FIRST_MAP: PageId = PageId(2);

@@ -7,7 +7,7 @@ use terrace_page::{PageBuf, PageKind, kind};
 
 use super::{
     EXTENTS_PER_MAP, Extent, GROUP_PAGES, MAP_BITS, MAPS, NOBODY, Space, entry, extent_page,
-    groups, map_page, owner,
+    map_page, maps_told, owner,
 };
 use crate::{Error, Part, TreeId};
 
@@ -78,7 +78,7 @@ pub(crate) fn check_map(map: &PageBuf, group: u64) -> Result<(), &'static str> {
         return Err("it should be an allocation map");
     }
     let first = group * EXTENTS_PER_MAP;
-    if (groups(map) == 0) != (group > 0) {
+    if (maps_told(map) == 0) != (group > 0) {
         return Err("an allocation map has the count of maps that another should have");
     }
     if entry(map, first) != (MAPS, MAP_BITS) {

@@ -7,8 +7,8 @@ use terrace_page::{Damage, PageBuf, PageId, PageKind, kind};
 use terrace_pool::Recovered;
 
 use super::{
-    EXTENT_PAGES, EXTENTS_PER_MAP, GROUP_PAGES, MAPS, NOBODY, Space, entry, extent_page, groups,
-    map_page, owner,
+    EXTENT_PAGES, EXTENTS_PER_MAP, GROUP_PAGES, MAPS, NOBODY, Space, entry, extent_page, map_page,
+    maps_told, owner,
 };
 use crate::TreeId;
 
@@ -45,7 +45,7 @@ impl Space {
         let most = self.capacity.load(Ordering::Relaxed).div_ceil(GROUP_PAGES).max(1);
         let first = self.map(0);
         let count = match &first {
-            Map::Whole(map) => Some(groups(map).clamp(1, most)),
+            Map::Whole(map) => Some(maps_told(map).clamp(1, most)),
             _ => None,
         };
         (0..count.unwrap_or(most)).filter_map(move |group| match self.map(group) {

@@ -1,0 +1,316 @@
+//! Damaged bytes, in every region of home and log, of a database that was closed and of one that
+//! crashed: whatever they are, the rows that are read are right, or an error tells, and an opening
+//! that refuses has changed nothing.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use terrace::{Checkpoint, Database, Devices, Durability, Error, TableDef};
+use terrace_device::model::{Preset, SimDevice};
+use terrace_device::{Keep, Store};
+use terrace_page::PAGE_SIZE;
+use terrace_rt::{Prng, Virtual, VirtualConfig, World};
+
+const HOME: u64 = 16 << 20;
+const LOG: u64 = 4 << 20;
+const SECTOR: usize = 512;
+/// The map, and the catalog's header and root.
+const MAP: u64 = 2;
+const HEADER: u64 = 32;
+const ROOT: u64 = 33;
+const TABLES: u64 = 36;
+
+type Rows = BTreeMap<u64, Vec<u8>>;
+
+/// The bytes of a database, and what it holds.
+#[derive(Clone)]
+struct Image {
+    home: Store,
+    log: Store,
+    rows: Rows,
+}
+
+fn in_world<T: Send + 'static>(seed: u64, body: impl FnOnce(&World) -> T + Send + 'static) -> T {
+    let config = VirtualConfig { seed, switch_one_in: 0, cores: 1, stack_bytes: 512 << 10 };
+    let virtual_world = Virtual::new(config);
+    let world = virtual_world.world();
+    virtual_world.run(move || body(&world)).expect("nobody waits for ever")
+}
+
+fn device(world: &World, store: &Store) -> Arc<SimDevice> {
+    SimDevice::new(Preset::Ram.spec().with_write_cache(), world.clone(), store.clone())
+}
+
+fn open(home: &Arc<SimDevice>, log: &Arc<SimDevice>) -> Result<Database, Error> {
+    let devices = Devices { home: home.clone(), flash: None, log: log.clone() };
+    Database::builder().memory(512 << 10).devices(devices).open_on_devices()
+}
+
+/// Enough of them that the catalog has several nodes.
+fn name(table: u64) -> &'static str {
+    String::leak(format!("{table:04} {}", "is the number of a table with a long name ".repeat(8)))
+}
+
+fn table(table: u64) -> TableDef<u64, &'static [u8]> {
+    TableDef::new(name(table))
+}
+
+fn value(row: u64) -> Vec<u8> {
+    let len = if row.is_multiple_of(17) { 20_000 } else { 200 };
+    vec![row as u8; len]
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Closed,
+    Crashed,
+}
+
+fn image(end: End) -> Image {
+    in_world(1, move |world| {
+        let blank = |bytes| device(world, &Store::new(bytes, Keep::Plain));
+        let (home, log) = (blank(HOME), blank(LOG));
+        let devices = Devices { home: home.clone(), flash: None, log: log.clone() };
+        let db = Database::builder().memory(512 << 10).devices(devices);
+        let db = db.create_on_devices().expect("good devices");
+        let mut rows = Rows::new();
+        let put = |from: u64, to: u64, rows: &mut Rows| {
+            db.write(|txn| {
+                for row in from..to {
+                    txn.open_table(table(row % TABLES))?.insert(row, &value(row))?;
+                    rows.insert(row, value(row));
+                }
+                Ok::<_, Error>(())
+            })
+        };
+        put(0, 500, &mut rows).expect("good devices");
+        db.checkpoint(Checkpoint::Sharp).expect("good devices");
+        put(500, 560, &mut rows).expect("good devices");
+        if end == End::Crashed {
+            // One is open, and in the log.
+            let txn = db.begin_write().expect("open");
+            txn.open_table(table(3)).and_then(|mut t| t.insert(3, &[1; 50])).expect("free");
+            txn.open_table(table(TABLES)).and_then(|mut t| t.insert(1, &[1; 5])).expect("free");
+            db.flush().expect("good devices");
+            let image = Image { home: home.store(), log: log.store(), rows };
+            txn.rollback().expect("good devices");
+            db.close().expect("good devices");
+            return image;
+        }
+        db.close().expect("good devices");
+        Image { home: home.store(), log: log.store(), rows }
+    })
+}
+
+/// What is done to the bytes.
+#[derive(Clone, Copy, Debug)]
+enum Damage {
+    Bit,
+    Sector,
+    Page,
+}
+
+fn damage(store: &mut Store, page: u64, kind: Damage, prng: &mut Prng) {
+    let mut bytes = vec![0; PAGE_SIZE];
+    let at = page * PAGE_SIZE as u64;
+    store.read(at, &mut bytes).expect("kept");
+    let start = prng.below((PAGE_SIZE / SECTOR) as u64) as usize * SECTOR;
+    match kind {
+        Damage::Bit => bytes[prng.below(PAGE_SIZE as u64) as usize] ^= 1 << prng.below(8),
+        Damage::Sector => bytes[start..start + SECTOR].fill(0),
+        Damage::Page => bytes.fill(0),
+    }
+    store.write(at, &bytes);
+}
+
+fn bytes(store: &Store) -> Vec<u8> {
+    let mut bytes = vec![0; store.len() as usize];
+    store.read(0, &mut bytes).expect("kept");
+    bytes
+}
+
+/// Reads every row; how many could not be read. What is read must be right.
+fn read_all(db: &Database, rows: &Rows, may_lack: bool, case: &str) -> u64 {
+    let mut errors = 0;
+    for (row, value) in rows {
+        let got = db.read(|txn| {
+            let table = txn.open_table(table(row % TABLES))?;
+            Ok::<_, Error>(table.get(*row)?.map(|value| value.value().to_vec()))
+        });
+        match got {
+            Ok(Some(got)) => assert!(got == *value, "{case}: row {row} is another"),
+            Ok(None) | Err(Error::NoSuchTable { .. }) => {
+                assert!(may_lack && *row >= 500, "{case}: row {row} is gone without a word");
+            }
+            Err(_) => errors += 1,
+        }
+    }
+    errors
+}
+
+/// What came of a damage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Fate {
+    Repaired,
+    Told,
+    Refused,
+}
+
+/// Opens what is damaged, and reads all of it.
+fn attempt(image: Image, end: End, is_log: bool, case: String) -> Fate {
+    in_world(2, move |world| {
+        let (home, log) = (device(world, &image.home), device(world, &image.log));
+        match open(&home, &log) {
+            Err(error) => {
+                let is_same = bytes(&home.store()) == bytes(&image.home)
+                    && bytes(&log.store()) == bytes(&image.log);
+                let said = error.to_string();
+                // What redo changes is checked after it, and the log may end early.
+                let is_late = end == End::Crashed || is_log;
+                assert!(is_same || is_late, "{case}: refused, and changed: {said}");
+                for _ in 0..2 {
+                    let again = open(&home, &log).expect_err("refused before");
+                    assert_eq!(again.to_string(), said, "{case}");
+                }
+                Fate::Refused
+            }
+            Ok(db) => {
+                let may_lack = is_log && end == End::Crashed;
+                let errors = read_all(&db, &image.rows, may_lack, &case);
+                let checked = db.check();
+                assert!(errors == 0 || checked.is_err(), "{case}: {errors}, and check says sound");
+                let _closed = db.close();
+                if errors == 0 && checked.is_ok() { Fate::Repaired } else { Fate::Told }
+            }
+        }
+    })
+}
+
+const KINDS: [Damage; 3] = [Damage::Bit, Damage::Sector, Damage::Page];
+
+fn used_pages(store: &Store) -> Vec<u64> {
+    let bytes = bytes(store);
+    let (pages, _) = bytes.as_chunks::<PAGE_SIZE>();
+    let is_used = |page: &u64| pages[*page as usize].iter().any(|&byte| byte != 0);
+    (0..pages.len() as u64).filter(is_used).collect()
+}
+
+/// Damages pages of home and log at random, and counts what came of it.
+fn damage_at_random(end: End, seeds: std::ops::Range<u64>) {
+    let whole = image(end);
+    let (home_pages, log_pages) = (used_pages(&whole.home), used_pages(&whole.log));
+    let mut fates: BTreeMap<Fate, u64> = BTreeMap::new();
+    for seed in seeds {
+        let mut prng = Prng::from_seed(seed);
+        let mut image = whole.clone();
+        let is_log = prng.chance(4);
+        let kind = KINDS[prng.below(3) as usize];
+        let pick = |pages: &[u64], prng: &mut Prng| pages[prng.below(pages.len() as u64) as usize];
+        let page = match is_log {
+            true => pick(&log_pages, &mut prng),
+            // Every second time one of the first: superblocks, map, catalog, and what is near.
+            false if prng.chance(2) => home_pages[prng.below(12) as usize],
+            false => pick(&home_pages, &mut prng),
+        };
+        let store = if is_log { &mut image.log } else { &mut image.home };
+        damage(store, page, kind, &mut prng);
+        let part = if is_log { "log" } else { "home" };
+        let case = format!("{end:?} {seed}: {kind:?} of page {page} of {part}");
+        *fates.entry(attempt(image, end, is_log, case)).or_default() += 1;
+    }
+    assert!(fates.len() == 3, "each fate is met: {fates:?}");
+}
+
+#[test]
+fn damage_to_a_closed_database_is_repaired_or_told() {
+    damage_at_random(End::Closed, 0..250);
+}
+
+#[test]
+fn damage_to_a_crashed_database_is_repaired_or_told() {
+    damage_at_random(End::Crashed, 1_000..1_250);
+}
+
+/// Page 2 zeroed on a closed database: opening made an empty catalog, and `check` said sound. A
+/// damaged page of the catalog: a panic at every opening, each of which changed the database.
+#[test]
+fn a_system_page_that_is_lost_refuses_the_opening_and_nothing_is_written() {
+    let whole = image(End::Closed);
+    let mut prng = Prng::from_seed(7);
+    let catalog = (HEADER..HEADER + 32).filter(|page| used_pages(&whole.home).contains(page));
+    let pages: Vec<u64> = [MAP].into_iter().chain(catalog).collect();
+    assert!(pages.len() > 4 && pages.contains(&ROOT), "the catalog has several nodes: {pages:?}");
+    for page in pages {
+        for kind in KINDS {
+            let mut image = whole.clone();
+            damage(&mut image.home, page, kind, &mut prng);
+            if bytes(&image.home) == bytes(&whole.home) {
+                continue;
+            }
+            let case = format!("{kind:?} of page {page}");
+            let fate = attempt(image, End::Closed, false, case.clone());
+            // A page that was freed is needed by nobody.
+            let is_live = page <= ROOT;
+            assert!(!is_live || fate == Fate::Refused, "{case}: {fate:?}");
+        }
+    }
+}
+
+/// One superblock of two is enough, whichever it is; none is an error.
+#[test]
+fn one_superblock_of_two_is_enough() {
+    for end in [End::Closed, End::Crashed] {
+        let whole = image(end);
+        for kind in KINDS {
+            for page in 0..2 {
+                let mut image = whole.clone();
+                let mut prng = Prng::from_seed(page);
+                damage(&mut image.home, page, kind, &mut prng);
+                let case = format!("{end:?}: {kind:?} of superblock {page}");
+                assert_eq!(attempt(image, end, false, case), Fate::Repaired);
+            }
+        }
+        let mut image = whole.clone();
+        image.home.write(0, &vec![1; 2 * PAGE_SIZE]);
+        let case = format!("{end:?}: both superblocks");
+        assert_eq!(attempt(image, end, false, case), Fate::Refused);
+    }
+}
+
+/// What was made and never committed is as good as blank; a creation that was cut short, too.
+#[test]
+fn a_creation_that_was_cut_short_is_gone_on_with() {
+    for event in 1..200 {
+        let config =
+            |seed| VirtualConfig { seed, switch_one_in: 0, cores: 1, stack_bytes: 512 << 10 };
+        let first = Virtual::new(config(event));
+        let world = first.world();
+        let blank = |bytes| device(&world, &Store::new(bytes, Keep::Plain));
+        let (home, log) = (blank(HOME), blank(LOG));
+        first.cut_at_event(event);
+        let create = |home: &Arc<SimDevice>, log: &Arc<SimDevice>| {
+            let devices = Devices { home: home.clone(), flash: None, log: log.clone() };
+            let builder = Database::builder().memory(512 << 10).devices(devices);
+            builder.open_or_create_on_devices()
+        };
+        if first.run(|| create(&home, &log).map(drop)).is_ok() {
+            assert!(event > 5, "creation has events");
+            return;
+        }
+        let mut prng = Prng::from_seed(event);
+        home.power_cut(&mut prng);
+        log.power_cut(&mut prng);
+        let second = Virtual::new(config(event));
+        let world = second.world();
+        let (home, log) = (home.reopen(world.clone()), log.reopen(world));
+        let opened = second.run(|| {
+            let db = create(&home, &log)?;
+            let txn = db.begin_write()?;
+            txn.open_table(table(1))?.insert(1, &[1])?;
+            txn.commit(Durability::Durable)?;
+            db.check()?;
+            db.close()
+        });
+        opened.expect("nobody waits for ever").unwrap_or_else(|error| panic!("{event}: {error}"));
+    }
+}
