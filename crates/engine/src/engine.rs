@@ -23,7 +23,7 @@ use terrace_policy::FlashRole;
 use terrace_pool::{BufferPool, PoolError, Tier};
 use terrace_rt::{LeafMutex, Mutex, Nanos, Signal, dead, now};
 
-use crate::api::{Checkpoint, FullImages};
+use crate::api::Checkpoint;
 use crate::context::Buffers;
 use crate::error::Places;
 use crate::journal::LogJournal;
@@ -72,7 +72,6 @@ pub(crate) struct Engine {
     pub(crate) trees: Trees,
     /// What the background gives back.
     pub(crate) reclaim: Reclaim,
-    pub(crate) full_images: FullImages,
     flash_role: FlashRole,
     pub(crate) tally: Tally,
     /// Given when the log is half full, or the database closes.
@@ -111,7 +110,6 @@ pub(crate) struct Parts {
     pub(crate) log_device: Arc<dyn Device>,
     pub(crate) boot: Superblock,
     pub(crate) next_txn: TxnId,
-    pub(crate) full_images: FullImages,
     pub(crate) flash_role: FlashRole,
     pub(crate) lock_bytes: u64,
     pub(crate) lock_limits: LockLimits,
@@ -133,7 +131,6 @@ impl Engine {
             locks: LockTable::new(parts.lock_bytes),
             lock_limits: parts.lock_limits,
             places: parts.places,
-            full_images: parts.full_images,
             flash_role: parts.flash_role,
             tally: Tally::default(),
             checkpoint_wanted: Signal::new(),
@@ -222,8 +219,8 @@ impl Engine {
         if self.closed.load(Ordering::Acquire) || dead() { Err(Error::Closed) } else { Ok(()) }
     }
 
-    /// Reserves `bytes` of the log for `txn`, which has logged `own_bytes`: takes checkpoints, waits
-    /// for others to end, and tells the transaction that holds back a full log to go.
+    /// Reserves `bytes` of the log for `txn`, which has logged `own_bytes`: takes checkpoints,
+    /// waits for others to end, and tells the transaction that holds back a full log to go.
     ///
     /// # Errors
     ///
@@ -291,7 +288,7 @@ impl Engine {
         Ok(self.log.try_reserve(bytes, Room::Forward))
     }
 
-    /// The oldest transaction, and the bytes of log kept since it began, if that is most of the log.
+    /// The oldest transaction, and the bytes of log kept since it began, if that is most of it.
     fn log_holder(&self) -> Option<(TxnId, u64)> {
         let (txn, first, _) = self.active().into_iter().min_by_key(|(_, first, _)| *first)?;
         let held_bytes = self.log.end().0 - first.0;

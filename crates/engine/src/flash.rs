@@ -140,7 +140,7 @@ impl FoundFlash {
             start: boot.log_start(),
             end,
             dirty: &|page| analysis.dirty.get(&page).map(|entry| (entry.rec_lsn, entry.last_lsn)),
-            redo_base: &|page| analysis.dirty.get(&page).and_then(|entry| entry.base),
+            redo_base: &|page| analysis.dirty.get(&page).map(|entry| entry.base),
         };
         self.recovery.settle(&**device, &facts);
         self.check(setup, boot)

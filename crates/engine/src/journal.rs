@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use terrace_page::{Lsn, PageBuf, PageId};
-use terrace_pool::{Journal, PoolError, Stop, Tier};
+use terrace_pool::{Doublewrite, Journal, PoolError, Stop, Tier};
 use terrace_rt::LeafMutex;
 
 use crate::log::record::{BUF_WRITE_PAGES_MAX, Draft, HEADER_BYTES};
@@ -22,13 +22,18 @@ pub(crate) struct LogJournal {
     /// What `last_lsn` answers while records are redone, or zero.
     redone: AtomicU64,
     draft: LeafMutex<Draft>,
+    doublewrite: Option<Arc<Doublewrite>>,
 }
 
 impl LogJournal {
     /// A journal on `log`; if `redone` is not zero, that is the last LSN until `redo_at` moves it.
-    pub(crate) fn new(log: Arc<Log>, redone: Lsn) -> LogJournal {
+    pub(crate) fn new(
+        log: Arc<Log>,
+        redone: Lsn,
+        doublewrite: Option<Arc<Doublewrite>>,
+    ) -> LogJournal {
         let redone = AtomicU64::new(redone.0);
-        LogJournal { log, redone, draft: LeafMutex::new(Draft::default()) }
+        LogJournal { log, redone, draft: LeafMutex::new(Draft::default()), doublewrite }
     }
 
     /// A page with the recLSN `lsn` is redone next.
@@ -39,15 +44,6 @@ impl LogJournal {
     /// Redo is over.
     pub(crate) fn end_redo(&self) {
         self.redone.store(0, Ordering::Release);
-    }
-
-    /// As `log_buf_write`. Whether the log had room for it.
-    pub(crate) fn try_log_buf_write(&self, pages: &[PageId], eol: Lsn) -> bool {
-        let mut draft = self.draft.lock();
-        pages.chunks(BUF_WRITE_PAGES_MAX).all(|pages| {
-            draft.buf_write(pages, eol);
-            self.log.append(&mut draft, Room::Forward).is_ok()
-        })
     }
 }
 
@@ -73,9 +69,23 @@ impl Journal for LogJournal {
             .map_err(|source| PoolError::Journal { source: Arc::new(source) })
     }
 
+    fn doublewrite(&self) -> Option<&Arc<Doublewrite>> {
+        self.doublewrite.as_ref()
+    }
+
+    fn barrier(&self, upto: Lsn) -> Result<(), PoolError> {
+        self.log
+            .barrier(Lsn(upto.0 + 1))
+            .map_err(|source| PoolError::Journal { source: Arc::new(source) })
+    }
+
     fn log_buf_write(&self, pages: &[PageId], eol: Lsn) {
         // It spares redo some work, nothing depends on it: if the log is full, do without.
-        let _is_logged = self.try_log_buf_write(pages, eol);
+        let mut draft = self.draft.lock();
+        for pages in pages.chunks(BUF_WRITE_PAGES_MAX) {
+            draft.buf_write(pages, eol);
+            let _is_logged = self.log.append(&mut draft, Room::Forward);
+        }
     }
 
     fn log_flash(&self, payload: &[u8]) -> Option<Lsn> {

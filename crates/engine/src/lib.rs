@@ -45,8 +45,8 @@ mod error;
 
 pub use api::{
     BadMisses, Builder, CachedParts, CheckReport, Checkpoint, Checkpoints, Database, Devices,
-    DirectIo, Durability, Entry, FullImages, Loader, LogStats, Misses, Owned, Range, ReadTable,
-    ReadTransaction, Savepoint, Stats, Table, TableDef, Transaction, TransactionStats,
+    DirectIo, Durability, Entry, Loader, LogStats, Misses, Owned, Range, ReadTable,
+    ReadTransaction, Savepoint, Stats, Table, TableDef, TornPages, Transaction, TransactionStats,
     WriteTransaction,
 };
 pub use error::{Action, Error, ErrorPath, LockWait, Part, SavepointFlaw, TableRef, TypeNames};

@@ -11,10 +11,12 @@ use std::sync::Arc;
 
 use terrace_device::Device;
 use terrace_page::{Lsn, PAGE_SIZE, TxnId};
-use terrace_pool::{BufferPool, ColdStart, FlashRecovery, PoolConfig, ScanFrom};
+use terrace_pool::{
+    BufferPool, ColdStart, Doublewrite, DoublewriteOwner, PoolConfig, ScanFrom, restore_torn,
+};
 use terrace_rt::World;
 
-use crate::api::{Checkpoint, FullImages};
+use crate::api::{Checkpoint, TornPages};
 use crate::engine::{Engine, LockLimits, Parts};
 use crate::error::Places;
 use crate::flash::FoundFlash;
@@ -32,7 +34,7 @@ const HOME_PAGES_MIN: u64 = 64;
 pub(crate) struct Setup {
     pub(crate) pool: PoolConfig,
     pub(crate) world: World,
-    pub(crate) full_images: FullImages,
+    pub(crate) torn_pages: TornPages,
     pub(crate) lock_bytes: u64,
     pub(crate) lock_limits: LockLimits,
     pub(crate) places: Places,
@@ -118,14 +120,12 @@ pub(crate) fn open(setup: Setup, devices: Devices) -> Result<Arc<Engine>, Error>
     let limit = Lsn(boot.log_start().0 + ring.capacity);
     let mut reader = LogReader::new(&*devices.log, ring, from, limit);
     let mut owed = OwedChanges::new(flash.owed_bytes(&setup.pool));
-    let (mut analysis, end) = analyse(&mut reader, &boot, &mut flash.recovery, &mut owed)?;
+    let (analysis, end) = analyse(&mut reader, &boot, &mut flash.recovery, &mut owed)?;
     let log = open_log(&devices.log, ring, &boot, &end, &mut reader)?;
     log.set_marks(analysis.places.iter().copied());
     let log = Arc::new(log);
-    let journal = Arc::new(LogJournal::new(Arc::clone(&log), Lsn(from.0 - 1)));
-    if setup.full_images == FullImages::On {
-        believe_home(&*devices.home, &journal, &mut analysis, &mut flash.recovery, &end);
-    }
+    let doublewrite = make_whole(&setup, &devices, &boot, ring, end.position)?;
+    let journal = Arc::new(LogJournal::new(Arc::clone(&log), Lsn(from.0 - 1), doublewrite));
     flash.settle(&setup, &analysis, &boot, end.position)?;
     let flash_role = setup.pool.flash_role;
     let pool = BufferPool::open_recovering(
@@ -145,7 +145,6 @@ pub(crate) fn open(setup: Setup, devices: Devices) -> Result<Arc<Engine>, Error>
         log_device: devices.log,
         boot,
         next_txn: TxnId(analysis.next_txn),
-        full_images: setup.full_images,
         flash_role,
         lock_bytes: setup.lock_bytes,
         lock_limits: setup.lock_limits,
@@ -196,22 +195,26 @@ fn find_whole(home: &dyn Device) -> Result<Superblock, Error> {
     Ok(boot)
 }
 
-/// Drops from `analysis` what home has of pages without an image in range (A5). It was synced with
-/// the superblock.
-fn believe_home(
-    home: &dyn Device,
-    journal: &LogJournal,
-    analysis: &mut Analysis,
-    flash: &mut FlashRecovery,
-    end: &End,
-) {
-    let pages = analysis.at_home(home, end.position);
-    // The next recovery must know it, too: without room in the log it is as if home had not been
-    // asked.
-    if journal.try_log_buf_write(&pages, end.last) {
-        for page in pages {
-            analysis.written(page, end.last);
-            flash.written(page, end.last);
+/// Makes good what a power cut has torn at home, and has the copies of earlier openings count no
+/// more once home is written. Nothing has read home for redo before, and home was synced with the
+/// superblock.
+fn make_whole(
+    setup: &Setup,
+    devices: &Devices,
+    boot: &Superblock,
+    ring: Ring,
+    end: Lsn,
+) -> Result<Option<Arc<Doublewrite>>, Error> {
+    let (log, home) = (&devices.log, &devices.home);
+    restore_torn(&**log, &**home, ring.area, boot.database, end)
+        .map_err(Error::device(Part::Home, Action::Write))?;
+    let owner = DoublewriteOwner { database: boot.database, epoch: boot.epoch };
+    let area = Doublewrite::new(Arc::clone(log), Arc::clone(home), ring.area, owner);
+    match setup.torn_pages {
+        TornPages::Doublewrite => Ok(Some(Arc::new(area))),
+        TornPages::Off => {
+            area.disown().map_err(Error::device(Part::Log, Action::Write))?;
+            Ok(None)
         }
     }
 }

@@ -78,8 +78,8 @@ pub(crate) trait Reader {
 
 /// What changing a tree needs.
 pub(crate) trait Writer: Reader {
-    /// Logs `change` (on the page's LSN, and after a full image of the page if it was clean),
-    /// applies it and sets the page's LSN. A page that `BufferPool::create` returned takes a
+    /// Logs `change` (on the page's LSN), applies it and sets the page's LSN. A page that
+    /// `BufferPool::create` returned takes a
     /// change that [`Change::formats`] first.
     ///
     /// # Errors

@@ -38,7 +38,7 @@ use crate::frames::Staging;
 use crate::io::{self, PageIo};
 use crate::partition::{Books, DirtyLsns, Partition, Place};
 use crate::slots::{Cleaned, SlotTable};
-use crate::write_out::end_home_write;
+use crate::write_out::{end_home_write, home_runs};
 use crate::{BufferPool, PoolError};
 
 /// How far below lambda the cleaner goes, as a share of the slots [S0 2.3.3].
@@ -351,21 +351,18 @@ impl BufferPool {
         staged: &[Staged],
         staging: &Staging,
     ) -> std::io::Result<()> {
-        let at: Vec<usize> = (0..run.len()).filter(|&at| staged[at] == Staged::Whole).collect();
-        let ios: Vec<PageIo<'_>> = at
-            .chunk_by(|a, b| a + 1 == *b)
-            .map(|part| {
-                PageIo::write(run[part[0]].page.0, part.iter().map(|&at| &staging.pages()[at]))
-            })
-            .collect();
+        let whole = (0..run.len()).filter(|&at| staged[at] == Staged::Whole);
+        let whole: Vec<(PageId, &PageBuf)> =
+            whole.map(|at| (run[at].page, &staging.pages()[at])).collect();
         {
+            let ios = whole.chunk_by(|a, b| a.0.plus(1) == b.0).count() as u64;
             let mut stats = self.stats.lock();
-            stats.cleaner_ios += ios.len() as u64;
-            stats.cleaner_pages += at.len() as u64;
-            stats.home_writes += ios.len() as u64;
-            stats.home_write_pages += at.len() as u64;
+            stats.cleaner_ios += ios;
+            stats.cleaner_pages += whole.len() as u64;
+            stats.home_writes += ios;
+            stats.home_write_pages += whole.len() as u64;
         }
-        io::run(&*self.home, ios)
+        self.write_shielded(&whole, |part| io::run(&*self.home, home_runs(part)))
     }
 
     pub(crate) fn end_claim(&self, claim: &Claim, cleaned: Cleaned) {

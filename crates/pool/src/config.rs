@@ -383,6 +383,8 @@ impl PoolConfig {
 pub struct Rules {
     /// The log is durable up to a page's LSN before the page is written anywhere.
     pub wal_before_page: bool,
+    /// Pages are copied to the doublewrite area, if there is one, before they go home.
+    pub copies_before_home: bool,
     /// A page joins a BUF_WRITE batch only if it was not modified since the image was written.
     pub buf_write_join_rule: bool,
     /// The EOL of a BUF_WRITE batch is fixed before any page joins.
@@ -428,6 +430,7 @@ impl Default for Rules {
     fn default() -> Rules {
         Rules {
             wal_before_page: true,
+            copies_before_home: true,
             buf_write_join_rule: true,
             buf_write_eol_rule: true,
             sync_before_buf_write: true,

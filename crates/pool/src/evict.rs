@@ -5,6 +5,8 @@
 //! - V2: a task that needs a frame stops gathering as soon as it has one; it writes one victim at
 //!   most. The background task gathers `evict_batch` of them, and sleeps while every partition has
 //!   a few free frames.
+//! - V5: where pages are copied beside the log before they go home, a task writes up to
+//!   `SHIELDED_VICTIMS` with its own, so that they share one barrier.
 //! - V3: where the design appends to flash, victims gather in groups (`append`).
 //! - V4: who finds no victim waits for a frame to be freed, and gives up after `PATIENCE`.
 
@@ -27,6 +29,9 @@ const ROUNDS_MAX: u32 = 4;
 const PATIENCE: Nanos = Nanos(20_000_000_000);
 /// How long a task waits before it looks for victims again.
 const NAP: Nanos = Nanos(1_000_000);
+/// Victims written with one barrier (V5), and no more than one frame in so many.
+const SHIELDED_VICTIMS: usize = 16;
+const FRAMES_PER_VICTIM: usize = 8;
 /// One of so many frames is kept free by the background task.
 const FRAMES_PER_FREE: u32 = 128;
 
@@ -54,7 +59,8 @@ impl BufferPool {
         let deadline = now() + PATIENCE;
         loop {
             let seen = partition.room.seen();
-            let freed = self.evict(partition, Quota { free: 1, writes: 1 })?;
+            let writes = self.writes_together(partition, 1);
+            let freed = self.evict(partition, Quota { free: 1, writes })?;
             if freed > 0 || !partition.books.lock().free.is_empty() {
                 return Ok(());
             }
@@ -64,6 +70,13 @@ impl BufferPool {
             let nap = now() + NAP;
             partition.room.wait_until(seen, if nap < deadline { nap } else { deadline });
         }
+    }
+
+    /// How many victims to write together where `wanted` would do: more if each batch waits for a
+    /// barrier of the log's device (V5).
+    fn writes_together(&self, partition: &Partition, wanted: usize) -> usize {
+        let most = SHIELDED_VICTIMS.min(partition.frames_count as usize / FRAMES_PER_VICTIM);
+        if self.shielded_pages() == usize::MAX { wanted } else { wanted.max(most) }
     }
 
     /// Frees frames of one partition; returns how many.
@@ -156,6 +169,7 @@ impl BufferPool {
                 let missing = wanted.saturating_sub(partition.books.lock().free.len());
                 if missing > 0 && !self.is_closing() {
                     let writes = missing.min(self.config.evict_batch as usize);
+                    let writes = self.writes_together(partition, writes);
                     // Whoever needs a frame meets the same error, and reports it.
                     freed += self.evict(partition, Quota { free: missing, writes }).unwrap_or(0);
                 }

@@ -59,6 +59,20 @@ impl<'a> PageIo<'a> {
         PageIo { op: Op::Write, offset, bufs: vec![IoBuf::from_ref(bytes)], borrowed: PhantomData }
     }
 
+    /// Writes a block and the pages behind it, from byte `offset` of a device on.
+    pub fn write_behind(offset: u64, block: &'a [u8], pages: &[&'a PageBuf]) -> PageIo<'a> {
+        let mut bufs = Vec::with_capacity(1 + pages.len());
+        bufs.push(IoBuf::from_ref(block));
+        bufs.extend(pages.iter().map(|page| IoBuf::from_ref(*page)));
+        PageIo { op: Op::Write, offset, bufs, borrowed: PhantomData }
+    }
+
+    /// Reads pages that lie one after the other from byte `offset` of a device on.
+    pub fn read_from(offset: u64, pages: impl IntoIterator<Item = &'a mut PageBuf>) -> PageIo<'a> {
+        let bufs = pages.into_iter().map(|page| IoBuf::from_mut(page)).collect();
+        PageIo { op: Op::Read, offset, bufs, borrowed: PhantomData }
+    }
+
     /// Pages that it moves.
     pub fn pages(&self) -> usize {
         self.bufs.len()

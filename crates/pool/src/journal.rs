@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use terrace_page::{Lsn, PageBuf, PageId};
 
-use crate::{PoolError, Stop};
+use crate::{Doublewrite, PoolError, Stop};
 
 /// The log, as the pool sees it [S3 II-A].
 ///
@@ -25,6 +25,20 @@ pub trait Journal: Send + Sync {
     ///
     /// [`PoolError::Journal`] if the log cannot be written; the page stays where it is.
     fn make_durable(&self, upto: Lsn) -> Result<(), PoolError>;
+
+    /// Where pages are copied before they go home, if they are.
+    fn doublewrite(&self) -> Option<&Arc<Doublewrite>> {
+        None
+    }
+
+    /// As `make_durable`, and what was written to the log's device before the call is durable, too.
+    ///
+    /// # Errors
+    ///
+    /// As `make_durable`.
+    fn barrier(&self, upto: Lsn) -> Result<(), PoolError> {
+        self.make_durable(upto)
+    }
 
     /// Appends a BUF_WRITE record, not forced: the home copy of each of `pages` is durable and
     /// holds every update with an LSN up to `eol` [S3 II-A].

@@ -6,10 +6,10 @@
 //!
 //! Modules in reading order: the seams to the log and to who watches, what can be told and what can
 //! go wrong; then the pool, its guards and its page requests; then a page's way (`fetch`,
-//! `multi_read`, `dirty`, `evict`, `write_out`, `flash`, `inclusion`, `spill`, `choosing`,
-//! `append`, `cleaner`, `sweep`, `age`, `flush`), the tasks that push it along; then what the books
-//! are kept in (`partition`, `directory`, `slots`, `frames`, `peeks`, `io`) and what they cost
-//! (`metadata`); `check`, which asserts it all; and `restart`, what of the flash is found again.
+//! `multi_read`, `dirty`, `evict`, `doublewrite`, `write_out`, `flash`, `inclusion`, `spill`,
+//! `choosing`, `append`, `cleaner`, `sweep`, `age`, `flush`), the tasks that push it along; then
+//! what the books are kept in (`partition`, `directory`, `slots`, `frames`, `peeks`, `io`)
+//! and what they cost (`metadata`); `check`, which asserts it all; and `restart`, what of the flash is found again.
 
 mod journal;
 mod observe;
@@ -26,6 +26,7 @@ mod fetch;
 mod multi_read;
 
 mod dirty;
+mod doublewrite;
 mod evict;
 mod write_out;
 
@@ -68,6 +69,9 @@ pub use buffer_pool::{BufferPool, Recovered};
 pub use check::Copies;
 pub use config::{FascConfig, Fills, PoolConfig, Rules, Spill, TacConfig, TacWrite};
 pub use dirty::OldestDirty;
+pub use doublewrite::{
+    Doublewrite, DoublewriteOwner, DoublewritePlace, HALF_BYTES_MIN, restore_torn,
+};
 pub use error::{PoolError, Stop, Tier};
 pub use frames::{Peek, prefetch};
 pub use guard::{Dirtied, PageMut, PageRef};

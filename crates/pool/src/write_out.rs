@@ -12,6 +12,8 @@
 //!
 //! - W1: write-ahead: no page leaves before the log is durable up to its LSN, to flash as to home
 //!   [S0 2.4].
+//! - W7: pages that go home are copied to the doublewrite area first, as many at a time as it
+//!   takes. The barrier that makes the copies durable is the force of W1.
 //! - W2: the bytes that are written are not changed meanwhile: the shared latch is held throughout.
 //! - W3: at most one home write of a page is outstanding, the cleaner's included: who finds one
 //!   leaves the page alone, or waits [D in SPEC 1.5].
@@ -21,11 +23,14 @@
 //!   pages, what is said there of a page that was written home since the last sync counts from the
 //!   first change that home would lack; and its clean copy is pinned until home was synced.
 
+use std::sync::Arc;
+
 use terrace_device::Operation;
 use terrace_page::{Lsn, PageBuf, PageId, lsn, seal};
 use terrace_policy::{AccessClass, CleanLeave, DirtyLeave, Invalidation, Touch};
 
 use crate::dirty::Logged;
+use crate::doublewrite::{CopyError, Doublewrite, Shield};
 use crate::frames::{Exclusive, Frame, Shared};
 use crate::io::{self, PageIo};
 use crate::partition::{Books, DirtyLsns, Partition};
@@ -172,32 +177,53 @@ impl BufferPool {
         slot.is_some_and(|slot| books.slots_mut().state(slot) == SlotState::LazyCleaning)
     }
 
-    /// Runs `jobs` together. For eviction the pages then leave memory, unless they were used
-    /// meanwhile. Returns how many frames became free.
+    /// Runs `jobs` together, or as many at a time as the doublewrite area takes. For eviction the
+    /// pages then leave memory, unless they were used meanwhile. Returns how many frames became
+    /// free.
     pub(crate) fn write_out(
         &self,
-        jobs: Vec<Job<'_>>,
+        mut jobs: Vec<Job<'_>>,
         purpose: Purpose,
     ) -> Result<usize, PoolError> {
-        let mut transfers: Vec<Transfer<'_>> = jobs.into_iter().map(Transfer::seal).collect();
-        if let Err(error) = self.write_ahead(&transfers) {
-            for transfer in transfers {
-                self.complete(transfer, purpose, Outcome { home: false, flash: false });
+        let at_once = self.shielded_pages();
+        let mut written = Ok(0);
+        while !jobs.is_empty() {
+            let rest = jobs.split_off(jobs.len().min(at_once));
+            let batch = std::mem::replace(&mut jobs, rest);
+            match written {
+                Ok(freed) => written = self.write_batch(batch, purpose).map(|more| freed + more),
+                Err(_) => self.give_up(batch.into_iter().map(Transfer::seal), purpose),
             }
-            return Err(error);
         }
+        written
+    }
+
+    fn give_up<'p>(&self, transfers: impl Iterator<Item = Transfer<'p>>, purpose: Purpose) {
+        for transfer in transfers {
+            self.complete(transfer, purpose, Outcome { home: false, flash: false });
+        }
+    }
+
+    fn write_batch(&self, jobs: Vec<Job<'_>>, purpose: Purpose) -> Result<usize, PoolError> {
+        let mut transfers: Vec<Transfer<'_>> = jobs.into_iter().map(Transfer::seal).collect();
         transfers.sort_by_key(|transfer| transfer.page);
+        let shield = match self.shield_transfers(&transfers) {
+            Ok(shield) => shield,
+            Err(error) => {
+                self.give_up(transfers.into_iter(), purpose);
+                return Err(error);
+            }
+        };
         self.skip_rules(&transfers);
         let slots: Vec<u32> = transfers.iter().filter_map(Transfer::slot_number).collect();
         let (home, flash) = match self.before_slot_writes(&slots) {
             Ok(()) => self.transfer(&transfers),
             Err(error) => {
-                for transfer in transfers {
-                    self.complete(transfer, purpose, Outcome { home: false, flash: false });
-                }
+                self.give_up(transfers.into_iter(), purpose);
                 return Err(error);
             }
         };
+        drop(shield);
         let mut freed = 0;
         for transfer in transfers {
             let outcome = Outcome { home: home.is_ok(), flash };
@@ -209,6 +235,50 @@ impl BufferPool {
         }
         self.log_buf_writes(Logged::Full)?;
         Ok(freed)
+    }
+
+    /// W1 and W7.
+    fn shield_transfers(
+        &self,
+        transfers: &[Transfer<'_>],
+    ) -> Result<Option<Shield<'_>>, PoolError> {
+        let homeward = transfers.iter().filter(|transfer| transfer.targets.home);
+        let pages: Vec<&PageBuf> = homeward.map(|transfer| &*transfer.guard).collect();
+        let dirty = transfers.iter().filter(|transfer| transfer.dirty.is_some());
+        let upto = dirty.map(|transfer| transfer.page_lsn).max().unwrap_or(Lsn::ZERO);
+        match self.shield(&pages, upto)? {
+            Some(shield) => Ok(Some(shield)),
+            None => self.write_ahead(transfers).map(|()| None),
+        }
+    }
+
+    /// The area that home writes go through.
+    fn doublewrite(&self) -> Option<&Arc<Doublewrite>> {
+        self.journal.doublewrite().filter(|_| self.config.rules.copies_before_home)
+    }
+
+    /// Most pages that may go home together.
+    pub(crate) fn shielded_pages(&self) -> usize {
+        self.doublewrite().map_or(usize::MAX, |area| area.batch_pages())
+    }
+
+    /// W7: copies `pages`, at most `shielded_pages`, beside the log, and makes the copies durable,
+    /// and the log up to `upto`. The shield is to be kept until the pages are at home. `None` if
+    /// nothing is copied.
+    pub(crate) fn shield(
+        &self,
+        pages: &[&PageBuf],
+        upto: Lsn,
+    ) -> Result<Option<Shield<'_>>, PoolError> {
+        let Some(area) = self.doublewrite().filter(|_| !pages.is_empty()) else { return Ok(None) };
+        let shield = area.copy(pages).map_err(|error| match error {
+            CopyError::Log(source) => PoolError::Journal { source: Arc::new(source) },
+            CopyError::Home(source) => self.stop(Operation::Sync, source),
+        })?;
+        if self.config.rules.wal_before_page {
+            self.journal.barrier(upto)?;
+        }
+        Ok(Some(shield))
     }
 
     /// W1.
@@ -242,6 +312,21 @@ impl BufferPool {
                 }
             }
         }
+    }
+
+    /// Runs `work`, which writes some of `pages` home, on as many at a time as the doublewrite area
+    /// takes. The log has their changes already.
+    pub(crate) fn write_shielded<'a>(
+        &self,
+        pages: &[(PageId, &'a PageBuf)],
+        work: impl Fn(&[(PageId, &'a PageBuf)]) -> std::io::Result<()>,
+    ) -> std::io::Result<()> {
+        for part in pages.chunks(self.shielded_pages()) {
+            let copied: Vec<&PageBuf> = part.iter().map(|(_, bytes)| *bytes).collect();
+            let _shield = self.shield(&copied, Lsn::ZERO).map_err(std::io::Error::other)?;
+            work(part)?;
+        }
+        Ok(())
     }
 
     fn transfer(&self, transfers: &[Transfer<'_>]) -> (std::io::Result<()>, bool) {
@@ -470,9 +555,14 @@ pub(crate) fn end_home_write(books: &mut Books, page: PageId) {
 
 /// Home writes, neighbours gathered into one. `transfers` are in page order.
 fn home_ios<'a>(transfers: &'a [Transfer<'_>]) -> Vec<PageIo<'a>> {
-    let homeward: Vec<&Transfer<'_>> =
-        transfers.iter().filter(|transfer| transfer.targets.home).collect();
-    let runs = homeward.chunk_by(|a, b| a.page.plus(1) == b.page);
-    runs.map(|run| PageIo::write(run[0].page.0, run.iter().map(|transfer| &*transfer.guard)))
-        .collect()
+    let homeward = transfers.iter().filter(|transfer| transfer.targets.home);
+    let pages: Vec<(PageId, &PageBuf)> =
+        homeward.map(|transfer| (transfer.page, &*transfer.guard)).collect();
+    home_runs(&pages)
+}
+
+/// Writes of `pages`, which are in order, neighbours gathered into one.
+pub(crate) fn home_runs<'a>(pages: &[(PageId, &'a PageBuf)]) -> Vec<PageIo<'a>> {
+    let runs = pages.chunk_by(|a, b| a.0.plus(1) == b.0);
+    runs.map(|run| PageIo::write(run[0].0.0, run.iter().map(|(_, bytes)| *bytes))).collect()
 }

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use terrace::{
-    Builder, Checkpoints, Database, Devices, FlashLayout, FullImages, PageObserver, PoolConfig,
+    Builder, Checkpoints, Database, Devices, FlashLayout, PageObserver, PoolConfig, TornPages,
 };
 use terrace_device::model::{Preset, SimDevice, UnknownPreset, build};
 use terrace_device::{Device, Keep, Slab, Store};
@@ -147,7 +147,7 @@ impl System {
             .memory(memory_bytes)
             .design(design)
             .checkpoints(checkpoints)
-            .full_images(FullImages::Off)
+            .torn_pages(TornPages::Off)
             .world(world)
     }
 

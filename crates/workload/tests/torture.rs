@@ -36,7 +36,8 @@ fn a_seed_decides_the_torture() {
 type Switch = fn(&mut terrace_pool::Rules);
 
 /// Each rule, a design that needs it, and the seeds within which its absence is found.
-const RULES: [(&str, &str, u64, Switch); 14] = [
+const RULES: [(&str, &str, u64, Switch); 15] = [
+    ("copies before home", "no-ssd", 40, |rules| rules.copies_before_home = false),
     ("log before page", "lc", 40, |rules| rules.wal_before_page = false),
     ("EOL before pages join", "lc", 40, |rules| rules.buf_write_eol_rule = false),
     ("join only if not modified", "lc", 150, |rules| rules.buf_write_join_rule = false),

@@ -11,7 +11,7 @@ use terrace_pool::{ColdStart, FlashLayout, FlashNeed, Metadata, PoolConfig, Pool
 use terrace_rt::{Nanos, World};
 
 use crate::api::files::{self, Files, Overwrite, Sizes};
-use crate::api::{Checkpoints, DirectIo, FullImages};
+use crate::api::{Checkpoints, DirectIo, TornPages};
 use crate::engine::LockLimits;
 use crate::error::Places;
 use crate::open::{self, Setup};
@@ -56,7 +56,7 @@ pub struct Builder {
     log: Option<PathBuf>,
     log_bytes: u64,
     direct_io: DirectIo,
-    full_images: FullImages,
+    torn_pages: TornPages,
     checkpoints: Checkpoints,
     devices: Option<Devices>,
     world: Option<World>,
@@ -85,7 +85,7 @@ impl Default for Builder {
             log: None,
             log_bytes: LOG_BYTES,
             direct_io: DirectIo::Preferred,
-            full_images: FullImages::On,
+            torn_pages: TornPages::Doublewrite,
             checkpoints: Checkpoints::Every(CHECKPOINT_INTERVAL),
             devices: None,
             world: None,
@@ -114,14 +114,14 @@ impl fmt::Debug for Builder {
             .field("memory_bytes", &self.memory_bytes)
             .field("flash", &self.flash)
             .field("log", &self.log)
-            .field("full_images", &self.full_images)
+            .field("torn_pages", &self.torn_pages)
             .field("checkpoints", &self.checkpoints)
             .finish_non_exhaustive()
     }
 }
 
 impl Builder {
-    /// A builder with the defaults: 64 MiB of memory, no flash, a log of 256 MiB, full images,
+    /// A builder with the defaults: 64 MiB of memory, no flash, a log of 256 MiB, doublewrite,
     /// an indirect checkpoint each minute.
     pub fn new() -> Builder {
         Builder::default()
@@ -231,10 +231,10 @@ impl Builder {
         self
     }
 
-    /// Whether full images of pages are logged.
+    /// What is done about torn pages.
     #[must_use]
-    pub fn full_images(mut self, images: FullImages) -> Builder {
-        self.full_images = images;
+    pub fn torn_pages(mut self, torn_pages: TornPages) -> Builder {
+        self.torn_pages = torn_pages;
         self
     }
 
@@ -568,7 +568,7 @@ impl Builder {
         Ok(Setup {
             pool,
             world: self.world.clone().unwrap_or_else(World::current),
-            full_images: self.full_images,
+            torn_pages: self.torn_pages,
             lock_bytes: self.lock_bytes,
             lock_limits: self.lock_limits,
             places: self.places.clone(),

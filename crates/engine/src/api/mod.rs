@@ -18,7 +18,7 @@ pub use devices::Devices;
 pub use loader::Loader;
 pub(crate) use loader::{Bulk, FILL};
 pub use misses::{BadMisses, Misses};
-pub use options::{Checkpoints, DirectIo, FullImages};
+pub use options::{Checkpoints, DirectIo, TornPages};
 pub use range::{Entry, Range};
 pub use stats::{CachedParts, LogStats, Stats, TransactionStats};
 pub use table::{Owned, ReadTable, Table, TableDef};

@@ -2,22 +2,21 @@
 
 use terrace_rt::Nanos;
 
-/// Whether a full image of a page is logged before its first change after it was clean.
-///
-/// Images repair home pages that a power cut has torn. Without them such a page is seen (by its
-/// checksum) and refused, not repaired: only for devices that write 8 KiB atomically.
+/// What is done about pages that a power cut tears as they are written home.
 ///
 /// # Examples
 ///
 /// ```
-/// let builder = terrace::Database::builder().full_images(terrace::FullImages::Off);
+/// let builder = terrace::Database::builder().torn_pages(terrace::TornPages::Off);
 /// # let _ = builder;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FullImages {
-    /// Images are logged.
-    On,
-    /// Images are not logged.
+pub enum TornPages {
+    /// Pages are copied to an area beside the log before they go home, and made good from there at
+    /// the next opening.
+    Doublewrite,
+    /// Nothing: such a page is seen (by its checksum) and refused, not repaired. Only for homes
+    /// that write 8 KiB whole or not at all.
     Off,
 }
 

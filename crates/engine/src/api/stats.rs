@@ -32,8 +32,6 @@ pub struct LogStats {
     pub records: u64,
     /// Bytes of those records.
     pub bytes: u64,
-    /// Bytes of those that are full page images.
-    pub image_bytes: u64,
     /// Writes to the log device.
     pub writes: u64,
     /// Durability barriers.

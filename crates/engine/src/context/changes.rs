@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use terrace_page::{Lsn, PAGE_SIZE, PageBuf, PageId, TxnId, lsn};
-use terrace_pool::{Dirtied, PageMut};
+use terrace_pool::PageMut;
 
 use super::{Context, Mode, UNDO_BYTES_MAX, UndoEntry};
-use crate::api::FullImages;
 use crate::change::Change;
 use crate::lock::Resource;
 use crate::log::Room;
@@ -28,22 +27,11 @@ impl Context {
     ) -> Result<(), Error> {
         let engine = Arc::clone(&self.engine);
         let mut page = engine.pool.write(page)?;
-        self.announce(&mut page, false)?;
+        page.dirty();
         let place = (page.id(), lsn(&page));
         self.buffers.draft.restore(self.txn, self.last, place, pieces, undo_next);
         let lsn = self.append(Room::Reserved)?;
         page.apply(lsn, |bytes| pieces.apply(bytes));
-        Ok(())
-    }
-
-    /// Announces a change of `page` to the pool, and logs its image if it was clean.
-    fn announce(&mut self, page: &mut PageMut<'_>, formats: bool) -> Result<(), Error> {
-        let fresh = page.dirty() == Dirtied::Fresh;
-        if fresh && !formats && self.engine.full_images == FullImages::On {
-            self.buffers.image.image(page.id(), page);
-            // From the reserved part: a page that is dirty without an image could not be repaired.
-            self.engine.log.append_image(&mut self.buffers.image, &mut self.reserved)?;
-        }
         Ok(())
     }
 
@@ -123,7 +111,7 @@ impl Writer for Context {
         change: &Change<'_>,
         undo: Undo<'_>,
     ) -> Result<(), Error> {
-        self.announce(page, change.formats())?;
+        page.dirty();
         if self.nested > 0 {
             assert!(undo == Undo::None, "a nested action has no undo by key: {undo:?}");
             return self.change_nested(page, change);

@@ -67,7 +67,6 @@ pub(crate) struct Buffers {
     undo_list: Vec<UndoEntry>,
     chain: Option<Arc<Chain>>,
     draft: Draft,
-    image: Draft,
     page: Option<Box<PageBuf>>,
     /// Memory of scans.
     pub(crate) batches: Vec<Arc<Batch>>,

@@ -6,10 +6,10 @@
 //!
 //! - M1: a forward record is appended only when what is reserved covers it and its own undo beside
 //!   the undo of all before. So a rollback never asks the ring for room that it might not have.
-//! - M2: one record is undone by one CLR, whose length is known when the change is logged. Where the
-//!   undo may have to split a page, since the change made a record shorter, room for one operation
-//!   on a tree is kept too, once, and twelve times what the record lost: records are undone one at a
-//!   time, and a split leaves room for the next ones.
+//! - M2: one record is undone by one CLR, whose length is known when the change is logged. Where
+//!   the undo may have to split a page, since the change made a record shorter, room for one
+//!   operation on a tree is kept too, once, and twelve times what the record lost: records are
+//!   undone one at a time, and a split leaves room for the next ones.
 //! - M3: a transaction is refused for what it wrote itself, or because it is the one that keeps a
 //!   full log from being cut while others wait; never for what others wrote.
 

@@ -17,9 +17,9 @@
 //! - L4: the block that holds the end is written again by the next force, with the same bytes in
 //!   front: whatever sectors of it a power cut leaves old or new, earlier records stand.
 //! - L5: after a failed write or sync nothing is appended or written any more.
-//! - L6: `claimed = end + all that is reserved`, and `claimed - start` fits the ring. A record takes
-//!   its bytes from what its owner reserved, and what it lacks from the ring by one compare-and-swap:
-//!   no append ever takes what another has reserved.
+//! - L6: `claimed = end + all that is reserved`, and `claimed - start` fits the ring. A record
+//!   takes its bytes from what its owner reserved, and what it lacks from the ring by one
+//!   compare-and-swap (`room`): no append ever takes what another has reserved.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -31,6 +31,7 @@ use terrace_rt::{LeafMutex, Nanos, Signal, dead};
 
 use super::buffer::Aligned;
 use super::record::Draft;
+use super::room::{EDGE_BYTES, Room};
 use super::{BLOCK, Ring};
 use crate::{Action, Error, LogStats, Part};
 
@@ -41,9 +42,6 @@ const WAITING_SOFT: u64 = 512 << 10;
 /// Who would append waits for the device when so many do, or a sixteenth of the ring.
 const WAITING_HARD: u64 = 16 << 20;
 
-/// The blocks of start and end are written and kept whole.
-const EDGE_BYTES: u64 = 2 * BLOCK as u64;
-
 /// How far records must have got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Level {
@@ -51,15 +49,8 @@ pub(crate) enum Level {
     Written,
     /// Behind a barrier.
     Durable,
-}
-
-/// Which part of the ring a record may use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Room {
-    /// What is neither reserved nor slack.
-    Forward,
-    /// The slack too: rollbacks, nested actions under way, checkpoints.
-    Reserved,
+    /// Behind a barrier that begins now.
+    Barrier,
 }
 
 /// The first and last record of a transaction, as checkpoints see them. Both are set within the
@@ -102,29 +93,6 @@ impl Chain {
     }
 }
 
-/// Somebody waits for room in the log.
-pub(crate) struct RoomWait<'l> {
-    log: &'l Log,
-}
-
-impl RoomWait<'_> {
-    /// See `Signal::seen`.
-    pub(crate) fn seen(&self) -> u64 {
-        self.log.room.seen()
-    }
-
-    /// Waits until room was made since `seen`, but no longer than until `deadline`.
-    pub(crate) fn wait_until(&self, seen: u64, deadline: Nanos) {
-        let _told = self.log.room.wait_until(seen, deadline);
-    }
-}
-
-impl Drop for RoomWait<'_> {
-    fn drop(&mut self) {
-        self.log.room_waiters.fetch_sub(1, Ordering::SeqCst);
-    }
-}
-
 struct Tail {
     buffer: Aligned,
     /// Position of the buffer's first byte, a multiple of `BLOCK`.
@@ -135,13 +103,12 @@ struct Tail {
     /// Where some records begin, `MARK_BYTES` apart or more.
     marks: VecDeque<u64>,
     records: u64,
-    image_bytes: u64,
 }
 
 /// The log of an open database.
 pub(crate) struct Log {
     device: Arc<dyn Device>,
-    ring: Ring,
+    pub(super) ring: Ring,
     epoch: u32,
     tail: LeafMutex<Tail>,
     first_end: u64,
@@ -149,12 +116,12 @@ pub(crate) struct Log {
     last: AtomicU64,
     written: AtomicU64,
     durable: AtomicU64,
-    start: AtomicU64,
+    pub(super) start: AtomicU64,
     /// L6.
-    claimed: AtomicU64,
+    pub(super) claimed: AtomicU64,
     /// Given when room was made, if anybody waits for it.
-    room: Signal,
-    room_waiters: AtomicU64,
+    pub(super) room: Signal,
+    pub(super) room_waiters: AtomicU64,
     flushed: Signal,
     write_wanted: Signal,
     is_write_wanted: AtomicBool,
@@ -162,6 +129,8 @@ pub(crate) struct Log {
     /// The first cause, set before `failed`.
     cause: LeafMutex<Option<Error>>,
     writes: AtomicU64,
+    /// Barriers begun and ended: one at a time.
+    barriers: AtomicU64,
     forces: AtomicU64,
     durable_commits: AtomicU64,
 }
@@ -189,7 +158,6 @@ impl Log {
             flushing: false,
             marks: VecDeque::new(),
             records: 0,
-            image_bytes: 0,
         };
         Log {
             device,
@@ -211,6 +179,7 @@ impl Log {
             failed: AtomicBool::new(false),
             cause: LeafMutex::new(None),
             writes: AtomicU64::new(0),
+            barriers: AtomicU64::new(0),
             forces: AtomicU64::new(0),
             durable_commits: AtomicU64::new(0),
         }
@@ -233,13 +202,6 @@ impl Log {
     /// `LogFull`, `Failed`; nothing is appended then. So for all appends.
     pub(crate) fn append(&self, draft: &mut Draft, room: Room) -> Result<Lsn, Error> {
         self.append_linked(draft, room, &mut 0, Link::None)
-    }
-
-    /// Appends a full page image.
-    pub(crate) fn append_image(&self, draft: &mut Draft, reserved: &mut u64) -> Result<Lsn, Error> {
-        let lsn = self.append_linked(draft, Room::Reserved, reserved, Link::None)?;
-        self.tail.lock().image_bytes += draft.len() as u64;
-        Ok(lsn)
     }
 
     /// Appends the next record of the transaction of `chain`, which may use what is `reserved`, and
@@ -318,11 +280,6 @@ impl Log {
             Link::Next(chain) | Link::Last(chain) => chain.bytes(),
         };
         Error::LogFull { own_bytes, capacity: self.ring.capacity }
-    }
-
-    /// Part of the ring that forward records leave alone, whatever is reserved.
-    fn slack(&self) -> u64 {
-        self.ring.capacity / 16
     }
 
     /// The LSN of the last record appended.
@@ -408,56 +365,6 @@ impl Log {
         after.checked_sub(1).map_or(start, |index| Lsn(tail.marks[index]).max(start))
     }
 
-    /// Keeps `bytes` of the ring for whoever asks, to append with; whether there is room.
-    pub(crate) fn try_reserve(&self, bytes: u64, room: Room) -> bool {
-        let slack = match room {
-            Room::Forward => self.slack(),
-            Room::Reserved => 0,
-        };
-        let fits = |claimed: u64| {
-            // The start only rises, so what fits now does when the swap succeeds.
-            let used = claimed.saturating_sub(self.start.load(Ordering::Acquire));
-            (used + bytes + slack + EDGE_BYTES <= self.ring.capacity).then_some(claimed + bytes)
-        };
-        self.claimed.fetch_update(Ordering::AcqRel, Ordering::Acquire, fits).is_ok()
-    }
-
-    /// Gives back what `try_reserve` kept.
-    pub(crate) fn unreserve(&self, bytes: u64) {
-        let before = self.claimed.fetch_sub(bytes, Ordering::AcqRel);
-        debug_assert!(before - bytes >= self.end().0, "{bytes} log bytes given back twice");
-        self.tell_room();
-    }
-
-    /// Bytes that `try_reserve` keeps now, or a moment ago.
-    #[inline]
-    pub(crate) fn reserved(&self) -> u64 {
-        self.claimed.load(Ordering::Relaxed).saturating_sub(self.end().0)
-    }
-
-    /// Whether a record of `bytes` finds room beside all that is reserved.
-    pub(crate) fn has_room(&self, bytes: u64) -> bool {
-        self.lacking(bytes) == 0
-    }
-
-    /// By how much `bytes` find no room beside all that is reserved.
-    pub(crate) fn lacking(&self, bytes: u64) -> u64 {
-        let used = self.claimed.load(Ordering::Acquire).saturating_sub(self.start().0);
-        (used + bytes + self.slack() + EDGE_BYTES).saturating_sub(self.ring.capacity)
-    }
-
-    /// The signal that is given when room is made, while the guard lives. Ask before looking.
-    pub(crate) fn wait_room(&self) -> RoomWait<'_> {
-        self.room_waiters.fetch_add(1, Ordering::SeqCst);
-        RoomWait { log: self }
-    }
-
-    fn tell_room(&self) {
-        if self.room_waiters.load(Ordering::SeqCst) > 0 {
-            self.room.notify_all();
-        }
-    }
-
     /// Bytes from the start to the end.
     pub(crate) fn used(&self) -> u64 {
         self.end().0.saturating_sub(self.start().0)
@@ -526,9 +433,30 @@ impl Log {
         assert!(position <= self.end(), "a force to {position}, past the end");
         let reached = match level {
             Level::Written => &self.written,
-            Level::Durable => &self.durable,
+            Level::Durable | Level::Barrier => &self.durable,
         };
-        while reached.load(Ordering::Acquire) < position.0 {
+        self.lead_until(level, || reached.load(Ordering::Acquire) >= position.0)
+    }
+
+    /// Returns when every record that begins before `position` is durable, and all else that was
+    /// written to the device before the call.
+    ///
+    /// # Errors
+    ///
+    /// As `force`.
+    pub(crate) fn barrier(&self, position: Lsn) -> Result<(), Error> {
+        assert!(position <= self.end(), "a barrier at {position}, past the end");
+        // One that is under way may have begun before what was written.
+        let wanted = self.barriers.load(Ordering::Acquire) + 1;
+        self.lead_until(Level::Barrier, || {
+            self.forces.load(Ordering::Acquire) >= wanted
+                && self.durable.load(Ordering::Acquire) >= position.0
+        })
+    }
+
+    /// L3.
+    fn lead_until(&self, level: Level, is_reached: impl Fn() -> bool) -> Result<(), Error> {
+        while !is_reached() {
             if dead() {
                 return Err(Error::Closed);
             }
@@ -539,16 +467,12 @@ impl Log {
                 !std::mem::replace(&mut tail.flushing, true)
             };
             if !leads {
-                if reached.load(Ordering::Acquire) < position.0 {
+                if !is_reached() {
                     self.flushed.wait(seen);
                 }
                 continue;
             }
-            let flushed = if reached.load(Ordering::Acquire) < position.0 {
-                self.flush(level)
-            } else {
-                Ok(())
-            };
+            let flushed = if is_reached() { Ok(()) } else { self.flush(level) };
             if let (Err((action, source)), false) = (flushed, dead()) {
                 self.fail(Error::device(Part::Log, action)(source));
             }
@@ -572,9 +496,11 @@ impl Log {
             self.tail.lock().spare = Some(buffer);
         }
         let written = self.written.load(Ordering::Acquire);
-        if level == Level::Durable && self.durable.load(Ordering::Acquire) < written {
+        let is_durable = self.durable.load(Ordering::Acquire) >= written;
+        if level == Level::Barrier || (level == Level::Durable && !is_durable) {
+            self.barriers.fetch_add(1, Ordering::AcqRel);
             self.device.sync().map_err(|source| (Action::Sync, source))?;
-            self.forces.fetch_add(1, Ordering::Relaxed);
+            self.forces.fetch_add(1, Ordering::AcqRel);
             self.durable.store(written, Ordering::Release);
         }
         Ok(())
@@ -606,14 +532,10 @@ impl Log {
 
     /// Counters and gauges; checkpoints are counted elsewhere.
     pub(crate) fn stats(&self) -> LogStats {
-        let (records, image_bytes) = {
-            let tail = self.tail.lock();
-            (tail.records, tail.image_bytes)
-        };
+        let records = self.tail.lock().records;
         LogStats {
             records,
             bytes: self.end().0 - self.first_end,
-            image_bytes,
             writes: self.writes.load(Ordering::Relaxed),
             forces: self.forces.load(Ordering::Relaxed),
             durable_commits: self.durable_commits.load(Ordering::Relaxed),

@@ -14,7 +14,6 @@
 //! UPDATE      page 8, page_prev 8, change_len 4, undo_len 4, change, undo
 //! CLR         page 8, page_prev 8, change_len 4, undo_len 4 (0), change, undo_next 8
 //! RESTORE     page 8, page_prev 8, undo_next 8, pieces
-//! IMAGE       page 8, pieces: the page before its change, but its zeroes
 //! NESTED_END  undo_next 8
 //! COMMIT, END nothing
 //! BUF_WRITE   eol 8, pages 8 each
@@ -38,7 +37,7 @@
 
 use terrace_page::{Lsn, PAGE_SIZE, PageBuf, PageId, TxnId};
 
-use super::runs::{encode_difference, encode_nonzero};
+use super::runs::encode_difference;
 use crate::TreeId;
 use crate::writer::Undo;
 
@@ -65,14 +64,13 @@ const _: () = assert!(HEADER_BYTES + 8 + 8 * BUF_WRITE_PAGES_MAX <= RECORD_MAX);
 const _: () = assert!(HEADER_BYTES + 24 * TXN_TABLE_MAX <= RECORD_MAX);
 const _: () = assert!(HEADER_BYTES + 64 + 4 * PAGE_SIZE <= RECORD_MAX);
 
-/// The kind of a record, as stored.
+/// The kind of a record, as stored. 4 was used by earlier formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Kind {
     Update = 1,
     Clr = 2,
     Restore = 3,
-    Image = 4,
     NestedEnd = 5,
     Commit = 6,
     End = 7,
@@ -86,14 +84,13 @@ pub(crate) enum Kind {
 impl Kind {
     fn of(byte: u8) -> Option<Kind> {
         use Kind::{
-            BeginCheckpoint, BufWrite, Clr, Commit, End, EndCheckpoint, Flash, Image, NestedEnd,
-            Restore, TxnTable, Update,
+            BeginCheckpoint, BufWrite, Clr, Commit, End, EndCheckpoint, Flash, NestedEnd, Restore,
+            TxnTable, Update,
         };
         let all = [
             Update,
             Clr,
             Restore,
-            Image,
             NestedEnd,
             Commit,
             End,
@@ -134,8 +131,6 @@ pub(crate) enum Body<'a> {
     Clr { page: PageId, page_prev: Lsn, change: &'a [u8], undo_next: Lsn },
     /// Bytes of a page put back, undoing part of a nested action that never ended.
     Restore { page: PageId, page_prev: Lsn, undo_next: Lsn, pieces: Pieces<'a> },
-    /// A whole page, before the first change since it was clean. Changes nothing.
-    Image { page: PageId, pieces: Pieces<'a> },
     /// A nested action has ended: undo skips it and goes on at `undo_next`.
     NestedEnd { undo_next: Lsn },
     /// The transaction is committed.
@@ -171,13 +166,12 @@ impl StoredUndo<'_> {
 }
 
 impl Body<'_> {
-    /// The page that it changes, or shows.
+    /// The page that it changes.
     pub(crate) fn page(&self) -> Option<PageId> {
         match *self {
-            Body::Update { page, .. }
-            | Body::Clr { page, .. }
-            | Body::Restore { page, .. }
-            | Body::Image { page, .. } => Some(page),
+            Body::Update { page, .. } | Body::Clr { page, .. } | Body::Restore { page, .. } => {
+                Some(page)
+            }
             _ => None,
         }
     }
@@ -391,13 +385,6 @@ impl Draft {
         out.extend_from_slice(pieces.0);
     }
 
-    /// An IMAGE.
-    pub(crate) fn image(&mut self, page: PageId, bytes: &PageBuf) {
-        let out = self.begin(Kind::Image, TxnId(0), Lsn::ZERO);
-        out.extend_from_slice(&page.0.to_le_bytes());
-        encode_nonzero(bytes, out);
-    }
-
     /// A NESTED_END.
     pub(crate) fn nested_end(&mut self, txn: TxnId, prev: Lsn, undo_next: Lsn) {
         let out = self.begin(Kind::NestedEnd, txn, prev);
@@ -535,9 +522,6 @@ fn decode_body<'a>(kind: Kind, input: &mut Input<'a>) -> Option<Body<'a>> {
             undo_next: Lsn(input.u64()?),
             pieces: Pieces::decode(input.rest())?,
         },
-        Kind::Image => {
-            Body::Image { page: PageId(input.u64()?), pieces: Pieces::decode(input.rest())? }
-        }
         Kind::NestedEnd => Body::NestedEnd { undo_next: Lsn(input.u64()?) },
         Kind::Commit => Body::Commit,
         Kind::End => Body::End,

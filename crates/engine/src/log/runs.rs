@@ -1,4 +1,4 @@
-//! Runs of bytes of a page that a record carries: those that differ, those that are not zero.
+//! Runs of bytes of a page that a record carries: those that differ.
 //!
 //! ```text
 //! run: 2 at, 2 len, bytes       one after another, see `Pieces`
@@ -16,14 +16,6 @@ pub(crate) fn encode_difference(before: &PageBuf, now: &PageBuf, out: &mut Vec<u
     let differs = |at: usize| u64::from_le_bytes(old[at]) ^ u64::from_le_bytes(new[at]);
     let (old, new) = (before.as_chunks::<BLOCK>().0, now.as_chunks::<BLOCK>().0);
     encode_runs(before, differs, |block| old[block] == new[block], out);
-}
-
-/// Appends the runs of `page` that are not zero.
-pub(crate) fn encode_nonzero(page: &PageBuf, out: &mut Vec<u8>) {
-    let words = page.as_chunks::<8>().0;
-    let blocks = page.as_chunks::<BLOCK>().0;
-    let wanted = |at: usize| u64::from_le_bytes(words[at]);
-    encode_runs(page, wanted, |block| blocks[block] == [0; BLOCK], out);
 }
 
 /// Bytes that are passed at once where nothing is wanted.
@@ -123,11 +115,9 @@ mod tests {
             for _ in 0..prng.below(900) {
                 now[prng.below(PAGE_SIZE as u64) as usize] ^= prng.below(4) as u8;
             }
-            let (mut differing, mut nonzero) = (Vec::new(), Vec::new());
+            let mut differing = Vec::new();
             encode_difference(&before, &now, &mut differing);
-            encode_nonzero(&now, &mut nonzero);
             assert!(differing == model(&before, |at| before[at] != now[at]), "seed {seed}");
-            assert!(nonzero == model(&now, |at| now[at] != 0), "seed {seed}");
         }
     }
 }

@@ -97,12 +97,13 @@ fn a_torn_tail_is_dropped_at_every_byte() {
             .map(|number| log.append(&mut draft(number, 3), Room::Forward).expect("room"))
             .collect();
         log.force(log.end(), Level::Durable).expect("memory");
+        let at_block = log.place().0.offset(FIRST_LSN.0);
         let mut whole = vec![0; BLOCK];
-        read(&*device, 2 * BLOCK as u64, &mut whole).expect("memory");
+        read(&*device, at_block, &mut whole).expect("memory");
         for at in 0..(log.end().0 - FIRST_LSN.0) as usize {
             let mut torn = whole.clone();
             torn[at] ^= 0x55;
-            write(&*device, 2 * BLOCK as u64, &torn).expect("memory");
+            write(&*device, at_block, &torn).expect("memory");
             let hit = Lsn(FIRST_LSN.0 + at as u64);
             let before = places.iter().filter(|&&lsn| lsn <= hit).count() as u64 - 1;
             let (found, end) = numbers(&*device, FIRST_LSN);

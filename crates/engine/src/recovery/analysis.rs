@@ -1,23 +1,17 @@
 //! Analysis: which pages may lack changes at home, and which transactions had not ended.
 //!
-//! - A1: an UPDATE, CLR, RESTORE or IMAGE makes a dirty entry of its page, or moves its lastLSN.
+//! - A1: an UPDATE, CLR or RESTORE makes a dirty entry of its page, or moves its lastLSN.
 //! - A2: a BUF_WRITE drops the entries of its pages whose lastLSN is at most its EOL [S3 II-A3].
 //! - A3: a TXN_TABLE tells of transactions that wrote nothing since. It was taken after the
 //!   checkpoint began, and appended later; one that ended meanwhile stays ended.
 //! - A4: records below `oldest_dirty` make no entries: those pages are at home.
-//! - A5: where images are logged, and none of a page is met, its home copy was synced between its
-//!   image and where analysis began, though no BUF_WRITE that covers its last change says so. Home
-//!   is asked, and a BUF_WRITE tells of what it has. Otherwise the page could count as dirty, its
-//!   next change log no image, and a torn home write would be past repair.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use terrace_device::Device;
 use terrace_page::{Lsn, PageId, TxnId};
-use terrace_pool::{FlashRecovery, home_versions};
+use terrace_pool::FlashRecovery;
 
 use crate::Error;
-use crate::change::Change;
 use crate::log::record::{Body, Record};
 use crate::log::{End, LogReader};
 use crate::recovery::OwedChanges;
@@ -47,14 +41,11 @@ pub(crate) struct DirtyEntry {
     pub(crate) rec_lsn: Lsn,
     /// The last one.
     pub(crate) last_lsn: Lsn,
-    /// The version that the first of them was written on, if it tells.
-    pub(crate) base: Option<Lsn>,
-    /// From where on the log has all that rebuilds the page, its image first: where the log is kept
-    /// from, if analysis began after the image.
+    /// The version that the first of them was written on.
+    pub(crate) base: Lsn,
+    /// From where on the log may have changes that home lacks, if a write home was lost that flash
+    /// takes for done: where the log is kept from.
     pub(crate) rebuilt_from: Lsn,
-    /// Whether the log has, from `rec_lsn` on, what rebuilds it from nothing: an image, or a change
-    /// that formats it.
-    pub(crate) has_image: bool,
 }
 
 /// Reads the log from `reader`'s place to its end.
@@ -109,19 +100,6 @@ impl Analysis {
         self.dirty.values().map(|entry| entry.rec_lsn).min()
     }
 
-    /// Pages of which no image was met and every change is at `home`, which was synced (A5). What
-    /// is not older than `end` is left to redo, which refuses it: the log has lost its tail.
-    pub(crate) fn at_home(&self, home: &dyn Device, end: Lsn) -> Vec<PageId> {
-        let without = self.dirty.iter().filter(|(_, entry)| !entry.has_image);
-        let pages: Vec<PageId> = without.map(|(&page, _)| page).collect();
-        let versions = home_versions(home, &pages);
-        let is_whole = |page: &PageId, version: Option<Lsn>| {
-            version.is_some_and(|version| (self.dirty[page].last_lsn..end).contains(&version))
-        };
-        let both = pages.iter().zip(versions);
-        both.filter(|&(page, version)| is_whole(page, version)).map(|(&page, _)| page).collect()
-    }
-
     /// Home has `page` with every change up to `eol` (A2).
     pub(crate) fn written(&mut self, page: PageId, eol: Lsn) {
         if self.dirty.get(&page).is_some_and(|entry| entry.last_lsn <= eol) {
@@ -129,26 +107,11 @@ impl Analysis {
         }
     }
 
-    fn changed(&mut self, page: PageId, lsn: Lsn, base: Option<Lsn>, oldest_dirty: Lsn) {
+    fn changed(&mut self, page: PageId, lsn: Lsn, base: Lsn, oldest_dirty: Lsn) {
         if oldest_dirty == Lsn::MAX || lsn >= oldest_dirty {
             let rebuilt_from = lsn.min(oldest_dirty);
-            let entry =
-                DirtyEntry { rec_lsn: lsn, last_lsn: lsn, base, rebuilt_from, has_image: false };
-            let entry = self.dirty.entry(page).or_insert(entry);
-            entry.last_lsn = lsn;
-            if base.is_none() {
-                // It is an image.
-                entry.rebuilt_from = entry.rec_lsn;
-                entry.has_image = true;
-            }
-            entry.base = entry.base.or(base);
-        }
-    }
-
-    /// A change that formats its page is as good as an image.
-    fn rebuilt_by(&mut self, page: PageId, change: &[u8]) {
-        if let Some(entry) = self.dirty.get_mut(&page).filter(|entry| !entry.has_image) {
-            entry.has_image = Change::decode(change).is_ok_and(|change| change.formats());
+            let entry = DirtyEntry { rec_lsn: lsn, last_lsn: lsn, base, rebuilt_from };
+            self.dirty.entry(page).or_insert(entry).last_lsn = lsn;
         }
     }
 
@@ -163,15 +126,11 @@ impl Analysis {
             }
         }
         match record.body {
-            Body::Update { page, page_prev, change, .. }
-            | Body::Clr { page, page_prev, change, .. } => {
-                self.changed(page, lsn, Some(page_prev), oldest_dirty);
-                self.rebuilt_by(page, change);
+            Body::Update { page, page_prev, .. }
+            | Body::Clr { page, page_prev, .. }
+            | Body::Restore { page, page_prev, .. } => {
+                self.changed(page, lsn, page_prev, oldest_dirty);
             }
-            Body::Restore { page, page_prev, .. } => {
-                self.changed(page, lsn, Some(page_prev), oldest_dirty);
-            }
-            Body::Image { page, .. } => self.changed(page, lsn, None, oldest_dirty),
             Body::BufWrite { eol, pages } => {
                 pages.iter().for_each(|page| self.written(page, eol));
             }
@@ -198,74 +157,22 @@ impl Analysis {
 mod tests {
     use super::*;
 
-    use terrace_device::model::{Preset, build};
-    use terrace_device::{Keep, Store, write};
-    use terrace_page::{PAGE_SIZE, seal, set_lsn, set_page_id};
-    use terrace_rt::{Virtual, VirtualConfig, World};
-
     const PAGE: PageId = PageId(7);
     const OLDEST_DIRTY: Lsn = Lsn(1_000);
 
-    fn put(home: &dyn Device, page: PageId, version: Lsn) {
-        let mut bytes = Box::new([0; PAGE_SIZE]);
-        set_page_id(&mut bytes, page);
-        set_lsn(&mut bytes, version);
-        seal(&mut bytes);
-        write(home, page.0 * PAGE_SIZE as u64, &bytes[..]).expect("a device that does not fail");
-    }
-
-    /// The entry after changes, each at an LSN and on a version; `None` is an image.
-    fn entry(changes: &[(u64, Option<u64>)]) -> DirtyEntry {
+    #[test]
+    fn an_entry_spans_its_changes_and_goes_with_the_last_of_them() {
         let mut analysis = Analysis::default();
-        for &(lsn, base) in changes {
-            analysis.changed(PAGE, Lsn(lsn), base.map(Lsn), OLDEST_DIRTY);
-        }
-        analysis.dirty[&PAGE]
-    }
-
-    /// Analysis may begin after the image of a page: its entry then told of no image at all, and a
-    /// home write that was torn after the next checkpoint could not be made good.
-    #[test]
-    fn a_page_whose_image_was_not_met_is_rebuilt_from_where_the_log_is_kept() {
-        let changed = entry(&[(5_000, Some(900)), (6_000, Some(5_000))]);
-        assert_eq!((changed.rec_lsn, changed.rebuilt_from), (Lsn(5_000), OLDEST_DIRTY));
-        let imaged = entry(&[(5_000, None), (5_100, Some(900))]);
-        assert_eq!((imaged.rec_lsn, imaged.rebuilt_from), (Lsn(5_000), Lsn(5_000)));
-        // A later image covers all that comes before it, too.
-        let both = entry(&[(5_000, Some(900)), (6_000, None)]);
-        assert_eq!((both.rec_lsn, both.rebuilt_from), (Lsn(5_000), Lsn(5_000)));
-        assert_eq!([changed, imaged, both].map(|entry| entry.has_image), [false, true, true]);
-    }
-
-    #[test]
-    fn home_is_asked_about_pages_without_an_image_alone() {
-        let config = VirtualConfig { seed: 1, switch_one_in: 0, cores: 1, stack_bytes: 256 << 10 };
-        Virtual::new(config).run(ask_home).expect("nobody waits for ever");
-    }
-
-    fn ask_home() {
-        let store = Store::new(8 * PAGE_SIZE as u64, Keep::Plain);
-        let home = build(Preset::Ram, World::current(), store);
-        let (mut analysis, end) = (Analysis::default(), Lsn(9_000));
-        // Page, version that its first change was written on, version at home.
-        for (page, base, at_home) in [
-            (1, Some(900), Some(5_000)),
-            (2, Some(900), Some(4_999)),
-            (3, None, Some(5_000)),
-            (4, Some(900), Some(9_000)),
-            (5, Some(900), None),
-            // The home ends before it.
-            (8, Some(900), None),
-        ] {
-            analysis.changed(PageId(page), Lsn(5_000), base.map(Lsn), OLDEST_DIRTY);
-            if let Some(lsn) = at_home {
-                put(&*home, PageId(page), Lsn(lsn));
-            }
-        }
-        assert_eq!(analysis.at_home(&*home, end), [PageId(1)]);
-        analysis.written(PageId(1), Lsn(4_999));
-        assert!(analysis.dirty.contains_key(&PageId(1)), "an EOL before its last change");
-        analysis.written(PageId(1), Lsn(5_000));
-        assert!(!analysis.dirty.contains_key(&PageId(1)));
+        analysis.changed(PAGE, Lsn(900), Lsn(800), OLDEST_DIRTY);
+        assert!(analysis.dirty.is_empty(), "A4");
+        analysis.changed(PAGE, Lsn(5_000), Lsn(900), OLDEST_DIRTY);
+        analysis.changed(PAGE, Lsn(6_000), Lsn(5_000), OLDEST_DIRTY);
+        let entry = analysis.dirty[&PAGE];
+        assert_eq!((entry.rec_lsn, entry.last_lsn), (Lsn(5_000), Lsn(6_000)));
+        assert_eq!((entry.base, entry.rebuilt_from), (Lsn(900), OLDEST_DIRTY));
+        analysis.written(PAGE, Lsn(5_999));
+        assert!(analysis.dirty.contains_key(&PAGE), "an EOL before its last change");
+        analysis.written(PAGE, Lsn(6_000));
+        assert!(!analysis.dirty.contains_key(&PAGE), "A2");
     }
 }

@@ -10,8 +10,8 @@
 //!   the ring is never taken for a record (see `log_reader`).
 //! - V2: a page is redone on exactly the version that its record was written on, or recovery stops
 //!   with `RedoGap` and changes nothing more.
-//! - V3: a page that home does not have whole is rebuilt from its image, or from the change that
-//!   formatted it: either lies in the range of redo, since both begin a dirty entry.
+//! - V3: home is whole before redo: what a power cut tore was made good from the doublewrite area,
+//!   and a page that was never written home is rebuilt from the change that formatted it.
 //! - V4: recovery can be cut short anywhere and run again. Redo changes pages as the log says; undo
 //!   appends CLRs, and never undoes the same record twice.
 //! - V5: nested actions that never ended are undone first, in every transaction, then what is

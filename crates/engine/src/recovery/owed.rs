@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use terrace_page::{Lsn, PAGE_SIZE, PageBuf, PageId, lsn, page_id, set_lsn, set_page_id};
+use terrace_page::{Lsn, PageBuf, PageId, lsn, set_lsn, set_page_id};
 use terrace_pool::{PoolError, Redo};
 use terrace_rt::LeafMutex;
 
@@ -31,7 +31,6 @@ struct Step {
 enum StepKind {
     Change,
     Restore,
-    Image,
 }
 
 /// The changes of the log, by page.
@@ -65,7 +64,6 @@ impl OwedChanges {
             Body::Restore { page, page_prev, pieces, .. } => {
                 (page, page_prev, StepKind::Restore, pieces.bytes())
             }
-            Body::Image { page, pieces } => (page, Lsn::ZERO, StepKind::Image, pieces.bytes()),
             _ => return,
         };
         let (at, len) = (self.bytes.len(), bytes.len() as u32);
@@ -103,7 +101,7 @@ impl OwedChanges {
         }
         match is_whole {
             true => Ok(applied),
-            false => Err("home has it damaged, and the log no image of it"),
+            false => Err("home has it damaged, and the log does not format it"),
         }
     }
 }
@@ -122,18 +120,6 @@ fn apply_step(
         return Ok(false);
     }
     match step.kind {
-        StepKind::Image if *is_whole => return Ok(false),
-        StepKind::Image => {
-            let pieces = Pieces::decode(change).ok_or("an image makes no sense")?;
-            let mut image: Box<PageBuf> = Box::new([0; PAGE_SIZE]);
-            pieces.apply(&mut image);
-            if page_id(&image) != page || lsn(&image) >= step.lsn {
-                return Err("an image is not of the page it names");
-            }
-            *bytes = *image;
-            *is_whole = true;
-            return Ok(true);
-        }
         StepKind::Restore if !*is_whole => return Ok(false),
         StepKind::Restore => {
             check_base(step, bytes)?;
@@ -179,7 +165,7 @@ impl Redo for OwedChanges {
 }
 
 /// Brings `bytes`, home's version of `page`, up to date from what `reader` gives: the log from the
-/// page's recLSN on. Without a whole version an image in the log must come first.
+/// page's recLSN on. Without a whole version a change that formats the page must come first.
 ///
 /// # Errors
 ///

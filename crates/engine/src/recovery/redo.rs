@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use terrace_page::{Lsn, PAGE_SIZE, PageBuf, PageId, lsn, page_id};
+use terrace_page::{Lsn, PageId, lsn};
 use terrace_pool::{BufferPool, PageMut, Recovered};
 
 use super::{Analysis, DirtyEntry};
@@ -29,7 +29,6 @@ struct Step<'a> {
 enum Work<'a> {
     Change { page_prev: Lsn, change: &'a [u8] },
     Restore { page_prev: Lsn, pieces: Pieces<'a> },
-    Image(Pieces<'a>),
 }
 
 /// Redoes what lies between `analysis.redo_start()` and `end`.
@@ -56,8 +55,7 @@ pub(crate) fn redo(
         let Some(step) = step_of(stored.lsn, stored.record.body) else { continue };
         let Some(entry) = analysis.dirty.get(&step.page) else { continue };
         if entry.rec_lsn <= step.lsn {
-            // Its new dirty entry must hold the log as the old one did: from its image on, which
-            // may lie before the first change that home lacks.
+            // Its new dirty entry must hold the log as the old one did.
             journal.redo_at(entry.rec_lsn);
             redo_step(pool, journal, entry, step, end, &mut damaged)?;
         }
@@ -65,7 +63,7 @@ pub(crate) fn redo(
     match damaged.first() {
         None => Ok(()),
         Some(&page) => {
-            let what = "home has it damaged, and the log no image of it";
+            let what = "home has it damaged, and the log does not format it";
             Err(Error::corrupt(Part::Home, page, what))
         }
     }
@@ -100,15 +98,13 @@ fn step_of(lsn: Lsn, body: Body<'_>) -> Option<Step<'_>> {
         Body::Restore { page, page_prev, pieces, .. } => {
             (page, Work::Restore { page_prev, pieces })
         }
-        Body::Image { page, pieces } => (page, Work::Image(pieces)),
         _ => return None,
     };
     Some(Step { lsn, page, work })
 }
 
-/// Redoes one change. A page that is `damaged` is passed by until its image comes: what analysis
-/// took for its first lost change may be older than its last write home, and that write's image
-/// later.
+/// Redoes one change. A page that is `damaged` is passed by until a change formats it: the area
+/// beside the log has no copy of it if nothing was ever written there.
 fn redo_step(
     pool: &BufferPool,
     journal: &LogJournal,
@@ -131,7 +127,7 @@ fn redo_step(
                 let what = "it is newer than the end of the log, which has lost its tail";
                 return Err(Error::corrupt(Part::Home, step.page, what));
             }
-            if lsn(&page) >= step.lsn || matches!(step.work, Work::Image(_)) {
+            if lsn(&page) >= step.lsn {
                 journal.redo_at(entry.rebuilt_from);
                 owe_home(page);
                 return Ok(());
@@ -139,10 +135,6 @@ fn redo_step(
             page
         }
         Recovered::Damaged(page, _) => match step.work {
-            Work::Image(pieces) => {
-                damaged.remove(&step.page);
-                return repair(page, step, pieces);
-            }
             Work::Change { .. } if formats => {
                 damaged.remove(&step.page);
                 page
@@ -155,7 +147,6 @@ fn redo_step(
     };
     let expected = match step.work {
         Work::Change { page_prev, .. } | Work::Restore { page_prev, .. } => page_prev,
-        Work::Image(_) => unreachable!("an image of a whole page is passed by"),
     };
     let found = lsn(&page);
     if !formats && found != expected {
@@ -172,22 +163,9 @@ fn redo_step(
 }
 
 /// A copy on flash has the change already. If it counts as clean, home may have lost the write that
-/// made it so: the page is dirty until it is written there again, from its image on.
+/// made it so: the page is dirty until it is written there again.
 fn owe_home(mut page: PageMut<'_>) {
     if page.is_clean_copy() {
         page.dirty();
     }
-}
-
-/// Puts the image where home has a torn page, or none. Its LSN is the one before the change.
-fn repair(mut page: PageMut<'_>, step: Step<'_>, pieces: Pieces<'_>) -> Result<(), Error> {
-    let mut image: Box<PageBuf> = Box::new([0; PAGE_SIZE]);
-    pieces.apply(&mut image);
-    if page_id(&image) != step.page || lsn(&image) >= step.lsn {
-        let what = "an image is not of the page it names";
-        return Err(Error::corrupt_log(step.lsn, what));
-    }
-    page.dirty();
-    page.apply(lsn(&image), |bytes| bytes.copy_from_slice(&image[..]));
-    Ok(())
 }

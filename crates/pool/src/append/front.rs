@@ -36,6 +36,7 @@ use crate::io::{self, PageIo};
 use crate::partition::{Books, Partition, Place};
 use crate::restart::{Freed, Held};
 use crate::slots::{Cleaned, Leaving};
+use crate::write_out::home_runs;
 use crate::{BufferPool, PageEvent, PoolError, Tier};
 
 /// How long one waits for the read of a slot to end, before looking again.
@@ -510,21 +511,14 @@ impl BufferPool {
     /// Writes the whole pages home, neighbours together. `homeward` is in page order. Pages of a
     /// block go in small batches, one of which is filled while another is written [S2 3.1].
     fn write_home(&self, homeward: &[(Leaver, Claim)], staging: &Staging) -> std::io::Result<()> {
-        let whole: Vec<&Leaver> =
-            homeward.iter().map(|row| &row.0).filter(|leaver| leaver.is_whole).collect();
+        let whole = homeward.iter().map(|row| &row.0).filter(|leaver| leaver.is_whole);
+        let whole: Vec<(PageId, &PageBuf)> =
+            whole.map(|leaver| (leaver.page, leaver.bytes(staging))).collect();
         let at_once = match self.config.design.batch() {
             Some(Batch::Block) => self.config.fasc.migration_pages as usize,
             _ => whole.len().max(1),
         };
-        let batch = |pages: &[&Leaver]| -> Vec<PageIo<'_>> {
-            let runs = pages.chunk_by(|a, b| a.page.plus(1) == b.page);
-            runs.map(|run| {
-                PageIo::write(run[0].page.0, run.iter().map(|leaver| leaver.bytes(staging)))
-            })
-            .collect()
-        };
-        let batches: Vec<Vec<PageIo<'_>>> = whole.chunks(at_once).map(batch).collect();
-        let ios = batches.iter().map(Vec::len).sum::<usize>() as u64;
+        let ios = whole.chunks(at_once).map(|part| home_runs(part).len()).sum::<usize>() as u64;
         {
             let mut stats = self.stats.lock();
             stats.cleaner_ios += ios;
@@ -532,7 +526,10 @@ impl BufferPool {
             stats.home_writes += ios;
             stats.home_write_pages += whole.len() as u64;
         }
-        io::run_in_turn(&*self.home, &batches, MIGRATIONS)
+        self.write_shielded(&whole, |part| {
+            let batches: Vec<Vec<PageIo<'_>>> = part.chunks(at_once).map(home_runs).collect();
+            io::run_in_turn(&*self.home, &batches, MIGRATIONS)
+        })
     }
 
     /// F2. What is rebuilt may be newer than the copy was, so the log goes first.
