@@ -46,6 +46,8 @@ pub enum Place {
         log: PathBuf,
         /// Threads that run the clients.
         threads: usize,
+        /// Whether what the three hold may be destroyed, unless it is a database.
+        overwrite: bool,
     },
 }
 

@@ -160,6 +160,7 @@ fn place(options: &Tpcc) -> Result<Place, Failure> {
                 flash: path(1)?,
                 log: path(2)?,
                 threads: options.devices.threads as usize,
+                overwrite: options.devices.overwrite,
             })
         }
     }

@@ -325,7 +325,7 @@ pub fn place_parameters(system: &System) -> Map<String, Value> {
         Place::Virtual { home, flash, log } => {
             ("virtual", [home.clone(), flash.clone(), log.clone()], None)
         }
-        Place::Real { home, flash, log, threads } => {
+        Place::Real { home, flash, log, threads, .. } => {
             ("real", [shown(home), shown(flash), shown(log)], Some(*threads))
         }
     };

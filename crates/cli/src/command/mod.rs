@@ -220,6 +220,9 @@ pub struct TpccDevices {
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u64).range(1..=256))]
     pub threads: u64,
+    /// In the real world: what the paths hold may be destroyed, unless it is a database
+    #[arg(long)]
+    pub overwrite: bool,
     /// Cores that charged CPU time queues for, in the virtual world
     #[arg(long, value_name = "N", default_value_t = 8,
           value_parser = clap::value_parser!(u32).range(1..=1024))]

@@ -114,9 +114,10 @@ fn load_files(
     mut builder: Builder,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Loaded, Error> {
-    let Place::Real { home, flash, .. } = &config.system.place else {
+    let Place::Real { home, flash, overwrite, .. } = &config.system.place else {
         unreachable!("the caller looked")
     };
+    builder = builder.overwrite(*overwrite);
     if config.home_bytes() > SPARSE_HOME_BYTES {
         builder = builder.home_size(config.home_bytes());
     }
@@ -124,7 +125,15 @@ fn load_files(
         // A flash that cannot be used is better told before the load; it grows when it is used.
         builder = builder.flash(flash, FLASH_BYTES_MIN);
     }
-    let db = builder.open_or_create(home)?;
+    let db = match builder.clone().open_or_create(home) {
+        // What is a database is never destroyed, whole or damaged.
+        Err(terrace::Error::NotBlank { .. } | terrace::Error::NotADatabase { .. })
+            if *overwrite =>
+        {
+            builder.create(home)?
+        }
+        opened => opened?,
+    };
     if is_loaded(&db, config)? {
         let home_pages = home_pages(&db.stats());
         let consistency = check(&db, config)?;
