@@ -59,10 +59,11 @@ pub fn check(options: &Stored) -> Result<(), Failure> {
 
 /// Tells all that is damaged, where `first` was met first.
 fn damage(options: &Stored, sinks: &Sinks, builder: Builder, first: &terrace::Error) -> Failure {
+    use terrace::Error::{Corrupt, CorruptLog, RedoGap};
     let path = &options.at.path;
-    let Ok(saved) = Saved::open(builder, path) else {
-        return Failure::failed(path.display(), first);
-    };
+    let is_damage = matches!(first, Corrupt { .. } | CorruptLog { .. } | RedoGap { .. });
+    let saved = is_damage.then(|| Saved::open(builder, path).ok()).flatten();
+    let Some(saved) = saved else { return Failure::failed(path.display(), first) };
     let mut found: Vec<String> = saved.losses().iter().map(Loss::to_string).collect();
     saved.count(&mut |loss| found.push(loss.to_string()));
     found.extend(saved.damaged_pages().iter().map(|page| format!("{page}: its bytes are wrong")));

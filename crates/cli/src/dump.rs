@@ -1,6 +1,6 @@
 //! `terrace dump` and `terrace load`: a database as a stream of bytes, and back.
 
-use crate::command::{Dump, Load};
+use crate::command::{Dump, Load, NewDatabase};
 use crate::database::{blank_flash, builder};
 use crate::failure::Failure;
 use crate::quantity::Size;
@@ -61,16 +61,7 @@ pub fn load(options: &Load) -> Result<(), Failure> {
         let file = File::open(&options.dump);
         Box::new(file.map_err(|error| Failure::failed(options.dump.display(), error))?)
     };
-    let bytes = |size: Size, option: &str| {
-        let bytes = size.bytes();
-        bytes.ok_or_else(|| Failure::usage(format!("{option} must be in bytes, like 1GiB")))
-    };
-    let mut builder = Database::builder()
-        .memory(options.dram.pages(0) * 8192)
-        .log_size(bytes(options.log_size, "--log-size")?);
-    if let Some(size) = options.home_size {
-        builder = builder.home_size(bytes(size, "--home-size")?);
-    }
+    let builder = new_builder(&options.made)?;
     let place = NewPlace::at(path)?;
     let loaded = fill(builder, place.home(), BufReader::with_capacity(BUFFER_BYTES, input))
         .map_err(|error| Failure::failed(path.display(), error))?;
@@ -84,6 +75,25 @@ pub fn load(options: &Load) -> Result<(), Failure> {
             Err(Failure::Partial(format!("{}: {what}", path.display())))
         }
     }
+}
+
+/// How a database is made.
+///
+/// # Errors
+///
+/// Sizes that make no sense.
+pub fn new_builder(options: &NewDatabase) -> Result<Builder, Failure> {
+    let bytes = |size: Size, option: &str| {
+        let bytes = size.bytes();
+        bytes.ok_or_else(|| Failure::usage(format!("{option} must be in bytes, like 1GiB")))
+    };
+    let builder = Database::builder()
+        .memory(options.dram.pages(0) * 8192)
+        .log_size(bytes(options.log_size, "--log-size")?);
+    Ok(match options.home_size {
+        Some(size) => builder.home_size(bytes(size, "--home-size")?),
+        None => builder,
+    })
 }
 
 fn fill(builder: Builder, home: &Path, input: impl Read) -> Result<Loaded, String> {
@@ -114,8 +124,22 @@ impl NewPlace {
     ///
     /// Something is there.
     pub fn at(path: &Path) -> Result<NewPlace, Failure> {
+        NewPlace::unless_taken(path, &[path, &with_suffix(path, ".log")])
+    }
+
+    /// A place for one that is to replace what is at `path`, once that is gone.
+    ///
+    /// # Errors
+    ///
+    /// Something is where it is to be made.
+    pub fn instead_of(path: &Path) -> Result<NewPlace, Failure> {
+        NewPlace::unless_taken(path, &[])
+    }
+
+    fn unless_taken(path: &Path, taken: &[&Path]) -> Result<NewPlace, Failure> {
         let home = with_suffix(path, ".new");
-        for taken in [path, &with_suffix(path, ".log"), &home, &with_suffix(&home, ".log")] {
+        let log = with_suffix(&home, ".log");
+        for taken in taken.iter().copied().chain([&*home, &*log]) {
             if fs::symlink_metadata(taken).is_ok() {
                 let what = "something is there already, and stays: choose another place";
                 return Err(Failure::failed(taken.display(), what));

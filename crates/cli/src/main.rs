@@ -11,6 +11,7 @@
 //! - `trace`: traces of storage requests: look into them, convert them, make them up,
 //!   record them.
 //! - `database`: check and show a database. `dump`: save one, and make one from what was saved.
+//!   `upgrade`: convert one of an older format.
 //! - `results`, `interval`: what a bench found. `table`, `report`, `output`: how it is shown.
 //! - `progress`, `side_by_side`: while it runs. `failure`: when it does not.
 //!
@@ -32,6 +33,7 @@ mod placement;
 mod replay;
 mod torture;
 mod trace;
+mod upgrade;
 
 mod interval;
 mod output;
@@ -92,6 +94,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Stat(options) => database::stat(&options),
         Command::Dump(options) => dump::dump(&options),
         Command::Load(options) => dump::load(&options),
+        Command::Upgrade(options) => upgrade::upgrade(&options),
     }
 }
 

@@ -253,7 +253,7 @@ fn a_place_without_direct_io_is_refused_by_the_benches() {
     let log = "/proc/self/comm";
     let arguments = real(&["--design", "no-ssd", "--home", "home", "--log-device", log]);
     let said = refused(folder.path(), &arguments, 1);
-    assert!(said.contains("refuses direct I/O") && said.contains(log), "{said}");
+    assert!(said.contains("refuses direct I/O") && said.contains("/comm"), "{said}");
     assert_eq!(contents(folder.path()), [], "what was made before is taken away");
 }
 
@@ -270,7 +270,7 @@ fn places_in_the_real_world_are_checked_before_the_load() {
         places("home", "flash", "no/log"),
     ] {
         let said = refused(folder.path(), &arguments, 1);
-        assert!(said.contains("No such file"), "{said}");
+        assert!(said.contains("not there") || said.contains("no such"), "{said}");
         assert_eq!(contents(folder.path()), [], "{arguments:?}");
     }
     // The same place twice, and a flash smaller than it can be.
@@ -336,7 +336,7 @@ fn a_database_that_is_open_or_of_another_size_is_refused() {
     let open = terrace::Database::builder().open(folder.path().join("db")).expect("it is there");
     for arguments in [&["check", "db"][..], &["stat", "db"], &other] {
         let said = refused(folder.path(), arguments, 1);
-        assert!(said.contains("already open"), "{said}");
+        assert!(said.contains("in use by process"), "{said}");
     }
     drop(open);
     assert!(terrace(folder.path(), &["check", "db"]).status.success());
@@ -425,7 +425,10 @@ fn a_header_that_is_corrupt_or_newer_is_refused_and_left_alone() {
             &["stat", "db"],
             &["bench", "reads", "--rows", "1000", "--path", "db"],
         ] {
-            let said = refused(folder.path(), arguments, 1);
+            // `check` lists on standard output all that is damaged.
+            let output = terrace(folder.path(), arguments);
+            let said = String::from_utf8(output.stderr).expect("text");
+            assert_eq!((output.status.code(), said.lines().count()), (Some(1), 1), "{said}");
             assert!(said.contains(what), "{said}");
         }
         let mut after = vec![0; 2 * 8192];

@@ -35,6 +35,8 @@ mod trees;
 
 #[doc(hidden)]
 pub mod dump;
+#[doc(hidden)]
+pub mod upgrade;
 
 mod change;
 mod room;

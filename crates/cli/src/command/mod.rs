@@ -21,7 +21,7 @@ pub use record::{RecordAt, RecordOptions};
 pub use replay::{BandOrderName, CacheSize, NearName, Replay, TraceSource, WriteName};
 pub use restart::{EventName, Hardening, Models, RestartBench, WorkloadName};
 pub use steady::{Steady, SteadyWorkload};
-pub use stored::{Dump, Load, Stored, StoredAt};
+pub use stored::{Dump, Load, NewDatabase, Stored, StoredAt, Upgrade};
 pub use torture::{Life, Torture};
 pub use tpch::TpchBench;
 pub use trace::{
@@ -79,6 +79,8 @@ pub enum Command {
     Dump(Dump),
     /// Make a database from a dump
     Load(Load),
+    /// Convert a database of format 1 or 2, which was closed in good order
+    Upgrade(Upgrade),
 }
 
 /// A bench, and what all of them can be asked for.

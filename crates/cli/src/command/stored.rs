@@ -62,6 +62,27 @@ pub struct Load {
     /// Where the database shall be; there must be nothing
     #[arg(value_name = "PATH")]
     pub path: PathBuf,
+    #[command(flatten)]
+    pub made: NewDatabase,
+}
+
+/// Without --to, the old database is kept under its name with `.old` behind it, and the new one
+/// takes its place.
+#[derive(Args)]
+pub struct Upgrade {
+    /// The database to be converted; its log is not read
+    #[arg(value_name = "PATH")]
+    pub path: PathBuf,
+    /// Where the new one shall be, instead of in the place of the old one
+    #[arg(long, value_name = "PATH")]
+    pub to: Option<PathBuf>,
+    #[command(flatten)]
+    pub made: NewDatabase,
+}
+
+/// How a database is made.
+#[derive(Args)]
+pub struct NewDatabase {
     /// Bytes that its home may have, reserved at once [default: it grows, up to 64 GiB]
     #[arg(long, value_name = "SIZE")]
     pub home_size: Option<Size>,

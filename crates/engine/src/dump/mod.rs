@@ -27,6 +27,7 @@ use crate::catalog::{self, Entry, Key};
 use crate::{Builder, Error, TreeId};
 
 pub(crate) use self::format::fuzz;
+pub(crate) use self::loading::TableLoad;
 
 /// What a dump consists of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
