@@ -152,3 +152,161 @@ fn who_waits_goes_on_as_soon_as_the_log_is_let_go() {
     };
     world.run(work).expect("nobody waits for ever");
 }
+
+const LOADED: u64 = 900;
+const LOADED_BYTES: usize = 300;
+
+/// What open transactions do until the log is as full as wanted.
+#[derive(Clone, Copy, Debug)]
+enum Shape {
+    /// One changes a byte of many rows.
+    Small,
+    /// One replaces many rows.
+    Large,
+    /// Many change a few rows each.
+    Many,
+    /// One makes rows short, and others fill the pages: undo must split them.
+    Short,
+    /// One goes back to a savepoint again and again.
+    Savepoints,
+    /// One deletes rows.
+    Deletes,
+}
+
+const SHAPES: [Shape; 6] =
+    [Shape::Small, Shape::Large, Shape::Many, Shape::Short, Shape::Savepoints, Shape::Deletes];
+
+/// Changes row `step` of those that it goes through; false when it is refused.
+fn change(txn: &terrace::WriteTransaction, shape: Shape, step: u64) -> Result<(), Error> {
+    let mut rows = txn.open_table(ROWS)?;
+    let key = step * 7 % LOADED;
+    match shape {
+        Shape::Small | Shape::Many => {
+            let mut value = noise(key, LOADED_BYTES);
+            value[0] ^= 1;
+            rows.insert(key, &value)
+        }
+        Shape::Large => rows.insert(key, &noise(key + step + 1, LOADED_BYTES)),
+        Shape::Short => rows.insert(key, &[1; 10]),
+        Shape::Deletes => rows.remove(key).map(drop),
+        Shape::Savepoints => {
+            drop(rows);
+            let savepoint = txn.savepoint()?;
+            let mut rows = txn.open_table(ROWS)?;
+            (0..3).try_for_each(|row| rows.insert(key + row, &noise(step, 200)))?;
+            drop(rows);
+            if step % 3 == 0 { Ok(()) } else { txn.rollback_to(&savepoint) }
+        }
+    }
+}
+
+/// Fills the log to `percent` of what it takes, by open transactions and by others.
+fn fill(db: &Database, shape: Shape, percent: u64) -> Vec<terrace::WriteTransaction> {
+    let wanted = db.stats().log.capacity_bytes * percent / 100;
+    let is_full = || db.stats().log.used_bytes >= wanted;
+    let count = if matches!(shape, Shape::Many) { 6 } else { 1 };
+    let open: Vec<_> = (0..count).map(|_| db.begin_write().expect("open")).collect();
+    for step in 0..LOADED / 7 * 4 / count {
+        let each = |(at, txn): (u64, &terrace::WriteTransaction)| {
+            change(txn, shape, step * count + at).is_ok()
+        };
+        if is_full() || !(0..).zip(&open).all(each) {
+            break;
+        }
+    }
+    let room = |number: u64| {
+        db.write_with(Durability::Buffered, |txn| {
+            // Keys between those of the rows, in the same pages, in the shape that wants it.
+            let (key, len) = (LOADED + number % 100, 500);
+            match shape {
+                Shape::Short => txn.open_table(ROWS)?.insert(key, &noise(number, 250)),
+                _ => txn.open_table(OTHERS)?.insert(key, &noise(number, len)),
+            }
+        })
+    };
+    let _refused = (0..100_000).take_while(|_| !is_full()).find_map(|number| room(number).err());
+    open
+}
+
+fn check_rows(db: &Database, shape: Shape, percent: u64) {
+    db.read(|txn| {
+        let rows = txn.open_table(ROWS)?;
+        for key in 0..LOADED {
+            let value = rows.get(key)?.map(|value| value.value() == noise(key, LOADED_BYTES));
+            assert_eq!(value, Some(true), "{shape:?} to {percent}%: row {key}");
+        }
+        Ok::<_, Error>(())
+    })
+    .expect("readable");
+    db.check().expect("whole");
+}
+
+/// Loads rows, fills the log, ends by a crash (or a rollback), and opens twice, the first time cut.
+fn fill_and_open(shape: Shape, percent: u64, seed: u64) {
+    let mut prng = terrace_rt::Prng::from_seed(seed);
+    let first = world(seed);
+    let rig = Rig::blank(&first.world(), 1 << 20);
+    let left = first
+        .run(|| {
+            let db = rig.open().expect("blank");
+            for part in 0..LOADED / 20 {
+                let load = |txn: &terrace::WriteTransaction| {
+                    let mut rows = txn.open_table(ROWS)?;
+                    let mut keys = part * 20..part * 20 + 20;
+                    keys.try_for_each(|key| rows.insert(key, &noise(key, LOADED_BYTES)))
+                };
+                db.write(load).expect("room");
+            }
+            db.write(|txn| txn.open_table(OTHERS).map(drop)).expect("room");
+            db.checkpoint(terrace::Checkpoint::Sharp).expect("room");
+            let open = fill(&db, shape, percent);
+            db.flush().expect("memory");
+            if seed.is_multiple_of(2) {
+                for txn in open {
+                    txn.rollback().expect("room for every undo was kept");
+                }
+                check_rows(&db, shape, percent);
+                write_others(&db, 1, 100).expect("room again");
+                return (db, Vec::new());
+            }
+            (db, open)
+        })
+        .expect("nobody waits for ever");
+    first.cut_at_event(first.world().events());
+    let _dead = first.run(|| terrace_rt::sleep(terrace_rt::Nanos::from_secs(1)));
+    drop(left);
+    let mut rig = rig;
+    for attempt in 0..3 {
+        [&rig.home, &rig.log].map(|device| device.power_cut(&mut prng));
+        let again = world(seed + 1000 + attempt);
+        rig = Rig { home: rig.home.reopen(again.world()), log: rig.log.reopen(again.world()) };
+        if attempt < 2 {
+            again.cut_at_event(again.world().events() + 20 + prng.below(600));
+        }
+        let opened = again.run(|| {
+            let db = rig.open().unwrap_or_else(|error| {
+                assert!(matches!(error, Error::Closed), "{shape:?} to {percent}%: {error:?}");
+                panic!("the power went")
+            });
+            check_rows(&db, shape, percent);
+            write_others(&db, 2, 100).expect("room");
+            if attempt < 2 {
+                terrace_rt::sleep(terrace_rt::Nanos::from_secs(1000));
+            }
+        });
+        assert!(attempt < 2 || opened.is_ok(), "{shape:?} to {percent}%: {opened:?}");
+    }
+}
+
+/// A crash, or a rollback, while the log was full left a database that never opened: undo needed
+/// room that nobody had kept.
+#[test]
+fn a_log_filled_to_any_level_rolls_back_and_opens() {
+    for (at, shape) in (0..).zip(SHAPES) {
+        for percent in [10, 30, 50, 60, 70, 78, 84, 90, 95, 99] {
+            for ending in 0..2 {
+                fill_and_open(shape, percent, at * 1000 + percent * 2 + ending);
+            }
+        }
+    }
+}
