@@ -273,6 +273,10 @@ pub trait Device: Send + Sync {
         false
     }
 
+    /// The owner needs it no more, though others may still hold it: it gives up its lock, and every
+    /// later request fails.
+    fn release(&self) {}
+
     /// What errors call it: its path, if it has one.
     fn name(&self) -> String {
         String::from("a device without a name")

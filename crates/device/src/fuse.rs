@@ -92,6 +92,10 @@ impl Device for Fuse {
         }
     }
 
+    fn release(&self) {
+        self.below.release();
+    }
+
     fn name(&self) -> String {
         self.below.name()
     }

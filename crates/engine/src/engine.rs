@@ -40,6 +40,9 @@ const LOG_PATIENCE: Nanos = Nanos::from_secs(10);
 /// It looks again after a pause, at first this and then twice as long each time.
 const ROOM_PAUSE: Nanos = Nanos::from_millis(2);
 const ROOM_PAUSE_MAX: Nanos = Nanos::from_millis(128);
+/// Closing looks for open transactions after a pause, at first this and then twice as long.
+const CLOSE_PAUSE: Nanos = Nanos::from_micros(100);
+const CLOSE_PAUSE_MAX: Nanos = Nanos::from_millis(10);
 /// Sets of buffers kept for transactions to come.
 const BUFFERS_KEPT: usize = 64;
 
@@ -86,7 +89,13 @@ pub(crate) struct Engine {
     boot: Mutex<Superblock>,
     #[expect(clippy::vec_box, reason = "they go from hand to hand as one pointer")]
     buffers: LeafMutex<Vec<Box<Buffers>>>,
+    /// No transaction begins any more.
+    closing: AtomicBool,
+    /// No operation of a transaction begins any more, and the background ends.
     closed: AtomicBool,
+    /// The process that opened it, and its count of forks.
+    process: u32,
+    forks: u64,
 }
 
 /// When row locks give way to a table lock.
@@ -98,6 +107,8 @@ pub(crate) struct LockLimits {
     pub(crate) per_transaction_max: usize,
     /// How long it waits for a lock.
     pub(crate) timeout: Nanos,
+    /// How long closing waits for open transactions.
+    pub(crate) close_timeout: Nanos,
 }
 
 /// What `Engine::assemble` puts together.
@@ -119,6 +130,7 @@ pub(crate) struct Parts {
 impl Engine {
     /// An engine of these parts, not yet recovered.
     pub(crate) fn assemble(parts: Parts) -> Engine {
+        terrace_rt::watch_forks();
         Engine {
             log: parts.log,
             journal: parts.journal,
@@ -140,7 +152,10 @@ impl Engine {
             log_holder: AtomicU64::new(0),
             boot: Mutex::new(parts.boot),
             buffers: LeafMutex::new(Vec::new()),
+            closing: AtomicBool::new(false),
             closed: AtomicBool::new(false),
+            process: std::process::id(),
+            forks: terrace_rt::forks(),
         }
     }
 
@@ -209,14 +224,52 @@ impl Engine {
     /// have been committed.
     #[inline]
     pub(crate) fn check_running(&self) -> Result<(), Error> {
+        self.check_usable()?;
         self.log.check().map_err(|error| self.explain(error))
     }
 
+    /// Whether this process is a fork of the one that opened the database: then nothing of it may
+    /// be touched, neither files nor mutexes, which other threads may have held at the fork.
+    #[inline]
+    pub(crate) fn is_forked(&self) -> bool {
+        terrace_rt::forks() != self.forks
+    }
+
+    /// For the background, which goes on until the transactions have ended.
+    ///
     /// # Errors
     ///
     /// `Closed` if the database is closed, or its world dead.
     pub(crate) fn check_open(&self) -> Result<(), Error> {
         if self.closed.load(Ordering::Acquire) || dead() { Err(Error::Closed) } else { Ok(()) }
+    }
+
+    /// For all that begins.
+    ///
+    /// # Errors
+    ///
+    /// `Forked`; `Closed` if the database is being closed, or its world is dead.
+    pub(crate) fn check_beginning(&self) -> Result<(), Error> {
+        self.check_usable()?;
+        if self.closing.load(Ordering::Acquire) || dead() { Err(Error::Closed) } else { Ok(()) }
+    }
+
+    /// For each operation of an open transaction: two loads.
+    ///
+    /// # Errors
+    ///
+    /// `Forked`, `Closed`.
+    #[inline]
+    pub(crate) fn check_usable(&self) -> Result<(), Error> {
+        if self.is_forked() {
+            return Err(Error::Forked { pid: self.process });
+        }
+        if self.closed.load(Ordering::Acquire) { Err(Error::Closed) } else { Ok(()) }
+    }
+
+    /// Whether no operation begins any more.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
     }
 
     /// Reserves `bytes` of the log for `txn`, which has logged `own_bytes`: takes checkpoints,
@@ -409,14 +462,19 @@ impl Engine {
             .collect()
     }
 
-    /// Writes what the restart wants written, takes a last checkpoint, and stops. Only the first
-    /// call does.
+    /// Refuses new transactions, waits for those that are open in other tasks, writes what the
+    /// restart wants written, takes a last checkpoint, and stops. Only the first call does.
     ///
     /// # Errors
     ///
     /// Those of a checkpoint.
     pub(crate) fn close(&self) -> Result<(), Error> {
-        if self.closed.swap(true, Ordering::AcqRel) || dead() {
+        self.closing.store(true, Ordering::Release);
+        if dead() {
+            return Ok(());
+        }
+        self.wait_for_transactions();
+        if self.closed.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
         self.checkpoint_wanted.notify_all();
@@ -441,16 +499,36 @@ impl Engine {
         }
     }
 
+    /// Waits, up to the time limit, until no other task has a transaction open. The caller's own
+    /// ones are not waited for: they could not end meanwhile.
+    fn wait_for_transactions(&self) {
+        let deadline = now().saturating_add(self.lock_limits.close_timeout);
+        let mut pause = CLOSE_PAUSE;
+        while self.locks.is_open_beside(terrace_rt::task_id()) && now() < deadline && !dead() {
+            terrace_rt::sleep(pause.min(deadline.saturating_sub(now())));
+            pause = (pause * 2).min(CLOSE_PAUSE_MAX);
+        }
+    }
+
+    /// The background has ended: from here on nothing is written, and the devices are free for
+    /// others, whoever still holds a transaction.
+    pub(crate) fn release(&self) {
+        self.log.fail(Error::Closed);
+        let devices = [Some(&self.home), self.flash.as_ref(), Some(&self.log_device)];
+        devices.into_iter().flatten().for_each(|device| device.release());
+    }
+
     fn last_checkpoint(&self) -> Result<(), Error> {
         let mut boot = self.boot.lock();
         self.pool.flush_for_close()?;
-        self.take_checkpoint(&mut boot, true)
+        let is_clean = self.active().is_empty();
+        self.take_checkpoint(&mut boot, is_clean)
     }
 }
 
 impl Drop for Engine {
     fn drop(&mut self) {
-        if !dead() {
+        if !dead() && !self.is_forked() {
             // Nobody is left to be told; recovery does what could not be done.
             let _closed = self.close();
         }

@@ -52,7 +52,9 @@ pub use signal::{Event, Signal};
 pub use time::Nanos;
 
 #[cfg(not(loom))]
-pub use real_world::{Reactor, Real, drive_reactor, on_executor, reactor};
+pub use real_world::{
+    Reactor, Real, drive_reactor, forks, in_fork, on_executor, reactor, watch_forks,
+};
 #[cfg(not(loom))]
 pub use virtual_world::{Stopped, Virtual, VirtualConfig};
 #[cfg(not(loom))]

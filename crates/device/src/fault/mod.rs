@@ -123,6 +123,10 @@ impl Device for FaultyDevice {
         self.below.trim(offset, len);
     }
 
+    fn release(&self) {
+        self.below.release();
+    }
+
     fn name(&self) -> String {
         self.below.name()
     }

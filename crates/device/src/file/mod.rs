@@ -113,6 +113,8 @@ struct Shared {
     owner: u32,
     gauge: Gauge,
     sync_failed: AtomicBool,
+    /// Its lock was given up: it is not ours any more.
+    released: AtomicBool,
 }
 
 impl FileDevice {
@@ -146,6 +148,9 @@ impl FileDevice {
         if self.0.is_forked() {
             let what = "the process that opened it was forked: open it after the fork";
             return transfer.refuse(io::Error::other(what));
+        }
+        if self.0.released.load(Ordering::Acquire) {
+            return transfer.refuse(io::Error::other("it was closed"));
         }
         let mut transfer = Some(transfer);
         if self.0.method == Method::Uring {
@@ -215,6 +220,13 @@ impl Device for FileDevice {
         match ticket.wait() {
             Err(failure) if failure.source.kind() == ErrorKind::Unsupported => Ok(()),
             waited => waited.map_err(|failure| failure.source),
+        }
+    }
+
+    fn release(&self) {
+        if !self.0.is_forked() && !self.0.released.swap(true, Ordering::AcqRel) {
+            // If it fails the lock goes with the file's last holder.
+            let _unlocked = self.0.file.unlock();
         }
     }
 

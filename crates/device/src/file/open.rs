@@ -222,6 +222,7 @@ impl FileClaim {
             owner: std::process::id(),
             gauge: Gauge::default(),
             sync_failed: AtomicBool::new(false),
+            released: AtomicBool::new(false),
         }))
     }
 

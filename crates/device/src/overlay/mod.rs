@@ -120,6 +120,10 @@ impl Device for Overlay {
         self.below.set_time_limit(limit);
     }
 
+    fn release(&self) {
+        self.below.release();
+    }
+
     fn name(&self) -> String {
         self.below.name()
     }

@@ -94,6 +94,7 @@ impl Default for Builder {
                 escalate_at: 10_000,
                 per_transaction_max: 500_000,
                 timeout: LOCK_TIMEOUT,
+                close_timeout: LOCK_TIMEOUT,
             },
             identity: None,
             restart: None,
@@ -272,6 +273,15 @@ impl Builder {
     #[must_use]
     pub fn lock_timeout(mut self, limit: Nanos) -> Builder {
         self.lock_limits.timeout = limit;
+        self
+    }
+
+    /// How long closing waits for transactions that other tasks and threads have open: 10 s by
+    /// default. Those that are still open then are told `Closed`, and rolled back at the next
+    /// opening.
+    #[must_use]
+    pub fn close_timeout(mut self, limit: Nanos) -> Builder {
+        self.lock_limits.close_timeout = limit;
         self
     }
 

@@ -9,7 +9,7 @@ use std::{fmt, fs};
 use terrace_device::Access;
 use terrace_page::{Lsn, PAGE_SIZE};
 use terrace_pool::ColdStart;
-use terrace_rt::{LeafMutex, Nanos, Task, Waited, World, dead};
+use terrace_rt::{LeafMutex, Mutex, Nanos, Task, Waited, World, dead};
 
 use crate::api::Checkpoints;
 use crate::context::Context;
@@ -95,6 +95,8 @@ struct Handle {
     access: Access,
     background: LeafMutex<Vec<Task>>,
     world: World,
+    /// Held by who closes: others wait until that is over.
+    closing: Mutex<()>,
     /// When the database was opened.
     opened: Nanos,
     /// Where what memory missed is kept at closing.
@@ -103,6 +105,13 @@ struct Handle {
 
 impl Handle {
     fn close(&self) -> Result<(), Error> {
+        if self.engine.is_forked() {
+            return self.engine.check_beginning();
+        }
+        if dead() {
+            return Ok(());
+        }
+        let _alone = self.closing.lock();
         let misses = self.misses_path.as_ref().map(|_| self.misses());
         let closed = match self.access {
             Access::ReadWrite => self.engine.close(),
@@ -120,6 +129,7 @@ impl Handle {
         let tasks = std::mem::take(&mut *self.background.lock());
         if !dead() {
             tasks.into_iter().for_each(Task::join);
+            self.engine.release();
         }
         closed
     }
@@ -144,13 +154,17 @@ impl Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        if terrace_rt::unwinding() {
+        if self.engine.is_forked() {
+            // It is the parent's. Nothing of it is taken apart here.
+            std::mem::forget(Arc::clone(&self.engine));
+        } else if terrace_rt::unwinding() {
             // Nothing can wait while a task panics: another one closes.
             let handle = Handle {
                 engine: Arc::clone(&self.engine),
                 access: self.access,
                 background: LeafMutex::new(std::mem::take(&mut *self.background.lock())),
                 world: self.world.clone(),
+                closing: Mutex::new(()),
                 opened: self.opened,
                 misses_path: self.misses_path.take(),
             };
@@ -234,7 +248,8 @@ impl Database {
         }
         let (background, world) = (LeafMutex::new(background), world.clone());
         let opened = world.now();
-        let handle = Handle { engine, access, background, world, opened, misses_path };
+        let closing = Mutex::new(());
+        let handle = Handle { engine, access, background, world, closing, opened, misses_path };
         Ok(Database { handle: Arc::new(handle) })
     }
 
@@ -372,6 +387,7 @@ impl Database {
     ///
     /// `Failed`, `Closed`.
     pub fn flush(&self) -> Result<(), Error> {
+        self.engine().check_usable()?;
         let log = &self.engine().log;
         let forced = log.force(log.end(), crate::log::Level::Durable);
         forced.map_err(|error| self.engine().explain(error))
@@ -400,7 +416,7 @@ impl Database {
     /// `ReadOnly`, `Failed`, `Closed`, `Device`.
     pub fn checkpoint(&self, kind: Checkpoint) -> Result<(), Error> {
         self.check_writable()?;
-        self.engine().check_open()?;
+        self.engine().check_beginning()?;
         self.engine().checkpoint(kind).map_err(|error| self.engine().explain(error))
     }
 
@@ -467,7 +483,7 @@ impl Database {
     ///
     /// `Corrupt` at the first flaw.
     pub fn check(&self) -> Result<CheckReport, Error> {
-        self.engine().check_open()?;
+        self.engine().check_beginning()?;
         self.engine().check_running()?;
         let report = self.check_trees().map_err(|error| self.engine().explain(error))?;
         self.engine().pool.check();
@@ -482,8 +498,14 @@ impl Database {
         Ok(report)
     }
 
-    /// Closes the database: writes changed pages home and takes a last checkpoint. Transactions
-    /// still open must be gone.
+    /// Closes the database. From now on no transaction begins: that is refused with `Closed`.
+    /// Transactions that other tasks and threads have open are waited for, up to
+    /// [`Builder::close_timeout`]; those that are open even then, and those of the caller, are told
+    /// `Closed` by their next operation, and are rolled back when the database is next opened.
+    /// Then changed pages are written home, with a last checkpoint. Once it returns nothing is
+    /// written any more and the files are unlocked, whatever handles and transactions are left.
+    ///
+    /// The last handle dropped does the same, and tells nobody what went wrong.
     ///
     /// # Errors
     ///

@@ -215,7 +215,7 @@ fn is_harmless(error: &Error) -> bool {
 
 impl Core {
     fn begin(engine: &Arc<Engine>) -> Result<Core, Error> {
-        engine.check_open()?;
+        engine.check_beginning()?;
         engine.check_running()?;
         let context = RefCell::new(Context::begin_in_task(engine, terrace_rt::task_id())?);
         Ok(Core {
@@ -480,6 +480,7 @@ impl WriteTransaction {
     /// `Failed` if the changes could not be undone now: recovery undoes them.
     pub fn rollback(self) -> Result<(), Error> {
         let mut context = self.core.context.into_inner();
+        context.engine().check_usable()?;
         let undone = context.rollback();
         undone.map_err(|error| context.engine().explain(error))
     }

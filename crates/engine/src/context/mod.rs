@@ -393,6 +393,11 @@ impl Context {
     /// `Failed`, `Closed`, those of devices: recovery undoes the rest.
     pub(crate) fn rollback(&mut self) -> Result<(), Error> {
         assert!(!self.ended, "a transaction ends once");
+        if self.engine.is_closed() {
+            // Recovery undoes it: nothing is written any more.
+            self.end();
+            return Err(Error::Closed);
+        }
         let rollbacks = &self.engine.tally.rollbacks;
         rollbacks.fetch_add(1, Ordering::Relaxed);
         let mut undone = self.undo_and_end();
@@ -550,6 +555,10 @@ impl Drop for StopOnUnwind<'_> {
 
 impl Drop for Context {
     fn drop(&mut self) {
+        if self.engine.is_forked() {
+            // All of it is the parent's.
+            return std::mem::forget(Arc::clone(&self.engine));
+        }
         if terrace_rt::unwinding() && !self.ended {
             return self.hand_over();
         }

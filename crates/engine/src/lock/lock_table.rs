@@ -25,6 +25,8 @@ use crate::Error;
 /// Transactions that can be open at once.
 pub(crate) const OWNERS_MAX: usize = 4096;
 
+/// The task of an owner whose task has panicked.
+const ORPHANED: u64 = u64::MAX;
 const PARTS: usize = 1 << PART_BITS;
 /// Bytes of a request with its share of the buckets.
 const REQUEST_BYTES: u64 = 40;
@@ -135,9 +137,9 @@ impl LockTable {
         Ok(Owner { id })
     }
 
-    /// The owner goes on in another task than the one it began in.
+    /// The owner goes on in another task than the one it began in, and waits for nobody there.
     pub(crate) fn leave_task(&self, owner: &Owner) {
-        self.owners[owner.id.0 as usize].0.task.store(0, Ordering::Relaxed);
+        self.owners[owner.id.0 as usize].0.task.store(ORPHANED, Ordering::Relaxed);
     }
 
     /// Tells the number of the owner's transaction, for whoever waits for it.
@@ -147,7 +149,14 @@ impl LockTable {
 
     /// Takes leave of an owner, who must have released everything.
     pub(crate) fn leave(&self, owner: Owner) {
+        self.owners[owner.id.0 as usize].0.task.store(0, Ordering::Relaxed);
         self.free_owners.lock().push(owner.id);
+    }
+
+    /// Whether a transaction is open in another task than `task`.
+    pub(crate) fn is_open_beside(&self, task: u64) -> bool {
+        let tasks = self.owners.iter().map(|owner| owner.0.task.load(Ordering::Relaxed));
+        tasks.filter(|&other| other != 0 && other != task).count() > 0
     }
 
     /// Owners there are.

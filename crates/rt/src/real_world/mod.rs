@@ -4,6 +4,7 @@
 //! call everything as well, and blocks where a task would be parked.
 
 mod executor;
+mod fork;
 mod mailbox;
 mod parking;
 
@@ -14,6 +15,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 pub use executor::Reactor;
+pub use fork::{forks, in_fork, watch_forks};
 
 use self::mailbox::{Mailbox, NewTask};
 use crate::task::{Done, NO_TASK, Payload, TaskIndex};

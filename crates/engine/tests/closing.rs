@@ -1,0 +1,198 @@
+//! Closing with transactions open, and forks of the process.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use terrace::{Builder, Database, Durability, Error, Nanos, TableDef};
+
+const ROWS: TableDef<u64, u64> = TableDef::new("rows");
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Forks of a process copy what its other threads hold: one test at a time.
+static ALONE: Mutex<()> = Mutex::new(());
+
+fn small() -> Builder {
+    Database::builder().memory(1 << 20).home_size(16 << 20).log_size(4 << 20)
+}
+
+struct Case {
+    _folder: tempfile::TempDir,
+    path: PathBuf,
+    db: Database,
+    _alone: std::sync::MutexGuard<'static, ()>,
+}
+
+fn case(builder: Builder) -> Case {
+    let alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("db");
+    let db = builder.create(&path).expect("a new path");
+    db.write(|txn| txn.open_table(ROWS)?.insert(1, 1)).expect("room");
+    Case { _folder: folder, path, db, _alone: alone }
+}
+
+fn watched<T: Send + 'static>(run: impl FnOnce() -> T + Send + 'static) -> T {
+    let (done, ended) = mpsc::channel();
+    thread::spawn(move || done.send(run()).is_ok());
+    ended.recv_timeout(PATIENCE).expect("it must neither hang nor fail")
+}
+
+fn is_closed<T>(result: Result<T, Error>) -> bool {
+    matches!(result, Err(Error::Closed))
+}
+
+/// The bug: `close` returned Ok, an open transaction went on writing, and the file stayed locked.
+#[test]
+fn after_closing_nothing_is_written_and_the_files_are_free() {
+    let case = case(small());
+    let (db, path) = (case.db.clone(), case.path.clone());
+    watched(move || {
+        let open = db.begin_write().expect("open");
+        open.open_table(ROWS).expect("there").insert(1, 2).expect("room");
+        let reader = db.begin_read().expect("open");
+        let begun = Instant::now();
+        db.clone().close().expect("a good disk");
+        // Its own transactions are not waited for: they could not end meanwhile.
+        assert!(begun.elapsed() < Duration::from_secs(9));
+        // What was open before is told.
+        assert!(is_closed(open.open_table(ROWS).map(drop)));
+        assert!(is_closed(open.savepoint()));
+        assert!(is_closed(open.commit(Durability::Durable)));
+        assert!(is_closed(reader.table_names()));
+        assert!(is_closed(db.begin_write()) && is_closed(db.begin_read()));
+        assert!(is_closed(db.check()) && is_closed(db.flush()));
+        assert!(is_closed(db.checkpoint(terrace::Checkpoint::Sharp)));
+        assert!(db.clone().close().is_ok());
+        // The transaction and the handles are still there, and the files are free.
+        let again = small().open(&path).expect("unlocked");
+        let row = again.read(|txn| txn.open_table(ROWS)?.get(1)).expect("readable");
+        assert_eq!(row.expect("there").value(), 1);
+        again.check().expect("sound");
+        again.write(|txn| txn.open_table(ROWS)?.insert(1, 3)).expect("room");
+        drop((open_is_gone(), reader, db));
+        again.close().expect("what was left has touched nothing");
+    });
+    let again = small().open(&case.path).expect("unlocked");
+    let row = again.read(|txn| txn.open_table(ROWS)?.get(1)).expect("readable");
+    assert_eq!(row.expect("there").value(), 3);
+}
+
+/// `commit` took it.
+fn open_is_gone() {}
+
+#[test]
+fn closing_waits_for_the_transactions_of_others_and_refuses_new_ones() {
+    let case = case(small());
+    let (db, path) = (case.db.clone(), case.path.clone());
+    watched(move || {
+        let (begun, begin) = mpsc::channel();
+        let (writes, writer_db) = (Arc::new(AtomicBool::new(false)), db.clone());
+        let wrote = Arc::clone(&writes);
+        let writer = thread::spawn(move || {
+            let txn = writer_db.begin_write().expect("open");
+            txn.open_table(ROWS).expect("there").insert(1, 2).expect("room");
+            begun.send(()).expect("somebody waits");
+            while writer_db.begin_read().is_ok() {
+                thread::sleep(Duration::from_millis(1));
+            }
+            // Closing has begun: this one may still end.
+            txn.open_table(ROWS).expect("there").insert(2, 2).expect("room");
+            wrote.store(true, Ordering::Release);
+            txn.commit(Durability::Durable)
+        });
+        begin.recv().expect("it begins");
+        db.close().expect("a good disk");
+        assert!(writes.load(Ordering::Acquire), "it was waited for");
+        writer.join().expect("no panic").expect("committed before the end");
+        let again = small().open(&path).expect("unlocked");
+        let sum = again.read(|txn| {
+            let rows = txn.open_table(ROWS)?;
+            rows.range(..)?.try_fold(0, |sum, row| Ok::<_, Error>(sum + row?.value()))
+        });
+        assert_eq!(sum.expect("readable"), 4);
+    });
+}
+
+#[test]
+fn closing_ends_the_transactions_that_stay_open_too_long() {
+    let case = case(small().close_timeout(Nanos::from_millis(50)));
+    let (db, path) = (case.db.clone(), case.path.clone());
+    watched(move || {
+        let (begun, begin) = mpsc::channel();
+        let (end, ended) = mpsc::channel();
+        let writer_db = db.clone();
+        let writer = thread::spawn(move || {
+            let txn = writer_db.begin_write().expect("open");
+            txn.open_table(ROWS).expect("there").insert(1, 2).expect("room");
+            begun.send(()).expect("somebody waits");
+            ended.recv().expect("it is told");
+            txn.commit(Durability::Durable)
+        });
+        begin.recv().expect("it begins");
+        db.close().expect("a good disk");
+        end.send(()).expect("it waits");
+        assert!(is_closed(writer.join().expect("no panic")));
+        let again = small().open(&path).expect("unlocked");
+        let row = again.read(|txn| txn.open_table(ROWS)?.get(1)).expect("readable");
+        assert_eq!(row.expect("there").value(), 1);
+    });
+}
+
+/// The bug: a child wrote through the engine of its parent, and its commit was lost.
+#[test]
+fn a_fork_of_the_process_is_refused_and_changes_nothing() {
+    let case = case(small());
+    let db = case.db.clone();
+    let opener = std::process::id();
+    let refused = |error: Option<Error>| match error {
+        Some(Error::Forked { pid }) => pid == opener,
+        _ => false,
+    };
+    let txn = db.begin_write().expect("open");
+    txn.open_table(ROWS).expect("there").insert(1, 2).expect("room");
+    let mut carried = Some((txn, db.clone()));
+    let failed = terrace_rt::in_fork(|| {
+        let (txn, db) = carried.take().expect("copied");
+        let told = [
+            refused(db.begin_write().err()),
+            refused(db.begin_read().err()),
+            refused(db.write(|txn| txn.open_table(ROWS)?.insert(9, 9)).err()),
+            refused(db.flush().err()),
+            refused(db.check().err()),
+            refused(db.checkpoint(terrace::Checkpoint::Sharp).err()),
+            refused(txn.open_table(ROWS).map(drop).err()),
+            refused(txn.commit(Durability::Durable).err()),
+            refused(db.close().err()),
+        ];
+        told.iter().position(|told| !told).map_or(0, |at| at as u8 + 1)
+    });
+    assert_eq!(failed, 0, "the call of this number was not refused");
+    let (txn, db) = carried.take().expect("the parent has it");
+    txn.commit(Durability::Durable).expect("the parent goes on");
+    drop(db);
+    assert!(matches!(small().open(&case.path), Err(Error::AlreadyOpen { .. })), "still locked");
+    let row = case.db.read(|txn| txn.open_table(ROWS)?.get(1)).expect("readable");
+    assert_eq!(row.expect("there").value(), 2);
+    case.db.check().expect("sound");
+}
+
+/// Dropping the engine in a fork writes nothing, unlocks nothing, and waits for nothing.
+#[test]
+fn a_fork_that_drops_everything_changes_nothing() {
+    let case = case(small());
+    let mut carried = Some(case.db.clone());
+    let mut held = Some(case.db.begin_write().expect("open"));
+    let code = terrace_rt::in_fork(|| {
+        drop((held.take(), carried.take()));
+        0
+    });
+    assert_eq!(code, 0);
+    drop((held, carried));
+    assert!(matches!(small().open(&case.path), Err(Error::AlreadyOpen { .. })), "still locked");
+    case.db.write(|txn| txn.open_table(ROWS)?.insert(1, 5)).expect("the parent goes on");
+    case.db.clone().close().expect("a good disk");
+    let again = small().open(&case.path).expect("unlocked");
+    assert_eq!(again.check().expect("sound").entries, 2);
+}
