@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use terrace_device::Device;
+use terrace_device::{Access, Device};
 use terrace_page::{Lsn, PAGE_SIZE, TxnId};
 use terrace_pool::{
     BufferPool, ColdStart, Doublewrite, DoublewriteOwner, PoolConfig, ScanFrom, restore_torn,
@@ -23,7 +23,7 @@ use crate::flash::FoundFlash;
 use crate::journal::LogJournal;
 use crate::log::{BLOCK, End, FIRST_LSN, Log, LogReader, Ring, ring};
 use crate::recovery::{Analysis, OwedChanges, analyse, redo, resume_losers, undo_losers};
-use crate::superblock::{self, Access, Creation, Features, FlashMark, Found, LogFrom, Superblock};
+use crate::superblock::{self, Creation, Features, FlashMark, Found, LogFrom, Superblock};
 use crate::{Action, Devices, Error, Part, system_pages};
 
 /// Pages of the smallest home: superblocks, a map, and one extent for the catalog.
@@ -38,6 +38,8 @@ pub(crate) struct Setup {
     pub(crate) lock_bytes: u64,
     pub(crate) lock_limits: LockLimits,
     pub(crate) places: Places,
+    /// Whether anything is to be written.
+    pub(crate) access: Access,
     /// Why the flash starts cold, whatever it holds, unless it is needed.
     pub(crate) flash_doubt: Option<ColdStart>,
 }
@@ -102,7 +104,7 @@ pub(crate) fn create(devices: &Devices, database: u128) -> Result<(), Error> {
 /// `Corrupt`, `CorruptLog`, `RedoGap`, `Device`, `InvalidOption`, `FlashNeeded`.
 pub(crate) fn open(setup: Setup, devices: Devices) -> Result<Arc<Engine>, Error> {
     let mut boot = find_whole(&*devices.home)?;
-    boot.check_features(Access::Write)?;
+    boot.check_features(setup.access)?;
     let ring = ring::open(&*devices.log, boot.database)?;
     let log_failed = Error::device(Part::Log, Action::Sync);
     // What is read now must not vanish later.

@@ -44,7 +44,7 @@
 //!   the new one. A copy that is neither was damaged at rest: the other one is believed, and its
 //!   place written next. What the log has lost since that one is told by analysis.
 
-use terrace_device::{Device, read, write};
+use terrace_device::{Access, Device, read, write};
 use terrace_page::{
     Damage, Lsn, PAGE_SIZE, PageBuf, PageId, PageKind, TxnId, seal, set_kind, set_page_id, verify,
 };
@@ -139,16 +139,6 @@ pub(crate) struct Features {
     pub(crate) incompatible: u64,
 }
 
-/// What an opening is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Access {
-    /// Nothing is written.
-    #[allow(dead_code, reason = "for openings that change no byte")]
-    Read,
-    /// Anything may be.
-    Write,
-}
-
 /// Whose lacks the log makes good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LogFrom {
@@ -195,8 +185,8 @@ impl Superblock {
     pub(crate) fn check_features(&self, access: Access) -> Result<(), Error> {
         let incompatible = self.features.incompatible & !KNOWN.incompatible;
         let read_only = match access {
-            Access::Read => 0,
-            Access::Write => self.features.read_only & !KNOWN.read_only,
+            Access::ReadOnly => 0,
+            Access::ReadWrite => self.features.read_only & !KNOWN.read_only,
         };
         match (incompatible, read_only) {
             (0, 0) => Ok(()),
@@ -450,9 +440,9 @@ mod tests {
             features: Features { compatible, read_only, incompatible },
             ..block(7)
         };
-        assert!(with(u64::MAX, 0, 0).check_features(Access::Write).is_ok());
-        assert!(with(1, 4, 0).check_features(Access::Read).is_ok());
-        let refused = with(1, 4, 0).check_features(Access::Write);
+        assert!(with(u64::MAX, 0, 0).check_features(Access::ReadWrite).is_ok());
+        assert!(with(1, 4, 0).check_features(Access::ReadOnly).is_ok());
+        let refused = with(1, 4, 0).check_features(Access::ReadWrite);
         let bits = |refused: Result<(), Error>| match refused {
             Err(Error::UnknownFeatures { incompatible, read_only, .. }) => {
                 (incompatible, read_only)
@@ -460,7 +450,7 @@ mod tests {
             other => panic!("{other:?}"),
         };
         assert_eq!(bits(refused), (0, 4));
-        assert_eq!(bits(with(0, 0, 8).check_features(Access::Read)), (8, 0));
+        assert_eq!(bits(with(0, 0, 8).check_features(Access::ReadOnly)), (8, 0));
     }
 
     #[test]

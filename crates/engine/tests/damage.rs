@@ -218,6 +218,7 @@ fn damage_at_random(end: End, seeds: std::ops::Range<u64>) {
         let case = format!("{end:?} {seed}: {kind:?} of page {page} of {part}");
         *fates.entry(attempt(image, end, is_log, case)).or_default() += 1;
     }
+
     assert!(fates.len() == 3, "each fate is met: {fates:?}");
 }
 
@@ -313,4 +314,57 @@ fn a_creation_that_was_cut_short_is_gone_on_with() {
         });
         opened.expect("nobody waits for ever").unwrap_or_else(|error| panic!("{event}: {error}"));
     }
+}
+
+/// Gives both superblocks another 64-bit field.
+fn with_field(store: &mut Store, at: usize, field: u64) {
+    for id in 0..2 {
+        let mut page = [0; PAGE_SIZE];
+        store.read(id * PAGE_SIZE as u64, &mut page).expect("kept");
+        page[at..at + 8].copy_from_slice(&field.to_le_bytes());
+        terrace_page::seal(&mut page);
+        store.write(id * PAGE_SIZE as u64, &page);
+    }
+}
+
+#[test]
+fn unknown_features_and_other_formats_refuse_and_change_nothing() {
+    const VERSION_AT: usize = 40;
+    const COMPATIBLE: usize = 160;
+    const READ_ONLY: usize = 168;
+    const INCOMPATIBLE: usize = 176;
+    let whole = image(End::Closed);
+    let opens = |at: usize, field: u64, reads_only: bool| {
+        let mut image = whole.clone();
+        with_field(&mut image.home, at, field);
+        in_world(3, move |world| {
+            let (home, log) = (device(world, &image.home), device(world, &image.log));
+            let devices = Devices { home: home.clone(), flash: None, log: log.clone() };
+            let builder = Database::builder().memory(512 << 10).devices(devices);
+            let builder = if reads_only { builder.read_only() } else { builder };
+            let opened = builder.open_on_devices();
+            if opened.is_err() {
+                assert!(bytes(&home.store()) == bytes(&image.home));
+                assert!(bytes(&log.store()) == bytes(&image.log));
+            }
+            opened.map(|db| assert_eq!(read_all(&db, &image.rows, false, "features"), 0))
+        })
+    };
+    opens(COMPATIBLE, u64::MAX, false).expect("nothing that one has to know");
+    opens(READ_ONLY, 4, true).expect("it may be read");
+    let refused = opens(READ_ONLY, 4, false);
+    let expected =
+        matches!(refused, Err(Error::UnknownFeatures { incompatible: 0, read_only: 4, .. }));
+    assert!(expected, "{refused:?}");
+    let refused = opens(INCOMPATIBLE, 1 << 40, true).expect_err("it cannot be read");
+    assert!(refused.to_string().contains("0x10000000000"), "it names the bits: {refused}");
+    // The page size follows the version.
+    let format = |version: u64| version | (PAGE_SIZE as u64) << 32;
+    for version in [1, 2] {
+        let older = opens(VERSION_AT, format(version), true).expect_err("another format");
+        assert!(matches!(older, Error::OlderFormat { supported: 3, .. }), "{older:?}");
+        assert!(older.to_string().contains("terrace upgrade"), "{older}");
+    }
+    let newer = opens(VERSION_AT, format(4), false);
+    assert!(matches!(newer, Err(Error::NewerFormat { found: 4, supported: 3, .. })), "{newer:?}");
 }

@@ -582,6 +582,7 @@ impl Builder {
             lock_bytes: self.lock_bytes,
             lock_limits: self.lock_limits,
             places: self.places.clone(),
+            access: self.access,
             flash_doubt: self.flash_doubt,
         })
     }
