@@ -189,6 +189,10 @@ impl Walk<'_, '_> {
                 continue;
             }
             let (flags, value) = leaf.record(slot);
+            if flags & !OVERFLOW != 0 {
+                // A key that was removed, and stays until no lock can be on it.
+                continue;
+            }
             if flags & OVERFLOW == 0 {
                 self.sink.row(&key, value)?;
                 continue;
