@@ -277,7 +277,9 @@ fn fill_and_open(shape: Shape, percent: u64, seed: u64) {
     drop(left);
     let mut rig = rig;
     for attempt in 0..3 {
-        [&rig.home, &rig.log].map(|device| device.power_cut(&mut prng));
+        for device in [&rig.home, &rig.log] {
+            device.power_cut(&mut prng);
+        }
         let again = world(seed + 1000 + attempt);
         rig = Rig { home: rig.home.reopen(again.world()), log: rig.log.reopen(again.world()) };
         if attempt < 2 {
