@@ -10,13 +10,14 @@
 //!   2 Page         2 kind, bytes
 //!   3 Node         shape (1 level, 4 tree, 8 right, 8 first_child, fence, fence), cells
 //!   4 LeafInsert   2 slot, 2 key_len, key, record
-//!   5 LeafRemove   2 slot
+//!   5 LeafMark     2 slot, 1 flags
 //!   6 LeafReplace  2 slot, record
 //!   7 LeafPatch    2 slot, 2 at, 2 cut, bytes
 //!   8 InnerInsert  2 slot, 8 child, key
 //!   9 InnerRemove  2 slot
 //!  10 Truncate     2 keep, 8 right, upper
 //!  11 Absorb       8 right, fence, cells
+//!  12 LeafPurge    for each ghost: 2 slot, ascending
 //!
 //! fence: 2 length, or 65535 for none, and its bytes
 //! ```
@@ -65,10 +66,17 @@ pub(crate) enum Change<'a> {
         /// Flags and value.
         record: &'a [u8],
     },
-    /// A key leaves its leaf.
-    LeafRemove {
-        /// Its slot; those above move down.
+    /// A record gets other flags: its key becomes a ghost, or returns.
+    LeafMark {
+        /// Its slot.
         slot: u16,
+        /// All of its flags.
+        flags: u8,
+    },
+    /// Ghosts leave their leaf.
+    LeafPurge {
+        /// Their slots, as encoded.
+        slots: &'a [u8],
     },
     /// A key gets another record.
     LeafReplace {
@@ -201,7 +209,14 @@ impl<'a> Change<'a> {
                 out.extend_from_slice(key);
                 out.extend_from_slice(record);
             }
-            Change::LeafRemove { slot } => head(out, 5, slot),
+            Change::LeafMark { slot, flags } => {
+                head(out, 5, slot);
+                out.push(flags);
+            }
+            Change::LeafPurge { slots } => {
+                out.push(12);
+                out.extend_from_slice(slots);
+            }
             Change::LeafReplace { slot, record } => {
                 head(out, 6, slot);
                 out.extend_from_slice(record);
@@ -250,9 +265,9 @@ impl<'a> Change<'a> {
                 Change::LeafInsert { slot, key, record: fields.rest() }
             }
             5 => {
-                let slot = fields.u16()?;
+                let (slot, [flags]) = (fields.u16()?, fields.take()?);
                 fields.end()?;
-                Change::LeafRemove { slot }
+                Change::LeafMark { slot, flags }
             }
             6 => Change::LeafReplace { slot: fields.u16()?, record: fields.rest() },
             7 => Change::LeafPatch {
@@ -278,6 +293,7 @@ impl<'a> Change<'a> {
                 let (right, upper) = (fields.page()?, fields.fence()?);
                 Change::Absorb { cells: Cells(fields.rest()), upper, right }
             }
+            12 => Change::LeafPurge { slots: fields.rest() },
             _ => return Err(BadChange),
         })
     }
@@ -306,7 +322,8 @@ impl<'a> Change<'a> {
             Change::LeafInsert { slot, key, record } => {
                 edit::leaf_insert(page, usize::from(slot), key, record)
             }
-            Change::LeafRemove { slot } => edit::remove(page, usize::from(slot), true),
+            Change::LeafMark { slot, flags } => edit::leaf_mark(page, usize::from(slot), flags),
+            Change::LeafPurge { slots } => edit::leaf_purge(page, slots),
             Change::LeafReplace { slot, record } => {
                 edit::leaf_replace(page, usize::from(slot), record)
             }
@@ -372,7 +389,7 @@ mod tests {
     use terrace_rt::Prng;
 
     use super::*;
-    use crate::btree::node::{self, KEY_MAX, Node};
+    use crate::btree::node::{self, GHOST, KEY_MAX, Node};
 
     type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -455,7 +472,12 @@ mod tests {
                 }
             }
             Ok(at) if prng.below(3) == 0 => {
-                apply(page, &Change::LeafRemove { slot: at as u16 }).expect("it is there");
+                let slots = (at as u16).to_le_bytes();
+                let purge = Change::LeafPurge { slots: &slots };
+                assert_eq!(apply(page, &purge), Err(BadChange), "only ghosts are purged");
+                apply(page, &Change::LeafMark { slot: at as u16, flags: GHOST }).expect("there");
+                assert_eq!(Node::open(page).expect("a node").ghosts(), 1);
+                apply(page, &purge).expect("a ghost");
                 model.remove(&key);
             }
             Ok(at) if prng.below(2) == 0 => {
@@ -591,7 +613,7 @@ mod tests {
             }
             let mut bytes: Vec<u8> = (0..prng.below(60)).map(|_| prng.below(256) as u8).collect();
             if let Some(tag) = bytes.first_mut() {
-                *tag %= 13;
+                *tag %= 14;
             }
             for byte in bytes.iter_mut().skip(1) {
                 if prng.below(2) == 0 {

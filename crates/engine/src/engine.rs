@@ -199,6 +199,11 @@ impl Engine {
         chains.front().map_or_else(next, |(txn, _)| *txn)
     }
 
+    /// Whether `txn` is the only transaction that has begun to write.
+    pub(crate) fn is_alone(&self, txn: TxnId) -> bool {
+        self.chains.lock().iter().all(|(other, _)| *other == txn)
+    }
+
     /// Forgets a transaction whose last record is written.
     pub(crate) fn unregister(&self, txn: TxnId) {
         let oldest = {

@@ -46,6 +46,8 @@ const NOTHING_BLOCKED: u64 = u64::MAX;
 pub(crate) enum Work {
     /// The leaf of a key: removed keys to purge, or a merge that is worth it.
     Leaf(TreeId, Box<[u8]>),
+    /// All leaves of a tree from that of a key on: too many to be queued one by one.
+    Sweep(TreeId, Box<[u8]>),
     /// Large values of a tree that were given up.
     Chains(TreeId),
     /// A tree that a committed transaction dropped.
@@ -82,7 +84,10 @@ struct Queue {
 impl Queue {
     fn push(&mut self, work: Work) {
         match work {
-            Work::Leaf(..) if self.leaves.len() >= LEAVES_MAX => self.has_overflowed = true,
+            Work::Leaf(tree, _) if self.leaves.len() >= LEAVES_MAX => {
+                self.others.insert(Work::Sweep(tree, Box::default()));
+                self.has_overflowed = true;
+            }
             Work::Leaf(tree, key) => self.leaves.push_back((tree, key)),
             other => drop(self.others.insert(other)),
         }
@@ -323,6 +328,12 @@ fn perform(engine: &Arc<Engine>, work: &Work) -> Result<Progress, Error> {
     let trees = &engine.trees;
     match work {
         Work::Leaf(tree, key) => trees.purge_leaf(engine, *tree, key),
+        Work::Sweep(tree, key) => {
+            if let Some(next) = trees.sweep_leaf(engine, *tree, key)? {
+                engine.reclaim.offer(Work::Sweep(*tree, next));
+            }
+            Ok(Progress::Done)
+        }
         Work::Chains(tree) => trees.free_chains(engine, *tree),
         Work::Tree(tree) => trees.free_dropped(engine, *tree),
         Work::Survey => {

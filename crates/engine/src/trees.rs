@@ -98,10 +98,6 @@ impl Reader for Unlocked {
         Ok(LockOutcome::Granted)
     }
 
-    fn inherit_gap(&mut self, _: TreeId, _: KeyHash, _: KeyHash) -> Result<(), Error> {
-        Ok(())
-    }
-
     fn covers(&self, _: TreeId, _: LockMode) -> bool {
         true
     }

@@ -19,7 +19,7 @@
 
 use std::sync::Arc;
 
-use terrace_page::{Lsn, TxnId};
+use terrace_page::{Lsn, PageId, TxnId};
 use terrace_pool::PageMut;
 
 use crate::btree::Leaves;
@@ -51,18 +51,20 @@ pub(crate) trait Reader {
     /// tree is the empty key.
     fn busy(&mut self, _key: &[u8]) {}
 
-    /// A new key splits the gap before `next`: what this transaction holds on that gap, it shall
-    /// hold on the gap before `key` too. Called under the latches of the insertion.
-    ///
-    /// # Errors
-    ///
-    /// `TooManyLocks`.
-    fn inherit_gap(
-        &mut self,
-        tree: TreeId,
-        key: crate::KeyHash,
-        next: crate::KeyHash,
-    ) -> Result<(), Error>;
+    /// Whether this transaction has the gap before `next` locked: a new key there splits the gap,
+    /// and the part before that key has to be locked, too.
+    fn holds_gap(&self, _tree: TreeId, _next: crate::KeyHash) -> bool {
+        false
+    }
+
+    /// Whether this transaction may have `key` locked exclusively: then a ghost of that key may be
+    /// one that its own undo wants back. True is never wrong.
+    fn may_hold(&self, _tree: TreeId, _key: crate::KeyHash) -> bool {
+        true
+    }
+
+    /// It made ghosts in `leaf`, or met so many that they are worth purging once it has ended.
+    fn met_ghosts(&mut self, _tree: TreeId, _leaf: PageId, _key: &[u8]) {}
 
     /// Whether no key of `tree` needs a lock in `mode`, until the transaction ends: it would be
     /// granted. False is never wrong.
@@ -126,10 +128,13 @@ pub(crate) trait Writer: Reader {
     /// `Failed`, `Closed`.
     fn end_nested(&mut self, nested: Nested) -> Result<(), Error>;
 
-    /// The key vanishes from its tree by an undo: the gap before it merges with the gap before
-    /// `next`, and so do the locks of all transactions on them. Called under the latches of the
-    /// removal; forward deletions need not, since they lock both gaps.
-    fn merge_gap(&mut self, tree: TreeId, key: crate::KeyHash, next: crate::KeyHash);
+    /// Whether ghosts of `tree` may be purged now. Asked for under the latch of their leaf: if a
+    /// transaction marked one of them and has not ended, it is seen here, or by its lock.
+    fn may_purge(&self, tree: TreeId) -> bool;
+
+    /// Whether no transaction, this one included, has `key` or the gap before it locked, or waits
+    /// for that. Asked for under the latch of its leaf, where locks are asked for.
+    fn is_unlocked(&self, tree: TreeId, key: crate::KeyHash) -> bool;
 }
 
 /// An open nested top action. Dropping it without `end_nested` stops the engine, see W4.
@@ -159,20 +164,20 @@ impl Drop for Nested {
 pub(crate) enum Undo<'a> {
     /// Not at all: a structure change, redone only.
     None,
-    /// The key was inserted: delete it.
+    /// The key was inserted: make it a ghost.
     Insert {
         /// Tree of the key.
         tree: TreeId,
         /// The key.
         key: &'a [u8],
     },
-    /// The key was deleted: insert it.
+    /// The key was removed, and is a ghost: make it a key again.
     Delete {
         /// Tree of the key.
         tree: TreeId,
         /// The key.
         key: &'a [u8],
-        /// The record that it had: as the tree stores it, flags included, opaque to the log.
+        /// The flags that its record had, one byte: the ghost has all else.
         record: &'a [u8],
     },
     /// The key's record was replaced: put the old one back.
@@ -181,7 +186,7 @@ pub(crate) enum Undo<'a> {
         tree: TreeId,
         /// The key.
         key: &'a [u8],
-        /// The record that it had, as in `Delete`.
+        /// The record that it had: as the tree stores it, opaque to the log.
         old: &'a [u8],
     },
 }

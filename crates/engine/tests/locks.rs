@@ -164,3 +164,83 @@ fn check_wait(wait: Box<LockWait>) {
     let told = Error::LockTimeout(wait).to_string();
     assert!(told.contains("key 0x00000000000003e8 of table \"rows\""), "{told}");
 }
+
+/// Rows pushed at one end and popped at the other, so that a bounded number is there.
+const QUEUE: TableDef<u64, &[u8]> = TableDef::new("queue");
+const LIVE: u64 = 60;
+
+/// Pushes row `next`, and pops the first one if there are more than `LIVE`.
+fn push_and_pop(db: &Database, next: u64) {
+    let moved = db.write_with(Durability::None, |txn| {
+        let mut queue = txn.open_table(QUEUE)?;
+        queue.insert(next, &[3; 100])?;
+        if next >= LIVE {
+            let popped = queue.pop_first(..)?.expect("some are there");
+            assert_eq!(popped.key(), next - LIVE, "the first one, and each once");
+        }
+        Ok::<_, Error>(())
+    });
+    moved.expect("room");
+}
+
+/// The bug: the leaves that a queue has emptied stayed for ever, 2,000 pages after 50,000 rounds,
+/// and `first` went through all of them.
+#[test]
+fn a_queue_stays_as_small_as_what_is_in_it() {
+    in_world(1, || {
+        let db = database();
+        for next in 0..30_000 {
+            push_and_pop(&db, next);
+            if next % 500 == 0 {
+                // The reclaim task runs when others wait, here only.
+                terrace_rt::sleep(Nanos::from_millis(1));
+                let pages = db.stats().home_used_bytes / 8192;
+                assert!(pages < 40, "{pages} pages after {next} rounds");
+            }
+        }
+        terrace_rt::sleep(Nanos::from_millis(100));
+        let report = db.check().expect("whole");
+        assert!(report.pages < 15 && report.entries <= LIVE + 3, "{report:?}");
+        db.close().expect("memory");
+    });
+}
+
+/// As `a_queue_stays_as_small_as_what_is_in_it`, with the reclaim task beside OS threads that push
+/// and pop at queues of their own, and one that looks at their first rows.
+#[test]
+fn queues_stay_small_with_threads() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let db = file_database(&dir);
+    let rounds: Vec<AtomicU64> = (0..3).map(|_| AtomicU64::new(0)).collect();
+    with_threads(&db, 4, |_, thread| {
+        if thread == 3 {
+            let first = db.read(|txn| match txn.open_table(ROWS) {
+                Ok(rows) => rows.first().map(|_| ()),
+                Err(_) => Ok(()),
+            });
+            return first.expect("readable");
+        }
+        let next = rounds[thread as usize].fetch_add(1, Ordering::Relaxed);
+        let at = (thread << 40) + next;
+        let moved = db.write_with(Durability::None, |txn| {
+            let mut queue = txn.open_table(ROWS)?;
+            queue.insert(at, &[3; 100])?;
+            if next >= LIVE {
+                let popped = queue.pop_first(thread << 40..)?.expect("some are there");
+                assert_eq!(popped.key(), at - LIVE);
+            }
+            Ok::<_, Error>(())
+        });
+        moved.expect("room");
+    });
+    let rounds: u64 = rounds.iter().map(|rounds| rounds.load(Ordering::Relaxed)).sum();
+    let began = Instant::now();
+    // What takes 1.5 times the live data and 1 MiB, once the task has had its turn.
+    while db.stats().home_used_bytes > (1 << 20) {
+        assert!(began.elapsed() < Duration::from_secs(60), "{} bytes", db.stats().home_used_bytes);
+        thread::sleep(Duration::from_millis(5));
+    }
+    println!("{rounds} rounds");
+    db.check().expect("whole");
+    db.close().expect("room");
+}

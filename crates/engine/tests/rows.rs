@@ -125,7 +125,7 @@ fn bytes_that_are_no_value_are_refused() {
             row[0] = 0xff;
             Ok::<_, Error>(())
         });
-        assert!(matches!(refused, Err(Error::TableTypes { .. })), "{refused:?}");
+        assert!(matches!(refused, Err(Error::NotAValue { .. })), "{refused:?}");
         assert_eq!(names.get(1).expect("not doomed").expect("there").value(), "one");
     });
 }

@@ -29,7 +29,7 @@ impl Rig {
             let store = Store::new(bytes, Keep::Plain);
             SimDevice::with_faults(Preset::Ram.spec(), world.clone(), store, faults)
         };
-        let faults = Faults { seed, read_error_one_in: 4, ..Faults::default() };
+        let faults = Faults { seed, read_error_one_in: 8, ..Faults::default() };
         Rig { home: device(8 << 20, faults), log: device(16 << 20, Faults::default()) }
     }
 

@@ -29,7 +29,7 @@ impl Bulk {
     /// Locks the table, which must be empty.
     pub(crate) fn begin(core: &Core, tree: Tree, age: Age, fill: u8) -> Result<Bulk, Error> {
         core.run(|context| context.lock_table(tree.id(), LockMode::Exclusive))?;
-        if age == Age::New {
+        if age == Age::New && core.run(|_| tree.is_bare())? {
             let built =
                 core.change(0, |context| tree.load(context, usize::from(fill)).map(Step::Done))?;
             core.begin_load();

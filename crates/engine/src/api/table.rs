@@ -424,15 +424,9 @@ impl<K: Key, V: Value> Table<'_, K, V, WriteTransaction> {
         let encoded = Encoded::key::<K>(self.core(), &key);
         let key = &encoded.key;
         let checked = |row: &mut Vec<u8>| {
-            change(row)?;
-            match V::decode(row) {
-                Some(_) => Ok(()),
-                None => {
-                    let table = self.tree.id().into();
-                    let refused = Error::NotAValue { table, len: row.len() };
-                    Err(E::from(self.core().explain(refused)))
-                }
-            }
+            change(row).map_err(Some)?;
+            // `None`: told below, where the transaction is free to name its table.
+            V::decode(row).map(|_| ()).ok_or(None)
         };
         let mut checked = Some(checked);
         let modified = self
@@ -441,7 +435,11 @@ impl<K: Key, V: Value> Table<'_, K, V, WriteTransaction> {
         match modified {
             Modified::Absent => Ok(false),
             Modified::Done => Ok(true),
-            Modified::Refused(error) => Err(error),
+            Modified::Refused(Some(error)) => Err(error),
+            Modified::Refused(None) => {
+                let refused = Error::NotAValue { table: self.tree.id().into(), len: row.len() };
+                Err(E::from(self.core().explain(refused)))
+            }
             Modified::NotYet => {
                 let put = |context: &mut _| self.tree.put(context, key, row, Put::Update, None);
                 Ok(self.core().change(key.len() + row.len(), put)?)

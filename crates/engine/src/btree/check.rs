@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use terrace_page::PageId;
 
 use super::Tree;
-use super::node::{self, Node, OVERFLOW};
+use super::node::{self, GHOST, Node, OVERFLOW};
 use super::overflow::{DATA_MAX, Reference};
 use crate::Error;
 
@@ -18,6 +18,8 @@ pub(crate) struct TreeStats {
     pub(crate) levels: u32,
     /// Keys.
     pub(crate) keys: u64,
+    /// Keys that were removed, and not purged yet.
+    pub(crate) ghosts: u64,
     /// Leaves.
     pub(crate) leaves: u64,
     /// Inner nodes.
@@ -128,14 +130,16 @@ impl Walk<'_> {
 
     fn leaf(&mut self, id: PageId, node: &Node<'_>) -> Result<(), Error> {
         self.stats.leaves += 1;
-        self.stats.keys += node.len() as u64;
+        self.stats.keys += (node.len() - node.ghosts()) as u64;
+        self.stats.ghosts += node.ghosts() as u64;
         self.stats.leaf_bytes += node.used() as u64;
         for slot in 0..node.len() {
             let (flags, value) = node.record(slot);
-            if flags & !OVERFLOW != 0 {
+            if flags & !(OVERFLOW | GHOST) != 0 {
                 return Err(Tree::corrupt(id, "a record has unknown flags"));
             }
-            if flags & OVERFLOW != 0 {
+            // What a ghost refers to waits to be freed, or is freed.
+            if flags & (OVERFLOW | GHOST) == OVERFLOW {
                 let Reference { len, stamp, first } = Reference::of(id, value)?;
                 let (pages, bytes) = self.chain(first, stamp)?;
                 if bytes != len || pages != len.div_ceil(DATA_MAX as u64) {

@@ -7,7 +7,9 @@
 use terrace_page::{HEADER_SIZE, PAGE_SIZE, PageBuf, PageId, PageKind, set_kind};
 
 use super::cells::Cells;
-use super::node::{self, INNER_CELL, KEY_MAX, LEAF_CELL, LEVEL_MAX, NO_UPPER, Node, SLOT, u16_at};
+use super::node::{
+    self, GHOST, INNER_CELL, KEY_MAX, LEAF_CELL, LEVEL_MAX, NO_UPPER, Node, SLOT, u16_at,
+};
 use crate::change::BadChange;
 
 /// What a node is, beside its cells.
@@ -63,6 +65,7 @@ struct Builder {
     slots_end: usize,
     cells_start: usize,
     count: usize,
+    ghosts: usize,
 }
 
 impl Builder {
@@ -97,7 +100,14 @@ impl Builder {
         let slots_at = at.next_multiple_of(SLOT);
         put_u16(&mut page, node::SLOTS_AT_AT, slots_at);
         let fixed = if shape.level == 0 { LEAF_CELL } else { INNER_CELL };
-        Ok(Builder { page, fixed, slots_end: slots_at, cells_start: PAGE_SIZE, count: 0 })
+        Ok(Builder {
+            page,
+            fixed,
+            slots_end: slots_at,
+            cells_start: PAGE_SIZE,
+            count: 0,
+            ghosts: 0,
+        })
     }
 
     /// Appends a cell whose key, after the prefix, is `suffix` in two parts.
@@ -118,6 +128,7 @@ impl Builder {
         self.page[self.slots_end..self.slots_end + SLOT].copy_from_slice(&slot.to_le_bytes());
         self.slots_end += SLOT;
         self.count += 1;
+        self.ghosts += usize::from(body.is_ghost());
         Ok(())
     }
 
@@ -145,6 +156,7 @@ impl Builder {
     fn finish(mut self, page: &mut PageBuf) {
         put_u16(&mut self.page, node::COUNT_AT, self.count);
         put_u16(&mut self.page, node::CELLS_AT, self.cells_start);
+        put_u16(&mut self.page, node::GHOSTS_AT, self.ghosts);
         *page = self.page;
     }
 }
@@ -172,6 +184,10 @@ impl<'a> Body<'a> {
         }
         let child = u64::from_le_bytes(bytes.try_into().map_err(|_| BadChange)?);
         if child == 0 { Err(BadChange) } else { Ok(Body::Child(PageId(child))) }
+    }
+
+    fn is_ghost(&self) -> bool {
+        matches!(self, Body::Record(flags, _) if flags & GHOST != 0)
     }
 
     fn value(&self) -> &'a [u8] {
@@ -305,6 +321,45 @@ pub(crate) fn leaf_insert(page: &mut PageBuf, slot: usize, key: &[u8], record: &
     let run = if slot == last + 1 { (run + 1).min(RUN_MAX) } else { 0 };
     put_u16(page, node::RUN_AT, run);
     put_u16(page, node::LAST_INSERT_AT, slot);
+    count_ghosts(page, 0, *flags);
+    Ok(())
+}
+
+/// A record had the flags `old`, and has `new`.
+fn count_ghosts(page: &mut PageBuf, old: u8, new: u8) {
+    let ghosts = u16_at(page, node::GHOSTS_AT) + usize::from(new & GHOST != 0);
+    put_u16(page, node::GHOSTS_AT, ghosts - usize::from(old & GHOST != 0).min(ghosts));
+}
+
+/// Gives the record of `slot` other flags.
+pub(crate) fn leaf_mark(page: &mut PageBuf, slot: usize, flags: u8) -> Edit {
+    let node = open_for(page, slot, 0, true)?;
+    let at = node.cell_at(slot);
+    let old = *page.get(at).ok_or(BadChange)?;
+    if at < u16_at(page, node::CELLS_AT) {
+        return Err(BadChange);
+    }
+    page[at] = flags;
+    count_ghosts(page, old, flags);
+    Ok(())
+}
+
+/// Takes ghosts out of a leaf: ascending slots, two bytes each.
+pub(crate) fn leaf_purge(page: &mut PageBuf, slots: &[u8]) -> Edit {
+    let before = *page;
+    let (slots, rest) = slots.as_chunks::<2>();
+    let slots = slots.iter().map(|slot| usize::from(u16::from_le_bytes(*slot)));
+    let ascend = slots.clone().zip(slots.clone().skip(1)).all(|(slot, next)| slot < next);
+    if !rest.is_empty() || !ascend {
+        return Err(BadChange);
+    }
+    for slot in slots.rev() {
+        let is_ghost = open_for(page, slot, 0, true).is_ok_and(|node| node.is_ghost(slot));
+        if !is_ghost || remove(page, slot, true).is_err() {
+            *page = before;
+            return Err(BadChange);
+        }
+    }
     Ok(())
 }
 
@@ -333,6 +388,9 @@ pub(crate) fn remove(page: &mut PageBuf, slot: usize, leaf: bool) -> Edit {
     let (at, len, count) = (node.cell_at(slot), node.cell_len(slot), node.len());
     if at + len > PAGE_SIZE || at < u16_at(page, node::CELLS_AT) {
         return Err(BadChange);
+    }
+    if leaf {
+        count_ghosts(page, node.record(slot).0, 0);
     }
     release_cell(page, at, len);
     let slot_at = u16_at(page, node::SLOTS_AT_AT) + SLOT * slot;
@@ -364,7 +422,9 @@ pub(crate) fn leaf_replace(page: &mut PageBuf, slot: usize, record: &[u8]) -> Ed
     }
     let suffix_len = node.suffix(slot).len();
     let len = LEAF_CELL + suffix_len + value.len();
+    let old_flags = node.record(slot).0;
     if len <= old_len {
+        count_ghosts(page, old_flags, *flags);
         body.write(page, at, suffix_len);
         let holes = u16_at(page, node::HOLES_AT) + old_len - len;
         put_u16(page, node::HOLES_AT, holes);
@@ -377,6 +437,7 @@ pub(crate) fn leaf_replace(page: &mut PageBuf, slot: usize, record: &[u8]) -> Ed
     } else {
         release_cell(page, at, old_len);
     }
+    count_ghosts(page, old_flags, *flags);
     let at = u16_at(page, node::CELLS_AT) - len;
     page[at + LEAF_CELL..at + LEAF_CELL + suffix_len].copy_from_slice(&suffix);
     body.write(page, at, suffix_len);

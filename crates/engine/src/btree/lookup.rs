@@ -1,6 +1,6 @@
 //! Point reads.
 
-use super::node::{Node, OVERFLOW};
+use super::node::{GHOST, Node, OVERFLOW};
 use super::{Tree, lock_or_wait};
 use crate::writer::{Reader, Step};
 use crate::{Error, LockMode};
@@ -30,6 +30,11 @@ impl Tree {
                 node.prefetch(slot);
                 lock_or_wait!(self, r, key, mode);
                 let (flags, value) = node.record(slot);
+                if flags & GHOST != 0 {
+                    // Nobody makes it a key again before this transaction ends.
+                    self.note_ghosts(r, leaf.id(), &node, key);
+                    return Ok(Step::Done(None));
+                }
                 if flags & OVERFLOW == 0 {
                     return Ok(Step::Done(Some(show(value))));
                 }

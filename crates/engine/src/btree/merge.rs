@@ -1,8 +1,9 @@
 //! Merges: how nodes that deletions have emptied give their pages back.
 //!
 //! A node that falls below a quarter is merged with a neighbour of the same parent if the two
-//! together fill three quarters at most: so neither a split nor a merge follows at once. It is
-//! tried when a deletion crosses that line, or empties the leaf, not each time below it. Merges go
+//! together fill three quarters at most: so neither a split nor a merge follows at once. If one of
+//! them is empty, they may fill all of the page. It is tried when a purge crosses that line, or
+//! empties the leaf, not each time below it. Merges go
 //! up level by level; a root with a single child takes that child's contents.
 
 use terrace_page::{PAGE_SIZE, PageId};
@@ -15,7 +16,6 @@ use super::edit::Shape;
 use super::node::{self, INNER_CELL, NODE_HEADER, Node, SLOT};
 use crate::Error;
 use crate::change::{Change, FREE};
-use crate::reclaim::Progress;
 use crate::writer::{Undo, Writer};
 
 /// Below this many bytes of cells a node looks for a neighbour to merge with.
@@ -23,7 +23,7 @@ const UNDERFULL: usize = PAGE_SIZE / 4;
 /// A merged node is no fuller than this.
 const MERGED_MAX: usize = PAGE_SIZE / 4 * 3;
 
-/// Whether the removal of `removed` bytes has just made a node worth merging.
+/// Whether a purge of `removed` bytes has just made a node worth merging.
 pub(super) fn became_underfull(node: &Node<'_>, removed: usize) -> bool {
     let used = node.used();
     node.len() == 0 || (used < UNDERFULL && used + removed >= UNDERFULL)
@@ -51,15 +51,6 @@ fn merged_len(left: &Node<'_>, right: &Node<'_>) -> usize {
 }
 
 impl Tree {
-    /// What the reclaim task does for the leaf of `key`.
-    ///
-    /// # Errors
-    ///
-    /// As `merge_up`.
-    pub(crate) fn purge_leaf<W: Writer>(&self, w: &mut W, key: &[u8]) -> Result<Progress, Error> {
-        self.merge_up(w, key).map(|()| Progress::Done)
-    }
-
     /// Merges the leaf of `key` if that is worth it, and then those above it.
     ///
     /// # Errors
@@ -109,7 +100,10 @@ impl Tree {
             return Err(Tree::corrupt(left.id(), "two children do not meet"));
         }
         let worth_it = is_underfull(&left_node) || is_underfull(&right_node);
-        if !worth_it || merged_len(&left_node, &right_node) > MERGED_MAX {
+        // With one that is empty, nothing comes together that a split would part again.
+        let is_empty = left_node.len() == 0 || right_node.len() == 0;
+        let limit = if is_empty { PAGE_SIZE } else { MERGED_MAX };
+        if !worth_it || merged_len(&left_node, &right_node) > limit {
             return Ok(false);
         }
         let mut cells = Vec::with_capacity(PAGE_SIZE);

@@ -18,7 +18,7 @@
 //!     56    2 holes         bytes in the cell area that no cell uses
 //!     58    2 last_insert   leaf: slot of the newest key
 //!     60    2 run           leaf: how many keys before it came in ascending order, in a row
-//!     62    2 reserved      zero
+//!     62    2 ghosts        leaf: how many of its cells are ghosts
 //!
 //! 0        64                        slots_at                cells_start    PAGE_SIZE
 //! +--------+-------+-------+--------+---+-------+-------------+--------------+
@@ -35,8 +35,9 @@
 //! no cell until it has found one (heads: Graefe, "Modern B-Tree Techniques", 2011; the layout is
 //! akin to LeanStore's).
 //!
-//! Of a leaf cell's flags, bit 0 says that the value is an overflow reference; bit 7 is kept for
-//! a pointer to older versions.
+//! Of a leaf cell's flags, bit 0 says that the value is an overflow reference, bit 1 that the cell
+//! is a ghost: its key was removed, and stays until no lock can be on it (its value until no undo
+//! can want it); bit 7 is kept for a pointer to older versions.
 //!
 //! - N1: keys ascend, without duplicates. In a leaf they lie in `lower <= key < upper`; separators
 //!   of an inner node lie strictly between its fences, child `i` has its keys below separator `i`.
@@ -64,8 +65,9 @@ pub(crate) const SLOTS_AT_AT: usize = PREFIX_LEN_AT + 2;
 pub(crate) const HOLES_AT: usize = SLOTS_AT_AT + 2;
 pub(crate) const LAST_INSERT_AT: usize = HOLES_AT + 2;
 pub(crate) const RUN_AT: usize = LAST_INSERT_AT + 2;
+pub(crate) const GHOSTS_AT: usize = RUN_AT + 2;
 /// Bytes before the fences.
-pub(crate) const NODE_HEADER: usize = RUN_AT + 4;
+pub(crate) const NODE_HEADER: usize = GHOSTS_AT + 2;
 
 const _: () = assert!(NODE_HEADER == 64 && NODE_HEADER.is_multiple_of(8));
 const _: () = assert!(PAGE_SIZE == 1 << 13, "offsets have 13 bits");
@@ -80,6 +82,8 @@ pub(crate) const INNER_CELL: usize = 8;
 pub(crate) const NO_UPPER: u8 = 1;
 /// Record flag: the value is an overflow reference.
 pub(crate) const OVERFLOW: u8 = 1;
+/// Record flag: the key was removed.
+pub(crate) const GHOST: u8 = 2;
 
 /// The longest key, in bytes. With two fences of this length a page still holds five separators.
 pub(crate) const KEY_MAX: usize = 1024;
@@ -327,6 +331,18 @@ impl<'a> Node<'a> {
         (*flags, self.page.get(at..at + len).unwrap_or_default())
     }
 
+    /// Leaf: whether key `index` was removed.
+    #[inline]
+    pub(crate) fn is_ghost(&self, index: usize) -> bool {
+        self.page.get(self.cell_at(index)).is_some_and(|flags| flags & GHOST != 0)
+    }
+
+    /// Leaf: how many of its keys were removed.
+    #[inline]
+    pub(crate) fn ghosts(&self) -> usize {
+        u16_at(self.page, GHOSTS_AT)
+    }
+
     /// Inner: child `index`; there is one more than separators.
     pub(crate) fn child(&self, index: usize) -> PageId {
         match index.checked_sub(1) {
@@ -507,6 +523,10 @@ fn check_fences(page: &PageBuf, node: &Node<'_>) -> Result<(), &'static str> {
 }
 
 fn check_cells(page: &PageBuf, node: &Node<'_>) -> Result<(), &'static str> {
+    let ghosts = (0..node.len()).filter(|index| node.is_leaf() && node.is_ghost(*index));
+    if ghosts.count() != node.ghosts() {
+        return Err("ghosts are not accounted for");
+    }
     let cells_start = u16_at(page, CELLS_AT);
     let fixed = if node.is_leaf() { LEAF_CELL } else { INNER_CELL };
     let mut cells: Vec<(usize, usize)> = Vec::with_capacity(node.len());

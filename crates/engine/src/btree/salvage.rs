@@ -185,7 +185,7 @@ impl Walk<'_, '_> {
         let mut large = Vec::new();
         for slot in 0..leaf.len() {
             let key = leaf.key(slot);
-            if *key < *lower || upper.is_some_and(|upper| *key >= *upper) {
+            if leaf.is_ghost(slot) || *key < *lower || upper.is_some_and(|upper| *key >= *upper) {
                 continue;
             }
             let (flags, value) = leaf.record(slot);

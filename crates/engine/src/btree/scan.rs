@@ -1,7 +1,8 @@
 //! Ranges, forward and backward, a batch of entries at a time.
 //!
 //! A scan locks each record that it meets and the gap before it, and at its end the gap before the
-//! first key beyond the range: so nobody can put a key where it has looked. Between two batches it
+//! first key beyond the range: so nobody can put a key where it has looked. Ghosts are locked like
+//! any record, and skipped. Between two batches it
 //! holds no latch and remembers a key only; the next batch starts from there by a descent.
 //!
 //! - Forward, it goes to the right neighbour hand over hand: the first key of the next leaf, or the
@@ -308,6 +309,7 @@ impl Scan {
         };
         let mode = self.mode.scanned();
         let free = r.covers(tree.id, mode);
+        let mut has_ghosts = false;
         for slot in slot..end {
             if batch.len() >= limit {
                 return Ok(Stop::Full);
@@ -316,7 +318,16 @@ impl Scan {
             if let Some(hash) = hash {
                 stop_if_busy!(tree.lock_hash(r, hash, mode, || batch.last_key().to_vec()));
             }
+            if node.is_ghost(slot) {
+                // Locked as what it was: whoever removed it may take that back.
+                batch.drop_key();
+                has_ghosts = true;
+                continue;
+            }
             push(tree, leaf, node, slot, batch)?;
+        }
+        if has_ghosts {
+            tree.note_ghosts(r, leaf, node, &node.key(0));
         }
         if has_bound {
             return Ok(Stop::End);
@@ -433,6 +444,7 @@ impl Scan {
         };
         let mode = self.mode.scanned();
         let free = r.covers(tree.id, mode);
+        let mut has_ghosts = false;
         for slot in (start..end).rev() {
             if batch.len() >= limit {
                 return Ok(Stop::Full);
@@ -441,7 +453,16 @@ impl Scan {
             if let Some(hash) = hash {
                 stop_if_busy!(tree.lock_hash(r, hash, mode, || batch.last_key().to_vec()));
             }
+            if node.is_ghost(slot) {
+                // Locked as what it was: whoever removed it may take that back.
+                batch.drop_key();
+                has_ghosts = true;
+                continue;
+            }
             push(tree, leaf, node, slot, batch)?;
+        }
+        if has_ghosts {
+            tree.note_ghosts(r, leaf, node, &node.key(0));
         }
         if has_bound || start > 0 {
             return Ok(Stop::End);

@@ -174,7 +174,8 @@ fn is_ascending(node: &Node<'_>, slot: usize) -> bool {
 }
 
 impl Tree {
-    /// Makes room in the leaf of `key`: some of it, so look again afterwards.
+    /// Makes room in the leaf of `key`, by a purge if there is something to purge, else by a split:
+    /// some of it, so look again afterwards.
     ///
     /// # Errors
     ///
@@ -186,6 +187,12 @@ impl Tree {
         need: Need,
         purpose: Purpose,
     ) -> Result<(), Error> {
+        {
+            let mut leaf = self.leaf_exclusive(Seek::Key(key))?;
+            if self.purge(w, &mut leaf)? > 0 {
+                return Ok(());
+            }
+        }
         self.split(w, 0, key, need, purpose)
     }
 

@@ -63,6 +63,8 @@ impl Journal for Log {
 struct Locks {
     keys: BTreeMap<(TreeId, KeyHash), TxnId>,
     active: BTreeMap<TxnId, ()>,
+    /// Keys of leaves with ghosts.
+    met: Vec<Vec<u8>>,
 }
 
 /// A database of trees.
@@ -132,6 +134,16 @@ impl Bench {
         assert!(!owners.contains(&tree.id()), "an extent is left");
     }
 
+    /// Purges the leaves where transactions have met ghosts.
+    pub(super) fn purge(&self, tree: &Tree) {
+        let met = std::mem::take(&mut self.locks.lock().met);
+        let mut txn = self.begin();
+        for key in met {
+            tree.purge_leaf(&mut txn, &key).expect("no error");
+        }
+        txn.commit();
+    }
+
     /// Redoes the whole log, and compares every page with the pool's.
     pub(super) fn replay(&self) {
         let mut pages: BTreeMap<PageId, Box<PageBuf>> = BTreeMap::new();
@@ -194,7 +206,7 @@ impl Reader for Txn {
     fn try_lock(&mut self, request: LockRequest) -> Result<LockOutcome, Error> {
         assert_eq!(self.depth, 0, "locks come before nested actions");
         assert!(!self.undoing, "an undo needs no lock");
-        if matches!(request.mode, LockMode::GapScan | LockMode::GapInsert | LockMode::GapDelete) {
+        if matches!(request.mode, LockMode::GapScan | LockMode::GapInsert) {
             return Ok(LockOutcome::Granted);
         }
         let mut locks = self.bench.locks.lock();
@@ -202,8 +214,12 @@ impl Reader for Txn {
         Ok(if *owner == self.id { LockOutcome::Granted } else { LockOutcome::Busy })
     }
 
-    fn inherit_gap(&mut self, _tree: TreeId, _key: KeyHash, _next: KeyHash) -> Result<(), Error> {
-        Ok(())
+    fn may_hold(&self, tree: TreeId, key: KeyHash) -> bool {
+        self.bench.locks.lock().keys.get(&(tree, key)) == Some(&self.id)
+    }
+
+    fn met_ghosts(&mut self, _tree: TreeId, _leaf: PageId, key: &[u8]) {
+        self.bench.locks.lock().met.push(key.to_vec());
     }
 }
 
@@ -268,5 +284,11 @@ impl Writer for Txn {
         Ok(())
     }
 
-    fn merge_gap(&mut self, _tree: TreeId, _key: KeyHash, _next: KeyHash) {}
+    fn may_purge(&self, _tree: TreeId) -> bool {
+        !self.undoing
+    }
+
+    fn is_unlocked(&self, tree: TreeId, key: KeyHash) -> bool {
+        !self.bench.locks.lock().keys.contains_key(&(tree, key))
+    }
 }

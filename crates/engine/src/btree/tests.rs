@@ -177,6 +177,9 @@ fn a_tree_agrees_with_a_map() {
                 } else {
                     txn.commit();
                 }
+                if prng.below(2) == 0 {
+                    bench.purge(&tree);
+                }
                 let mut txn = bench.begin();
                 if round % 5 == 0 {
                     compare(&tree, &mut txn, &model, &mut prng, shape);
@@ -200,6 +203,7 @@ fn empty(bench: &Bench, tree: &Tree, model: &mut Model) {
     }
     txn.commit();
     model.clear();
+    bench.purge(tree);
     for _ in 0..100 {
         let mut txn = bench.begin();
         while tree.free_chain(&mut txn).expect("no error") == Progress::More {}

@@ -1,19 +1,20 @@
 //! Undo by key: how a rollback, or recovery, takes a change back wherever its key is by then.
 //!
 //! No locks are asked for: what is undone is still locked, or, in recovery, nobody else is there.
-//! Nodes are not merged. Structure changes on the way are nested actions like any; the change that
-//! undoes is the last one, outside of them.
+//! The undo of an insertion leaves a ghost, that of a removal finds one: both change a byte, and
+//! need no room in the page. Structure changes on the way are nested actions like any; the change
+//! that undoes is the last one, outside of them.
 
 use super::descend::Seek;
-use super::node::OVERFLOW;
+use super::node::{GHOST, Node, OVERFLOW};
 use super::overflow::Reference;
 use super::split::Need;
 use super::write::{ATTEMPTS_MAX, old};
 use super::{Tree, edit};
+use crate::Error;
 use crate::change::Change;
 use crate::space::Purpose;
 use crate::writer::{Undo, Writer};
-use crate::{Error, KeyHash};
 
 impl Tree {
     /// Takes back what `undo` describes. It must be the newest change of its transaction that is
@@ -27,7 +28,7 @@ impl Tree {
         match *undo {
             Undo::None => Ok(()),
             Undo::Insert { key, .. } => self.undo_insert(w, key),
-            Undo::Delete { key, record, .. } => self.undo_delete(w, key, record),
+            Undo::Delete { key, .. } => self.undo_delete(w, key),
             Undo::Update { key, old, .. } => self.undo_update(w, key, old),
         }
     }
@@ -35,40 +36,33 @@ impl Tree {
     fn undo_insert<W: Writer>(&self, w: &mut W, key: &[u8]) -> Result<(), Error> {
         let mut leaf = self.leaf_exclusive(Seek::Key(key))?;
         let node = self.node(leaf.id(), &leaf)?;
-        let Ok(slot) = node.search(key) else {
-            return Err(Tree::corrupt(leaf.id(), "a key to be undone is missing"));
+        let slot = match node.search(key) {
+            Ok(slot) if !node.is_ghost(slot) => slot,
+            _ => return Err(Tree::corrupt(leaf.id(), "a key to be undone is missing")),
         };
         let (flags, value) = node.record(slot);
         if flags & OVERFLOW != 0 {
             self.push_pending(w, Reference::of(leaf.id(), value)?)?;
         }
-        let next = self.next_key(&node, slot + 1)?;
-        w.merge_gap(self.id, KeyHash::of(key), next.hash);
-        drop(next);
-        w.change(&mut leaf, &Change::LeafRemove { slot: slot as u16 }, Undo::None)
+        let change = Change::LeafMark { slot: slot as u16, flags: flags | GHOST };
+        w.change(&mut leaf, &change, Undo::None)?;
+        self.note_ghosts(w, leaf.id(), &Node::again(&leaf), key);
+        Ok(())
     }
 
-    fn undo_delete<W: Writer>(&self, w: &mut W, key: &[u8], record: &[u8]) -> Result<(), Error> {
-        let Some((flags, value)) = record.split_first() else {
-            return Err(Tree::corrupt(self.header, "an undo has no record"));
+    fn undo_delete<W: Writer>(&self, w: &mut W, key: &[u8]) -> Result<(), Error> {
+        let mut leaf = self.leaf_exclusive(Seek::Key(key))?;
+        let node = self.node(leaf.id(), &leaf)?;
+        let slot = match node.search(key) {
+            Ok(slot) if node.is_ghost(slot) => slot,
+            _ => return Err(Tree::corrupt(leaf.id(), "a removed key to be undone is no ghost")),
         };
+        let (flags, value) = node.record(slot);
         if flags & OVERFLOW != 0 {
             self.pull_pending(w, Reference::of(self.header, value)?.first)?;
         }
-        for _ in 0..ATTEMPTS_MAX {
-            let mut leaf = self.leaf_exclusive(Seek::Key(key))?;
-            let node = self.node(leaf.id(), &leaf)?;
-            let Err(slot) = node.search(key) else {
-                return Err(Tree::corrupt(leaf.id(), "a deleted key to be undone is there"));
-            };
-            if edit::fits(&node, key, record.len()) {
-                let change = Change::LeafInsert { slot: slot as u16, key, record };
-                return w.change(&mut leaf, &change, Undo::None);
-            }
-            drop(leaf);
-            self.make_room(w, key, Need::Insert { body_len: record.len() }, Purpose::Undo)?;
-        }
-        Err(Tree::corrupt(self.header, "splits make no room in this tree"))
+        let change = Change::LeafMark { slot: slot as u16, flags: flags & !GHOST };
+        w.change(&mut leaf, &change, Undo::None)
     }
 
     fn undo_update<W: Writer>(&self, w: &mut W, key: &[u8], old: &[u8]) -> Result<(), Error> {
@@ -87,11 +81,11 @@ impl Tree {
                 self.make_room(w, key, Need::Replace { record_len: len }, Purpose::Undo)?;
                 continue;
             }
-            if current.0 & OVERFLOW != 0 {
+            if current.0 & (OVERFLOW | GHOST) == OVERFLOW {
                 self.push_pending(w, Reference::of(leaf.id(), current.1)?)?;
             }
             if let Change::LeafReplace { record: [flags, value @ ..], .. } = change
-                && flags & OVERFLOW != 0
+                && flags & (OVERFLOW | GHOST) == OVERFLOW
             {
                 self.pull_pending(w, Reference::of(self.header, value)?.first)?;
             }

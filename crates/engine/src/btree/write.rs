@@ -1,16 +1,18 @@
 //! Insertion, update and removal of a key.
 //!
-//! All that can fail comes before the change of the leaf (W4), with two exceptions after which the
-//! caller must roll back: a large value runs out of room while it is being written, or a merge that
-//! follows a removal cannot read its pages.
+//! A removed key stays as a ghost: see [`purge`](super::purge). An insertion finds it there, and
+//! puts the new record in its place.
+//!
+//! All that can fail comes before the change of the leaf (W4), with one exception after which the
+//! caller must roll back: a large value runs out of room while it is being written.
 
 use terrace_page::PageId;
 use terrace_pool::PageMut;
 
-use super::node::{CELL_MAX, Joined, KEY_MAX, LEAF_CELL, Node, OVERFLOW, SLOT};
+use super::node::{CELL_MAX, GHOST, Joined, KEY_MAX, LEAF_CELL, Node, OVERFLOW, SLOT};
 use super::overflow::Reference;
 use super::split::Need;
-use super::{Tree, VALUE_MAX, edit, lock_or_wait, merge};
+use super::{Tree, VALUE_MAX, edit, lock_or_wait};
 use crate::change::Change;
 use crate::space::Purpose;
 use crate::writer::{Step, Undo, Writer};
@@ -181,6 +183,11 @@ impl Tree {
             }
         };
         node.prefetch(slot);
+        if node.is_ghost(slot) {
+            lock_or_wait!(self, w, key, LockMode::Shared);
+            self.note_ghosts(w, leaf.id(), &node, key);
+            return Ok(Step::Done(Modified::Absent));
+        }
         lock_or_wait!(self, w, key, LockMode::Exclusive);
         self.copy_value(&leaf, slot, row)?;
         let change = change.take().expect("its key is locked once");
@@ -206,6 +213,7 @@ impl Tree {
         let mut leaf = self.leaf_write(w, key)?;
         let node = Node::again(&leaf);
         match node.search(key) {
+            Ok(slot) if node.is_ghost(slot) => self.put_over_ghost(w, leaf, slot, key, new, put),
             Ok(slot) => {
                 let mode =
                     if put == Put::InsertNew { LockMode::Shared } else { LockMode::Exclusive };
@@ -244,6 +252,43 @@ impl Tree {
         }
     }
 
+    /// Puts a key where a ghost of it is. The transaction that removed it has ended, or is this
+    /// one: then its undo wants the ghost back as it was.
+    fn put_over_ghost<W: Writer>(
+        &self,
+        w: &mut W,
+        mut leaf: PageMut<'_>,
+        slot: usize,
+        key: &[u8],
+        (flags, value): (u8, &[u8]),
+        put: Put,
+    ) -> Result<Attempt, Error> {
+        let node = Node::again(&leaf);
+        let hash = KeyHash::of(key);
+        let may_be_own = w.may_hold(self.id, hash);
+        let mode = if put == Put::Update { LockMode::Shared } else { LockMode::Exclusive };
+        if let Some(request) = self.lock_hash(w, hash, mode, || key.to_vec())? {
+            return Ok(Attempt::Wait(request));
+        }
+        if put == Put::Update {
+            self.note_ghosts(w, leaf.id(), &node, key);
+            return Ok(Attempt::Done { existed: false });
+        }
+        if !edit::fits_in_place_of(&node, slot, 1 + value.len()) {
+            return Ok(Attempt::NoRoom(Need::Replace { record_len: 1 + value.len() }));
+        }
+        let (tree, record) = (self.id, record(flags, value));
+        let change = Change::LeafReplace { slot: slot as u16, record: &record };
+        if may_be_own {
+            let (ghost_flags, ghost_value) = node.record(slot);
+            let old = [&[old::WHOLE, ghost_flags], ghost_value].concat();
+            w.change(&mut leaf, &change, Undo::Update { tree, key, old: &old })?;
+        } else {
+            w.change(&mut leaf, &change, Undo::Insert { tree, key })?;
+        }
+        Ok(Attempt::Done { existed: false })
+    }
+
     fn try_insert<W: Writer>(
         &self,
         w: &mut W,
@@ -264,7 +309,11 @@ impl Tree {
         if let Some(request) = self.lock(w, &next, LockMode::GapInsert)? {
             return Ok(Attempt::Wait(request));
         }
-        w.inherit_gap(self.id, hash, next.hash)?;
+        if w.holds_gap(self.id, next.hash)
+            && let Some(request) = self.lock_hash(w, hash, LockMode::GapScan, || key.to_vec())?
+        {
+            return Ok(Attempt::Wait(request));
+        }
         drop(next);
         let record = record(flags, value);
         let change = Change::LeafInsert { slot: slot as u16, key, record: &record };
@@ -338,11 +387,12 @@ impl Tree {
                 return Ok(Step::Done(false));
             }
         };
+        if node.is_ghost(slot) {
+            lock_or_wait!(self, w, key, LockMode::Shared);
+            self.note_ghosts(w, leaf.id(), &node, key);
+            return Ok(Step::Done(false));
+        }
         lock_or_wait!(self, w, key, LockMode::Exclusive);
-        lock_or_wait!(self, w, key, LockMode::GapDelete);
-        let next = self.next_key(&node, slot + 1)?;
-        lock_or_wait!(self, w, &next, LockMode::GapDelete);
-        drop(next);
         if let Some(old) = old {
             self.copy_value(&leaf, slot, old)?;
         }
@@ -351,18 +401,12 @@ impl Tree {
             0 => None,
             _ => Some(Reference::of(leaf.id(), value)?),
         };
-        let removed = SLOT + node.cell_len(slot);
-        let record = record(flags, value);
-        let change = Change::LeafRemove { slot: slot as u16 };
-        w.change(&mut leaf, &change, Undo::Delete { tree: self.id, key, record: &record })?;
-        let underfull =
-            leaf.id() != self.root() && merge::became_underfull(&Node::again(&leaf), removed);
+        let change = Change::LeafMark { slot: slot as u16, flags: flags | GHOST };
+        w.change(&mut leaf, &change, Undo::Delete { tree: self.id, key, record: &[flags] })?;
+        self.note_ghosts(w, leaf.id(), &Node::again(&leaf), key);
         drop(leaf);
         if let Some(large) = large {
             self.push_pending(w, large)?;
-        }
-        if underfull {
-            self.merge_up(w, key)?;
         }
         Ok(Step::Done(true))
     }

@@ -7,9 +7,10 @@ use terrace_pool::PageMut;
 
 use super::{Context, Mode, UNDO_BYTES_MAX, UndoEntry};
 use crate::change::Change;
-use crate::lock::Resource;
+use crate::lock::{Modes, Resource};
 use crate::log::Room;
 use crate::log::record::{Pieces, undo_difference, undo_writer};
+use crate::trees::CATALOG;
 use crate::writer::{Nested, Undo, Writer};
 use crate::{Error, KeyHash, TreeId};
 
@@ -169,8 +170,18 @@ impl Writer for Context {
         Ok(())
     }
 
-    fn merge_gap(&mut self, tree: TreeId, key: KeyHash, next: KeyHash) {
-        let (from, to) = (Resource::key(tree, key), Resource::key(tree, next));
-        self.engine.locks.merge_gap(from, to);
+    fn may_purge(&self, tree: TreeId) -> bool {
+        if self.mode != Mode::Forward {
+            return false;
+        }
+        // The catalog is changed without locks, too, by who holds others instead.
+        if tree == CATALOG {
+            return self.engine.is_alone(self.txn);
+        }
+        !self.engine.locks.is_held(Resource::table(tree), Modes::TABLE_WRITES)
+    }
+
+    fn is_unlocked(&self, tree: TreeId, key: KeyHash) -> bool {
+        self.engine.locks.is_unused(Resource::key(tree, key))
     }
 }

@@ -7,6 +7,7 @@
 
 use std::sync::atomic::Ordering;
 
+use terrace_page::PageId;
 use terrace_rt::Nanos;
 
 use super::{Context, Locking, Mode};
@@ -65,6 +66,9 @@ impl Tables {
         self.list.clear();
     }
 }
+
+/// Leaves whose ghosts a transaction remembers: what is beyond, scans and insertions find.
+const MET_MAX: usize = 4096;
 
 impl Context {
     /// Waits for a lock that a tree could not get.
@@ -261,7 +265,6 @@ impl Context {
         for resource in self.buffers.held.iter() {
             locks.release(&owner, resource);
         }
-        locks.release_given(&owner);
         locks.leave(owner);
     }
 }
@@ -329,15 +332,22 @@ impl Reader for Context {
         self.buffers.busy_key.extend_from_slice(key);
     }
 
-    fn inherit_gap(&mut self, tree: TreeId, key: KeyHash, next: KeyHash) -> Result<(), Error> {
-        let Some(owner) = &self.owner else { return Ok(()) };
-        let held = self.buffers.held.modes(Resource::key(tree, next)).within(Modes::GAP_KEPT);
-        if !held.is_none() && self.mode == Mode::Forward && self.locking == Locking::On {
-            let resource = Resource::key(tree, key);
-            self.engine.locks.hold(owner, resource, held)?;
-            self.note(tree, resource, held);
+    fn holds_gap(&self, tree: TreeId, next: KeyHash) -> bool {
+        let held = self.buffers.held.modes(Resource::key(tree, next));
+        !self.asks_nobody() && !held.within(Modes::GAP_SCAN).is_none()
+    }
+
+    fn may_hold(&self, tree: TreeId, key: KeyHash) -> bool {
+        let held = self.buffers.held.modes(Resource::key(tree, key));
+        self.covers(tree, LockMode::Exclusive) || held.covers(LockMode::Exclusive.into())
+    }
+
+    fn met_ghosts(&mut self, tree: TreeId, leaf: PageId, key: &[u8]) {
+        let met = &mut self.buffers.met;
+        let is_known = met.last().is_some_and(|(of, page, _)| (*of, *page) == (tree, leaf));
+        if !is_known && met.len() < MET_MAX {
+            met.push((tree, leaf, key.into()));
         }
-        Ok(())
     }
 
     fn covers(&self, tree: TreeId, mode: LockMode) -> bool {

@@ -63,6 +63,8 @@ pub(crate) struct Buffers {
     leaves: Leaves,
     /// The key whose lock was busy last.
     busy_key: Vec<u8>,
+    /// Leaves with ghosts, and a key of each.
+    met: Vec<(TreeId, PageId, Box<[u8]>)>,
     undo_bytes: Vec<u8>,
     undo_list: Vec<UndoEntry>,
     chain: Option<Arc<Chain>>,
@@ -77,6 +79,7 @@ impl Buffers {
     pub(crate) fn clear(&mut self) {
         self.held.clear();
         self.tables.clear();
+        self.met.clear();
         self.undo_list.clear();
         self.undo_bytes.clear();
         self.undo_bytes.shrink_to(1 << 16);
@@ -508,6 +511,9 @@ impl Context {
         self.rollback_room = 0;
         self.give_back();
         self.release_locks();
+        for (tree, _, key) in self.buffers.met.drain(..) {
+            self.engine.reclaim.offer(Work::Leaf(tree, key));
+        }
         for (tree, bytes) in std::mem::take(&mut self.gave_up) {
             self.engine.reclaim.offer_chains(tree, bytes);
         }

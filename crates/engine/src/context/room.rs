@@ -54,10 +54,7 @@ pub(crate) fn undo_room(change: &Change<'_>, undo: &Undo<'_>) -> (u64, bool) {
     let (put_back, lost, before) = match undo {
         Undo::None => return (0, false),
         Undo::Insert { .. } => (0, 0, None),
-        Undo::Delete { key, record, .. } => {
-            let len = key.len() + record.len();
-            (len, len, record.first())
-        }
+        Undo::Delete { record, .. } => (0, 0, record.first()),
         Undo::Update { old: [old::PATCH, _, _, a, b, bytes @ ..], .. } => {
             let now = usize::from(u16::from_le_bytes([*a, *b]));
             (bytes.len(), bytes.len().saturating_sub(now), None)

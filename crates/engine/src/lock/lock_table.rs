@@ -7,13 +7,15 @@
 //!   that one gives way. Nothing of this is touched by who does not wait.
 //! - T3: a circle may be seen that has just been broken by a release; then a transaction is run
 //!   again needlessly.
+//! - T5: an owner gets a lock only by asking for it, so never while it waits for another: no edge
+//!   towards one that waits comes to be but by who asks, who then looks for a circle.
 //! - T4: first come, first served: who asks for a lock that conflicts with an earlier wish waits
 //!   behind it, unless it holds that resource already.
 //!
 //! The order of mutexes is: wait list, then one partition. Neither is held while waiting.
 
 use std::fmt::Write as _;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use terrace_page::TxnId;
 use terrace_rt::{LeafMutex, Nanos, Waited, dead, now, wait_until, wake_all};
@@ -43,10 +45,6 @@ struct OwnerState {
     txn: AtomicU64,
     /// What it runs in, if that is one task or thread for as long as it lasts; else zero.
     task: AtomicU64,
-    /// Whether `given` holds anything.
-    has_given: AtomicBool,
-    /// Locks given by others: gap locks that moved, because a key vanished.
-    given: LeafMutex<Vec<Resource>>,
 }
 
 /// A partition, alone on its cache lines: threads take different ones at the same time.
@@ -109,8 +107,6 @@ impl LockTable {
             word: AtomicU64::new(RUNNING),
             txn: AtomicU64::new(0),
             task: AtomicU64::new(0),
-            has_given: AtomicBool::new(false),
-            given: LeafMutex::new(Vec::new()),
         };
         LockTable {
             parts: (0..PARTS).map(|_| Line(LeafMutex::new(Part::new(requests)))).collect(),
@@ -188,21 +184,14 @@ impl LockTable {
         self.part(resource).lock().is_free(resource, owner.id, modes)
     }
 
-    /// Locks `resource` without a look at others: for a key that just came to be.
-    ///
-    /// # Errors
-    ///
-    /// `TooManyLocks` if the table is full.
-    pub(crate) fn hold(
-        &self,
-        owner: &Owner,
-        resource: Resource,
-        modes: Modes,
-    ) -> Result<(), Error> {
-        match self.part(resource).lock().hold(resource, owner.id, modes) {
-            Acquired::Full => Err(Error::TooManyLocks),
-            _ => Ok(()),
-        }
+    /// Whether nobody holds `resource` or waits for it.
+    pub(crate) fn is_unused(&self, resource: Resource) -> bool {
+        self.part(resource).lock().is_unused(resource)
+    }
+
+    /// Whether somebody holds one of `modes` of `resource`.
+    pub(crate) fn is_held(&self, resource: Resource, modes: Modes) -> bool {
+        self.part(resource).lock().is_held(resource, modes)
     }
 
     /// Locks `resource`, waiting for others, until `deadline` at most.
@@ -329,36 +318,6 @@ impl LockTable {
     #[inline]
     pub(crate) fn release(&self, owner: &Owner, resource: Resource) {
         self.part(resource).lock().release(resource, owner.id, |granted| self.wake(granted));
-    }
-
-    /// Gives up the locks that others gave this owner, and have not been released with its own.
-    pub(crate) fn release_given(&self, owner: &Owner) {
-        let state = &self.owners[owner.id.0 as usize].0;
-        if state.has_given.swap(false, Ordering::AcqRel) {
-            for resource in std::mem::take(&mut *state.given.lock()) {
-                self.release(owner, resource);
-            }
-        }
-    }
-
-    /// The key of `from` vanishes: whoever holds the gap before it now holds the gap before `to`.
-    /// What they hold of `from` stays too, until they end.
-    pub(crate) fn merge_gap(&self, from: Resource, to: Resource) {
-        let holders = self.part(from).lock().holders(from, Modes::GAP_KEPT);
-        for (id, _) in holders {
-            let state = &self.owners[id.0 as usize].0;
-            let mut given = state.given.lock();
-            // An owner that ends releases its own locks, then looks at the flag, then takes the
-            // mutex. So if it still holds `from` after the flag was set, it will see what is given.
-            state.has_given.store(true, Ordering::SeqCst);
-            let holders = self.part(from).lock().holders(from, Modes::GAP_KEPT);
-            let Some((_, modes)) = holders.into_iter().find(|(holder, _)| *holder == id) else {
-                continue;
-            };
-            given.push(to);
-            // A full table leaves a phantom possible, in a rollback, rather than failing it.
-            let _full = self.part(to).lock().hold(to, id, modes);
-        }
     }
 
     /// Who waits for what, and who holds it: a line for each transaction that waits.

@@ -5,18 +5,21 @@
 //! the record, and the gap between it and the key before it (next-key locking).
 //!
 //! ```text
-//! record   Shared Exclusive        gap      Scan  Insert  Delete
-//! Shared     ok       -            Scan      ok     -       -
-//! Exclusive   -       -            Insert     -     ok      -
-//!                                  Delete     -     -       -
+//! record   Shared Exclusive        gap      Scan  Insert
+//! Shared     ok       -            Scan      ok     -
+//! Exclusive   -       -            Insert     -     ok
 //! ```
 //!
 //! - point hit: record Shared. Point miss: gap Scan on the next key.
 //! - scan: record Shared and gap Scan on each key met, gap Scan on the key past the end.
-//! - insert k: gap Insert on the next key (needed for an instant only), record Exclusive on k; own
-//!   gap locks on the next key are inherited by k, since k splits that gap.
-//! - delete k: record Exclusive and gap Delete on k, gap Delete on the next key, till the end.
-//! - undo of an insert: the gap locks of others on k pass to the next key, since the gaps merge.
+//! - insert k: gap Insert on the next key (needed for an instant only), record Exclusive on k; whoever
+//!   has the gap of the next key locks that of k, too, since k splits it.
+//! - remove k: record Exclusive on k, which stays as a ghost.
+//! - ghost: the key is there, for locks. Who meets one locks it as a key, and then knows that it is
+//!   absent; an insertion over it is like an update. It goes when it has no lock (`btree::purge`).
+//!
+//! Nobody is given a lock that he has not asked for: so whoever waits gets what he waits for and
+//! nothing else, and only who asks can close a circle.
 
 mod held;
 mod lock_table;
@@ -69,8 +72,6 @@ pub(crate) enum LockMode {
     GapScan = 4,
     /// A key is put into the gap before the key. Granted for an instant only.
     GapInsert = 8,
-    /// The gap before the key holds a key deleted and not yet committed.
-    GapDelete = 16,
     /// `Shared` and `GapScan`: a scan reads the record.
     SharedScan = 1 | 4,
     /// `Exclusive` and `GapScan`: a scan reads the record for a change.
@@ -97,8 +98,10 @@ impl Modes {
     pub(crate) const NONE: Modes = Modes(0);
     const SHARED: Modes = Modes(LockMode::Shared as u16);
     const EXCLUSIVE: Modes = Modes(LockMode::Exclusive as u16);
-    /// What a gap may be locked with for long.
-    pub(crate) const GAP_KEPT: Modes = Modes(LockMode::GapScan as u16 | LockMode::GapDelete as u16);
+    /// A gap that was seen to be empty.
+    pub(crate) const GAP_SCAN: Modes = Modes(LockMode::GapScan as u16);
+    /// What only who writes a whole table has of it.
+    pub(crate) const TABLE_WRITES: Modes = Modes(256);
     /// Some keys of the table are read.
     pub(crate) const TABLE_INTENT_READ: Modes = Modes(32);
     /// Some keys of the table are written.
@@ -109,12 +112,11 @@ impl Modes {
     pub(crate) const TABLE_WRITE: Modes = Modes(32 | 64 | 128 | 256);
 
     /// Each mode, and those that others may not hold beside it.
-    const CONFLICTS: [(u16, u16); 9] = [
+    const CONFLICTS: [(u16, u16); 8] = [
         (LockMode::Shared as u16, 2),
         (LockMode::Exclusive as u16, 1 | 2),
-        (LockMode::GapScan as u16, 8 | 16),
-        (LockMode::GapInsert as u16, 4 | 16),
-        (LockMode::GapDelete as u16, 4 | 8 | 16),
+        (LockMode::GapScan as u16, 8),
+        (LockMode::GapInsert as u16, 4),
         (32, 256),
         (64, 128 | 256),
         (128, 64 | 256),
@@ -176,7 +178,6 @@ impl From<LockMode> for Modes {
     fn from(mode: LockMode) -> Modes {
         match mode {
             LockMode::Exclusive => Modes::EXCLUSIVE.and(Modes::SHARED),
-            LockMode::GapDelete => Modes::GAP_KEPT,
             mode => Modes(mode as u16),
         }
     }

@@ -147,18 +147,6 @@ impl Part {
         }
     }
 
-    /// Gives `modes` to `owner`, whoever else holds what.
-    pub(crate) fn hold(&mut self, resource: Resource, owner: OwnerId, modes: Modes) -> Acquired {
-        match self.find_or_add(resource, owner) {
-            Some(at) => {
-                let request = &mut self.requests[at];
-                request.held = request.held.and(modes);
-                Acquired::Granted
-            }
-            None => Acquired::Full,
-        }
-    }
-
     /// Lets `owner` wait for `modes`. False if no request can be stored.
     pub(crate) fn want(&mut self, resource: Resource, owner: OwnerId, modes: Modes) -> bool {
         let Some(at) = self.find_or_add(resource, owner) else { return false };
@@ -221,12 +209,14 @@ impl Part {
         requests.map(|request| (request.owner, request.held, request.wanted)).collect()
     }
 
-    /// Every owner who holds some of `modes`, with those.
-    pub(crate) fn holders(&self, resource: Resource, modes: Modes) -> Vec<(OwnerId, Modes)> {
-        self.queue(resource)
-            .map(|request| (request.owner, request.held.within(modes)))
-            .filter(|(_, held)| !held.is_none())
-            .collect()
+    /// Whether nobody holds or wants anything of `resource`.
+    pub(crate) fn is_unused(&self, resource: Resource) -> bool {
+        self.queue(resource).next().is_none()
+    }
+
+    /// Whether somebody holds one of `modes`.
+    pub(crate) fn is_held(&self, resource: Resource, modes: Modes) -> bool {
+        self.queue(resource).any(|request| !request.held.within(modes).is_none())
     }
 
     fn grant(&mut self, resource: Resource, mut granted: impl FnMut(OwnerId)) {

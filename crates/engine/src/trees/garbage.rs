@@ -29,6 +29,23 @@ impl Trees {
         self.alone(engine, |context| tree.purge_leaf(context, key))
     }
 
+    /// Purges the leaf of `key`; returns where the next leaf begins.
+    ///
+    /// # Errors
+    ///
+    /// As `purge_leaf`.
+    pub(crate) fn sweep_leaf(
+        &self,
+        engine: &Arc<Engine>,
+        tree: TreeId,
+        key: &[u8],
+    ) -> Result<Option<Box<[u8]>>, Error> {
+        let Some(tree) = self.find(tree) else { return Ok(None) };
+        let next = tree.fence_above(key)?;
+        self.alone(engine, |context| tree.purge_leaf(context, key))?;
+        Ok(next.map(Vec::into_boxed_slice))
+    }
+
     /// Frees pages of large values of `tree` that no undo wants, a bounded number.
     ///
     /// # Errors

@@ -103,6 +103,13 @@ fn many_tasks_change_one_tree() {
                     scan_while_it_changes(&bench, &tree, round % 2 == 0);
                 }
             }));
+            let purger = (bench.clone(), tree.clone());
+            tasks.push(here().spawn("purger", move || {
+                for _ in 0..200 {
+                    purger.0.purge(&purger.1);
+                    yield_now();
+                }
+            }));
             for task in tasks {
                 task.join();
             }

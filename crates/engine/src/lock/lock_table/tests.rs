@@ -9,7 +9,7 @@ use super::*;
 use crate::{KeyHash, LockMode, TreeId};
 
 const MODES: [LockMode; 4] =
-    [LockMode::Shared, LockMode::Exclusive, LockMode::GapScan, LockMode::GapDelete];
+    [LockMode::Shared, LockMode::Exclusive, LockMode::GapScan, LockMode::GapInsert];
 
 const LONG: Nanos = Nanos(1 << 40);
 
@@ -123,7 +123,6 @@ fn lock_some(table: &LockTable, writers: &[AtomicU64], prng: &mut Prng) {
         }
     }
     (0..6).for_each(|number| table.release(&owner, key(number)));
-    table.release_given(&owner);
     table.leave(owner);
 }
 
@@ -155,22 +154,6 @@ fn waiters_are_served_in_turn() {
         std::mem::take(&mut *served.lock())
     });
     assert_eq!(order, [0, 1, 2], "a reader does not pass a writer who waits");
-}
-
-#[test]
-fn a_gap_lock_moves_when_its_key_vanishes() {
-    let table = LockTable::new(1 << 20);
-    let (scanner, inserter) = (table.enter(0).expect("room"), table.enter(0).expect("room"));
-    assert!(table.try_acquire(&scanner, key(1), LockMode::GapScan.into()).expect("room"));
-    table.merge_gap(key(1), key(2));
-    assert!(
-        !table.is_free(&inserter, key(2), LockMode::GapInsert.into()),
-        "the gap is still scanned"
-    );
-    table.release(&scanner, key(1));
-    table.release_given(&scanner);
-    assert!(table.is_free(&inserter, key(2), LockMode::GapInsert.into()));
-    assert_eq!(table.counts().stored, 0);
 }
 
 #[test]
@@ -281,6 +264,5 @@ fn lock_briefly(table: &LockTable, prng: &mut Prng) {
         terrace_rt::sleep(Nanos(prng.below(200)));
     }
     (0..5).for_each(|number| table.release(&owner, key(number)));
-    table.release_given(&owner);
     table.leave(owner);
 }
