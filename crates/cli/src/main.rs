@@ -4,7 +4,7 @@
 //!
 //! - `command`: what can be asked for. `quantity`: sizes, shares and times as they are written.
 //! - `bench`: TPC-C on every design, restarts, and the engine's own speed. `torture`: power cuts at
-//!   random moments; `matrix`: at every event of scripted paths; `lives`: processes that are killed,
+//!   random moments; `matrix`: at every event of scripted paths; `lives`: killed processes,
 //!   and files that come to harm.
 //! - `replay`: traces through policies. `advise`: what a flash tier would buy.
 //! - `placement`: where pages belong if their requests were known.

@@ -511,3 +511,22 @@ fn the_functions_are_found() {
     let found: Vec<_> = functions(text).into_iter().map(|f| (f.2, f.1)).collect();
     assert_eq!(found, [("short".to_string(), 3), ("far".to_string(), 5)]);
 }
+
+/// `docs/GUARANTEES.md` names tests as `file::test`, in backquotes.
+#[test]
+fn the_tests_behind_guarantees_exist() {
+    let text = fs::read_to_string(root().join("docs/GUARANTEES.md")).expect("it is there");
+    let sources = sources();
+    let is_test = |file: &str, test: &str| {
+        let (end, begin) = (format!("/{file}.rs"), format!("#[test]\nfn {test}() {{"));
+        sources.iter().any(|source| {
+            source.path.ends_with(&end) && source.text.replace("    ", "").contains(&begin)
+        })
+    };
+    let named = text.split('`').skip(1).step_by(2).filter_map(|name| name.split_once("::"));
+    let named: Vec<_> = named.collect();
+    assert!(named.len() > 30, "the names are found: {named:?}");
+    let missing = named.iter().filter(|(file, test)| !is_test(file, test));
+    let missing: Vec<_> = missing.map(|(file, test)| format!("{file}::{test}")).collect();
+    report("each promise has its test", &missing);
+}

@@ -62,8 +62,8 @@ fn put(db: &Database, row: u64, byte: u8, len: usize) -> Result<(), Error> {
     db.write(|txn| txn.open_table(VALUES)?.insert(row, &vec![byte; len]).map(drop))
 }
 
-/// Five values of 4 MiB that were replaced seven times took 128 MiB; deleting all gave nothing back,
-/// nor did reopening.
+/// Five values of 4 MiB that were replaced seven times took 128 MiB; deleting all gave nothing
+/// back, nor did reopening.
 #[test]
 fn replaced_values_give_their_pages_back() {
     in_world(256 << 20, |rig| {

@@ -9,7 +9,8 @@
 //! `multi_read`, `dirty`, `evict`, `doublewrite`, `write_out`, `flash`, `inclusion`, `spill`,
 //! `choosing`, `append`, `cleaner`, `sweep`, `age`, `flush`), the tasks that push it along; then
 //! what the books are kept in (`partition`, `directory`, `slots`, `frames`, `peeks`, `io`)
-//! and what they cost (`metadata`); `check`, which asserts it all; and `restart`, what of the flash is found again.
+//! and what they cost (`metadata`); `check`, which asserts it all; and `restart`,
+//! what of the flash is found again.
 
 mod journal;
 mod observe;
