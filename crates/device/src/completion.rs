@@ -34,9 +34,39 @@ pub trait Drain: Send + Sync {
     fn drain(&self, completion: &Completion);
 }
 
-/// When the wait for what is submitted now ends, if it is limited to `limit`; zero: never.
-pub(crate) fn deadline_of(limit: Nanos) -> Option<Nanos> {
-    (limit > Nanos::ZERO).then(|| rt::now().saturating_add(limit))
+/// A wait that lasts so many limits has failed, though the device answers other requests.
+const LIMITS_MAX: u64 = 10;
+
+/// How long a device may be silent, and when it was heard of last.
+///
+/// - C4: the limit runs from the submission of a batch, or from the last answer of the device if
+///   that is later: a long queue is no silence. No wait is longer than `LIMITS_MAX` limits.
+#[derive(Default)]
+pub(crate) struct TimeLimit {
+    /// Nanoseconds; zero: none.
+    limit: AtomicU64,
+    answered: AtomicU64,
+}
+
+impl TimeLimit {
+    pub(crate) fn set(&self, limit: Nanos) {
+        self.limit.store(limit.0, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_on(&self) -> bool {
+        self.limit.load(Ordering::Relaxed) > 0
+    }
+
+    fn heard_of(&self) {
+        self.answered.store(rt::now().0, Ordering::Relaxed);
+    }
+
+    fn deadline(&self, submitted: Nanos) -> Nanos {
+        let limit = Nanos(self.limit.load(Ordering::Relaxed));
+        let heard_of = submitted.max(Nanos(self.answered.load(Ordering::Relaxed)));
+        let longest = submitted.saturating_add(Nanos(limit.0.saturating_mul(LIMITS_MAX)));
+        heard_of.saturating_add(limit).min(longest)
+    }
 }
 
 /// The state of a batch, shared between the device and the ticket.
@@ -45,7 +75,8 @@ pub struct Completion {
     abandoned: AtomicBool,
     /// Held by whoever touches the buffers, and to abandon them.
     touching: LeafMutex<()>,
-    deadline: Option<Nanos>,
+    /// The limit, and when the batch was submitted.
+    limit: Option<(Arc<TimeLimit>, Nanos)>,
     failure: LeafMutex<Option<IoFailure>>,
     drain: Option<Arc<dyn Drain>>,
 }
@@ -59,10 +90,11 @@ impl Completion {
     }
 
     /// As `new`, of a device that touches the buffers within `with_buffers` only; it is waited for
-    /// until `deadline` (C3).
+    /// no longer than `limit` allows, if it is on (C3).
     #[must_use]
-    pub fn until(requests: usize, deadline: Option<Nanos>) -> Arc<Completion> {
-        Completion::build(requests, None, deadline)
+    pub(crate) fn within(requests: usize, limit: &Arc<TimeLimit>) -> Arc<Completion> {
+        let limit = limit.is_on().then(|| (Arc::clone(limit), rt::now()));
+        Completion::build(requests, None, limit)
     }
 
     /// A batch of `requests` requests whose buffers are in use until they are finished.
@@ -74,14 +106,14 @@ impl Completion {
     fn build(
         requests: usize,
         drain: Option<Arc<dyn Drain>>,
-        deadline: Option<Nanos>,
+        limit: Option<(Arc<TimeLimit>, Nanos)>,
     ) -> Arc<Completion> {
         assert!(requests > 0, "an empty batch");
         Arc::new(Completion {
             unfinished: AtomicU64::new(requests as u64),
             abandoned: AtomicBool::new(false),
             touching: LeafMutex::new(()),
-            deadline,
+            limit,
             failure: LeafMutex::new(None),
             drain,
         })
@@ -103,6 +135,9 @@ impl Completion {
             if failure.as_ref().is_none_or(|first| index < first.index) {
                 *failure = Some(IoFailure { index, source });
             }
+        }
+        if let Some((limit, _)) = &self.limit {
+            limit.heard_of();
         }
         let before = self.unfinished.fetch_sub(1, Ordering::AcqRel);
         assert!(before > 0, "a batch finished twice");
@@ -183,11 +218,15 @@ impl Ticket {
                 return Waited::Woken;
             }
             let word = &self.completion.unfinished;
-            match self.completion.deadline {
-                None => rt::wait(word, unfinished),
-                Some(deadline) if rt::now() >= deadline => return Waited::TimedOut,
-                Some(deadline) => drop(rt::wait_until(word, unfinished, deadline)),
+            let Some((limit, submitted)) = &self.completion.limit else {
+                rt::wait(word, unfinished);
+                continue;
+            };
+            let deadline = limit.deadline(*submitted);
+            if rt::now() >= deadline {
+                return Waited::TimedOut;
             }
+            rt::wait_until(word, unfinished, deadline);
         }
     }
 }

@@ -271,7 +271,8 @@ impl BufferPool {
         if !slots.is_valid(slot) || (!takes_copies && !newer) {
             return Source::Home;
         }
-        if !newer && self.flash_is_throttled() {
+        let is_given_up = self.flash.as_ref().is_some_and(|flash| flash.is_given_up());
+        if !newer && (is_given_up || self.flash_is_throttled()) {
             books.stats.throttled_reads += 1;
             return Source::Home;
         }
@@ -365,6 +366,7 @@ impl BufferPool {
             read => read,
         };
         let Err(error) = read else { return Ok(true) };
+        self.look_at_flash();
         // While the log is redone it has all that the copy had.
         let is_needed = newer && books.slots_mut().newer(slot).is_some();
         if is_needed && !self.redo_covers_flash() {

@@ -13,7 +13,7 @@
 
 use std::sync::atomic::Ordering;
 
-use terrace_device::Device;
+use terrace_device::{Device, Operation};
 use terrace_page::PageId;
 use terrace_policy::{AccessClass, AdmissionRule, Refusal, Replacement, admit};
 
@@ -24,7 +24,7 @@ use crate::io::{self, PageIo};
 use crate::partition::{Books, Partition, Place};
 use crate::restart::{Freed, Held};
 use crate::slots::NoVictim;
-use crate::{BufferPool, PageEvent};
+use crate::{BufferPool, PageEvent, Stop, Tier};
 
 /// After so many writes in a row failed, the flash is left alone.
 const FLASH_FAILURES_MAX: u32 = 8;
@@ -41,7 +41,8 @@ impl BufferPool {
     }
 
     pub(crate) fn flash_is_usable(&self) -> bool {
-        self.flash.is_some() && self.flash_failures.load(Ordering::Relaxed) < FLASH_FAILURES_MAX
+        let is_there = self.flash.as_ref().is_some_and(|flash| !flash.is_given_up());
+        is_there && self.flash_failures.load(Ordering::Relaxed) < FLASH_FAILURES_MAX
     }
 
     /// Whether the day's share of writes to flash is spent.
@@ -59,6 +60,16 @@ impl BufferPool {
         } else {
             self.flash_failures.fetch_add(1, Ordering::Relaxed);
             self.stats.lock().flash_faults += 1;
+            self.look_at_flash();
+        }
+    }
+
+    /// The flash failed: a database that it is a part of stops once it is given up.
+    pub(crate) fn look_at_flash(&self) {
+        let Some(flash) = self.flash.as_deref().filter(|flash| flash.is_given_up()) else { return };
+        if self.is_persistent() {
+            let source = std::io::Error::from(std::io::ErrorKind::TimedOut);
+            self.stop_for(Stop::new(Tier::Flash, flash, Operation::Read, source));
         }
     }
 

@@ -9,28 +9,26 @@ mod plan;
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use terrace_rt::{LeafMutex, Nanos, sleep};
 
 use self::plan::{Dice, Fate};
 pub use self::plan::{FaultCounts, FaultPlan};
-use crate::completion::deadline_of;
+use crate::completion::TimeLimit;
 use crate::{Completion, Counters, Device, DeviceError, Operation, Request, Ticket};
 
 /// A device with faults. See the module.
 pub struct FaultyDevice {
     below: Arc<dyn Device>,
     dice: LeafMutex<Dice>,
-    /// Nanoseconds; zero: none.
-    time_limit: AtomicU64,
+    time_limit: Arc<TimeLimit>,
 }
 
 impl FaultyDevice {
     /// Over `below`, with the faults of `plan`.
     #[must_use]
     pub fn new(below: Arc<dyn Device>, plan: FaultPlan) -> Arc<FaultyDevice> {
-        let (dice, time_limit) = (LeafMutex::new(Dice::new(plan)), AtomicU64::new(0));
+        let (dice, time_limit) = (LeafMutex::new(Dice::new(plan)), Arc::default());
         Arc::new(FaultyDevice { below, dice, time_limit })
     }
 
@@ -60,8 +58,7 @@ impl FaultyDevice {
 
     /// A batch that is never answered, or one that has failed.
     fn refused(&self, requests: usize, failure: Option<io::Error>) -> Ticket {
-        let limit = Nanos(self.time_limit.load(Ordering::Relaxed));
-        let completion = Completion::until(requests, deadline_of(limit));
+        let completion = Completion::within(requests, &self.time_limit);
         let ticket = completion.ticket();
         if let Some(failure) = failure {
             for index in (1..requests).rev() {
@@ -111,7 +108,7 @@ impl Device for FaultyDevice {
     }
 
     fn set_time_limit(&self, limit: Nanos) {
-        self.time_limit.store(limit.0, Ordering::Relaxed);
+        self.time_limit.set(limit);
         self.below.set_time_limit(limit);
     }
 

@@ -22,6 +22,9 @@
 //! - F5: what opening made and could not finish, for want of room say, it takes away again.
 //! - F6: a fork of the process that opened a device shares its lock, and cannot use the device: its
 //!   requests fail, and dropping the device there does not unlock it.
+//! - F6: under a time limit requests move their bytes through memory of their own, which is theirs
+//!   until the kernel has answered, however late; so a wait may end before that. What may block in
+//!   a system call does so on a thread of its own. The file stays locked until the last answer.
 //!
 //! Offsets are multiples of 512 bytes; a device with larger logical blocks answers with an error to
 //! requests that are not multiples of its own.
@@ -49,6 +52,7 @@ pub use self::refused::{OpenError, Refusal};
 use self::gauge::Gauge;
 use self::ring::Ring;
 use self::transfer::{Job, Transfer};
+use crate::completion::TimeLimit;
 use crate::{Completion, Counters, Device, DeviceError, Drain, IoBuf, Op, Request, Ticket};
 
 /// How requests reach the kernel.
@@ -115,6 +119,7 @@ struct Shared {
     sync_failed: AtomicBool,
     /// Its lock was given up: it is not ours any more.
     released: AtomicBool,
+    time_limit: Arc<TimeLimit>,
 }
 
 impl FileDevice {
@@ -156,8 +161,13 @@ impl FileDevice {
         if self.0.method == Method::Uring {
             rt::reactor(Ring::open, |ring| ring.start(transfer.take().expect("started once")));
         }
-        if let Some(transfer) = transfer {
-            transfer.run_here();
+        match transfer {
+            // A system call that never returns must not take its caller with it.
+            Some(transfer) if self.0.is_limited() && !World::current().is_virtual() => {
+                rt::offload(move || transfer.run_here());
+            }
+            Some(transfer) => transfer.run_here(),
+            None => (),
         }
     }
 }
@@ -169,7 +179,7 @@ impl Device for FileDevice {
 
     unsafe fn submit(&self, requests: &[Request<'_>]) -> Ticket {
         requests.iter().for_each(|request| request.validate(self.0.len));
-        let completion = Completion::with_drain(requests.len(), Arc::new(Driver));
+        let completion = self.0.completion(requests.len());
         let ticket = completion.ticket();
         self.0.gauge.start(requests.len());
         let transfers = requests.iter().enumerate().map(|(index, request)| {
@@ -197,7 +207,7 @@ impl Device for FileDevice {
             let source = io::Error::other("an earlier sync failed; reopen");
             return Err(self.0.explain(Job::Sync, (0, 0), source));
         }
-        let completion = Completion::with_drain(1, Arc::new(Driver));
+        let completion = self.0.completion(1);
         let ticket = completion.ticket();
         self.0.gauge.start(1);
         let empty = Request { op: Op::Write, offset: 0, bufs: &[] };
@@ -212,7 +222,7 @@ impl Device for FileDevice {
     /// promises nothing.
     fn reserve(&self, offset: u64, len: u64) -> io::Result<()> {
         assert!(len > 0 && offset + len <= self.0.len, "a range of the device");
-        let completion = Completion::with_drain(1, Arc::new(Driver));
+        let completion = self.0.completion(1);
         let ticket = completion.ticket();
         self.0.gauge.start(1);
         let at = Request { op: Op::Write, offset, bufs: &[] };
@@ -224,10 +234,18 @@ impl Device for FileDevice {
     }
 
     fn release(&self) {
+        // A write that has no answer yet may reach the file after the next opener's (F6).
+        if self.0.gauge.queued() > 0 {
+            return;
+        }
         if !self.0.is_forked() && !self.0.released.swap(true, Ordering::AcqRel) {
             // If it fails the lock goes with the file's last holder.
             let _unlocked = self.0.file.unlock();
         }
+    }
+
+    fn set_time_limit(&self, limit: Nanos) {
+        self.0.time_limit.set(limit);
     }
 
     fn name(&self) -> String {
@@ -248,6 +266,18 @@ impl Device for FileDevice {
 }
 
 impl Shared {
+    /// Whether waits are bounded: then the memory of all that is in flight is its own (F6).
+    fn is_limited(&self) -> bool {
+        self.time_limit.is_on()
+    }
+
+    fn completion(&self, requests: usize) -> Arc<Completion> {
+        match self.is_limited() {
+            true => Completion::within(requests, &self.time_limit),
+            false => Completion::with_drain(requests, Arc::new(Driver)),
+        }
+    }
+
     /// Whether this is a fork of the process that opened it, which has the file, its lock and its
     /// contents alone (F6).
     fn is_forked(&self) -> bool {

@@ -20,6 +20,7 @@ use std::io::{self, ErrorKind, Seek, SeekFrom};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use rt::Nanos;
@@ -223,6 +224,7 @@ impl FileClaim {
             gauge: Gauge::default(),
             sync_failed: AtomicBool::new(false),
             released: AtomicBool::new(false),
+            time_limit: Arc::default(),
         }))
     }
 

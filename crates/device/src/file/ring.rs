@@ -7,6 +7,8 @@
 //!
 //! - U1: a slot keeps its transfer, and so its memory, until the kernel has answered.
 //! - U2: no more requests are in flight than the completion queue has room for.
+//! - U4: a ring that ends does not wait for a device that does not answer, if the memory of all
+//!   requests is their own: it stays allocated until the process ends.
 //! - U3: the ring is used by the thread that made it, and dropped by it once it is empty.
 
 use std::collections::VecDeque;
@@ -30,6 +32,8 @@ const HANDED_OVER_TOGETHER: usize = 4;
 const COMPLETIONS: u32 = 2 * IN_FLIGHT_MAX as u32;
 /// More bytes at once become a short transfer, whose rest is moved with blocking calls.
 const BYTES_MAX: usize = 1 << 30;
+/// How long a ring that ends waits for each further answer (U4).
+const LAST_ANSWERS: Nanos = Nanos::from_millis(200);
 const BELL: u64 = u64::MAX;
 const PER_SECOND: u64 = 1_000_000_000;
 
@@ -177,8 +181,15 @@ impl Reactor for Ring {
 impl Drop for Ring {
     fn drop(&mut self) {
         while self.in_flight() > 0 {
-            self.enter(1, None);
+            let before = self.in_flight();
+            let is_detached = self.slots.iter().flatten().all(Transfer::is_detached);
+            self.enter(1, is_detached.then_some(LAST_ANSWERS));
             self.reap();
+            if is_detached && self.in_flight() == before {
+                // U4: the memory stays, and what holds the file open.
+                std::mem::forget(std::mem::take(&mut self.slots));
+                self.free.clear();
+            }
         }
     }
 }

@@ -471,3 +471,23 @@ fn readers_share_a_file_that_they_cannot_change() {
     drop(readers);
     drop(FileDevice::open(&path, &read_write).expect("free"));
 }
+
+#[test]
+fn under_a_time_limit_bytes_go_both_ways_on_tasks_and_threads() {
+    for (_folder, _path, device) in devices() {
+        device.set_time_limit(Nanos::from_secs(30));
+        let work = |start: u64| {
+            for round in 0..20_u64 {
+                let bytes = [(start + round) as u8; 1536];
+                write(&device, start, &bytes).expect("a good file");
+                let mut found = [0; 1536];
+                read(&device, start, &mut found).expect("a good file");
+                assert!(found == bytes);
+            }
+            device.sync().expect("a good file");
+        };
+        work(0);
+        Real::new(1).run(|| work(4096));
+        assert_eq!(device.queued(), 0);
+    }
+}

@@ -9,11 +9,15 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use terrace_rt as rt;
+
 use super::{Shared, open};
 use crate::{Completion, IoBuf, Op, Operation, Request};
 
 /// The kernel takes so many pieces of memory at once (`IOV_MAX`).
 pub(super) const PIECES_MAX: usize = 1024;
+/// `EINTR` and `EAGAIN` of one transfer that are tried again at once; then `persist` pauses.
+const INTERRUPTIONS_MAX: u32 = 16;
 
 /// What a transfer does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,7 +81,7 @@ impl Transfer {
         let piece = |buf: &IoBuf| libc::iovec { iov_base: buf.ptr().cast(), iov_len: buf.len() };
         let mut pieces: Vec<_> = request.bufs.iter().map(piece).collect();
         let mut copy = None;
-        if shared.must_copy(request.bufs) {
+        if len > 0 && (shared.is_limited() || shared.must_copy(request.bufs)) {
             let aligned = Aligned::new(len, shared.memory_align);
             if job == Job::Write {
                 aligned.gather(request.bufs);
@@ -88,6 +92,11 @@ impl Transfer {
         let (shared, completion) = (Arc::clone(shared), Arc::clone(completion));
         let offset = request.offset;
         Transfer { shared, completion, index, job, offset, len, pieces, copy, finished: false }
+    }
+
+    /// Whether all of its memory is its own: nobody has to wait for it.
+    pub(super) fn is_detached(&self) -> bool {
+        self.copy.is_some() || self.len == 0
     }
 
     pub(super) fn job(&self) -> Job {
@@ -122,9 +131,17 @@ impl Transfer {
         match usize::try_from(answer) {
             Ok(moved) if moved >= self.len => self.finish(Ok(())),
             // The end of the file, a signal, or a short transfer: a blocking call tells which.
-            Ok(moved) => self.run_rest(moved),
-            Err(_) if matches!(-answer, libc::EAGAIN | libc::EINTR) => self.run_rest(0),
+            Ok(moved) => self.run_rest_aside(moved),
+            Err(_) if matches!(-answer, libc::EAGAIN | libc::EINTR) => self.run_rest_aside(0),
             Err(_) => self.finish(Err(io::Error::from_raw_os_error(-answer))),
+        }
+    }
+
+    /// As `run_rest`, where nobody waits for a system call that may never return.
+    fn run_rest_aside(self, moved: usize) {
+        match self.shared.is_limited() {
+            true => rt::offload(move || self.run_rest(moved)),
+            false => self.run_rest(moved),
         }
     }
 
@@ -140,6 +157,7 @@ impl Transfer {
     fn move_rest(&mut self, mut moved: usize) -> io::Result<()> {
         let mut first = 0;
         let mut skip = moved;
+        let mut interruptions = 0;
         while moved < self.len {
             while skip >= self.pieces[first].iov_len {
                 skip -= self.pieces[first].iov_len;
@@ -167,7 +185,10 @@ impl Transfer {
                 }
                 Err(_) => {
                     let error = io::Error::last_os_error();
-                    if error.kind() != ErrorKind::Interrupted {
+                    let passes =
+                        matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::WouldBlock);
+                    interruptions += 1;
+                    if !passes || interruptions > INTERRUPTIONS_MAX {
                         return Err(error);
                     }
                     skip = 0;
@@ -184,7 +205,7 @@ impl Transfer {
     fn report(&mut self, result: io::Result<()>) {
         self.finished = true;
         if let (Some((bufs, aligned)), Job::Read, Ok(())) = (&self.copy, self.job, &result) {
-            aligned.scatter(bufs);
+            self.completion.with_buffers(|| aligned.scatter(bufs));
         }
         self.shared.gauge.finish(self.job, self.len as u64);
         let range = (self.offset, self.len as u64);
@@ -212,7 +233,7 @@ impl Aligned {
         let layout = Layout::from_size_align(len, align).expect("a sound layout");
         assert!(len > 0);
         // SAFETY: the layout is not empty.
-        let start = unsafe { alloc::alloc_zeroed(layout) };
+        let start = unsafe { alloc::alloc(layout) };
         let start = NonNull::new(start).unwrap_or_else(|| alloc::handle_alloc_error(layout));
         Aligned { start, layout }
     }

@@ -20,7 +20,6 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use terrace_rt::{LeafMutex, Nanos, Prng, Timer, World};
@@ -31,7 +30,7 @@ use super::mark::{Mark, MarkKind};
 use super::member::{Job, Member, Started, for_each_part};
 use super::spec::{MemberSpec, Spec};
 use super::transfer::{gather, scatter};
-use crate::completion::deadline_of;
+use crate::completion::TimeLimit;
 use crate::disk::WriteReporting;
 use crate::nand::Wear;
 use crate::slab::IMAGE_SIZE;
@@ -82,8 +81,7 @@ pub struct SimDevice {
     world: World,
     len: u64,
     me: Weak<SimDevice>,
-    /// Nanoseconds; zero: none.
-    time_limit: AtomicU64,
+    time_limit: Arc<TimeLimit>,
     state: LeafMutex<State>,
 }
 
@@ -154,7 +152,7 @@ impl SimDevice {
             world,
             len,
             me: Weak::clone(me),
-            time_limit: AtomicU64::new(0),
+            time_limit: Arc::default(),
             state: LeafMutex::new(state),
         })
     }
@@ -248,10 +246,6 @@ impl SimDevice {
         self.world.now()
     }
 
-    fn deadline(&self) -> Option<Nanos> {
-        deadline_of(Nanos(self.time_limit.load(Ordering::Relaxed)))
-    }
-
     /// Sets timers and makes reports; the state must be free.
     fn perform(&self, effects: Effects) {
         let real = !self.world.is_virtual();
@@ -275,7 +269,7 @@ impl Device for SimDevice {
     }
 
     unsafe fn submit(&self, requests: &[Request<'_>]) -> Ticket {
-        let completion = Completion::until(requests.len(), self.deadline());
+        let completion = Completion::within(requests.len(), &self.time_limit);
         let mut effects = Effects::default();
         let now = self.now();
         let mut guard = self.state.lock();
@@ -297,7 +291,7 @@ impl Device for SimDevice {
 
     fn sync(&self) -> io::Result<()> {
         let mut effects = Effects::default();
-        let completion = Completion::until(1, self.deadline());
+        let completion = Completion::within(1, &self.time_limit);
         let mut state = self.state.lock();
         if state.faults.is_silent() {
             drop(state);
@@ -319,7 +313,7 @@ impl Device for SimDevice {
     }
 
     fn set_time_limit(&self, limit: Nanos) {
-        self.time_limit.store(limit.0, Ordering::Relaxed);
+        self.time_limit.set(limit);
     }
 
     fn name(&self) -> String {

@@ -11,6 +11,7 @@ use terrace_pool::{ColdStart, FlashLayout, FlashNeed, Metadata, PoolConfig, Pool
 use terrace_rt::{Nanos, World};
 
 use crate::api::files::{self, Files, Overwrite, Sizes};
+use crate::api::options::IoTimeouts;
 use crate::api::{Checkpoints, DirectIo, TornPages};
 use crate::engine::LockLimits;
 use crate::error::Places;
@@ -59,6 +60,7 @@ pub struct Builder {
     torn_pages: TornPages,
     checkpoints: Checkpoints,
     devices: Option<Devices>,
+    pub(super) io_timeouts: IoTimeouts,
     world: Option<World>,
     lock_bytes: u64,
     lock_limits: LockLimits,
@@ -88,6 +90,7 @@ impl Default for Builder {
             torn_pages: TornPages::Doublewrite,
             checkpoints: Checkpoints::Every(CHECKPOINT_INTERVAL),
             devices: None,
+            io_timeouts: IoTimeouts::default(),
             world: None,
             lock_bytes: LOCK_BYTES,
             lock_limits: LockLimits {
@@ -538,7 +541,8 @@ impl Builder {
 
     fn given(&self) -> Result<Devices, Error> {
         let what = "devices must be given, or a path";
-        self.devices.clone().ok_or(Error::InvalidOption { option: "devices", what })
+        let given = self.devices.clone().ok_or(Error::InvalidOption { option: "devices", what })?;
+        Ok(given.within(self.io_timeouts))
     }
 
     fn setup(&self) -> Result<Setup, Error> {

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use terrace_device::{Device, Overlay, OverlayMemory};
+use terrace_device::{Device, Fuse, Overlay, OverlayMemory};
+
+use super::options::IoTimeouts;
 
 /// The devices of a database: for modelled and faulty devices, or a storage of your own.
 ///
@@ -35,6 +37,17 @@ pub struct Devices {
 }
 
 impl Devices {
+    /// These, waited for no longer than `limits` allow; the flash is given up the first time that it
+    /// does not answer.
+    pub(crate) fn within(self, limits: IoTimeouts) -> Devices {
+        self.home.set_time_limit(limits.home);
+        self.log.set_time_limit(limits.log);
+        let fused = |flash| -> Arc<dyn Device> { Fuse::new(flash) };
+        let flash = self.flash.map(fused);
+        flash.iter().for_each(|flash| flash.set_time_limit(limits.flash));
+        Devices { flash, ..self }
+    }
+
     /// These, below devices that keep what is written to themselves.
     pub(crate) fn read_only(self, memory: &Arc<OverlayMemory>) -> Devices {
         let over = |device| -> Arc<dyn Device> { Overlay::new(device, memory) };

@@ -2,6 +2,8 @@
 
 use terrace_rt::Nanos;
 
+use crate::Builder;
+
 /// What is done about pages that a power cut tears as they are written home.
 ///
 /// # Examples
@@ -18,6 +20,47 @@ pub enum TornPages {
     /// Nothing: such a page is seen (by its checksum) and refused, not repaired. Only for homes
     /// that write 8 KiB whole or not at all.
     Off,
+}
+
+/// How long a device may be silent before a wait for it fails. Zero: for ever.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct IoTimeouts {
+    pub(crate) home: Nanos,
+    pub(crate) flash: Nanos,
+    pub(crate) log: Nanos,
+}
+
+impl Default for IoTimeouts {
+    fn default() -> IoTimeouts {
+        let (long, short) = (Nanos::from_secs(60), Nanos::from_secs(5));
+        IoTimeouts { home: long, flash: short, log: long }
+    }
+}
+
+impl Builder {
+    /// How long the flash may be silent, with requests waiting for it, before it is given up: 5 s by
+    /// default. The database goes on without it, unless flash is a part of it
+    /// ([`Builder::flash_role`]): then the engine stops. Zero waits for ever.
+    #[must_use]
+    pub fn io_timeout_flash(mut self, limit: Nanos) -> Builder {
+        self.io_timeouts.flash = limit;
+        self
+    }
+
+    /// How long the home may be silent, with requests waiting for it, before they fail: 60 s by
+    /// default. A read fails with `Device`, a write stops the engine. Zero waits for ever.
+    #[must_use]
+    pub fn io_timeout_home(mut self, limit: Nanos) -> Builder {
+        self.io_timeouts.home = limit;
+        self
+    }
+
+    /// The same for the log: the engine stops.
+    #[must_use]
+    pub fn io_timeout_log(mut self, limit: Nanos) -> Builder {
+        self.io_timeouts.log = limit;
+        self
+    }
 }
 
 /// When checkpoints are taken.

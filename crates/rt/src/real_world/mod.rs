@@ -6,6 +6,7 @@
 mod executor;
 mod fork;
 mod mailbox;
+mod offload;
 mod parking;
 
 use std::mem;
@@ -16,6 +17,7 @@ use std::time::{Duration, Instant};
 
 pub use executor::Reactor;
 pub use fork::{forks, in_fork, watch_forks};
+pub use offload::offload;
 
 use self::mailbox::{Mailbox, NewTask};
 use crate::task::{Done, NO_TASK, Payload, TaskIndex};
