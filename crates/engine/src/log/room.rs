@@ -69,8 +69,10 @@ impl Log {
 
     /// Gives back what `try_reserve` kept.
     pub(crate) fn unreserve(&self, bytes: u64) {
+        // Looked at first: others may reserve and append right after.
+        let end = self.end().0;
         let before = self.claimed.fetch_sub(bytes, Ordering::AcqRel);
-        debug_assert!(before - bytes >= self.end().0, "{bytes} log bytes given back twice");
+        debug_assert!(before - bytes >= end, "{bytes} log bytes given back twice");
         self.tell_room();
     }
 
