@@ -100,7 +100,8 @@ impl BufferPool {
         books.owed.remove(&page);
         self.owed_count.fetch_sub(1, Ordering::Relaxed);
         // A copy that counts as clean may be newer than home: the write behind it may be lost. Not
-        // where flash is persistent: what is clean in the table was synced home.
+        // where flash is persistent: what is clean in the table was synced home. And of what was
+        // read from home, the copy may be an older version, which the log's records fit as well.
         let slot = guard.frame().slot();
         let is_copy = slot.is_some_and(|slot| {
             let slots = books.slots_mut();
@@ -111,7 +112,8 @@ impl BufferPool {
         let mut freed = None;
         if is_dirty {
             assert!(guard.frame().rec_lsn() <= Some(lsns.rec), "{page} is rescued from the start");
-        } else if is_changed || (is_copy && loading.source != Source::Home && !self.is_persistent())
+        } else if is_changed
+            || (is_copy && (loading.source == Source::Home || !self.is_persistent()))
         {
             freed = self.make_dirty_since(partition, &mut books, guard, lsns.rec);
         }
