@@ -37,7 +37,7 @@ fn make(folder: &Path) -> Database {
     let filled = db.write(|txn| {
         let (mut rows, mut names) = (txn.open_table(ROWS)?, txn.open_table(NAMES)?);
         for key in 0..2_000 {
-            rows.insert(key, &vec![key as u8; 200])?;
+            rows.insert(key, &[key as u8; 200])?;
         }
         rows.insert(5_000, &vec![9; 100_000])?;
         names.insert("one", "1")?;

@@ -76,7 +76,7 @@ fn rows(bytes: &[u8]) -> Rows {
     let mut reader = Reader::new(bytes).expect("a dump");
     let (mut rows, mut table) = (Rows::new(), String::new());
     loop {
-        match reader.next().expect("whole frames") {
+        match reader.next_event().expect("whole frames") {
             Event::Table(info) => table = info.name,
             Event::Row { key, value } => {
                 let old = rows.insert((table.clone(), key.to_vec()), value.to_vec());

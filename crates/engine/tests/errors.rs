@@ -48,7 +48,7 @@ fn an_error_of_opening_names_the_path() {
         }
         other => panic!("{other:?}"),
     };
-    let failed = |opened: Result<Database, Error>| opened.err().expect("it must fail");
+    let failed = |opened: Result<Database, Error>| opened.expect_err("it must fail");
     told(&failed(small().open(&path)), Part::Home, &path);
     let db = small().create(&path).expect("a new path");
     told(&failed(small().open(&path)), Part::Home, &path);
@@ -69,7 +69,7 @@ fn a_home_that_was_cut_short_is_told_with_its_lengths() {
     small().create(&path).expect("a new path").close().expect("a good disk");
     let file = OpenOptions::new().write(true).open(&path).expect("it is there");
     file.set_len(HOME_BYTES / 2).expect("a good disk");
-    let error = small().open(&path).err().expect("it must fail");
+    let error = small().open(&path).expect_err("it must fail");
     says(&error, &[path.to_str().expect("text"), "4194304 bytes of 8388608", "backup"]);
     let Error::Truncated { part: Part::Home, path: Some(at), needed, found } = error else {
         panic!("{error:?}")
@@ -120,7 +120,7 @@ fn a_doomed_transaction_tells_what_doomed_it() {
 
 #[test]
 fn an_option_is_named_by_its_method() {
-    let refused = Database::builder().memory(1).create("nowhere").err().expect("too little");
+    let refused = Database::builder().memory(1).create("nowhere").expect_err("too little");
     assert!(matches!(refused, Error::InvalidOption { option: "memory", .. }), "{refused:?}");
     says(&refused, &["memory", "128 KiB"]);
 }

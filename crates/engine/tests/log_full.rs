@@ -195,7 +195,7 @@ fn change(txn: &terrace::WriteTransaction, shape: Shape, step: u64) -> Result<()
             let mut rows = txn.open_table(ROWS)?;
             (0..3).try_for_each(|row| rows.insert(key + row, &noise(step, 200)))?;
             drop(rows);
-            if step % 3 == 0 { Ok(()) } else { txn.rollback_to(&savepoint) }
+            if step.is_multiple_of(3) { Ok(()) } else { txn.rollback_to(&savepoint) }
         }
     }
 }

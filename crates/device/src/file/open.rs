@@ -61,10 +61,11 @@ pub enum Room {
 /// taken away when it is dropped.
 #[derive(Debug)]
 pub struct FileClaim {
+    /// Dropped before `file`: what was made is taken away while it is locked.
+    made: Option<Made>,
     path: PathBuf,
     file: File,
     kind: Kind,
-    made: Option<Made>,
     access: Access,
 }
 

@@ -258,7 +258,7 @@ fn who_has_a_file_open_is_told_at_once() {
     let mut said = BufReader::new(other.stdout.take().expect("a pipe")).lines();
     assert!(said.any(|line| line.expect("text") == "locked"));
     let began = std::time::Instant::now();
-    let refused = FileClaim::take(&path, Access::ReadWrite, true).err().expect("in use");
+    let refused = FileClaim::take(&path, Access::ReadWrite, true).expect_err("in use");
     // Of the two seconds that it took a quarter is left, for machines that have much else to do.
     assert!(began.elapsed() < std::time::Duration::from_millis(500), "{:?}", began.elapsed());
     let pid = other.id();
@@ -269,7 +269,7 @@ fn who_has_a_file_open_is_told_at_once() {
     assert!(other.wait().expect("a child").success());
     drop(FileDevice::open(&path, &read_write).expect("free again"));
     let here = FileDevice::open(&path, &read_write).expect("free again");
-    let refused = FileClaim::take(&path, Access::ReadWrite, true).err().expect("in use");
+    let refused = FileClaim::take(&path, Access::ReadWrite, true).expect_err("in use");
     assert!(refused.to_string().contains("this process"), "{refused}");
     drop(here);
 }
@@ -398,10 +398,10 @@ fn what_is_no_file_is_refused_without_an_opening() {
         (path(&"/x".repeat(5_000)), "too long"),
     ];
     for (path, what) in cases {
-        let refused = FileClaim::take(&path, Access::ReadWrite, true).err().expect("refused");
+        let refused = FileClaim::take(&path, Access::ReadWrite, true).expect_err("refused");
         assert!(refused.to_string().contains(what), "{refused}");
         assert_eq!(refused.path, path);
-        let refused = FileClaim::take(&path, Access::ReadOnly, false).err().expect("refused");
+        let refused = FileClaim::take(&path, Access::ReadOnly, false).expect_err("refused");
         assert!(!refused.to_string().is_empty());
     }
     assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 3);

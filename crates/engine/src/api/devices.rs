@@ -37,8 +37,8 @@ pub struct Devices {
 }
 
 impl Devices {
-    /// These, waited for no longer than `limits` allow; the flash is given up the first time that it
-    /// does not answer.
+    /// These, waited for no longer than `limits` allow; the flash is given up the first time that
+    /// it does not answer.
     pub(crate) fn within(self, limits: IoTimeouts) -> Devices {
         self.home.set_time_limit(limits.home);
         self.log.set_time_limit(limits.log);

@@ -34,6 +34,8 @@ use crate::error::{Places, error_path};
 use crate::log::BLOCK;
 use crate::{Action, Devices, Error, ErrorPath, Part};
 
+type OpenedFlash = (Option<Arc<dyn Device>>, Option<ColdStart>);
+
 const PAGE: u64 = PAGE_SIZE as u64;
 /// How the last page of a flash file or device begins.
 const FLASH_LABEL: [u8; 16] = *b"terrace flash 1\n";
@@ -83,7 +85,6 @@ pub(crate) struct Sizes {
     pub(crate) log: u64,
 }
 
-/// What was opened.
 pub(crate) struct Opened {
     pub(crate) devices: Devices,
     /// Why the flash starts cold, whatever its header says.
@@ -325,7 +326,7 @@ impl Files {
         size: u64,
         access: Access,
         need: FlashNeed,
-    ) -> Result<(Option<Arc<dyn Device>>, Option<ColdStart>), Error> {
+    ) -> Result<OpenedFlash, Error> {
         let refuse = |why| match need {
             FlashNeed::Needed => Err(Error::FlashNeeded { path: place.error_path(), why }),
             FlashNeed::Optional => Ok((None, Some(why))),

@@ -293,13 +293,13 @@ impl Tree {
                 let key = node.key(0);
                 let hash = KeyHash::of(&key);
                 latched.push(page);
-                return Ok(Next { hash, key: Some(key), latched: latched });
+                return Ok(Next { hash, key: Some(key), latched });
             }
             // An empty leaf stays latched, too: somebody might put a key there.
             held = self.right_of(&node)?;
             latched.push(page);
         }
-        Ok(Next { hash: KeyHash::END, key: None, latched: latched })
+        Ok(Next { hash: KeyHash::END, key: None, latched })
     }
 }
 

@@ -389,7 +389,7 @@ impl<R: Read> Reader<R> {
     /// # Panics
     ///
     /// After `End`.
-    pub fn next(&mut self) -> Result<Event<'_>, DumpError> {
+    pub fn next_event(&mut self) -> Result<Event<'_>, DumpError> {
         assert!(self.within != Within::Ended, "a dump has one end");
         if let Some(at) = self.next_row {
             return self.row(at);
@@ -531,7 +531,7 @@ pub(crate) fn fuzz(bytes: &[u8]) {
 
 fn drain(bytes: &[u8]) {
     let Ok(mut reader) = Reader::new(bytes) else { return };
-    while !matches!(reader.next(), Ok(Event::End(_)) | Err(_)) {}
+    while !matches!(reader.next_event(), Ok(Event::End(_)) | Err(_)) {}
 }
 
 #[cfg(test)]
@@ -565,6 +565,8 @@ mod tests {
             .collect()
     }
 
+    type Tables = Vec<(TableInfo, Rows, State)>;
+
     fn encode(tables: &[(TableInfo, Rows, State)], state: State) -> Vec<u8> {
         let mut writer = Writer::new(Vec::new()).expect("memory");
         for (info, rows, state) in tables {
@@ -575,11 +577,11 @@ mod tests {
         writer.finish(state).expect("memory")
     }
 
-    fn decode(bytes: &[u8]) -> Result<(Vec<(TableInfo, Rows, State)>, State), DumpError> {
+    fn decode(bytes: &[u8]) -> Result<(Tables, State), DumpError> {
         let mut reader = Reader::new(bytes)?;
-        let mut tables: Vec<(TableInfo, Rows, State)> = Vec::new();
+        let mut tables = Tables::new();
         loop {
-            match reader.next()? {
+            match reader.next_event()? {
                 Event::Table(info) => tables.push((info, Vec::new(), State::Whole)),
                 Event::Row { key, value } => {
                     tables.last_mut().expect("one").1.push((key.to_vec(), value.to_vec()));

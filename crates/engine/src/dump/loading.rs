@@ -135,7 +135,7 @@ pub fn load(database: &Database, input: impl Read) -> Result<Loaded, LoadError> 
     let mut loaded = Loaded { tables: 0, rows: 0, state: State::Whole };
     let mut table: Option<TableLoad> = None;
     loop {
-        match reader.next().map_err(LoadError::Dump)? {
+        match reader.next_event().map_err(LoadError::Dump)? {
             Event::Table(info) => {
                 loaded.tables += 1;
                 table = Some(TableLoad::begin(database, &info)?);

@@ -265,10 +265,10 @@ impl Error {
             | Error::NewerFormat { part, path, .. }
             | Error::OlderFormat { part, path, .. }
             | Error::Corrupt { part, path, .. }
-            | Error::Device { part, path, .. } => {
-                if path.is_none() {
-                    *path = places.of(*part);
-                }
+            | Error::Device { part, path, .. }
+                if path.is_none() =>
+            {
+                *path = places.of(*part);
             }
             Error::HomeFull { path } | Error::UnknownFeatures { path, .. } if path.is_none() => {
                 path.clone_from(&places.home);

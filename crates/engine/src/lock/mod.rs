@@ -12,8 +12,8 @@
 //!
 //! - point hit: record Shared. Point miss: gap Scan on the next key.
 //! - scan: record Shared and gap Scan on each key met, gap Scan on the key past the end.
-//! - insert k: gap Insert on the next key (needed for an instant only), record Exclusive on k; whoever
-//!   has the gap of the next key locks that of k, too, since k splits it.
+//! - insert k: gap Insert on the next key (needed for an instant only), record Exclusive on k;
+//!   whoever has the gap of the next key locks that of k, too, since k splits it.
 //! - remove k: record Exclusive on k, which stays as a ghost.
 //! - ghost: the key is there, for locks. Who meets one locks it as a key, and then knows that it is
 //!   absent; an insertion over it is like an update. It goes when it has no lock (`btree::purge`).

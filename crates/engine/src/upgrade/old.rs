@@ -30,6 +30,9 @@ use super::UpgradeError;
 use crate::btree::VALUE_MAX;
 use crate::dump::TableInfo;
 
+/// Takes the rows of a table, one at a time: key and value.
+type RowSink<'s> = dyn FnMut(&[u8], &[u8]) -> Result<(), UpgradeError> + 's;
+
 const MAGIC: [u8; 8] = *b"TERRACE\0";
 const MAGIC_AT: usize = 32;
 const VERSION_AT: usize = 40;
@@ -121,10 +124,10 @@ impl Old {
     pub(super) fn open(home: Arc<dyn Device>) -> Result<Option<Old>, UpgradeError> {
         let mut old = Old { pages: home.len() / PAGE_SIZE as u64, home, version: 0 };
         let copies = [PageId(0), PageId(1)].map(|id| old.page(id).ok());
-        let is_ours = |page: &Box<PageBuf>| {
+        let is_ours = |page: &PageBuf| -> bool {
             page[MAGIC_AT..VERSION_AT] == MAGIC && VERSIONS.contains(&u32_at(&page[..], VERSION_AT))
         };
-        let copies = copies.into_iter().flatten().filter(is_ours);
+        let copies = copies.into_iter().flatten().filter(|page| is_ours(page));
         let newest = copies.max_by_key(|page| u64_at(&page[..], SEQUENCE_AT));
         let Some(page) = newest else { return Ok(None) };
         old.version = u32_at(&page[..], VERSION_AT);
@@ -184,20 +187,11 @@ impl Old {
     /// # Errors
     ///
     /// `Damaged`, `Read`; what `row` returns.
-    pub(super) fn rows(
-        &self,
-        table: &OldTable,
-        row: &mut dyn FnMut(&[u8], &[u8]) -> Result<(), UpgradeError>,
-    ) -> Result<(), UpgradeError> {
+    pub(super) fn rows(&self, table: &OldTable, row: &mut RowSink<'_>) -> Result<(), UpgradeError> {
         self.walk(table.tree, table.header, row)
     }
 
-    fn walk(
-        &self,
-        tree: u32,
-        header: PageId,
-        row: &mut dyn FnMut(&[u8], &[u8]) -> Result<(), UpgradeError>,
-    ) -> Result<(), UpgradeError> {
+    fn walk(&self, tree: u32, header: PageId, row: &mut RowSink<'_>) -> Result<(), UpgradeError> {
         let page = self.page(header)?;
         if kind(&page) != Some(PageKind::Tree)
             || u32_at(&page[..], TREE_AT) != tree
@@ -236,7 +230,7 @@ impl Old {
         node: &Node<'_>,
         tree: u32,
         last: &mut Option<Vec<u8>>,
-        row: &mut dyn FnMut(&[u8], &[u8]) -> Result<(), UpgradeError>,
+        row: &mut RowSink<'_>,
     ) -> Result<(), UpgradeError> {
         for index in 0..node.slots.len() {
             let bad = || corrupt(id, "a row makes no sense");
