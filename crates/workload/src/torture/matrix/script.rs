@@ -423,7 +423,8 @@ pub static SCRIPTS: [Script; 23] = [
         before: || vec![clean(), Step::Write(0..8, Durable), Step::Read(60..ROWS)],
         path: Path::Steps(|_| {
             let write = |rows| [Step::Write(rows, Durable), Step::Rest(Nanos(50_000_000))];
-            [20..24, 28..32, 36..40].into_iter().flat_map(write).collect()
+            let rows = [20..24, 28..32, 36..40];
+            rows.iter().cycle().take(9).cloned().flat_map(write).collect()
         }),
         shows: |seen| {
             let cleaned = seen.after.pool.cleaner_pages - seen.before.pool.cleaner_pages;
@@ -450,7 +451,8 @@ pub static SCRIPTS: [Script; 23] = [
     Script {
         name: "checkpoint",
         applies: any,
-        before: dirty_everywhere,
+        // Copies on flash change once more, so that the table has something to write.
+        before: || [dirty_everywhere(), vec![Step::Write(0..4, Durable)]].concat(),
         path: Path::Steps(|_| vec![Step::Checkpoint(Checkpoint::Indirect)]),
         shows: |seen| {
             let lazy = !seen.design.keeps_dirty_on_flash() || seen.before.pool.slots_dirty > 0;
