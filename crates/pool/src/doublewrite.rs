@@ -31,6 +31,8 @@
 //!   What lies behind them in a half is older, and may be older than home: it is never used.
 //! - D4: at most one home write of a page is outstanding, so of two copies that count the one with
 //!   the higher sequence is the newer.
+//!   One that is not whole was not durable when the power went, so its home write had not begun:
+//!   the one before it counts then.
 //! - D5: a copy whose LSN the log does not reach is passed by: D1's barrier covers the log up to
 //!   it, so its home write had not begun.
 //! - D6: the first batch of an opening, or an empty one where copies are not made, precedes the
@@ -317,8 +319,8 @@ struct Copy {
     at: u64,
 }
 
-/// Overwrites each page that `home` does not have whole with its newest copy in the area, if the
-/// log, which ends at `end`, reaches it, and syncs home if it did. Call it before home is read for
+/// Overwrites each page that `home` does not have whole with its newest whole copy in the area that
+/// the log, which ends at `end`, reaches, and syncs home if it did. Call it before home is read for
 /// redo. Returns the pages that were torn.
 ///
 /// # Errors
@@ -343,16 +345,19 @@ pub fn restore_torn(
     let mut staging = Staging::new(1);
     let mut restored = Vec::new();
     for page in torn {
-        let copy = copies[&page];
-        let bytes = &mut staging.pages_mut()[0];
-        run(device, vec![PageIo::read_from(copy.at, [&mut *bytes])])?;
-        let is_copy = crc32c::crc32c(&bytes[..]) == copy.crc
-            && verify(bytes, page).is_ok()
-            && lsn(bytes) == copy.lsn;
-        // One that is not whole was not durable: the home write had not begun.
-        if is_copy {
-            run(home, vec![PageIo::write(page.0, [&staging.pages()[0]])])?;
-            restored.push(page);
+        for copy in &copies[&page] {
+            let bytes = &mut staging.pages_mut()[0];
+            run(device, vec![PageIo::read_from(copy.at, [&mut *bytes])])?;
+            let is_copy = crc32c::crc32c(&bytes[..]) == copy.crc
+                && verify(bytes, page).is_ok()
+                && lsn(bytes) == copy.lsn;
+            // One that is not whole was not durable: its home write had not begun, and the write
+            // that was torn is that of the copy before.
+            if is_copy {
+                run(home, vec![PageIo::write(page.0, [&staging.pages()[0]])])?;
+                restored.push(page);
+                break;
+            }
         }
     }
     if !restored.is_empty() {
@@ -361,13 +366,13 @@ pub fn restore_torn(
     Ok(restored)
 }
 
-/// The newest copy of each page that counts and that the log reaches.
+/// The copies of each page that count and that the log reaches, the newest first.
 fn copies(
     device: &dyn Device,
     place: DoublewritePlace,
     database: u128,
     end: Lsn,
-) -> io::Result<BTreeMap<PageId, Copy>> {
+) -> io::Result<BTreeMap<PageId, Vec<Copy>>> {
     let pages = (HALVES as u64 * place.half_bytes / PAGE_SIZE as u64) as usize;
     let mut staging = Staging::new(pages);
     let io = PageIo::read_from(place.at, staging.pages_mut().iter_mut());
@@ -379,7 +384,7 @@ fn copies(
         .filter_map(|(at, block)| decode(block, at, database))
         .collect();
     let newest = found.iter().map(|batch| (batch.age.0, batch.age.1)).max().unwrap_or_default();
-    let mut copies = BTreeMap::new();
+    let mut copies: BTreeMap<PageId, Vec<Copy>> = BTreeMap::new();
     for batch in found {
         let (epoch, generation, sequence) = batch.age;
         if epoch != newest.0 || generation.saturating_add(1) < newest.1 {
@@ -394,11 +399,13 @@ fn copies(
             let at = batch.at + (index * PAGE_SIZE) as u64;
             let is_inside = at + PAGE_SIZE as u64 <= place.at + HALVES as u64 * place.half_bytes;
             let copy = Copy { sequence, lsn, crc, at };
-            let is_newer = copies.get(&page).is_none_or(|old: &Copy| old.sequence < sequence);
-            if is_inside && lsn < end && is_newer {
-                copies.insert(page, copy);
+            if is_inside && lsn < end {
+                copies.entry(page).or_default().push(copy);
             }
         }
+    }
+    for of_page in copies.values_mut() {
+        of_page.sort_unstable_by_key(|copy| std::cmp::Reverse(copy.sequence));
     }
     Ok(copies)
 }
