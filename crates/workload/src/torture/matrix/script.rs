@@ -402,8 +402,9 @@ pub static SCRIPTS: [Script; 23] = [
         name: "clean-ahead",
         start: Start::Cold,
         applies: |design, _| design.replacement.is_by_benefit(),
-        slots: FEW,
-        before: || vec![clean(), Step::Write(0..60, Durable), Step::Read(60..120), name_oldest()],
+        slots: SOME,
+        // More changed pages than slots: some stay on flash, whatever each benefits.
+        before: || vec![clean(), Step::Write(0..120, Durable), Step::Read(60..120), name_oldest()],
         path: Path::Steps(|_| {
             // Pages that were read twice benefit more than what was written once.
             let reads = || [Step::Read(130..ROWS), Step::Rest(Nanos(50_000_000))];
