@@ -453,7 +453,10 @@ pub static SCRIPTS: [Script; 23] = [
         name: "checkpoint",
         applies: any,
         // Copies on flash change once more, so that the table has something to write.
-        before: || [dirty_everywhere(), vec![Step::Write(0..4, Durable)]].concat(),
+        before: || {
+            let change = [0..4, 16..20].map(|rows| Step::Write(rows, Durable));
+            [dirty_everywhere(), change.into()].concat()
+        },
         path: Path::Steps(|_| vec![Step::Checkpoint(Checkpoint::Indirect)]),
         shows: |seen| {
             let lazy = !seen.design.keeps_dirty_on_flash() || seen.before.pool.slots_dirty > 0;
