@@ -273,6 +273,9 @@ pub trait Device: Send + Sync {
         false
     }
 
+    /// Puts the device out of use for good, if it can be.
+    fn give_up(&self) {}
+
     /// The owner needs it no more, though others may still hold it: it gives up its lock, and every
     /// later request fails.
     fn release(&self) {}

@@ -28,7 +28,7 @@ impl Fuse {
     }
 
     fn refusal(&self, operation: Operation, range: Option<(u64, u64)>) -> io::Error {
-        let what = "given up, since it did not answer in time";
+        let what = "given up, since it did not answer in time or lost a write";
         let source = io::Error::new(ErrorKind::NotConnected, what);
         DeviceError::wrap(self.below.name(), operation, range, source)
     }
@@ -77,6 +77,10 @@ impl Device for Fuse {
 
     fn is_given_up(&self) -> bool {
         self.is_blown.load(Ordering::Acquire)
+    }
+
+    fn give_up(&self) {
+        self.is_blown.store(true, Ordering::Release);
     }
 
     fn reserve(&self, offset: u64, len: u64) -> io::Result<()> {

@@ -10,7 +10,7 @@
 //! - `fault`: faults of any device, real ones too.
 //! - `fuse`: a device that is given up when it does not answer.
 //! - `file`: files and block devices.
-//! - `overlay`: copy on write over another device, for whoever must not change it.
+//! - `overlay`: copy on write over another device, for whoever must not change it, or not yet.
 //! - `slab` and `store`: the bytes of modelled devices, shared by content.
 //! - `disk`: a rotating disk as a function of time.
 //! - `nand`: a flash drive as a function of time.
@@ -40,7 +40,7 @@ pub use file::{
     Access, FileClaim, FileDevice, FileOptions, Holder, Method, OpenError, Refusal, Room,
 };
 pub use fuse::Fuse;
-pub use overlay::{Overlay, OverlayMemory};
+pub use overlay::{OnLoss, Overlay, OverlayMemory, Withheld, Withholding};
 pub use patience::persist;
 pub use slab::{IMAGE_SIZE, Image, ImageBytes, Slab};
 pub use store::{Dropped, Keep, Store};

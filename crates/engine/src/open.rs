@@ -3,13 +3,15 @@
 //! - O1: a new database is the log's header, then the first map and catalog in the log, then home;
 //!   the superblock that says so comes after the log's header. Cut short before it, there is
 //!   nothing.
-//! - O2: opening never writes before it knows that home and log are one database of this format,
-//!   and that its system pages are what they were (`system_pages`).
+//! - O2: an opening that is refused has written nothing: its writes are withheld until recovery is
+//!   through, or until they are more than `withheld_bytes`. By then it knows that home and log are
+//!   one database of this format, that its system pages are what they were (`system_pages`), and
+//!   that the log is whole.
 //! - O3: a database is open only once recovery has finished, whether it was closed well or not.
 
 use std::sync::Arc;
 
-use terrace_device::{Access, Device};
+use terrace_device::{Access, Device, Withholding};
 use terrace_page::{Lsn, PAGE_SIZE, TxnId};
 use terrace_pool::{
     BufferPool, ColdStart, Doublewrite, DoublewriteOwner, PoolConfig, ScanFrom, restore_torn,
@@ -28,6 +30,10 @@ use crate::{Action, Devices, Error, Part, system_pages};
 
 /// Pages of the smallest home: superblocks, a map, and one extent for the catalog.
 const HOME_PAGES_MIN: u64 = 64;
+
+/// Bytes that an opening may write before it is known that it will not be refused; an eighth of
+/// memory comes on top.
+const WITHHELD_BYTES: u64 = 8 << 20;
 
 /// What opening needs to know beside the devices.
 #[derive(Clone)]
@@ -103,6 +109,34 @@ pub(crate) fn create(devices: &Devices, database: u128) -> Result<(), Error> {
 /// `Missing`, `NotADatabase`, `Truncated`, `NewerFormat`, `OlderFormat`, `UnknownFeatures`,
 /// `Corrupt`, `CorruptLog`, `RedoGap`, `Device`, `InvalidOption`, `FlashNeeded`.
 pub(crate) fn open(setup: Setup, devices: Devices) -> Result<Arc<Engine>, Error> {
+    if setup.access == Access::ReadOnly {
+        return recovered(setup, devices);
+    }
+    let group = Withholding::new(withheld_bytes(&setup.pool));
+    let role = setup.pool.flash_role;
+    match recovered(setup, devices.withheld(&group, role.is_persistent())) {
+        Ok(engine) => match group.let_go() {
+            Ok(()) => Ok(engine),
+            Err((part, source)) => {
+                engine.abandon();
+                let part = Devices::WITHHELD[part];
+                Err(Error::device(part, Action::Write)(source))
+            }
+        },
+        Err(error) => {
+            group.discard();
+            Err(error)
+        }
+    }
+}
+
+/// O2.
+fn withheld_bytes(pool: &PoolConfig) -> u64 {
+    WITHHELD_BYTES + u64::from(pool.frames) * PAGE_SIZE as u64 / 8
+}
+
+/// The database of these devices, recovered.
+fn recovered(setup: Setup, devices: Devices) -> Result<Arc<Engine>, Error> {
     let mut boot = find_whole(&*devices.home)?;
     boot.check_features(setup.access)?;
     let ring = ring::open(&*devices.log, boot.database)?;

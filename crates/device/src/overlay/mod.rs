@@ -13,6 +13,7 @@
 //! - Durability: none. What was written goes with the overlay.
 
 mod blocks;
+mod withheld;
 
 use std::io;
 use std::sync::Arc;
@@ -21,6 +22,7 @@ use terrace_rt::{Mutex, Nanos};
 
 pub use self::blocks::OverlayMemory;
 use self::blocks::{Blocks, Coverage};
+pub use self::withheld::{OnLoss, Withheld, Withholding};
 use crate::{Completion, Counters, Device, IoBuf, Op, Request, Ticket, read};
 
 /// Copy on write over another device. See the module.

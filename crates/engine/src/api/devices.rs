@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use terrace_device::{Device, Fuse, Overlay, OverlayMemory};
+use terrace_device::{Device, Fuse, OnLoss, Overlay, OverlayMemory, Withholding};
 
 use super::options::IoTimeouts;
+use crate::Part;
 
 /// The devices of a database: for modelled and faulty devices, or a storage of your own.
 ///
@@ -46,6 +47,19 @@ impl Devices {
         let flash = self.flash.map(fused);
         flash.iter().for_each(|flash| flash.set_time_limit(limits.flash));
         Devices { flash, ..self }
+    }
+
+    /// The order in which `withheld` adds to a group.
+    pub(crate) const WITHHELD: [Part; 3] = [Part::Home, Part::Log, Part::Flash];
+
+    /// These, with what is written withheld until `group` lets it go. A flash that fails then is
+    /// given up, unless it is a part of the database.
+    pub(crate) fn withheld(self, group: &Arc<Withholding>, needs_flash: bool) -> Devices {
+        let over = |device, on_loss| -> Arc<dyn Device> { Arc::new(group.over(device, on_loss)) };
+        let home = over(self.home, OnLoss::Stop);
+        let log = over(self.log, OnLoss::Stop);
+        let on_loss = if needs_flash { OnLoss::Stop } else { OnLoss::GiveUp };
+        Devices { home, log, flash: self.flash.map(|flash| over(flash, on_loss)) }
     }
 
     /// These, below devices that keep what is written to themselves.

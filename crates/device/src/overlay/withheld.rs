@@ -1,0 +1,456 @@
+//! Writes to several devices that wait until it is known that they should happen at all.
+//!
+//! ```text
+//!            write, sync                     let_go; more bytes wait than allowed
+//!   caller --------------> steps, in order ---------------------------------------> devices,
+//!                              |                                                    same order
+//!                              | discard
+//!                              v
+//!                           nothing has happened
+//! ```
+//!
+//! - Idea: an opening that finds late in recovery that it must refuse leaves every byte as it was.
+//! - W1: below, a device gets the writes that stand between two syncs before the second one, and
+//!   after the first; among themselves only those that overlap keep their order (D2). So whatever
+//!   a power cut leaves below, the caller could have left without this.
+//! - W2: a withheld write has completed for the caller, and is read back from memory.
+//! - W3: once let go, every request goes straight below.
+//! - W4: a write that fails below when it is let go ends the rest: all later requests fail. A
+//!   device whose loss its owner can bear is given up instead, and the others go on.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use terrace_rt::{Mutex, Nanos};
+
+use super::blocks::{BLOCK, Blocks, Coverage};
+use super::{OverlayMemory, gather, scatter};
+use crate::{Completion, Counters, Device, IoBuf, IoFailure, Op, Request, Ticket, persist, read};
+
+/// Requests in flight at once when writes are let go.
+const WAVE_MAX: usize = 64;
+
+/// What becomes of the others when a write of this device fails as it is let go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnLoss {
+    /// Nothing is written any more.
+    Stop,
+    /// The device is given up, and the others go on.
+    GiveUp,
+}
+
+/// The writes of several devices, withheld together.
+pub struct Withholding {
+    /// W3.
+    is_open: AtomicBool,
+    steps: Mutex<Steps>,
+}
+
+/// What a device was asked, in order.
+enum Step {
+    Write { device: usize, offset: u64, bytes: Box<[u8]> },
+    Sync { device: usize },
+}
+
+enum Stage {
+    Withheld,
+    LetGo,
+    /// Why nothing more is done.
+    Stopped(&'static str),
+}
+
+struct Steps {
+    stage: Stage,
+    devices: Vec<(Arc<dyn Device>, OnLoss)>,
+    /// What is read back, device by device (W2).
+    blocks: Vec<Blocks>,
+    memory: Arc<OverlayMemory>,
+    steps: Vec<Step>,
+    bytes: u64,
+    limit: u64,
+}
+
+impl Withholding {
+    /// Withholds up to `limit` bytes; what is written beyond lets all go.
+    #[must_use]
+    pub fn new(limit: u64) -> Arc<Withholding> {
+        let steps = Steps {
+            stage: Stage::Withheld,
+            devices: Vec::new(),
+            blocks: Vec::new(),
+            memory: OverlayMemory::new(u64::MAX),
+            steps: Vec::new(),
+            bytes: 0,
+            limit,
+        };
+        Arc::new(Withholding { is_open: AtomicBool::new(false), steps: Mutex::new(steps) })
+    }
+
+    /// `below`, with its writes withheld from now on.
+    pub fn over(self: &Arc<Withholding>, below: Arc<dyn Device>, on_loss: OnLoss) -> Withheld {
+        let mut steps = self.steps.lock();
+        let index = steps.devices.len();
+        let blocks = Blocks::new(&steps.memory);
+        steps.blocks.push(blocks);
+        steps.devices.push((Arc::clone(&below), on_loss));
+        Withheld { below, index, group: Arc::clone(self) }
+    }
+
+    /// Does below what was asked so far, and from now on at once.
+    ///
+    /// # Errors
+    ///
+    /// Of the first device whose write or sync failed, unless it is given up: its position in the
+    /// order of `over`, and what it said.
+    pub fn let_go(&self) -> Result<(), (usize, io::Error)> {
+        let mut steps = self.steps.lock();
+        match steps.stage {
+            Stage::Withheld => steps.run(&self.is_open),
+            Stage::LetGo => Ok(()),
+            Stage::Stopped(why) => Err((0, io::Error::other(why))),
+        }
+    }
+
+    /// Forgets what was asked, if nothing of it was done yet: later requests fail.
+    pub fn discard(&self) {
+        let mut steps = self.steps.lock();
+        if matches!(steps.stage, Stage::Withheld) {
+            steps.stop("its opening was refused");
+        }
+    }
+
+    fn is_open(&self) -> bool {
+        self.is_open.load(Ordering::Acquire)
+    }
+}
+
+impl Steps {
+    fn stop(&mut self, why: &'static str) {
+        self.stage = Stage::Stopped(why);
+        self.steps.clear();
+        self.blocks.clear();
+    }
+
+    fn run(&mut self, is_open: &AtomicBool) -> Result<(), (usize, io::Error)> {
+        let mut lost = BTreeSet::new();
+        let mut done = Ok(());
+        let steps = std::mem::take(&mut self.steps);
+        let mut rest = &steps[..];
+        while let (Some(first), Ok(())) = (rest.first(), &done) {
+            let (index, result, len) = match first {
+                Step::Sync { device } if lost.contains(device) => (*device, Ok(()), 1),
+                Step::Sync { device } => (*device, self.devices[*device].0.sync(), 1),
+                Step::Write { device, .. } => {
+                    let wave = wave(rest);
+                    let result = match lost.contains(device) {
+                        true => Ok(()),
+                        false => send(&*self.devices[*device].0, &rest[..wave]),
+                    };
+                    (*device, result, wave)
+                }
+            };
+            rest = &rest[len..];
+            match (result, self.devices[index].1) {
+                (Ok(()), _) => {}
+                (Err(_), OnLoss::GiveUp) => {
+                    self.devices[index].0.give_up();
+                    lost.insert(index);
+                }
+                (Err(source), OnLoss::Stop) => done = Err((index, source)),
+            }
+        }
+        if done.is_ok() {
+            self.stage = Stage::LetGo;
+            self.blocks.clear();
+            is_open.store(true, Ordering::Release);
+        } else {
+            self.stop("a write of the opening failed");
+        }
+        done
+    }
+
+    /// Notes a request, and does what it asks of memory.
+    fn take(&mut self, device: usize, request: &Request<'_>) -> io::Result<()> {
+        let mut bytes = vec![0; request.len() as usize];
+        if request.op == Op::Read {
+            let blocks = &self.blocks[device];
+            if blocks.coverage(request.offset, bytes.len()) != Coverage::All {
+                read(&*self.devices[device].0, request.offset, &mut bytes)?;
+            }
+            blocks.read_over(request.offset, &mut bytes)?;
+            scatter(&bytes, request.bufs);
+            return Ok(());
+        }
+        gather(request.bufs, &mut bytes);
+        self.blocks[device].write(request.offset, &bytes)?;
+        self.bytes += request.len();
+        let bytes = bytes.into_boxed_slice();
+        self.steps.push(Step::Write { device, offset: request.offset, bytes });
+        Ok(())
+    }
+}
+
+/// How many of the first steps are writes of one device, none of which overlaps another (W1).
+fn wave(steps: &[Step]) -> usize {
+    let mut taken = BTreeSet::new();
+    let mut of = None;
+    let joins = |step: &&Step| {
+        let Step::Write { device, offset, bytes } = step else { return false };
+        let block = BLOCK as u64;
+        let mut range = offset / block..(offset + bytes.len() as u64).div_ceil(block);
+        *of.get_or_insert(*device) == *device
+            && range.clone().all(|number| !taken.contains(&number))
+            && range.all(|number| taken.insert(number))
+    };
+    steps.iter().take(WAVE_MAX).take_while(joins).count()
+}
+
+/// Sends writes, all at once, and waits for them.
+fn send(device: &dyn Device, writes: &[Step]) -> io::Result<()> {
+    let parts: Vec<(u64, [IoBuf; 1])> = writes
+        .iter()
+        .filter_map(|step| match step {
+            Step::Write { offset, bytes, .. } => Some((*offset, [IoBuf::from_ref(bytes)])),
+            Step::Sync { .. } => None,
+        })
+        .collect();
+    let requests: Vec<Request<'_>> = parts
+        .iter()
+        .map(|(offset, bufs)| Request { op: Op::Write, offset: *offset, bufs })
+        .collect();
+    // SAFETY: `writes` is borrowed until this function returns, so nobody changes the bytes, and
+    // the ticket is waited for, or dropped by unwinding, before that.
+    let ticket = unsafe { device.submit(&requests) };
+    let waited = device.wait(ticket);
+    // SAFETY: as above.
+    unsafe { persist(device, &requests, waited) }.map_err(|failure| failure.source)
+}
+
+/// A device whose writes are withheld.
+pub struct Withheld {
+    below: Arc<dyn Device>,
+    index: usize,
+    group: Arc<Withholding>,
+}
+
+impl Withheld {
+    /// What `requests` come to while writes are withheld; `None`: ask below.
+    fn run(&self, requests: &[Request<'_>]) -> Option<Vec<io::Result<()>>> {
+        let mut steps = self.group.steps.lock();
+        match steps.stage {
+            Stage::LetGo => return None,
+            Stage::Stopped(why) => {
+                return Some(requests.iter().map(|_| Err(io::Error::other(why))).collect());
+            }
+            Stage::Withheld => {}
+        }
+        let blocks = &steps.blocks[self.index];
+        let is_below = |request: &Request<'_>| {
+            request.op == Op::Read
+                && blocks.coverage(request.offset, request.len() as usize) == Coverage::Nothing
+        };
+        if requests.iter().all(is_below) {
+            return None;
+        }
+        let mut results: Vec<_> =
+            requests.iter().map(|request| steps.take(self.index, request)).collect();
+        if steps.bytes > steps.limit
+            && let Err((_, source)) = steps.run(&self.group.is_open)
+        {
+            results[0] = Err(source);
+        }
+        Some(results)
+    }
+}
+
+impl Device for Withheld {
+    fn len(&self) -> u64 {
+        self.below.len()
+    }
+
+    unsafe fn submit(&self, requests: &[Request<'_>]) -> Ticket {
+        if !self.group.is_open() {
+            requests.iter().for_each(|request| request.validate(self.below.len()));
+            if let Some(results) = self.run(requests) {
+                let completion = Completion::new(requests.len());
+                let ticket = completion.ticket();
+                for (index, result) in results.into_iter().enumerate() {
+                    completion.finish(index, result);
+                }
+                return ticket;
+            }
+        }
+        // SAFETY: the caller promises of the buffers what the device below asks.
+        unsafe { self.below.submit(requests) }
+    }
+
+    fn wait(&self, ticket: Ticket) -> Result<(), IoFailure> {
+        self.below.wait(ticket)
+    }
+
+    fn is_done(&self, ticket: &Ticket) -> bool {
+        self.below.is_done(ticket)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        if !self.group.is_open() {
+            let mut steps = self.group.steps.lock();
+            match steps.stage {
+                Stage::Withheld => {
+                    steps.steps.push(Step::Sync { device: self.index });
+                    return Ok(());
+                }
+                Stage::Stopped(why) => return Err(io::Error::other(why)),
+                Stage::LetGo => {}
+            }
+        }
+        self.below.sync()
+    }
+
+    /// Room is asked for at once: what is stored stays as it is.
+    fn reserve(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.below.reserve(offset, len)
+    }
+
+    fn trim(&self, offset: u64, len: u64) {
+        if self.group.is_open() {
+            self.below.trim(offset, len);
+        }
+    }
+
+    fn set_time_limit(&self, limit: Nanos) {
+        self.below.set_time_limit(limit);
+    }
+
+    fn is_given_up(&self) -> bool {
+        self.below.is_given_up()
+    }
+
+    fn give_up(&self) {
+        self.below.give_up();
+    }
+
+    fn release(&self) {
+        self.below.release();
+    }
+
+    fn name(&self) -> String {
+        self.below.name()
+    }
+
+    fn is_cached(&self) -> bool {
+        self.below.is_cached()
+    }
+
+    fn queued(&self) -> usize {
+        self.below.queued()
+    }
+
+    fn counters(&self) -> Counters {
+        self.below.counters()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use terrace_rt::{Prng, World};
+
+    use super::*;
+    use crate::model::{Preset, build};
+    use crate::{FaultPlan, FaultyDevice, Fuse, Keep, SECTOR_SIZE, Store, write};
+
+    const SECTORS: u64 = 400;
+    const LEN: usize = SECTORS as usize * SECTOR_SIZE;
+
+    fn memory() -> Arc<dyn Device> {
+        build(Preset::Ram, World::current(), Store::new(LEN as u64, Keep::Plain))
+    }
+
+    fn contents(device: &dyn Device) -> Vec<u8> {
+        let mut bytes = vec![0; LEN];
+        read(device, 0, &mut bytes).expect("memory");
+        bytes
+    }
+
+    /// Random writes, reads and syncs of two devices against a model: nothing reaches what is below
+    /// before it is let go, by the owner or since it is too much; then all of it is there.
+    #[test]
+    fn nothing_is_below_before_it_is_let_go_and_then_all_is() {
+        for seed in 0..40 {
+            let mut prng = Prng::from_seed(seed);
+            let below = [memory(), memory()];
+            let limit = if prng.chance(3) { prng.below(LEN as u64) } else { u64::MAX };
+            let group = Withholding::new(limit);
+            let over: Vec<Withheld> =
+                below.iter().map(|device| group.over(Arc::clone(device), OnLoss::Stop)).collect();
+            let mut models = [vec![0_u8; LEN], vec![0_u8; LEN]];
+            let mut bytes_written = 0;
+            for _ in 0..120 {
+                let at = prng.below(2) as usize;
+                let first = prng.below(SECTORS) as usize;
+                let sectors = 1 + prng.below((SECTORS - first as u64).min(24)) as usize;
+                let range = first * SECTOR_SIZE..(first + sectors) * SECTOR_SIZE;
+                let offset = range.start as u64;
+                match prng.below(3) {
+                    0 => {
+                        let bytes: Vec<u8> = range.clone().map(|_| prng.next_u64() as u8).collect();
+                        write(&over[at], offset, &bytes).expect("memory");
+                        bytes_written += bytes.len() as u64;
+                        models[at][range].copy_from_slice(&bytes);
+                    }
+                    1 => over[at].sync().expect("memory"),
+                    _ => {
+                        let mut found = vec![0; range.len()];
+                        read(&over[at], offset, &mut found).expect("memory");
+                        assert!(found == models[at][range], "seed {seed}");
+                    }
+                }
+                let is_blank = |device: &Arc<dyn Device>| contents(&**device) == vec![0; LEN];
+                if bytes_written <= limit {
+                    assert!(below.iter().all(is_blank), "seed {seed}: written too early");
+                }
+            }
+            if prng.chance(2) || bytes_written > limit {
+                group.let_go().expect("memory");
+                for (device, model) in below.iter().zip(&models) {
+                    assert!(contents(&**device) == *model, "seed {seed}");
+                }
+                write(&over[0], 0, &[7; SECTOR_SIZE]).expect("memory");
+                assert_eq!(contents(&*below[0])[..SECTOR_SIZE], [7; SECTOR_SIZE]);
+            } else {
+                group.discard();
+                write(&over[0], 0, &[7; SECTOR_SIZE]).expect_err("it was discarded");
+                over[0].sync().expect_err("it was discarded");
+                let is_blank = |device: &Arc<dyn Device>| contents(&**device) == vec![0; LEN];
+                assert!(below.iter().all(is_blank), "seed {seed}: discarded, and written");
+            }
+        }
+    }
+
+    #[test]
+    fn a_write_that_fails_below_stops_the_rest_unless_its_device_can_be_given_up() {
+        for on_loss in [OnLoss::Stop, OnLoss::GiveUp] {
+            let fails = FaultPlan { write_error_one_in: 1, ..FaultPlan::default() };
+            let faulty = FaultyDevice::new(memory(), fails);
+            let other = memory();
+            let group = Withholding::new(u64::MAX);
+            let first = group.over(Fuse::new(faulty), on_loss);
+            let second = group.over(Arc::clone(&other), OnLoss::Stop);
+            write(&first, 0, &[1; SECTOR_SIZE]).expect("it is withheld");
+            write(&second, 0, &[2; SECTOR_SIZE]).expect("it is withheld");
+            let let_go = group.let_go().map_err(|(index, _)| index);
+            let is_there = contents(&*other)[0] == 2;
+            match on_loss {
+                OnLoss::Stop => {
+                    assert_eq!((let_go, is_there), (Err(0), false));
+                    write(&second, 0, &[3; SECTOR_SIZE]).expect_err("it has stopped");
+                }
+                OnLoss::GiveUp => {
+                    assert_eq!((let_go, is_there, first.is_given_up()), (Ok(()), true, true));
+                }
+            }
+        }
+    }
+}
