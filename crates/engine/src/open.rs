@@ -146,6 +146,7 @@ fn recovered(setup: Setup, devices: Devices) -> Result<Arc<Engine>, Error> {
     let mut flash = FoundFlash::look(&setup, &devices, &boot);
     flash.check(&setup, &boot)?;
     system_pages::check(&*devices.home, (&*devices.log, ring), &boot, &setup.pool)?;
+    let last_opening = boot;
     begin_epoch(&setup, &devices, &mut boot, &mut flash)?;
 
     let from = match flash.recovery.scan_from() {
@@ -157,6 +158,9 @@ fn recovered(setup: Setup, devices: Devices) -> Result<Arc<Engine>, Error> {
     let mut reader = LogReader::new(&*devices.log, ring, from, limit);
     let mut owed = OwedChanges::new(flash.owed_bytes(&setup.pool));
     let (analysis, end) = analyse(&mut reader, &boot, &mut flash.recovery, &mut owed)?;
+    if !last_opening.clean {
+        reader.check_end(last_opening.epoch)?;
+    }
     let log = open_log(&devices.log, ring, &boot, &end, &mut reader)?;
     log.set_marks(analysis.places.iter().copied());
     let log = Arc::new(log);

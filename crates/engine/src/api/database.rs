@@ -203,6 +203,8 @@ fn take_checkpoints(engine: &Engine, interval: Nanos) {
         if engine.check_open().is_err() {
             return;
         }
+        // Without room, or after a failure, it is not needed: others are told.
+        let _witnessed = engine.log.witness();
         if ends.len() as u64 >= WRITER_ROUNDS {
             // A failure has stopped the pool: whoever writes next is told.
             let target = ends.pop_front().expect("a round ago");

@@ -20,6 +20,7 @@
 //! - L6: `claimed = end + all that is reserved`, and `claimed - start` fits the ring. A record
 //!   takes its bytes from what its owner reserved, and what it lacks from the ring by one
 //!   compare-and-swap (`room`): no append ever takes what another has reserved.
+//! - L7: each record says how far the log was durable before it (`ending`).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -133,6 +134,8 @@ pub(crate) struct Log {
     barriers: AtomicU64,
     forces: AtomicU64,
     durable_commits: AtomicU64,
+    /// The end behind the last witness.
+    witnessed: AtomicU64,
 }
 
 impl Log {
@@ -182,6 +185,7 @@ impl Log {
             barriers: AtomicU64::new(0),
             forces: AtomicU64::new(0),
             durable_commits: AtomicU64::new(0),
+            witnessed: AtomicU64::new(end.0),
         }
     }
 
@@ -233,7 +237,8 @@ impl Log {
         reserved: &mut u64,
         link: Link<'_>,
     ) -> Result<Lsn, Error> {
-        let checksum = draft.close(self.epoch);
+        let durable = self.durable.load(Ordering::Relaxed);
+        let checksum = draft.close(self.epoch, durable, self.end.load(Ordering::Relaxed));
         let len = draft.len() as u64;
         let lacking = len.saturating_sub(*reserved);
         if lacking > 0 && !self.try_reserve(lacking, room) {
@@ -363,6 +368,25 @@ impl Log {
         let tail = self.tail.lock();
         let after = tail.marks.partition_point(|&mark| mark <= bound.0);
         after.checked_sub(1).map_or(start, |index| Lsn(tail.marks[index]).max(start))
+    }
+
+    /// If all is durable and nothing was appended since, has the device keep a record that says so:
+    /// damage to what was forced last is then no torn tail (`ending`). Cheap where that is known.
+    ///
+    /// # Errors
+    ///
+    /// As `append` and `force`.
+    pub(crate) fn witness(&self) -> Result<(), Error> {
+        let end = self.end();
+        if self.durable_end() < end || self.witnessed.load(Ordering::Relaxed) == end.0 {
+            return Ok(());
+        }
+        let mut draft = Draft::default();
+        draft.buf_write(&[], Lsn::ZERO);
+        self.append(&mut draft, Room::Forward)?;
+        let end = self.end();
+        self.witnessed.store(end.0, Ordering::Relaxed);
+        self.force(end, Level::Written)
     }
 
     /// Bytes from the start to the end.

@@ -135,8 +135,19 @@ impl<'d> LogReader<'d> {
         }
     }
 
+    /// No record ends past this.
+    pub(super) fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// `len` bytes from `position` on, all before the limit; at most half of a chunk.
+    pub(super) fn bytes(&mut self, position: u64, len: usize) -> Result<&[u8], Error> {
+        self.hold(position, len)?;
+        Ok(&self.chunk[(position - self.held.start) as usize..][..len])
+    }
+
     /// Length and epoch of the record at `position`, if there is a valid one; it is then held.
-    fn check(&mut self, position: u64) -> Result<Option<(usize, u32)>, Error> {
+    pub(super) fn check(&mut self, position: u64) -> Result<Option<(usize, u32)>, Error> {
         if position + HEADER_BYTES as u64 > self.limit {
             return Ok(None);
         }

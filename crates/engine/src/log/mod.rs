@@ -1,6 +1,7 @@
 //! The log: records, the ring that they are kept in, appending, forcing and reading.
 
 mod buffer;
+mod ending;
 mod log_file;
 mod log_reader;
 pub(crate) mod record;

@@ -6,7 +6,7 @@
 //!      4    4 checksum   CRC-32C of bytes 8..len, the record's LSN and the log's salt
 //!      8    4 epoch      how often the database had been opened when it was written
 //!     12    1 kind       Kind
-//!     13    3 reserved   zero
+//!     13    3 durable    LSN up to which all was durable: 1 + (LSN / 16) mod (2^24 - 1), or 0
 //!     16    8 txn        the transaction, or zero
 //!     24    8 prev       LSN of the transaction's record before, or zero
 //!     32      body       by kind
@@ -56,13 +56,19 @@ const LEN_AT: usize = 0;
 const CHECKSUM_AT: usize = 4;
 const EPOCH_AT: usize = 8;
 const KIND_AT: usize = 12;
+const DURABLE_AT: usize = 13;
 const TXN_AT: usize = 16;
 const PREV_AT: usize = 24;
 
-const _: () = assert!(PREV_AT + 8 == HEADER_BYTES);
+const _: () = assert!(PREV_AT + 8 == HEADER_BYTES && DURABLE_AT + 3 == TXN_AT);
 const _: () = assert!(HEADER_BYTES + 8 + 8 * BUF_WRITE_PAGES_MAX <= RECORD_MAX);
 const _: () = assert!(HEADER_BYTES + 24 * TXN_TABLE_MAX <= RECORD_MAX);
 const _: () = assert!(HEADER_BYTES + 64 + 4 * PAGE_SIZE <= RECORD_MAX);
+
+/// What is durable is told in units of so many bytes, rounded down: no record is so short.
+const DURABLE_UNIT: u64 = 16;
+const DURABLE_MOD: u64 = (1 << 24) - 1;
+const _: () = assert!(DURABLE_UNIT < HEADER_BYTES as u64);
 
 /// The kind of a record, as stored. 4 was used by earlier formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -449,12 +455,15 @@ impl Draft {
         &self.bytes[undo_at..]
     }
 
-    /// Fills in all of the header but what depends on the LSN; returns the checksum so far.
-    pub(crate) fn close(&mut self, epoch: u32) -> u32 {
+    /// Fills in all of the header but what depends on the LSN; returns the checksum so far. The log
+    /// is `durable` up to there, and ends near `end`.
+    pub(crate) fn close(&mut self, epoch: u32, durable: u64, end: u64) -> u32 {
         let len = self.bytes.len();
         assert!(len <= RECORD_MAX, "a record of {len} bytes");
         self.bytes[LEN_AT..LEN_AT + 4].copy_from_slice(&(len as u32).to_le_bytes());
         self.bytes[EPOCH_AT..EPOCH_AT + 4].copy_from_slice(&epoch.to_le_bytes());
+        let said = said_durable(durable, end);
+        self.bytes[DURABLE_AT..DURABLE_AT + 3].copy_from_slice(&said.to_le_bytes()[..3]);
         crc32c::crc32c(&self.bytes[EPOCH_AT..])
     }
 
@@ -486,6 +495,35 @@ pub(crate) fn undo_difference<'u>(
 pub(crate) fn claimed_len(bytes: &[u8]) -> Option<usize> {
     let len = u32::from_le_bytes(*bytes.first_chunk::<4>()?) as usize;
     (HEADER_BYTES..=RECORD_MAX).contains(&len).then_some(len)
+}
+
+/// What a record says of `durable`: zero if that could be taken for another lap of the numbers.
+fn said_durable(durable: u64, end: u64) -> u32 {
+    // Half: others append meanwhile.
+    if end.saturating_sub(durable) / DURABLE_UNIT >= DURABLE_MOD / 2 {
+        return 0;
+    }
+    (1 + durable / DURABLE_UNIT % DURABLE_MOD) as u32
+}
+
+/// How far the log was durable when the record of `lsn` with this header was appended, rounded
+/// down; `None` if it does not say.
+pub(crate) fn durable_before(header: &[u8], lsn: Lsn) -> Option<Lsn> {
+    let said = header[DURABLE_AT..DURABLE_AT + 3].iter().rev();
+    let said = said.fold(0, |number, &byte| number << 8 | u64::from(byte)).checked_sub(1)?;
+    let units = lsn.0 / DURABLE_UNIT;
+    let back = (units % DURABLE_MOD + DURABLE_MOD - said % DURABLE_MOD) % DURABLE_MOD;
+    Some(Lsn(units.checked_sub(back)? * DURABLE_UNIT))
+}
+
+/// Whether these bytes could be the header of a record that says how far the log was durable, of
+/// the opening `epoch` or an earlier one.
+pub(crate) fn may_begin(header: &[u8], epoch: u32) -> bool {
+    claimed_len(header).is_some()
+        && header[DURABLE_AT..DURABLE_AT + 3] != [0; 3]
+        && Kind::of(header[KIND_AT]).is_some()
+        && (1..=epoch)
+            .contains(&u32::from_le_bytes(header[EPOCH_AT..EPOCH_AT + 4].try_into().expect("four")))
 }
 
 /// Binds a checksum to a place of a log.

@@ -1,0 +1,92 @@
+//! Whether the log ends where a scan came to its end, or has lost something in its middle.
+//!
+//! ```text
+//!   scan ------------> end              later record: "all before m was durable when I was made"
+//!   ...| record | record |x|  ...  | record m | record m' |
+//!                        '-- torn tail: m <= end;  damage: m > end
+//! ```
+//!
+//! - Each record says how far the log was durable when it was appended (`Draft::close`). A power
+//!   cut takes nothing that was durable. So a record past the end, whole and of this log, that says
+//!   more than the end was durable tells that the end is damage.
+//! - T1: a record that never became durable was made when nothing past the true end was durable.
+//!   So a torn tail is never taken for damage, whichever of its sectors arrived, nor is what an
+//!   earlier opening had left behind the end at which the next one went on.
+//! - T2: what was durable behind the end lies there without gaps but those of the damage. So the
+//!   search goes from record to record, and ends after `GAP_BYTES` without one.
+//! - T3: a sector arrives whole or not at all, and a force fills its last block with zeroes. So
+//!   where a record ends within a sector, what follows it there was written with it or is zero: a
+//!   record that lies wholly in the sector and is not valid was damaged.
+//! - What is left: damage to what was forced last before a crash looks like a torn tail, if nothing
+//!   was written after it. An idle log writes a record that says so (`Log::witness`).
+
+use terrace_device::SECTOR_SIZE;
+use terrace_page::Lsn;
+
+use super::LogReader;
+use super::record::{self, HEADER_BYTES};
+use crate::Error;
+
+/// Bytes looked through at once.
+const WINDOW_BYTES: usize = 256 << 10;
+/// No damage that is to be told is longer.
+const GAP_BYTES: u64 = 4 << 20;
+
+impl LogReader<'_> {
+    /// Refuses an end that is damage. Call it once `next` has returned `None`; the last opening of
+    /// the database was number `epoch`.
+    ///
+    /// # Errors
+    ///
+    /// `CorruptLog`, `Device`.
+    pub(crate) fn check_end(&mut self, epoch: u32) -> Result<(), Error> {
+        let end = self.end().position;
+        if self.breaks_within_its_sector(end)? {
+            return Err(Error::corrupt_log(end, "a record is damaged that was written whole"));
+        }
+        if self.was_durable_past(end, epoch)? {
+            let what = "a record is damaged, and later ones say that it was durable";
+            return Err(Error::corrupt_log(end, what));
+        }
+        Ok(())
+    }
+
+    /// T3.
+    fn breaks_within_its_sector(&mut self, end: Lsn) -> Result<bool, Error> {
+        let to = end.0.next_multiple_of(SECTOR_SIZE as u64).min(self.limit());
+        let rest = self.bytes(end.0, (to - end.0) as usize)?;
+        if rest.len() < size_of::<u32>() || rest.iter().all(|&byte| byte == 0) {
+            return Ok(false);
+        }
+        let is_here = record::claimed_len(rest).is_none_or(|len| len <= rest.len());
+        // A whole one may be of an earlier opening.
+        Ok(is_here && self.check(end.0)?.is_none())
+    }
+
+    /// T2.
+    fn was_durable_past(&mut self, end: Lsn, epoch: u32) -> Result<bool, Error> {
+        let (mut at, mut met) = (end.0 + 1, end.0);
+        while at + (HEADER_BYTES as u64) < self.limit() && at - met < GAP_BYTES {
+            let window = (self.limit() - at).min(WINDOW_BYTES as u64) as usize;
+            let bytes = self.bytes(at, window)?;
+            let headers = bytes.windows(HEADER_BYTES);
+            let Some(skipped) = headers.into_iter().position(|h| record::may_begin(h, epoch))
+            else {
+                at += (window - HEADER_BYTES + 1) as u64;
+                continue;
+            };
+            at += skipped as u64;
+            let Some((len, _)) = self.check(at)? else {
+                at += 1;
+                continue;
+            };
+            let header = self.bytes(at, HEADER_BYTES)?;
+            if record::durable_before(header, Lsn(at)).is_some_and(|durable| durable > end) {
+                return Ok(true);
+            }
+            at += len as u64;
+            met = at;
+        }
+        Ok(false)
+    }
+}
