@@ -366,6 +366,39 @@ fn a_load_is_there_whole_or_not_at_all() {
     });
 }
 
+/// Rows that were put into a table while it was being loaded vanished when the load ended. A
+/// rollback to a savepoint left what was loaded so far in the load, and took its pages away if it
+/// was made before.
+#[test]
+fn a_load_goes_with_no_other_change_of_its_table() {
+    in_world(9, || {
+        let devices = Devices { home: memory(32 << 20), flash: None, log: memory(8 << 20) };
+        let db = Database::builder().memory(1 << 20).devices(devices);
+        let db = db.create_on_devices().expect("good devices");
+        let txn = db.begin_write().expect("open");
+        let before = txn.savepoint().expect("nothing is loaded");
+        let mut loader = txn.bulk_load(ROWS).expect("a new table");
+        (0..3_000).for_each(|row| loader.push(row, 1).expect("ascending"));
+        assert!(matches!(txn.savepoint(), Err(Error::UnfinishedLoad)));
+        assert!(matches!(txn.rollback_to(&before), Err(Error::UnfinishedLoad)));
+        assert!(matches!(txn.delete_table("rows"), Err(Error::UnfinishedLoad)));
+        txn.open_table(ROWS).expect("there").insert(9_999, 1).expect("room");
+        assert!(matches!(loader.finish(), Err(Error::NotEmpty { .. })));
+        assert!(matches!(txn.commit(Durability::None), Err(Error::UnfinishedLoad)));
+
+        let txn = db.begin_write().expect("open");
+        let before = txn.savepoint().expect("nothing is loaded");
+        let mut loader = txn.bulk_load(ROWS).expect("a new table");
+        (0..3_000).for_each(|row| loader.push(row, 1).expect("ascending"));
+        loader.finish().expect("memory");
+        txn.rollback_to(&before).expect("it is loaded");
+        assert_eq!(sum(&txn).expect("readable"), 0);
+        txn.commit(Durability::Durable).expect("nothing is open");
+        db.check().expect("whole");
+        db.close().expect("memory");
+    });
+}
+
 /// Money moves between accounts from many tasks; none is made, none is lost.
 #[test]
 fn transfers_keep_the_sum() {

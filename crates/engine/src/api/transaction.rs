@@ -244,6 +244,13 @@ impl Core {
         self.loads.set(self.loads.get() - 1);
     }
 
+    /// # Errors
+    ///
+    /// `UnfinishedLoad` if a table is being loaded.
+    fn check_loads(&self) -> Result<(), Error> {
+        if self.loads.get() > 0 { Err(Error::UnfinishedLoad) } else { Ok(()) }
+    }
+
     /// Memory for the entries of a scan.
     pub(crate) fn take_batch(&self) -> Arc<Batch> {
         self.context.borrow_mut().buffers().batches.pop().unwrap_or_default()
@@ -382,8 +389,9 @@ impl WriteTransaction {
     ///
     /// # Errors
     ///
-    /// `Conflict`, and those of devices.
+    /// `Conflict`, `UnfinishedLoad`, and those of devices.
     pub fn delete_table(&self, name: &str) -> Result<bool, Error> {
+        self.core.check_loads()?;
         self.core.run(|context| {
             let engine = Arc::clone(context.engine());
             engine.trees.drop_table(context, name)
@@ -438,8 +446,9 @@ impl WriteTransaction {
     ///
     /// # Errors
     ///
-    /// `Doomed`.
+    /// `Doomed`; `UnfinishedLoad` between a bulk load's begin and its end, which is one step.
     pub fn savepoint(&self) -> Result<Savepoint, Error> {
+        self.core.check_loads()?;
         self.core.run(|context| Ok(Savepoint { mark: context.mark() }))
     }
 
@@ -448,9 +457,10 @@ impl WriteTransaction {
     ///
     /// # Errors
     ///
-    /// `Savepoint` if another transaction made it, or if it is gone: then nothing is changed.
-    /// `Doomed`, and those of devices.
+    /// `Savepoint` if another transaction made it, or if it is gone, and `UnfinishedLoad` if a bulk
+    /// load has begun and not ended: then nothing is changed. `Doomed`, and those of devices.
     pub fn rollback_to(&self, savepoint: &Savepoint) -> Result<(), Error> {
+        self.core.check_loads()?;
         self.core.run(|context| context.undo_to_mark(savepoint.mark))
     }
 
@@ -463,9 +473,7 @@ impl WriteTransaction {
     pub fn commit(self, durability: Durability) -> Result<(), Error> {
         self.core.context.borrow().engine().check_running()?;
         self.core.check_doomed()?;
-        if self.core.loads.get() > 0 {
-            return Err(Error::UnfinishedLoad);
-        }
+        self.core.check_loads()?;
         let mut context = self.core.context.into_inner();
         let committed = context.commit(durability);
         committed.map_err(|error| context.engine().explain(error))?;

@@ -383,12 +383,17 @@ impl Loaded {
     ///
     /// # Errors
     ///
-    /// Those of the pool and of `Writer::change`.
+    /// `NotEmpty` if its transaction has put entries there meanwhile; those of the pool and of
+    /// `Writer::change`.
     pub(crate) fn install<W: Writer>(self, w: &mut W) -> Result<(), Error> {
         let tree = &self.tree;
         tree.pool.flush_all()?;
         let (mut header, fields) = tree.header_exclusive()?;
         let mut root = tree.pool.write(tree.root())?;
+        let node = tree.node(root.id(), &root)?;
+        if !node.is_leaf() || node.len() > 0 {
+            return Err(Error::NotEmpty { table: tree.id().into() });
+        }
         let shape = self.root.shape(tree, self.level, None, PageId(0));
         let nested = w.begin_nested();
         w.change(&mut root, &Change::Node { shape, cells: Cells(&self.root.cells) }, Undo::None)?;

@@ -95,8 +95,8 @@ fn of_transaction(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             f.write_str("the transaction failed before: roll it back and run it again")
         }
         Error::UnfinishedLoad => f.write_str(
-            "a bulk load of the transaction was not finished: call Loader::finish before the \
-             commit, or roll back",
+            "a bulk load of the transaction was not finished: call Loader::finish first, or roll \
+             the transaction back",
         ),
         _ => f.write_str("another transaction stands in the way: run it again"),
     }
