@@ -5,6 +5,8 @@
 //!   and a table that were deleted.
 //! - `format-1-crashed`: the same without its last changes at home.
 //! - `format-2`: the same with persistent flash, which has what home lacks.
+//! - `format-3`: today's, as its first version wrote it, home and log.
+//! - `format-3-crashed`: the same as it was with a transaction open, and its last changes not at home.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -30,12 +32,17 @@ fn said(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).expect("text")
 }
 
-/// Unpacks a fixture as `db`, with something as its log.
-fn unpack(fixture: &str, folder: &Path) -> Vec<u8> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(fixture);
+fn fixture(name: &str) -> Vec<u8> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name);
     let packed = fs::File::open(path).expect("there");
-    let mut home = Vec::new();
-    flate2::read::GzDecoder::new(packed).read_to_end(&mut home).expect("whole");
+    let mut bytes = Vec::new();
+    flate2::read::GzDecoder::new(packed).read_to_end(&mut bytes).expect("whole");
+    bytes
+}
+
+/// Unpacks a fixture as `db`, with something as its log.
+fn unpack(name: &str, folder: &Path) -> Vec<u8> {
+    let home = fixture(name);
     fs::write(folder.join("db"), &home).expect("room");
     fs::write(folder.join("db.log"), "the old log").expect("room");
     home
@@ -135,6 +142,24 @@ fn what_was_not_closed_or_has_changes_on_flash_is_refused_and_left_alone() {
         assert!(said.contains(word) && said.contains("version of terrace that wrote it"), "{said}");
         assert_eq!(names(folder), ["db", "db.log"]);
         assert!(fs::read(folder.join("db")).expect("there") == old);
+    }
+}
+
+/// What is written today must be read by every later version that calls it format 3.
+#[test]
+fn a_database_of_format_3_opens_whether_it_was_closed_or_not() {
+    for name in ["format-3", "format-3-crashed"] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let folder = folder.path();
+        fs::write(folder.join("db"), fixture(&format!("{name}.gz"))).expect("room");
+        fs::write(folder.join("db.log"), fixture(&format!("{name}.log.gz"))).expect("room");
+        let dumped = terrace(folder, &["dump", "db"]);
+        assert!(dumped.status.success(), "{name}: {}", said(&dumped));
+        fs::write(folder.join("rows"), &dumped.stdout).expect("room");
+        check_rows(&folder.join("db"));
+        let loaded = terrace(folder, &["load", "rows", "again", SIZES[0], SIZES[1]]);
+        assert!(loaded.status.success(), "{name}: {}", said(&loaded));
+        check_rows(&folder.join("again"));
     }
 }
 
