@@ -35,9 +35,8 @@ use crate::superblock::{Creation, FlashMark, LogFrom, Superblock};
 use crate::trees::Trees;
 use crate::{Action, Error, Part, TreeId};
 
-/// How long a writer that finds the log full waits for room before it gives up.
-const LOG_PATIENCE: Nanos = Nanos::from_secs(10);
-/// It looks again after a pause, at first this and then twice as long each time.
+/// A writer that finds the log full looks again after a pause, at first this and then twice as long
+/// each time.
 const ROOM_PAUSE: Nanos = Nanos::from_millis(2);
 const ROOM_PAUSE_MAX: Nanos = Nanos::from_millis(128);
 /// Closing looks for open transactions after a pause, at first this and then twice as long.
@@ -282,15 +281,16 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// `LogFull` if `txn` itself holds it, `LogHeld` if another transaction did for as long as one
-    /// waits; those of a checkpoint.
+    /// `LogFull` if `txn` itself holds it, `LogHeld` if another transaction did until `limit` was
+    /// over; those of a checkpoint.
     pub(crate) fn wait_for_log_room(
         &self,
         txn: TxnId,
         own_bytes: u64,
         bytes: u64,
+        limit: Nanos,
     ) -> Result<(), Error> {
-        let deadline = now() + LOG_PATIENCE;
+        let deadline = now().saturating_add(limit);
         let room = self.log.wait_room();
         let full = Error::LogFull { own_bytes, capacity: self.log.capacity() };
         let mut pause = ROOM_PAUSE;

@@ -360,7 +360,8 @@ impl WriteTransaction {
         self.core.is_conflicted()
     }
 
-    /// Sets how long this transaction waits for a lock, from now on; see `Builder::lock_timeout`.
+    /// Sets how long this transaction waits for a lock or for log room, from now on; see
+    /// `Builder::lock_timeout`.
     pub fn set_lock_timeout(&self, limit: Nanos) {
         self.core.context.borrow_mut().set_lock_timeout(limit);
     }
@@ -503,7 +504,8 @@ impl ReadTransaction {
         self.core.is_conflicted()
     }
 
-    /// Sets how long this transaction waits for a lock, from now on; see `Builder::lock_timeout`.
+    /// Sets how long this transaction waits for a lock or for log room, from now on; see
+    /// `Builder::lock_timeout`.
     pub fn set_lock_timeout(&self, limit: Nanos) {
         self.core.context.borrow_mut().set_lock_timeout(limit);
     }

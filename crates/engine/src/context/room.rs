@@ -106,7 +106,8 @@ impl Context {
             let ahead = RESERVED_AHEAD.min(log.capacity() / 256);
             let more = wanted - self.reserved + ahead;
             if !log.try_reserve(more, Room::Forward) {
-                self.engine.wait_for_log_room(self.txn, own_bytes, more)?;
+                let limit = self.lock_timeout;
+                self.engine.wait_for_log_room(self.txn, own_bytes, more, limit)?;
             }
             self.reserved += more;
         }
