@@ -6,7 +6,7 @@
 //! - `format-1-crashed`: the same without its last changes at home.
 //! - `format-2`: the same with persistent flash, which has what home lacks.
 //! - `format-3`: today's, as its first version wrote it, home and log.
-//! - `format-3-crashed`: the same as it was with a transaction open, and its last changes not at home.
+//! - `format-3-crashed`: the same with a transaction open, and its last changes not at home.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -304,6 +304,12 @@ impl<'a> Change<'a> {
         matches!(self, Change::Page { .. } | Change::Node { .. })
     }
 
+    /// Whether an encoded change marks a key of a leaf, or takes ghosts out of it: after a crash
+    /// there may be ghosts to purge, or little left.
+    pub(crate) fn thins(change: &[u8]) -> bool {
+        matches!(change.first(), Some(5 | 12))
+    }
+
     /// Changes `page`. Never panics; on an error the page is unchanged.
     ///
     /// # Errors

@@ -479,6 +479,7 @@ impl Engine {
             return Ok(());
         }
         self.wait_for_transactions();
+        self.reclaim.settle();
         if self.closed.swap(true, Ordering::AcqRel) {
             return Ok(());
         }

@@ -24,6 +24,7 @@ use crate::error::Places;
 use crate::flash::FoundFlash;
 use crate::journal::LogJournal;
 use crate::log::{BLOCK, End, FIRST_LSN, Log, LogReader, Ring, ring};
+use crate::reclaim::Work;
 use crate::recovery::{Analysis, OwedChanges, analyse, redo, resume_losers, undo_losers};
 use crate::superblock::{self, Creation, Features, FlashMark, Found, LogFrom, Superblock};
 use crate::{Action, Devices, Error, Part, system_pages};
@@ -157,7 +158,11 @@ fn recovered(setup: Setup, devices: Devices) -> Result<Arc<Engine>, Error> {
     let limit = Lsn(boot.log_start().0 + ring.capacity);
     let mut reader = LogReader::new(&*devices.log, ring, from, limit);
     let mut owed = OwedChanges::new(flash.owed_bytes(&setup.pool));
-    let (analysis, end) = analyse(&mut reader, &boot, &mut flash.recovery, &mut owed)?;
+    let (mut analysis, end) = analyse(&mut reader, &boot, &mut flash.recovery, &mut owed)?;
+    if boot.oldest_txn < from {
+        let mut earlier = LogReader::new(&*devices.log, ring, boot.oldest_txn, from);
+        analysis.look_before(&mut earlier)?;
+    }
     if !last_opening.clean {
         reader.check_end(last_opening.epoch)?;
     }
@@ -303,6 +308,7 @@ fn recover(
     undo_losers(losers)?;
     engine.pool.begin();
     engine.trees.tidy(engine, creation)?;
+    analysis.thinned.iter().for_each(|&page| engine.reclaim.offer(Work::Page(page)));
     engine.finish_creation();
     engine.checkpoint(Checkpoint::Indirect)
 }

@@ -10,7 +10,9 @@
 //!
 //! The queues are hints. All garbage is recorded in pages: an emptied leaf in its tree, chains of
 //! large values in the list of their tree's header, dropped trees in the catalog. The task looks
-//! through all trees once after opening, so a crash, an error or a full queue loses nothing.
+//! through all headers once after opening, and at the leaves that the log of a crash tells of, so a
+//! crash, an error or a full queue loses nothing but a leaf that waited longer than from one
+//! checkpoint to a crash. Closing waits for the queue, for a time.
 //!
 //! - R1: the task asks for no transaction lock and holds no latch while it waits. Each piece of
 //!   work is a transaction of its own that commits at once.
@@ -23,7 +25,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use terrace_page::TxnId;
+use terrace_page::{PageId, TxnId};
 use terrace_rt::{LeafMutex, Nanos, Signal, Waited, dead, now};
 
 use crate::engine::Engine;
@@ -37,7 +39,7 @@ const PAUSE: Nanos = Nanos::from_millis(20);
 const ERRORS_MAX: u32 = 1000;
 /// Bytes of large values that may wait to be freed before who puts another one waits, too.
 const BEHIND_MAX: u64 = 512 << 10;
-/// The longest such wait.
+/// The longest such wait, and that for the queue at closing.
 const PACE: Nanos = Nanos::from_secs(1);
 const NOTHING_BLOCKED: u64 = u64::MAX;
 
@@ -48,6 +50,8 @@ pub(crate) enum Work {
     Leaf(TreeId, Box<[u8]>),
     /// All leaves of a tree from that of a key on: too many to be queued one by one.
     Sweep(TreeId, Box<[u8]>),
+    /// The leaf in a page, if it is one: a crash came between a removal and its purge.
+    Page(PageId),
     /// Large values of a tree that were given up.
     Chains(TreeId),
     /// A tree that a committed transaction dropped.
@@ -181,6 +185,22 @@ impl Reclaim {
         self.wanted.notify_all();
     }
 
+    /// Waits until no leaf waits, but no longer than a second: at closing, when no transaction is
+    /// open any more.
+    pub(crate) fn settle(&self) {
+        let deadline = now().saturating_add(PACE);
+        loop {
+            let seen = self.idle.seen();
+            let is_settled = {
+                let queue = self.queue.lock();
+                queue.is_stopped || queue.pauses > 0 || (queue.leaves.is_empty() && !queue.is_busy)
+            };
+            if is_settled || dead() || self.idle.wait_until(seen, deadline) == Waited::TimedOut {
+                return;
+            }
+        }
+    }
+
     /// Lets the piece of work under way end, and begins no other.
     pub(crate) fn stop(&self) {
         self.queue.lock().is_stopped = true;
@@ -214,6 +234,12 @@ impl Reclaim {
 
     /// The task: returns when it is stopped, or the engine has failed.
     pub(crate) fn run(&self, engine: &Arc<Engine>) {
+        self.run_until_stopped(engine);
+        self.queue.lock().is_stopped = true;
+        self.idle.notify_all();
+    }
+
+    fn run_until_stopped(&self, engine: &Arc<Engine>) {
         let mut errors = 0;
         self.offer(Work::Survey);
         loop {
@@ -334,6 +360,7 @@ fn perform(engine: &Arc<Engine>, work: &Work) -> Result<Progress, Error> {
             }
             Ok(Progress::Done)
         }
+        Work::Page(page) => trees.purge_page(engine, *page),
         Work::Chains(tree) => trees.free_chains(engine, *tree),
         Work::Tree(tree) => trees.free_dropped(engine, *tree),
         Work::Survey => {

@@ -116,6 +116,43 @@ fn what_waits_to_be_freed_is_found_at_the_next_opening() {
     });
 }
 
+/// Leaves that a removal had emptied stayed for ever if a crash came before the reclaim task, and
+/// those that it had not come to when the database was closed.
+#[test]
+fn leaves_that_were_emptied_before_a_crash_are_given_back() {
+    for is_closed in [false, true] {
+        in_world(64 << 20, move |rig| {
+            let db = rig.open()?;
+            db.write(|txn| {
+                let mut table = txn.open_table(VALUES)?;
+                (0..3_000).try_for_each(|row| table.insert(row, &[1; 1_000]).map(drop))
+            })?;
+            let full = db.check()?.pages;
+            db.write(|txn| {
+                let mut table = txn.open_table(VALUES)?;
+                (5..2_995).try_for_each(|row| table.remove(row).map(drop))
+            })?;
+            let copy = |device: &SimDevice| {
+                let spec = Preset::Ram.spec().with_write_cache();
+                SimDevice::new(spec, World::current(), device.store())
+            };
+            let mut crashed = Rig { home: copy(&rig.home), log: copy(&rig.log) };
+            if is_closed {
+                db.close()?;
+                crashed = Rig { home: copy(&rig.home), log: copy(&rig.log) };
+            }
+            let db = crashed.open()?;
+            let at_first = db.check()?.pages;
+            let limit = if is_closed { 20 } else { full };
+            assert!(at_first <= limit, "closed {is_closed}: {at_first} pages of {full}");
+            terrace_rt::sleep(Nanos::from_secs(1));
+            let left = db.check()?.pages;
+            assert!(left <= 20, "closed {is_closed}: {left} pages for ten rows, of {full}");
+            db.close()
+        });
+    }
+}
+
 #[test]
 fn dropped_tables_give_their_extents_back() {
     in_world(64 << 20, |rig| {

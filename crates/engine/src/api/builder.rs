@@ -271,8 +271,9 @@ impl Builder {
         self
     }
 
-    /// How long a transaction waits for a lock before it fails with `LockTimeout`, and for room in a
-    /// full log before it fails with `LogHeld`: 10 s by default. A transaction may set its own limit.
+    /// How long a transaction waits for a lock before it fails with `LockTimeout`, and for room in
+    /// a full log before it fails with `LogHeld`: 10 s by default. A transaction may set its own
+    /// limit.
     #[must_use]
     pub fn lock_timeout(mut self, limit: Nanos) -> Builder {
         self.lock_limits.timeout = limit;

@@ -29,7 +29,7 @@ pub(super) fn became_underfull(node: &Node<'_>, removed: usize) -> bool {
     node.len() == 0 || (used < UNDERFULL && used + removed >= UNDERFULL)
 }
 
-fn is_underfull(node: &Node<'_>) -> bool {
+pub(super) fn is_underfull(node: &Node<'_>) -> bool {
     node.used() < UNDERFULL
 }
 

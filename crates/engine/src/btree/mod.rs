@@ -81,6 +81,7 @@ pub(crate) use leaves::Leaves;
 pub(crate) use load::{Loaded, Loader};
 #[allow(unused_imports)]
 pub(crate) use node::OVERFLOW;
+pub(crate) use purge::Reclaimable;
 pub use salvage::Flaw;
 pub(crate) use salvage::Sink;
 #[allow(unused_imports)]

@@ -22,17 +22,17 @@
 //! - G4: the large value of a ghost is on the list of its tree from when the key was removed: a
 //!   ghost's reference is only for the undo that takes it off that list.
 
-use terrace_page::PageId;
+use terrace_page::{PageBuf, PageId};
 use terrace_pool::PageMut;
 
 use super::Tree;
 use super::descend::Seek;
-use super::merge::became_underfull;
+use super::merge::{became_underfull, is_underfull};
 use super::node::{Node, SLOT};
 use crate::change::Change;
 use crate::reclaim::Progress;
 use crate::writer::{Reader, Undo, Writer};
-use crate::{Error, KeyHash};
+use crate::{Error, KeyHash, TreeId};
 
 /// So many ghosts in a leaf are worth a purge.
 const WORTH_COUNT: usize = 8;
@@ -42,6 +42,33 @@ const WORTH_ONE_IN: usize = 4;
 fn is_worth_purging(node: &Node<'_>) -> bool {
     let ghosts = node.ghosts();
     ghosts >= WORTH_COUNT || ghosts * WORTH_ONE_IN >= node.len().max(1)
+}
+
+/// A leaf that the reclaim task should look at.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Reclaimable {
+    pub(crate) tree: TreeId,
+    /// A key that it covers.
+    pub(crate) key: Box<[u8]>,
+    /// What purging and merging change.
+    ghosts: usize,
+    used: usize,
+    right: PageId,
+}
+
+impl Reclaimable {
+    /// What is to be looked at in a page, if it is such a leaf.
+    pub(crate) fn of(page: &PageBuf) -> Option<Reclaimable> {
+        let node = Node::open(page).filter(Node::is_leaf)?;
+        let is_worth = is_worth_purging(&node) || is_underfull(&node);
+        is_worth.then(|| Reclaimable {
+            tree: TreeId(node.tree()),
+            key: node.lower().into(),
+            ghosts: node.ghosts(),
+            used: node.used(),
+            right: node.right(),
+        })
+    }
 }
 
 impl Tree {
@@ -95,11 +122,33 @@ impl Tree {
     ///
     /// As `merge_up`.
     pub(crate) fn purge_leaf<W: Writer>(&self, w: &mut W, key: &[u8]) -> Result<Progress, Error> {
+        self.purge_and_merge(w, key, became_underfull)
+    }
+
+    /// As `purge_leaf`, where a crash may have come between a purge and its merge.
+    ///
+    /// # Errors
+    ///
+    /// As `merge_up`.
+    pub(crate) fn purge_recovered<W: Writer>(
+        &self,
+        w: &mut W,
+        key: &[u8],
+    ) -> Result<Progress, Error> {
+        self.purge_and_merge(w, key, |node, _| is_underfull(node))
+    }
+
+    fn purge_and_merge<W: Writer>(
+        &self,
+        w: &mut W,
+        key: &[u8],
+        is_thin: impl FnOnce(&Node<'_>, usize) -> bool,
+    ) -> Result<Progress, Error> {
         let is_thin = {
             let mut leaf = self.leaf_exclusive(Seek::Key(key))?;
             let freed = self.purge(w, &mut leaf)?;
             let node = self.node(leaf.id(), &leaf)?;
-            leaf.id() != self.root() && became_underfull(&node, freed)
+            leaf.id() != self.root() && is_thin(&node, freed)
         };
         if is_thin {
             self.merge_up(w, key)?;

@@ -12,6 +12,7 @@ use terrace_page::{Lsn, PageId, TxnId};
 use terrace_pool::FlashRecovery;
 
 use crate::Error;
+use crate::change::Change;
 use crate::log::record::{Body, Record};
 use crate::log::{End, LogReader};
 use crate::recovery::OwedChanges;
@@ -28,11 +29,16 @@ pub(crate) struct Analysis {
     pub(crate) next_txn: u64,
     /// Where records begin, some way apart.
     pub(crate) places: Vec<Lsn>,
+    /// Leaves that had keys removed: the crash may have come before the reclaim task.
+    pub(crate) thinned: BTreeSet<PageId>,
     ended: BTreeSet<TxnId>,
 }
 
 /// Bytes between two of `Analysis::places`.
 const PLACE_BYTES: u64 = 16 << 10;
+
+/// So many leaves are looked at for what the reclaim task did not come to.
+const THINNED_MAX: usize = 1 << 16;
 
 /// A page that may lack changes at home.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,6 +121,26 @@ impl Analysis {
         }
     }
 
+    /// Looks through records before those that analysis reads for leaves that had keys removed.
+    ///
+    /// # Errors
+    ///
+    /// `CorruptLog`, `Device`.
+    pub(crate) fn look_before(&mut self, earlier: &mut LogReader<'_>) -> Result<(), Error> {
+        while let Some(stored) = earlier.next()? {
+            if let Body::Update { page, change, .. } = stored.record.body {
+                self.note_thinned(page, change);
+            }
+        }
+        Ok(())
+    }
+
+    fn note_thinned(&mut self, page: PageId, change: &[u8]) {
+        if Change::thins(change) && self.thinned.len() < THINNED_MAX {
+            self.thinned.insert(page);
+        }
+    }
+
     fn note(&mut self, lsn: Lsn, record: &Record<'_>, oldest_dirty: Lsn) {
         if record.txn != TxnId(0) {
             self.next_txn = self.next_txn.max(record.txn.0 + 1);
@@ -126,9 +152,12 @@ impl Analysis {
             }
         }
         match record.body {
-            Body::Update { page, page_prev, .. }
-            | Body::Clr { page, page_prev, .. }
-            | Body::Restore { page, page_prev, .. } => {
+            Body::Update { page, page_prev, change, .. }
+            | Body::Clr { page, page_prev, change, .. } => {
+                self.note_thinned(page, change);
+                self.changed(page, lsn, page_prev, oldest_dirty);
+            }
+            Body::Restore { page, page_prev, .. } => {
                 self.changed(page, lsn, page_prev, oldest_dirty);
             }
             Body::BufWrite { eol, pages } => {

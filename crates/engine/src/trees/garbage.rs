@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
+use terrace_page::PageId;
+
 use super::{Trees, done};
+use crate::btree::Reclaimable;
 use crate::catalog::garbage_key;
 use crate::engine::Engine;
 use crate::reclaim::{Progress, Work};
@@ -27,6 +30,29 @@ impl Trees {
     ) -> Result<Progress, Error> {
         let Some(tree) = self.find(tree) else { return Ok(Progress::Done) };
         self.alone(engine, |context| tree.purge_leaf(context, key))
+    }
+
+    /// As `purge_leaf`, for a page that was a leaf when the log told of removals in it.
+    ///
+    /// # Errors
+    ///
+    /// As `purge_leaf`.
+    pub(crate) fn purge_page(&self, engine: &Arc<Engine>, page: PageId) -> Result<Progress, Error> {
+        let mut before = None;
+        loop {
+            if engine.reclaim.is_held() {
+                return Ok(Progress::More);
+            }
+            // A neighbour that it takes in may bring ghosts.
+            let Some(leaf) = Reclaimable::of(&*engine.pool.read(page)?) else { break };
+            let Some(tree) = self.find(leaf.tree) else { break };
+            if before.as_ref() == Some(&leaf) {
+                break;
+            }
+            self.alone(engine, |context| tree.purge_recovered(context, &leaf.key))?;
+            before = Some(leaf);
+        }
+        Ok(Progress::Done)
     }
 
     /// Purges the leaf of `key`; returns where the next leaf begins.
