@@ -5,7 +5,7 @@
 //! - `command`: what can be asked for. `quantity`: sizes, shares and times as they are written.
 //! - `bench`: TPC-C on every design, restarts, and the engine's own speed. `torture`: power cuts at
 //!   random moments; `matrix`: at every event of scripted paths; `lives`: killed processes,
-//!   and files that come to harm.
+//!   and files that come to harm; `histories`: transactions of threads.
 //! - `replay`: traces through policies. `advise`: what a flash tier would buy.
 //! - `placement`: where pages belong if their requests were known.
 //! - `trace`: traces of storage requests: look into them, convert them, make them up,
@@ -13,7 +13,7 @@
 //! - `database`: check and show a database. `dump`: save one, and make one from what was saved.
 //!   `upgrade`: convert one of an older format.
 //! - `results`, `interval`: what a bench found. `table`, `report`, `output`: how it is shown.
-//! - `progress`, `side_by_side`: while it runs. `failure`: when it does not.
+//! - `progress`, `side_by_side`, `scratch`: while it runs. `failure`: when it does not.
 //!
 //! Exit status: 0, or 1 if something went wrong, or 2 if what was asked for makes no sense, or 3 if
 //! only a part could be saved; then there is one line on standard error.
@@ -27,6 +27,7 @@ mod advise;
 mod bench;
 mod database;
 mod dump;
+mod histories;
 mod lives;
 mod matrix;
 mod placement;
@@ -43,6 +44,7 @@ mod table;
 
 mod failure;
 mod progress;
+mod scratch;
 mod side_by_side;
 
 use clap::error::ErrorKind;

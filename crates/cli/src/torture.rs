@@ -5,6 +5,7 @@
 use crate::bench::flash_role;
 use crate::command::{Torture, WorldName};
 use crate::failure;
+use crate::histories;
 use crate::lives;
 use crate::matrix;
 use crate::output::{Sinks, Stopwatch, cores};
@@ -32,6 +33,9 @@ pub const SHOWN_MAX: usize = 10;
 /// Something was lost, or is there that should not be.
 pub fn torture(options: &Torture) -> Result<(), failure::Failure> {
     refuse_role(options)?;
+    if options.histories.is_asked {
+        return histories::histories(options);
+    }
     if options.world == WorldName::Real {
         return lives::torture(options);
     }

@@ -2,6 +2,7 @@
 
 use super::lists::{log_age, one_design, one_fate, one_restart, one_script};
 use super::{Shown, WorldName};
+use crate::quantity::Span;
 use clap::Args;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -39,6 +40,25 @@ pub struct Torture {
     pub jobs: Option<u64>,
     #[command(flatten)]
     pub matrix: Matrix,
+    #[command(flatten)]
+    pub histories: Histories,
+    /// Where the files of the real world are [default: the system's folder for temporary files]
+    #[arg(long, value_name = "DIR")]
+    pub folder: Option<PathBuf>,
+}
+
+#[derive(Args)]
+pub struct Histories {
+    /// With --world real: random transactions of four threads, all of which must be serializable
+    #[arg(id = "histories", long = "histories", conflicts_with = "matrix")]
+    pub is_asked: bool,
+    /// Transactions of each design, at least [default: 20000; or one database with --seed]
+    #[arg(long, value_name = "N", requires = "histories",
+          value_parser = clap::value_parser!(u64).range(1..))]
+    pub transactions: Option<u64>,
+    /// How long each design runs, instead of a number of transactions
+    #[arg(long, value_name = "TIME", requires = "histories", conflicts_with = "transactions")]
+    pub duration: Option<Span>,
 }
 
 #[derive(Args)]

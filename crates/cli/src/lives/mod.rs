@@ -27,6 +27,7 @@ use crate::failure::Failure;
 use crate::output::{Sinks, Stopwatch, cores};
 use crate::progress::Bars;
 use crate::results::Host;
+use crate::scratch::Scratch;
 use crate::side_by_side;
 use crate::table::{Table, thousands};
 use serde_json::json;
@@ -34,7 +35,7 @@ use std::collections::BTreeMap;
 use std::env;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -201,32 +202,13 @@ fn shown(total: &Report, options: &Torture, seeds: u64, wall_s: f64) -> String {
     text
 }
 
-/// A folder that goes with its owner.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn make(seed: u64) -> io::Result<Folder> {
-        let name = format!("terrace-torture-{}-{seed}", std::process::id());
-        let path = env::temp_dir().join(name);
-        fs::create_dir_all(&path)?;
-        Ok(Folder(path))
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        // What is left behind is found by name, and harms nothing.
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
 /// What a seed decides before its first life.
 struct Setting {
     seed: u64,
     design: Design,
     restart: Restart,
     role: FlashRole,
-    folder: Folder,
+    folder: Scratch,
 }
 
 fn one_seed(seed: u64, options: &Torture) -> io::Result<Report> {
@@ -260,7 +242,7 @@ fn draw(seed: u64, options: &Torture, prng: &mut Prng) -> io::Result<Setting> {
     if wanted.refusal(&design, &restart).is_some() {
         role = FlashRole::Cache;
     }
-    Ok(Setting { seed, design, restart, role, folder: Folder::make(seed)? })
+    Ok(Setting { seed, design, restart, role, folder: Scratch::make(options.folder.as_deref())? })
 }
 
 /// How a life ended.
@@ -286,7 +268,7 @@ struct Lived {
 
 /// Runs the lives of a seed; false if one of them found something, or the flash is needed and gone.
 fn lives(setting: &Setting, prng: &mut Prng, report: &mut Report) -> io::Result<bool> {
-    let folder = &setting.folder.0;
+    let folder = setting.folder.path();
     let (flash, older, foreign) =
         (folder.join("flash"), folder.join("flash.older"), folder.join("flash.foreign"));
     for number in 0..LIVES {
@@ -321,7 +303,7 @@ fn lives(setting: &Setting, prng: &mut Prng, report: &mut Report) -> io::Result<
 
 /// Damages home and log, one place after the other, and opens what is left.
 fn trials(setting: &Setting, prng: &mut Prng, report: &mut Report) -> io::Result<()> {
-    let folder = &setting.folder.0;
+    let folder = setting.folder.path();
     let names = ["db", "db.log", "flash"];
     let files: Vec<_> = names.iter().map(|name| folder.join(name)).collect();
     let kept: Vec<_> = names.iter().map(|name| folder.join(format!("{name}.kept"))).collect();

@@ -407,7 +407,8 @@ impl Log {
     /// As `force`.
     pub(crate) fn relieve(&self) -> Result<(), Error> {
         let end = self.end();
-        let waiting = end.0 - self.written.load(Ordering::Relaxed);
+        // Others may have written past `end` since.
+        let waiting = end.0.saturating_sub(self.written.load(Ordering::Relaxed));
         if waiting <= WAITING_SOFT {
             return Ok(());
         }

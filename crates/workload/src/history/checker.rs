@@ -149,6 +149,13 @@ pub enum Anomaly {
         /// Where.
         key: Key,
     },
+    /// A scan returned a key twice, out of order, or out of its range.
+    BadScan {
+        /// Who scanned.
+        reader: usize,
+        /// From where.
+        low: Key,
+    },
     /// Each must come before the next, and the last before the first.
     Cycle(Vec<(usize, Dependency)>),
 }
@@ -276,11 +283,11 @@ impl Versions {
     /// The last absence before `at`, or else the first after it: any of them explains the read.
     fn seen_absent(&self, reader: usize, key: Key, at: u64) -> Result<usize, Anomaly> {
         let Some(list) = self.of_key.get(&key) else { return Ok(0) };
-        let mut absences =
-            list.iter().enumerate().filter(|(_, version)| version.value.is_none()).peekable();
-        let first = absences.peek().map(|&(index, _)| index);
-        let last = absences.take_while(|(_, version)| version.at <= at).last();
-        last.map(|(index, _)| index).or(first).ok_or(Anomaly::NeverAbsent { reader, key })
+        let is_absent = |&index: &usize| list[index].value.is_none();
+        let later = list.partition_point(|version| version.at <= at);
+        let last = (0..later).rev().find(is_absent);
+        last.or_else(|| (later..list.len()).find(is_absent))
+            .ok_or(Anomaly::NeverAbsent { reader, key })
     }
 }
 
@@ -300,10 +307,16 @@ fn add_reads(
                 graph.add_read(versions, &own, reader, (key, found, at))?;
             }
             Op::Scan { low, high, ref found, at } => {
+                let is_in_order = found.is_sorted_by(|one, other| one.0 < other.0)
+                    || found.is_sorted_by(|one, other| one.0 > other.0);
+                if !is_in_order || found.iter().any(|(key, _)| !(low..high).contains(key)) {
+                    return Err(Anomaly::BadScan { reader, low });
+                }
                 let present: BTreeMap<Key, Value> = found.iter().copied().collect();
-                let written = own.keys().chain(versions.of_key.keys()).copied();
-                let mut keys: Vec<Key> = written.chain(present.keys().copied()).collect();
-                keys.retain(|key| (low..high).contains(key));
+                let written = own.range(low..high).map(|(&key, _)| key);
+                let known = versions.of_key.range(low..high).map(|(&key, _)| key);
+                let mut keys: Vec<Key> = written.chain(known).collect();
+                keys.extend(present.keys());
                 keys.sort_unstable();
                 keys.dedup();
                 for key in keys {
@@ -594,6 +607,24 @@ mod tests {
         script.commit(one);
         let intermediate = Anomaly::IntermediateRead { reader: two, writer: one, key: 1 };
         assert_eq!(check(&script.history), Err(intermediate));
+    }
+
+    #[test]
+    fn a_scan_must_be_in_order_and_in_its_range() {
+        for (found, is_good) in [
+            (vec![(2, 20), (1, 10)], true),
+            (vec![(1, 10), (1, 10)], false),
+            (vec![(1, 10), (3, 30), (2, 20)], false),
+            (vec![(1, 10), (9, 90)], false),
+        ] {
+            let mut script = Script::new(&[(1, 10), (2, 20), (3, 30), (9, 90)]);
+            let one = script.begin();
+            script.scan(one, 0, if found.len() == 2 { 3 } else { 4 }, &found);
+            script.commit(one);
+            let outcome = check(&script.history).map(|_| ());
+            let bad = Err(Anomaly::BadScan { reader: one, low: 0 });
+            assert_eq!(outcome, if is_good { Ok(()) } else { bad }, "{found:?}");
+        }
     }
 
     #[test]

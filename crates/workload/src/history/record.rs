@@ -15,7 +15,7 @@
 //! a table is to remove all of its keys. What a savepoint takes back is not in the history: the
 //! writes, and what was read of keys that were written since.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use terrace::{Database, Durability, Error, Savepoint, Table, TableDef, WriteTransaction};
@@ -51,6 +51,13 @@ pub struct Options {
     pub deletes_table_one_in: u64,
     /// One in so many operations sets a savepoint or goes back to one; zero for none.
     pub savepoint_one_in: u64,
+    /// Rows, evenly spread over the keys, that three of four operations fall on, so that clients
+    /// meet in a table that is larger than memory; zero for none.
+    pub hot_rows: u64,
+    /// Keys of a range, at most.
+    pub scan_keys_max: u64,
+    /// One in so many commits is durable, the others are not forced.
+    pub durable_one_in: u64,
 }
 
 impl Default for Options {
@@ -65,7 +72,30 @@ impl Default for Options {
             tables: 1,
             deletes_table_one_in: 0,
             savepoint_one_in: 0,
+            hot_rows: 0,
+            scan_keys_max: u64::MAX,
+            durable_one_in: 2,
         }
+    }
+}
+
+/// What a history left in its tables, where the next one on the same database begins.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Left {
+    /// Every key that is there.
+    pub rows: BTreeMap<Key, Value>,
+    /// The last value that was given out: each is written once only, in all of the histories.
+    pub values: Value,
+}
+
+impl Left {
+    /// Whether `db` holds these rows and no others.
+    ///
+    /// # Errors
+    ///
+    /// Those of the engine.
+    pub fn is_in(&self, db: &Database) -> Result<bool, Error> {
+        Ok(self.rows == all_rows(db)?)
     }
 }
 
@@ -98,13 +128,21 @@ impl Recording {
     ///
     /// Those of the engine.
     pub fn begin(db: &Database, options: Options) -> Result<(Recording, Vec<Client>), Error> {
+        let mut left = Left::default();
+        fill(db, options, &mut left)?;
+        Ok(Recording::resume(db, options, left))
+    }
+
+    /// The same on a database in which a history before it left `left`.
+    pub fn resume(db: &Database, options: Options, left: Left) -> (Recording, Vec<Client>) {
         let mut prng = Prng::from_seed(options.seed);
-        let log = Arc::new(LeafMutex::new(Log::default()));
-        fill(db, options, &log)?;
+        let history = History { initial: left.rows, ..History::default() };
+        let log = Log { history, values: left.values, ..Log::default() };
+        let log = Arc::new(LeafMutex::new(log));
         let mut client =
             || Client { db: db.clone(), log: Arc::clone(&log), options, prng: prng.fork() };
         let clients = (0..options.clients).map(|_| client()).collect();
-        Ok((Recording { log }, clients))
+        (Recording { log }, clients)
     }
 
     /// A count that grows with each operation.
@@ -118,10 +156,38 @@ impl Recording {
     ///
     /// What stopped a client, but for conflicts.
     pub fn finish(self) -> Result<History, Error> {
+        self.taken().map(|(history, _)| history)
+    }
+
+    /// The same, and a last transaction that reads all that is there, which the next history is to
+    /// begin with.
+    ///
+    /// # Errors
+    ///
+    /// What stopped a client, or the last transaction.
+    pub fn finish_all(self, db: &Database) -> Result<(History, Left), Error> {
+        let (begin, at, end) = {
+            let mut log = self.log.lock();
+            (log.tick(), log.tick(), log.tick())
+        };
+        let (mut history, values) = self.taken()?;
+        let rows = all_rows(db)?;
+        let scan = |table: usize| {
+            let (low, high) = (key_of(table, 0), key_of(table + 1, 0));
+            let found = rows.range(low..high).map(|(&key, &value)| (key, value)).collect();
+            Op::Scan { low, high, found, at }
+        };
+        let ops = (0..TABLES.len()).map(scan).collect();
+        let last = Transaction { begin, end, outcome: Outcome::Committed, ops };
+        history.transactions.push(last);
+        Ok((history, Left { rows, values }))
+    }
+
+    fn taken(&self) -> Result<(History, Value), Error> {
         let mut log = self.log.lock();
         match log.failure.take() {
             Some(error) => Err(error),
-            None => Ok(std::mem::take(&mut log.history)),
+            None => Ok((std::mem::take(&mut log.history), log.values)),
         }
     }
 }
@@ -147,14 +213,32 @@ impl Log {
 }
 
 /// Every other key is there at first.
-fn fill(db: &Database, options: Options, log: &LeafMutex<Log>) -> Result<(), Error> {
+fn fill(db: &Database, options: Options, left: &mut Left) -> Result<(), Error> {
     let txn = db.begin_write()?;
     for key in (0..options.keys).step_by(2) {
-        let value = log.lock().new_value();
-        txn.open_table(TABLES[0])?.insert(key, &stored(value, options.value_bytes))?;
-        log.lock().history.initial.insert(key, value);
+        left.values += 1;
+        let value = stored(left.values, options.value_bytes);
+        txn.open_table(TABLES[0])?.insert(key, &value)?;
+        left.rows.insert(key, left.values);
     }
     txn.commit(Durability::Buffered)
+}
+
+/// Every row of every table, read in one transaction.
+fn all_rows(db: &Database) -> Result<BTreeMap<Key, Value>, Error> {
+    let txn = db.begin_read()?;
+    let mut rows = BTreeMap::new();
+    for (number, definition) in TABLES.into_iter().enumerate() {
+        let table = match txn.open_table(definition) {
+            Err(Error::NoSuchTable { .. }) => continue,
+            other => other?,
+        };
+        for row in table.range(..)? {
+            let row = row?;
+            rows.insert(key_of(number, row.key()), value_of(row.value()));
+        }
+    }
+    Ok(rows)
 }
 
 fn stored(value: Value, bytes: usize) -> Vec<u8> {
@@ -163,8 +247,12 @@ fn stored(value: Value, bytes: usize) -> Vec<u8> {
     stored
 }
 
+/// The value of a row, or one that nobody wrote if its bytes are not those of one value.
 fn value_of(stored: &[u8]) -> Value {
-    stored.first_chunk().map_or(0, |bytes| Value::from_le_bytes(*bytes))
+    let Some((value, filler)) = stored.split_first_chunk() else { return Value::MAX };
+    let value = Value::from_le_bytes(*value);
+    let is_whole = filler.iter().all(|&byte| byte == value as u8);
+    if is_whole { value } else { Value::MAX }
 }
 
 /// One client of a history.
@@ -195,14 +283,14 @@ impl Client {
         let outcome = match self.operate(&txn, &mut ops) {
             Ok(()) if self.prng.chance(8) => txn.rollback().map(|()| Outcome::Aborted),
             Ok(()) => {
-                let durable = self.prng.chance(2);
+                let durable = self.prng.chance(self.options.durable_one_in);
                 let durability = if durable { Durability::Durable } else { Durability::None };
                 txn.commit(durability).map(|()| Outcome::Committed)
             }
             Err(error) => Err(error),
         };
         let outcome = match outcome {
-            Err(error) if error.is_transient() => Outcome::Aborted,
+            Err(error) if ends_it_alone(&error) => Outcome::Aborted,
             other => other?,
         };
         let mut log = self.log.lock();
@@ -241,10 +329,18 @@ impl Client {
         self.log.lock().tick()
     }
 
+    fn row(&mut self) -> u64 {
+        let Options { keys, hot_rows, .. } = self.options;
+        if hot_rows > 0 && !self.prng.chance(4) {
+            return self.prng.below(hot_rows) * (keys / hot_rows).max(1) % keys;
+        }
+        self.prng.below(keys)
+    }
+
     /// One operation on a row or a range.
     fn operate_on(&mut self, txn: &WriteTransaction, number: usize) -> Result<Op, Error> {
         let mut table = txn.open_table(TABLES[number])?;
-        let row = self.prng.below(self.options.keys);
+        let row = self.row();
         let key = key_of(number, row);
         Ok(match self.prng.below(8) {
             0..=2 => {
@@ -293,7 +389,8 @@ impl Client {
         number: usize,
         low: u64,
     ) -> Result<Op, Error> {
-        let high = low + 1 + self.prng.below(self.options.keys);
+        let keys_max = self.options.keys.min(self.options.scan_keys_max);
+        let high = low + 1 + self.prng.below(keys_max);
         let range = table.range(low..high)?;
         let rows = match self.prng.chance(2) {
             true => range.rev().collect::<Result<Vec<_>, _>>()?,
@@ -305,6 +402,15 @@ impl Client {
         let found = rows.iter().map(entry).collect();
         let (low, high) = (key_of(number, low), key_of(number, high));
         Ok(Op::Scan { low, high, found, at: self.tick() })
+    }
+}
+
+/// Whether a transaction that met `error` was rolled back, and nothing else has happened.
+fn ends_it_alone(error: &Error) -> bool {
+    match error {
+        Error::LogFull { .. } | Error::TooManyLocks => true,
+        Error::Doomed { cause: Some(cause) } => ends_it_alone(cause),
+        error => error.is_transient(),
     }
 }
 
