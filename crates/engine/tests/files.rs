@@ -472,6 +472,44 @@ fn a_flash_file_that_is_needed_and_not_whole_is_refused_and_left_alone() {
     assert_eq!(db.check().expect("sound").entries, 80_001);
 }
 
+/// Another database took it for free, and the one that it is a part of never opened again.
+#[test]
+fn a_flash_that_is_part_of_another_database_is_refused_and_left_alone() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (first, flash) = (folder.path().join("first"), folder.path().join("flash"));
+    let design = terrace_policy::designs::find("lc").expect("a row of the table");
+    let builder = || small().flash(&flash, 8 << 20).design(design);
+    let first_builder = || builder().flash_role(FlashRole::Persistent);
+    let db = first_builder().create(&first).expect("room");
+    db.write(|txn| txn.open_table(ROWS)?.insert(1, 2)).expect("room");
+    db.close().expect("room");
+    let before = fs::read(&flash).expect("there");
+    let second = folder.path().join("second");
+    let is_refused = |opened: Result<Database, Error>| {
+        let refused = opened.map(drop).expect_err("it is another's");
+        let says = refused.to_string();
+        assert!(matches!(refused, Error::NotBlank { part: Part::Flash, .. }), "{says}");
+        assert!(says.contains("does not open without it"), "{says}");
+        assert!(fs::read(&flash).expect("there") == before, "flash was changed");
+    };
+    is_refused(builder().create(&second));
+    is_refused(builder().open_or_create(&second));
+    make(&second);
+    is_refused(builder().open(&second));
+    is_refused(builder().open_or_create(&second));
+    let db = first_builder().open(&first).expect("its flash is as it was");
+    assert_eq!(db.check().expect("sound").entries, 2);
+    db.close().expect("room");
+    // Said on purpose.
+    let db = builder().overwrite(true).open(&second).expect("it may be destroyed");
+    db.close().expect("room");
+    // A cache is anybody's.
+    let db = builder().open(&second).expect("its own");
+    db.close().expect("room");
+    let third = folder.path().join("third");
+    builder().create(&third).expect("a cache of another").close().expect("room");
+}
+
 #[test]
 fn what_is_neither_a_file_nor_a_block_device_is_refused_and_nothing_is_made() {
     let folder = tempfile::tempdir().expect("a folder");

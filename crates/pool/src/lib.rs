@@ -83,5 +83,5 @@ pub use observe::{PageEvent, PageObserver};
 pub use owed::Redo;
 pub use restart::fuzz;
 pub use restart::{ColdStart, FlashLayout, FlashNeed, FlashRecovery, Image, LogFacts, ScanFrom};
-pub use restart::{RestartRules, RestartTuning, write_synthetic_table};
+pub use restart::{RestartRules, RestartTuning, flash_part_of, write_synthetic_table};
 pub use stats::PoolStats;

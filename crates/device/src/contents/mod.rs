@@ -20,7 +20,7 @@ use std::fmt;
 use std::io;
 
 use self::signatures::SIGNATURES;
-pub use self::signatures::{DATABASE, FLASH, LOG};
+pub use self::signatures::{DATABASE, FLASH, FLASH_PART, LOG};
 
 /// At both ends so many bytes are looked at.
 const END_BYTES: u64 = 1 << 20;

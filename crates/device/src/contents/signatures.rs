@@ -88,6 +88,9 @@ pub const DATABASE: &str = "a Terrace database";
 pub const LOG: &str = "the log of a Terrace database";
 /// A flash tier.
 pub const FLASH: &str = "a Terrace flash tier";
+/// A flash tier that is part of its database.
+pub const FLASH_PART: &str =
+    "the flash tier of another Terrace database, which does not open without it";
 
 const BCACHE: &[u8] = b"\xc6\x85\x73\xf6\x4e\x1a\x45\xca\x82\x65\xf5\x7f\x48\xba\x6d\x81";
 const BCACHEFS: &[u8] = b"\xc6\x85\x73\xf6\x66\xce\x90\xa9\xd9\x6a\x60\xcf\x80\x3d\xf7\xef";

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use terrace_device::{Access, Device, OverlayMemory};
 use terrace_page::PAGE_SIZE;
 use terrace_policy::{Design, FlashRole, Restart, designs, restarts};
-use terrace_pool::{ColdStart, FlashLayout, FlashNeed, Metadata, PoolConfig, PoolError};
+use terrace_pool::{ColdStart, FlashLayout, Metadata, PoolConfig, PoolError};
 use terrace_rt::{Nanos, World};
 
 use crate::api::files::{self, Files, Overwrite, Sizes};
@@ -408,16 +408,15 @@ impl Builder {
         self.places = files.places();
         let home = files.open_home(self.access)?;
         // What is no database is told before anything else is looked for, or made for it.
-        let need = match superblock::find(&*home) {
-            Ok(Found::Database(boot)) if boot.needs_flash() => FlashNeed::Needed,
-            Ok(Found::Database(_)) => FlashNeed::Optional,
+        let boot = match superblock::find(&*home) {
+            Ok(Found::Database(boot)) => boot,
             Ok(Found::Nothing) => {
                 let missing = Error::Missing { part: Part::Home, path: None };
                 return Err(self.places.explain(files.foreign(missing)));
             }
             Err(error) => return Err(self.places.explain(files.foreign(error))),
         };
-        let opened = files.open(home, self.access, need)?;
+        let opened = files.open(home, self.access, &boot)?;
         self.flash_doubt = opened.flash_doubt;
         self.devices(opened.devices).open_on_devices()
     }

@@ -24,14 +24,16 @@ use std::sync::Arc;
 use terrace_device::contents::{self, ReadAt};
 use terrace_device::{
     Access, Contents, Device, FileClaim, FileDevice, FileOptions, OpenError, Refusal, Room,
+    SECTOR_SIZE,
 };
 use terrace_page::{PAGE_SIZE, PageBuf, page_id, verify};
-use terrace_pool::{ColdStart, FlashNeed};
+use terrace_pool::{ColdStart, FlashNeed, flash_part_of};
 use terrace_rt::World;
 
 use crate::api::DirectIo;
 use crate::error::{Places, error_path};
 use crate::log::BLOCK;
+use crate::superblock::Superblock;
 use crate::{Action, Devices, Error, ErrorPath, Part};
 
 type OpenedFlash = (Option<Arc<dyn Device>>, Option<ColdStart>);
@@ -271,8 +273,9 @@ impl Files {
         &self,
         home: Arc<dyn Device>,
         access: Access,
-        need: FlashNeed,
+        boot: &Superblock,
     ) -> Result<Opened, Error> {
+        let need = if boot.needs_flash() { FlashNeed::Needed } else { FlashNeed::Optional };
         let log = self.log.claim(access, false)?;
         if log.len() < 2 * PAGE {
             let (part, path) = (Part::Log, self.log.error_path());
@@ -283,7 +286,7 @@ impl Files {
         let (flash, flash_doubt) = match (&self.flash, access) {
             (None, _) => (None, None),
             (Some((place, size)), Access::ReadWrite) if need == FlashNeed::Optional => {
-                let (flash, doubt) = self.open_cache(place, *size)?;
+                let (flash, doubt) = self.open_cache(place, *size, boot.database)?;
                 (Some(flash), doubt)
             }
             (Some((place, size)), _) => self.open_as_it_is(place, *size, access, need)?,
@@ -291,14 +294,18 @@ impl Files {
         Ok(Opened { devices: Devices { home, flash, log }, flash_doubt })
     }
 
-    /// The flash of a database that can do without: made if it is not there, begun anew if it is
+    /// The flash of `database`, which can do without: made if it is not there, begun anew if it is
     /// not whole (P3).
     fn open_cache(
         &self,
         place: &Place,
         size: u64,
+        database: u128,
     ) -> Result<(Arc<dyn Device>, Option<ColdStart>), Error> {
         let claim = place.claim(Access::ReadWrite, true)?;
+        if !self.overwrite.allows(Part::Flash) {
+            place.check_no_part(&claim, |other| other == database)?;
+        }
         let found = place.flash_found(&claim)?;
         let is_short = claim.len() < size && !claim.is_block_device();
         let doubt = match found {
@@ -401,6 +408,7 @@ impl Place {
             return Ok(());
         }
         if self.part == Part::Flash {
+            self.check_no_part(claim, |_| false)?;
             return match self.flash_found(claim)? {
                 FlashFound::Foreign(found) => Err(self.not_blank(found)),
                 _ => Ok(()),
@@ -420,6 +428,26 @@ impl Place {
                 }
             }
             found => Err(self.not_blank(found)),
+        }
+    }
+
+    /// Refuses a flash that is part of a database other than those that are `ours`: without it that
+    /// one does not open.
+    fn check_no_part(
+        &self,
+        claim: &FileClaim,
+        ours: impl FnOnce(u128) -> bool,
+    ) -> Result<(), Error> {
+        let mut sector = [0; SECTOR_SIZE];
+        if claim.len() < SECTOR_SIZE as u64 {
+            return Ok(());
+        }
+        claim.read_at(0, &mut sector).map_err(|source| self.device_failed(source))?;
+        match flash_part_of(&sector) {
+            Some(database) if !ours(database) => {
+                Err(self.not_blank(Contents::Signature(contents::FLASH_PART)))
+            }
+            _ => Ok(()),
         }
     }
 

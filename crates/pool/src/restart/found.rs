@@ -196,9 +196,14 @@ impl FlashRecovery {
         let kind = config.restart.kind;
         let layout = FlashLayout::new(config.flash_slots, kind);
         let (slots, partitions) = (config.flash_slots, config.partitions_count());
-        let wanted = Header { database, stamp: 0, table: 0, slots, partitions, restart: kind };
+        let is_part = config.flash_role.is_persistent();
+        let wanted =
+            Header { database, stamp: 0, table: 0, slots, partitions, restart: kind, is_part };
         let (header, cold) = match judge(flash, &wanted, known) {
-            Ok(found) => (found, (kind == RestartKind::Forget).then_some(ColdStart::Forget)),
+            Ok(found) => (
+                Header { is_part, ..found },
+                (kind == RestartKind::Forget).then_some(ColdStart::Forget),
+            ),
             Err(cold) => (wanted, Some(cold)),
         };
         let table = super::table_of(kind, layout, config);
@@ -212,7 +217,15 @@ impl FlashRecovery {
         let (slots, kind) = (0, config.restart.kind);
         let layout = FlashLayout::new(slots, kind);
         let (database, partitions) = (0, config.partitions_count());
-        let header = Header { database, stamp: 0, table: 0, slots, partitions, restart: kind };
+        let header = Header {
+            database,
+            stamp: 0,
+            table: 0,
+            slots,
+            partitions,
+            restart: kind,
+            is_part: false,
+        };
         let table = super::table_of(RestartKind::Forget, layout, config);
         FlashRecovery {
             layout,

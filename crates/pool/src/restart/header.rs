@@ -11,7 +11,8 @@
 //!     48    4 slots
 //!     52    4 partitions
 //!     56    1 restart     RestartKind, as `code_of` numbers them
-//!     57    7 reserved    zero
+//!     57    1 part        1: the database does not open without it
+//!     58    6 reserved    zero
 //! ```
 //!
 //! - H1: the header is one sector, so a power cut leaves the old one or the new one.
@@ -37,6 +38,7 @@ const TABLE_AT: usize = 40;
 const SLOTS_AT: usize = 48;
 const PARTITIONS_AT: usize = 52;
 const RESTART_AT: usize = 56;
+const PART_AT: usize = 57;
 
 const _: () = assert!(CHECKSUM_AT + 4 == VERSION_AT);
 const _: () = assert!(MAGIC_AT + MAGIC.len() == DATABASE_AT);
@@ -51,6 +53,18 @@ pub(super) struct Header {
     pub slots: u32,
     pub partitions: u32,
     pub restart: RestartKind,
+    /// Whether its database does not open without it.
+    pub is_part: bool,
+}
+
+/// The database that the flash device that begins with `sector` is a part of, if it is more than a
+/// cache to one.
+#[must_use]
+pub fn flash_part_of(sector: &[u8; SECTOR_BYTES]) -> Option<u128> {
+    match Header::look(sector) {
+        Looked::Header(header) => header.is_part.then_some(header.database),
+        Looked::Blank | Looked::Version | Looked::Damaged => None,
+    }
 }
 
 /// What stands where a header should.
@@ -76,6 +90,7 @@ impl Header {
         bytes[SLOTS_AT..PARTITIONS_AT].copy_from_slice(&self.slots.to_le_bytes());
         bytes[PARTITIONS_AT..RESTART_AT].copy_from_slice(&self.partitions.to_le_bytes());
         bytes[RESTART_AT] = code_of(self.restart);
+        bytes[PART_AT] = u8::from(self.is_part);
         let checksum = crc32c::crc32c(&bytes[VERSION_AT..HEADER_BYTES]);
         bytes[CHECKSUM_AT..VERSION_AT].copy_from_slice(&checksum.to_le_bytes());
         bytes
@@ -102,6 +117,7 @@ impl Header {
                 slots: u32_at(SLOTS_AT),
                 partitions: u32_at(PARTITIONS_AT),
                 restart,
+                is_part: bytes[PART_AT] == 1,
             }),
             _ => Looked::Version,
         }
@@ -152,10 +168,12 @@ mod tests {
     #[test]
     fn a_header_survives_and_a_flipped_bit_does_not() {
         for restart in KINDS.into_iter().flatten() {
+            let (database, is_part) = (7 << 90, restart == RestartKind::Warm);
             let header =
-                Header { database: 7 << 90, stamp: 3, table: 2, slots: 9, partitions: 4, restart };
+                Header { database, stamp: 3, table: 2, slots: 9, partitions: 4, restart, is_part };
             let bytes = header.encode();
             assert_eq!(Header::look(&bytes), Looked::Header(header));
+            assert_eq!(flash_part_of(&bytes), is_part.then_some(database));
             for bit in 0..HEADER_BYTES * 8 {
                 let mut flipped = bytes;
                 flipped[bit / 8] ^= 1 << (bit % 8);

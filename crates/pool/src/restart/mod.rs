@@ -29,6 +29,7 @@ mod mmr;
 mod warm;
 
 pub use found::{ColdStart, FlashNeed, FlashRecovery, Image, LogFacts, ScanFrom};
+pub use header::flash_part_of;
 pub use layout::FlashLayout;
 pub use tuning::{RestartRules, RestartTuning};
 pub use warm::write_synthetic_table;

@@ -50,6 +50,7 @@ pub fn write_synthetic_table(
         slots: layout.slots,
         partitions,
         restart: RestartKind::Warm,
+        is_part: config.flash_role.is_persistent(),
     };
     let mut sector = Staging::new(1);
     sector.pages_mut()[0][..header.encode().len()].copy_from_slice(&header.encode());
