@@ -16,6 +16,8 @@
 //! Direct I/O is used where the file system has it, else the page cache unless that is refused: it
 //! costs memory, nothing else, since durability comes from `fdatasync` in both.
 
+mod flash;
+
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
@@ -24,28 +26,21 @@ use std::sync::Arc;
 use terrace_device::contents::{self, ReadAt};
 use terrace_device::{
     Access, Contents, Device, FileClaim, FileDevice, FileOptions, OpenError, Refusal, Room,
-    SECTOR_SIZE,
 };
-use terrace_page::{PAGE_SIZE, PageBuf, page_id, verify};
-use terrace_pool::{ColdStart, FlashNeed, flash_part_of};
+use terrace_page::PAGE_SIZE;
+use terrace_pool::{ColdStart, FlashNeed};
 use terrace_rt::World;
 
+use self::flash::FlashFound;
 use crate::api::DirectIo;
 use crate::error::{Places, error_path};
 use crate::log::BLOCK;
 use crate::superblock::Superblock;
 use crate::{Action, Devices, Error, ErrorPath, Part};
 
-type OpenedFlash = (Option<Arc<dyn Device>>, Option<ColdStart>);
-
 const PAGE: u64 = PAGE_SIZE as u64;
-/// How the last page of a flash file or device begins.
-const FLASH_LABEL: [u8; 16] = *b"terrace flash 1\n";
 /// A home whose size nobody named may grow to this.
 const HOME_BYTES: u64 = 64 << 30;
-/// Pages of a flash without label and header that are looked at: any of ours tells whose it is.
-const PAGES_LOOKED_AT: u64 = 256;
-
 /// What may be destroyed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Overwrite {
@@ -293,75 +288,6 @@ impl Files {
         };
         Ok(Opened { devices: Devices { home, flash, log }, flash_doubt })
     }
-
-    /// The flash of `database`, which can do without: made if it is not there, begun anew if it is
-    /// not whole (P3).
-    fn open_cache(
-        &self,
-        place: &Place,
-        size: u64,
-        database: u128,
-    ) -> Result<(Arc<dyn Device>, Option<ColdStart>), Error> {
-        let claim = place.claim(Access::ReadWrite, true)?;
-        if !self.overwrite.allows(Part::Flash) {
-            place.check_no_part(&claim, |other| other == database)?;
-        }
-        let found = place.flash_found(&claim)?;
-        let is_short = claim.len() < size && !claim.is_block_device();
-        let doubt = match found {
-            FlashFound::Blank => None,
-            FlashFound::Labelled if is_short => Some(ColdStart::OtherShape),
-            FlashFound::Labelled => None,
-            FlashFound::Unlabelled if is_short => Some(ColdStart::CutShort),
-            FlashFound::Unlabelled => Some(ColdStart::Label),
-            FlashFound::Foreign(_) if self.overwrite.allows(Part::Flash) => Some(ColdStart::Blank),
-            FlashFound::Foreign(found) => return Err(place.not_blank(found)),
-        };
-        if is_short || matches!(found, FlashFound::Foreign(_)) {
-            place.prepare(&claim, size, Room::Reserved, &|| ())?;
-        }
-        if found != FlashFound::Labelled || is_short {
-            place.label(&claim)?;
-        }
-        Ok((place.device(claim, Some(size), self.direct_io)?, doubt))
-    }
-
-    /// The flash of a database that needs it, or that is only read: nothing of it changes.
-    fn open_as_it_is(
-        &self,
-        place: &Place,
-        size: u64,
-        access: Access,
-        need: FlashNeed,
-    ) -> Result<OpenedFlash, Error> {
-        let refuse = |why| match need {
-            FlashNeed::Needed => Err(Error::FlashNeeded { path: place.error_path(), why }),
-            FlashNeed::Optional => Ok((None, Some(why))),
-        };
-        let claim = match place.claim(access, false) {
-            Err(Error::Missing { .. }) => return refuse(ColdStart::NoDevice),
-            claim => claim?,
-        };
-        match place.flash_found(&claim)? {
-            FlashFound::Foreign(found) => return Err(place.not_blank(found)),
-            FlashFound::Blank => return refuse(ColdStart::Blank),
-            FlashFound::Labelled if claim.len() < size => return refuse(ColdStart::OtherShape),
-            FlashFound::Unlabelled if claim.len() < size => return refuse(ColdStart::CutShort),
-            // What is left is whole: header and table tell whose it is.
-            FlashFound::Labelled | FlashFound::Unlabelled => (),
-        }
-        Ok((Some(place.device(claim, Some(size), self.direct_io)?), None))
-    }
-}
-
-/// What stands where a flash tier should.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum FlashFound {
-    Blank,
-    Labelled,
-    /// Ours, by its header or its pages, without the label at its end.
-    Unlabelled,
-    Foreign(Contents),
 }
 
 /// The home at `path` without the rest of its database, to be read only.
@@ -431,26 +357,6 @@ impl Place {
         }
     }
 
-    /// Refuses a flash that is part of a database other than those that are `ours`: without it that
-    /// one does not open.
-    fn check_no_part(
-        &self,
-        claim: &FileClaim,
-        ours: impl FnOnce(u128) -> bool,
-    ) -> Result<(), Error> {
-        let mut sector = [0; SECTOR_SIZE];
-        if claim.len() < SECTOR_SIZE as u64 {
-            return Ok(());
-        }
-        claim.read_at(0, &mut sector).map_err(|source| self.device_failed(source))?;
-        match flash_part_of(&sector) {
-            Some(database) if !ours(database) => {
-                Err(self.not_blank(Contents::Signature(contents::FLASH_PART)))
-            }
-            _ => Ok(()),
-        }
-    }
-
     /// Makes it blank, and a file `bytes` long. A block device has its own size.
     fn prepare(
         &self,
@@ -473,28 +379,6 @@ impl Place {
     fn is_blank_device(&self, claim: &FileClaim) -> Result<bool, Error> {
         let contents = || claim.contents().map_err(|error| self.failed(error));
         Ok(claim.is_block_device() && contents()? == Contents::Blank)
-    }
-
-    fn flash_found(&self, claim: &FileClaim) -> Result<FlashFound, Error> {
-        let failed = |source| self.device_failed(source);
-        if claim.is_empty() {
-            return Ok(FlashFound::Blank);
-        }
-        if is_labelled(claim).map_err(failed)? {
-            return Ok(FlashFound::Labelled);
-        }
-        Ok(match claim.contents().map_err(|error| self.failed(error))? {
-            Contents::Blank => FlashFound::Blank,
-            Contents::Signature(contents::FLASH) => FlashFound::Unlabelled,
-            Contents::Data { .. } if has_page(claim).map_err(failed)? => FlashFound::Unlabelled,
-            found => FlashFound::Foreign(found),
-        })
-    }
-
-    /// Labels the flash, whose last page is no slot.
-    fn label(&self, claim: &FileClaim) -> Result<(), Error> {
-        let last = claim.len().saturating_sub(PAGE);
-        claim.write_at(last, &FLASH_LABEL).map_err(|error| self.failed(error))
     }
 
     fn device(
@@ -591,28 +475,6 @@ fn whole(bytes: u64) -> u64 {
 fn is_block_device(path: &Path) -> bool {
     use std::os::unix::fs::FileTypeExt;
     fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_block_device())
-}
-
-fn is_labelled(claim: &FileClaim) -> io::Result<bool> {
-    let mut head = [0; FLASH_LABEL.len()];
-    let Some(last) = claim.len().checked_sub(PAGE) else { return Ok(false) };
-    claim.read_at(last, &mut head)?;
-    Ok(head == FLASH_LABEL)
-}
-
-/// Whether a sealed page is among those that are looked at, evenly spread.
-fn has_page(claim: &FileClaim) -> io::Result<bool> {
-    let pages = claim.len() / PAGE;
-    let looked_at = pages.min(PAGES_LOOKED_AT);
-    let mut page: Box<PageBuf> = Box::new([0; PAGE_SIZE]);
-    for nth in 0..looked_at {
-        claim.read_at(nth * (pages / looked_at) * PAGE, &mut page[..])?;
-        let id = page_id(&page);
-        if page.iter().any(|&byte| byte != 0) && verify(&page, id).is_ok() {
-            return Ok(true);
-        }
-    }
-    Ok(false)
 }
 
 /// An id for a new database: by chance, but fixed in a virtual world.
