@@ -163,7 +163,7 @@ pub(crate) struct Encoded<'t> {
 
 impl<'t> Encoded<'t> {
     pub(crate) fn key<K: Key>(core: &'t Core, key: &K::View<'_>) -> Encoded<'t> {
-        let mut bytes = core.key.take();
+        let mut bytes = core.take_key();
         bytes.clear();
         K::encode(key, &mut bytes);
         Encoded { core, key: bytes, value: Vec::new() }
@@ -177,7 +177,7 @@ impl<'t> Encoded<'t> {
         match V::as_encoded(value) {
             Some(bytes) => (&self.key, bytes),
             None => {
-                self.value = self.core.value.take();
+                self.value = self.core.take_value();
                 self.value.clear();
                 V::encode(value, &mut self.value);
                 (&self.key, &self.value)
@@ -188,10 +188,7 @@ impl<'t> Encoded<'t> {
 
 impl Drop for Encoded<'_> {
     fn drop(&mut self) {
-        self.core.key.set(std::mem::take(&mut self.key));
-        if self.value.capacity() > 0 {
-            self.core.value.set(std::mem::take(&mut self.value));
-        }
+        self.core.keep_encoded(std::mem::take(&mut self.key), std::mem::take(&mut self.value));
     }
 }
 

@@ -51,13 +51,8 @@ pub struct Core {
     conflicted: Cell<bool>,
     /// Loads that were begun and not finished.
     loads: Cell<u32>,
-    /// Memory for an encoded key, and for an encoded value, while no operation has it.
-    pub(crate) key: Cell<Vec<u8>>,
-    pub(crate) value: Cell<Vec<u8>>,
 }
 
-/// Most keys need no more.
-const KEY_BYTES: usize = 64;
 /// Batches that a transaction keeps for later scans.
 const BATCHES_KEPT: usize = 4;
 /// Bytes of the largest of them.
@@ -224,8 +219,6 @@ impl Core {
             stays: PhantomData,
             conflicted: Cell::new(false),
             loads: Cell::new(0),
-            key: Cell::new(Vec::with_capacity(KEY_BYTES)),
-            value: Cell::default(),
         })
     }
 
@@ -249,6 +242,27 @@ impl Core {
     /// `UnfinishedLoad` if a table is being loaded.
     fn check_loads(&self) -> Result<(), Error> {
         if self.loads.get() > 0 { Err(Error::UnfinishedLoad) } else { Ok(()) }
+    }
+
+    /// Memory for an encoded key.
+    pub(crate) fn take_key(&self) -> Vec<u8> {
+        std::mem::take(&mut self.context.borrow_mut().buffers().key)
+    }
+
+    /// Memory for an encoded value.
+    pub(crate) fn take_value(&self) -> Vec<u8> {
+        std::mem::take(&mut self.context.borrow_mut().buffers().value)
+    }
+
+    /// Takes back what `take_key` gave, and what `take_value` gave if it was asked.
+    pub(crate) fn keep_encoded(&self, key: Vec<u8>, value: Vec<u8>) {
+        // Not while an operation that has it panics.
+        let Ok(mut context) = self.context.try_borrow_mut() else { return };
+        let buffers = context.buffers();
+        buffers.key = key;
+        if value.capacity() > 0 {
+            buffers.value = value;
+        }
     }
 
     /// Memory for the entries of a scan.

@@ -150,9 +150,9 @@ impl Writer for Context {
     }
 
     fn gave_up(&mut self, tree: TreeId, bytes: u64) {
-        match self.gave_up.iter_mut().find(|(known, _)| *known == tree) {
+        match self.buffers.gave_up.iter_mut().find(|(known, _)| *known == tree) {
             Some((_, known)) => *known += bytes,
-            None => self.gave_up.push((tree, bytes)),
+            None => self.buffers.gave_up.push((tree, bytes)),
         }
     }
 

@@ -19,30 +19,32 @@
 //!   where it was, and one that gives up stops the engine, with everything left to recovery.
 //! - X4: locks are kept until COMMIT or END is in the log; only then is COMMIT made durable.
 
+mod buffers;
 mod changes;
 mod locks;
 mod room;
 
+pub(crate) use buffers::{Buffers, Mark};
 pub(crate) use room::undo_room;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use terrace_page::{Lsn, PageBuf, PageId, TxnId};
 use terrace_pool::PageMut;
 use terrace_rt::Nanos;
 
-use self::locks::Tables;
+use self::buffers::{Borrowed, UndoEntry};
 use crate::api::Durability;
-use crate::btree::{Batch, Leaves, Tree};
+use crate::btree::Tree;
 use crate::engine::Engine;
-use crate::lock::{Held, Owner};
-use crate::log::record::{Draft, StoredUndo, decode_undo};
+use crate::lock::Owner;
+use crate::log::record::{StoredUndo, decode_undo};
 use crate::log::{Chain, Level, Log};
-use crate::opened::{Opened, Types};
+use crate::opened::Types;
 use crate::reclaim::Work;
 use crate::writer::Undo;
-use crate::{Error, SavepointFlaw, TreeId};
+use crate::{Error, TreeId};
 
 /// Bytes of the undo list in memory.
 const UNDO_BYTES_MAX: usize = 4 << 20;
@@ -51,109 +53,6 @@ const UNDO_ATTEMPTS: u32 = 3;
 
 /// The transaction may move from task to task.
 pub(crate) const NO_TASK: u64 = 0;
-
-/// Memory of a transaction, used again by a later one.
-#[derive(Debug, Default)]
-pub(crate) struct Buffers {
-    held: Held,
-    tables: Tables,
-    /// Tables that this transaction or an earlier one has opened.
-    pub(crate) opened: Opened,
-    /// Where this transaction or an earlier one has found keys.
-    leaves: Leaves,
-    /// The key whose lock was busy last.
-    busy_key: Vec<u8>,
-    /// Leaves with ghosts, and a key of each.
-    met: Vec<(TreeId, PageId, Box<[u8]>)>,
-    undo_bytes: Vec<u8>,
-    undo_list: Vec<UndoEntry>,
-    chain: Option<Arc<Chain>>,
-    draft: Draft,
-    page: Option<Box<PageBuf>>,
-    /// Memory of scans.
-    pub(crate) batches: Vec<Arc<Batch>>,
-}
-
-impl Buffers {
-    /// Forgets what the last transaction left.
-    pub(crate) fn clear(&mut self) {
-        self.held.clear();
-        self.tables.clear();
-        self.met.clear();
-        self.undo_list.clear();
-        self.undo_bytes.clear();
-        self.undo_bytes.shrink_to(1 << 16);
-    }
-}
-
-/// How to undo one record.
-#[derive(Clone, Copy, Debug)]
-struct UndoEntry {
-    lsn: Lsn,
-    /// The transaction's record before.
-    prev: Lsn,
-    /// Log bytes reserved for its undo.
-    room: u32,
-    /// Where its encoded undo begins in the list's bytes.
-    at: usize,
-}
-
-/// A place in a transaction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Mark {
-    /// The transaction's `Marks::identity`.
-    identity: u64,
-    /// How many the transaction has made, this one included.
-    sequence: u64,
-    last: Lsn,
-}
-
-/// The marks that a transaction has made.
-#[derive(Debug, Default)]
-struct Marks {
-    /// Tells its marks from those of all other transactions. Zero until it makes one.
-    identity: u64,
-    made: u64,
-    /// Marks that are gone, in ascending order: those after the first number, up to the second.
-    gone: Vec<(u64, u64)>,
-}
-
-impl Marks {
-    fn make(&mut self, last: Lsn) -> Mark {
-        static IDENTITIES: AtomicU64 = AtomicU64::new(1);
-        if self.identity == 0 {
-            self.identity = IDENTITIES.fetch_add(1, Ordering::Relaxed);
-        }
-        self.made += 1;
-        Mark { identity: self.identity, sequence: self.made, last }
-    }
-
-    /// # Errors
-    ///
-    /// `Savepoint` if `mark` is another transaction's, or gone.
-    fn check(&self, mark: Mark) -> Result<(), Error> {
-        if mark.identity != self.identity {
-            return Err(Error::Savepoint { flaw: SavepointFlaw::OtherTransaction });
-        }
-        let at = self.gone.partition_point(|(_, to)| *to < mark.sequence);
-        match self.gone.get(at) {
-            Some((from, _)) if *from < mark.sequence => {
-                Err(Error::Savepoint { flaw: SavepointFlaw::RolledBack })
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// All marks made after `mark` are gone.
-    fn rolled_back_to(&mut self, mark: Mark) {
-        while self.gone.last().is_some_and(|(from, _)| *from >= mark.sequence) {
-            self.gone.pop();
-        }
-        if mark.sequence < self.made {
-            self.gone.push((mark.sequence, self.made));
-        }
-    }
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
@@ -177,15 +76,8 @@ pub(crate) struct Context {
     owner: Option<Owner>,
     locking: Locking,
     lock_timeout: Nanos,
-    buffers: Box<Buffers>,
-    /// Names whose catalog entries it has changed.
-    touched: Vec<String>,
-    /// Trees that it has made or dropped: garbage, if they have no name in the end.
-    unnamed: Vec<TreeId>,
-    /// Trees of which large values wait to be freed, and their bytes.
-    gave_up: Vec<(TreeId, u64)>,
+    buffers: Borrowed,
     chain: Option<Arc<Chain>>,
-    marks: Marks,
     last: Lsn,
     mode: Mode,
     nested: u32,
@@ -245,12 +137,8 @@ impl Context {
             locking: if owner.is_some() { Locking::On } else { Locking::Off },
             owner,
             lock_timeout: engine.lock_limits.timeout,
-            touched: Vec::new(),
-            unnamed: Vec::new(),
-            gave_up: Vec::new(),
-            buffers: engine.take_buffers(),
+            buffers: Borrowed(Some(engine.take_buffers())),
             chain: None,
-            marks: Marks::default(),
             last: Lsn::ZERO,
             mode: Mode::Forward,
             nested: 0,
@@ -302,22 +190,22 @@ impl Context {
 
     /// Notes that the catalog's entry of `name` changes.
     pub(crate) fn touch(&mut self, name: &str) {
-        self.touched.push(name.to_string());
+        self.buffers.touched.push(name.to_string());
     }
 
     /// Notes a tree that was made for this transaction.
     pub(crate) fn made(&mut self, tree: TreeId) {
-        self.unnamed.push(tree);
+        self.buffers.unnamed.push(tree);
     }
 
     /// Notes a tree that it drops.
     pub(crate) fn dropped(&mut self, tree: TreeId) {
-        self.unnamed.push(tree);
+        self.buffers.unnamed.push(tree);
     }
 
     /// Where the transaction stands now.
     pub(crate) fn mark(&mut self) -> Mark {
-        self.marks.make(self.last)
+        self.buffers.marks.make(self.last)
     }
 
     /// Undoes what was done since `mark`, and goes forward again.
@@ -326,9 +214,9 @@ impl Context {
     ///
     /// `Savepoint` if it is none of this transaction's; those of `undo_to`.
     pub(crate) fn undo_to_mark(&mut self, mark: Mark) -> Result<(), Error> {
-        self.marks.check(mark)?;
+        self.buffers.marks.check(mark)?;
         self.undo_to(mark.last)?;
-        self.marks.rolled_back_to(mark);
+        self.buffers.marks.rolled_back_to(mark);
         Ok(())
     }
 
@@ -346,7 +234,7 @@ impl Context {
     pub(crate) fn commit(&mut self, durability: Durability) -> Result<(), Error> {
         assert!(!self.ended, "a transaction ends once");
         let committed = self.write_commit();
-        let garbage = self.engine.trees.nameless(&self.unnamed);
+        let garbage = self.engine.trees.nameless(&self.buffers.unnamed);
         self.end();
         let forced = committed.and_then(|end| self.force(end, durability));
         if forced.is_ok() {
@@ -433,7 +321,7 @@ impl Context {
         self.buffers.draft.end(self.txn, self.last);
         self.engine.log.append_last(&mut self.buffers.draft, &mut self.reserved, &chain)?;
         self.engine.unregister(self.txn);
-        for tree in self.engine.trees.nameless(&self.unnamed) {
+        for tree in self.engine.trees.nameless(&self.buffers.unnamed) {
             self.engine.reclaim.offer(Work::Tree(tree));
         }
         Ok(())
@@ -455,7 +343,7 @@ impl Context {
             self.undo_from_memory(stop)?;
         }
         self.mode = Mode::Forward;
-        self.engine.trees.reload(&self.touched)
+        self.engine.trees.reload(&self.buffers.touched)
     }
 
     fn undo_from_memory(&mut self, stop: Lsn) -> Result<(), Error> {
@@ -514,7 +402,7 @@ impl Context {
         for (tree, _, key) in self.buffers.met.drain(..) {
             self.engine.reclaim.offer(Work::Leaf(tree, key));
         }
-        for (tree, bytes) in std::mem::take(&mut self.gave_up) {
+        for (tree, bytes) in self.buffers.gave_up.drain(..) {
             self.engine.reclaim.offer_chains(tree, bytes);
         }
     }
@@ -575,6 +463,8 @@ impl Drop for Context {
             // Nobody is left to be told; a failure has stopped the log, and recovery goes on.
             let _undone = self.rollback();
         }
-        self.engine.keep_buffers(std::mem::take(&mut self.buffers));
+        if let Some(buffers) = self.buffers.0.take() {
+            self.engine.keep_buffers(buffers);
+        }
     }
 }
