@@ -56,9 +56,12 @@ const _: () = assert!(SEGMENT_AT == SEGMENTS_AT + 4);
 const COPIES: u64 = 2;
 /// Halves of the doublewrite area.
 const HALVES: u32 = 2;
-/// A half of the doublewrite area is the log's size divided by this, within bounds.
+/// A half of the doublewrite area is the log's size divided by this, within bounds: a large log
+/// spares a smaller part, which still takes many batches.
 const HALF_ONE_IN: u64 = 32;
 const HALF_BYTES_MAX: u64 = 1 << 20;
+const LARGE_HALF_ONE_IN: u64 = 64;
+const LARGE_HALF_BYTES_MAX: u64 = 4 << 20;
 
 /// The map from the stream to the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +83,9 @@ impl Ring {
             let what = "the log must have at least 1 MiB";
             return Err(Error::InvalidOption { option: "log_size", what });
         }
-        let half = (len / HALF_ONE_IN).clamp(HALF_BYTES_MIN, HALF_BYTES_MAX);
+        let half = (len / HALF_ONE_IN)
+            .clamp(HALF_BYTES_MIN, HALF_BYTES_MAX)
+            .max((len / LARGE_HALF_ONE_IN).min(LARGE_HALF_BYTES_MAX));
         let half_bytes = 1 << half.ilog2();
         let area = DoublewritePlace { at: COPIES * BLOCK as u64, half_bytes };
         let at = area.at + u64::from(HALVES) * half_bytes;
