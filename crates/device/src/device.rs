@@ -9,9 +9,11 @@
 //!   began after its completion has returned; a device may lose or tear it before.
 //! - D4: after `submit` the buffers belong to the device until the ticket has been waited for.
 
+use std::any::Any;
 use std::fmt;
 use std::io;
-use std::ops::Sub;
+use std::ops::{Range, Sub};
+use std::sync::Arc;
 
 use terrace_rt::Nanos;
 
@@ -102,7 +104,13 @@ pub struct Request<'a> {
     pub offset: u64,
     /// Memory in order; the sum of lengths is a multiple of `SECTOR_SIZE`, and not zero.
     pub bufs: &'a [IoBuf],
+    /// What owns the memory of a write, if that is shared: a device whose requests outlive the wait
+    /// for them keeps the owner, where it would else copy the bytes.
+    pub owner: Option<&'a MemoryOwner>,
 }
+
+/// Memory that stays allocated, and unchanged, as long as anybody has a share in it.
+pub type MemoryOwner = Arc<dyn Any + Send + Sync>;
 
 impl Request<'_> {
     /// Bytes that the request moves.
@@ -217,7 +225,8 @@ pub trait Device: Send + Sync {
     ///
     /// Until the ticket has been waited for (or dropped), every buffer stays allocated; nobody
     /// touches the buffers of a read, and nobody changes those of a write. `bufs` arrays and the
-    /// requests themselves are free to go when `submit` returns.
+    /// requests themselves are free to go when `submit` returns. Where a write has an `owner`, its
+    /// buffers stay allocated and unchanged until the owner is dropped, too.
     unsafe fn submit(&self, requests: &[Request<'_>]) -> Ticket;
 
     /// Blocks the task until the whole batch is complete.
@@ -308,7 +317,7 @@ pub trait Device: Send + Sync {
 /// As `Device::submit`.
 pub fn read(device: &dyn Device, offset: u64, bytes: &mut [u8]) -> io::Result<()> {
     let bufs = [IoBuf::from_mut(bytes)];
-    let request = Request { op: Op::Read, offset, bufs: &bufs };
+    let request = Request { op: Op::Read, offset, bufs: &bufs, owner: None };
     // SAFETY: `bytes` is borrowed exclusively until this function returns, and the ticket is waited
     // for, or dropped by unwinding, before that.
     let ticket = unsafe { device.submit(&[request]) };
@@ -328,9 +337,40 @@ pub fn read(device: &dyn Device, offset: u64, bytes: &mut [u8]) -> io::Result<()
 /// As `Device::submit`.
 pub fn write(device: &dyn Device, offset: u64, bytes: &[u8]) -> io::Result<()> {
     let bufs = [IoBuf::from_ref(bytes)];
-    let request = Request { op: Op::Write, offset, bufs: &bufs };
+    let request = Request { op: Op::Write, offset, bufs: &bufs, owner: None };
     // SAFETY: `bytes` is borrowed until this function returns, so nobody changes it, and the ticket
     // is waited for, or dropped by unwinding, before that.
+    let ticket = unsafe { device.submit(&[request]) };
+    let waited = device.wait(ticket);
+    // SAFETY: as above.
+    unsafe { persist(device, &[request], waited) }.map_err(|failure| failure.source)
+}
+
+/// As `write`, of bytes of `memory` that nobody copies: a request that is not answered in time has
+/// a share in the memory for as long as the device may read it.
+///
+/// # Errors
+///
+/// As `write`.
+///
+/// # Panics
+///
+/// As `Device::submit`, and if `memory` has no such `range`.
+pub fn write_shared<T>(
+    device: &dyn Device,
+    offset: u64,
+    memory: &Arc<T>,
+    range: Range<usize>,
+) -> io::Result<()>
+where
+    T: AsRef<[u8]> + Send + Sync + 'static,
+{
+    let owner: MemoryOwner = Arc::clone(memory) as _;
+    let bufs = [IoBuf::from_ref(&(**memory).as_ref()[range])];
+    let request = Request { op: Op::Write, offset, bufs: &bufs, owner: Some(&owner) };
+    // SAFETY: `memory` is borrowed until this function returns, and the ticket is waited for, or
+    // dropped by unwinding, before that. The bytes are borrowed from what `owner` points to, which
+    // nobody can change or move while there is a share in it.
     let ticket = unsafe { device.submit(&[request]) };
     let waited = device.wait(ticket);
     // SAFETY: as above.

@@ -33,7 +33,10 @@ mod store;
 
 pub use completion::{Completion, Drain, Ticket};
 pub use contents::Contents;
-pub use device::{Counters, Device, IoBuf, IoFailure, Op, Request, SECTOR_SIZE, read, write};
+pub use device::{
+    Counters, Device, IoBuf, IoFailure, MemoryOwner, Op, Request, SECTOR_SIZE, read, write,
+    write_shared,
+};
 pub use failure::{DeviceError, Operation, errno};
 pub use fault::{FaultCounts, FaultPlan, FaultyDevice};
 pub use file::{

@@ -69,7 +69,7 @@ fn scattered_buffers_are_filled_in_order() {
         let device = SimDevice::new(Preset::Sigmod2011Hdd.spec(), world, store());
         let (one, two) = (vec![1; PAGE], vec![2; PAGE]);
         let bufs = [IoBuf::from_ref(&one), IoBuf::from_ref(&two)];
-        let request = Request { op: Op::Write, offset: at(3), bufs: &bufs };
+        let request = Request { op: Op::Write, offset: at(3), bufs: &bufs, owner: None };
         // SAFETY: the buffers live, unchanged, until the wait below.
         let ticket = unsafe { device.submit(&[request]) };
         assert_eq!(device.queued(), 1);

@@ -79,7 +79,7 @@ impl<'a> PageIo<'a> {
     }
 
     fn request(&self) -> Request<'_> {
-        Request { op: self.op, offset: self.offset, bufs: &self.bufs }
+        Request { op: self.op, offset: self.offset, bufs: &self.bufs, owner: None }
     }
 }
 

@@ -22,9 +22,10 @@
 //! - F5: what opening made and could not finish, for want of room say, it takes away again.
 //! - F6: a fork of the process that opened a device shares its lock, and cannot use the device: its
 //!   requests fail, and dropping the device there does not unlock it.
-//! - F6: under a time limit requests move their bytes through memory of their own, which is theirs
-//!   until the kernel has answered, however late; so a wait may end before that. What may block in
-//!   a system call does so on a thread of its own. The file stays locked until the last answer.
+//! - F7: under a time limit requests move their bytes through memory of their own, or write from
+//!   memory that they have a share in, until the kernel has answered, however late; so a wait may
+//!   end before that. What may block in a system call does so on a thread of its own. The file
+//!   stays locked until the last answer.
 //!
 //! Offsets are multiples of 512 bytes; a device with larger logical blocks answers with an error to
 //! requests that are not multiples of its own.
@@ -210,7 +211,7 @@ impl Device for FileDevice {
         let completion = self.0.completion(1);
         let ticket = completion.ticket();
         self.0.gauge.start(1);
-        let empty = Request { op: Op::Write, offset: 0, bufs: &[] };
+        let empty = Request { op: Op::Write, offset: 0, bufs: &[], owner: None };
         self.start(Transfer::new(&self.0, &completion, 0, Job::Sync, &empty));
         ticket.wait().map_err(|failure| {
             self.0.sync_failed.store(true, Ordering::Release);
@@ -225,7 +226,7 @@ impl Device for FileDevice {
         let completion = self.0.completion(1);
         let ticket = completion.ticket();
         self.0.gauge.start(1);
-        let at = Request { op: Op::Write, offset, bufs: &[] };
+        let at = Request { op: Op::Write, offset, bufs: &[], owner: None };
         self.start(Transfer::new(&self.0, &completion, 0, Job::Reserve { len }, &at));
         match ticket.wait() {
             Err(failure) if failure.source.kind() == ErrorKind::Unsupported => Ok(()),
@@ -234,7 +235,7 @@ impl Device for FileDevice {
     }
 
     fn release(&self) {
-        // A write that has no answer yet may reach the file after the next opener's (F6).
+        // A write that has no answer yet may reach the file after the next opener's (F7).
         if self.0.gauge.queued() > 0 {
             return;
         }
@@ -266,7 +267,7 @@ impl Device for FileDevice {
 }
 
 impl Shared {
-    /// Whether waits are bounded: then the memory of all that is in flight is its own (F6).
+    /// Whether waits are bounded: then the memory of all that is in flight is its own (F7).
     fn is_limited(&self) -> bool {
         self.time_limit.is_on()
     }

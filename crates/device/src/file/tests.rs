@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use terrace_rt as rt;
 
 use super::*;
-use crate::{read, write};
+use crate::{MemoryOwner, read, write, write_shared};
 
 const LEN: u64 = 1 << 20;
 const PAGE: usize = 8192;
@@ -87,7 +87,7 @@ fn exercise(device: &FileDevice, from: u64, len: usize, seed: u64) {
         let (one, two) = bytes.split_at_mut(cut);
         let bufs = [IoBuf::from_mut(one), IoBuf::from_mut(two)];
         let op = if is_write { Op::Write } else { Op::Read };
-        let request = Request { op, offset: from + at as u64, bufs: &bufs };
+        let request = Request { op, offset: from + at as u64, bufs: &bufs, owner: None };
         // SAFETY: the memory is not touched until the ticket has been waited for.
         let ticket = unsafe { device.submit(&[request]) };
         device.wait(ticket).expect("a healthy disk");
@@ -137,7 +137,7 @@ fn large_batches_come_back_whole() {
                 memory.chunks_mut(PAGE).map(|page| [IoBuf::from_mut(page)]).collect();
             let request = |(at, buf)| {
                 let offset = (at % pages * PAGE) as u64;
-                Request { op: Op::Read, offset, bufs: buf }
+                Request { op: Op::Read, offset, bufs: buf, owner: None }
             };
             let requests: Vec<_> =
                 bufs.iter().map(<[IoBuf; 1]>::as_slice).enumerate().map(request).collect();
@@ -149,7 +149,7 @@ fn large_batches_come_back_whole() {
             let pieces: Vec<_> =
                 memory[..image.len()].chunks_mut(512).map(IoBuf::from_mut).collect();
             assert!(pieces.len() > transfer::PIECES_MAX);
-            let request = Request { op: Op::Read, offset: 0, bufs: &pieces };
+            let request = Request { op: Op::Read, offset: 0, bufs: &pieces, owner: None };
             // SAFETY: as above.
             let ticket = unsafe { device.submit(&[request]) };
             device.wait(ticket).expect("a healthy disk");
@@ -169,8 +169,10 @@ fn dropped_tickets_are_waited_for() {
         let submit = |memory: &mut [u8]| {
             let bufs: Vec<_> =
                 memory.chunks_mut(PAGE).map(|page| [IoBuf::from_mut(page)]).collect();
-            let requests: Vec<_> =
-                bufs.iter().map(|bufs| Request { op: Op::Read, offset: 0, bufs }).collect();
+            let requests: Vec<_> = bufs
+                .iter()
+                .map(|bufs| Request { op: Op::Read, offset: 0, bufs, owner: None })
+                .collect();
             // SAFETY: each caller drops the ticket before the memory.
             unsafe { device.submit(&requests) }
         };
@@ -190,8 +192,9 @@ fn dropped_tickets_are_waited_for() {
             let mut memory = vec![0; PAGE];
             let bufs = [IoBuf::from_mut(&mut memory)];
             // SAFETY: the ticket is dropped before the memory.
-            let _ticket =
-                unsafe { other.submit(&[Request { op: Op::Read, offset: 0, bufs: &bufs }]) };
+            let _ticket = unsafe {
+                other.submit(&[Request { op: Op::Read, offset: 0, bufs: &bufs, owner: None }])
+            };
             rt::Event::new().wait();
         });
         drop(real);
@@ -489,5 +492,51 @@ fn under_a_time_limit_bytes_go_both_ways_on_tasks_and_threads() {
         work(0);
         Real::new(1).run(|| work(4096));
         assert_eq!(device.queued(), 0);
+    }
+}
+
+/// Each log write was copied, since it might outlive its wait: the memory was not its own.
+#[test]
+fn a_shared_write_is_not_copied_and_keeps_its_memory_until_it_is_answered() {
+    for (_folder, path, device) in devices() {
+        device.set_time_limit(Nanos::from_secs(30));
+        let pages = vec![PageBytes([9; PAGE]), PageBytes([8; PAGE])];
+        let memory = Arc::new(Pages(pages));
+        write_shared(&device, 0, &memory, PAGE..2 * PAGE).expect("a healthy disk");
+        let mut memory = Arc::into_inner(memory).expect("answered, so nobody shares it");
+        let mut bytes = vec![0; PAGE];
+        read(&device, 0, &mut bytes).expect("a healthy disk");
+        assert_eq!(bytes, [8; PAGE]);
+
+        memory.0[0] = PageBytes([7; PAGE]);
+        let memory = Arc::new(memory);
+        let owner: MemoryOwner = Arc::clone(&memory) as _;
+        let bufs = [IoBuf::from_ref(&memory.as_ref().as_ref()[..PAGE])];
+        let request =
+            Request { op: Op::Write, offset: PAGE as u64, bufs: &bufs, owner: Some(&owner) };
+        let completion = device.0.completion(1);
+        let ticket = completion.ticket();
+        device.0.gauge.start(1);
+        let transfer = Transfer::new(&device.0, &completion, 0, Job::Write, &request);
+        drop(owner);
+        assert_eq!(transfer.pieces()[0].iov_base.cast_const().cast(), memory.0.as_ptr());
+        assert!(transfer.is_detached() && Arc::strong_count(&memory) == 2);
+        transfer.run_here();
+        ticket.wait().expect("a healthy disk");
+        assert_eq!(Arc::strong_count(&memory), 1);
+        assert_eq!(std::fs::read(path).expect("there")[PAGE..2 * PAGE], [7; PAGE]);
+    }
+}
+
+#[repr(C, align(4096))]
+struct PageBytes([u8; PAGE]);
+
+struct Pages(Vec<PageBytes>);
+
+impl AsRef<[u8]> for Pages {
+    fn as_ref(&self) -> &[u8] {
+        let start = self.0.as_ptr().cast();
+        // SAFETY: the pages lie one after the other, without gaps.
+        unsafe { std::slice::from_raw_parts(start, self.0.len() * PAGE) }
     }
 }

@@ -1,4 +1,4 @@
-//! One request on its way: its memory, a copy if direct I/O needs one, and how it ends.
+//! One request on its way: its memory, a copy or a share of it, and how it ends.
 //!
 //! - R1: `finish` is called exactly once: the type is consumed, and dropping it unfinished is a bug
 //!   that the drop reports as a failure, so that nobody waits for ever.
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use terrace_rt as rt;
 
 use super::{Shared, open};
-use crate::{Completion, IoBuf, Op, Operation, Request};
+use crate::{Completion, IoBuf, MemoryOwner, Op, Operation, Request};
 
 /// The kernel takes so many pieces of memory at once (`IOV_MAX`).
 pub(super) const PIECES_MAX: usize = 1024;
@@ -62,6 +62,8 @@ pub(super) struct Transfer {
     pieces: Vec<libc::iovec>,
     /// The caller's memory and the copy that stands in for it.
     copy: Option<(Vec<IoBuf>, Aligned)>,
+    /// A share in the caller's memory, which makes a copy needless.
+    share: Option<MemoryOwner>,
     finished: bool,
 }
 
@@ -81,7 +83,9 @@ impl Transfer {
         let piece = |buf: &IoBuf| libc::iovec { iov_base: buf.ptr().cast(), iov_len: buf.len() };
         let mut pieces: Vec<_> = request.bufs.iter().map(piece).collect();
         let mut copy = None;
-        if len > 0 && (shared.is_limited() || shared.must_copy(request.bufs)) {
+        let share = request.owner.filter(|_| job == Job::Write).cloned();
+        let must_own = shared.is_limited() && share.is_none();
+        if len > 0 && (must_own || shared.must_copy(request.bufs)) {
             let aligned = Aligned::new(len, shared.memory_align);
             if job == Job::Write {
                 aligned.gather(request.bufs);
@@ -91,12 +95,13 @@ impl Transfer {
         }
         let (shared, completion) = (Arc::clone(shared), Arc::clone(completion));
         let offset = request.offset;
-        Transfer { shared, completion, index, job, offset, len, pieces, copy, finished: false }
+        let finished = false;
+        Transfer { shared, completion, index, job, offset, len, pieces, copy, share, finished }
     }
 
-    /// Whether all of its memory is its own: nobody has to wait for it.
+    /// Whether all of its memory is its own, or shared: nobody has to wait for it.
     pub(super) fn is_detached(&self) -> bool {
-        self.copy.is_some() || self.len == 0
+        self.copy.is_some() || self.share.is_some() || self.len == 0
     }
 
     pub(super) fn job(&self) -> Job {
@@ -207,6 +212,8 @@ impl Transfer {
         if let (Some((bufs, aligned)), Job::Read, Ok(())) = (&self.copy, self.job, &result) {
             self.completion.with_buffers(|| aligned.scatter(bufs));
         }
+        // Whoever waits has the memory alone then.
+        self.share = None;
         self.shared.gauge.finish(self.job, self.len as u64);
         let range = (self.offset, self.len as u64);
         let result = result.map_err(|source| self.shared.explain(self.job, range, source));

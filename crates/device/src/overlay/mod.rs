@@ -192,9 +192,10 @@ mod tests {
         let (one, two) = back.split_at_mut(100);
         let ends = [IoBuf::from_mut(one), IoBuf::from_mut(two)];
         let start = range.start as u64;
-        let second = Request { op: Op::Read, offset: start + half as u64, bufs: &ends };
+        let second =
+            Request { op: Op::Read, offset: start + half as u64, bufs: &ends, owner: None };
         let starts = [IoBuf::from_mut(front)];
-        let first = Request { op: Op::Read, offset: start, bufs: &starts };
+        let first = Request { op: Op::Read, offset: start, bufs: &starts, owner: None };
         let requests = [first, second];
         // SAFETY: the buffers outlive the wait.
         let ticket = unsafe { device.submit(&requests[usize::from(half == 0)..]) };

@@ -218,7 +218,7 @@ fn send(device: &dyn Device, writes: &[Step]) -> io::Result<()> {
         .collect();
     let requests: Vec<Request<'_>> = parts
         .iter()
-        .map(|(offset, bufs)| Request { op: Op::Write, offset: *offset, bufs })
+        .map(|(offset, bufs)| Request { op: Op::Write, offset: *offset, bufs, owner: None })
         .collect();
     // SAFETY: `writes` is borrowed until this function returns, so nobody changes the bytes, and
     // the ticket is waited for, or dropped by unwinding, before that.

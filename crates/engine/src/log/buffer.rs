@@ -39,6 +39,12 @@ impl Deref for Aligned {
     }
 }
 
+impl AsRef<[u8]> for Aligned {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
 impl DerefMut for Aligned {
     fn deref_mut(&mut self) -> &mut [u8] {
         &mut self.memory[self.start..self.start + self.len]

@@ -26,7 +26,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use terrace_device::{Device, write};
+use terrace_device::{Device, write_shared};
 use terrace_page::Lsn;
 use terrace_rt::{LeafMutex, Nanos, Signal, dead};
 
@@ -516,9 +516,10 @@ impl Log {
             let whole = (end.next_multiple_of(BLOCK as u64) - base) as usize;
             buffer.grow(whole);
             buffer[(end - base) as usize..whole].fill(0);
-            self.write_blocks(base, &buffer[..whole]).map_err(|source| (Action::Write, source))?;
+            let buffer = Arc::new(buffer);
+            self.write_blocks(base, &buffer, whole).map_err(|source| (Action::Write, source))?;
             self.written.store(end, Ordering::Release);
-            self.tail.lock().spare = Some(buffer);
+            self.tail.lock().spare = Arc::into_inner(buffer);
         }
         let written = self.written.load(Ordering::Acquire);
         let is_durable = self.durable.load(Ordering::Acquire) >= written;
@@ -543,14 +544,20 @@ impl Log {
         (std::mem::replace(&mut tail.buffer, fresh), base, end)
     }
 
-    fn write_blocks(&self, position: u64, bytes: &[u8]) -> std::io::Result<()> {
-        let until_wrap = self.ring.until_wrap(position).min(bytes.len() as u64) as usize;
-        let (head, rest) = bytes.split_at(until_wrap);
-        write(&*self.device, self.ring.offset(position), head)?;
-        self.writes.fetch_add(1, Ordering::Relaxed);
-        if !rest.is_empty() {
-            write(&*self.device, self.ring.offset(position + until_wrap as u64), rest)?;
-            self.writes.fetch_add(1, Ordering::Relaxed);
+    /// Writes the first `len` bytes of the buffer.
+    fn write_blocks(
+        &self,
+        position: u64,
+        buffer: &Arc<Aligned>,
+        len: usize,
+    ) -> std::io::Result<()> {
+        let until_wrap = self.ring.until_wrap(position).min(len as u64) as usize;
+        for part in [0..until_wrap, until_wrap..len] {
+            if !part.is_empty() {
+                let offset = self.ring.offset(position + part.start as u64);
+                write_shared(&*self.device, offset, buffer, part)?;
+                self.writes.fetch_add(1, Ordering::Relaxed);
+            }
         }
         Ok(())
     }
