@@ -540,3 +540,40 @@ impl AsRef<[u8]> for Pages {
         unsafe { std::slice::from_raw_parts(start, self.0.len() * PAGE) }
     }
 }
+
+/// A thread that is no task waited for a helper thread to make each of its system calls.
+#[test]
+fn an_answer_after_the_limit_of_aio_still_finishes_the_request() {
+    let folder = folder();
+    let path = folder.path().join("device");
+    let device = FileDevice::open(&path, &options(Method::Auto, true)).expect("direct I/O");
+    write(&device, 0, &[5; 4 * PAGE]).expect("a healthy disk");
+    device.set_time_limit(Nanos::from_secs(30));
+    for round in 0..40 {
+        let mut memory = vec![0; 2 * PAGE];
+        let bufs = [IoBuf::from_mut(&mut memory)];
+        let op = if round % 2 == 0 { Op::Read } else { Op::Write };
+        let request = Request { op, offset: PAGE as u64, bufs: &bufs, owner: None };
+        let completion = device.0.completion(1);
+        let ticket = completion.ticket();
+        device.0.gauge.start(1);
+        let transfer = Transfer::new(&device.0, &completion, 0, Job::of(op), &request);
+        let limit = if round % 4 < 2 { Nanos(0) } else { Nanos::from_secs(30) };
+        aio::run(transfer, limit);
+        ticket.wait().expect("a healthy disk");
+        assert_eq!(device.queued(), 0);
+        if op == Op::Read {
+            let expected = if round == 0 { 5 } else { 0 };
+            assert_eq!(memory, vec![expected; 2 * PAGE], "round {round}");
+        }
+    }
+    let mut past = vec![0; PAGE];
+    std::fs::OpenOptions::new()
+        .write(true)
+        .open(&path)
+        .and_then(|file| file.set_len(LEN - PAGE as u64))
+        .expect("cut short");
+    let failed = read(&device, LEN - PAGE as u64, &mut past).expect_err("past the end");
+    assert_eq!(failed.kind(), ErrorKind::UnexpectedEof);
+    device.sync().expect("a healthy disk");
+}
