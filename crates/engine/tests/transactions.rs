@@ -399,6 +399,52 @@ fn a_load_goes_with_no_other_change_of_its_table() {
     });
 }
 
+/// Writes through a `Table` that was deleted, or whose making was undone, were accepted, and were
+/// nowhere after the commit.
+#[test]
+fn a_table_that_is_gone_is_told_so() {
+    in_world(11, || {
+        let devices = Devices { home: memory(32 << 20), flash: None, log: memory(8 << 20) };
+        let db = Database::builder().memory(1 << 20).devices(devices);
+        let db = db.create_on_devices().expect("good devices");
+        let is_gone = |result: Result<(), Error>| {
+            let told = matches!(&result, Err(Error::NoSuchTable { name }) if &**name == "rows");
+            assert!(told, "{result:?}");
+        };
+        db.write(|txn| (0..500).try_for_each(|row| txn.open_table(ROWS)?.insert(row, row)))
+            .expect("room");
+        let txn = db.begin_write().expect("open");
+        let kept = txn.open_table(ROWS).expect("there");
+        let mut range = kept.range(..).expect("there");
+        assert!(range.next().is_some());
+        let mut rows = txn.open_table(ROWS).expect("there");
+        let before = txn.savepoint().expect("open");
+        assert!(txn.delete_table("rows").expect("there"));
+        is_gone(rows.insert(1, 2));
+        is_gone(rows.get(1).map(drop));
+        is_gone(rows.contains(1).map(drop));
+        is_gone(rows.remove(1).map(drop));
+        is_gone(rows.first().map(drop));
+        is_gone(rows.pop_first(..).map(drop));
+        is_gone(rows.range(..).map(drop));
+        is_gone(rows.modify(1, &mut Vec::new(), |_| Ok::<_, Error>(())).map(drop));
+        is_gone(rows.reserve(1 << 20));
+        is_gone(range.by_ref().find_map(Result::err).map_or(Ok(()), Err));
+        let mut again = txn.open_table(ROWS).expect("made");
+        again.insert(9, 9).expect("room");
+        is_gone(rows.insert(1, 2));
+        txn.rollback_to(&before).expect("its own");
+        is_gone(again.insert(10, 10));
+        rows.insert(500, 500).expect("it is back");
+        drop(range);
+        txn.commit(Durability::Durable).expect("no error has doomed it");
+        let sum = db.read(|txn| Ok::<_, Error>(txn.open_table(ROWS)?.range(..)?.count()));
+        assert_eq!(sum.expect("readable"), 501);
+        db.check().expect("whole");
+        db.close().expect("memory");
+    });
+}
+
 /// Money moves between accounts from many tasks; none is made, none is lost.
 #[test]
 fn transfers_keep_the_sum() {

@@ -97,6 +97,7 @@ impl<K: Key, V: Value> fmt::Debug for Entry<K, V> {
 pub struct Range<'a, K: Key, V: Value, T: Transaction> {
     transaction: &'a T,
     tree: Arc<Tree>,
+    name: &'static str,
     lower: Bound<Vec<u8>>,
     upper: Bound<Vec<u8>>,
     mode: LockMode,
@@ -151,13 +152,13 @@ impl Side {
 impl<'a, K: Key, V: Value, T: Transaction> Range<'a, K, V, T> {
     pub(crate) fn new(
         transaction: &'a T,
-        tree: Arc<Tree>,
+        (tree, name): (Arc<Tree>, &'static str),
         lower: Bound<Vec<u8>>,
         upper: Bound<Vec<u8>>,
         mode: LockMode,
     ) -> Range<'a, K, V, T> {
         let (front, back) = (None, None);
-        Range { transaction, tree, lower, upper, mode, front, back, types: PhantomData }
+        Range { transaction, tree, name, lower, upper, mode, front, back, types: PhantomData }
     }
 
     #[inline]
@@ -191,6 +192,7 @@ impl<'a, K: Key, V: Value, T: Transaction> Range<'a, K, V, T> {
     #[cold]
     fn fetch(&mut self, direction: Direction) -> Result<(), Error> {
         let core = self.transaction.core();
+        core.check_table(&self.tree, self.name)?;
         let (side, other) = match direction {
             Direction::Forward => (&mut self.front, &self.back),
             Direction::Backward => (&mut self.back, &self.front),

@@ -150,6 +150,7 @@ pub type ReadTable<'t, K, V> = Table<'t, K, V, ReadTransaction>;
 pub struct Table<'t, K: Key, V: Value, T: Transaction = WriteTransaction> {
     transaction: &'t T,
     tree: Arc<Tree>,
+    name: &'static str,
     types: PhantomData<fn() -> (K, V)>,
 }
 
@@ -207,17 +208,28 @@ fn encode_bounds<'k, K: Key>(
 }
 
 impl<'t, K: Key, V: Value, T: Transaction> Table<'t, K, V, T> {
-    pub(crate) fn new(transaction: &'t T, tree: Arc<Tree>) -> Table<'t, K, V, T> {
-        Table { transaction, tree, types: PhantomData }
+    pub(crate) fn new(
+        transaction: &'t T,
+        tree: Arc<Tree>,
+        name: &'static str,
+    ) -> Table<'t, K, V, T> {
+        Table { transaction, tree, name, types: PhantomData }
     }
 
     fn core(&self) -> &'t Core {
         self.transaction.core()
     }
 
+    /// What the table is within, if it still is one.
+    #[inline]
+    fn live(&self) -> Result<&'t Core, Error> {
+        let core = self.core();
+        core.check_table(&self.tree, self.name).map(|()| core)
+    }
+
     fn get_in(&self, key: &K::View<'_>, mode: LockMode, out: &mut Vec<u8>) -> Result<bool, Error> {
         let encoded = Encoded::key::<K>(self.core(), key);
-        let found = self.core().read(|context| {
+        let found = self.live()?.read(|context| {
             self.tree.get(context, &encoded.key, mode, |bytes| {
                 out.clear();
                 out.extend_from_slice(bytes);
@@ -259,7 +271,7 @@ impl<'t, K: Key, V: Value, T: Transaction> Table<'t, K, V, T> {
     pub fn contains(&self, key: K::View<'_>) -> Result<bool, Error> {
         let encoded = Encoded::key::<K>(self.core(), &key);
         let found = self
-            .core()
+            .live()?
             .read(|context| self.tree.get(context, &encoded.key, LockMode::Shared, |_| ()))?;
         Ok(found.is_some())
     }
@@ -291,16 +303,18 @@ impl<'t, K: Key, V: Value, T: Transaction> Table<'t, K, V, T> {
         &self,
         bounds: impl RangeBounds<K::View<'k>>,
     ) -> Result<Range<'_, K, V, T>, Error> {
-        Ok(self.range_in(&bounds, LockMode::Shared))
+        self.range_in(&bounds, LockMode::Shared)
     }
 
     fn range_in<'k>(
         &self,
         bounds: &impl RangeBounds<K::View<'k>>,
         mode: LockMode,
-    ) -> Range<'_, K, V, T> {
+    ) -> Result<Range<'_, K, V, T>, Error> {
+        self.live()?;
         let (lower, upper) = encode_bounds::<K>(bounds);
-        Range::new(self.transaction, Arc::clone(&self.tree), lower, upper, mode)
+        let table = (Arc::clone(&self.tree), self.name);
+        Ok(Range::new(self.transaction, table, lower, upper, mode))
     }
 }
 
@@ -333,7 +347,7 @@ impl<K: Key, V: Value> Table<'_, K, V, WriteTransaction> {
         &self,
         bounds: impl RangeBounds<K::View<'k>>,
     ) -> Result<Range<'_, K, V, WriteTransaction>, Error> {
-        Ok(self.range_in(&bounds, LockMode::Exclusive))
+        self.range_in(&bounds, LockMode::Exclusive)
     }
 
     fn put(
@@ -343,7 +357,7 @@ impl<K: Key, V: Value> Table<'_, K, V, WriteTransaction> {
         put: Put,
         mut old: Option<&mut Vec<u8>>,
     ) -> Result<bool, Error> {
-        let core = self.core();
+        let core = self.live()?;
         let mut encoded = Encoded::key::<K>(core, key);
         let (key, value) = encoded.value::<V>(value);
         core.change(key.len() + value.len(), |context| {
@@ -418,7 +432,8 @@ impl<K: Key, V: Value> Table<'_, K, V, WriteTransaction> {
         row: &mut Vec<u8>,
         change: impl FnOnce(&mut Vec<u8>) -> Result<(), E>,
     ) -> Result<bool, E> {
-        let encoded = Encoded::key::<K>(self.core(), &key);
+        let core = self.live()?;
+        let encoded = Encoded::key::<K>(core, &key);
         let key = &encoded.key;
         let checked = |row: &mut Vec<u8>| {
             change(row).map_err(Some)?;
@@ -426,9 +441,8 @@ impl<K: Key, V: Value> Table<'_, K, V, WriteTransaction> {
             V::decode(row).map(|_| ()).ok_or(None)
         };
         let mut checked = Some(checked);
-        let modified = self
-            .core()
-            .change(key.len(), |context| self.tree.modify(context, key, row, &mut checked))?;
+        let modify = |context: &mut _| self.tree.modify(context, key, row, &mut checked);
+        let modified = core.change(key.len(), modify)?;
         match modified {
             Modified::Absent => Ok(false),
             Modified::Done => Ok(true),
@@ -469,7 +483,8 @@ impl<K: Key, V: Value> Table<'_, K, V, WriteTransaction> {
     }
 
     fn delete(&self, key: &[u8], mut old: Option<&mut Vec<u8>>) -> Result<bool, Error> {
-        self.core().change(key.len(), |context| self.tree.remove(context, key, old.as_deref_mut()))
+        let remove = |context: &mut _| self.tree.remove(context, key, old.as_deref_mut());
+        self.live()?.change(key.len(), remove)
     }
 
     /// Deletes the entry of `key` and returns its value.
@@ -491,7 +506,7 @@ impl<K: Key, V: Value> Table<'_, K, V, WriteTransaction> {
     /// `HomeFull`, and those of devices.
     pub fn reserve(&mut self, bytes: u64) -> Result<(), Error> {
         let pages = bytes.div_ceil(terrace_page::PAGE_SIZE as u64);
-        self.core().change(0, |context| self.tree.reserve(context, pages).map(Step::Done))
+        self.live()?.change(0, |context| self.tree.reserve(context, pages).map(Step::Done))
     }
 
     /// Deletes the entry with the least key in `bounds` and returns it.
@@ -503,7 +518,7 @@ impl<K: Key, V: Value> Table<'_, K, V, WriteTransaction> {
         &mut self,
         bounds: impl RangeBounds<K::View<'k>>,
     ) -> Result<Option<Entry<K, V>>, Error> {
-        let Some(entry) = self.range_in(&bounds, LockMode::Exclusive).next().transpose()? else {
+        let Some(entry) = self.range_in(&bounds, LockMode::Exclusive)?.next().transpose()? else {
             return Ok(None);
         };
         let found = self.delete(entry.key_bytes(), None)?;

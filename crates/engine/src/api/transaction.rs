@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 
 use crate::api::loader::{Bulk, FILL, FILL_MIN};
 use crate::api::table::{type_names, types};
-use crate::btree::Batch;
+use crate::btree::{Batch, Tree};
 use crate::context::{Context, Mark};
 use crate::engine::Engine;
 use crate::writer::Step;
@@ -51,6 +51,8 @@ pub struct Core {
     conflicted: Cell<bool>,
     /// Loads that were begun and not finished.
     loads: Cell<u32>,
+    /// Whether it took names away from tables: those that it has open may be gone.
+    has_unnamed: Cell<bool>,
 }
 
 /// Batches that a transaction keeps for later scans.
@@ -219,6 +221,7 @@ impl Core {
             stays: PhantomData,
             conflicted: Cell::new(false),
             loads: Cell::new(0),
+            has_unnamed: Cell::new(false),
         })
     }
 
@@ -242,6 +245,24 @@ impl Core {
     /// `UnfinishedLoad` if a table is being loaded.
     fn check_loads(&self) -> Result<(), Error> {
         if self.loads.get() > 0 { Err(Error::UnfinishedLoad) } else { Ok(()) }
+    }
+
+    /// Whether the table that was opened as `name` still is one, for this transaction.
+    ///
+    /// # Errors
+    ///
+    /// `NoSuchTable`.
+    #[inline]
+    pub(crate) fn check_table(&self, tree: &Tree, name: &str) -> Result<(), Error> {
+        if self.has_unnamed.get() { self.look_for_table(tree, name) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn look_for_table(&self, tree: &Tree, name: &str) -> Result<(), Error> {
+        match self.context.borrow().engine().trees.name_of(tree.id()) {
+            Some(_) => Ok(()),
+            None => Err(Error::NoSuchTable { name: name.into() }),
+        }
     }
 
     /// Memory for an encoded key.
@@ -397,16 +418,18 @@ impl WriteTransaction {
             let engine = Arc::clone(context.engine());
             engine.trees.open_for_write(context, name, types)
         })?;
-        Ok(Table::new(self, tree))
+        Ok(Table::new(self, tree, table.name()))
     }
 
-    /// Deletes the table with all it holds; returns whether there was one.
+    /// Deletes the table with all it holds; returns whether there was one. Where this transaction
+    /// has it open, that `Table` is told `NoSuchTable` from now on.
     ///
     /// # Errors
     ///
     /// `Conflict`, `UnfinishedLoad`, and those of devices.
     pub fn delete_table(&self, name: &str) -> Result<bool, Error> {
         self.core.check_loads()?;
+        self.core.has_unnamed.set(true);
         self.core.run(|context| {
             let engine = Arc::clone(context.engine());
             engine.trees.drop_table(context, name)
@@ -468,7 +491,8 @@ impl WriteTransaction {
     }
 
     /// Undoes every change since `savepoint` was made. Locks stay. Savepoints made after it are
-    /// gone then; it stays itself, and those made before it.
+    /// gone then; it stays itself, and those made before it. A `Table` that was made after it is
+    /// told `NoSuchTable`.
     ///
     /// # Errors
     ///
@@ -476,6 +500,7 @@ impl WriteTransaction {
     /// load has begun and not ended: then nothing is changed. `Doomed`, and those of devices.
     pub fn rollback_to(&self, savepoint: &Savepoint) -> Result<(), Error> {
         self.core.check_loads()?;
+        self.core.has_unnamed.set(true);
         self.core.run(|context| context.undo_to_mark(savepoint.mark))
     }
 
@@ -541,7 +566,7 @@ impl ReadTransaction {
             let engine = Arc::clone(context.engine());
             engine.trees.open(context, name, types)
         })?;
-        Ok(Table::new(self, tree))
+        Ok(Table::new(self, tree, table.name()))
     }
 
     /// The names of all tables, in order.
