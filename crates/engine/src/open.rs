@@ -12,7 +12,7 @@
 use std::sync::Arc;
 
 use terrace_device::{Access, Device, Withholding};
-use terrace_page::{Lsn, PAGE_SIZE, TxnId};
+use terrace_page::{Lsn, PAGE_SIZE, PageId, TxnId};
 use terrace_pool::{
     BufferPool, ColdStart, Doublewrite, DoublewriteOwner, PoolConfig, ScanFrom, restore_torn,
 };
@@ -169,7 +169,8 @@ fn recovered(setup: Setup, devices: Devices) -> Result<Arc<Engine>, Error> {
     let log = open_log(&devices.log, ring, &boot, &end, &mut reader)?;
     log.set_marks(analysis.places.iter().copied());
     let log = Arc::new(log);
-    let doublewrite = make_whole(&setup, &devices, &boot, ring, end.position)?;
+    let may_have_torn = |page| !last_opening.clean && analysis.dirty.contains_key(&page);
+    let doublewrite = make_whole(&setup, &devices, (&boot, ring, end.position), &may_have_torn)?;
     let journal = Arc::new(LogJournal::new(Arc::clone(&log), Lsn(from.0 - 1), doublewrite));
     flash.settle(&setup, &analysis, &boot, end.position)?;
     let flash_role = setup.pool.flash_role;
@@ -246,12 +247,11 @@ fn find_whole(home: &dyn Device) -> Result<Superblock, Error> {
 fn make_whole(
     setup: &Setup,
     devices: &Devices,
-    boot: &Superblock,
-    ring: Ring,
-    end: Lsn,
+    (boot, ring, end): (&Superblock, Ring, Lsn),
+    may_have_torn: &dyn Fn(PageId) -> bool,
 ) -> Result<Option<Arc<Doublewrite>>, Error> {
     let (log, home) = (&devices.log, &devices.home);
-    restore_torn(&**log, &**home, ring.area, boot.database, end)
+    restore_torn(&**log, &**home, ring.area, (boot.database, end), may_have_torn)
         .map_err(Error::device(Part::Home, Action::Write))?;
     let owner = DoublewriteOwner { database: boot.database, epoch: boot.epoch };
     let area = Doublewrite::new(Arc::clone(log), Arc::clone(home), ring.area, owner);

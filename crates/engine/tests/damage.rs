@@ -275,6 +275,58 @@ fn one_superblock_of_two_is_enough() {
     }
 }
 
+/// A damaged page of a closed database, whose newest copy beside the log was damaged, too, came
+/// back as an older copy: the row had an old value, and `check` said sound.
+#[test]
+fn no_older_copy_stands_in_for_a_damaged_page() {
+    const ROWS: TableDef<u64, u64> = TableDef::new("rows");
+    in_world(5, |world| {
+        let blank = |bytes| device(world, &Store::new(bytes, Keep::Plain));
+        let (home, log) = (blank(HOME), blank(LOG));
+        let devices = Devices { home: home.clone(), flash: None, log: log.clone() };
+        let db = Database::builder().memory(512 << 10).devices(devices);
+        let db = db.create_on_devices().expect("good devices");
+        for value in 0..6 {
+            db.write(|txn| txn.open_table(ROWS)?.insert(5, value)).expect("room");
+            db.checkpoint(Checkpoint::Sharp).expect("good devices");
+        }
+        db.close().expect("good devices");
+        let (mut home, mut log) = (home.store(), log.store());
+        // The leaf: the page of which there are most copies.
+        let copies = copies(&log);
+        let leaf = copies.iter().max_by_key(|(_, places)| places.len()).expect("some").0;
+        let places = &copies[leaf];
+        assert!(places.len() >= 6, "{places:?}");
+        for damaged in 0..places.len() {
+            home.write(leaf * PAGE_SIZE as u64, &[7; 3000]);
+            let newest = places.iter().rev().take(damaged);
+            newest.for_each(|(_, at)| log.write(*at, &[7; 3000]));
+            let (home, log) = (device(world, &home), device(world, &log));
+            let db = open(&home, &log).expect("its system pages are whole");
+            let row = db.read(|txn| txn.open_table(ROWS)?.get(5));
+            let value = row.as_ref().map(|row| row.as_ref().map(terrace::Owned::value));
+            assert!(matches!(value, Err(_) | Ok(Some(5))), "{damaged} damaged: {value:?}");
+            let sound = db.check().is_ok();
+            assert!(!sound || row.is_ok(), "{damaged} damaged: check says sound");
+            let _closed = db.close();
+        }
+    });
+}
+
+/// By page, the LSNs and places of the whole pages in a log's doublewrite area.
+fn copies(log: &Store) -> BTreeMap<u64, BTreeMap<u64, u64>> {
+    let bytes = bytes(log);
+    let mut found: BTreeMap<u64, BTreeMap<u64, u64>> = BTreeMap::new();
+    for at in (8192..(1 << 20)).step_by(4096) {
+        let page: &[u8; PAGE_SIZE] = bytes[at..at + PAGE_SIZE].try_into().expect("a page");
+        let id = terrace_page::page_id(page);
+        if terrace_page::verify(page, id).is_ok() {
+            found.entry(id.0).or_default().insert(terrace_page::lsn(page).0, at as u64);
+        }
+    }
+    found
+}
+
 /// What was made and never committed is as good as blank; a creation that was cut short, too.
 #[test]
 fn a_creation_that_was_cut_short_is_gone_on_with() {

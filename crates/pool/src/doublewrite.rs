@@ -37,7 +37,10 @@
 //!   it, so its home write had not begun.
 //! - D6: the first batch of an opening, or an empty one where copies are not made, precedes the
 //!   first home write: copies of an earlier opening do not count after that.
-//! - Not for: media errors. A page that goes bad at rest is repaired if its copy still counts.
+//! - D7: only a page that redo changes may have been torn: its home write was under way, so home was
+//!   not known to have it. Redo then wants the version that its first record was written on, or a
+//!   later one; so an older copy, where the newest is damaged, too, is never taken for the page.
+//! - Not for: media errors. A page that goes bad at rest is told as damaged.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -319,9 +322,9 @@ struct Copy {
     at: u64,
 }
 
-/// Overwrites each page that `home` does not have whole with its newest whole copy in the area that
-/// the log, which ends at `end`, reaches, and syncs home if it did. Call it before home is read for
-/// redo. Returns the pages that were torn.
+/// Overwrites each page that a power cut `may_have_torn`, and that `home` does not have whole, with
+/// its newest whole copy in the area that the log, which ends at `end`, reaches, and syncs home if
+/// it did. Call it before home is read for redo. Returns the pages that were torn.
 ///
 /// # Errors
 ///
@@ -330,12 +333,13 @@ pub fn restore_torn(
     device: &dyn Device,
     home: &dyn Device,
     place: DoublewritePlace,
-    database: u128,
-    end: Lsn,
+    (database, end): (u128, Lsn),
+    may_have_torn: &dyn Fn(PageId) -> bool,
 ) -> io::Result<Vec<PageId>> {
     let copies = copies(device, place, database, end)?;
     let home_pages = home.len() / PAGE_SIZE as u64;
-    let pages: Vec<PageId> = copies.keys().copied().filter(|page| page.0 < home_pages).collect();
+    let is_wanted = |page: &PageId| page.0 < home_pages && may_have_torn(*page);
+    let pages: Vec<PageId> = copies.keys().copied().filter(is_wanted).collect();
     let mut torn = Vec::new();
     for batch in pages.chunks(LOOK_PAGES) {
         let versions = crate::home_versions(home, batch);
@@ -457,7 +461,8 @@ mod tests {
 
         /// Home as it is to be found, whole; the log reached `end`.
         fn open(&self, end: u64, epoch: u32) -> (Doublewrite, Vec<Option<Lsn>>) {
-            let restored = restore_torn(&*self.log, &*self.home, PLACE, DATABASE, Lsn(end));
+            let restored =
+                restore_torn(&*self.log, &*self.home, PLACE, (DATABASE, Lsn(end)), &|_| true);
             restored.expect("memory");
             self.home.sync().expect("memory");
             let all: Vec<PageId> = (0..PAGES).map(PageId).collect();
@@ -554,17 +559,21 @@ mod tests {
             let (area, _) = rig.open(100, 1);
             filled(&mut staging, &[PageId(3)], 5);
             drop(area.copy(&[&staging.pages()[0]]).expect("memory"));
-            let restored = restore_torn(&*rig.log, &*rig.home, PLACE, DATABASE, Lsn(5));
+            let restored =
+                restore_torn(&*rig.log, &*rig.home, PLACE, (DATABASE, Lsn(5)), &|_| true);
             assert!(restored.expect("memory").is_empty(), "the log does not reach it");
-            let restored = restore_torn(&*rig.log, &*rig.home, PLACE, DATABASE + 1, Lsn(100));
+            let restored =
+                restore_torn(&*rig.log, &*rig.home, PLACE, (DATABASE + 1, Lsn(100)), &|_| true);
             assert!(restored.expect("memory").is_empty(), "another database's");
-            let restored = restore_torn(&*rig.log, &*rig.home, PLACE, DATABASE, Lsn(100));
+            let restored =
+                restore_torn(&*rig.log, &*rig.home, PLACE, (DATABASE, Lsn(100)), &|_| true);
             assert_eq!(restored.expect("memory"), [PageId(3)]);
             let (area, _) = rig.open(100, 2);
             area.disown().expect("memory");
             let (home, zeroes) = (&rig.home, [0; 4096]);
             terrace_device::write(&**home, 3 * PAGE_SIZE as u64, &zeroes).expect("memory");
-            let restored = restore_torn(&*rig.log, &*rig.home, PLACE, DATABASE, Lsn(100));
+            let restored =
+                restore_torn(&*rig.log, &*rig.home, PLACE, (DATABASE, Lsn(100)), &|_| true);
             assert!(restored.expect("memory").is_empty(), "an earlier opening's");
         };
         world.run(work).expect("nobody waits for ever");
@@ -593,7 +602,8 @@ mod tests {
                     bad[CHECKSUM_AT..CHECKSUM_AT + 4].copy_from_slice(&right.to_le_bytes());
                 }
                 terrace_device::write(&*rig.log, PLACE.at, &bad).expect("memory");
-                let _restored = restore_torn(&*rig.log, &*rig.home, PLACE, DATABASE, Lsn(100));
+                let _restored =
+                    restore_torn(&*rig.log, &*rig.home, PLACE, (DATABASE, Lsn(100)), &|_| true);
             }
         };
         world.run(work).expect("nobody waits for ever");
