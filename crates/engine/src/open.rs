@@ -169,10 +169,11 @@ fn recovered(setup: Setup, devices: Devices) -> Result<Arc<Engine>, Error> {
     let log = open_log(&devices.log, ring, &boot, &end, &mut reader)?;
     log.set_marks(analysis.places.iter().copied());
     let log = Arc::new(log);
-    let may_have_torn = |page| !last_opening.clean && analysis.dirty.contains_key(&page);
+    flash.settle(&setup, &analysis, &boot, end.position)?;
+    let newer = flash.recovery.newer_pages();
+    let may_have_torn = |page| analysis.dirty.contains_key(&page) || newer.contains(&page);
     let doublewrite = make_whole(&setup, &devices, (&boot, ring, end.position), &may_have_torn)?;
     let journal = Arc::new(LogJournal::new(Arc::clone(&log), Lsn(from.0 - 1), doublewrite));
-    flash.settle(&setup, &analysis, &boot, end.position)?;
     let flash_role = setup.pool.flash_role;
     let pool = BufferPool::open_recovering(
         setup.pool,

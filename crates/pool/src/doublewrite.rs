@@ -37,9 +37,10 @@
 //!   it, so its home write had not begun.
 //! - D6: the first batch of an opening, or an empty one where copies are not made, precedes the
 //!   first home write: copies of an earlier opening do not count after that.
-//! - D7: only a page that redo changes may have been torn: its home write was under way, so home was
-//!   not known to have it. Redo then wants the version that its first record was written on, or a
-//!   later one; so an older copy, where the newest is damaged, too, is never taken for the page.
+//! - D7: only a page that home was not known to have may have been torn: one that redo changes, or
+//!   of which flash has a newer version. Redo, now or when flash is lost, wants the version that
+//!   its first record was written on, or a later one; so an older copy, where the newest is
+//!   damaged, too, is never taken for the page.
 //! - Not for: media errors. A page that goes bad at rest is told as damaged.
 
 use std::collections::BTreeMap;

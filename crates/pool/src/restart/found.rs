@@ -3,6 +3,7 @@
 //! The engine holds a [`FlashRecovery`] from its first look at the device until the pool is opened:
 //! it stamps the device, reads the table, shows it the log, and hands it to the pool.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
 
@@ -387,6 +388,12 @@ impl FlashRecovery {
                 .clock()
                 .unwrap_or_else(|| (0..self.layout.slots).map(last).max().unwrap_or(0)),
         }
+    }
+
+    /// Pages of which the tier has changes that home may lack, as far as it is believed.
+    pub fn newer_pages(&self) -> BTreeSet<PageId> {
+        let images = (0..self.layout.slots).filter_map(|slot| self.image(slot));
+        images.filter(|image| image.newer.is_some()).map(|image| image.page).collect()
     }
 
     /// What is believed of slot `slot`.
