@@ -257,12 +257,22 @@ fn a_log_is_taken_only_if_it_is_what_a_creation_left() {
     let taken = small().log(&log).create(&two);
     assert!(matches!(taken, Err(Error::Exists { part: Part::Log, .. })), "{taken:?}");
     assert!(fs::read(&log).expect("there") == before && !two.exists());
-    let mut header = before;
-    header[4096..].fill(0);
-    fs::write(folder.path().join("two.log"), header).expect("room");
-    fs::File::create(&two).and_then(|file| file.set_len(64 << 30)).expect("holes");
-    small().create(&two).expect("a leftover").close().expect("room");
-    assert_eq!(fs::metadata(&two).expect("there").len(), 4 << 20);
+    // Either copy of the header may be there, or both.
+    for kept in [0..4096, 4096..8192, 0..8192, 0..0] {
+        let mut header = vec![0; before.len()];
+        header[kept.clone()].copy_from_slice(&before[kept.clone()]);
+        fs::write(folder.path().join("two.log"), header).expect("room");
+        fs::File::create(&two).and_then(|file| file.set_len(64 << 30)).expect("holes");
+        small().create(&two).expect("a leftover").close().expect("room");
+        assert_eq!(fs::metadata(&two).expect("there").len(), 4 << 20, "{kept:?}");
+        fs::remove_file(&two).expect("there");
+    }
+    let mut more = before;
+    more[8192..].fill(0);
+    more[100_000] = 1;
+    fs::write(folder.path().join("two.log"), more).expect("room");
+    let taken = small().create(&two);
+    assert!(matches!(taken, Err(Error::Exists { part: Part::Log, .. })), "{taken:?}");
 }
 
 /// A btrfs file system begins at 64 KiB: with nothing before, it was destroyed.

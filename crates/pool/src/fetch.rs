@@ -429,6 +429,7 @@ impl BufferPool {
 
     /// A page in flight that could not be loaded leaves memory.
     pub(crate) fn unload(&self, loading: Loading<'_>) {
+        self.owe_again(&loading);
         self.discard(loading.page, loading.guard);
     }
 

@@ -123,6 +123,17 @@ impl BufferPool {
         Ok(())
     }
 
+    /// A page in flight was rescued, and what it is owed cannot be redone: it is owed from where
+    /// the rescue began, which holds the log as its dirty entry did (O3).
+    pub(crate) fn owe_again(&self, loading: &Loading<'_>) {
+        let frame = loading.guard.frame();
+        let Some(rec) = frame.rec_lsn() else { return };
+        let mut books = loading.partition.books.lock();
+        let owed = books.owed.get_mut(&loading.page).expect("only what is owed fails to be redone");
+        *owed = DirtyLsns::at(rec.min(owed.rec));
+        books.clear_dirty(frame);
+    }
+
     /// What is damaged at home may be whole in the log.
     pub(crate) fn redo_damaged(
         &self,

@@ -34,7 +34,7 @@ use terrace_rt::World;
 use self::flash::FlashFound;
 use crate::api::DirectIo;
 use crate::error::{Places, error_path};
-use crate::log::BLOCK;
+use crate::log::{Aligned, BLOCK, ring};
 use crate::superblock::Superblock;
 use crate::{Action, Devices, Error, ErrorPath, Part};
 
@@ -340,21 +340,33 @@ impl Place {
                 _ => Ok(()),
             };
         }
+        if self.part == Part::Log && self.is_begun_log(claim)? {
+            return Ok(());
+        }
         match claim.contents().map_err(|error| self.failed(error))? {
             Contents::Blank => Ok(()),
             Contents::Signature(contents::DATABASE) if self.part == Part::Home => {
                 Err(Error::Exists { part: self.part, path: self.error_path() })
             }
             Contents::Signature(contents::LOG) if self.part == Part::Log => {
-                // One that was begun has its header alone.
-                let rest = After { claim, from: BLOCK as u64 };
-                match Contents::of(&rest).map_err(|source| self.device_failed(source))? {
-                    Contents::Blank => Ok(()),
-                    _ => Err(Error::Exists { part: self.part, path: self.error_path() }),
-                }
+                Err(Error::Exists { part: self.part, path: self.error_path() })
             }
             found => Err(self.not_blank(found)),
         }
+    }
+
+    /// Whether it is what a creation that was cut short has left of a log: copies of its header,
+    /// either of which may have come alone, and nothing behind them.
+    fn is_begun_log(&self, claim: &FileClaim) -> Result<bool, Error> {
+        let failed = |source| self.device_failed(source);
+        if claim.len() < ring::HEADERS_BYTES {
+            return Ok(false);
+        }
+        let rest = After { claim, from: ring::HEADERS_BYTES };
+        let mut headers = Aligned::zeroed(ring::HEADERS_BYTES as usize);
+        claim.read_at(0, &mut headers).map_err(failed)?;
+        let is_begun = headers.chunks(BLOCK).all(ring::is_header_or_blank);
+        Ok(is_begun && Contents::of(&rest).map_err(failed)? == Contents::Blank)
     }
 
     /// Makes it blank, and a file `bytes` long. A block device has its own size.

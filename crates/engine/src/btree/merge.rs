@@ -65,33 +65,27 @@ impl Tree {
         Ok(())
     }
 
-    /// Reads the node of `level` and its neighbour while no parent is latched: a merge shall not
+    /// Reads the node of `level` and its neighbours while no parent is latched: a merge shall not
     /// hold up every descent while it waits for a device.
-    fn fetch_pair(&self, level: u8, key: &[u8]) -> Result<(), Error> {
+    fn fetch_near(&self, level: u8, key: &[u8]) -> Result<(), Error> {
         let Some(parent) = self.node_shared(Seek::Key(key), level + 1)? else { return Ok(()) };
         let node = self.node(parent.id(), &parent)?;
-        let right = right_of_pair(&node, key);
-        let pair = [node.child(right.saturating_sub(1)), node.child(right)];
+        let at = node.child_of(key);
+        let near: Vec<_> =
+            (at.saturating_sub(1)..=(at + 1).min(node.len())).map(|at| node.child(at)).collect();
         drop(parent);
-        self.pool.prefetch(&pair);
+        self.pool.prefetch(&near);
         Ok(())
     }
 
-    /// Merges the node of `level` that covers `key`; returns whether its parent is worth it now.
-    fn merge<W: Writer>(&self, w: &mut W, level: u8, key: &[u8]) -> Result<bool, Error> {
-        self.fetch_pair(level, key)?;
-        let Some(mut parent) = self.node_exclusive(Seek::Key(key), level + 1)? else {
-            return Ok(false);
-        };
-        let node = self.node(parent.id(), &parent)?;
-        if node.len() == 0 {
-            return self.collapse(w, parent);
-        }
-        let index = right_of_pair(&node, key);
-        let mut left = self.pool.write(node.child(index - 1))?;
-        let mut right = self.pool.write(node.child(index))?;
-        let (left_node, right_node) =
-            (self.node(left.id(), &left)?, self.node(right.id(), &right)?);
+    /// Whether two children of `level`, which should be neighbours, become one.
+    fn is_worth_merging(
+        &self,
+        left: &PageMut<'_>,
+        right: &PageMut<'_>,
+        level: u8,
+    ) -> Result<bool, Error> {
+        let (left_node, right_node) = (self.node(left.id(), left)?, self.node(right.id(), right)?);
         if left_node.level() != level
             || right_node.level() != level
             || left_node.upper() != Some(right_node.lower())
@@ -103,9 +97,30 @@ impl Tree {
         // With one that is empty, nothing comes together that a split would part again.
         let is_empty = left_node.len() == 0 || right_node.len() == 0;
         let limit = if is_empty { PAGE_SIZE } else { MERGED_MAX };
-        if !worth_it || merged_len(&left_node, &right_node) > limit {
+        Ok(worth_it && merged_len(&left_node, &right_node) <= limit)
+    }
+
+    /// Merges the node of `level` that covers `key`; returns whether its parent is worth it now.
+    fn merge<W: Writer>(&self, w: &mut W, level: u8, key: &[u8]) -> Result<bool, Error> {
+        self.fetch_near(level, key)?;
+        let Some(mut parent) = self.node_exclusive(Seek::Key(key), level + 1)? else {
             return Ok(false);
+        };
+        let node = self.node(parent.id(), &parent)?;
+        if node.len() == 0 {
+            return self.collapse(w, parent);
         }
+        let mut found = None;
+        for index in right_ones(&node, key) {
+            let left = self.pool.write(node.child(index - 1))?;
+            let right = self.pool.write(node.child(index))?;
+            if self.is_worth_merging(&left, &right, level)? {
+                found = Some((index, left, right));
+                break;
+            }
+        }
+        let Some((index, mut left, mut right)) = found else { return Ok(false) };
+        let right_node = self.node(right.id(), &right)?;
         let mut cells = Vec::with_capacity(PAGE_SIZE);
         if level > 0 {
             let first = right_node.child(0).0.to_le_bytes();
@@ -162,8 +177,8 @@ impl Tree {
     }
 }
 
-/// The child of `key` is merged with the next one, or the last one with the one before: the right
-/// one of the two.
-fn right_of_pair(parent: &Node<'_>, key: &[u8]) -> usize {
-    (parent.child_of(key) + 1).min(parent.len())
+/// The child of `key` is merged with the next one or the one before: the right ones of the pairs.
+fn right_ones(parent: &Node<'_>, key: &[u8]) -> impl Iterator<Item = usize> + use<> {
+    let (at, last) = (parent.child_of(key), parent.len());
+    [at + 1, at].into_iter().filter(move |right| (1..=last).contains(right))
 }

@@ -54,6 +54,8 @@ const _: () = assert!(SEQUENCE_AT == DATABASE_AT + 16 && HALVES_AT == HALF_AT + 
 const _: () = assert!(SEGMENT_AT == SEGMENTS_AT + 4);
 /// Copies of the header.
 const COPIES: u64 = 2;
+/// Bytes of all of them.
+pub(crate) const HEADERS_BYTES: u64 = COPIES * BLOCK as u64;
 /// Halves of the doublewrite area.
 const HALVES: u32 = 2;
 /// A half of the doublewrite area is the log's size divided by this, within bounds: a large log
@@ -171,19 +173,20 @@ fn encode(ring: &Ring, database: u128, sequence: u64) -> Aligned {
 ///
 /// `Device`.
 pub(crate) fn is_free(device: &dyn Device) -> Result<bool, Error> {
-    if device.len() < BLOCK as u64 {
-        return Ok(true);
+    let mut copy = Aligned::zeroed(BLOCK);
+    for at in (0..HEADERS_BYTES.min(device.len() / BLOCK as u64 * BLOCK as u64)).step_by(BLOCK) {
+        read(device, at, &mut copy).map_err(Error::device(Part::Log, Action::Read))?;
+        if !is_header_or_blank(&copy) {
+            return Ok(false);
+        }
     }
-    let mut block = Aligned::zeroed(BLOCK);
-    read(device, 0, &mut block).map_err(Error::device(Part::Log, Action::Read))?;
-    // The second copy may have come alone.
-    let mut second = Aligned::zeroed(BLOCK);
-    if device.len() >= COPIES * BLOCK as u64 {
-        read(device, BLOCK as u64, &mut second).map_err(Error::device(Part::Log, Action::Read))?;
-    }
-    let is_blank = |block: &Aligned| block.iter().all(|&byte| byte == 0);
-    let is_log = |block: &Aligned| block[..8] == MAGIC;
-    Ok(is_log(&block) || (is_blank(&block) && (is_blank(&second) || is_log(&second))))
+    Ok(true)
+}
+
+/// Whether a block where a copy of the header belongs holds one, or nothing: either copy may have
+/// come alone.
+pub(crate) fn is_header_or_blank(block: &[u8]) -> bool {
+    block[..8] == MAGIC || block.iter().all(|&byte| byte == 0)
 }
 
 /// The ring of the log of `database`.
