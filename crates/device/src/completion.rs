@@ -57,10 +57,6 @@ impl TimeLimit {
         self.limit.load(Ordering::Relaxed) > 0
     }
 
-    pub(crate) fn span(&self) -> Nanos {
-        Nanos(self.limit.load(Ordering::Relaxed))
-    }
-
     fn heard_of(&self) {
         self.answered.store(rt::now().0, Ordering::Relaxed);
     }

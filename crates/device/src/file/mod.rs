@@ -6,9 +6,6 @@
 //!   Method::Uring     ring of the executor       one request: positioned, at once
 //!                                                more: handed to an executor's ring
 //!   Method::Positioned    at once, inside `submit`; nothing overlaps
-//!
-//!   what is positioned, under a time limit:
-//!                     on a helper thread         direct: AIO, at once; else on a helper thread
 //! ```
 //!
 //! - F1: one opener at a time, or any number that only read: the file is locked (`flock`, shared by
@@ -33,7 +30,6 @@
 //! Offsets are multiples of 512 bytes; a device with larger logical blocks answers with an error to
 //! requests that are not multiples of its own.
 
-mod aio;
 mod gauge;
 mod held;
 mod open;
@@ -169,11 +165,7 @@ impl FileDevice {
         match transfer {
             // A system call that never returns must not take its caller with it.
             Some(transfer) if self.0.is_limited() && !World::current().is_virtual() => {
-                if self.0.direct && !rt::on_executor() {
-                    aio::run(transfer, self.0.time_limit.span());
-                } else {
-                    rt::offload(move || transfer.run_here());
-                }
+                rt::offload(move || transfer.run_here());
             }
             Some(transfer) => transfer.run_here(),
             None => (),

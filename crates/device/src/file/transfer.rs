@@ -108,11 +108,6 @@ impl Transfer {
         self.job
     }
 
-    /// The process that opened the device.
-    pub(super) fn owner(&self) -> u32 {
-        self.shared.owner
-    }
-
     pub(super) fn fd(&self) -> RawFd {
         self.shared.file.as_raw_fd()
     }
