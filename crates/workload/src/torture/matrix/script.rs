@@ -502,7 +502,7 @@ pub static SCRIPTS: [Script; 23] = [
     Script {
         name: "roll-back",
         applies: any,
-        before: || vec![read_all(), Step::Hold(0..12), Step::Read(80..ROWS)],
+        before: || vec![read_all(), Step::Hold(0..20), Step::Read(60..ROWS)],
         path: Path::Steps(|_| {
             vec![Step::RollBack, Step::Write(20..22, Durable), Step::Read(120..180)]
         }),
