@@ -130,8 +130,8 @@ fn of_table(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         }
         Error::NoSuchTable { name } => write!(
             f,
-            "there is no table \"{}\": a write transaction creates it when it opens it, and opens it \
-             again after deleting it or rolling back to before it was made",
+            "there is no table \"{}\": a write transaction creates it when it opens it, and opens \
+             it again after deleting it or rolling back to before it was made",
             name.escape_debug(),
         ),
         _ => unreachable!("no error of a table"),
