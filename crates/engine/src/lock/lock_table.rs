@@ -7,10 +7,13 @@
 //!   that one gives way. Nothing of this is touched by who does not wait.
 //! - T3: a circle may be seen that has just been broken by a release; then a transaction is run
 //!   again needlessly.
-//! - T5: an owner gets a lock only by asking for it, so never while it waits for another: no edge
-//!   towards one that waits comes to be but by who asks, who then looks for a circle.
 //! - T4: first come, first served: who asks for a lock that conflicts with an earlier wish waits
 //!   behind it, unless it holds that resource already.
+//! - T5: an owner gets a lock only by asking for it, so never while it waits for another: no edge
+//!   towards one that waits comes to be but by who asks, who then looks for a circle.
+//! - T6: owners of one task stand for each other: while one waits, none of them goes on. So a
+//!   circle may lead through two of them, and who would close it by waiting for an owner of its
+//!   own task is told that, not that others are in its way.
 //!
 //! The order of mutexes is: wait list, then one partition. Neither is held while waiting.
 
@@ -95,7 +98,7 @@ pub(crate) enum Refused {
     Dead,
     /// The time is over. The transaction that holds it, if that has a number.
     TimedOut { holder: Option<u64> },
-    /// A transaction of the same task holds it.
+    /// A transaction of the same task holds it, or those who hold it wait for that one.
     Nested { holder: Option<u64> },
 }
 
@@ -266,12 +269,7 @@ impl LockTable {
         }
         waiting[owner.0 as usize] = Some(resource);
         self.waits.fetch_add(1, Ordering::Relaxed);
-        let refused =
-            match blockers.into_iter().find(|blocker| self.are_of_one_task(owner, *blocker)) {
-                Some(blocker) => Refused::Nested { holder: self.number(blocker) },
-                None if self.closes_a_circle(owner, &waiting) => Refused::Circle,
-                None => return Ok(false),
-            };
+        let Some(refused) = self.refused(owner, blockers, &waiting) else { return Ok(false) };
         // It may have been granted meanwhile.
         let word = &self.owners[owner.0 as usize].0.word;
         let mut part = self.part(resource).lock();
@@ -286,32 +284,55 @@ impl LockTable {
         Err(refused)
     }
 
-    /// Whether two owners run in one task, so that neither goes on while the other waits.
-    fn are_of_one_task(&self, one: OwnerId, other: OwnerId) -> bool {
-        let task = |owner: OwnerId| self.owners[owner.0 as usize].0.task.load(Ordering::Relaxed);
-        one != other && task(one) != 0 && task(one) == task(other)
+    /// The task of an owner, zero if it may change.
+    fn task(&self, owner: OwnerId) -> u64 {
+        self.owners[owner.0 as usize].0.task.load(Ordering::Relaxed)
     }
 
-    /// Whether `start` waits, over others, for itself.
-    fn closes_a_circle(&self, start: OwnerId, waiting: &[Option<Resource>]) -> bool {
-        let mut seen = vec![start];
+    /// Whether two owners run in one task, so that neither goes on while the other waits.
+    fn are_of_one_task(&self, one: OwnerId, other: OwnerId) -> bool {
+        one != other && self.task(one) != 0 && self.task(one) == self.task(other)
+    }
+
+    /// Why `start`, behind `blockers`, would wait in vain: over others, for itself or its own task.
+    fn refused(
+        &self,
+        start: OwnerId,
+        blockers: Vec<OwnerId>,
+        waiting: &[Option<Resource>],
+    ) -> Option<Refused> {
+        let mut seen = blockers;
         let mut next = 0;
-        while next < seen.len() {
-            let owner = seen[next];
+        while let Some(&owner) = seen.get(next) {
             next += 1;
-            let Some(resource) = waiting[owner.0 as usize] else { continue };
-            let mut blockers = Vec::new();
-            self.part(resource).lock().blockers(resource, owner, &mut blockers);
-            for blocker in blockers {
-                if blocker == start {
-                    return true;
-                }
-                if !seen.contains(&blocker) {
-                    seen.push(blocker);
-                }
+            if owner == start {
+                return Some(Refused::Circle);
             }
+            if self.are_of_one_task(start, owner) {
+                return Some(Refused::Nested { holder: self.number(owner) });
+            }
+            let mut blockers = Vec::new();
+            match waiting[owner.0 as usize] {
+                Some(resource) => {
+                    self.part(resource).lock().blockers(resource, owner, &mut blockers)
+                }
+                None => blockers.extend(self.waits_for_its_task(owner, waiting)),
+            }
+            blockers.retain(|blocker| !seen.contains(blocker));
+            seen.append(&mut blockers);
         }
-        false
+        None
+    }
+
+    /// The owner of the task of `owner` that waits, so that `owner` does not go on.
+    fn waits_for_its_task(&self, owner: OwnerId, waiting: &[Option<Resource>]) -> Option<OwnerId> {
+        let task = self.task(owner);
+        if task == 0 || task == ORPHANED {
+            return None;
+        }
+        let all = (0..waiting.len() as u32).map(OwnerId);
+        let mut that_wait = all.filter(|other| waiting[other.0 as usize].is_some());
+        that_wait.find(|other| self.task(*other) == task)
     }
 
     /// Gives up one lock.

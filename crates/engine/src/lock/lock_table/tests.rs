@@ -223,6 +223,42 @@ fn a_task_that_waits_for_itself_is_told() {
     });
 }
 
+/// The bug: a task with two transactions waited, by the inner one, for another task that waited for
+/// the outer one, and nobody found the circle: both stood still until their time limits.
+#[test]
+fn circles_through_two_transactions_of_a_task_are_found() {
+    for inner_waits_last in [false, true] {
+        in_world(1, move || {
+            let table = Arc::new(LockTable::new(1 << 20));
+            let (outer, inner) = (table.enter(9).expect("room"), table.enter(9).expect("room"));
+            table.set_txn(&outer, TxnId(17));
+            table.acquire(&outer, key(1), LockMode::Exclusive.into(), LONG).expect("free");
+            let shared = Arc::clone(&table);
+            let other = terrace_rt::spawn("other", move || {
+                let owner = shared.enter(8).expect("room");
+                shared.acquire(&owner, key(2), LockMode::Exclusive.into(), LONG).expect("free");
+                terrace_rt::sleep(Nanos(if inner_waits_last { 10 } else { 1_000 }));
+                let waited = shared.acquire(&owner, key(1), LockMode::Shared.into(), LONG);
+                (1..=2).for_each(|number| shared.release(&owner, key(number)));
+                shared.leave(owner);
+                let expected = if inner_waits_last { Ok(()) } else { Err(Refused::Circle) };
+                assert_eq!(waited, expected);
+            });
+            terrace_rt::sleep(Nanos(500));
+            let refused = table.acquire(&inner, key(2), LockMode::Shared.into(), LONG);
+            if inner_waits_last {
+                assert_eq!(refused, Err(Refused::Nested { holder: Some(17) }));
+                table.release(&outer, key(1));
+            } else {
+                assert_eq!(refused, Ok(()));
+            }
+            other.join();
+            assert!(now() < LONG, "somebody waited for the limit");
+            table.check();
+        });
+    }
+}
+
 /// Tasks lock random keys in random order, with limits so short that many waits end at them.
 /// Whoever gives up leaves nothing behind, and exclusion holds.
 #[test]
