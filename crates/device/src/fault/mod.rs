@@ -1,7 +1,8 @@
 //! A device over another one, real or modelled, that fails, stalls and falls silent by a plan.
 //!
-//! - Which data survive: a batch that fails changes nothing below, and one that is never answered
-//!   does not reach it. All that was answered is as the device below has it.
+//! - Which data survive: a batch that fails changes nothing below, but one that fails in part: the
+//!   front of its first request is done. One that is never answered does not reach the device
+//!   below. All that was answered is as the device below has it.
 //! - Y1: a request that is never answered touches no memory: the time limit ends the wait for it.
 //! - Short transfers are the file device's own to make good, and no matter of this trait.
 
@@ -15,7 +16,9 @@ use terrace_rt::{LeafMutex, Nanos, sleep};
 use self::plan::{Dice, Fate};
 pub use self::plan::{FaultCounts, FaultPlan};
 use crate::completion::TimeLimit;
-use crate::{Completion, Counters, Device, DeviceError, Operation, Request, Ticket};
+use crate::{
+    Completion, Counters, Device, DeviceError, IoBuf, Operation, Request, SECTOR_SIZE, Ticket,
+};
 
 /// A device with faults. See the module.
 pub struct FaultyDevice {
@@ -69,6 +72,29 @@ impl FaultyDevice {
         ticket
     }
 
+    /// Does so much of `request` as whole sectors, and waits for it.
+    ///
+    /// # Safety
+    ///
+    /// As `Device::submit`.
+    unsafe fn do_front(&self, request: &Request<'_>, of_256: u64) {
+        let sectors = request.len() / SECTOR_SIZE as u64;
+        let mut left = (sectors * of_256 / 256) as usize * SECTOR_SIZE;
+        let mut front = Vec::new();
+        for buf in request.bufs {
+            let len = buf.len().min(left);
+            left -= len;
+            front.extend((len > 0).then(|| IoBuf::from_raw(buf.ptr(), len)));
+        }
+        if !front.is_empty() {
+            let part = Request { bufs: &front, ..*request };
+            // SAFETY: the buffers are the caller's, cut short, and waited for here.
+            let done = unsafe { self.below.submit(&[part]) }.wait();
+            // The whole request fails, whatever became of its front.
+            drop(done);
+        }
+    }
+
     fn error(&self, code: i32, operation: Operation, range: Option<(u64, u64)>) -> io::Error {
         let source = io::Error::from_raw_os_error(code);
         DeviceError::wrap(self.below.name(), operation, range, source)
@@ -88,6 +114,13 @@ impl Device for FaultyDevice {
             Fate::Well => (),
             Fate::Slow(span) => sleep(span),
             Fate::Silent => return self.refused(requests.len(), None),
+            Fate::FailsInPart { code, of_256 } => {
+                // SAFETY: a part of what the caller promises.
+                unsafe { self.do_front(first, of_256) };
+                let error =
+                    self.error(code, first.op.operation(), Some((first.offset, first.len())));
+                return self.refused(requests.len(), Some(error));
+            }
             Fate::Fails(code) => {
                 let range = Some((first.offset, first.len()));
                 let error = self.error(code, first.op.operation(), range);
@@ -103,7 +136,9 @@ impl Device for FaultyDevice {
         match fate {
             Fate::Well | Fate::Slow(_) => self.below.sync(),
             Fate::Silent => self.refused(1, None).wait().map_err(|failure| failure.source),
-            Fate::Fails(code) => Err(self.error(code, Operation::Sync, None)),
+            Fate::Fails(code) | Fate::FailsInPart { code, .. } => {
+                Err(self.error(code, Operation::Sync, None))
+            }
         }
     }
 

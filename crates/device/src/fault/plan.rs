@@ -14,6 +14,8 @@ pub struct FaultPlan {
     pub read_error_one_in: u64,
     /// One in so many writes fails with `EIO`, and changes nothing.
     pub write_error_one_in: u64,
+    /// One in so many reads and writes fails with `EIO` after a part of its first request is done.
+    pub partial_error_one_in: u64,
     /// One in so many syncs fails with `EIO`. What it was to make durable may be.
     pub sync_error_one_in: u64,
     /// One in so many reads and writes fails with `EINTR` or `EAGAIN`, and would succeed if it were
@@ -47,12 +49,25 @@ pub struct FaultCounts {
     pub dead: u64,
 }
 
+impl FaultCounts {
+    /// All faults, of whatever kind.
+    #[must_use]
+    pub fn faults(&self) -> u64 {
+        self.errors + self.passing + self.slow + self.silent + self.dead
+    }
+}
+
 /// What becomes of a batch or a sync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     Well,
     Slow(Nanos),
     Fails(i32),
+    /// After so many of 256 parts of the first request are done.
+    FailsInPart {
+        code: i32,
+        of_256: u64,
+    },
     Silent,
 }
 
@@ -94,6 +109,10 @@ impl Dice {
         if self.hits(one_in) {
             self.counts.errors += 1;
             return Fate::Fails(libc::EIO);
+        }
+        if op.is_some() && self.hits(self.plan.partial_error_one_in) {
+            self.counts.errors += 1;
+            return Fate::FailsInPart { code: libc::EIO, of_256: self.prng.below(256) };
         }
         if op.is_some() && self.hits(self.plan.passing_error_one_in) {
             self.counts.passing += 1;

@@ -55,6 +55,31 @@ fn a_thread_waits_for_a_silent_device_no_longer_than_its_limit() {
 }
 
 #[test]
+fn a_write_that_fails_in_part_leaves_whole_sectors_from_its_front() {
+    in_world(|| {
+        let plan = FaultPlan { seed: 7, partial_error_one_in: 1, ..FaultPlan::default() };
+        let device = FaultyDevice::new(memory(), plan);
+        let mut lengths = std::collections::BTreeSet::new();
+        for at in 0..64_u64 {
+            let error = write(&*device, at * 4096, &[9; 4096]).expect_err("in part");
+            assert_eq!(errno(&error), Some(libc::EIO));
+            device.set_plan(FaultPlan::default());
+            let mut bytes = [0; 4096];
+            read(&*device, at * 4096, &mut bytes).expect("memory");
+            let done = bytes.iter().take_while(|&&byte| byte == 9).count();
+            assert!(bytes[done..].iter().all(|&byte| byte == 0) && done % 512 == 0, "{done}");
+            lengths.insert(done);
+            device.set_plan(FaultPlan {
+                seed: at,
+                partial_error_one_in: 1,
+                ..FaultPlan::default()
+            });
+        }
+        assert!(lengths.len() > 4 && !lengths.contains(&4096), "{lengths:?}");
+    });
+}
+
+#[test]
 fn errors_that_pass_are_tried_again_and_others_are_told() {
     in_world(|| {
         let passing = FaultPlan { seed: 3, passing_error_one_in: 3, ..FaultPlan::default() };
