@@ -12,7 +12,7 @@
 //! - A database opened again must hold what its last window left.
 //! - The seed decides what clients ask for; the order in which threads come is the machine's.
 
-use crate::command::{Torture, WorldName};
+use crate::command::Torture;
 use crate::failure::Failure;
 use crate::output::{Sinks, Stopwatch, cores};
 use crate::progress::Bars;
@@ -97,9 +97,6 @@ impl Found {
 ///
 /// A history was not serializable, threads stood still, or the engine failed.
 pub fn histories(options: &Torture) -> Result<(), Failure> {
-    if options.world != WorldName::Real {
-        return Err(Failure::usage("--histories are of threads: say --world real"));
-    }
     let watch = Stopwatch::start();
     let sinks = Sinks::open(options.shown.json.as_deref())?;
     let is_meant = |design: &Design| design.keeps_dirty_on_flash() || design.name == "no-ssd";
@@ -123,7 +120,8 @@ pub fn histories(options: &Torture) -> Result<(), Failure> {
     match failures.first() {
         None => Ok(()),
         Some((found, seed, what)) => Err(Failure::Failed(format!(
-            "{} failures, the first with {}: {what}; repeat it with `{}`",
+            "{} failures, the first with {}: {what}; `{}` tries this seed again, but the order of \
+             the threads is the machine's",
             failures.len(),
             found.design,
             repeat(found.design, *seed, options),
@@ -310,7 +308,10 @@ fn explained(anomaly: &Anomaly, history: &History) -> String {
 
 fn repeat(design: &str, seed: u64, options: &Torture) -> String {
     let restart = options.restart.map_or(String::new(), |one| format!(" --restart {}", one.name));
-    format!("terrace torture --world real --histories --design {design}{restart} --seed {seed}")
+    let folder = options.folder.as_ref();
+    let folder = folder.map_or(String::new(), |path| format!(" --folder {}", path.display()));
+    let command = "terrace torture --world real --histories";
+    format!("{command} --design {design}{restart} --seed {seed}{folder}")
 }
 
 fn numbers(all: &[Found], options: &Torture, watch: &Stopwatch) -> serde_json::Value {
@@ -385,7 +386,7 @@ fn shown(all: &[Found], options: &Torture, wall_s: f64) -> String {
     let mut text = format!("{}{committed} transactions in {wall_s:.1} s\n", table.text());
     for (found, seed, what) in failures(all).take(SHOWN_MAX) {
         let repeat = repeat(found.design, seed, options);
-        text.push_str(&format!("{}, seed {seed}: {what}; repeat: {repeat}\n", found.design));
+        text.push_str(&format!("{}, seed {seed}: {what}; try again: {repeat}\n", found.design));
     }
     text
 }

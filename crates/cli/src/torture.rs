@@ -33,6 +33,7 @@ pub const SHOWN_MAX: usize = 10;
 /// Something was lost, or is there that should not be.
 pub fn torture(options: &Torture) -> Result<(), failure::Failure> {
     refuse_role(options)?;
+    refuse_other_world(options)?;
     if options.histories.is_asked {
         return histories::histories(options);
     }
@@ -108,6 +109,29 @@ fn refuse_role(options: &Torture) -> Result<(), failure::Failure> {
         Some(why) => Err(failure::Failure::usage(format!("--persistent-flash: {why}"))),
         None => Ok(()),
     }
+}
+
+/// Refuses options that say nothing to what was asked for.
+fn refuse_other_world(options: &Torture) -> Result<(), failure::Failure> {
+    let is_real = options.world == WorldName::Real;
+    let is_of_histories = options.histories.is_asked;
+    let given = [
+        ("--matrix", options.matrix.is_asked, !is_real),
+        ("--clean-age", options.clean_age.is_some(), !is_real),
+        ("--histories", is_of_histories, is_real),
+        ("--folder", options.folder.is_some(), is_real),
+        ("--full-disk", options.full_disk.is_some(), is_real),
+        ("--persistent-flash", options.persistent_flash, !is_of_histories),
+        ("--seeds", options.seeds.is_some(), !is_of_histories),
+    ];
+    let misplaced = given.iter().find(|(_, is_given, fits)| *is_given && !fits);
+    let Some((option, ..)) = misplaced else { return Ok(()) };
+    let why = match (is_of_histories, is_real) {
+        (true, true) => "does not go with --histories",
+        (_, true) => "goes with --world virtual only",
+        (_, false) => "goes with --world real only",
+    };
+    Err(failure::Failure::usage(format!("{option} {why}")))
 }
 
 fn run_all(first: u64, seeds: u64, jobs: u64, fixed: Fixed) -> Report {

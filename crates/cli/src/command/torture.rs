@@ -2,6 +2,7 @@
 
 use super::lists::{log_age, one_design, one_fate, one_restart, one_script};
 use super::{Shown, WorldName};
+use crate::lives::Fault;
 use crate::quantity::Span;
 use clap::Args;
 use std::ffi::OsString;
@@ -42,6 +43,10 @@ pub struct Torture {
     pub matrix: Matrix,
     #[command(flatten)]
     pub histories: Histories,
+    /// With --world real: a folder on a small file system of its own, which is filled while
+    /// databases run there
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["matrix", "histories"])]
+    pub full_disk: Option<PathBuf>,
     /// Where the files of the real world are [default: the system's folder for temporary files]
     #[arg(long, value_name = "DIR")]
     pub folder: Option<PathBuf>,
@@ -91,6 +96,9 @@ pub struct Matrix {
 pub struct Life {
     #[arg(long)]
     pub folder: PathBuf,
+    /// The folder of the ledger
+    #[arg(long)]
+    pub ledger: PathBuf,
     #[arg(long)]
     pub seed: u64,
     #[arg(long, value_parser = one_design)]
@@ -105,6 +113,12 @@ pub struct Life {
     /// There may be no database yet
     #[arg(long)]
     pub is_first: bool,
+    /// Its home is as large as the disk lets it be, and transactions may be told that it is full
+    #[arg(long)]
+    pub grows: bool,
+    /// A device that fails: PART:KIND:SEED
+    #[arg(long)]
+    pub fault: Option<Fault>,
 }
 
 impl Life {
@@ -112,12 +126,17 @@ impl Life {
     pub fn arguments(&self) -> Vec<OsString> {
         let mut arguments: Vec<OsString> = vec!["torture-life".into(), "--folder".into()];
         arguments.push(self.folder.clone().into());
+        arguments.extend(["--ledger".into(), self.ledger.clone().into()]);
         arguments.extend(["--seed".into(), self.seed.to_string().into()]);
         arguments.extend(["--design".into(), self.design.name.into()]);
         arguments.extend(["--restart".into(), self.restart.name.into()]);
         arguments.extend(["--runs-ms".into(), self.runs_ms.to_string().into()]);
         arguments.extend(self.persistent_flash.then(|| "--persistent-flash".into()));
         arguments.extend(self.is_first.then(|| "--is-first".into()));
+        arguments.extend(self.grows.then(|| "--grows".into()));
+        if let Some(fault) = self.fault {
+            arguments.extend(["--fault".into(), fault.to_string().into()]);
+        }
         arguments
     }
 }

@@ -1,14 +1,13 @@
 //! What befalls the files of a database between two lives.
 
 use std::fs::{self, OpenOptions};
-use std::hash::{DefaultHasher, Hasher};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use terrace_rt::Prng;
 
-const SECTOR: u64 = 512;
-const PAGE: u64 = 8192;
+pub const SECTOR: u64 = 512;
+pub const PAGE: u64 = 8192;
 
 /// What becomes of the flash, which is a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,13 +157,17 @@ pub fn sectors_with_data(file: &Path) -> io::Result<Vec<u64>> {
     Ok(with_data.map(|(at, _)| at as u64).collect())
 }
 
-/// A hash of the bytes of each of `files`; zero for one that is not there.
-pub fn hashes(files: &[std::path::PathBuf]) -> Vec<u64> {
-    let hash = |path: &std::path::PathBuf| {
-        let mut hasher = DefaultHasher::new();
-        let Ok(bytes) = fs::read(path) else { return 0 };
-        hasher.write(&bytes);
-        hasher.finish()
-    };
-    files.iter().map(hash).collect()
+/// Whether `file` is as `kept`, which `damage` came to: both are missing, or have the same bytes.
+pub fn is_as_it_was(file: &Path, kept: &Path, damage: Option<Damage>) -> bool {
+    let mut expected = fs::read(kept).ok();
+    if let (Some(bytes), Some(damage)) = (&mut expected, damage) {
+        match damage {
+            Damage::Bit(at) => bytes[at as usize] ^= 1 << (at % 8),
+            Damage::Zeroes(from, count) => {
+                let to = (from + count).min(bytes.len() as u64);
+                bytes[from as usize..to as usize].fill(0);
+            }
+        }
+    }
+    expected == fs::read(file).ok()
 }

@@ -11,7 +11,7 @@ use terrace_pool::{ColdStart, FlashLayout, Metadata, PoolConfig, PoolError};
 use terrace_rt::{Nanos, World};
 
 use crate::api::files::{self, Files, Overwrite, Sizes};
-use crate::api::options::IoTimeouts;
+use crate::api::options::{IoTimeouts, Wrap};
 use crate::api::{Checkpoints, DirectIo, TornPages};
 use crate::engine::LockLimits;
 use crate::error::Places;
@@ -74,6 +74,7 @@ pub struct Builder {
     overwrite: Overwrite,
     flash_doubt: Option<ColdStart>,
     create_step: fn(),
+    pub(super) wrap: Option<Wrap>,
 }
 
 impl Default for Builder {
@@ -108,6 +109,7 @@ impl Default for Builder {
             overwrite: Overwrite::No,
             flash_doubt: None,
             create_step: || (),
+            wrap: None,
         }
     }
 }
@@ -385,7 +387,7 @@ impl Builder {
         let sizes = Sizes { home: self.home_bytes, log: self.log_bytes };
         let (devices, made) = files.create(&sizes, &self.create_step)?;
         let step = self.create_step;
-        let created = self.devices(devices).create_on_devices();
+        let created = self.on_files(devices).create_on_devices();
         if created.is_err() {
             made.take_away();
         }
@@ -418,7 +420,7 @@ impl Builder {
         };
         let opened = files.open(home, self.access, &boot)?;
         self.flash_doubt = opened.flash_doubt;
-        self.devices(opened.devices).open_on_devices()
+        self.on_files(opened.devices).open_on_devices()
     }
 
     /// The home at `path`, to be read only, whatever is wrong with the rest.

@@ -1,8 +1,13 @@
 //! The answers that some options of the builder take.
 
+use std::sync::Arc;
+
 use terrace_rt::Nanos;
 
-use crate::Builder;
+use crate::{Builder, Devices};
+
+/// Puts devices over those of the files.
+pub(crate) type Wrap = Arc<dyn Fn(Devices) -> Devices + Send + Sync>;
 
 /// What is done about pages that a power cut tears as they are written home.
 ///
@@ -60,6 +65,26 @@ impl Builder {
     pub fn io_timeout_log(mut self, limit: Nanos) -> Builder {
         self.io_timeouts.log = limit;
         self
+    }
+
+    /// Has `wrap` put devices over those of the files, once they are open: for tests with devices
+    /// that fail.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn wrap_devices(
+        mut self,
+        wrap: impl Fn(Devices) -> Devices + Send + Sync + 'static,
+    ) -> Builder {
+        self.wrap = Some(Arc::new(wrap));
+        self
+    }
+
+    pub(crate) fn on_files(self, devices: Devices) -> Builder {
+        let devices = match &self.wrap {
+            Some(wrap) => wrap(devices),
+            None => devices,
+        };
+        self.devices(devices)
     }
 }
 
