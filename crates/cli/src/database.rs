@@ -10,7 +10,7 @@ use serde_json::json;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use terrace::dump::{Loss, Saved};
-use terrace::{Builder, Database};
+use terrace::{BadCopy, Builder, ColdStart, Database};
 
 const PAGE_BYTES: u64 = 8192;
 /// Memory of a database that is only looked at, in pages, at least.
@@ -32,29 +32,46 @@ pub fn check(options: &Stored) -> Result<(), Failure> {
         Err(error) => return Err(damage(options, &sinks, builder, &error)),
     };
     let flash = flash_tier(&options.at, blank, &database);
+    let mended = made_good(blank, &database);
     let checked = database.check();
     database.close().map_err(|error| Failure::failed(path.display(), error))?;
     let found = match checked {
         Ok(found) => found,
         Err(error) => return Err(damage(options, &sinks, builder, &error)),
     };
-    sinks.show(&format!(
-        "{}: sound; {} trees, {} pages, {} entries\n",
-        path.display(),
-        thousands(found.trees as f64),
-        thousands(found.pages as f64),
-        thousands(found.entries as f64),
-    ));
+    let [trees, pages, entries] =
+        [found.trees, found.pages, found.entries].map(|count| thousands(count as f64));
+    let rows = format!("{trees} trees, {pages} pages, {entries} entries");
+    let state = if mended.is_empty() { "sound" } else { "damaged, and nothing is lost" };
+    sinks.show(&format!("{}: {state}; {rows}\n", path.display()));
+    mended.iter().for_each(|what| sinks.show(&format!("  {what}\n")));
     sinks.show(&flash);
     sinks.write(&json!({
         "command": "check",
         "version": env!("CARGO_PKG_VERSION"),
-        "sound": true,
+        "sound": mended.is_empty(),
+        "damage": mended,
+        "lost": false,
         "trees": found.trees,
         "pages": found.pages,
         "entries": found.entries,
         "host": { "wall_s": watch.seconds() },
-    }))
+    }))?;
+    if mended.is_empty() {
+        return Ok(());
+    }
+    let what = "it is damaged, and nothing is lost: the next opening for writing repairs it";
+    Err(Failure::failed(path.display(), what))
+}
+
+/// Damage that costs no row, since there is another copy of what it hit.
+fn made_good(blank: Option<&str>, database: &Database) -> Vec<String> {
+    let mut found: Vec<String> = database.bad_copies().iter().map(BadCopy::to_string).collect();
+    let cold = database.cold_start().filter(|_| blank.is_none());
+    if let Some(ColdStart::Header | ColdStart::Table | ColdStart::CutShort) = cold {
+        found.extend(cold.map(|why| format!("{why}; all that the tier has is at home, too")));
+    }
+    found
 }
 
 /// Tells all that is damaged, where `first` was met first.
@@ -74,6 +91,7 @@ fn damage(options: &Stored, sinks: &Sinks, builder: Builder, first: &terrace::Er
         "command": "check",
         "version": env!("CARGO_PKG_VERSION"),
         "sound": false,
+        "lost": true,
         "first": first.to_string(),
         "damage": found,
     }));

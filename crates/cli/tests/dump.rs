@@ -128,6 +128,46 @@ fn check_tells_all_damage_and_what_to_do() {
     assert!(report.contains("\"sound\": false"), "{report}");
 }
 
+/// `check` said that a database is sound of which one superblock was destroyed.
+#[test]
+fn check_tells_what_another_copy_made_good() {
+    let made = tempfile::tempdir().expect("a folder");
+    make(made.path()).close().expect("closed");
+    let cases = [
+        ("db", 0, "superblock at byte 0 of the home is damaged"),
+        ("db", PAGE, "superblock at byte 8192 of the home is damaged"),
+        ("db.log", 0, "header at byte 0 of the log is damaged"),
+        ("db.log", 4096, "header at byte 4096 of the log is damaged"),
+        ("flash", 0, "the flash device has no whole header"),
+    ];
+    for (file, at, expected) in cases {
+        let folder = tempfile::tempdir().expect("a folder");
+        copy(made.path(), folder.path());
+        let damaged = File::options().write(true).open(folder.path().join(file)).expect("there");
+        damaged.write_all_at(&[7; 4096], at).expect("room");
+        let arguments = ["check", "db", "--flash-device", "flash", "--json", "report"];
+        let output = terrace(folder.path(), &arguments);
+        let (found, said) = (text(&output.stdout), text(&output.stderr));
+        assert_eq!(output.status.code(), Some(1), "{file} {at}: {said}");
+        assert!(found.contains(expected), "{file} {at}: {found}");
+        assert!(found.contains("db: damaged, and nothing is lost; 3 trees"), "{found}");
+        assert!(
+            said.contains("nothing is lost: the next opening for writing repairs it"),
+            "{said}"
+        );
+        let report = fs::read_to_string(folder.path().join("report")).expect("written");
+        assert!(report.contains("\"sound\": false") && report.contains("\"lost\": false"));
+
+        small(folder.path())
+            .open(folder.path().join("db"))
+            .expect("opens")
+            .close()
+            .expect("closed");
+        let output = terrace(folder.path(), &arguments);
+        assert!(output.status.success(), "{file} {at}: {}", text(&output.stderr));
+    }
+}
+
 #[test]
 fn a_database_goes_through_a_pipe() {
     let folder = tempfile::tempdir().expect("a folder");

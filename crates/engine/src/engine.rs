@@ -25,6 +25,7 @@ use terrace_rt::{LeafMutex, Mutex, Nanos, Signal, dead, now};
 
 use crate::api::Checkpoint;
 use crate::context::Buffers;
+use crate::copies::BadCopy;
 use crate::error::Places;
 use crate::journal::LogJournal;
 use crate::lock::LockTable;
@@ -71,6 +72,10 @@ pub(crate) struct Engine {
     pub(crate) lock_limits: LockLimits,
     /// Where its parts are, for errors.
     places: Places,
+    /// What was bad when it was opened, and stood in for.
+    pub(crate) bad_copies: Vec<BadCopy>,
+    /// The id in home, log and flash.
+    database: u128,
     pub(crate) trees: Trees,
     /// What the background gives back.
     pub(crate) reclaim: Reclaim,
@@ -124,6 +129,7 @@ pub(crate) struct Parts {
     pub(crate) lock_bytes: u64,
     pub(crate) lock_limits: LockLimits,
     pub(crate) places: Places,
+    pub(crate) bad_copies: Vec<BadCopy>,
 }
 
 impl Engine {
@@ -142,6 +148,8 @@ impl Engine {
             locks: LockTable::new(parts.lock_bytes),
             lock_limits: parts.lock_limits,
             places: parts.places,
+            bad_copies: parts.bad_copies,
+            database: parts.boot.database,
             flash_role: parts.flash_role,
             tally: Tally::default(),
             checkpoint_wanted: Signal::new(),
@@ -156,6 +164,11 @@ impl Engine {
             process: std::process::id(),
             forks: terrace_rt::forks(),
         }
+    }
+
+    /// The id in home, log and flash.
+    pub(crate) fn database_id(&self) -> u128 {
+        self.database
     }
 
     /// Buffers for a new transaction.

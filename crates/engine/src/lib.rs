@@ -15,6 +15,7 @@ mod key;
 mod value;
 
 mod context;
+mod copies;
 mod engine;
 mod flash;
 mod open;
@@ -51,6 +52,7 @@ pub use api::{
     ReadTransaction, Savepoint, Stats, Table, TableDef, TornPages, Transaction, TransactionStats,
     WriteTransaction,
 };
+pub use copies::{BadCopy, CopyFlaw};
 pub use error::{Action, Error, ErrorPath, LockWait, Part, SavepointFlaw, TableRef, TypeNames};
 pub use key::{Key, KeyPart};
 pub use lock::TreeId;

@@ -19,6 +19,7 @@ use terrace_pool::{
 use terrace_rt::World;
 
 use crate::api::{Checkpoint, TornPages};
+use crate::copies::BadCopy;
 use crate::engine::{Engine, LockLimits, Parts};
 use crate::error::Places;
 use crate::flash::FoundFlash;
@@ -58,7 +59,7 @@ pub(crate) struct Setup {
 /// `NotADatabase` if there is something else, and those of `superblock::find`.
 pub(crate) fn is_database(home: &dyn Device) -> Result<bool, Error> {
     Ok(match superblock::find(home)? {
-        Found::Database(_) => true,
+        Found::Database(..) => true,
         Found::Nothing => false,
     })
 }
@@ -111,13 +112,17 @@ pub(crate) fn create(devices: &Devices, database: u128) -> Result<(), Error> {
 /// `Corrupt`, `CorruptLog`, `RedoGap`, `Device`, `InvalidOption`, `FlashNeeded`.
 pub(crate) fn open(setup: Setup, devices: Devices) -> Result<Arc<Engine>, Error> {
     if setup.access == Access::ReadOnly {
-        return recovered(setup, devices);
+        return recovered(setup, devices).map(|(engine, _)| engine);
     }
     let group = Withholding::new(withheld_bytes(&setup.pool));
     let role = setup.pool.flash_role;
     match recovered(setup, devices.withheld(&group, role.is_persistent())) {
-        Ok(engine) => match group.let_go() {
-            Ok(()) => Ok(engine),
+        Ok((engine, header)) => match group.let_go() {
+            Ok(()) => {
+                // The database does without the bad copy, and `check` goes on telling of it.
+                let _repaired = header.repair(&*engine.log_device, engine.database_id());
+                Ok(engine)
+            }
             Err((part, source)) => {
                 engine.abandon();
                 let part = Devices::WITHHELD[part];
@@ -136,14 +141,14 @@ fn withheld_bytes(pool: &PoolConfig) -> u64 {
     WITHHELD_BYTES + u64::from(pool.frames) * PAGE_SIZE as u64 / 8
 }
 
-/// The database of these devices, recovered.
-fn recovered(setup: Setup, devices: Devices) -> Result<Arc<Engine>, Error> {
-    let mut boot = find_whole(&*devices.home)?;
+/// The database of these devices, recovered, and the header of its log.
+fn recovered(setup: Setup, devices: Devices) -> Result<(Arc<Engine>, ring::Header), Error> {
+    let (mut boot, bad_superblock) = find_whole(&*devices.home)?;
     boot.check_features(setup.access)?;
-    let ring = ring::open(&*devices.log, boot.database)?;
-    let log_failed = Error::device(Part::Log, Action::Sync);
+    let header = ring::open(&*devices.log, boot.database)?;
+    let ring = header.ring;
     // What is read now must not vanish later.
-    devices.log.sync().map_err(log_failed)?;
+    devices.log.sync().map_err(Error::device(Part::Log, Action::Sync))?;
     let mut flash = FoundFlash::look(&setup, &devices, &boot);
     flash.check(&setup, &boot)?;
     system_pages::check(&*devices.home, (&*devices.log, ring), &boot, &setup.pool)?;
@@ -196,10 +201,11 @@ fn recovered(setup: Setup, devices: Devices) -> Result<Arc<Engine>, Error> {
         lock_bytes: setup.lock_bytes,
         lock_limits: setup.lock_limits,
         places: setup.places,
+        bad_copies: bad_superblock.into_iter().chain(header.bad).collect(),
     };
     let engine = Arc::new(Engine::assemble(parts));
     match recover(&engine, &analysis, owed, end.position) {
-        Ok(()) => Ok(engine),
+        Ok(()) => Ok((engine, header)),
         Err(error) => {
             engine.abandon();
             Err(error)
@@ -231,15 +237,15 @@ fn begin_epoch(
 /// # Errors
 ///
 /// `Missing`, `Truncated`, and those of `superblock::find`.
-fn find_whole(home: &dyn Device) -> Result<Superblock, Error> {
-    let Found::Database(boot) = superblock::find(home)? else {
+fn find_whole(home: &dyn Device) -> Result<(Superblock, Option<BadCopy>), Error> {
+    let Found::Database(boot, bad) = superblock::find(home)? else {
         return Err(Error::Missing { part: Part::Home, path: None });
     };
     let (needed, found) = (boot.home_pages * PAGE_SIZE as u64, home.len());
     if found < needed {
         return Err(Error::Truncated { part: Part::Home, path: None, needed, found });
     }
-    Ok(boot)
+    Ok((boot, bad))
 }
 
 /// Makes good what a power cut has torn at home, and has the copies of earlier openings count no

@@ -41,14 +41,16 @@
 //! - S6: bit 2 of the flags is durable only once the first map and the catalog are, at home or in
 //!   the log that the same superblock keeps. From then on a blank system page is a damaged one.
 //! - S7: all fields lie in the first sector, so a write that is cut short leaves the old copy or
-//!   the new one. A copy that is neither was damaged at rest: the other one is believed, and its
-//!   place written next. What the log has lost since that one is told by analysis.
+//!   the new one. A copy that is neither, or cannot be read, was damaged at rest: the other one is
+//!   believed, and its place written next. What the log has lost since that one is told by
+//!   analysis.
 
-use terrace_device::{Access, Device, read, write};
+use terrace_device::{Access, Device, write};
 use terrace_page::{
     Damage, Lsn, PAGE_SIZE, PageBuf, PageId, PageKind, TxnId, seal, set_kind, set_page_id, verify,
 };
 
+use crate::copies::{BadCopy, CopyFlaw, read_copy};
 use crate::log::Aligned;
 use crate::{Action, Error, Part};
 
@@ -297,7 +299,21 @@ enum Copied {
     /// Another version than the one that is read here.
     Other(u32),
     Broken,
+    /// The device could not read it.
+    Unreadable,
     Whole(Superblock),
+}
+
+impl Copied {
+    /// What is wrong with a copy that another one stands in for.
+    fn flaw(self) -> Option<CopyFlaw> {
+        match self {
+            Copied::Whole(_) => None,
+            Copied::Blank => Some(CopyFlaw::Blank),
+            Copied::Unreadable => Some(CopyFlaw::Unreadable),
+            Copied::Foreign | Copied::Other(_) | Copied::Broken => Some(CopyFlaw::Damaged),
+        }
+    }
 }
 
 fn look(page: &PageBuf, place: PageId) -> Copied {
@@ -333,8 +349,8 @@ pub(crate) fn fuzz(page: &PageBuf) {
 pub(crate) enum Found {
     /// Nothing: both places are blank, or the device is too short to have them.
     Nothing,
-    /// A database.
-    Database(Superblock),
+    /// A database, and a copy that the other one stands in for.
+    Database(Superblock, Option<BadCopy>),
 }
 
 /// Looks for a database on `home`.
@@ -348,9 +364,18 @@ pub(crate) fn find(home: &dyn Device) -> Result<Found, Error> {
         return Ok(Found::Nothing);
     }
     let mut bytes = Aligned::zeroed(2 * PAGE_SIZE);
-    read(home, 0, &mut bytes).map_err(Error::device(Part::Home, Action::Read))?;
-    let (pages, _) = bytes.as_chunks::<PAGE_SIZE>();
-    let copies = [look(&pages[0], PageId(0)), look(&pages[1], PageId(1))];
+    let (pages, _) = bytes.as_chunks_mut::<PAGE_SIZE>();
+    let (mut copies, mut unread) = ([Copied::Blank; 2], None);
+    for (place, page) in pages.iter_mut().enumerate() {
+        let id = PageId(place as u64);
+        copies[place] = match read_copy(home, (Part::Home, id.0 * PAGE_SIZE as u64), page)? {
+            Ok(()) => look(page, id),
+            Err(error) => {
+                unread = Some(error);
+                Copied::Unreadable
+            }
+        };
+    }
     let other = copies.iter().filter_map(|copy| match copy {
         Copied::Other(found) => Some(*found),
         _ => None,
@@ -372,11 +397,16 @@ pub(crate) fn find(home: &dyn Device) -> Result<Found, Error> {
         _ => None,
     });
     if let Some(mut block) = whole.max_by_key(|block| block.sequence) {
+        let is_new = block.sequence == 0;
+        let bad = bad_copy(&copies).filter(|bad| !is_new || bad.flaw != CopyFlaw::Blank);
         if copies.iter().any(|copy| !matches!(copy, Copied::Whole(_))) {
             // The copy that is lost may have been of the opening after this one's (S7).
             block.epoch = block.epoch.saturating_add(1);
         }
-        return Ok(Found::Database(block));
+        return Ok(Found::Database(block, bad));
+    }
+    if let Some(error) = unread {
+        return Err(error);
     }
     if copies.contains(&Copied::Broken) {
         let what = "both superblocks are damaged";
@@ -389,8 +419,21 @@ pub(crate) fn find(home: &dyn Device) -> Result<Found, Error> {
     Err(Error::NotADatabase { part: Part::Home, path: None, what })
 }
 
+/// The copy that is not whole. Only the first superblock of a database has no copy before it.
+fn bad_copy(copies: &[Copied; 2]) -> Option<BadCopy> {
+    let flaws = copies.iter().map(|copy| copy.flaw());
+    let (place, flaw) = flaws.enumerate().find_map(|(place, flaw)| Some((place, flaw?)))?;
+    Some(BadCopy { part: Part::Home, offset: (place * PAGE_SIZE) as u64, flaw })
+}
+
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use terrace_device::model::{Preset, build};
+    use terrace_device::{FaultPlan, FaultyDevice, Keep, Store, read};
+    use terrace_rt::{Virtual, VirtualConfig, World};
+
     use super::*;
 
     fn block(sequence: u64) -> Superblock {
@@ -451,6 +494,74 @@ mod tests {
         };
         assert_eq!(bits(refused), (0, 4));
         assert_eq!(bits(with(0, 0, 8).check_features(Access::ReadOnly)), (8, 0));
+    }
+
+    const HOME_BYTES: u64 = 4 * PAGE_SIZE as u64;
+
+    /// A home with superblocks 7, on page 1, and 8, on page 0.
+    fn home() -> Arc<dyn Device> {
+        let store = Store::new(HOME_BYTES, Keep::Plain);
+        let home = build(Preset::Ram, World::current(), store);
+        block(7).write(&*home).expect("memory");
+        block(8).write(&*home).expect("memory");
+        home
+    }
+
+    fn in_world<T>(run: impl FnOnce() -> T) -> T {
+        let config = VirtualConfig { seed: 1, switch_one_in: 0, cores: 1, stack_bytes: 64 << 10 };
+        Virtual::new(config).run(run).expect("nobody waits for ever")
+    }
+
+    /// The superblock of the home, if that is whole but for one copy with a flaw.
+    fn stood_in(home: &dyn Device, place: u64, flaw: CopyFlaw, case: &str) {
+        let expected = Superblock { epoch: 4, ..block(8 - (1 - place)) };
+        let bad = BadCopy { part: Part::Home, offset: place * PAGE_SIZE as u64, flaw };
+        match find(home) {
+            Ok(Found::Database(found, told)) => {
+                assert_eq!((found, told), (expected, Some(bad)), "{case}");
+            }
+            other => panic!("{case}: {other:?}"),
+        }
+    }
+
+    /// A copy with a flipped bit, zeroes, or none that the device can read: one of them alone made
+    /// an error of the other.
+    #[test]
+    fn the_whole_copy_stands_in_for_a_bad_one() {
+        in_world(|| {
+            let home = home();
+            assert_eq!(find(&*home).expect("whole"), Found::Database(block(8), None));
+            for place in 0..2 {
+                let at = place * PAGE_SIZE as u64;
+                let mut whole = [0; PAGE_SIZE];
+                read(&*home, at, &mut whole).expect("memory");
+                for byte in 0..PAGE_SIZE {
+                    let mut damaged = whole;
+                    damaged[byte] ^= 1 << (byte % 8);
+                    write(&*home, at, &damaged).expect("memory");
+                    let case = format!("byte {byte} of copy {place}");
+                    stood_in(&*home, place, CopyFlaw::Damaged, &case);
+                }
+                write(&*home, at, &[0; PAGE_SIZE]).expect("memory");
+                stood_in(&*home, place, CopyFlaw::Blank, "zeroes");
+                write(&*home, at, &whole).expect("memory");
+
+                let faulty = FaultyDevice::new(Arc::clone(&home), FaultPlan::default());
+                faulty.set_unreadable(at + 512..at + 1024);
+                stood_in(&*faulty, place, CopyFlaw::Unreadable, "unreadable");
+                faulty.set_unreadable(0..HOME_BYTES);
+                assert!(matches!(find(&*faulty), Err(Error::Device { .. })), "neither is read");
+            }
+        });
+    }
+
+    #[test]
+    fn the_first_superblock_has_no_bad_copy_beside_it() {
+        in_world(|| {
+            let home = build(Preset::Ram, World::current(), Store::new(HOME_BYTES, Keep::Plain));
+            block(0).write(&*home).expect("memory");
+            assert!(matches!(find(&*home), Ok(Found::Database(_, None))));
+        });
     }
 
     #[test]

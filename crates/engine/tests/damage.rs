@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use terrace::{Checkpoint, Database, Devices, Durability, Error, TableDef};
+use terrace::{Checkpoint, CopyFlaw, Database, Devices, Durability, Error, Part, TableDef};
 use terrace_device::model::{Preset, SimDevice};
 use terrace_device::{Keep, Store};
 use terrace_page::PAGE_SIZE;
@@ -273,6 +273,52 @@ fn one_superblock_of_two_is_enough() {
         let case = format!("{end:?}: both superblocks");
         assert_eq!(attempt(image, case), Fate::Refused);
     }
+}
+
+/// A superblock or a header of the log that redundancy hid was never told, and a header of the log
+/// never written anew.
+#[test]
+fn a_bad_copy_of_a_header_is_told_and_repaired_by_the_next_opening_for_writing() {
+    const BLOCK: u64 = 4096;
+    for end in [End::Closed, End::Crashed] {
+        for (part, at) in [Part::Home, Part::Log].iter().flat_map(|part| [(*part, 0), (*part, 1)]) {
+            for kind in [CopyFlaw::Damaged, CopyFlaw::Blank] {
+                let mut image = image(end);
+                let (store, bytes_each) = match part {
+                    Part::Home => (&mut image.home, PAGE_SIZE as u64),
+                    _ => (&mut image.log, BLOCK),
+                };
+                let offset = at * bytes_each;
+                store.write(offset, &[if kind == CopyFlaw::Blank { 0 } else { 7 }; 4096]);
+                in_world(3, move |world| a_bad_copy(world, &image, (part, offset, kind)));
+            }
+        }
+    }
+}
+
+fn a_bad_copy(world: &World, image: &Image, (part, offset, flaw): (Part, u64, CopyFlaw)) {
+    let case = format!("{flaw:?} of {part} at {offset}");
+    let (home, log) = (device(world, &image.home), device(world, &image.log));
+    let told = |db: &Database| {
+        assert_eq!(read_all(db, &image.rows, &case), 0, "{case}");
+        db.check().unwrap_or_else(|error| panic!("{case}: {error}"));
+        let bad: Vec<_> = db.bad_copies().iter().map(|it| (it.part, it.offset, it.flaw)).collect();
+        bad
+    };
+    let devices = Devices { home: home.clone(), flash: None, log: log.clone() };
+    let read_only = Database::builder().memory(512 << 10).devices(devices).read_only();
+    let db = read_only.open_on_devices().expect("one copy is whole");
+    assert_eq!(told(&db), [(part, offset, flaw)], "{case}");
+    db.close().expect("nothing is written");
+    assert!(bytes(&home.store()) == bytes(&image.home), "{case}: looking has changed it");
+    assert!(bytes(&log.store()) == bytes(&image.log), "{case}: looking has changed it");
+
+    let db = open(&home, &log).expect("one copy is whole");
+    assert_eq!(told(&db), [(part, offset, flaw)], "{case}");
+    db.close().expect("good devices");
+    let db = open(&home, &log).expect("whole");
+    assert_eq!(told(&db), [], "{case}: repaired");
+    db.close().expect("good devices");
 }
 
 /// A damaged page of a closed database, whose newest copy beside the log was damaged, too, came

@@ -9,6 +9,7 @@
 mod plan;
 
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 
 use terrace_rt::{LeafMutex, Nanos, sleep};
@@ -17,13 +18,14 @@ use self::plan::{Dice, Fate};
 pub use self::plan::{FaultCounts, FaultPlan};
 use crate::completion::TimeLimit;
 use crate::{
-    Completion, Counters, Device, DeviceError, IoBuf, Operation, Request, SECTOR_SIZE, Ticket,
+    Completion, Counters, Device, DeviceError, IoBuf, Op, Operation, Request, SECTOR_SIZE, Ticket,
 };
 
 /// A device with faults. See the module.
 pub struct FaultyDevice {
     below: Arc<dyn Device>,
     dice: LeafMutex<Dice>,
+    unreadable: LeafMutex<Vec<Range<u64>>>,
     time_limit: Arc<TimeLimit>,
 }
 
@@ -32,7 +34,8 @@ impl FaultyDevice {
     #[must_use]
     pub fn new(below: Arc<dyn Device>, plan: FaultPlan) -> Arc<FaultyDevice> {
         let (dice, time_limit) = (LeafMutex::new(Dice::new(plan)), Arc::default());
-        Arc::new(FaultyDevice { below, dice, time_limit })
+        let unreadable = LeafMutex::new(Vec::new());
+        Arc::new(FaultyDevice { below, dice, unreadable, time_limit })
     }
 
     /// Takes another plan from now on, with a mind of its own: what was silent or dead is not.
@@ -51,6 +54,27 @@ impl FaultyDevice {
     /// Kills the device, or brings it back.
     pub fn set_dead(&self, dead: bool) {
         self.dice.lock().is_dead = dead;
+    }
+
+    /// Has each read that touches `bytes` fail with `EIO`, until a write has begun there: a sector
+    /// that has gone bad, and is replaced when it is next written.
+    pub fn set_unreadable(&self, bytes: Range<u64>) {
+        self.unreadable.lock().push(bytes);
+    }
+
+    /// Whether a batch fails since it touches what is unreadable. Writes make it readable.
+    fn is_unreadable(&self, requests: &[Request<'_>]) -> bool {
+        let mut unreadable = self.unreadable.lock();
+        for request in requests {
+            let (from, to) = (request.offset, request.offset + request.len());
+            let touches = |bad: &Range<u64>| bad.start < to && from < bad.end;
+            match request.op {
+                Op::Read if unreadable.iter().any(touches) => return true,
+                Op::Read => {}
+                Op::Write => unreadable.retain(|bad| !touches(bad)),
+            }
+        }
+        false
     }
 
     /// What it has done so far.
@@ -109,7 +133,10 @@ impl Device for FaultyDevice {
     unsafe fn submit(&self, requests: &[Request<'_>]) -> Ticket {
         requests.iter().for_each(|request| request.validate(self.below.len()));
         let first = &requests[0];
-        let fate = self.dice.lock().decide(Some(first.op));
+        let fate = match self.dice.lock().decide(Some(first.op)) {
+            Fate::Well if self.is_unreadable(requests) => Fate::Fails(libc::EIO),
+            fate => fate,
+        };
         match fate {
             Fate::Well => (),
             Fate::Slow(span) => sleep(span),

@@ -411,7 +411,7 @@ impl Builder {
         let home = files.open_home(self.access)?;
         // What is no database is told before anything else is looked for, or made for it.
         let boot = match superblock::find(&*home) {
-            Ok(Found::Database(boot)) => boot,
+            Ok(Found::Database(boot, _)) => boot,
             Ok(Found::Nothing) => {
                 let missing = Error::Missing { part: Part::Home, path: None };
                 return Err(self.places.explain(files.foreign(missing)));

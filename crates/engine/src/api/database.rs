@@ -15,8 +15,8 @@ use crate::api::Checkpoints;
 use crate::context::Context;
 use crate::engine::Engine;
 use crate::{
-    Builder, CachedParts, Durability, Error, Misses, ReadTransaction, Stats, TransactionStats,
-    WriteTransaction,
+    BadCopy, Builder, CachedParts, Durability, Error, Misses, ReadTransaction, Stats,
+    TransactionStats, WriteTransaction,
 };
 
 /// A transaction that meets this many conflicts in a row gives up.
@@ -491,6 +491,13 @@ impl Database {
         self.engine().pool.check();
         self.engine().locks.check();
         Ok(report)
+    }
+
+    /// Copies of headers that were bad when the database was opened, and that another copy stood in
+    /// for: nothing is lost by them. An opening for writing has written them anew since, unless the
+    /// device refused that; one for reading has left them as they are.
+    pub fn bad_copies(&self) -> &[BadCopy] {
+        &self.engine().bad_copies
     }
 
     fn check_trees(&self) -> Result<CheckReport, Error> {

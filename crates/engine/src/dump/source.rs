@@ -97,7 +97,7 @@ impl Source {
         let Ok(home) = builder.home_read_only(path) else { return Err(why) };
         let home_pages = home.len() / PAGE_SIZE as u64;
         match superblock::find(&*home) {
-            Ok(Found::Database(_)) => {}
+            Ok(Found::Database(..)) => {}
             _ if FIRST_PAGES.into_iter().any(|page| is_ours(&*home, PageId(page))) => {}
             _ => return Err(why),
         }

@@ -20,7 +20,8 @@
 //! ```
 //!
 //! - G1: a change of the header goes over the older copy and is synced before it counts, so one of
-//!   the two is whole at any time.
+//!   the two is whole at any time. A copy that went bad is written anew once an opening for writing
+//!   is through.
 //! - G2: segments are multiples of `BLOCK`, so a block never wraps.
 //! - G3: area and segments lie on the device behind the copies, and apart from each other.
 
@@ -29,6 +30,7 @@ use terrace_page::Lsn;
 use terrace_pool::{DoublewritePlace, HALF_BYTES_MIN};
 
 use super::buffer::Aligned;
+use crate::copies::{BadCopy, CopyFlaw, read_copy};
 use crate::{Action, Error, Part};
 
 /// The unit of writing, in bytes.
@@ -189,43 +191,82 @@ pub(crate) fn is_header_or_blank(block: &[u8]) -> bool {
     block[..8] == MAGIC || block.iter().all(|&byte| byte == 0)
 }
 
-/// The ring of the log of `database`.
+/// What the copies of the header say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Header {
+    pub(crate) ring: Ring,
+    sequence: u64,
+    /// The copy that the other one stands in for.
+    pub(crate) bad: Option<BadCopy>,
+}
+
+impl Header {
+    /// Writes the copy that is bad anew, if one is, and syncs. The other one stays as it is (G1).
+    ///
+    /// # Errors
+    ///
+    /// `Device`; then it may still be bad.
+    pub(crate) fn repair(&self, device: &dyn Device, database: u128) -> Result<(), Error> {
+        let Some(bad) = self.bad else { return Ok(()) };
+        let block = encode(&self.ring, database, self.sequence.saturating_add(1));
+        write(device, bad.offset, &block).map_err(Error::device(Part::Log, Action::Write))?;
+        device.sync().map_err(Error::device(Part::Log, Action::Sync))
+    }
+}
+
+/// The header of the log of `database`. Both copies are judged before one is taken.
 ///
 /// # Errors
 ///
 /// `NotADatabase` if the device holds no log, or another database's; `NewerFormat`, `Device`.
-pub(crate) fn open(device: &dyn Device, database: u128) -> Result<Ring, Error> {
-    let not_one = |what| Error::NotADatabase { part: Part::Log, path: None, what };
+pub(crate) fn open(device: &dyn Device, database: u128) -> Result<Header, Error> {
     if device.len() < MIN_LOG_BYTES {
         return Err(not_one("it is too short to be a log"));
     }
-    let mut best: Option<(u64, Ring)> = None;
-    let mut refused = None;
+    let mut copies = Vec::new();
     for copy in 0..COPIES {
-        let mut block = Aligned::zeroed(BLOCK);
-        read(device, copy * BLOCK as u64, &mut block)
-            .map_err(Error::device(Part::Log, Action::Read))?;
-        match decode(&block, database, device.len()) {
-            Ok((sequence, ring)) if best.is_none_or(|(other, _)| other < sequence) => {
-                best = Some((sequence, ring));
-            }
-            Ok(_) => {}
-            Err(error @ Error::NewerFormat { .. }) => return Err(error),
-            // A copy that says something tells more than a blank one.
-            Err(Error::Missing { .. }) if refused.is_some() => {}
-            Err(error) => refused = Some(error),
-        }
+        let (mut block, offset) = (Aligned::zeroed(BLOCK), copy * BLOCK as u64);
+        let judged = match read_copy(device, (Part::Log, offset), &mut block)? {
+            Ok(()) => decode(&block, database, device.len()),
+            Err(error) => Err(error),
+        };
+        copies.push((offset, judged));
     }
-    match (best, refused) {
-        (Some((_, ring)), _) => Ok(ring),
-        (None, Some(error)) => Err(error),
-        (None, None) => unreachable!("a copy is taken or refused"),
+    // What a newer version wrote as a whole is not for this one.
+    let is_newer = |(_, judged): &(u64, _)| matches!(judged, Err(Error::NewerFormat { .. }));
+    let newer = copies.iter().position(is_newer);
+    if let Some((_, Err(error))) = newer.map(|at| copies.swap_remove(at)) {
+        return Err(error);
     }
+    let whole = copies.iter().filter_map(|(_, judged)| judged.as_ref().ok().copied());
+    if let Some((sequence, ring)) = whole.max_by_key(|(sequence, _)| *sequence) {
+        let bad = |(offset, judged): (u64, Result<_, Error>)| {
+            let flaw = match judged.err()? {
+                Error::Missing { .. } => CopyFlaw::Blank,
+                Error::Device { .. } => CopyFlaw::Unreadable,
+                _ => CopyFlaw::Damaged,
+            };
+            Some(BadCopy { part: Part::Log, offset, flaw })
+        };
+        return Ok(Header { ring, sequence, bad: copies.into_iter().find_map(bad) });
+    }
+    // A copy that could not be read might have been the log; then one that says something tells
+    // more than a blank one.
+    let rank = |error: &Error| match error {
+        Error::Device { .. } => 0,
+        Error::Missing { .. } => 2,
+        _ => 1,
+    };
+    let refused = copies.into_iter().filter_map(|(_, judged)| judged.err());
+    Err(refused.min_by_key(rank).expect("no copy was taken"))
+}
+
+fn not_one(what: &'static str) -> Error {
+    Error::NotADatabase { part: Part::Log, path: None, what }
 }
 
 /// What a copy of the header says.
 fn decode(block: &[u8], database: u128, device_len: u64) -> Result<(u64, Ring), Error> {
-    let not_one = |what| Error::NotADatabase { part: Part::Log, path: None, what };
     if block.iter().all(|&byte| byte == 0) {
         return Err(Error::Missing { part: Part::Log, path: None });
     }
@@ -234,12 +275,12 @@ fn decode(block: &[u8], database: u128, device_len: u64) -> Result<(u64, Ring), 
     }
     let u32_at = |at: usize| u32::from_le_bytes(block[at..at + 4].try_into().expect("four"));
     let u64_at = |at: usize| u64::from_le_bytes(block[at..at + 8].try_into().expect("eight"));
+    if u32_at(CHECKSUM_AT) != header_checksum(block) {
+        return Err(not_one("its header is corrupt"));
+    }
     if u32_at(8) > VERSION {
         let (part, path, found) = (Part::Log, None, u32_at(8));
         return Err(Error::NewerFormat { part, path, found, supported: VERSION });
-    }
-    if u32_at(CHECKSUM_AT) != header_checksum(block) {
-        return Err(not_one("its header is corrupt"));
     }
     if u32_at(8) < VERSION {
         return Err(not_one("it has an older format"));

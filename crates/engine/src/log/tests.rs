@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use terrace_device::model::{Preset, SimDevice, build};
-use terrace_device::{Device, Keep, Store, read, write};
+use terrace_device::{Device, FaultPlan, FaultyDevice, Keep, Store, read, write};
 use terrace_page::{Lsn, PageId, TxnId};
 use terrace_rt::{Prng, Virtual, VirtualConfig, World};
 
 use super::record::{Body, Draft, HEADER_BYTES};
 use super::*;
-use crate::Error;
+use crate::{CopyFlaw, Error};
 
 const DATABASE: u128 = 77;
 const LOG_BYTES: u64 = 1 << 20;
@@ -38,7 +38,7 @@ fn draft(number: u64, pages: usize) -> Draft {
 
 /// The numbers of the records between `from` and the end, and where that is.
 fn numbers(device: &dyn Device, from: Lsn) -> (Vec<u64>, End) {
-    let ring = ring::open(device, DATABASE).expect("a log");
+    let ring = ring::open(device, DATABASE).expect("a log").ring;
     let mut reader = LogReader::new(device, ring, from, Lsn(from.0 + ring.capacity));
     let mut numbers = Vec::new();
     while let Some(stored) = reader.next().expect("readable") {
@@ -127,7 +127,7 @@ fn what_a_lost_future_left_is_no_record() {
         log.force(log.end(), Level::Durable).expect("memory");
         assert_eq!(numbers(&*device, FIRST_LSN).0, [1, 2]);
 
-        let ring = ring::open(&*device, DATABASE).expect("a log");
+        let ring = ring::open(&*device, DATABASE).expect("a log").ring;
         let again =
             Log::open(Arc::clone(&device), ring, 2, (FIRST_LSN, FIRST_LSN), Lsn::ZERO, &[0; BLOCK]);
         again.append(&mut draft(3, filler), Room::Forward).expect("room");
@@ -228,7 +228,7 @@ fn records_come_back_and_garbage_does_not() {
 
 /// Whether the end that a scan from the beginning finds is taken for damage.
 fn ends_in_damage(device: &dyn Device, epoch: u32) -> (bool, End) {
-    let ring = ring::open(device, DATABASE).expect("a log");
+    let ring = ring::open(device, DATABASE).expect("a log").ring;
     let mut reader = LogReader::new(device, ring, FIRST_LSN, Lsn(FIRST_LSN.0 + ring.capacity));
     while reader.next().expect("readable").is_some() {}
     match reader.check_end(epoch) {
@@ -287,7 +287,7 @@ fn damage_within_the_log_is_told_and_a_torn_tail_is_none() {
 
 /// The log as an opening finds it that ends at `end`.
 fn reopened(device: &Arc<dyn Device>, epoch: u32, end: End) -> Log {
-    let ring = ring::open(&**device, DATABASE).expect("a log");
+    let ring = ring::open(&**device, DATABASE).expect("a log").ring;
     let mut reader = LogReader::new(&**device, ring, FIRST_LSN, end.position);
     let tail = reader.block_at(end.position).expect("memory");
     Log::open(Arc::clone(device), ring, epoch, (FIRST_LSN, end.position), end.last, &tail)
@@ -360,4 +360,65 @@ fn what_was_durable_comes_back_from_three_bytes() {
         let expected = Lsn(durable / 16 * 16);
         assert!(said == Some(expected) || (is_far && said.is_none()), "{durable} {lsn}: {said:?}");
     }
+}
+
+/// A copy of the header with a flipped bit of its version, or one that could not be read, refused
+/// the log, though the other copy was whole.
+#[test]
+fn the_whole_header_stands_in_for_a_bad_one() {
+    in_world(|| {
+        let log = device(Preset::Ram);
+        let ring = ring::create(&*log, DATABASE).expect("written");
+        let flaw_of = |device: &dyn Device, case: &str| {
+            let header = ring::open(device, DATABASE).unwrap_or_else(|e| panic!("{case}: {e}"));
+            assert_eq!(header.ring, ring, "{case}");
+            (header, header.bad.map(|bad| (bad.offset, bad.flaw)))
+        };
+        for at in [0, BLOCK as u64] {
+            let mut whole = [0; BLOCK];
+            read(&*log, at, &mut whole).expect("memory");
+            for byte in 0..BLOCK {
+                let mut damaged = whole;
+                damaged[byte] ^= 1 << (byte % 8);
+                write(&*log, at, &damaged).expect("memory");
+                let case = format!("byte {byte} of the copy at {at}");
+                assert_eq!(flaw_of(&*log, &case).1, Some((at, CopyFlaw::Damaged)), "{case}");
+            }
+            write(&*log, at, &[0; BLOCK]).expect("memory");
+            let (header, flaw) = flaw_of(&*log, "zeroes");
+            assert_eq!(flaw, Some((at, CopyFlaw::Blank)));
+            header.repair(&*log, DATABASE).expect("memory");
+            assert_eq!(flaw_of(&*log, "repaired").1, None);
+
+            let faulty = FaultyDevice::new(Arc::clone(&log), FaultPlan::default());
+            faulty.set_unreadable(at + 512..at + 1024);
+            let (header, flaw) = flaw_of(&*faulty, "unreadable");
+            assert_eq!(flaw, Some((at, CopyFlaw::Unreadable)));
+            header.repair(&*faulty, DATABASE).expect("memory");
+            assert_eq!(flaw_of(&*faulty, "written again").1, None);
+            faulty.set_unreadable(0..ring::HEADERS_BYTES);
+            let refused = ring::open(&*faulty, DATABASE);
+            assert!(matches!(refused, Err(Error::Device { .. })), "{refused:?}");
+        }
+    });
+}
+
+/// What a newer version has written as a whole is refused, whatever the other copy says.
+#[test]
+fn a_whole_header_of_a_newer_version_is_refused() {
+    in_world(|| {
+        for at in [0, BLOCK as u64] {
+            let log = device(Preset::Ram);
+            ring::create(&*log, DATABASE).expect("written");
+            let mut block = [0; BLOCK];
+            read(&*log, at, &mut block).expect("memory");
+            block[8] += 1;
+            block[12..16].fill(0);
+            let checksum = crc32c::crc32c(&block);
+            block[12..16].copy_from_slice(&checksum.to_le_bytes());
+            write(&*log, at, &block).expect("memory");
+            let refused = ring::open(&*log, DATABASE);
+            assert!(matches!(refused, Err(Error::NewerFormat { .. })), "{refused:?}");
+        }
+    });
 }
