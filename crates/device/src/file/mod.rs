@@ -43,7 +43,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rt::{Nanos, World};
+use rt::{Helpers, Nanos, World};
 use terrace_rt as rt;
 
 pub use self::held::Holder;
@@ -117,6 +117,8 @@ struct Shared {
     /// The process that opened it.
     owner: u32,
     gauge: Gauge,
+    /// What runs system calls that may never return (F7).
+    helpers: Arc<Helpers>,
     sync_failed: AtomicBool,
     /// Its lock was given up: it is not ours any more.
     released: AtomicBool,
@@ -164,9 +166,7 @@ impl FileDevice {
         }
         match transfer {
             // A system call that never returns must not take its caller with it.
-            Some(transfer) if self.0.is_limited() && !World::current().is_virtual() => {
-                rt::offload(move || transfer.run_here());
-            }
+            Some(transfer) if !World::current().is_virtual() => transfer.run_aside(),
             Some(transfer) => transfer.run_here(),
             None => (),
         }

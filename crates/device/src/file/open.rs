@@ -223,6 +223,7 @@ impl FileClaim {
             memory_align,
             owner: std::process::id(),
             gauge: Gauge::default(),
+            helpers: Arc::default(),
             sync_failed: AtomicBool::new(false),
             released: AtomicBool::new(false),
             time_limit: Arc::default(),

@@ -1,12 +1,16 @@
 //! The ring of an executor: io_uring as a reactor.
 //!
 //! ```text
-//!   start -> backlog -> submission queue -> kernel -> completion queue -> Transfer::complete
-//!                       `--- at most IN_FLIGHT_MAX, each in a slot ---'
+//!   start -> lane of the device -> submission queue -> kernel -> completion queue -> complete
+//!                                  `-- at most IN_FLIGHT_MAX of a device, each in a slot --'
 //! ```
 //!
 //! - U1: a slot keeps its transfer, and so its memory, until the kernel has answered.
-//! - U2: no more requests are in flight than the completion queue has room for.
+//! - U2: a device that does not answer holds up no other. At most `IN_FLIGHT_MAX` of its requests
+//!   are in flight, the others wait in its lane. What may block (a sync, a write to a frozen file
+//!   system, anything on a file system that has no asynchronous requests) occupies a worker thread
+//!   of the kernel, which the devices of a ring share: the kernel may make `WORKERS_MAX` of them,
+//!   where it would make four for each processor unasked.
 //! - U4: a ring that ends does not wait for a device that does not answer, if the memory of all
 //!   requests is their own: it stays allocated until the process ends.
 //! - U3: the ring is used by the thread that made it, and dropped by it once it is empty.
@@ -23,13 +27,17 @@ use terrace_rt::{Nanos, Reactor};
 use super::transfer::{Job, PIECES_MAX, Transfer};
 
 const SUBMISSIONS: u32 = 256;
-const IN_FLIGHT_MAX: usize = 1024;
+/// Requests of one device that the kernel has at once, at most.
+const IN_FLIGHT_MAX: usize = 128;
+/// Worker threads, which the kernel makes as those there are block: enough for 32 devices that do
+/// not answer. It makes fewer where the limit of the user's processes is lower.
+const WORKERS_MAX: u32 = 32 * IN_FLIGHT_MAX as u32;
 /// So many wait for each other before they go to the kernel, at most. If they all waited until
 /// every task that is ready has run, the device would have that much less to do: reads of 64 tasks
 /// lost a fifth to that.
 const HANDED_OVER_TOGETHER: usize = 4;
-/// Room for the requests, and for the bell.
-const COMPLETIONS: u32 = 2 * IN_FLIGHT_MAX as u32;
+/// The kernel keeps completions beyond that until there is room.
+const COMPLETIONS: u32 = 16 * IN_FLIGHT_MAX as u32;
 /// More bytes at once become a short transfer, whose rest is moved with blocking calls.
 const BYTES_MAX: usize = 1 << 30;
 /// How long a ring that ends waits for each further answer (U4).
@@ -40,22 +48,37 @@ const PER_SECOND: u64 = 1_000_000_000;
 /// The asynchronous requests of one executor.
 pub(super) struct Ring {
     uring: IoUring,
-    slots: Vec<Option<Transfer>>,
+    /// The requests in flight, each with its lane.
+    slots: Vec<Option<(Transfer, usize)>>,
     free: Vec<usize>,
-    backlog: VecDeque<Transfer>,
+    lanes: Vec<Lane>,
     /// The kernel watches the bell.
     bell_armed: bool,
+}
+
+/// The requests of one device (U2). A lane without any is free for another device.
+#[derive(Default)]
+struct Lane {
+    device: usize,
+    in_flight: usize,
+    backlog: VecDeque<Transfer>,
 }
 
 /// Whether this process may use io_uring.
 pub(super) fn availability() -> io::Result<()> {
     static ANSWER: OnceLock<Option<i32>> = OnceLock::new();
     let ask = || match IoUring::new(2) {
-        Ok(uring) if uring.params().is_feature_ext_arg() => None,
+        Ok(uring) if uring.params().is_feature_ext_arg() && allow_workers(&uring).is_ok() => None,
         Ok(_) => Some(libc::ENOSYS),
         Err(error) => Some(error.raw_os_error().unwrap_or(libc::EPERM)),
     };
     ANSWER.get_or_init(ask).map_or(Ok(()), |code| Err(io::Error::from_raw_os_error(code)))
+}
+
+/// Lets the kernel make `WORKERS_MAX` workers for files and block devices (U2); from Linux 5.15 on.
+fn allow_workers(uring: &IoUring) -> io::Result<()> {
+    // Zero leaves the number of workers for other files as it is.
+    uring.submitter().register_iowq_max_workers(&mut [WORKERS_MAX, 0])
 }
 
 impl Ring {
@@ -70,41 +93,62 @@ impl Ring {
         // Kernels before 6.1 do not know the flags of the first attempt.
         let plain = || IoUring::builder().setup_cqsize(COMPLETIONS).build(SUBMISSIONS);
         let uring = quick.or_else(|_| plain()).ok()?;
-        Some(Ring {
-            uring,
-            slots: Vec::new(),
-            free: Vec::new(),
-            backlog: VecDeque::new(),
-            bell_armed: false,
-        })
+        allow_workers(&uring).ok()?;
+        let (slots, free, lanes) = (Vec::new(), Vec::new(), Vec::new());
+        Some(Ring { uring, slots, free, lanes, bell_armed: false })
     }
 
     /// Takes a transfer; the kernel gets it with the next few, or at the next `poll` or `wait`.
     pub(super) fn start(&mut self, transfer: Transfer) {
         if transfer.pieces().len() > PIECES_MAX {
-            return transfer.run_here();
+            return transfer.run_aside();
         }
-        self.backlog.push_back(transfer);
-        self.feed();
+        let lane = self.lane(transfer.device());
+        self.lanes[lane].backlog.push_back(transfer);
+        self.feed(lane);
         if self.uring.submission().len() >= HANDED_OVER_TOGETHER {
             self.enter(0, None);
         }
+    }
+
+    /// How many workers the kernel may make for files and block devices.
+    #[cfg(test)]
+    pub(super) fn workers_max(&self) -> u32 {
+        let mut found = [0; 2];
+        self.uring.submitter().register_iowq_max_workers(&mut found).expect("it is known");
+        found[0]
     }
 
     fn in_flight(&self) -> usize {
         self.slots.len() - self.free.len()
     }
 
-    /// Moves transfers from the backlog to the submission queue.
-    fn feed(&mut self) {
-        while self.in_flight() < IN_FLIGHT_MAX {
-            let Some(transfer) = self.backlog.pop_front() else { return };
+    /// The lane of `device`: there are few, since one without requests is used again.
+    fn lane(&mut self, device: usize) -> usize {
+        let is_its = |lane: &Lane| lane.in_flight > 0 && lane.device == device;
+        let found = self.lanes.iter().position(is_its);
+        found.unwrap_or_else(|| {
+            let unused = self.lanes.iter().position(|lane| lane.in_flight == 0);
+            let lane = unused.unwrap_or_else(|| {
+                self.lanes.push(Lane::default());
+                self.lanes.len() - 1
+            });
+            self.lanes[lane].device = device;
+            lane
+        })
+    }
+
+    /// Moves transfers from the backlog of a lane to the submission queue.
+    fn feed(&mut self, lane: usize) {
+        while self.lanes[lane].in_flight < IN_FLIGHT_MAX {
+            let Some(transfer) = self.lanes[lane].backlog.pop_front() else { return };
             let slot = self.free.pop().unwrap_or_else(|| {
                 self.slots.push(None);
                 self.slots.len() - 1
             });
             let entry = entry(&transfer).user_data(slot as u64);
-            self.slots[slot] = Some(transfer);
+            self.slots[slot] = Some((transfer, lane));
+            self.lanes[lane].in_flight += 1;
             self.push(&entry);
         }
     }
@@ -137,24 +181,27 @@ impl Ring {
     }
 
     fn reap(&mut self) {
-        while let Some(entry) = self.uring.completion().next() {
+        loop {
+            let next = self.uring.completion().next();
+            let Some(entry) = next else { return };
             if entry.user_data() == BELL {
                 self.bell_armed = false;
                 continue;
             }
             let slot = entry.user_data() as usize;
-            let transfer = self.slots[slot].take().expect("the kernel answers once");
+            let (transfer, lane) = self.slots[slot].take().expect("the kernel answers once");
             self.free.push(slot);
+            self.lanes[lane].in_flight -= 1;
             transfer.complete(entry.result());
+            self.feed(lane);
         }
-        self.feed();
     }
 }
 
 impl Reactor for Ring {
     fn poll(&mut self) {
         let submission = self.uring.submission();
-        let work = !submission.is_empty() || submission.taskrun();
+        let work = !submission.is_empty() || submission.taskrun() || submission.cq_overflow();
         drop(submission);
         if work {
             self.enter(0, None);
@@ -182,7 +229,7 @@ impl Drop for Ring {
     fn drop(&mut self) {
         while self.in_flight() > 0 {
             let before = self.in_flight();
-            let is_detached = self.slots.iter().flatten().all(Transfer::is_detached);
+            let is_detached = self.slots.iter().flatten().all(|(it, _)| it.is_detached());
             self.enter(1, is_detached.then_some(LAST_ANSWERS));
             self.reap();
             if is_detached && self.in_flight() == before {

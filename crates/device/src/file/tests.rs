@@ -12,6 +12,8 @@ use terrace_rt as rt;
 use super::*;
 use crate::{MemoryOwner, read, write, write_shared};
 
+mod silent;
+
 const LEN: u64 = 1 << 20;
 const PAGE: usize = 8192;
 

@@ -9,8 +9,6 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use terrace_rt as rt;
-
 use super::{Shared, open};
 use crate::{Completion, IoBuf, MemoryOwner, Op, Operation, Request};
 
@@ -108,6 +106,11 @@ impl Transfer {
         self.job
     }
 
+    /// A number of the device that no other has while this transfer is.
+    pub(super) fn device(&self) -> usize {
+        Arc::as_ptr(&self.shared).addr()
+    }
+
     pub(super) fn fd(&self) -> RawFd {
         self.shared.file.as_raw_fd()
     }
@@ -131,6 +134,11 @@ impl Transfer {
         self.run_rest(0);
     }
 
+    /// As `run_here`, where nobody waits for a system call that may never return.
+    pub(super) fn run_aside(self) {
+        self.run_rest_aside(0);
+    }
+
     /// A ring has moved the first `moved` bytes, or said no.
     pub(super) fn complete(self, answer: i32) {
         match usize::try_from(answer) {
@@ -144,10 +152,12 @@ impl Transfer {
 
     /// As `run_rest`, where nobody waits for a system call that may never return.
     fn run_rest_aside(self, moved: usize) {
-        match self.shared.is_limited() {
-            true => rt::offload(move || self.run_rest(moved)),
-            false => self.run_rest(moved),
+        if !self.shared.is_limited() {
+            return self.run_rest(moved);
         }
+        // The helper must not hold the device, and so its lock, once the request is finished.
+        let helpers = Arc::clone(&self.shared.helpers);
+        helpers.run(move || self.run_rest(moved));
     }
 
     fn run_rest(mut self, moved: usize) {

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 pub use executor::Reactor;
 pub use fork::{forks, in_fork, watch_forks};
-pub use offload::offload;
+pub use offload::Helpers;
 
 use self::mailbox::{Mailbox, NewTask};
 use crate::task::{Done, NO_TASK, Payload, TaskIndex};

@@ -1,0 +1,76 @@
+//! Devices that do not answer, and what becomes of the others.
+
+use super::*;
+
+/// A device that never answers: reads of a pipe into which nobody writes.
+fn silent() -> (std::io::PipeWriter, FileDevice) {
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    let file = File::from(std::os::fd::OwnedFd::from(reader));
+    let device = FileDevice::new(Shared {
+        file,
+        path: PathBuf::from("a pipe"),
+        len: LEN,
+        method: Method::Uring,
+        direct: false,
+        memory_align: 1,
+        owner: std::process::id(),
+        gauge: Gauge::default(),
+        helpers: Arc::default(),
+        sync_failed: AtomicBool::new(false),
+        released: AtomicBool::new(false),
+        time_limit: Arc::default(),
+    });
+    (writer, device)
+}
+
+#[test]
+fn a_device_that_does_not_answer_leaves_its_executor_to_the_others() {
+    // A thousand requests without an answer were all that a ring had in flight: no other device of
+    // the executor, the log say, got a request through any more.
+    if ring::availability().is_err() {
+        return;
+    }
+    for (_folder, _path, device) in devices() {
+        let (writer, silent) = silent();
+        let (device, silent) = (Arc::new(device), Arc::new(silent));
+        silent.set_time_limit(Nanos::from_secs(600));
+        device.set_time_limit(Nanos::from_secs(30));
+        Real::new(1).run(|| {
+            let reader = Arc::clone(&silent);
+            let waiting = rt::spawn("reads", move || {
+                let mut memory = vec![0; 2000 * 512];
+                let bufs: Vec<_> = memory.chunks_mut(512).map(|it| [IoBuf::from_mut(it)]).collect();
+                let request = |bufs| Request { op: Op::Read, offset: 0, bufs, owner: None };
+                let requests: Vec<_> = bufs.iter().map(|bufs| request(bufs)).collect();
+                // SAFETY: the memory is not touched until the ticket has been waited for.
+                let ticket = unsafe { reader.submit(&requests) };
+                reader.wait(ticket).expect_err("it is empty");
+            });
+            while silent.queued() == 0 {
+                rt::yield_now();
+            }
+            for round in 0..50 {
+                write(&*device, 0, &[round; PAGE]).expect("a good file");
+                device.sync().expect("a good file");
+            }
+            assert!(!waiting.is_done(), "they were outstanding all the time");
+            // The end of the pipe is an answer.
+            drop(writer);
+            waiting.join();
+        });
+    }
+}
+
+#[test]
+fn the_kernel_makes_workers_for_all_that_may_block() {
+    // There were four for each processor. Writes to a frozen file system, or an NFS server that is
+    // gone, occupied them, and no sync of any other device was begun any more.
+    if ring::availability().is_err() {
+        return;
+    }
+    let mut limits: libc::rlimit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limits` lives until the call returns.
+    unsafe { libc::getrlimit(libc::RLIMIT_NPROC, &raw mut limits) };
+    let expected = limits.rlim_cur.min(32 * 128) as u32;
+    assert_eq!(Ring::open().expect("available").workers_max(), expected);
+}
