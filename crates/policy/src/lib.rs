@@ -5,94 +5,74 @@
 //! a log: time is a [`Tick`] that the caller counts, and the caller's lock protects each policy.
 //! The same files serve the buffer pool and a replay of a trace.
 //!
+//! - `memory`: which page leaves memory. `slots`: which slot of the flash is reused, and which
+//!   dirty one is cleaned next. [`replacement`]: policies over keys, for a replay, and for slots
+//!   through [`KeyedSlots`]. `admission`: which page is written to flash. `curves`: misses by size.
+//!   `auto`: the design that picks itself. [`designs`]: the table of all the answers.
+//! - LRU and LRU-2 are kept in three ways, by what a hit may cost and how exact a victim must be.
+//!   Frames of memory keep no order at all: a hit stores a touch word, and victims come from a
+//!   look through the words, a batch at a time (`memory/coldest.rs`; with two queues,
+//!   `memory/tails.rs`). Keys keep a list, or a heap that is brought up to date when it is asked
+//!   (`replacement`): a hit moves a node. Slots of the flash keep heaps, exactly as the papers
+//!   have it (`slots/lru_2.rs`, 16 bytes each), or ages in a byte each, which a hand looks through
+//!   (`slots/ages.rs`).
+//!
 //! ```
 //! use terrace_policy::{DirtyLeave, designs};
 //!
 //! let lc = designs::find("lc").unwrap();
 //! assert_eq!(lc.dirty_leave, DirtyLeave::Flash);
 //! let error = designs::find("lru").unwrap_err();
-//! assert_eq!(error.to_string(), "unknown design `lru`; known: no-ssd, cw, dw, lc, tac, lazy, \
-//!     inclusive, exclusive, hetero, face, face-gr, face-base, rotating, fasc, cc, cac, \
-//!     ssd-only, auto");
+//! assert!(error.to_string().contains("known: "));
 //! ```
 
 #![forbid(unsafe_code)]
 
-mod combine;
-pub mod designs;
-mod flash_role;
-pub mod placement;
-pub mod replacement;
-pub mod restarts;
-mod touch;
-
-mod clock;
-mod coldest;
-mod frames;
-mod gd2l;
-mod lru;
-mod lru_2;
-mod priced;
-mod sieve;
-mod tails;
-mod two_queues;
-
-mod benefit;
-mod bloom;
-mod ghosts;
-mod heaps;
-mod keyed_slots;
-mod lazy_heap;
-mod slot_ages;
-mod slot_bands;
-mod slot_benefit;
-mod slot_bits;
-mod slot_blocks;
-mod slot_fifo;
-mod slot_lru_2;
-mod tac;
-
 mod admission;
 mod auto;
-mod busy_fit;
-mod shadow;
-
-mod distances;
-mod miss_curve;
+mod curves;
+pub mod designs;
+mod memory;
+pub mod placement;
+pub mod replacement;
+mod slots;
+mod structures;
+mod touch;
 
 pub use admission::{AccessClass, Classifier, Filling, NEAR_PAGES, Refusal, admit};
+pub use auto::busy_fit::BusyFit;
 pub use auto::{BusyCosts, CHOICES, Choice, Chooser, SKETCH_SLOTS};
-pub use benefit::{BenefitSide, Counts, Expansion, ExpansionRule};
-pub use busy_fit::BusyFit;
-pub use combine::{
+pub use curves::distances::{Distances, FIRST_USE};
+pub use curves::miss_curve::{MissCurve, MissSampler, NoStep, sample_hash};
+pub use designs::combine::{
     ADMISSIONS, Asked, LAYOUTS, NoSuchDesign, combinable, find_admission, find_layout,
     find_replacement,
 };
+pub use designs::flash_role::FlashRole;
+pub use designs::restarts;
+pub use designs::restarts::{RESTARTS, Restart, RestartKind};
 pub use designs::{
     AdmissionRule, Batch, CleanLeave, Cleaning, DESIGNS, Design, DirtyLeave, HomeDevice, Inclusion,
     Invalidation, Layout, MemoryRule, Replacement, UnknownName,
 };
-pub use distances::{Distances, FIRST_USE};
-pub use flash_role::FlashRole;
-pub use frames::{FramePolicy, Frames, MEMORY_POLICIES, MemoryPolicy, Standing};
-pub use keyed_slots::{Kept, KeyedSlots};
-pub use miss_curve::{MissCurve, MissSampler, NoStep, sample_hash};
+pub use memory::frames::{FramePolicy, Frames, MEMORY_POLICIES, MemoryPolicy, Standing};
+pub use memory::priced::Prices;
+pub use memory::two_queues::QueueRules;
 pub use placement::Costs;
-pub use priced::Prices;
-pub use restarts::{RESTARTS, Restart, RestartKind};
-pub use slot_ages::{AgeOrder, SlotAges};
-pub use slot_bands::{BANDS_MAX, BandOrder, SlotBands};
-pub use slot_benefit::{NoBenefit, SlotBenefit};
-pub use slot_bits::SlotBits;
-pub use slot_blocks::{BlockRules, SlotBlocks};
-pub use slot_fifo::{Fronted, Leave, SlotFifo};
-pub use slot_lru_2::{CleanerOrder, SlotLru2, SlotState};
-pub use tac::{
+pub use slots::ages::{AgeOrder, SlotAges};
+pub use slots::bands::{BANDS_MAX, BandOrder, SlotBands};
+pub use slots::benefit::{NoBenefit, SlotBenefit};
+pub use slots::blocks::{BlockRules, SlotBlocks};
+pub use slots::counts::{BenefitSide, Counts, Expansion, ExpansionRule};
+pub use slots::fifo::{Fronted, Leave, SlotFifo};
+pub use slots::keyed::{Kept, KeyedSlots};
+pub use slots::lru_2::{CleanerOrder, SlotLru2, SlotState};
+pub use slots::tac::{
     EXTENT_PAGES, REFRESHES_MAX, SEQUENTIAL_REQUESTS_MIN, SavedCosts, SlotHeat, TacRule,
     Temperatures, WINDOW_REQUESTS,
 };
+pub use structures::bits::SlotBits;
 pub use touch::{History, Tick, Touch};
-pub use two_queues::QueueRules;
 
 /// The examples of `docs/POLICIES.md`, which are compiled and run.
 #[cfg(doctest)]

@@ -13,7 +13,7 @@
 
 use super::arena::Arena;
 use super::{Forgotten, Key, Look, NoneMayLeave, Replace, Setup};
-use crate::lazy_heap::LazyHeap;
+use crate::structures::lazy_heap::LazyHeap;
 use fastrand::Rng;
 use terrace_page::PageId;
 

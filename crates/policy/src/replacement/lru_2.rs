@@ -14,7 +14,7 @@
 
 use super::arena::Arena;
 use super::{Forgotten, Key, Look, NoneMayLeave, Replace, Setup};
-use crate::lazy_heap::LazyHeap;
+use crate::structures::lazy_heap::LazyHeap;
 use terrace_page::PageId;
 
 const ONCE: u8 = 0;

@@ -8,6 +8,10 @@
 //! - D2: every design is safe to discard: redo for each page not at home is in the log, so the
 //!   flash device may vanish at any instant.
 
+pub(crate) mod combine;
+pub(crate) mod flash_role;
+pub mod restarts;
+
 use crate::MemoryPolicy;
 use crate::replacement::ReplacementKind;
 use std::fmt;

@@ -20,7 +20,7 @@
 //!    +-- free: from Busy, Clean, Dirty     (take: Dirty -> Busy too)
 //! ```
 
-use crate::heaps::{Heaps, Side};
+use crate::structures::heaps::{Heaps, Side};
 use crate::{History, Tick};
 use terrace_page::{Lsn, SlotId};
 

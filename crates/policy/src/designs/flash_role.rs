@@ -6,7 +6,7 @@
 //! - R2: whichever it is, no design and no restart behaves otherwise while the devices are whole.
 
 use crate::designs::Design;
-use crate::restarts::{Restart, RestartKind};
+use crate::designs::restarts::{Restart, RestartKind};
 use crate::{DirtyLeave, Inclusion, Replacement};
 
 /// What the flash tier is to its database.

@@ -13,7 +13,7 @@
 //! - Cost: 12 bytes per slot, 4 per extent; a victim is O(log n).
 //! - Not for: pages of one extent that differ much in use: they share one temperature.
 
-use crate::heaps::{Heaps, Side};
+use crate::structures::heaps::{Heaps, Side};
 use terrace_page::{PageId, SlotId};
 
 /// Contiguous pages that share a temperature [S4 3.1].

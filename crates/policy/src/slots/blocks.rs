@@ -23,7 +23,7 @@
 //! - Cost: a hit sets two bits and adds one; a victim is one look at each block.
 //! - Not for: few blocks with long windows: each is used in every window then, and none ages.
 
-use crate::bloom::BloomFilter;
+use crate::structures::bloom::BloomFilter;
 use crate::{Fronted, Leave, Tick};
 use std::collections::VecDeque;
 use std::ops::Range;

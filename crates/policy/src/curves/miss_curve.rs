@@ -10,7 +10,7 @@
 //! - Cost: about 60 bytes for each page of the sample; for a miss of another page a hash.
 //! - Not for: tiers that are no LRU of all that memory missed, of which it is an estimate.
 
-use crate::distances::{Distances, FIRST_USE};
+use crate::curves::distances::{Distances, FIRST_USE};
 use std::collections::{BinaryHeap, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
 use terrace_page::PageId;

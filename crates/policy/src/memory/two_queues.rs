@@ -20,8 +20,8 @@
 //!   on average.
 //! - Not for: a pool without flash: all is in `Q_m` then, and the clean leave first.
 
+use crate::memory::tails::{Rest, Tails};
 use crate::placement::Costs;
-use crate::tails::{Rest, Tails};
 use crate::{Frames, Tick};
 use terrace_page::FrameId;
 

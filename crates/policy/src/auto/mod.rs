@@ -16,10 +16,13 @@
 //! - Sources: none; sampling by hash is SHARDS' (Waldspurger et al. 2015).
 //! - Cost: 256 slots in small nine times over, 12 KB, whatever the size of the tier.
 
+pub(crate) mod busy_fit;
+mod shadow;
+
+use crate::auto::shadow::{Leaving, Shadow, ShadowRules, Tally};
 use crate::designs::{AdmissionRule, DirtyLeave};
 use crate::replacement::sketch::{FrequencySketch, page_hash};
-use crate::shadow::{Leaving, Shadow, ShadowRules, Tally};
-use crate::slot_ages::AgeOrder;
+use crate::slots::ages::AgeOrder;
 use crate::{AccessClass, History, Tick};
 use terrace_page::PageId;
 

@@ -15,8 +15,9 @@
 //! - Cost: a hit is one store; see `coldest` for a victim.
 //! - Not for: memory so small that a page leaves before its second use.
 
-use crate::coldest::{Cold, Coldest};
-use crate::{Frames, Tick, lru_2};
+use crate::memory::coldest::{Cold, Coldest};
+use crate::memory::lru_2;
+use crate::{Frames, Tick};
 use terrace_page::FrameId;
 
 /// The ratio counts in so many parts of one.

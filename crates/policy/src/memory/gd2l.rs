@@ -15,8 +15,8 @@
 //!   read on average.
 //! - Not for: a tier whose reads cost nearly what home's do: it is LRU then, for more work.
 
+use crate::memory::tails::{Candidate, QUEUES, Rest, Tails};
 use crate::placement::Costs;
-use crate::tails::{Candidate, QUEUES, Rest, Tails};
 use crate::{Frames, Tick};
 use std::collections::VecDeque;
 use terrace_page::FrameId;

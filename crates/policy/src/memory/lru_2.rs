@@ -6,7 +6,7 @@
 //! - Cost: a hit is one store; see `coldest` for a victim.
 //! - Not for: memory so small that a page leaves before its second use.
 
-use crate::coldest::Cold;
+use crate::memory::coldest::Cold;
 use crate::{Tick, Touch};
 
 /// The age of a use that never was: above every age.

@@ -7,15 +7,16 @@
 //!   frames are looked through again.
 //! - F2: fewer victims than wanted means that no other frame is evictable.
 
-use crate::clock::Clock;
-use crate::coldest::Coldest;
 use crate::designs::{self, UnknownName};
-use crate::gd2l::Gd2l;
+use crate::memory::clock::Clock;
+use crate::memory::coldest::Coldest;
+use crate::memory::gd2l::Gd2l;
+use crate::memory::priced::Priced;
+use crate::memory::sieve::Sieve;
+use crate::memory::two_queues::{QueueRules, TwoQueues};
+use crate::memory::{lru, lru_2};
 use crate::placement::Costs;
-use crate::priced::Priced;
-use crate::sieve::Sieve;
-use crate::two_queues::{QueueRules, TwoQueues};
-use crate::{Tick, Touch, lru, lru_2};
+use crate::{Tick, Touch};
 use terrace_page::FrameId;
 
 /// How memory chooses what leaves it.
@@ -176,7 +177,7 @@ impl FramePolicy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::priced::RATIO_MAX;
+    use crate::memory::priced::RATIO_MAX;
     use std::cell::Cell;
     use std::collections::BTreeSet;
 

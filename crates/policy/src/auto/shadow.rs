@@ -11,7 +11,7 @@
 //! - Not for: layouts other than in place.
 
 use crate::replacement::sketch::{FrequencySketch, page_hash};
-use crate::slot_ages::{AgeOrder, SlotAges};
+use crate::slots::ages::{AgeOrder, SlotAges};
 use crate::{AccessClass, AdmissionRule, Filling, History, Tick};
 use terrace_page::{PageId, SlotId};
 

@@ -28,12 +28,12 @@
 //! ```
 
 use crate::History;
-use crate::benefit::{BenefitSide, Counts, Expansion};
-use crate::ghosts::Ghosts;
-use crate::heaps::{Heaps, Side};
 use crate::placement::Costs;
-use crate::slot_bits::SlotBits;
-use crate::slot_lru_2::SlotState;
+use crate::slots::counts::{BenefitSide, Counts, Expansion};
+use crate::slots::ghosts::Ghosts;
+use crate::slots::lru_2::SlotState;
+use crate::structures::bits::SlotBits;
+use crate::structures::heaps::{Heaps, Side};
 use std::cmp::Ordering;
 use terrace_page::{PageId, SlotId};
 
@@ -501,7 +501,7 @@ fn side_of(slot: Option<SlotId>) -> BenefitSide {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::benefit::ExpansionRule;
+    use crate::slots::counts::ExpansionRule;
     use std::collections::BTreeMap;
 
     const SLOTS: u32 = 10;

@@ -7,7 +7,7 @@
 //!   found so once for all that it grew.
 //! - Not for: ranks that shrink.
 
-use crate::heaps::{Heaps, Side};
+use crate::structures::heaps::{Heaps, Side};
 
 pub struct LazyHeap<Rank> {
     heap: Heaps,

@@ -15,7 +15,7 @@
 //! - Not given in the paper: how often bands are drawn, and B3.
 //! - Not for: fewer than 10 bands, which do not tell warm from cold.
 
-use crate::tac::{AGINGS_PER_RESCALE, REFRESHES_MAX, Temperatures};
+use crate::slots::tac::{AGINGS_PER_RESCALE, REFRESHES_MAX, Temperatures};
 use terrace_page::{PageId, SlotId};
 
 /// Bands are drawn so many times while as many pages as there are slots are used.
@@ -337,7 +337,7 @@ impl SlotBands {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tac::SavedCosts;
+    use crate::slots::tac::SavedCosts;
     use std::collections::BTreeMap;
 
     const COSTS: SavedCosts = SavedCosts { random_ms: 7.5, sequential_ms: 0.25 };

@@ -21,7 +21,7 @@
 //!   of a byte-sized store for each tick.
 //! - Not for: exact comparisons with the published designs, which have [`crate::SlotLru2`].
 
-use crate::slot_bits::SlotBits;
+use crate::structures::bits::SlotBits;
 use crate::{History, Tick};
 use terrace_page::SlotId;
 

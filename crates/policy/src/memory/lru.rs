@@ -5,7 +5,7 @@
 //! - Cost: a hit is one store; see `coldest` for a victim.
 //! - Not for: scans longer than memory, which push all else out.
 
-use crate::coldest::Cold;
+use crate::memory::coldest::Cold;
 use crate::{Tick, Touch};
 
 pub fn cold(touch: Touch, now: Tick) -> Cold {
