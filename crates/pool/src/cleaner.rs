@@ -35,10 +35,11 @@ use terrace_policy::Cleaning;
 use crate::choosing::DRAIN_RUNS;
 use crate::dirty::Logged;
 use crate::frames::Staging;
+use crate::homeward::home_runs;
 use crate::io::{self, PageIo};
 use crate::partition::{Books, DirtyLsns, Partition, Place};
 use crate::slots::{Cleaned, SlotTable};
-use crate::write_out::{end_home_write, home_runs};
+use crate::write_out::end_home_write;
 use crate::{BufferPool, PoolError};
 
 /// How far below lambda the cleaner goes, as a share of the slots [S0 2.3.3].

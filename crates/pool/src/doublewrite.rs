@@ -22,6 +22,7 @@
 //! A power cut may leave a page at home half old, half new. So pages that go home are first copied
 //! here, and a barrier on the log's device, which the write-ahead rule needs anyway, makes the
 //! copies durable. Opening overwrites what home does not have whole with its copy, before redo.
+//! Both writes, to the area and home, take the pages from one copy in memory, which they share.
 //!
 //! - D1: a home write begins only after a barrier that began when its copy was complete.
 //! - D2: a half is begun anew only when every home write of its batches has completed and home was
@@ -72,6 +73,8 @@ const _: () = assert!(PAGE_SIZE as u64 == 2 * BLOCK);
 /// The smallest half: seven pages and their header.
 pub const HALF_BYTES_MIN: u64 = 64 << 10;
 const HALVES: usize = 2;
+/// Batches whose memory is kept for the next ones.
+const SPARES_MAX: usize = 2;
 /// Home pages looked at together when an area is restored.
 const LOOK_PAGES: usize = 64;
 
@@ -101,6 +104,8 @@ pub struct Doublewrite {
     owner: DoublewriteOwner,
     state: LeafMutex<State>,
     news: Signal,
+    /// Memory of earlier batches.
+    spares: LeafMutex<Vec<Arc<Staging>>>,
 }
 
 #[derive(Debug)]
@@ -139,10 +144,21 @@ struct Taken {
 pub(crate) struct Shield<'d> {
     area: &'d Doublewrite,
     half: usize,
+    /// A header, which ends where the first page begins, and the pages as they were copied. A
+    /// write home takes them from here: a request that is not answered in time has a share in them.
+    copies: Arc<Staging>,
+}
+
+impl Shield<'_> {
+    /// The memory of the copies, and the place of copy `index` among its pages.
+    pub fn copy(&self, index: usize) -> (&Arc<Staging>, usize) {
+        (&self.copies, index + 1)
+    }
 }
 
 impl Drop for Shield<'_> {
     fn drop(&mut self) {
+        self.area.keep(&self.copies);
         let mut state = self.area.state.lock();
         state.writing[self.half] -= 1;
         let is_last = state.writing[self.half] == 0;
@@ -172,7 +188,8 @@ impl Doublewrite {
             is_syncing: false,
         };
         let (state, news) = (LeafMutex::new(state), Signal::new());
-        Doublewrite { device, home, place, owner, state, news }
+        let spares = LeafMutex::new(Vec::with_capacity(SPARES_MAX));
+        Doublewrite { device, home, place, owner, state, news, spares }
     }
 
     /// Most pages of one batch.
@@ -199,17 +216,54 @@ impl Doublewrite {
     pub(crate) fn copy(&self, pages: &[&PageBuf]) -> Result<Shield<'_>, CopyError> {
         assert!(pages.len() <= self.batch_pages(), "{} pages in a batch", pages.len());
         let taken = self.take(BLOCK + (pages.len() * PAGE_SIZE) as u64)?;
-        let shield = Shield { area: self, half: taken.half };
-        let mut staging = Staging::new(1);
-        let header = &mut staging.pages_mut()[0];
-        self.encode(&mut header[..BLOCK as usize], &taken, pages);
-        let header = &staging.pages()[0][..BLOCK as usize];
-        let io = PageIo::write_behind(taken.offset, header, pages);
+        let mut copies = self.memory(1 + pages.len());
+        let (front, rest) = Arc::get_mut(&mut copies)
+            .expect("memory that nobody else has")
+            .pages_mut()
+            .split_first_mut()
+            .expect("room for the header");
+        self.encode(&mut front[PAGE_SIZE - BLOCK as usize..], &taken, pages, rest);
+        let shield = Shield { area: self, half: taken.half, copies };
+        let range = PAGE_SIZE - BLOCK as usize..(1 + pages.len()) * PAGE_SIZE;
+        let io = PageIo::write_staged(taken.offset, &shield.copies, range);
         run(&*self.device, vec![io]).map_err(CopyError::Log)?;
         Ok(shield)
     }
 
-    fn encode(&self, block: &mut [u8], taken: &Taken, pages: &[&PageBuf]) {
+    /// Memory of at least so many pages, which nobody else has.
+    fn memory(&self, pages: usize) -> Arc<Staging> {
+        let mut spares = self.spares.lock();
+        let is_free = |spare: &mut Arc<Staging>| {
+            spare.pages().len() >= pages && Arc::get_mut(spare).is_some()
+        };
+        match spares.iter_mut().position(is_free) {
+            Some(at) => spares.swap_remove(at),
+            None => {
+                drop(spares);
+                let most = self.batch_pages() + 1;
+                Arc::new(Staging::new(pages.next_power_of_two().min(most).max(pages)))
+            }
+        }
+    }
+
+    /// Keeps memory for the next batch, unless a request that has not been answered shares it.
+    fn keep(&self, memory: &Arc<Staging>) {
+        if Arc::strong_count(memory) > 1 {
+            return;
+        }
+        let mut spares = self.spares.lock();
+        if spares.len() < SPARES_MAX {
+            spares.push(Arc::clone(memory));
+            return;
+        }
+        let smallest = spares.iter_mut().min_by_key(|spare| spare.pages().len());
+        if let Some(smallest) = smallest.filter(|it| it.pages().len() < memory.pages().len()) {
+            *smallest = Arc::clone(memory);
+        }
+    }
+
+    /// Fills the header `block`, and `copies` with the pages.
+    fn encode(&self, block: &mut [u8], taken: &Taken, pages: &[&PageBuf], copies: &mut [PageBuf]) {
         block.fill(0);
         let mut put = |at: usize, bytes: &[u8]| block[at..at + bytes.len()].copy_from_slice(bytes);
         put(0, &MAGIC);
@@ -219,11 +273,12 @@ impl Doublewrite {
         put(DATABASE_AT, &self.owner.database.to_le_bytes());
         put(COUNT_AT, &(pages.len() as u32).to_le_bytes());
         put(HALF_BYTES_AT, &self.place.half_bytes.to_le_bytes());
-        for (index, page) in pages.iter().enumerate() {
+        for (index, (copy, page)) in copies.iter_mut().zip(pages).enumerate() {
+            copy.copy_from_slice(&page[..]);
             let at = ENTRIES_AT + index * ENTRY_BYTES;
-            put(at, &page_id(page).0.to_le_bytes());
-            put(at + 8, &lsn(page).0.to_le_bytes());
-            put(at + 16, &crc32c::crc32c(&page[..]).to_le_bytes());
+            put(at, &page_id(copy).0.to_le_bytes());
+            put(at + 8, &lsn(copy).0.to_le_bytes());
+            put(at + 16, &crc32c::crc32c(&copy[..]).to_le_bytes());
         }
         let checksum = checksum(block);
         block[CHECKSUM_AT..CHECKSUM_AT + 4].copy_from_slice(&checksum.to_le_bytes());
@@ -576,6 +631,37 @@ mod tests {
             let restored =
                 restore_torn(&*rig.log, &*rig.home, PLACE, (DATABASE, Lsn(100)), &|_| true);
             assert!(restored.expect("memory").is_empty(), "an earlier opening's");
+        };
+        world.run(work).expect("nobody waits for ever");
+    }
+
+    /// A write of the copies, or of the pages from them, that was given up for its time limit may
+    /// read them much later.
+    #[test]
+    fn memory_that_a_request_still_shares_is_not_used_again() {
+        let world = Virtual::new(VirtualConfig::default());
+        let rig = Rig::blank(&world.world());
+        let work = || {
+            let (area, _) = rig.open(100, 1);
+            let mut staging = Staging::new(1);
+            let mut copy = |version: u64| {
+                filled(&mut staging, &[PageId(3)], version);
+                area.copy(&[&staging.pages()[0]]).expect("memory")
+            };
+            let first = copy(5);
+            let (share, at) = (Arc::clone(first.copy(0).0), first.copy(0).1);
+            drop(first);
+            let second = copy(6);
+            let (memory, second_at) = second.copy(0);
+            assert!(!Arc::ptr_eq(&share, memory), "somebody else may read it");
+            assert_eq!(lsn(&share.pages()[at]), Lsn(5));
+            assert_eq!(lsn(&memory.pages()[second_at]), Lsn(6));
+            let second_memory = Arc::as_ptr(memory);
+            drop(second);
+            let third = copy(7);
+            assert_eq!(Arc::as_ptr(third.copy(0).0), second_memory, "nobody else has it");
+            drop(copy(8));
+            assert_eq!(lsn(&third.copy(0).0.pages()[1]), Lsn(7));
         };
         world.run(work).expect("nobody waits for ever");
     }

@@ -5,9 +5,13 @@
 use std::collections::VecDeque;
 use std::io;
 use std::marker::PhantomData;
+use std::ops::Range;
+use std::sync::Arc;
 
-use terrace_device::{Device, IoBuf, Op, Request, Ticket, persist};
+use terrace_device::{Device, IoBuf, MemoryOwner, Op, Request, Ticket, persist};
 use terrace_page::{PAGE_SIZE, PageBuf};
+
+use crate::frames::Staging;
 
 /// Memory of one page that a device fills, borrowed for `'a`.
 pub(crate) struct PageTarget<'a> {
@@ -34,10 +38,16 @@ pub(crate) struct PageIo<'a> {
     op: Op,
     offset: u64,
     bufs: Vec<IoBuf>,
+    /// What owns the memory of a write, if that is shared.
+    owner: Option<MemoryOwner>,
     borrowed: PhantomData<&'a mut PageBuf>,
 }
 
 impl<'a> PageIo<'a> {
+    fn new(op: Op, offset: u64, bufs: Vec<IoBuf>) -> PageIo<'a> {
+        PageIo { op, offset, bufs, owner: None, borrowed: PhantomData }
+    }
+
     /// Reads consecutive pages, from page number `first` of a device on.
     pub fn read<T>(first: u64, pages: impl IntoIterator<Item = T>) -> PageIo<'a>
     where
@@ -45,41 +55,43 @@ impl<'a> PageIo<'a> {
     {
         let buf = |page: T| IoBuf::from_raw(page.into().bytes.cast(), PAGE_SIZE);
         let bufs = pages.into_iter().map(buf).collect();
-        PageIo { op: Op::Read, offset: first * PAGE_SIZE as u64, bufs, borrowed: PhantomData }
+        PageIo::new(Op::Read, first * PAGE_SIZE as u64, bufs)
     }
 
     /// Writes consecutive pages, from page number `first` of a device on.
     pub fn write(first: u64, pages: impl IntoIterator<Item = &'a PageBuf>) -> PageIo<'a> {
         let bufs = pages.into_iter().map(|page| IoBuf::from_ref(page)).collect();
-        PageIo { op: Op::Write, offset: first * PAGE_SIZE as u64, bufs, borrowed: PhantomData }
+        PageIo::new(Op::Write, first * PAGE_SIZE as u64, bufs)
     }
 
     /// Writes bytes that are not pages, whole sectors of them, from byte `offset` of a device on.
     pub fn write_bytes(offset: u64, bytes: &'a [u8]) -> PageIo<'a> {
-        PageIo { op: Op::Write, offset, bufs: vec![IoBuf::from_ref(bytes)], borrowed: PhantomData }
+        PageIo::new(Op::Write, offset, vec![IoBuf::from_ref(bytes)])
     }
 
-    /// Writes a block and the pages behind it, from byte `offset` of a device on.
-    pub fn write_behind(offset: u64, block: &'a [u8], pages: &[&'a PageBuf]) -> PageIo<'a> {
-        let mut bufs = Vec::with_capacity(1 + pages.len());
-        bufs.push(IoBuf::from_ref(block));
-        bufs.extend(pages.iter().map(|page| IoBuf::from_ref(*page)));
-        PageIo { op: Op::Write, offset, bufs, borrowed: PhantomData }
+    /// Writes the bytes `range` of `staging`, whole sectors of them, from byte `offset` of a device
+    /// on. A write that is not answered in time keeps a share in `staging`, and nothing is copied
+    /// for it.
+    pub fn write_staged(offset: u64, staging: &'a Arc<Staging>, range: Range<usize>) -> PageIo<'a> {
+        // Nobody changes what is shared: `Staging::pages_mut` wants it alone.
+        let buf = IoBuf::from_ref(&staging.pages().as_flattened()[range]);
+        let owner: MemoryOwner = Arc::clone(staging) as _;
+        PageIo { owner: Some(owner), ..PageIo::new(Op::Write, offset, vec![buf]) }
     }
 
     /// Reads pages that lie one after the other from byte `offset` of a device on.
     pub fn read_from(offset: u64, pages: impl IntoIterator<Item = &'a mut PageBuf>) -> PageIo<'a> {
         let bufs = pages.into_iter().map(|page| IoBuf::from_mut(page)).collect();
-        PageIo { op: Op::Read, offset, bufs, borrowed: PhantomData }
+        PageIo::new(Op::Read, offset, bufs)
     }
 
     /// Pages that it moves.
     pub fn pages(&self) -> usize {
-        self.bufs.len()
+        self.bufs.iter().map(|buf| buf.len()).sum::<usize>() / PAGE_SIZE
     }
 
     fn request(&self) -> Request<'_> {
-        Request { op: self.op, offset: self.offset, bufs: &self.bufs, owner: None }
+        Request { op: self.op, offset: self.offset, bufs: &self.bufs, owner: self.owner.as_ref() }
     }
 }
 

@@ -29,6 +29,7 @@ mod multi_read;
 mod dirty;
 mod doublewrite;
 mod evict;
+mod homeward;
 mod write_out;
 
 mod choosing;

@@ -32,6 +32,7 @@ use terrace_policy::{AccessClass, CleanLeave, DirtyLeave, Invalidation, Touch};
 use crate::dirty::Logged;
 use crate::doublewrite::{CopyError, Doublewrite, Shield};
 use crate::frames::{Exclusive, Frame, Shared};
+use crate::homeward::{Homeward, home_runs, homeward};
 use crate::io::{self, PageIo};
 use crate::partition::{Books, DirtyLsns, Partition};
 use crate::restart::Held;
@@ -217,7 +218,7 @@ impl BufferPool {
         self.skip_rules(&transfers);
         let slots: Vec<u32> = transfers.iter().filter_map(Transfer::slot_number).collect();
         let (home, flash) = match self.before_slot_writes(&slots) {
-            Ok(()) => self.transfer(&transfers),
+            Ok(()) => self.transfer(&transfers, shield.as_ref()),
             Err(error) => {
                 self.give_up(transfers.into_iter(), purpose);
                 return Err(error);
@@ -316,21 +317,27 @@ impl BufferPool {
 
     /// Runs `work`, which writes some of `pages` home, on as many at a time as the doublewrite area
     /// takes. The log has their changes already.
-    pub(crate) fn write_shielded<'a>(
+    pub(crate) fn write_shielded(
         &self,
-        pages: &[(PageId, &'a PageBuf)],
-        work: impl Fn(&[(PageId, &'a PageBuf)]) -> std::io::Result<()>,
+        pages: &[(PageId, &PageBuf)],
+        work: impl Fn(&[Homeward<'_>]) -> std::io::Result<()>,
     ) -> std::io::Result<()> {
         for part in pages.chunks(self.shielded_pages()) {
             let copied: Vec<&PageBuf> = part.iter().map(|(_, bytes)| *bytes).collect();
-            let _shield = self.shield(&copied, Lsn::ZERO).map_err(std::io::Error::other)?;
-            work(part)?;
+            let shield = self.shield(&copied, Lsn::ZERO).map_err(std::io::Error::other)?;
+            work(&homeward(part.iter().copied(), shield.as_ref()))?;
         }
         Ok(())
     }
 
-    fn transfer(&self, transfers: &[Transfer<'_>]) -> (std::io::Result<()>, bool) {
-        let home = home_ios(transfers);
+    fn transfer(
+        &self,
+        transfers: &[Transfer<'_>],
+        shield: Option<&Shield<'_>>,
+    ) -> (std::io::Result<()>, bool) {
+        let pages = transfers.iter().filter(|transfer| transfer.targets.home);
+        let pages = pages.map(|transfer| (transfer.page, &*transfer.guard));
+        let home = home_runs(&homeward(pages, shield));
         let mut flash = Vec::new();
         for transfer in transfers {
             if let Some(slot) = transfer.targets.slot {
@@ -551,18 +558,4 @@ impl<'p> Transfer<'p> {
 pub(crate) fn end_home_write(books: &mut Books, page: PageId) {
     let at = books.home_writes.iter().position(|&other| other == page);
     books.home_writes.swap_remove(at.expect("a home write that is registered"));
-}
-
-/// Home writes, neighbours gathered into one. `transfers` are in page order.
-fn home_ios<'a>(transfers: &'a [Transfer<'_>]) -> Vec<PageIo<'a>> {
-    let homeward = transfers.iter().filter(|transfer| transfer.targets.home);
-    let pages: Vec<(PageId, &PageBuf)> =
-        homeward.map(|transfer| (transfer.page, &*transfer.guard)).collect();
-    home_runs(&pages)
-}
-
-/// Writes of `pages`, which are in order, neighbours gathered into one.
-pub(crate) fn home_runs<'a>(pages: &[(PageId, &'a PageBuf)]) -> Vec<PageIo<'a>> {
-    let runs = pages.chunk_by(|a, b| a.0.plus(1) == b.0);
-    runs.map(|run| PageIo::write(run[0].0.0, run.iter().map(|(_, bytes)| *bytes))).collect()
 }

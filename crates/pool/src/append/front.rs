@@ -32,11 +32,11 @@ use terrace_rt::{LeafGuard, Nanos, dead, sleep};
 use crate::cleaner::{Claim, may_be_claimed, take_claim};
 use crate::dirty::Logged;
 use crate::frames::Staging;
+use crate::homeward::home_runs;
 use crate::io::{self, PageIo};
 use crate::partition::{Books, Partition, Place};
 use crate::restart::{Freed, Held};
 use crate::slots::{Cleaned, Leaving};
-use crate::write_out::home_runs;
 use crate::{BufferPool, PageEvent, PoolError, Tier};
 
 /// How long one waits for the read of a slot to end, before looking again.
@@ -518,7 +518,9 @@ impl BufferPool {
             Some(Batch::Block) => self.config.fasc.migration_pages as usize,
             _ => whole.len().max(1),
         };
-        let ios = whole.chunks(at_once).map(|part| home_runs(part).len()).sum::<usize>() as u64;
+        let runs =
+            |part: &[(PageId, &PageBuf)]| part.chunk_by(|a, b| a.0.plus(1) == b.0).count() as u64;
+        let ios: u64 = whole.chunks(at_once).map(runs).sum();
         {
             let mut stats = self.stats.lock();
             stats.cleaner_ios += ios;
