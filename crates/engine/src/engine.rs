@@ -265,19 +265,22 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// `Forked`; `Closed` if the database is being closed, or its world is dead.
+    /// `Reentrant`, `Forked`; `Closed` if the database is being closed, or its world is dead.
     pub(crate) fn check_beginning(&self) -> Result<(), Error> {
         self.check_usable()?;
         if self.closing.load(Ordering::Acquire) || dead() { Err(Error::Closed) } else { Ok(()) }
     }
 
-    /// For each operation of an open transaction: two loads.
+    /// For each operation of an open transaction: three loads.
     ///
     /// # Errors
     ///
-    /// `Forked`, `Closed`.
+    /// `Reentrant`, `Forked`, `Closed`.
     #[inline]
     pub(crate) fn check_usable(&self) -> Result<(), Error> {
+        if terrace_rt::in_callback() {
+            return Err(Error::Reentrant);
+        }
         if self.is_forked() {
             return Err(Error::Forked { pid: self.process });
         }

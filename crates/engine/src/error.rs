@@ -45,6 +45,11 @@ pub enum Error {
     /// The lock is held by a transaction of the same `Database::write` or `Database::read` that
     /// waits here: it would wait for itself. Use the outer transaction.
     Nested(Box<LockWait>),
+    /// The call came from inside another one: from the closure of `Table::modify`, from
+    /// `Value::decode` while that checks what the closure left, or from a `PageObserver`. They run
+    /// while a page is latched, so it might wait for itself for ever. Nothing was changed; make it
+    /// before the outer call or after it.
+    Reentrant,
     /// The lock table is full. Use smaller transactions, or allow it more memory.
     TooManyLocks,
     /// As many transactions are open as there may be. End some.

@@ -90,7 +90,7 @@ impl BufferPool {
     #[inline]
     pub(crate) fn observe(&self, page: PageId, event: PageEvent) {
         if let Some(observer) = &self.config.observer {
-            observer.saw(page, event);
+            terrace_rt::callback(|| observer.saw(page, event));
         }
     }
 }

@@ -17,6 +17,8 @@
 //! - What is guarded by a [`LeafMutex`] must not wait. Debug builds check it at each switch.
 //! - The address of a word that somebody waits on must stay valid until they have been woken.
 
+#[cfg(not(loom))]
+mod callback;
 mod lane;
 mod latch;
 mod leaf;
@@ -41,6 +43,8 @@ mod virtual_world;
 #[cfg(not(loom))]
 mod world;
 
+#[cfg(not(loom))]
+pub use callback::{callback, in_callback};
 pub use lane::lane;
 pub use latch::Latch;
 pub use leaf::{LeafGuard, LeafMutex};

@@ -501,6 +501,9 @@ impl Builder {
 
     /// Checks what can be checked before anything is touched.
     fn check(&self) -> Result<(), Error> {
+        if terrace_rt::in_callback() {
+            return Err(Error::Reentrant);
+        }
         let bad = |option, what| Err(Error::InvalidOption { option, what });
         let page = PAGE_SIZE as u64;
         match self {

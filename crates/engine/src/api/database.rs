@@ -9,7 +9,7 @@ use std::{fmt, fs};
 use terrace_device::Access;
 use terrace_page::{Lsn, PAGE_SIZE};
 use terrace_pool::ColdStart;
-use terrace_rt::{LeafMutex, Mutex, Nanos, Task, Waited, World, dead};
+use terrace_rt::{LeafMutex, Mutex, Nanos, Task, Waited, World, dead, in_callback};
 
 use crate::api::Checkpoints;
 use crate::context::Context;
@@ -108,6 +108,9 @@ impl Handle {
         if self.engine.is_forked() {
             return self.engine.check_beginning();
         }
+        if in_callback() {
+            return Err(Error::Reentrant);
+        }
         if dead() {
             return Ok(());
         }
@@ -157,8 +160,8 @@ impl Drop for Handle {
         if self.engine.is_forked() {
             // It is the parent's. Nothing of it is taken apart here.
             std::mem::forget(Arc::clone(&self.engine));
-        } else if terrace_rt::unwinding() {
-            // Nothing can wait while a task panics: another one closes.
+        } else if terrace_rt::unwinding() || in_callback() {
+            // Nothing can wait while a task panics, or holds a latch: another one closes.
             let handle = Handle {
                 engine: Arc::clone(&self.engine),
                 access: self.access,

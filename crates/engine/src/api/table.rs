@@ -396,8 +396,12 @@ impl<K: Key, V: Value> Table<'_, K, V, WriteTransaction> {
     /// Changes the value of `key`, if there is one; returns whether there was. The encoded value is
     /// copied to `row`, whose memory is reused, and what `change` leaves there is put back: one
     /// search where `get_into_for_update` and `update` take two. If `change` returns an error
-    /// nothing is changed. It runs while others wait for the page, so it should be short, and must
-    /// not use the transaction.
+    /// nothing is changed.
+    ///
+    /// `change` runs while the page is latched and others wait for it, so it should be short.
+    /// Whatever it asks of this database or another one is refused with [`Error::Reentrant`], and
+    /// a transaction that it drops is rolled back by another task. It must not wait for a thread
+    /// that uses the database: that one may wait for the page.
     ///
     /// # Errors
     ///
@@ -405,7 +409,7 @@ impl<K: Key, V: Value> Table<'_, K, V, WriteTransaction> {
     ///
     /// # Panics
     ///
-    /// If `change` uses the transaction.
+    /// If `change` calls `set_lock_timeout` of this table's transaction.
     ///
     /// # Examples
     ///
@@ -436,9 +440,11 @@ impl<K: Key, V: Value> Table<'_, K, V, WriteTransaction> {
         let encoded = Encoded::key::<K>(core, &key);
         let key = &encoded.key;
         let checked = |row: &mut Vec<u8>| {
-            change(row).map_err(Some)?;
-            // `None`: told below, where the transaction is free to name its table.
-            V::decode(row).map(|_| ()).ok_or(None)
+            terrace_rt::callback(|| {
+                change(row).map_err(Some)?;
+                // `None`: told below, where the transaction is free to name its table.
+                V::decode(row).map(|_| ()).ok_or(None)
+            })
         };
         let mut checked = Some(checked);
         let modify = |context: &mut _| self.tree.modify(context, key, row, &mut checked);

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use crate::api::loader::{Bulk, FILL, FILL_MIN};
 use crate::api::table::{type_names, types};
 use crate::btree::{Batch, Tree};
-use crate::context::{Context, Mark};
+use crate::context::{Buffers, Context, Mark};
 use crate::engine::Engine;
 use crate::writer::Step;
 use crate::{Error, Key, Loader, Nanos, ReadTable, Table, TableDef, Value};
@@ -207,6 +207,7 @@ fn is_harmless(error: &Error) -> bool {
             | Error::NotAscending { .. }
             | Error::NotEmpty { .. }
             | Error::Savepoint { .. }
+            | Error::Reentrant
     )
 }
 
@@ -259,7 +260,8 @@ impl Core {
 
     #[cold]
     fn look_for_table(&self, tree: &Tree, name: &str) -> Result<(), Error> {
-        match self.context.borrow().engine().trees.name_of(tree.id()) {
+        let context = self.context.try_borrow().map_err(|_| Error::Reentrant)?;
+        match context.engine().trees.name_of(tree.id()) {
             Some(_) => Ok(()),
             None => Err(Error::NoSuchTable { name: name.into() }),
         }
@@ -267,17 +269,25 @@ impl Core {
 
     /// Memory for an encoded key.
     pub(crate) fn take_key(&self) -> Vec<u8> {
-        std::mem::take(&mut self.context.borrow_mut().buffers().key)
+        self.take(|buffers| &mut buffers.key)
+    }
+
+    /// One of the buffers, or a new one within another operation, which will be refused.
+    fn take<T: Default>(&self, which: impl FnOnce(&mut Buffers) -> &mut T) -> T {
+        match self.context.try_borrow_mut() {
+            Ok(mut context) => std::mem::take(which(context.buffers())),
+            Err(_) => T::default(),
+        }
     }
 
     /// Memory for an encoded value.
     pub(crate) fn take_value(&self) -> Vec<u8> {
-        std::mem::take(&mut self.context.borrow_mut().buffers().value)
+        self.take(|buffers| &mut buffers.value)
     }
 
     /// Takes back what `take_key` gave, and what `take_value` gave if it was asked.
     pub(crate) fn keep_encoded(&self, key: Vec<u8>, value: Vec<u8>) {
-        // Not while an operation that has it panics.
+        // Not within another operation, nor while one that has it panics.
         let Ok(mut context) = self.context.try_borrow_mut() else { return };
         let buffers = context.buffers();
         buffers.key = key;
@@ -288,12 +298,15 @@ impl Core {
 
     /// Memory for the entries of a scan.
     pub(crate) fn take_batch(&self) -> Arc<Batch> {
-        self.context.borrow_mut().buffers().batches.pop().unwrap_or_default()
+        match self.context.try_borrow_mut() {
+            Ok(mut context) => context.buffers().batches.pop().unwrap_or_default(),
+            Err(_) => Arc::default(),
+        }
     }
 
     /// Takes back what `take_batch` gave, if no entry shares it.
     pub(crate) fn keep_batch(&self, mut batch: Arc<Batch>) {
-        let mut context = self.context.borrow_mut();
+        let Ok(mut context) = self.context.try_borrow_mut() else { return };
         let batches = &mut context.buffers().batches;
         let is_small = batch.bytes() <= BATCH_BYTES_KEPT;
         if batches.len() < BATCHES_KEPT && is_small && Arc::get_mut(&mut batch).is_some() {
@@ -306,7 +319,7 @@ impl Core {
         &self,
         work: impl FnOnce(&mut Context) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        let mut context = self.context.borrow_mut();
+        let mut context = self.context.try_borrow_mut().map_err(|_| Error::Reentrant)?;
         context.engine().check_running()?;
         self.check_doomed()?;
         let worked = work(&mut context);

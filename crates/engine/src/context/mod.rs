@@ -453,7 +453,7 @@ impl Drop for Context {
             // All of it is the parent's.
             return std::mem::forget(Arc::clone(&self.engine));
         }
-        if terrace_rt::unwinding() && !self.ended {
+        if (terrace_rt::unwinding() || terrace_rt::in_callback()) && !self.ended {
             return self.hand_over();
         }
         if terrace_rt::dead() {

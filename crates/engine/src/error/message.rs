@@ -26,6 +26,7 @@ impl fmt::Display for Error {
             Error::Conflict
             | Error::LockTimeout(_)
             | Error::Nested(_)
+            | Error::Reentrant
             | Error::TooManyLocks
             | Error::TooManyTransactions { .. }
             | Error::LogFull { .. }
@@ -65,6 +66,10 @@ fn of_transaction(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     match error {
         Error::LockTimeout(wait) => wait.timed_out(f),
         Error::Nested(wait) => wait.nested(f),
+        Error::Reentrant => f.write_str(
+            "a database was used within the closure of `modify`, or within other code that the \
+             engine calls while it holds a page: do that before the call or after it",
+        ),
         Error::TooManyLocks => {
             f.write_str("the lock table is full: use smaller transactions, or allow it more memory")
         }
