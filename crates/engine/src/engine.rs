@@ -13,6 +13,8 @@
 //! - C3: a transaction is in `chains` from before its first record until after its last one, so
 //!   that a checkpoint which began before its last record finds it.
 
+mod log_room;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -36,10 +38,6 @@ use crate::superblock::{Creation, FlashMark, LogFrom, Superblock};
 use crate::trees::Trees;
 use crate::{Action, Error, Part, TreeId};
 
-/// A writer that finds the log full looks again after a pause, at first this and then twice as long
-/// each time.
-const ROOM_PAUSE: Nanos = Nanos::from_millis(2);
-const ROOM_PAUSE_MAX: Nanos = Nanos::from_millis(128);
 /// Closing looks for open transactions after a pause, at first this and then twice as long.
 const CLOSE_PAUSE: Nanos = Nanos::from_micros(100);
 const CLOSE_PAUSE_MAX: Nanos = Nanos::from_millis(10);
@@ -290,83 +288,6 @@ impl Engine {
     /// Whether no operation begins any more.
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
-    }
-
-    /// Reserves `bytes` of the log for `txn`, which has logged `own_bytes`: takes checkpoints,
-    /// waits for others to end, and tells the transaction that holds back a full log to go.
-    ///
-    /// # Errors
-    ///
-    /// `LogFull` if `txn` itself holds it, `LogHeld` if another transaction did until `limit` was
-    /// over; those of a checkpoint.
-    pub(crate) fn wait_for_log_room(
-        &self,
-        txn: TxnId,
-        own_bytes: u64,
-        bytes: u64,
-        limit: Nanos,
-    ) -> Result<(), Error> {
-        let deadline = now().saturating_add(limit);
-        let room = self.log.wait_room();
-        let full = Error::LogFull { own_bytes, capacity: self.log.capacity() };
-        let mut pause = ROOM_PAUSE;
-        for attempt in 0.. {
-            let seen = room.seen();
-            if self.try_log_room(bytes, attempt)? {
-                self.log_holder.store(0, Ordering::Relaxed);
-                return Ok(());
-            }
-            let holder = self.log_holder();
-            match holder {
-                Some((other, _)) if other == txn => return Err(full),
-                Some((other, _)) => self.log_holder.store(other.0, Ordering::Relaxed),
-                None => {}
-            }
-            if now() >= deadline {
-                let capacity = self.log.capacity();
-                return Err(holder.map_or(full, |(txn, held_bytes)| Error::LogHeld {
-                    txn,
-                    held_bytes,
-                    capacity,
-                }));
-            }
-            self.check_open()?;
-            // What is reserved by operations under way comes free soon.
-            let next = now() + pause;
-            room.wait_until(seen, if next < deadline { next } else { deadline });
-            pause = Nanos(pause.0 * 2).min(ROOM_PAUSE_MAX);
-        }
-        Err(full)
-    }
-
-    /// Takes a checkpoint unless `bytes` find room as it is, or could not find it then: each takes
-    /// some room itself. Whether they do.
-    fn try_log_room(&self, bytes: u64, attempt: u32) -> Result<bool, Error> {
-        let mut boot = self.boot.lock();
-        if self.log.try_reserve(bytes, Room::Forward) {
-            return Ok(true);
-        }
-        let first = self.active().into_iter().map(|(_, first, _)| first).min();
-        let cut = first.unwrap_or(self.log.end()).0.saturating_sub(self.log.start().0);
-        if cut < self.log.lacking(bytes) {
-            return Ok(false);
-        }
-        // First the older half of what memory holds back, then all of it and flash too.
-        if attempt == 0 {
-            let half = Lsn(self.log.start().0 + self.log.used() / 2);
-            self.pool.flush_below(half)?;
-        } else {
-            self.pool.flush_all()?;
-        }
-        self.take_checkpoint(&mut boot, false)?;
-        Ok(self.log.try_reserve(bytes, Room::Forward))
-    }
-
-    /// The oldest transaction, and the bytes of log kept since it began, if that is most of it.
-    fn log_holder(&self) -> Option<(TxnId, u64)> {
-        let (txn, first, _) = self.active().into_iter().min_by_key(|(_, first, _)| *first)?;
-        let held_bytes = self.log.end().0 - first.0;
-        (held_bytes > self.log.capacity() / 4 * 3).then_some((txn, held_bytes))
     }
 
     /// Writes home what holds back the older half of the log.

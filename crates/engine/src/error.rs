@@ -9,17 +9,20 @@
 
 mod about;
 mod device;
+mod lock_wait;
 mod message;
 
 use std::io;
 use std::sync::Arc;
 
 use terrace_device::{Contents, Holder};
-use terrace_page::{Lsn, PageId, TxnId};
+use terrace_page::{Lsn, PageId};
 use terrace_pool::ColdStart;
 
-pub use self::about::{Action, ErrorPath, LockWait, Part, SavepointFlaw, TableRef, TypeNames};
+pub use self::about::{Action, ErrorPath, Part, SavepointFlaw, TableRef, TypeNames};
 pub(crate) use self::about::{Places, error_path};
+pub(crate) use self::lock_wait::locked;
+pub use self::lock_wait::{LockWait, TransactionId};
 
 /// Bytes of an error at most (E1).
 const ERROR_BYTES_MAX: usize = 40;
@@ -52,25 +55,38 @@ pub enum Error {
     Reentrant,
     /// The lock table is full. Use smaller transactions, or allow it more memory.
     TooManyLocks,
-    /// As many transactions are open as there may be. End some.
+    /// As many transactions are open as there may be, readers included. End some.
     TooManyTransactions {
         /// How many there may be.
         max: usize,
     },
-    /// The log has no room for this transaction: it wrote too much itself, or it is the oldest one
-    /// and others wait for the log that it holds. Use smaller or shorter transactions, or a larger
-    /// log.
+    /// The log is too small for this transaction, with what its rollback would need. Split it into
+    /// smaller ones, or give the database a larger log (`Builder::log_size`).
     LogFull {
         /// Bytes that the transaction has logged.
         own_bytes: u64,
+        /// Bytes that are kept for its rollback.
+        rollback_bytes: u64,
+        /// Bytes that the operation asked for.
+        wanted_bytes: u64,
+        /// Bytes that the log holds. A transaction may log half of it.
+        capacity: u64,
+    },
+    /// The transaction is open for so long that the log is full of what others have written since
+    /// it began, and they wait. It gives way: run it again, and end it sooner.
+    HoldsLog {
+        /// Bytes that it has logged itself.
+        own_bytes: u64,
+        /// Bytes that the log keeps since it began.
+        held_bytes: u64,
         /// Bytes that the log holds.
         capacity: u64,
     },
     /// The log stayed full for as long as a transaction waits for room, because another one that
     /// began long ago is still open. End that one.
     LogHeld {
-        /// The transaction that holds the log.
-        txn: TxnId,
+        /// The transaction that holds the log; `None` if it is one of the engine's own.
+        holder: Option<TransactionId>,
         /// Bytes that the log keeps since it began.
         held_bytes: u64,
         /// Bytes that the log holds.
@@ -350,7 +366,11 @@ impl Error {
     /// ```
     pub fn is_transient(&self) -> bool {
         match self {
-            Error::Conflict | Error::LockTimeout(_) | Error::LogHeld { .. } => true,
+            Error::Conflict
+            | Error::LockTimeout(_)
+            | Error::HoldsLog { .. }
+            | Error::LogHeld { .. }
+            | Error::TooManyTransactions { .. } => true,
             Error::Doomed { cause: Some(cause) } => cause.is_transient(),
             _ => false,
         }

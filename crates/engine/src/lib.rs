@@ -12,6 +12,7 @@
 
 mod api;
 mod key;
+mod key_text;
 mod value;
 
 mod context;
@@ -53,12 +54,14 @@ pub use api::{
     WriteTransaction,
 };
 pub use copies::{BadCopy, CopyFlaw};
-pub use error::{Action, Error, ErrorPath, LockWait, Part, SavepointFlaw, TableRef, TypeNames};
+pub use error::{
+    Action, Error, ErrorPath, LockWait, Part, SavepointFlaw, TableRef, TransactionId, TypeNames,
+};
 pub use key::{Key, KeyPart};
 pub use lock::TreeId;
 pub use terrace_device::{Contents, DeviceError, Holder, Operation};
-pub use terrace_page::PageId;
-pub use terrace_policy::FlashRole;
+pub use terrace_page::{Lsn, PageId};
+pub use terrace_policy::{Design, FlashRole, Restart, designs, restarts};
 pub use terrace_pool::{
     ColdStart, FascConfig, Fills, FlashLayout, Metadata, PageEvent, PageObserver, PoolConfig,
     RestartTuning, Spill, TacConfig, TacWrite,

@@ -343,6 +343,7 @@ fn may_pass(error: &Error) -> bool {
     matches!(
         error,
         Error::LogFull { .. }
+            | Error::HoldsLog { .. }
             | Error::LogHeld { .. }
             | Error::HomeFull { .. }
             | Error::AllPinned

@@ -283,7 +283,7 @@ impl Trees {
         name: &'static str,
         types: Types,
     ) -> Result<Arc<Tree>, Error> {
-        context.lock_key(CATALOG, name_lock(name), LockMode::Shared, name.as_bytes())?;
+        context.lock_key(CATALOG, name_lock(name), LockMode::Shared, || table_key(name))?;
         let version = self.version();
         let missing = || Error::NoSuchTable { name: name.into() };
         let tree = Arc::new(self.live(name, &(types.names)())?.ok_or_else(missing)?);
@@ -296,6 +296,13 @@ impl Trees {
         let names = self.names.lock();
         let mut named = names.iter().filter(|(_, table)| table.tree.id() == tree);
         named.next().map(|(name, _)| name.clone())
+    }
+
+    /// The name of a table that has one, and the name of the type of its keys.
+    pub(crate) fn described(&self, tree: TreeId) -> Option<(String, String)> {
+        let names = self.names.lock();
+        let (name, table) = names.iter().find(|(_, table)| table.tree.id() == tree)?;
+        Some((name.clone(), TypeNames::decode(&table.types).key))
     }
 
     /// Changes with `names`.
@@ -348,11 +355,11 @@ impl Trees {
         name: &str,
         types: &str,
     ) -> Result<(Tree, Age), Error> {
-        context.lock_key(CATALOG, name_lock(name), LockMode::Shared, name.as_bytes())?;
+        context.lock_key(CATALOG, name_lock(name), LockMode::Shared, || table_key(name))?;
         if let Some(tree) = self.live(name, types)? {
             return Ok((tree, Age::Old));
         }
-        context.lock_key(CATALOG, name_lock(name), LockMode::Exclusive, name.as_bytes())?;
+        context.lock_key(CATALOG, name_lock(name), LockMode::Exclusive, || table_key(name))?;
         if let Some(tree) = self.live(name, types)? {
             return Ok((tree, Age::Old));
         }
@@ -360,7 +367,8 @@ impl Trees {
         let (id, header, types) = (tree.id(), tree.header(), Arc::from(types));
         let entry = Entry { types: Arc::clone(&types), ..Entry::garbage(id, header) };
         let (key, value, garbage) = (table_key(name), entry.encode(), garbage_key(id));
-        context.lock_key(CATALOG, KeyHash::of(&garbage), LockMode::Exclusive, &garbage)?;
+        context
+            .lock_key(CATALOG, KeyHash::of(&garbage), LockMode::Exclusive, || garbage.to_vec())?;
         context.begin_operation(key.len() + value.len())?;
         context.touch(name);
         let named = context.without_locks(|context| {
@@ -402,12 +410,13 @@ impl Trees {
     ///
     /// `Conflict`, those of the pool and the log.
     pub(crate) fn drop_table(&self, context: &mut Context, name: &str) -> Result<bool, Error> {
-        context.lock_key(CATALOG, name_lock(name), LockMode::Exclusive, name.as_bytes())?;
+        context.lock_key(CATALOG, name_lock(name), LockMode::Exclusive, || table_key(name))?;
         let Some(table) = self.names.lock().get(name).cloned() else { return Ok(false) };
         let (id, header) = (table.tree.id(), table.tree.header());
         context.lock_table(id, LockMode::Exclusive)?;
         let (garbage, value) = (garbage_key(id), Entry::garbage(id, header).encode());
-        context.lock_key(CATALOG, KeyHash::of(&garbage), LockMode::Exclusive, &garbage)?;
+        context
+            .lock_key(CATALOG, KeyHash::of(&garbage), LockMode::Exclusive, || garbage.to_vec())?;
         context.touch(name);
         context.begin_operation(value.len())?;
         let changed = context.without_locks(|context| {

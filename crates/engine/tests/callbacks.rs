@@ -155,7 +155,14 @@ fn the_last_handle_dropped_within_modify_closes_the_database() {
             Ok::<_, Error>(())
         });
         let committed = modified.and_then(|_| txn.commit(Durability::Durable));
-        (committed, Database::open(path).map(|db| value(&db, 5)))
+        // Another task closes it, and is waited for here.
+        let reopened = loop {
+            match Database::open(&path) {
+                Err(Error::AlreadyOpen { .. }) => thread::sleep(Duration::from_millis(5)),
+                opened => break opened,
+            }
+        };
+        (committed, reopened.map(|db| value(&db, 5)))
     });
     // Which one is first is not promised; that both end is.
     let (committed, reopened) = found;

@@ -91,6 +91,9 @@ fn an_error_of_a_table_names_it_and_its_types() {
     let long = in_transaction(|txn| txn.open_table(NAMES)?.insert(&"x".repeat(5_000), 1));
     let Error::KeyTooLong { table, .. } = &long else { panic!("{long:?}") };
     assert_eq!((table.name(), table.to_string()), (Some("names"), "table \"names\"".into()));
+    let name = "x".repeat(2_000).leak();
+    let long = in_transaction(|txn| txn.open_table(TableDef::<u64, u64>::new(name)).map(drop));
+    says(&long, &["a name of 2000 bytes", "for a table", "at most"]);
     let full = in_transaction(|txn| txn.bulk_load(ROWS).map(drop));
     assert!(matches!(&full, Error::NotEmpty { table } if table.name() == Some("rows")), "{full:?}");
     says(&full, &["table \"rows\"", "insert"]);

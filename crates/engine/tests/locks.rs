@@ -162,8 +162,63 @@ fn check_wait(wait: Box<LockWait>) {
     assert_eq!(wait.key.as_deref(), Some(&1_000u64.to_be_bytes()[..]));
     assert!(wait.holder.is_some());
     let told = Error::LockTimeout(wait).to_string();
-    assert!(told.contains("key 0x00000000000003e8 of table \"rows\""), "{told}");
+    assert!(told.contains("key 1000 of table \"rows\""), "{told}");
 }
+
+/// The bug: messages had "tree 0" for the catalog, hashes for keys, and of a reader that holds the
+/// lock neither its number nor that it reads.
+#[test]
+fn waits_are_told_in_the_users_terms() {
+    const PAIRS: TableDef<(u64, &str), u64> = TableDef::new("pairs");
+    in_world(1, || {
+        let db = database();
+        db.write(|txn| txn.open_table(PAIRS)?.insert((7, "x"), 1)).expect("room");
+        let reader = db.begin_read().expect("open");
+        reader.open_table(PAIRS).expect("there").get((7, "x")).expect("readable");
+        let maker = db.begin_write().expect("open");
+        maker.open_table(TableDef::<u64, u64>::new("new")).expect("room");
+        let wait = |work: fn(&terrace::WriteTransaction) -> Result<(), Error>| {
+            let shared = db.clone();
+            let waiter = terrace_rt::spawn("waiter", move || {
+                let waiter = shared.begin_write().expect("open");
+                waiter.set_lock_timeout(Nanos::from_millis(20));
+                let id = waiter.id();
+                assert_eq!(id, waiter.id());
+                let error = work(&waiter).expect_err("others are in the way");
+                drop(waiter);
+                SEEN.lock().expect("no panic").push((id, error));
+            });
+            terrace_rt::sleep(Nanos::from_millis(10));
+            let waits = db.debug_waits();
+            waiter.join();
+            let (id, error) = SEEN.lock().expect("no panic").pop().expect("one");
+            (waits, id, error)
+        };
+        let (waits, id, error) = wait(|txn| txn.open_table(PAIRS)?.insert((7, "x"), 2));
+        let told = error.to_string();
+        let expected =
+            format!("the lock of key (7, \"x\") of table \"pairs\" is held by {}, ", reader.id());
+        assert!(told.starts_with(&expected), "{told}");
+        let lines = format!(
+            "{id} waits for the lock of key (7, \"x\") of table \"pairs\", behind {0}\n    \
+             {0} holds S\n    {id} waits for X\n",
+            reader.id()
+        );
+        assert_eq!(waits, lines);
+        let (waits, _, error) = wait(|txn| txn.table_names().map(drop));
+        let expected = format!("the lock of the catalog of tables is held by {}, ", maker.id());
+        assert!(error.to_string().starts_with(&expected), "{error}");
+        assert!(waits.contains(" holds IX on the table\n"), "{waits}");
+        assert!(waits.contains(" waits for S on the table\n"), "{waits}");
+        let (_, _, error) = wait(|txn| txn.open_table(TableDef::<u64, u64>::new("new")).map(drop));
+        let expected =
+            "the lock of the name \"new\" in the catalog of tables is held by transaction ";
+        assert!(error.to_string().starts_with(expected), "{error}");
+    });
+}
+
+static SEEN: std::sync::Mutex<Vec<(terrace::TransactionId, Error)>> =
+    std::sync::Mutex::new(Vec::new());
 
 /// Rows pushed at one end and popped at the other, so that a bounded number is there.
 const QUEUE: TableDef<u64, &[u8]> = TableDef::new("queue");

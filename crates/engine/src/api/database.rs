@@ -14,13 +14,12 @@ use terrace_rt::{LeafMutex, Mutex, Nanos, Task, Waited, World, dead, in_callback
 use crate::api::Checkpoints;
 use crate::context::Context;
 use crate::engine::Engine;
+use crate::error::locked;
 use crate::{
     BadCopy, Builder, CachedParts, Durability, Error, Misses, ReadTransaction, Stats,
     TransactionStats, WriteTransaction,
 };
 
-/// A transaction that meets this many conflicts in a row gives up.
-const RUNS_MAX: u32 = 1000;
 /// From this run on it pauses first, longer each time.
 const RUNS_WITHOUT_PAUSE: u32 = 3;
 const PAUSE: Nanos = Nanos::from_micros(50);
@@ -350,7 +349,7 @@ impl Database {
             let txn = self.begin_write()?;
             let ran = run(&txn);
             runs += 1;
-            let again = txn.is_conflicted() && runs < RUNS_MAX;
+            let again = txn.may_run_again(runs);
             match ran {
                 _ if again => txn.rollback()?,
                 Ok(value) => return txn.commit(durability).map(|()| value).map_err(E::from),
@@ -378,7 +377,7 @@ impl Database {
             let txn = self.begin_read()?;
             let ran = run(&txn);
             runs += 1;
-            if !txn.is_conflicted() || runs == RUNS_MAX {
+            if !txn.may_run_again(runs) {
                 return ran;
             }
             drop(txn);
@@ -464,9 +463,9 @@ impl Database {
     #[doc(hidden)]
     pub fn debug_waits(&self) -> String {
         let engine = self.engine();
-        engine.locks.waits(|tree| match engine.trees.name_of(tree) {
-            Some(name) => format!("table {name:?}"),
-            None => tree.to_string(),
+        engine.locks.waits(|tree, key| {
+            let (table, key_type) = engine.trees.described(tree).unwrap_or_default();
+            locked(tree, &table, key, &key_type)
         })
     }
 

@@ -4,8 +4,8 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Bound;
 
+use crate::api::core::Core;
 use crate::api::table::Encoded;
-use crate::api::transaction::Core;
 use crate::api::transaction::sealed::Sealed;
 use crate::btree::{Batch, Direction, Put, Scan, Tree};
 use crate::trees::Age;

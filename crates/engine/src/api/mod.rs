@@ -1,6 +1,7 @@
 //! What an embedder sees: builder, database, transactions, tables, ranges.
 
 mod builder;
+mod core;
 mod database;
 mod devices;
 mod files;

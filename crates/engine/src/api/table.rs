@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
-use crate::api::transaction::Core;
+use crate::api::core::Core;
 use crate::btree::{Modified, Put, Tree};
 use crate::opened::Types;
 use crate::writer::Step;

@@ -130,8 +130,7 @@ impl Writer for Context {
 
     fn unlogged(&mut self, page: &mut PageMut<'_>, change: &Change<'_>) -> Result<(), Error> {
         assert!(change.formats() && self.nested == 0, "only a page that nothing leads to");
-        let capacity = self.engine.log.capacity();
-        page.dirty_unlogged().ok_or(Error::LogFull { own_bytes: 0, capacity })?;
+        page.dirty_unlogged().ok_or_else(|| self.log_full(0))?;
         page.apply(self.engine.log.last_lsn(), |bytes| apply(change, bytes));
         Ok(())
     }

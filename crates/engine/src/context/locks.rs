@@ -87,19 +87,22 @@ impl Context {
     fn acquire(&self, resource: Resource, modes: Modes) -> Result<(), Error> {
         let owner = self.owner.as_ref().expect("who waits locks");
         let limit = self.lock_timeout;
+        self.engine.locks.show_key(owner, &self.buffers.busy_key);
         self.engine.locks.acquire(owner, resource, modes, limit).map_err(|refused| {
-            let wait = |holder, waited| {
+            let wait = |holder, queued, waited| {
                 let tree = resource.tree();
-                let table = self.engine.trees.name_of(tree).unwrap_or_default();
+                let (table, key_type) = self.engine.trees.described(tree).unwrap_or_default();
                 let key = (!resource.is_table()).then(|| self.buffers.busy_key.clone());
-                Box::new(LockWait { tree, table, key, holder, waited })
+                Box::new(LockWait { tree, table, key, holder, queued, waited, key_type })
             };
             match refused {
                 Refused::Circle => Error::Conflict,
                 Refused::Full => Error::TooManyLocks,
                 Refused::Dead => Error::Closed,
-                Refused::TimedOut { holder } => Error::LockTimeout(wait(holder, limit)),
-                Refused::Nested { holder } => Error::Nested(wait(holder, Nanos::ZERO)),
+                Refused::TimedOut { holder, queued } => {
+                    Error::LockTimeout(wait(holder, queued, limit))
+                }
+                Refused::Nested { holder } => Error::Nested(wait(Some(holder), None, Nanos::ZERO)),
             }
         })
     }
@@ -114,11 +117,11 @@ impl Context {
         tree: TreeId,
         key: KeyHash,
         mode: LockMode,
-        bytes: &[u8],
+        bytes: impl Fn() -> Vec<u8>,
     ) -> Result<(), Error> {
         let request = LockRequest { tree, key, mode };
         while self.try_lock(request)? == LockOutcome::Busy {
-            self.busy(bytes);
+            self.busy(&bytes());
             self.wait_for(request)?;
         }
         Ok(())

@@ -44,7 +44,7 @@ use crate::log::{Chain, Level, Log};
 use crate::opened::Types;
 use crate::reclaim::Work;
 use crate::writer::Undo;
-use crate::{Error, TreeId};
+use crate::{Error, TransactionId, TreeId};
 
 /// Bytes of the undo list in memory.
 const UNDO_BYTES_MAX: usize = 4 << 20;
@@ -96,7 +96,7 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// `TooManyLocks` if too many transactions are open.
+    /// `TooManyTransactions`.
     pub(crate) fn begin(engine: &Arc<Engine>, locking: Locking) -> Result<Context, Error> {
         let owner = match locking {
             Locking::On => Some(engine.locks.enter(NO_TASK)?),
@@ -168,6 +168,11 @@ impl Context {
         self.lock_intent(tree.id())?;
         let is_same = self.buffers.opened.version() == self.engine.trees.version();
         Ok(is_same.then_some(tree))
+    }
+
+    /// What users call it.
+    pub(crate) fn id(&self) -> TransactionId {
+        self.engine.locks.id(self.owner.as_ref().expect("a transaction of a user takes locks"))
     }
 
     /// The engine.

@@ -11,7 +11,7 @@
 //!   operation on a tree is kept too, once, and twelve times what the record lost: records are
 //!   undone one at a time, and a split leaves room for the next ones.
 //! - M3: a transaction is refused for what it wrote itself, or because it is the one that keeps a
-//!   full log from being cut while others wait; never for what others wrote.
+//!   full log from being cut while others wait (`HoldsLog`); never for what others wrote.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -80,8 +80,8 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// `LogFull` for a transaction that is too large for the log, or too old; `LogHeld` if another
-    /// one is; those of a checkpoint.
+    /// `LogFull` for a transaction that is too large for the log, `HoldsLog` for one that keeps it
+    /// from being cut; `LogHeld` if another one does; those of a checkpoint.
     pub(crate) fn begin_operation(&mut self, bytes: usize) -> Result<(), Error> {
         if bytes >= LARGE_BYTES {
             self.engine.reclaim.keep_pace();
@@ -93,21 +93,27 @@ impl Context {
         log.check()?;
         log.relieve()?;
         let own_bytes = self.chain.as_ref().map_or(0, |chain| chain.bytes());
-        let is_told = self.engine.log_holder.load(Ordering::Relaxed) == self.txn.0;
-        if is_told || own_bytes + self.rollback_room > log.capacity() / 2 {
-            return Err(Error::LogFull { own_bytes, capacity: log.capacity() });
+        let operation = self.operation_bytes() + RECORD_BYTES + CLR_BYTES + 3 * bytes as u64;
+        if own_bytes + self.rollback_room > log.capacity() / 2 {
+            return Err(self.log_full(operation));
         }
-        let wanted = self.rollback_room
-            + self.operation_bytes()
-            + RECORD_BYTES
-            + CLR_BYTES
-            + 3 * bytes as u64;
+        if self.engine.log_holder.load(Ordering::Relaxed) == self.txn.0 {
+            let first = self.chain.as_ref().and_then(|chain| chain.open());
+            let held_bytes = first.map_or(0, |(first, _)| log.end().0 - first.0);
+            let capacity = log.capacity();
+            return Err(Error::HoldsLog { own_bytes, held_bytes, capacity });
+        }
+        let wanted = self.rollback_room + operation;
         if self.reserved < wanted {
             let ahead = RESERVED_AHEAD.min(log.capacity() / 256);
             let more = wanted - self.reserved + ahead;
             if !log.try_reserve(more, Room::Forward) {
+                // What this transaction has in the log, and has reserved, stays until it ends.
+                if own_bytes + self.reserved + more > log.forward_capacity() {
+                    return Err(self.log_full(operation));
+                }
                 let limit = self.lock_timeout;
-                self.engine.wait_for_log_room(self.txn, own_bytes, more, limit)?;
+                self.engine.wait_for_log_room(self.txn, self.log_full(operation), more, limit)?;
             }
             self.reserved += more;
         }
@@ -115,6 +121,16 @@ impl Context {
             self.engine.checkpoint_wanted.notify_all();
         }
         Ok(())
+    }
+
+    /// The log is too small for an operation of this transaction that wants `wanted_bytes`.
+    pub(super) fn log_full(&self, wanted_bytes: u64) -> Error {
+        Error::LogFull {
+            own_bytes: self.chain.as_ref().map_or(0, |chain| chain.bytes()),
+            rollback_bytes: self.rollback_room,
+            wanted_bytes,
+            capacity: self.engine.log.capacity(),
+        }
     }
 
     /// Gives the transaction a number and a chain.
@@ -169,9 +185,7 @@ impl Context {
         if self.reserved < wanted {
             let more = wanted - self.reserved;
             if !self.engine.log.try_reserve(more, Room::Forward) {
-                let own_bytes = self.chain.as_ref().map_or(0, |chain| chain.bytes());
-                let capacity = self.engine.log.capacity();
-                return Err(Error::LogFull { own_bytes, capacity });
+                return Err(self.log_full(more));
             }
             self.reserved += more;
         }

@@ -73,6 +73,7 @@ fn may_be_saved(error: &Error) -> bool {
         | Error::RedoGap { .. }
         | Error::FlashNeeded { .. }
         | Error::LogFull { .. }
+        | Error::HoldsLog { .. }
         | Error::HomeFull { .. }
         | Error::Failed { .. } => true,
         Error::NotADatabase { part, .. } | Error::Device { part, .. } => *part != Part::Home,

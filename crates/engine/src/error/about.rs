@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use terrace_device::Operation;
-use terrace_rt::Nanos;
 
 use crate::{Error, TreeId};
 
@@ -170,69 +169,6 @@ impl TypeNames {
 impl fmt::Display for TypeNames {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "<{}, {}>", self.key, self.value)
-    }
-}
-
-/// A lock that a transaction waited for in vain.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct LockWait {
-    /// The number of the table, or of the catalog of tables.
-    pub tree: TreeId,
-    /// The name of the table; empty if it has none yet, as the catalog.
-    pub table: String,
-    /// The key, as it is stored; empty beyond the last key. `None`: the whole table.
-    pub key: Option<Vec<u8>>,
-    /// The number of a transaction that holds the lock, if that one has written.
-    pub holder: Option<u64>,
-    /// How long it was waited for.
-    pub waited: Nanos,
-}
-
-impl LockWait {
-    pub(super) fn timed_out(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let what = "run this transaction again, end that one earlier, or allow more time";
-        write!(f, "{self}, after {} ms: {what}", self.waited.0 / 1_000_000)
-    }
-
-    pub(super) fn nested(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let what = "both are of one task, which would wait for itself: use the outer one";
-        write!(f, "{self}, within which this transaction began; {what}")
-    }
-}
-
-/// Bytes of a key that a message shows.
-const KEY_SHOWN: usize = 48;
-
-impl fmt::Display for LockWait {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.key {
-            None => f.write_str("the lock of ")?,
-            Some(key) if key.is_empty() => f.write_str("the lock of the end of ")?,
-            Some(key) => {
-                f.write_str("the lock of key ")?;
-                let shown = &key[..key.len().min(KEY_SHOWN)];
-                match std::str::from_utf8(shown) {
-                    Ok(text) if !text.chars().any(char::is_control) => write!(f, "{text:?}")?,
-                    _ => {
-                        f.write_str("0x")?;
-                        shown.iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
-                    }
-                }
-                if key.len() > KEY_SHOWN {
-                    write!(f, "... ({} bytes)", key.len())?;
-                }
-                f.write_str(" of ")?;
-            }
-        }
-        match &*self.table {
-            "" => write!(f, "{}", self.tree)?,
-            name => write!(f, "table {name:?}")?,
-        }
-        match self.holder {
-            Some(holder) => write!(f, " is held by transaction {holder}"),
-            None => f.write_str(" is held by a transaction that has written nothing"),
-        }
     }
 }
 

@@ -7,6 +7,7 @@ use terrace_pool::ColdStart;
 
 use super::about::{Action, ErrorPath, Part, SavepointFlaw};
 use crate::Error;
+use crate::trees::CATALOG;
 
 /// A part, and its path if it is known.
 struct At<'a>(Part, &'a ErrorPath);
@@ -30,6 +31,7 @@ impl fmt::Display for Error {
             | Error::TooManyLocks
             | Error::TooManyTransactions { .. }
             | Error::LogFull { .. }
+            | Error::HoldsLog { .. }
             | Error::LogHeld { .. }
             | Error::Savepoint { .. }
             | Error::Doomed { .. }
@@ -74,18 +76,9 @@ fn of_transaction(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             f.write_str("the lock table is full: use smaller transactions, or allow it more memory")
         }
         Error::TooManyTransactions { max } => {
-            write!(f, "{max} transactions are open, as many as may be: end some")
+            write!(f, "{max} transactions are open, as many as there may be: end some of them")
         }
-        Error::LogFull { own_bytes, capacity } => write!(
-            f,
-            "the log of {capacity} bytes has no room for this transaction, which has written \
-             {own_bytes}: use smaller or shorter ones, or a larger log",
-        ),
-        Error::LogHeld { txn, held_bytes, capacity } => write!(
-            f,
-            "the log is full: {txn}, still open, keeps {held_bytes} of its {capacity} bytes; \
-             end it, and run this one again",
-        ),
+        Error::LogFull { .. } | Error::HoldsLog { .. } | Error::LogHeld { .. } => of_log(error, f),
         Error::Savepoint { flaw: SavepointFlaw::OtherTransaction } => {
             f.write_str("the savepoint is another transaction's: use one that this one made")
         }
@@ -107,9 +100,45 @@ fn of_transaction(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     }
 }
 
+/// What a transaction is told that finds no room in the log.
+fn of_log(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    match error {
+        Error::LogFull { own_bytes, rollback_bytes, wanted_bytes, capacity } => write!(
+            f,
+            "the log of {capacity} bytes is too small for this transaction, which has logged \
+             {own_bytes} bytes, keeps {rollback_bytes} for its rollback and asks for \
+             {wanted_bytes}: split it into smaller ones, or create the database with a larger log",
+        ),
+        Error::HoldsLog { own_bytes, held_bytes, capacity } => write!(
+            f,
+            "the log is full: it must keep {held_bytes} of its {capacity} bytes because this \
+             transaction, which has logged {own_bytes} itself, is still open; it gives way to \
+             others that wait: run it again, and end it sooner",
+        ),
+        Error::LogHeld { holder, held_bytes, capacity } => {
+            f.write_str("the log is full: ")?;
+            match holder {
+                Some(holder) => write!(f, "{holder}")?,
+                None => f.write_str("a transaction of the engine")?,
+            }
+            write!(
+                f,
+                ", still open, keeps {held_bytes} of its {capacity} bytes: end it, and run this \
+                 one again",
+            )
+        }
+        _ => unreachable!("no error of the log's room"),
+    }
+}
+
 /// What the caller of a table is told.
 fn of_table(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     match error {
+        Error::KeyTooLong { table, len, max } if table.tree() == CATALOG => {
+            // Before the name stands one byte.
+            let (len, max) = (len - 1, max - 1);
+            write!(f, "a name of {len} bytes is too long for a table: at most {max}")
+        }
         Error::KeyTooLong { table, len, max } => {
             write!(f, "a key of {len} bytes is too long for {table}: at most {max}")
         }

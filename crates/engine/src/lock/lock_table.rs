@@ -25,7 +25,7 @@ use terrace_rt::{LeafMutex, Nanos, Waited, dead, now, wait_until, wake_all};
 
 use super::part::{Acquired, OwnerId, PART_BITS, Part};
 use super::{Modes, Resource, TreeId};
-use crate::Error;
+use crate::{Error, TransactionId};
 
 /// Transactions that can be open at once.
 pub(crate) const OWNERS_MAX: usize = 4096;
@@ -44,8 +44,12 @@ const WAITING: u64 = 1;
 struct OwnerState {
     /// `RUNNING` or `WAITING`, and the word to wait on.
     word: AtomicU64,
-    /// The number of its transaction, zero before that has written.
+    /// The number of its transaction in the log, zero before that has written.
     txn: AtomicU64,
+    /// What users call its transaction, zero until somebody asks.
+    number: AtomicU64,
+    /// The key that it waits for, or waited for last.
+    key: LeafMutex<Vec<u8>>,
     /// What it runs in, if that is one task or thread for as long as it lasts; else zero.
     task: AtomicU64,
 }
@@ -82,6 +86,8 @@ pub(crate) struct LockTable {
     free_owners: LeafMutex<Vec<OwnerId>>,
     /// For each owner, what it waits for.
     waiting: LeafMutex<Vec<Option<Resource>>>,
+    /// Numbers of transactions given out.
+    numbers: AtomicU64,
     waits: AtomicU64,
     deadlocks: AtomicU64,
     timeouts: AtomicU64,
@@ -96,10 +102,11 @@ pub(crate) enum Refused {
     Full,
     /// The world has lost its power.
     Dead,
-    /// The time is over. The transaction that holds it, if that has a number.
-    TimedOut { holder: Option<u64> },
+    /// The time is over. The transaction that holds it, and the one that waits before this one, if
+    /// what that one waits for is in the way, and not what is held.
+    TimedOut { holder: Option<TransactionId>, queued: Option<TransactionId> },
     /// A transaction of the same task holds it, or those who hold it wait for that one.
-    Nested { holder: Option<u64> },
+    Nested { holder: TransactionId },
 }
 
 impl LockTable {
@@ -109,6 +116,8 @@ impl LockTable {
         let owner = || OwnerState {
             word: AtomicU64::new(RUNNING),
             txn: AtomicU64::new(0),
+            number: AtomicU64::new(0),
+            key: LeafMutex::new(Vec::new()),
             task: AtomicU64::new(0),
         };
         LockTable {
@@ -116,6 +125,7 @@ impl LockTable {
             owners: (0..OWNERS_MAX).map(|_| Line(owner())).collect(),
             free_owners: LeafMutex::new((0..OWNERS_MAX as u32).rev().map(OwnerId).collect()),
             waiting: LeafMutex::new(vec![None; OWNERS_MAX]),
+            numbers: AtomicU64::new(0),
             waits: AtomicU64::new(0),
             deadlocks: AtomicU64::new(0),
             timeouts: AtomicU64::new(0),
@@ -127,11 +137,13 @@ impl LockTable {
     ///
     /// # Errors
     ///
-    /// `TooManyLocks` if `OWNERS_MAX` transactions are open.
+    /// `TooManyTransactions` if `OWNERS_MAX` transactions are open.
     pub(crate) fn enter(&self, task: u64) -> Result<Owner, Error> {
-        let id = self.free_owners.lock().pop().ok_or(Error::TooManyLocks)?;
+        let many = Error::TooManyTransactions { max: OWNERS_MAX };
+        let id = self.free_owners.lock().pop().ok_or(many)?;
         let state = &self.owners[id.0 as usize].0;
         state.txn.store(0, Ordering::Relaxed);
+        state.number.store(0, Ordering::Relaxed);
         state.task.store(task, Ordering::Relaxed);
         Ok(Owner { id })
     }
@@ -141,7 +153,7 @@ impl LockTable {
         self.owners[owner.id.0 as usize].0.task.store(ORPHANED, Ordering::Relaxed);
     }
 
-    /// Tells the number of the owner's transaction, for whoever waits for it.
+    /// Tells what the log calls the owner's transaction, for whoever waits for it.
     pub(crate) fn set_txn(&self, owner: &Owner, txn: TxnId) {
         self.owners[owner.id.0 as usize].0.txn.store(txn.0, Ordering::Relaxed);
     }
@@ -197,7 +209,14 @@ impl LockTable {
         self.part(resource).lock().is_held(resource, modes)
     }
 
-    /// Locks `resource`, waiting for others, until `deadline` at most.
+    /// Tells for whoever looks which key the owner is about to wait for.
+    pub(crate) fn show_key(&self, owner: &Owner, key: &[u8]) {
+        let mut shown = self.owners[owner.id.0 as usize].0.key.lock();
+        shown.clear();
+        shown.extend_from_slice(key);
+    }
+
+    /// Locks `resource`, waiting for others, for `limit` at most.
     ///
     /// # Errors
     ///
@@ -236,17 +255,35 @@ impl LockTable {
             // Granted at the last moment.
             return Ok(());
         }
-        let mut blockers = Vec::new();
-        part.blockers(resource, owner, &mut blockers);
+        let (holder, queued) = part.in_the_way(resource, owner);
         part.cancel(resource, owner, |granted| self.wake(granted));
         self.timeouts.fetch_add(1, Ordering::Relaxed);
-        Err(Refused::TimedOut { holder: blockers.first().and_then(|first| self.number(*first)) })
+        let number = |owner: Option<OwnerId>| owner.map(|owner| self.number(owner));
+        Err(Refused::TimedOut { holder: number(holder), queued: number(queued) })
     }
 
-    /// The number of an owner's transaction, once it has one.
-    fn number(&self, owner: OwnerId) -> Option<u64> {
-        let txn = self.owners[owner.0 as usize].0.txn.load(Ordering::Relaxed);
-        (txn != 0).then_some(txn)
+    /// What users call an owner's transaction. It gets its number when somebody asks first.
+    fn number(&self, owner: OwnerId) -> TransactionId {
+        let number = &self.owners[owner.0 as usize].0.number;
+        let known = number.load(Ordering::Relaxed);
+        if known != 0 {
+            return TransactionId(known);
+        }
+        let new = self.numbers.fetch_add(1, Ordering::Relaxed) + 1;
+        let swapped = number.compare_exchange(0, new, Ordering::Relaxed, Ordering::Relaxed);
+        TransactionId(swapped.map_or_else(|known| known, |_| new))
+    }
+
+    /// What users call the owner's transaction.
+    pub(crate) fn id(&self, owner: &Owner) -> TransactionId {
+        self.number(owner.id)
+    }
+
+    /// What users call the transaction that the log calls `txn`, if it locks anything.
+    pub(crate) fn id_of(&self, txn: TxnId) -> Option<TransactionId> {
+        let mut owners = (0..self.owners.len() as u32).map(OwnerId);
+        let of = |id: &OwnerId| self.owners[id.0 as usize].0.txn.load(Ordering::Relaxed) == txn.0;
+        owners.find(of).map(|owner| self.number(owner))
     }
 
     /// Queues a request; true if it was granted at once.
@@ -341,8 +378,10 @@ impl LockTable {
         self.part(resource).lock().release(resource, owner.id, |granted| self.wake(granted));
     }
 
-    /// Who waits for what, and who holds it: a line for each transaction that waits.
-    pub(crate) fn waits(&self, name: impl Fn(TreeId) -> String) -> String {
+    /// Who waits for what, and who holds it: a line for each transaction that waits, and one for
+    /// each that holds what it waits for, or waits for it as well. `locked` names a key of a tree,
+    /// or a whole one.
+    pub(crate) fn waits(&self, locked: impl Fn(TreeId, Option<&[u8]>) -> String) -> String {
         let mut lines = String::new();
         let waiting = self.waiting.lock().clone();
         for (index, resource) in waiting.into_iter().enumerate() {
@@ -354,27 +393,28 @@ impl LockTable {
                 part.blockers(resource, owner, &mut blockers);
                 part.describe(resource)
             };
-            let blockers: Vec<String> = blockers.iter().map(|id| self.describe(*id)).collect();
-            let table = name(resource.tree());
-            let what = if resource.is_table() { "whole" } else { "key" };
+            let blockers: Vec<String> =
+                blockers.iter().map(|id| self.number(*id).to_string()).collect();
+            let key = self.owners[index].0.key.lock().clone();
+            let what = locked(resource.tree(), (!resource.is_table()).then_some(&key));
             let _written = writeln!(
                 lines,
-                "{} waits for {what} {:#x} of {table}, behind {}",
-                self.describe(owner),
-                resource.number(),
+                "{} waits for the lock of {what}, behind {}",
+                self.number(owner),
                 blockers.join(", "),
             );
             for (id, held, wanted) in queue {
-                let _written =
-                    writeln!(lines, "    {} holds {held:?} wants {wanted:?}", self.describe(id));
+                let number = self.number(id);
+                let _written = match (held.is_none(), wanted.is_none()) {
+                    (false, true) => writeln!(lines, "    {number} holds {held}"),
+                    (true, _) => writeln!(lines, "    {number} waits for {wanted}"),
+                    (false, false) => {
+                        writeln!(lines, "    {number} holds {held}, waits for {wanted}")
+                    }
+                };
             }
         }
         lines
-    }
-
-    fn describe(&self, owner: OwnerId) -> String {
-        let number = self.number(owner).map_or("no number".to_string(), |txn| format!("txn {txn}"));
-        format!("owner {} ({number})", owner.0)
     }
 
     /// How often locks were waited for, and how many there are.

@@ -155,6 +155,32 @@ impl Modes {
     }
 }
 
+impl std::fmt::Display for Modes {
+    /// In the field's letters: S and X of a record, its gap; IS, IX, S, SIX and X of a table.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let names = [
+            (Modes::TABLE_WRITE, "X on the table"),
+            (Modes::TABLE_READ.and(Modes::TABLE_INTENT_WRITE), "SIX on the table"),
+            (Modes::TABLE_READ, "S on the table"),
+            (Modes::TABLE_INTENT_WRITE, "IX on the table"),
+            (Modes::TABLE_INTENT_READ, "IS on the table"),
+            (LockMode::Exclusive.into(), "X"),
+            (Modes::SHARED, "S"),
+            (Modes::GAP_SCAN, "gap"),
+            (LockMode::GapInsert.into(), "insert into the gap"),
+        ];
+        let (mut left, mut parted) = (*self, "");
+        for (modes, name) in names {
+            if left.covers(modes) {
+                write!(f, "{parted}{name}")?;
+                left = Modes(left.0 & !modes.0);
+                parted = ", ";
+            }
+        }
+        if parted.is_empty() { f.write_str("nothing") } else { Ok(()) }
+    }
+}
+
 /// For each set of modes, those that conflict with one of it.
 static CONFLICTS_OF: [u16; 512] = {
     let mut table = [0; 512];
@@ -214,11 +240,6 @@ impl Resource {
     /// Whether it is a whole table.
     pub(crate) fn is_table(self) -> bool {
         self.tree & TABLE_BIT != 0
-    }
-
-    /// The hash of the key.
-    pub(crate) fn number(self) -> u64 {
-        self.key
     }
 
     #[inline]

@@ -203,6 +203,30 @@ impl Part {
         }
     }
 
+    /// Who is in the way of `owner`, which waits: a holder; or, if none of what is held conflicts
+    /// with its wish but one that waits before it does, a holder that that one waits for, and it.
+    pub(crate) fn in_the_way(
+        &self,
+        resource: Resource,
+        owner: OwnerId,
+    ) -> (Option<OwnerId>, Option<OwnerId>) {
+        let holder_against = |modes: Modes, owner: OwnerId| {
+            let blocks = |request: &&Request| {
+                request.owner != owner && !request.held.within(modes.conflicts()).is_none()
+            };
+            self.queue(resource).find(blocks).map(|request| request.owner)
+        };
+        let Some(at) = self.find(resource, owner) else { return (None, None) };
+        let wanted = self.requests[at].wanted;
+        if let Some(holder) = holder_against(wanted, owner) {
+            return (Some(holder), None);
+        }
+        let before = self.queue(resource).take_while(|request| request.owner != owner);
+        let queued = before.into_iter().find(|request| request.wanted.conflict_with(wanted));
+        let holder = queued.and_then(|queued| holder_against(queued.wanted, queued.owner));
+        (holder, queued.map(|queued| queued.owner))
+    }
+
     /// Every request for `resource`, in order: who, what it holds, what it waits for.
     pub(crate) fn describe(&self, resource: Resource) -> Vec<(OwnerId, Modes, Modes)> {
         let requests = self.queue(resource);

@@ -242,7 +242,7 @@ impl Log {
         let len = draft.len() as u64;
         let lacking = len.saturating_sub(*reserved);
         if lacking > 0 && !self.try_reserve(lacking, room) {
-            return Err(self.full(link));
+            return Err(self.full(link, lacking));
         }
         let mut tail = self.tail.lock();
         if self.failed.load(Ordering::Relaxed) {
@@ -279,12 +279,13 @@ impl Log {
         Ok(lsn)
     }
 
-    fn full(&self, link: Link<'_>) -> Error {
+    fn full(&self, link: Link<'_>, wanted_bytes: u64) -> Error {
         let own_bytes = match link {
             Link::None => 0,
             Link::Next(chain) | Link::Last(chain) => chain.bytes(),
         };
-        Error::LogFull { own_bytes, capacity: self.ring.capacity }
+        let capacity = self.ring.capacity;
+        Error::LogFull { own_bytes, rollback_bytes: 0, wanted_bytes, capacity }
     }
 
     /// The LSN of the last record appended.

@@ -53,6 +53,11 @@ impl Log {
         self.ring.capacity / 16
     }
 
+    /// The most that forward records and what is reserved may have together.
+    pub(crate) fn forward_capacity(&self) -> u64 {
+        self.ring.capacity.saturating_sub(self.slack() + EDGE_BYTES)
+    }
+
     /// Keeps `bytes` of the ring for whoever asks, to append with; whether there is room.
     pub(crate) fn try_reserve(&self, bytes: u64, room: Room) -> bool {
         let slack = match room {

@@ -173,17 +173,51 @@ fn a_wait_ends_at_its_time_limit() {
     in_world(1, || {
         let table = LockTable::new(1 << 20);
         let (holder, waiter) = (table.enter(0).expect("room"), table.enter(0).expect("room"));
-        table.set_txn(&holder, TxnId(17));
         table.acquire(&holder, key(1), LockMode::Exclusive.into(), LONG).expect("free");
         let began = now();
         let refused = table.acquire(&waiter, key(1), LockMode::Shared.into(), Nanos(5_000));
-        assert_eq!(refused, Err(Refused::TimedOut { holder: Some(17) }));
+        let id = table.id(&holder);
+        assert_eq!(refused, Err(Refused::TimedOut { holder: Some(id), queued: None }));
+        assert_ne!(table.id(&waiter), id);
         assert!(now() >= began.saturating_add(Nanos(5_000)));
         assert_eq!((table.counts().timeouts, table.counts().stored), (1, 1));
-        assert_eq!(table.waits(|tree| tree.to_string()), "");
+        assert_eq!(table.waits(|tree, _| tree.to_string()), "");
         table.release(&holder, key(1));
         table.acquire(&waiter, key(1), LockMode::Shared.into(), Nanos(5_000)).expect("free");
         table.check();
+    });
+}
+
+/// The bug: who waited behind a wish was told that the one who wished held the lock.
+#[test]
+fn who_waits_behind_a_wish_is_told_of_the_holder_too() {
+    in_world(1, || {
+        let table = Arc::new(LockTable::new(1 << 20));
+        let (reader, second) = (table.enter(1).expect("room"), table.enter(2).expect("room"));
+        table.acquire(&reader, key(1), LockMode::Shared.into(), LONG).expect("free");
+        let other = Arc::clone(&table);
+        let writer = terrace_rt::spawn("writer", move || {
+            let owner = other.enter(3).expect("room");
+            other.show_key(&owner, b"a key");
+            let refused = other.acquire(&owner, key(1), LockMode::Exclusive.into(), Nanos(9_000));
+            assert!(refused.is_err());
+        });
+        terrace_rt::sleep(Nanos(10));
+        let refused = table.acquire(&second, key(1), LockMode::Shared.into(), Nanos(100));
+        let Err(Refused::TimedOut { holder, queued: Some(queued) }) = refused else {
+            panic!("{refused:?}")
+        };
+        assert_eq!(holder, Some(table.id(&reader)));
+        let name = |tree: TreeId, key: Option<&[u8]>| format!("{tree}, {:?}", key.expect("one"));
+        let waits = table.waits(name);
+        let (key, reader) = (b"a key", table.id(&reader));
+        let expected = format!(
+            "{queued} waits for the lock of {}, behind {reader}\n    {reader} holds S\n    \
+             {queued} waits for X\n",
+            name(TreeId(1), Some(key)),
+        );
+        assert_eq!(waits, expected);
+        drop(writer);
     });
 }
 
@@ -198,7 +232,7 @@ fn who_gives_up_holds_nobody_up() {
         let writer = terrace_rt::spawn("writer", move || {
             let owner = other.enter(0).expect("room");
             let refused = other.acquire(&owner, key(1), LockMode::Exclusive.into(), Nanos(1_000));
-            assert_eq!(refused, Err(Refused::TimedOut { holder: None }));
+            assert!(matches!(refused, Err(Refused::TimedOut { holder: Some(_), queued: None })));
         });
         terrace_rt::sleep(Nanos(10));
         let second = table.enter(0).expect("room");
@@ -218,7 +252,7 @@ fn a_task_that_waits_for_itself_is_told() {
         let (outer, inner) = (table.enter(9).expect("room"), table.enter(9).expect("room"));
         table.acquire(&outer, key(1), LockMode::Exclusive.into(), LONG).expect("free");
         let refused = table.acquire(&inner, key(1), LockMode::Shared.into(), LONG);
-        assert_eq!(refused, Err(Refused::Nested { holder: None }));
+        assert_eq!(refused, Err(Refused::Nested { holder: table.id(&outer) }));
         assert_eq!(table.counts().stored, 1);
     });
 }
@@ -231,7 +265,6 @@ fn circles_through_two_transactions_of_a_task_are_found() {
         in_world(1, move || {
             let table = Arc::new(LockTable::new(1 << 20));
             let (outer, inner) = (table.enter(9).expect("room"), table.enter(9).expect("room"));
-            table.set_txn(&outer, TxnId(17));
             table.acquire(&outer, key(1), LockMode::Exclusive.into(), LONG).expect("free");
             let shared = Arc::clone(&table);
             let other = terrace_rt::spawn("other", move || {
@@ -247,7 +280,7 @@ fn circles_through_two_transactions_of_a_task_are_found() {
             terrace_rt::sleep(Nanos(500));
             let refused = table.acquire(&inner, key(2), LockMode::Shared.into(), LONG);
             if inner_waits_last {
-                assert_eq!(refused, Err(Refused::Nested { holder: Some(17) }));
+                assert_eq!(refused, Err(Refused::Nested { holder: table.id(&outer) }));
                 table.release(&outer, key(1));
             } else {
                 assert_eq!(refused, Ok(()));

@@ -1,0 +1,267 @@
+//! What both kinds of transaction are within: the context of their operations, and how they fail.
+//!
+//! - C1: an operation runs with the context borrowed; code of a caller that asks for another one
+//!   within it is refused.
+//! - C2: an operation that fails with more than a complaint about its arguments dooms the
+//!   transaction: it may have been done in part, and can only be rolled back.
+
+use std::cell::{Cell, OnceCell, RefCell};
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::btree::{Batch, Tree};
+use crate::context::{Buffers, Context};
+use crate::engine::Engine;
+use crate::writer::Step;
+use crate::{Error, TransactionId};
+
+/// What both kinds of transaction are within.
+pub struct Core {
+    pub(super) context: RefCell<Context>,
+    /// The failure that dooms it.
+    pub(super) doomed: OnceCell<Arc<Error>>,
+    /// It stays in its task or thread, so that a wait for another one of the same is seen.
+    stays: PhantomData<*const ()>,
+    /// Why to run it again, if an operation said so.
+    again: Cell<Again>,
+    /// Loads that were begun and not finished.
+    loads: Cell<u32>,
+    /// Whether it took names away from tables: those that it has open may be gone.
+    pub(super) has_unnamed: Cell<bool>,
+}
+
+/// Whether a transaction gave way to others, so that it is to be run again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Again {
+    /// It did not.
+    No,
+    /// It met a conflict.
+    Conflict,
+    /// It was open for so long that the log was full.
+    HeldLog,
+}
+
+/// A transaction that meets this many conflicts in a row gives up.
+const RUNS_MAX: u32 = 1000;
+/// One that held a full log as often as this is too slow for it.
+const RUNS_HOLDING_LOG: u32 = 5;
+/// Batches that a transaction keeps for later scans.
+const BATCHES_KEPT: usize = 4;
+/// Bytes of the largest of them.
+const BATCH_BYTES_KEPT: usize = 64 << 10;
+
+/// Whether an error complains of the arguments only, and leaves the transaction as it was.
+fn is_harmless(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::KeyTooLong { .. }
+            | Error::ValueTooLong { .. }
+            | Error::TableTypes { .. }
+            | Error::NoSuchTable { .. }
+            | Error::NotAscending { .. }
+            | Error::NotEmpty { .. }
+            | Error::Savepoint { .. }
+            | Error::Reentrant
+    )
+}
+
+impl Core {
+    pub(super) fn begin(engine: &Arc<Engine>) -> Result<Core, Error> {
+        engine.check_beginning()?;
+        engine.check_running()?;
+        let context = RefCell::new(Context::begin_in_task(engine, terrace_rt::task_id())?);
+        Ok(Core {
+            context,
+            doomed: OnceCell::new(),
+            stays: PhantomData,
+            again: Cell::new(Again::No),
+            loads: Cell::new(0),
+            has_unnamed: Cell::new(false),
+        })
+    }
+
+    /// Whether it is to be run again, after `runs` runs.
+    pub(super) fn may_run_again(&self, runs: u32) -> bool {
+        match self.again.get() {
+            Again::No => false,
+            Again::Conflict => runs < RUNS_MAX,
+            Again::HeldLog => runs < RUNS_HOLDING_LOG,
+        }
+    }
+
+    /// What users call it.
+    pub(super) fn id(&self) -> TransactionId {
+        self.context.borrow().id()
+    }
+
+    /// A table is being loaded: no commit until `end_load`.
+    pub(crate) fn begin_load(&self) {
+        self.loads.set(self.loads.get() + 1);
+    }
+
+    /// The table is loaded.
+    pub(crate) fn end_load(&self) {
+        self.loads.set(self.loads.get() - 1);
+    }
+
+    /// # Errors
+    ///
+    /// `UnfinishedLoad` if a table is being loaded.
+    pub(super) fn check_loads(&self) -> Result<(), Error> {
+        if self.loads.get() > 0 { Err(Error::UnfinishedLoad) } else { Ok(()) }
+    }
+
+    /// Whether the table that was opened as `name` still is one, for this transaction.
+    ///
+    /// # Errors
+    ///
+    /// `NoSuchTable`.
+    #[inline]
+    pub(crate) fn check_table(&self, tree: &Tree, name: &str) -> Result<(), Error> {
+        if self.has_unnamed.get() { self.look_for_table(tree, name) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn look_for_table(&self, tree: &Tree, name: &str) -> Result<(), Error> {
+        let context = self.context.try_borrow().map_err(|_| Error::Reentrant)?;
+        match context.engine().trees.name_of(tree.id()) {
+            Some(_) => Ok(()),
+            None => Err(Error::NoSuchTable { name: name.into() }),
+        }
+    }
+
+    /// Memory for an encoded key.
+    pub(crate) fn take_key(&self) -> Vec<u8> {
+        self.take(|buffers| &mut buffers.key)
+    }
+
+    /// One of the buffers, or a new one within another operation, which will be refused.
+    fn take<T: Default>(&self, which: impl FnOnce(&mut Buffers) -> &mut T) -> T {
+        match self.context.try_borrow_mut() {
+            Ok(mut context) => std::mem::take(which(context.buffers())),
+            Err(_) => T::default(),
+        }
+    }
+
+    /// Memory for an encoded value.
+    pub(crate) fn take_value(&self) -> Vec<u8> {
+        self.take(|buffers| &mut buffers.value)
+    }
+
+    /// Takes back what `take_key` gave, and what `take_value` gave if it was asked.
+    pub(crate) fn keep_encoded(&self, key: Vec<u8>, value: Vec<u8>) {
+        // Not within another operation, nor while one that has it panics.
+        let Ok(mut context) = self.context.try_borrow_mut() else { return };
+        let buffers = context.buffers();
+        buffers.key = key;
+        if value.capacity() > 0 {
+            buffers.value = value;
+        }
+    }
+
+    /// Memory for the entries of a scan.
+    pub(crate) fn take_batch(&self) -> Arc<Batch> {
+        match self.context.try_borrow_mut() {
+            Ok(mut context) => context.buffers().batches.pop().unwrap_or_default(),
+            Err(_) => Arc::default(),
+        }
+    }
+
+    /// Takes back what `take_batch` gave, if no entry shares it.
+    pub(crate) fn keep_batch(&self, mut batch: Arc<Batch>) {
+        let Ok(mut context) = self.context.try_borrow_mut() else { return };
+        let batches = &mut context.buffers().batches;
+        let is_small = batch.bytes() <= BATCH_BYTES_KEPT;
+        if batches.len() < BATCHES_KEPT && is_small && Arc::get_mut(&mut batch).is_some() {
+            batches.push(batch);
+        }
+    }
+
+    /// Runs `work`; an error of more than the arguments dooms the transaction.
+    pub(crate) fn run<T>(
+        &self,
+        work: impl FnOnce(&mut Context) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let mut context = self.context.try_borrow_mut().map_err(|_| Error::Reentrant)?;
+        context.engine().check_running()?;
+        self.check_doomed()?;
+        let worked = work(&mut context);
+        // Locks of transactions that could not be rolled back go once the engine has stopped: what
+        // was read under such a lock must not be shown.
+        let worked = worked.and_then(|done| context.engine().check_running().map(|()| done));
+        drop(context);
+        worked.map_err(|error| self.failed(error))
+    }
+
+    /// # Errors
+    ///
+    /// `Doomed` if an operation failed before.
+    pub(super) fn check_doomed(&self) -> Result<(), Error> {
+        match self.doomed.get() {
+            Some(cause) => Err(Error::Doomed { cause: Some(Arc::clone(cause)) }),
+            None => Ok(()),
+        }
+    }
+
+    /// An operation failed: the transaction is doomed unless the error is harmless.
+    #[cold]
+    fn failed(&self, error: Error) -> Error {
+        let error = self.explain(error);
+        if !is_harmless(&error) {
+            self.doomed.get_or_init(|| Arc::new(error.clone()));
+        }
+        if matches!(error, Error::Conflict) && self.again.replace(Again::Conflict) == Again::No {
+            let context = self.context.borrow();
+            context.engine().tally.conflicts.fetch_add(1, Ordering::Relaxed);
+        }
+        if matches!(error, Error::HoldsLog { .. }) && self.again.get() == Again::No {
+            self.again.set(Again::HeldLog);
+        }
+        error
+    }
+
+    /// The error with its names and paths.
+    pub(crate) fn explain(&self, error: Error) -> Error {
+        self.context.borrow().engine().explain(error)
+    }
+
+    /// Runs an operation that reads, again after each lock that it has to wait for.
+    pub(crate) fn read<T>(
+        &self,
+        mut work: impl FnMut(&mut Context) -> Result<Step<T>, Error>,
+    ) -> Result<T, Error> {
+        self.run(|context| {
+            loop {
+                match work(context)? {
+                    Step::Done(value) => return Ok(value),
+                    Step::Wait(request) => context.wait_for(request)?,
+                }
+            }
+        })
+    }
+
+    /// Runs an operation that changes a key and value of `bytes`.
+    pub(crate) fn change<T>(
+        &self,
+        bytes: usize,
+        mut work: impl FnMut(&mut Context) -> Result<Step<T>, Error>,
+    ) -> Result<T, Error> {
+        self.run(|context| {
+            context.begin_operation(bytes)?;
+            let done = loop {
+                match work(context) {
+                    Ok(Step::Done(value)) => break Ok(value),
+                    Ok(Step::Wait(request)) => {
+                        if let Err(error) = context.wait_for(request) {
+                            break Err(error);
+                        }
+                    }
+                    Err(error) => break Err(error),
+                }
+            };
+            context.end_operation();
+            done
+        })
+    }
+}

@@ -1,0 +1,110 @@
+//! Room in a full log: who waits for it, and who gives way.
+//!
+//! - L1: a log is full because of a transaction that is open, which keeps it from being cut, or
+//!   because of changes that only memory has. A checkpoint helps against the second only.
+//! - L2: the oldest transaction holds the log if it keeps most of it. It is told by its next
+//!   operation, and gives way; until then, or until their time limit, others wait.
+
+use std::sync::atomic::Ordering;
+
+use terrace_page::{Lsn, TxnId};
+use terrace_rt::{Nanos, now};
+
+use super::Engine;
+use crate::Error;
+use crate::log::Room;
+
+/// A writer that finds the log full looks again after a pause, at first this and then twice as long
+/// each time.
+const ROOM_PAUSE: Nanos = Nanos::from_millis(2);
+const ROOM_PAUSE_MAX: Nanos = Nanos::from_millis(128);
+
+impl Engine {
+    /// Reserves `bytes` of the log for `txn`: takes checkpoints, waits for others to end, and tells
+    /// the transaction that holds back a full log to go.
+    ///
+    /// # Errors
+    ///
+    /// `HoldsLog` if `txn` itself holds it, `LogHeld` if another transaction did until `limit` was
+    /// over, `full` if none did; those of a checkpoint.
+    pub(crate) fn wait_for_log_room(
+        &self,
+        txn: TxnId,
+        full: Error,
+        bytes: u64,
+        limit: Nanos,
+    ) -> Result<(), Error> {
+        let deadline = now().saturating_add(limit);
+        let room = self.log.wait_room();
+        let mut pause = ROOM_PAUSE;
+        for attempt in 0.. {
+            let seen = room.seen();
+            if self.try_log_room(bytes, attempt)? {
+                self.log_holder.store(0, Ordering::Relaxed);
+                return Ok(());
+            }
+            let holder = self.log_holder();
+            match holder {
+                Some((other, held_bytes)) if other == txn => {
+                    return Err(self.holds_log(full, held_bytes));
+                }
+                Some((other, _)) => self.log_holder.store(other.0, Ordering::Relaxed),
+                None => {}
+            }
+            if now() >= deadline {
+                let capacity = self.log.capacity();
+                return Err(holder.map_or(full, |(txn, held_bytes)| {
+                    let holder = self.locks.id_of(txn);
+                    Error::LogHeld { holder, held_bytes, capacity }
+                }));
+            }
+            self.check_open()?;
+            // What is reserved by operations under way comes free soon.
+            let next = now() + pause;
+            room.wait_until(seen, if next < deadline { next } else { deadline });
+            pause = Nanos(pause.0 * 2).min(ROOM_PAUSE_MAX);
+        }
+        Err(full)
+    }
+
+    /// What a transaction is told that keeps `held_bytes` of the log and wants more of it: that it
+    /// holds the log, unless what it has logged itself is most of that.
+    fn holds_log(&self, full: Error, held_bytes: u64) -> Error {
+        match full {
+            Error::LogFull { own_bytes, capacity, .. } if own_bytes < held_bytes / 2 => {
+                Error::HoldsLog { own_bytes, held_bytes, capacity }
+            }
+            full => full,
+        }
+    }
+
+    /// Takes a checkpoint unless `bytes` find room as it is, or could not find it then: each takes
+    /// some room itself. Whether they do.
+    fn try_log_room(&self, bytes: u64, attempt: u32) -> Result<bool, Error> {
+        let mut boot = self.boot.lock();
+        if self.log.try_reserve(bytes, Room::Forward) {
+            return Ok(true);
+        }
+        let first = self.active().into_iter().map(|(_, first, _)| first).min();
+        let cut = first.unwrap_or(self.log.end()).0.saturating_sub(self.log.start().0);
+        if cut < self.log.lacking(bytes) {
+            return Ok(false);
+        }
+        // First the older half of what memory holds back, then all of it and flash too.
+        if attempt == 0 {
+            let half = Lsn(self.log.start().0 + self.log.used() / 2);
+            self.pool.flush_below(half)?;
+        } else {
+            self.pool.flush_all()?;
+        }
+        self.take_checkpoint(&mut boot, false)?;
+        Ok(self.log.try_reserve(bytes, Room::Forward))
+    }
+
+    /// The oldest transaction, and the bytes of log kept since it began, if that is most of it.
+    fn log_holder(&self) -> Option<(TxnId, u64)> {
+        let (txn, first, _) = self.active().into_iter().min_by_key(|(_, first, _)| *first)?;
+        let held_bytes = self.log.end().0 - first.0;
+        (held_bytes > self.log.capacity() / 4 * 3).then_some((txn, held_bytes))
+    }
+}
