@@ -115,6 +115,80 @@ fn closing_waits_for_the_transactions_of_others_and_refuses_new_ones() {
     });
 }
 
+/// The bug: a transaction that was dropped while the database was being closed gave up its locks
+/// with its changes in place. Others, in the middle of an operation, got them, and logged changes
+/// of the same rows. Recovery undid them in any order: "an undo does not fit its record", at every
+/// opening.
+#[test]
+fn a_transaction_dropped_while_closing_lets_nobody_change_its_rows_first() {
+    const TEXTS: TableDef<u64, &[u8]> = TableDef::new("texts");
+    const BULK: TableDef<u64, &[u8]> = TableDef::new("bulk");
+    const WAITERS: u64 = 8;
+    let builder = small().memory(32 << 20).home_size(64 << 20).log_size(64 << 20);
+    let case = case(builder.close_timeout(Nanos::from_millis(100)));
+    let (db, path) = (case.db.clone(), case.path.clone());
+    watched(move || {
+        // The last checkpoint has much to write: meanwhile the log takes records.
+        for first in (0..8_000).step_by(500) {
+            db.write_with(Durability::None, |txn| {
+                let mut bulk = txn.open_table(BULK)?;
+                (first..first + 500).try_for_each(|row| bulk.insert(row, &[7; 1_500]))
+            })
+            .expect("room");
+        }
+        db.write(|txn| {
+            let mut texts = txn.open_table(TEXTS)?;
+            (0..WAITERS).try_for_each(|row| texts.insert(row, b"committed"))
+        })
+        .expect("room");
+        let (begun, begin) = mpsc::channel();
+        let waiter = |row| {
+            let (db, begun) = (db.clone(), begun.clone());
+            let (go, gone) = mpsc::channel();
+            let run = move || {
+                let txn = db.begin_write().expect("open");
+                // Their numbers are below that of the one that they wait for.
+                txn.open_table(TEXTS).expect("there").insert(100 + row, b"x").expect("room");
+                begun.send(()).expect("somebody waits");
+                gone.recv().expect("it is told");
+                let put =
+                    txn.open_table(TEXTS).and_then(|mut texts| texts.insert(row, b"too late!"));
+                (put, txn.commit(Durability::Durable))
+            };
+            (go, thread::spawn(run))
+        };
+        let waiters: Vec<_> = (0..WAITERS).map(waiter).collect();
+        waiters.iter().for_each(|_| begin.recv().expect("it begins"));
+        let holder_db = db.clone();
+        let holder = thread::spawn(move || {
+            let txn = holder_db.begin_write().expect("open");
+            let mut texts = txn.open_table(TEXTS).expect("there");
+            (0..WAITERS).for_each(|row| texts.insert(row, b"unwritten").expect("room"));
+            begun.send(()).expect("somebody waits");
+            while txn.open_table(TEXTS).is_ok() {
+                thread::yield_now();
+            }
+        });
+        begin.recv().expect("it begins");
+        waiters.iter().for_each(|(go, _)| go.send(()).expect("it waits"));
+        db.close().expect("a good disk");
+        holder.join().expect("no panic");
+        for (_, waiter) in waiters {
+            let (put, committed) = waiter.join().expect("no panic");
+            assert!(put.is_err() && committed.is_err(), "{put:?}, {committed:?}");
+        }
+        let again = small().open(&path).expect("undone");
+        let texts = again.read(|txn| {
+            let texts = txn.open_table(TEXTS)?;
+            texts.range(..)?.map(|entry| Ok(entry?.value().to_vec())).collect::<Result<Vec<_>, _>>()
+        });
+        let expected = vec![b"committed".to_vec(); WAITERS as usize];
+        assert_eq!(texts.map_err(|error: Error| error.to_string()), Ok(expected));
+        again.check().expect("sound");
+        again.close().expect("a good disk");
+    });
+}
+
 #[test]
 fn closing_ends_the_transactions_that_stay_open_too_long() {
     let case = case(small().close_timeout(Nanos::from_millis(50)));

@@ -512,8 +512,8 @@ impl Database {
     /// Closes the database. From now on no transaction begins: that is refused with `Closed`.
     /// Transactions that other tasks and threads have open are waited for, up to
     /// [`Builder::close_timeout`]; those that are open even then, and those of the caller, are told
-    /// `Closed` by their next operation, and are rolled back when the database is next opened.
-    /// Then changed pages are written home, with a last checkpoint. Once it returns nothing is
+    /// `Closed` by their next operation, and are rolled back then or at the next opening. Then
+    /// changed pages are written home, with a last checkpoint. Once it returns nothing is
     /// written any more and the files are unlocked, whatever handles and transactions are left.
     ///
     /// The last handle dropped does the same, and tells nobody what went wrong.

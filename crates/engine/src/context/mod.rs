@@ -17,7 +17,8 @@
 //!   else has changed them since.
 //! - X5: an undo entry goes only once its CLR is applied: a rollback that a device stopped goes on
 //!   where it was, and one that gives up stops the engine, with everything left to recovery.
-//! - X4: locks are kept until COMMIT or END is in the log; only then is COMMIT made durable.
+//! - X4: locks are kept until COMMIT or END is in the log, or the log takes no more records; only
+//!   then is COMMIT made durable.
 
 mod buffers;
 mod changes;
@@ -289,8 +290,8 @@ impl Context {
     /// `Failed`, `Closed`, those of devices: recovery undoes the rest.
     pub(crate) fn rollback(&mut self) -> Result<(), Error> {
         assert!(!self.ended, "a transaction ends once");
-        if self.engine.is_closed() {
-            // Recovery undoes it: nothing is written any more.
+        if self.engine.is_closed() && self.engine.log.is_failed() {
+            // Recovery undoes it. As long as the log takes records of others it may not (X4).
             self.end();
             return Err(Error::Closed);
         }
