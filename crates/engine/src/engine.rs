@@ -30,6 +30,7 @@ use crate::context::Buffers;
 use crate::copies::BadCopy;
 use crate::error::Places;
 use crate::journal::LogJournal;
+use crate::leaf_room::LeafRoom;
 use crate::lock::LockTable;
 use crate::log::record::{Draft, TXN_TABLE_MAX};
 use crate::log::{Chain, Level, Log, Room};
@@ -68,6 +69,7 @@ pub(crate) struct Engine {
     pub(crate) log_device: Arc<dyn Device>,
     pub(crate) locks: LockTable,
     pub(crate) lock_limits: LockLimits,
+    pub(crate) leaf_room: LeafRoom,
     /// Where its parts are, for errors.
     places: Places,
     /// What was bad when it was opened, and stood in for.
@@ -145,6 +147,7 @@ impl Engine {
             log_device: parts.log_device,
             locks: LockTable::new(parts.lock_bytes),
             lock_limits: parts.lock_limits,
+            leaf_room: LeafRoom::new(),
             places: parts.places,
             bad_copies: parts.bad_copies,
             database: parts.boot.database,

@@ -41,6 +41,7 @@ pub mod dump;
 pub mod upgrade;
 
 mod change;
+mod leaf_room;
 mod room;
 mod space;
 mod writer;

@@ -24,6 +24,7 @@ use terrace_pool::PageMut;
 
 use crate::btree::Leaves;
 use crate::change::Change;
+use crate::leaf_room::{LeafRoom, RowHash};
 use crate::log::Log;
 use crate::{Error, LockMode, LockOutcome, LockRequest, TreeId};
 
@@ -117,6 +118,13 @@ pub(crate) trait Writer: Reader {
 
     /// A large value of `tree`, of `bytes`, waits to be freed once this transaction has ended.
     fn gave_up(&mut self, _tree: TreeId, _bytes: u64) {}
+
+    /// What unfinished transactions keep free in leaves.
+    fn leaf_room(&self) -> &LeafRoom;
+
+    /// Keeps room for the record of `row` at the length `from` until this transaction has ended:
+    /// an update makes it shorter by `freed` bytes.
+    fn keep_room(&mut self, row: RowHash, from: usize, freed: usize);
 
     /// Begins a nested top action: what follows survives a rollback, once it has ended.
     fn begin_nested(&mut self) -> Nested;

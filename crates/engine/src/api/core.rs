@@ -188,8 +188,11 @@ impl Core {
         self.check_doomed()?;
         let worked = work(&mut context);
         // Locks of transactions that could not be rolled back go once the engine has stopped: what
-        // was read under such a lock must not be shown.
-        let worked = worked.and_then(|done| context.engine().check_running().map(|()| done));
+        // was read under such a lock must not be shown, nor taken for damage.
+        let worked = match worked {
+            Ok(_) | Err(Error::Corrupt { .. }) => context.engine().check_running().and(worked),
+            other => other,
+        };
         drop(context);
         worked.map_err(|error| self.failed(error))
     }
@@ -263,5 +266,39 @@ impl Core {
             context.end_operation();
             done
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use terrace_page::PageId;
+    use terrace_rt::{Virtual, VirtualConfig};
+
+    use super::*;
+    use crate::Part;
+    use crate::api::transaction::sealed::Sealed;
+
+    /// A reader met a row that a rollback had left half undone when it stopped the engine, and told
+    /// of a damaged page.
+    #[test]
+    fn what_a_reader_meets_after_a_stop_is_no_damage() {
+        let world = Virtual::new(VirtualConfig::default());
+        let work = || {
+            let db = crate::doc_test::database();
+            let engine = db.begin_read().expect("open").core().context.borrow().engine().clone();
+            let met = || Error::corrupt(Part::Home, PageId(145), "a large value ends early");
+            let core = Core::begin(&engine).expect("open");
+            let damaged: Result<(), Error> = core.run(|_| Err(met()));
+            assert!(matches!(damaged, Err(Error::Corrupt { .. })), "{damaged:?}");
+            drop(core);
+            let core = Core::begin(&engine).expect("open");
+            let stopped: Result<(), Error> = core.run(|context| {
+                context.engine().log.fail(Error::HOME_FULL);
+                Err(met())
+            });
+            let Err(Error::Failed { cause: Some(cause) }) = stopped else { panic!("{stopped:?}") };
+            assert!(matches!(*cause, Error::HomeFull { .. }), "{cause:?}");
+        };
+        world.run(work).expect("nobody waits for ever");
     }
 }

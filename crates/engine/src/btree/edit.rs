@@ -258,9 +258,14 @@ fn growth(node: &Node<'_>, key: &[u8]) -> usize {
     (lost * node.len()).saturating_sub(lost.saturating_sub(SLOT - 1))
 }
 
-/// Whether a cell of `key` and `body_len` (flags and value, or 8 for a child) has room.
+/// Bytes that a new cell of `key` and `body_len` (flags and value, or 8 for a child) takes.
+pub(crate) fn needed(node: &Node<'_>, key: &[u8], body_len: usize) -> usize {
+    growth(node, key) + SLOT + cell_len(node, key, body_len)
+}
+
+/// Whether there is room for that cell.
 pub(crate) fn fits(node: &Node<'_>, key: &[u8], body_len: usize) -> bool {
-    growth(node, key) + SLOT + cell_len(node, key, body_len) <= node.free()
+    needed(node, key, body_len) <= node.free()
 }
 
 /// Bytes of a cell in this node, without its slot.
@@ -269,10 +274,16 @@ pub(crate) fn cell_len(node: &Node<'_>, key: &[u8], body_len: usize) -> usize {
     suffix + body_len + if node.is_leaf() { LEAF_CELL - 1 } else { 0 }
 }
 
-/// Whether the record in `slot` may be replaced by one of `record_len` bytes, flags included.
+/// Bytes beyond those of the record in `slot` that one of `record_len` bytes, flags included, takes
+/// in its place.
+pub(crate) fn needed_in_place_of(node: &Node<'_>, slot: usize, record_len: usize) -> usize {
+    let new = LEAF_CELL - 1 + node.suffix(slot).len() + record_len;
+    new.saturating_sub(node.cell_len(slot))
+}
+
+/// Whether there is room for that record.
 pub(crate) fn fits_in_place_of(node: &Node<'_>, slot: usize, record_len: usize) -> bool {
-    let old = node.cell_len(slot);
-    LEAF_CELL - 1 + node.suffix(slot).len() + record_len <= node.free() + old
+    needed_in_place_of(node, slot, record_len) <= node.free()
 }
 
 fn open_for(page: &PageBuf, slot: usize, bound: usize, leaf: bool) -> Result<Node<'_>, BadChange> {

@@ -79,8 +79,9 @@ impl Tree {
     }
 
     /// Whether two children of `level`, which should be neighbours, become one.
-    fn is_worth_merging(
+    fn is_worth_merging<W: Writer>(
         &self,
+        w: &W,
         left: &PageMut<'_>,
         right: &PageMut<'_>,
         level: u8,
@@ -97,7 +98,12 @@ impl Tree {
         // With one that is empty, nothing comes together that a split would part again.
         let is_empty = left_node.len() == 0 || right_node.len() == 0;
         let limit = if is_empty { PAGE_SIZE } else { MERGED_MAX };
-        Ok(worth_it && merged_len(&left_node, &right_node) <= limit)
+        if !worth_it || merged_len(&left_node, &right_node) > limit {
+            return Ok(false);
+        }
+        let kept =
+            [&left_node, &right_node].map(|node| self.all_kept(w, node).iter().sum::<usize>());
+        Ok(merged_len(&left_node, &right_node) + kept[0] + kept[1] <= limit)
     }
 
     /// Merges the node of `level` that covers `key`; returns whether its parent is worth it now.
@@ -114,7 +120,7 @@ impl Tree {
         for index in right_ones(&node, key) {
             let left = self.pool.write(node.child(index - 1))?;
             let right = self.pool.write(node.child(index))?;
-            if self.is_worth_merging(&left, &right, level)? {
+            if self.is_worth_merging(w, &left, &right, level)? {
                 found = Some((index, left, right));
                 break;
             }

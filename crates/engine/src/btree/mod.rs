@@ -35,8 +35,8 @@
 //!   can be reached from the root, a part of a large value, or of one that waits to be freed.
 //! - T2: the fences of a node are those that its parent says; the right neighbour begins where the
 //!   node ends.
-//! - T3: an undo needs no lock, and room only where an update made a record shorter and others took
-//!   what was free: see `Space` S3.
+//! - T3: an undo needs no lock, no page and no room in its leaf but what is kept there: see
+//!   `leaf_room`.
 //! - T4: a removed key stays as a ghost while any lock is on it, or any undo may want it back.
 //!
 //! [`check`](Tree::check) asserts all of it.
@@ -55,6 +55,7 @@ mod lookup;
 mod merge;
 mod overflow;
 mod purge;
+mod room;
 mod salvage;
 mod scan;
 mod short;

@@ -40,12 +40,13 @@ pub(super) enum Need {
     Replace { record_len: usize },
 }
 
-impl Need {
-    fn is_met(self, node: &Node<'_>, key: &[u8]) -> bool {
-        match self {
+impl Tree {
+    fn is_met<W: Writer>(&self, w: &W, need: Need, node: &Node<'_>, key: &[u8]) -> bool {
+        match need {
+            Need::Insert { body_len } if node.is_leaf() => self.fits(w, node, key, body_len),
             Need::Insert { body_len } => edit::fits(node, key, body_len),
             Need::Replace { record_len } => match node.search(key) {
-                Ok(slot) => edit::fits_in_place_of(node, slot, record_len),
+                Ok(slot) => self.fits_in_place_of(w, node, slot, record_len),
                 Err(_) => true,
             },
         }
@@ -62,7 +63,14 @@ struct Plan {
 }
 
 impl Plan {
-    fn new(node: &Node<'_>, key: &[u8], need: Need, append_fill: usize) -> Option<Plan> {
+    /// Where to split a node whose cells need `kept` more bytes each, or none.
+    fn new(
+        node: &Node<'_>,
+        key: &[u8],
+        need: Need,
+        append_fill: usize,
+        kept: &[usize],
+    ) -> Option<Plan> {
         let (slot, pending) = match (need, node.search(key)) {
             (Need::Insert { body_len }, Ok(slot) | Err(slot)) => {
                 (slot, Some(SLOT + edit::cell_len(node, key, body_len)))
@@ -70,12 +78,13 @@ impl Plan {
             (Need::Replace { .. }, Ok(slot) | Err(slot)) => (slot, None),
         };
         let mut sizes: Vec<usize> =
-            (0..node.len()).map(|index| SLOT + node.cell_len(index)).collect();
+            (0..node.len()).map(|index| size_with(node, index, kept)).collect();
         match (pending, need) {
             (Some(size), _) => sizes.insert(slot, size),
             (None, Need::Replace { record_len }) => {
                 let suffix = node.suffix(slot).len();
-                sizes[slot] = SLOT + node::LEAF_CELL - 1 + suffix + record_len;
+                let new = SLOT + node::LEAF_CELL - 1 + suffix + record_len;
+                sizes[slot] = sizes[slot].max(new);
             }
             (None, Need::Insert { .. }) => unreachable!("an insertion has a size"),
         }
@@ -94,24 +103,24 @@ impl Plan {
             Plan { keep, fence: node.key(keep).to_vec() }
         };
         // Either part gets a fence that the node did not have, and a full node has no room for it.
-        let fewer = (1..=left).rev().map(plan).find(|plan| plan.left_fits(node));
+        let fewer = (1..=left).rev().map(plan).find(|plan| plan.left_fits(node, kept));
         match fewer {
-            Some(plan) if plan.right_fits(node) => Some(plan),
+            Some(plan) if plan.right_fits(node, kept) => Some(plan),
             _ => (1..sizes.len())
                 .map(plan)
-                .find(|plan| plan.left_fits(node) && plan.right_fits(node)),
+                .find(|plan| plan.left_fits(node, kept) && plan.right_fits(node, kept)),
         }
     }
 
     /// Whether the cells that stay have room beside the new upper fence.
-    fn left_fits(&self, node: &Node<'_>) -> bool {
-        part_fits(node, 0..self.keep, node.lower().len() + self.fence.len())
+    fn left_fits(&self, node: &Node<'_>, kept: &[usize]) -> bool {
+        part_fits(node, 0..self.keep, kept, node.lower().len() + self.fence.len())
     }
 
     /// Whether the cells that go have room beside the new lower fence.
-    fn right_fits(&self, node: &Node<'_>) -> bool {
+    fn right_fits(&self, node: &Node<'_>, kept: &[usize]) -> bool {
         let upper_len = node.upper().map_or(0, <[u8]>::len);
-        part_fits(node, self.keep..node.len(), self.fence.len() + upper_len)
+        part_fits(node, self.keep..node.len(), kept, self.fence.len() + upper_len)
     }
 
     /// The first `left` of the cells stay, counting the new one if it comes at `new`.
@@ -127,10 +136,15 @@ impl Plan {
     }
 }
 
+/// Bytes of a cell and its slot, and what is kept for it.
+fn size_with(node: &Node<'_>, index: usize, kept: &[usize]) -> usize {
+    SLOT + node.cell_len(index) + kept.get(index).copied().unwrap_or(0)
+}
+
 /// Whether these cells make a node with so many bytes of fences. The prefix of a part is at least
 /// that of the whole, and saves on each cell what it takes once; slots are aligned.
-fn part_fits(node: &Node<'_>, part: Range<usize>, fences_len: usize) -> bool {
-    let cells: usize = part.map(|index| SLOT + node.cell_len(index)).sum();
+fn part_fits(node: &Node<'_>, part: Range<usize>, kept: &[usize], fences_len: usize) -> bool {
+    let cells: usize = part.map(|index| size_with(node, index, kept)).sum();
     fences_len + node.prefix().len() + SLOT - 1 + cells <= PAGE_SIZE - NODE_HEADER
 }
 
@@ -214,10 +228,11 @@ impl Tree {
             let index = parent_node.child_of(key);
             let mut left = self.pool.write(parent_node.child(index))?;
             let node = self.child(&left, left.id(), level, key)?;
-            if need.is_met(&node, key) {
+            if self.is_met(w, need, &node, key) {
                 return Ok(());
             }
-            let plan = Plan::new(&node, key, need, self.append_fill)
+            let kept = self.all_kept(w, &node);
+            let plan = Plan::new(&node, key, need, self.append_fill, &kept)
                 .ok_or_else(|| Tree::corrupt(left.id(), "a cell is larger than a page"))?;
             if !edit::fits(&parent_node, &plan.fence, 8) {
                 drop((left, parent));

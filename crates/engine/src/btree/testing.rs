@@ -16,6 +16,7 @@ use terrace_rt::{LeafMutex, World};
 
 use super::Tree;
 use crate::change::Change;
+use crate::leaf_room::{LeafRoom, RowHash};
 use crate::space::Space;
 use crate::writer::{Nested, Reader, Undo, Writer};
 use crate::{Error, KeyHash, LockMode, LockOutcome, LockRequest, TreeId};
@@ -75,6 +76,7 @@ pub(super) struct Bench {
     pub(super) log: Arc<Log>,
     locks: Arc<LeafMutex<Locks>>,
     txns: Arc<AtomicU64>,
+    pub(super) leaf_room: Arc<LeafRoom>,
 }
 
 enum OwnedUndo {
@@ -90,6 +92,7 @@ pub(super) struct Txn {
     undo: Vec<OwnedUndo>,
     depth: u32,
     undoing: bool,
+    kept: Vec<(RowHash, usize)>,
 }
 
 impl Bench {
@@ -102,7 +105,8 @@ impl Bench {
         let pool = pool.expect("a pool");
         let space = Arc::new(Space::new(Arc::clone(&pool), home, home_pages));
         let locks = Arc::new(LeafMutex::new(Locks::default()));
-        let bench = Bench { pool, space, log, locks, txns: Arc::new(AtomicU64::new(1)) };
+        let (txns, leaf_room) = (Arc::new(AtomicU64::new(1)), Arc::new(LeafRoom::new()));
+        let bench = Bench { pool, space, log, locks, txns, leaf_room };
         let mut txn = bench.begin();
         bench.space.format(&mut txn).expect("room for a map");
         txn.commit();
@@ -112,7 +116,8 @@ impl Bench {
     pub(super) fn begin(&self) -> Txn {
         let id = TxnId(self.txns.fetch_add(1, Ordering::Relaxed));
         self.locks.lock().active.insert(id, ());
-        Txn { bench: self.clone(), id, undo: Vec::new(), depth: 0, undoing: false }
+        let (undo, kept) = (Vec::new(), Vec::new());
+        Txn { bench: self.clone(), id, undo, depth: 0, undoing: false, kept }
     }
 
     pub(super) fn tree(&self, id: u32) -> Tree {
@@ -170,6 +175,9 @@ impl Txn {
         let id = self.id;
         locks.keys.retain(|_, owner| *owner != id);
         locks.active.remove(&id);
+        for (row, freed) in self.kept.drain(..) {
+            self.bench.leaf_room.release(row, freed);
+        }
     }
 
     pub(super) fn commit(mut self) {
@@ -230,6 +238,10 @@ impl Writer for Txn {
         change: &Change<'_>,
         undo: Undo<'_>,
     ) -> Result<(), Error> {
+        assert!(
+            !self.undoing || !matches!(change, Change::Truncate { .. }),
+            "an undo splits a leaf"
+        );
         let _ = page.dirty();
         let mut bytes = Vec::new();
         change.encode(&mut bytes);
@@ -271,6 +283,16 @@ impl Writer for Txn {
 
     fn oldest_active(&self) -> TxnId {
         *self.bench.locks.lock().active.keys().next().expect("at least this one")
+    }
+
+    fn leaf_room(&self) -> &LeafRoom {
+        &self.bench.leaf_room
+    }
+
+    fn keep_room(&mut self, row: RowHash, from: usize, freed: usize) {
+        assert!(!self.undoing, "what is undone needs no undo");
+        self.bench.leaf_room.keep(row, from, freed);
+        self.kept.push((row, freed));
     }
 
     fn begin_nested(&mut self) -> Nested {

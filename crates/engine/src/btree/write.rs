@@ -12,7 +12,7 @@ use terrace_pool::PageMut;
 use super::node::{CELL_MAX, GHOST, Joined, KEY_MAX, LEAF_CELL, Node, OVERFLOW, SLOT};
 use super::overflow::Reference;
 use super::split::Need;
-use super::{Tree, VALUE_MAX, edit, lock_or_wait};
+use super::{Tree, VALUE_MAX, lock_or_wait};
 use crate::change::Change;
 use crate::space::Purpose;
 use crate::writer::{Step, Undo, Writer};
@@ -195,7 +195,7 @@ impl Tree {
             return Ok(Step::Done(Modified::Refused(error)));
         }
         let is_inline = node.record(slot).0 & OVERFLOW == 0 && !is_large(key, row);
-        if !is_inline || !edit::fits_in_place_of(&node, slot, 1 + row.len()) {
+        if !is_inline || !self.fits_in_place_of(w, &node, slot, 1 + row.len()) {
             return Ok(Step::Done(Modified::NotYet));
         }
         self.replace(w, &mut leaf, slot, key, (0, row))?;
@@ -226,7 +226,7 @@ impl Tree {
                 if put == Put::InsertNew {
                     return Ok(Attempt::Done { existed: true });
                 }
-                if !edit::fits_in_place_of(&node, slot, 1 + new.1.len()) {
+                if !self.fits_in_place_of(w, &node, slot, 1 + new.1.len()) {
                     return Ok(Attempt::NoRoom(Need::Replace { record_len: 1 + new.1.len() }));
                 }
                 let (flags, value) = node.record(slot);
@@ -274,7 +274,7 @@ impl Tree {
             self.note_ghosts(w, leaf.id(), &node, key);
             return Ok(Attempt::Done { existed: false });
         }
-        if !edit::fits_in_place_of(&node, slot, 1 + value.len()) {
+        if !self.fits_in_place_of(w, &node, slot, 1 + value.len()) {
             return Ok(Attempt::NoRoom(Need::Replace { record_len: 1 + value.len() }));
         }
         let (tree, record) = (self.id, record(flags, value));
@@ -282,6 +282,7 @@ impl Tree {
         if may_be_own {
             let (ghost_flags, ghost_value) = node.record(slot);
             let old = [&[old::WHOLE, ghost_flags], ghost_value].concat();
+            self.keep_room(w, key, (ghost_value.len(), value.len()));
             w.change(&mut leaf, &change, Undo::Update { tree, key, old: &old })?;
         } else {
             w.change(&mut leaf, &change, Undo::Insert { tree, key })?;
@@ -298,7 +299,7 @@ impl Tree {
         (flags, value): (u8, &[u8]),
     ) -> Result<Attempt, Error> {
         let node = Node::again(&leaf);
-        if !edit::fits(&node, key, 1 + value.len()) {
+        if !self.fits(w, &node, key, 1 + value.len()) {
             return Ok(Attempt::NoRoom(Need::Insert { body_len: 1 + value.len() }));
         }
         let hash = KeyHash::of(key);
@@ -348,6 +349,7 @@ impl Tree {
     ) -> Result<(), Error> {
         let (old_flags, old_value) = Node::again(leaf).record(slot);
         let (tree, slot) = (self.id, slot as u16);
+        self.keep_room(w, key, (old_value.len(), value.len()));
         if flags == 0 && old_flags == 0 {
             let (at, cut, bytes) = difference(old_value, value);
             if cut == 0 && bytes.is_empty() {

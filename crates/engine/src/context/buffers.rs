@@ -11,6 +11,7 @@ use terrace_page::{Lsn, PageBuf, PageId};
 
 use super::locks::Tables;
 use crate::btree::{Batch, Leaves};
+use crate::leaf_room::RowHash;
 use crate::lock::Held;
 use crate::log::Chain;
 use crate::log::record::Draft;
@@ -35,6 +36,8 @@ pub(crate) struct Buffers {
     pub(super) met: Vec<(TreeId, PageId, Box<[u8]>)>,
     pub(super) undo_bytes: Vec<u8>,
     pub(super) undo_list: Vec<UndoEntry>,
+    /// Rows that its updates have made shorter, and by how many bytes: see `leaf_room`.
+    pub(super) kept_rows: Vec<(RowHash, u32)>,
     pub(super) chain: Option<Arc<Chain>>,
     pub(super) draft: Draft,
     pub(super) page: Option<Box<PageBuf>>,
@@ -60,6 +63,10 @@ impl Buffers {
         self.met.clear();
         self.undo_list.clear();
         self.undo_bytes.clear();
+        self.kept_rows.clear();
+        if self.kept_rows.capacity() * size_of::<(RowHash, u32)>() > BYTES_KEPT {
+            self.kept_rows = Vec::new();
+        }
         for bytes in [&mut self.undo_bytes, &mut self.key, &mut self.value] {
             if bytes.capacity() > BYTES_KEPT {
                 *bytes = Vec::new();

@@ -7,6 +7,7 @@ use terrace_pool::PageMut;
 
 use super::{Context, Mode, UNDO_BYTES_MAX, UndoEntry};
 use crate::change::Change;
+use crate::leaf_room::{LeafRoom, RowHash};
 use crate::lock::{Modes, Resource};
 use crate::log::Room;
 use crate::log::record::{Pieces, undo_difference, undo_writer};
@@ -153,6 +154,15 @@ impl Writer for Context {
             Some((_, known)) => *known += bytes,
             None => self.buffers.gave_up.push((tree, bytes)),
         }
+    }
+
+    fn leaf_room(&self) -> &LeafRoom {
+        &self.engine.leaf_room
+    }
+
+    fn keep_room(&mut self, row: RowHash, from: usize, freed: usize) {
+        self.engine.leaf_room.keep(row, from, freed);
+        self.buffers.kept_rows.push((row, freed as u32));
     }
 
     fn begin_nested(&mut self) -> Nested {

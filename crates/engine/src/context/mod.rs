@@ -87,8 +87,6 @@ pub(crate) struct Context {
     /// Log bytes reserved, and how many of them the rollback may need: see `room`.
     reserved: u64,
     rollback_room: u64,
-    /// Some undo may split a page: room for that is reserved.
-    rollback_splits: bool,
     ended: bool,
 }
 
@@ -146,7 +144,6 @@ impl Context {
             spilled: false,
             reserved: 0,
             rollback_room: 0,
-            rollback_splits: false,
             ended: false,
         }
     }
@@ -404,6 +401,9 @@ impl Context {
         self.ended = true;
         self.rollback_room = 0;
         self.give_back();
+        for (row, freed) in self.buffers.kept_rows.drain(..) {
+            self.engine.leaf_room.release(row, freed as usize);
+        }
         self.release_locks();
         for (tree, _, key) in self.buffers.met.drain(..) {
             self.engine.reclaim.offer(Work::Leaf(tree, key));

@@ -6,10 +6,8 @@
 //!
 //! - M1: a forward record is appended only when what is reserved covers it and its own undo beside
 //!   the undo of all before. So a rollback never asks the ring for room that it might not have.
-//! - M2: one record is undone by one CLR, whose length is known when the change is logged. Where
-//!   the undo may have to split a page, since the change made a record shorter, room for one
-//!   operation on a tree is kept too, once, and twelve times what the record lost: records are
-//!   undone one at a time, and a split leaves room for the next ones.
+//! - M2: one record is undone by one CLR, whose length is known when the change is logged. No undo
+//!   splits a page: what it makes longer again has kept its place (`leaf_room` R1).
 //! - M3: a transaction is refused for what it wrote itself, or because it is the one that keeps a
 //!   full log from being cut while others wait (`HoldsLog`); never for what others wrote.
 
@@ -42,31 +40,23 @@ const CLR_BYTES: u64 = 96;
 const END_BYTES: u64 = 64;
 /// An undo that hands a large value to its tree's list, or takes one back, and does both at most.
 const CHAIN_BYTES: u64 = 2 << 10;
-/// A split appends no more than so many times what it makes room for.
-const SPLIT_TIMES: u64 = 12;
 
-/// Log bytes that undoing a change may take, and whether it may have to split a page.
-pub(crate) fn undo_room(change: &Change<'_>, undo: &Undo<'_>) -> (u64, bool) {
+/// Log bytes that undoing a change may take.
+pub(crate) fn undo_room(change: &Change<'_>, undo: &Undo<'_>) -> u64 {
     let new = match change {
         Change::LeafInsert { record, .. } | Change::LeafReplace { record, .. } => *record,
         _ => &[],
     };
-    let (put_back, lost, before) = match undo {
-        Undo::None => return (0, false),
-        Undo::Insert { .. } => (0, 0, None),
-        Undo::Delete { record, .. } => (0, 0, record.first()),
-        Undo::Update { old: [old::PATCH, _, _, a, b, bytes @ ..], .. } => {
-            let now = usize::from(u16::from_le_bytes([*a, *b]));
-            (bytes.len(), bytes.len().saturating_sub(now), None)
-        }
-        Undo::Update { old, .. } => {
-            let record = &old[1..];
-            (record.len(), record.len().saturating_sub(new.len()), record.first())
-        }
+    let (put_back, before) = match undo {
+        Undo::None => return 0,
+        Undo::Insert { .. } => (0, None),
+        Undo::Delete { record, .. } => (0, record.first()),
+        Undo::Update { old: [old::PATCH, _, _, _, _, bytes @ ..], .. } => (bytes.len(), None),
+        Undo::Update { old, .. } => (old.len().saturating_sub(1), old.get(1)),
     };
     let has_chain = [new.first(), before].into_iter().flatten().any(|flags| flags & OVERFLOW != 0);
     let chain = if has_chain { CHAIN_BYTES } else { 0 };
-    (CLR_BYTES + put_back as u64 + SPLIT_TIMES * lost as u64 + chain, lost > 0)
+    CLR_BYTES + put_back as u64 + chain
 }
 
 impl Context {
@@ -178,10 +168,9 @@ impl Context {
         change: &Change<'_>,
         undo: &Undo<'_>,
     ) -> Result<u64, Error> {
-        let (room, may_split) = undo_room(change, undo);
-        let once = if may_split && !self.rollback_splits { self.operation_bytes() } else { 0 };
+        let room = undo_room(change, undo);
         let draft = &self.buffers.draft;
-        let wanted = self.rollback_room + room + once + draft.len() as u64;
+        let wanted = self.rollback_room + room + draft.len() as u64;
         if self.reserved < wanted {
             let more = wanted - self.reserved;
             if !self.engine.log.try_reserve(more, Room::Forward) {
@@ -189,8 +178,7 @@ impl Context {
             }
             self.reserved += more;
         }
-        self.rollback_splits |= may_split;
-        self.rollback_room += room + once;
+        self.rollback_room += room;
         Ok(room)
     }
 

@@ -137,7 +137,7 @@ fn task_of(reader: &mut LogReader<'_>, at: Lsn) -> Result<Task, Error> {
         Body::Update { undo, .. } if undo.is_none() => prev,
         Body::Update { page, change, undo, undo_bytes, .. } => {
             let room = match (undo, Change::decode(change)) {
-                (StoredUndo::Logical(undo), Ok(change)) => undo_room(&change, &undo).0,
+                (StoredUndo::Logical(undo), Ok(change)) => undo_room(&change, &undo),
                 _ => 0,
             };
             return Ok(Task::Undo { encoded: undo_bytes.to_vec(), page, prev, room });
