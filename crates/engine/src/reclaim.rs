@@ -18,12 +18,16 @@
 //!   work is a transaction of its own that commits at once.
 //! - R2: it waits for a signal, or after an error for a time; it never spins.
 //! - R3: once `stop` has returned, no piece of work is under way and none begins.
+//! - R5: a leaf waits once, whoever offers it, with the least and the greatest key that it was
+//!   offered with: if it was split meanwhile, all that lies between is looked at. Kinds of work
+//!   are served in turn. Who leaves removed keys behind faster than they are purged waits, like
+//!   who puts large values faster than they are freed.
 //! - R4: garbage that an open transaction may undo waits in `blocked` until `ended` says that all
 //!   transactions up to that one are over.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use terrace_page::{PageId, TxnId};
 use terrace_rt::{LeafMutex, Nanos, Signal, Waited, dead, now};
@@ -39,6 +43,8 @@ const PAUSE: Nanos = Nanos::from_millis(20);
 const ERRORS_MAX: u32 = 1000;
 /// Bytes of large values that may wait to be freed before who puts another one waits, too.
 const BEHIND_MAX: u64 = 512 << 10;
+/// Leaves that may wait before who adds another one waits, too.
+const LEAVES_BEHIND_MAX: usize = 96;
 /// The longest such wait, and that for the queue at closing.
 const PACE: Nanos = Nanos::from_secs(1);
 const NOTHING_BLOCKED: u64 = u64::MAX;
@@ -46,8 +52,8 @@ const NOTHING_BLOCKED: u64 = u64::MAX;
 /// A piece of garbage.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Work {
-    /// The leaf of a key: removed keys to purge, or a merge that is worth it.
-    Leaf(TreeId, Box<[u8]>),
+    /// The leaves from one key to another: removed keys to purge, or merges that are worth it.
+    Leaf(TreeId, Box<[u8]>, Box<[u8]>),
     /// All leaves of a tree from that of a key on: too many to be queued one by one.
     Sweep(TreeId, Box<[u8]>),
     /// The leaf in a page, if it is one: a crash came between a removal and its purge.
@@ -71,11 +77,45 @@ pub(crate) enum Progress {
     Blocked(TxnId),
 }
 
+/// The leaves of a page, and of what was split from it.
+struct Leaves {
+    tree: TreeId,
+    least: Box<[u8]>,
+    /// None if it is the least.
+    greatest: Option<Box<[u8]>>,
+}
+
+impl Leaves {
+    fn extend(&mut self, key: Box<[u8]>) {
+        let greatest = self.greatest.as_ref().unwrap_or(&self.least);
+        if key > *greatest {
+            self.greatest = Some(key);
+        } else if key < self.least {
+            let least = std::mem::replace(&mut self.least, key);
+            self.greatest.get_or_insert(least);
+        }
+    }
+
+    fn into_work(self) -> Work {
+        let greatest = self.greatest.unwrap_or_else(|| self.least.clone());
+        Work::Leaf(self.tree, self.least, greatest)
+    }
+}
+
+/// Kinds of work, by `kind`. Leaves are of one of them when they are tried again.
+const KINDS: usize = 6;
+
 #[derive(Default)]
 struct Queue {
-    leaves: VecDeque<(TreeId, Box<[u8]>)>,
-    /// Chains, trees and surveys: at most as many as there are trees.
-    others: BTreeSet<Work>,
+    /// Pages of leaves, in the order in which they were offered.
+    order: VecDeque<PageId>,
+    leaves: BTreeMap<PageId, Leaves>,
+    /// Trees that are being swept, and whether leaves found no place since their sweeps began.
+    sweeps: BTreeMap<TreeId, bool>,
+    /// At most as many of a kind as there are trees, but for pages after a crash.
+    others: [BTreeSet<Work>; KINDS],
+    /// The kind that is served next; `KINDS` is leaves that were offered.
+    turn: usize,
     blocked: BTreeSet<Work>,
     is_busy: bool,
     is_stopped: bool,
@@ -87,13 +127,61 @@ struct Queue {
 
 impl Queue {
     fn push(&mut self, work: Work) {
-        match work {
-            Work::Leaf(tree, _) if self.leaves.len() >= LEAVES_MAX => {
-                self.others.insert(Work::Sweep(tree, Box::default()));
-                self.has_overflowed = true;
+        self.others[kind(&work)].insert(work);
+    }
+
+    fn push_leaf(&mut self, tree: TreeId, page: PageId, key: Box<[u8]>) {
+        if let Some(leaves) = self.leaves.get_mut(&page).filter(|leaves| leaves.tree == tree) {
+            leaves.extend(key);
+        } else if self.leaves.len() < LEAVES_MAX && !self.leaves.contains_key(&page) {
+            self.order.push_back(page);
+            self.leaves.insert(page, Leaves { tree, least: key, greatest: None });
+        } else {
+            self.sweep(tree);
+            self.has_overflowed = true;
+        }
+    }
+
+    fn sweep(&mut self, tree: TreeId) {
+        if let Some(again) = self.sweeps.get_mut(&tree) {
+            *again = true;
+        } else {
+            self.sweeps.insert(tree, false);
+            self.push(Work::Sweep(tree, Box::default()));
+        }
+    }
+
+    fn has_others(&self) -> bool {
+        self.others.iter().any(|works| !works.is_empty())
+    }
+
+    /// What is served next: the kinds in turn.
+    fn pop(&mut self) -> Option<Work> {
+        for _ in 0..=KINDS {
+            let turn = self.turn;
+            self.turn = (turn + 1) % (KINDS + 1);
+            let work = match self.others.get_mut(turn) {
+                Some(works) => works.pop_first(),
+                None => self.order.pop_front().map(|page| {
+                    let leaves = self.leaves.remove(&page).expect("its order has each once");
+                    leaves.into_work()
+                }),
+            };
+            if work.is_some() {
+                return work;
             }
-            Work::Leaf(tree, key) => self.leaves.push_back((tree, key)),
-            other => drop(self.others.insert(other)),
+        }
+        None
+    }
+
+    /// A sweep has come to the end of its tree.
+    fn has_swept(&mut self, tree: TreeId) {
+        match self.sweeps.get_mut(&tree) {
+            Some(again) if *again => {
+                *again = false;
+                self.push(Work::Sweep(tree, Box::default()));
+            }
+            _ => drop(self.sweeps.remove(&tree)),
         }
     }
 }
@@ -107,6 +195,8 @@ pub(crate) struct Reclaim {
     blocked_until: AtomicU64,
     /// Bytes of large values that wait to be freed, about.
     behind: AtomicU64,
+    /// Leaves that wait, about.
+    leaves_behind: AtomicUsize,
 }
 
 impl Reclaim {
@@ -117,12 +207,24 @@ impl Reclaim {
             idle: Signal::new(),
             blocked_until: AtomicU64::new(NOTHING_BLOCKED),
             behind: AtomicU64::new(0),
+            leaves_behind: AtomicUsize::new(0),
         }
     }
 
-    /// Hands work to the task. Never waits: a full queue drops leaves.
+    /// Hands work to the task. Never waits.
     pub(crate) fn offer(&self, work: Work) {
         self.queue.lock().push(work);
+        self.wanted.notify_all();
+    }
+
+    /// Hands over leaves in which a transaction that has ended left removed keys. Never waits: if
+    /// there is no place, their tree is swept.
+    pub(crate) fn offer_leaves(&self, leaves: impl Iterator<Item = (TreeId, PageId, Box<[u8]>)>) {
+        {
+            let mut queue = self.queue.lock();
+            leaves.for_each(|(tree, page, key)| queue.push_leaf(tree, page, key));
+            self.leaves_behind.store(queue.leaves.len(), Ordering::Relaxed);
+        }
         self.wanted.notify_all();
     }
 
@@ -143,25 +245,32 @@ impl Reclaim {
     #[inline]
     pub(crate) fn keep_pace(&self) {
         if self.behind.load(Ordering::Relaxed) > BEHIND_MAX {
-            self.wait_for_pace();
+            self.wait_while(|queue| {
+                let has_work = queue.is_busy || queue.has_others();
+                has_work && self.behind.load(Ordering::Relaxed) > BEHIND_MAX
+            });
+        }
+    }
+
+    /// Called after a transaction has left removed keys in leaves, without locks and latches: waits
+    /// while many leaves wait. Never waits for long.
+    #[inline]
+    pub(crate) fn keep_pace_with_leaves(&self) {
+        if self.leaves_behind.load(Ordering::Relaxed) > LEAVES_BEHIND_MAX {
+            self.wait_while(|queue| queue.leaves.len() > LEAVES_BEHIND_MAX / 2);
         }
     }
 
     #[cold]
-    fn wait_for_pace(&self) {
+    fn wait_while(&self, is_behind: impl Fn(&Queue) -> bool) {
         let deadline = now().saturating_add(PACE);
         loop {
             let seen = self.idle.seen();
-            let can_go_on = {
+            let goes_on = {
                 let queue = self.queue.lock();
-                let has_work = queue.is_busy || !queue.others.is_empty();
-                has_work && !queue.is_stopped && queue.pauses == 0
+                queue.is_stopped || queue.pauses > 0 || !is_behind(&queue)
             };
-            let is_behind = self.behind.load(Ordering::Relaxed) > BEHIND_MAX;
-            if !is_behind || !can_go_on || dead() {
-                return;
-            }
-            if self.idle.wait_until(seen, deadline) == Waited::TimedOut {
+            if goes_on || dead() || self.idle.wait_until(seen, deadline) == Waited::TimedOut {
                 return;
             }
         }
@@ -280,8 +389,7 @@ impl Reclaim {
         if queue.pauses > 0 {
             return Next::Wait;
         }
-        let leaf = queue.leaves.pop_front().map(|(tree, key)| Work::Leaf(tree, key));
-        let mut work = leaf.or_else(|| queue.others.pop_first());
+        let mut work = queue.pop();
         if work.is_none() && std::mem::take(&mut queue.has_overflowed) {
             work = Some(Work::Survey);
         }
@@ -294,8 +402,9 @@ impl Reclaim {
         {
             let mut queue = self.queue.lock();
             queue.is_busy = false;
+            self.leaves_behind.store(queue.leaves.len(), Ordering::Relaxed);
             let is_done = matches!(performed, Ok(Progress::Done));
-            if is_done && queue.others.is_empty() && queue.blocked.is_empty() {
+            if is_done && !queue.has_others() && queue.blocked.is_empty() {
                 self.behind.store(0, Ordering::Relaxed);
             }
             match performed {
@@ -338,6 +447,18 @@ enum Next {
     Stop,
 }
 
+/// Which of the sets of other work a piece is in.
+fn kind(work: &Work) -> usize {
+    match work {
+        Work::Sweep(..) => 0,
+        Work::Page(_) => 1,
+        Work::Chains(_) => 2,
+        Work::Tree(_) => 3,
+        Work::Survey => 4,
+        Work::Leaf(..) => 5,
+    }
+}
+
 /// Whether the same work may well succeed later.
 fn may_pass(error: &Error) -> bool {
     matches!(
@@ -354,10 +475,11 @@ fn may_pass(error: &Error) -> bool {
 fn perform(engine: &Arc<Engine>, work: &Work) -> Result<Progress, Error> {
     let trees = &engine.trees;
     match work {
-        Work::Leaf(tree, key) => trees.purge_leaf(engine, *tree, key),
+        Work::Leaf(tree, least, greatest) => trees.purge_leaves(engine, *tree, least, greatest),
         Work::Sweep(tree, key) => {
-            if let Some(next) = trees.sweep_leaf(engine, *tree, key)? {
-                engine.reclaim.offer(Work::Sweep(*tree, next));
+            match trees.sweep_leaf(engine, *tree, key)? {
+                Some(next) => engine.reclaim.offer(Work::Sweep(*tree, next)),
+                None => engine.reclaim.queue.lock().has_swept(*tree),
             }
             Ok(Progress::Done)
         }
@@ -368,5 +490,62 @@ fn perform(engine: &Arc<Engine>, work: &Work) -> Result<Progress, Error> {
             trees.survey(|work| engine.reclaim.offer(work))?;
             Ok(Progress::Done)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use terrace_rt::Prng;
+
+    use super::*;
+
+    fn page_of(key: &[u8]) -> u64 {
+        u64::from(key[7] % 50)
+    }
+
+    /// Whether a key of the page of both lies between them.
+    fn is_within(key: &[u8], least: &[u8], greatest: &[u8]) -> bool {
+        assert_eq!(page_of(least), page_of(greatest));
+        page_of(key) == page_of(least) && least <= key && key <= greatest
+    }
+
+    /// Leaves wait once each, with all keys that they were offered with in their range, and other
+    /// kinds of work are served between them, whatever is offered meanwhile.
+    #[test]
+    fn nothing_that_was_offered_is_lost_or_starves() {
+        let mut prng = Prng::from_seed(7);
+        let mut queue = Queue::default();
+        let mut offered: BTreeSet<Box<[u8]>> = BTreeSet::new();
+        let (mut leaves, mut since_chains) = (0, 0);
+        for _ in 0..20_000 {
+            let key = prng.below(5_000).to_be_bytes();
+            queue.push_leaf(TreeId(1), PageId(page_of(&key)), key.as_slice().into());
+            offered.insert(key.as_slice().into());
+            queue.push(Work::Chains(TreeId(2)));
+            queue.sweep(TreeId(3));
+            assert!(queue.leaves.len() <= 50 && queue.order.len() == queue.leaves.len());
+            since_chains += 1;
+            match queue.pop().expect("there is work") {
+                Work::Leaf(_, least, greatest) => {
+                    leaves += 1;
+                    assert!(offered.contains(&least) && offered.contains(&greatest));
+                    offered.retain(|key| !is_within(key, &least, &greatest));
+                }
+                Work::Chains(_) => since_chains = 0,
+                Work::Sweep(tree, _) => queue.has_swept(tree),
+                other => panic!("{other:?} was not offered"),
+            }
+            assert!(since_chains <= KINDS as u64, "chains starve");
+        }
+        assert!(leaves > 1_000);
+        while let Some(work) = queue.pop() {
+            if let Work::Leaf(_, least, greatest) = work {
+                offered.retain(|key| !is_within(key, &least, &greatest));
+            } else if let Work::Sweep(tree, _) = work {
+                queue.sweeps.insert(tree, false);
+                queue.has_swept(tree);
+            }
+        }
+        assert!(offered.is_empty(), "{} keys were forgotten", offered.len());
     }
 }

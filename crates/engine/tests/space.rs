@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use terrace::{Checkpoint, Database, Devices, Error, TableDef};
+use terrace::{Checkpoint, Database, Devices, Durability, Error, TableDef};
 use terrace_device::model::{Preset, SimDevice};
 use terrace_device::{Device, Keep, Store, read, write};
 use terrace_page::PAGE_SIZE;
@@ -274,4 +274,64 @@ fn an_overflow_page_of_an_older_day_is_told() {
         }
         Ok(())
     });
+}
+
+/// What two threads leave behind that push rows at the end of a table each and pop them in front,
+/// while a third one replaces values of 1 MiB, if `with_large`.
+fn queues_of_threads(with_large: bool) -> (u64, u64) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let builder = Database::builder().memory(32 << 20).log_size(64 << 20).home_size(1 << 30);
+    let db = builder.create(folder.path().join("db")).expect("a new path");
+    let (pushed, live, rows) = (if with_large { 60_000 } else { 300_000 }, 1_000, 4);
+    let push_and_pop = |queue: u64| {
+        let db = db.clone();
+        std::thread::spawn(move || {
+            for first in (0..pushed).step_by(rows as usize) {
+                let change = |txn: &terrace::WriteTransaction| {
+                    let mut table = txn.open_table(VALUES)?;
+                    for row in (first..first + rows).map(|row| queue << 32 | row) {
+                        table.insert(row, &[1; 200])?;
+                        if row >= queue << 32 | live {
+                            table.remove(row - live)?;
+                        }
+                    }
+                    Ok::<_, Error>(())
+                };
+                db.write_with(Durability::None, change).expect("room");
+            }
+        })
+    };
+    let queues = [1, 2].map(push_and_pop);
+    let mut most = 0;
+    let mut puts = 0;
+    while !queues.iter().all(std::thread::JoinHandle::is_finished) {
+        if with_large {
+            put(&db, puts % 4, 7, 1 << 20).expect("room");
+            puts += 1;
+        } else {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        most = most.max(used(&db));
+    }
+    queues.into_iter().for_each(|queue| queue.join().expect("no error"));
+    db.close().expect("good files");
+    (most, puts)
+}
+
+/// The bug: each transaction queued the leaf in which it had removed a row once more, so that the
+/// queue overflowed; a sweep in its place began anew at each further leaf. 60 MiB were in use
+/// after eight seconds for .4 MiB of rows, and went on growing.
+#[test]
+fn queues_of_threads_stay_small() {
+    let (most, _) = queues_of_threads(false);
+    assert!(most < 3 << 20, "{most} bytes in use");
+}
+
+/// The bug: large values were freed only while no leaf waited, so never: each put took a second,
+/// and four live values of 1 MiB grew to 180.
+#[test]
+fn large_values_are_freed_beside_queues() {
+    let (most, puts) = queues_of_threads(true);
+    assert!(most < 16 << 20, "{most} bytes in use");
+    assert!(puts > 20, "{puts} large values were put meanwhile");
 }

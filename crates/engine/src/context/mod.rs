@@ -404,9 +404,15 @@ impl Context {
         for (row, freed) in self.buffers.kept_rows.drain(..) {
             self.engine.leaf_room.release(row, freed as usize);
         }
+        // The reclaim task itself locks nothing, and does not wait for itself.
+        let may_wait = self.owner.is_some();
         self.release_locks();
-        for (tree, _, key) in self.buffers.met.drain(..) {
-            self.engine.reclaim.offer(Work::Leaf(tree, key));
+        if !self.buffers.met.is_empty() {
+            let reclaim = &self.engine.reclaim;
+            reclaim.offer_leaves(self.buffers.met.drain(..));
+            if may_wait {
+                reclaim.keep_pace_with_leaves();
+            }
         }
         for (tree, bytes) in self.buffers.gave_up.drain(..) {
             self.engine.reclaim.offer_chains(tree, bytes);

@@ -17,26 +17,37 @@ const CHAIN_STEPS: u32 = 64;
 const CHAIN_STEP_BYTES: u64 = 64 << 10;
 
 impl Trees {
-    /// Purges the leaf of `key`, for the reclaim task.
+    /// Purges the leaves from that of `least` to that of `greatest`, for the reclaim task: one, if
+    /// it was not split since somebody left removed keys in it.
     ///
     /// # Errors
     ///
     /// Those of the pool and the log, `Corrupt`.
-    pub(crate) fn purge_leaf(
+    pub(crate) fn purge_leaves(
         &self,
         engine: &Arc<Engine>,
         tree: TreeId,
-        key: &[u8],
+        least: &[u8],
+        greatest: &[u8],
     ) -> Result<Progress, Error> {
         let Some(tree) = self.find(tree) else { return Ok(Progress::Done) };
-        self.alone(engine, |context| tree.purge_leaf(context, key))
+        let mut from = least.to_vec();
+        loop {
+            // Purging may move keys of the next leaf here.
+            let next = if *from < *greatest { tree.fence_above(&from)? } else { None };
+            let purged = self.alone(engine, |context| tree.purge_leaf(context, &from))?;
+            match next {
+                Some(next) if purged == Progress::Done && *next <= *greatest => from = next,
+                _ => return Ok(purged),
+            }
+        }
     }
 
-    /// As `purge_leaf`, for a page that was a leaf when the log told of removals in it.
+    /// As `purge_leaves`, for a page that was a leaf when the log told of removals in it.
     ///
     /// # Errors
     ///
-    /// As `purge_leaf`.
+    /// As `purge_leaves`.
     pub(crate) fn purge_page(&self, engine: &Arc<Engine>, page: PageId) -> Result<Progress, Error> {
         let mut before = None;
         loop {
@@ -59,7 +70,7 @@ impl Trees {
     ///
     /// # Errors
     ///
-    /// As `purge_leaf`.
+    /// As `purge_leaves`.
     pub(crate) fn sweep_leaf(
         &self,
         engine: &Arc<Engine>,
