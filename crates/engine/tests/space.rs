@@ -335,3 +335,59 @@ fn large_values_are_freed_beside_queues() {
     assert!(most < 16 << 20, "{most} bytes in use");
     assert!(puts > 20, "{puts} large values were put meanwhile");
 }
+
+/// What an overflow page of an older day leads to was freed with the value that it stands in: pages
+/// of other rows.
+#[test]
+fn an_overflow_page_of_an_older_day_takes_no_page_of_another_row_along() {
+    const ROWS: std::ops::Range<u8> = 2..10;
+    in_world(64 << 20, |rig| {
+        let image = |rig: &Rig| {
+            let mut bytes = vec![0; rig.home.len() as usize];
+            read(&*rig.home, 0, &mut bytes).expect("a good device");
+            bytes
+        };
+        let db = rig.open()?;
+        put(&db, 1, 1, 300_000)?;
+        db.close()?;
+        let before = image(rig);
+        let db = rig.open()?;
+        db.write(|txn| txn.open_table(VALUES)?.remove(1))?;
+        settled(&db);
+        for row in ROWS {
+            put(&db, u64::from(row), row, 30_000)?;
+        }
+        db.close()?;
+        let after = image(rig);
+        let kind_of = |page: &[u8; PAGE_SIZE]| terrace_page::kind(page);
+        let (old, new) = (before.as_chunks::<PAGE_SIZE>().0, after.as_chunks::<PAGE_SIZE>().0);
+        let is_used_again = |page: &usize| {
+            let overflow = Some(terrace_page::PageKind::Overflow);
+            kind_of(&old[*page]) == overflow && kind_of(&new[*page]) == overflow
+        };
+        let pages: Vec<usize> = (0..old.len()).filter(is_used_again).collect();
+        assert!(pages.len() > 8, "{} pages were used again", pages.len());
+        for page in pages {
+            let at = (page * PAGE_SIZE) as u64;
+            write(&*rig.home, 0, &after).expect("a good device");
+            write(&*rig.home, at, &old[page]).expect("a good device");
+            let damaged = new[page][PAGE_SIZE / 2];
+            let db = rig.open()?;
+            // Whether it can be removed is not the point.
+            let _removed =
+                db.write(|txn| txn.open_table(VALUES)?.remove(u64::from(damaged)).map(drop));
+            settled(&db);
+            let others = ROWS.filter(|row| *row != damaged);
+            db.read(|txn| {
+                let table = txn.open_table(VALUES)?;
+                for row in others.clone() {
+                    let value = table.get(u64::from(row))?.expect("a row of its own");
+                    assert!(value.value().iter().all(|byte| *byte == row), "page {page}");
+                }
+                Ok::<_, Error>(())
+            })?;
+            db.close()?;
+        }
+        Ok(())
+    });
+}

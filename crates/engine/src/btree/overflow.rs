@@ -25,7 +25,8 @@
 //!
 //! **Stamps.** A value's stamp is where the log ended when it was put. A page is freed, and used
 //! again, by logged changes only, so no page ever had the same stamp twice: one that a device
-//! brought back from an older day is told from the one that was written last.
+//! brought back from an older day is told from the one that was written last, whether its value is
+//! read or freed.
 //!
 //! No page is ever lost, whatever moment a crash picks:
 //!
@@ -404,9 +405,12 @@ impl Tree {
         if link.txn >= w.oldest_active() {
             return Ok(Progress::Blocked(link.txn));
         }
-        let (mut pages, next) = self.run_of_chain(page, link.next)?;
+        let (mut pages, next) = self.run_of_chain(page, link)?;
         // What comes first afterwards: the rest of this chain, or the next one.
-        let heir = self.other(if next == PageId(0) { link.after } else { next })?;
+        let heir = match next {
+            PageId(0) => self.other(link.after)?,
+            next => self.part(next, link.stamp)?,
+        };
         let after = match (next, link.after) {
             (PageId(0), _) | (_, PageId(0)) => None,
             (_, after) => self.other(after)?,
@@ -443,16 +447,31 @@ impl Tree {
         Ok(Progress::More)
     }
 
+    /// A page of the chain with this stamp, while the header is latched: no page that is a part of
+    /// another value is freed with it.
+    fn part(&self, id: PageId, stamp: u64) -> Result<Option<(PageMut<'_>, Link)>, Error> {
+        match self.other(id)? {
+            Some((page, _)) => {
+                let link = self.link_of(id, &page, stamp)?;
+                Ok(Some((page, link)))
+            }
+            None => Ok(None),
+        }
+    }
+
     /// The pages from the head of a chain on that lie in one extent, latched, and what follows.
     fn run_of_chain<'t>(
         &'t self,
         head: PageMut<'t>,
-        mut next: PageId,
+        Link { mut next, stamp, .. }: Link,
     ) -> Result<(Vec<PageMut<'t>>, PageId), Error> {
         let extent = head.id().0 / EXTENT_PAGES;
         let mut pages = vec![head];
         while next.0 / EXTENT_PAGES == extent && pages.len() < BATCH {
-            let Some((page, link)) = self.other(next)? else { break };
+            if pages.iter().any(|page| page.id() == next) {
+                return Err(Tree::corrupt(next, "it is in two places of a large value"));
+            }
+            let Some((page, link)) = self.part(next, stamp)? else { break };
             pages.push(page);
             next = link.next;
         }
