@@ -80,7 +80,7 @@ fn damage(options: &Stored, sinks: &Sinks, builder: Builder, first: &terrace::Er
     let path = &options.at.path;
     let is_damage = matches!(first, Corrupt { .. } | CorruptLog { .. } | RedoGap { .. });
     let saved = is_damage.then(|| Saved::open(builder, path).ok()).flatten();
-    let Some(saved) = saved else { return Failure::failed(path.display(), first) };
+    let Some(saved) = saved else { return Failure::of_engine(path.display(), first) };
     let mut found: Vec<String> = saved.losses().iter().map(Loss::to_string).collect();
     saved.count(&mut |loss| found.push(loss.to_string()));
     found.extend(saved.damaged_pages().iter().map(|page| format!("{page}: its bytes are wrong")));
@@ -122,9 +122,11 @@ pub fn stat(options: &Stored) -> Result<(), Failure> {
     table.row(["log".into(), thousands(stats.log.used_bytes as f64)]);
     table.row(["log, at most".into(), thousands(stats.log.capacity_bytes as f64)]);
     let mut text = format!("{}\nbytes\n{}", options.at.path.display(), table.text());
-    text.push_str(&format!("{} tables\n", names.len()));
+    let tables = if names.len() == 1 { "table" } else { "tables" };
+    text.push_str(&format!("{} {tables}\n", names.len()));
     for name in &names {
-        text.push_str(&format!("  {name}\n"));
+        // A name may have what moves a terminal's cursor, or begins a line.
+        text.push_str(&format!("  {}\n", name.escape_debug()));
     }
     text.push_str(&flash);
     sinks.show(&text);
@@ -192,7 +194,7 @@ pub fn blank_flash(options: &StoredAt) -> Result<Option<&'static str>, Failure> 
 
 fn open(options: &StoredAt, blank: Option<&str>) -> Result<Database, Failure> {
     let opened = builder(options, blank)?.read_only().open(&options.path);
-    opened.map_err(|error| Failure::failed(options.path.display(), error))
+    opened.map_err(|error| Failure::of_engine(options.path.display(), &error))
 }
 
 /// How the database is opened; its flash is left out if it is `blank`.
@@ -208,6 +210,10 @@ pub fn builder(options: &StoredAt, blank: Option<&str>) -> Result<Builder, Failu
     let mut builder = Database::builder().memory(frames * PAGE_BYTES);
     if let Some(log) = &options.log {
         builder = builder.log(log);
+    }
+    if options.flash_device.is_some() && !options.design.uses_flash() {
+        let what = "--flash-device: the --design that was asked for uses no flash; leave one out";
+        return Err(Failure::usage(what));
     }
     if let Some(flash) = options.flash_device.as_ref().filter(|_| blank.is_none()) {
         let failed = |error| Failure::failed(flash.display(), error);

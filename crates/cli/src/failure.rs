@@ -30,11 +30,30 @@ impl Failure {
     pub fn of(what: impl fmt::Display, error: &terrace_workload::Error) -> Failure {
         use terrace_workload::Error::{Engine, UnknownName, UnknownPreset};
         match error {
-            Engine(terrace::Error::InvalidOption { .. }) | UnknownName(_) | UnknownPreset(_) => {
-                Failure::usage(error)
-            }
+            Engine(error @ terrace::Error::InvalidOption { .. }) => Failure::of_engine(what, error),
+            UnknownName(_) | UnknownPreset(_) => Failure::usage(error),
             _ => Failure::failed(what, error),
         }
+    }
+
+    /// What the engine refused or could not do with the database at `what`. Options are named as
+    /// the command has them.
+    pub fn of_engine(what: impl fmt::Display, error: &terrace::Error) -> Failure {
+        let terrace::Error::InvalidOption { option, what: why } = error else {
+            return Failure::failed(what, error);
+        };
+        let option = match *option {
+            "memory" => "--dram",
+            "flash" => "--flash-device",
+            "flash_role" => "--persistent-flash",
+            "log_size" => "--log-size",
+            "home_size" => "--home-size",
+            "restart" => "--restart",
+            "design" => "--design",
+            "log" => "--log",
+            other => return Failure::usage(format!("{other}: {why}")),
+        };
+        Failure::usage(format!("{option}: {why}"))
     }
 
     /// The exit status.

@@ -326,6 +326,37 @@ fn what_is_no_database_is_said_and_left_alone() {
     assert!(said.contains("something else"), "{said}");
 }
 
+/// The bug: what the engine refused was told of an "option pool" that the command does not have.
+#[test]
+fn an_option_is_refused_by_the_name_that_it_was_given() {
+    let folder = folder();
+    let builder = Database::builder().flash(folder.path().join("flash"), 4 << 20);
+    let builder = builder.home_size(8 << 20).log_size(1 << 20).memory(1 << 20);
+    let db = builder.create(folder.path().join("db")).expect("a new path");
+    db.close().expect("a good disk");
+    let flash = ["stat", "db", "--flash-device", "flash"];
+    let said = |more: &[&str]| refused(folder.path(), &[&flash[..], more].concat(), 2);
+    assert!(said(&["--design", "no-ssd"]).starts_with("terrace: --flash-device: "));
+    let restart = said(&["--design", "cw", "--restart", "map-segments"]);
+    assert!(restart.starts_with("terrace: --restart: "), "{restart}");
+    let role = said(&["--design", "cw", "--persistent-flash"]);
+    assert!(role.starts_with("terrace: --persistent-flash: "), "{role}");
+}
+
+/// The bug: the name of a table could forge lines of the list, and steer the terminal.
+#[test]
+fn names_of_tables_are_listed_without_their_control_characters() {
+    let folder = folder();
+    let table = TableDef::<u64, u64>::new("rows\n  forged\u{1b}[2J");
+    let builder = Database::builder().home_size(8 << 20).log_size(1 << 20);
+    let db = builder.create(folder.path().join("db")).expect("a new path");
+    db.write(|txn| txn.open_table(table)?.insert(1, 1)).expect("room");
+    db.close().expect("a good disk");
+    let output = terrace(folder.path(), &["stat", "db"]);
+    let said = String::from_utf8(output.stdout).expect("text");
+    assert!(said.contains("\n1 table\n  rows\\n  forged\\u{1b}[2J\n"), "{said}");
+}
+
 #[test]
 fn a_database_that_is_open_or_of_another_size_is_refused() {
     let folder = folder();
@@ -442,7 +473,7 @@ fn a_header_that_is_corrupt_or_newer_is_refused_and_left_alone() {
     // The log of another, or none.
     std::fs::rename(folder.path().join("db.log"), folder.path().join("log")).expect("renamed");
     let said = refused(folder.path(), &["check", "db"], 1);
-    assert!(said.contains("log is missing"), "{said}");
+    assert!(said.contains("db.log, without which") && said.contains("terrace dump"), "{said}");
     let log = File::options().write(true).open(folder.path().join("log")).expect("there");
     log.write_all_at(&[7], 20).expect("written");
     let checked = terrace(folder.path(), &["check", "db", "--log", "log"]);

@@ -511,7 +511,11 @@ impl From<PoolError> for Error {
             PoolError::OutOfRange { page } => {
                 Error::corrupt(Part::Home, page, "it lies beyond the end of home")
             }
-            PoolError::Config { what } => Error::InvalidOption { option: "pool", what },
+            PoolError::Config { what } => Error::InvalidOption { option: "tune", what },
+            PoolError::NoMemory => {
+                let what = "the system does not have that much memory";
+                Error::InvalidOption { option: "memory", what }
+            }
             _ if dead() => Error::Closed,
             PoolError::Stopped { cause } => stopped(&*cause),
             PoolError::Journal { source } => stopped(&*source),

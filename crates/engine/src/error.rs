@@ -212,7 +212,9 @@ pub enum Error {
         /// What the system said.
         source: Arc<io::Error>,
     },
-    /// There is no database at the path.
+    /// There is no database at the path: no file, or a blank one. Where it is the log that is not
+    /// there, the home is: say where the log is (`Builder::log`), restore both from a backup, or
+    /// save with `terrace dump` what the home has by itself.
     Missing {
         /// The part that is not there.
         part: Part,
@@ -234,7 +236,7 @@ pub enum Error {
         /// The process that opened it.
         pid: u32,
     },
-    /// What is stored there is not this database's; nothing was touched.
+    /// What is stored there is no database, or not this one's; nothing was touched.
     NotADatabase {
         /// Which part.
         part: Part,
@@ -307,7 +309,7 @@ pub enum Error {
         /// What is wrong there.
         what: &'static str,
     },
-    /// Redo met a version of a page that the log does not lead on from (SPEC 1.3). The engine
+    /// Redo met a version of a page that the log does not lead on from. The engine
     /// refuses to open: the page or the log is not the one that was written last.
     RedoGap {
         /// The page.

@@ -61,6 +61,63 @@ fn an_error_of_opening_names_the_path() {
     told(&failed(small().open(&path)), Part::Home, &path);
 }
 
+/// The bug: any file of less than 16 KiB, and any blank log, was told to be missing, with advice to
+/// create it.
+#[test]
+fn a_file_that_is_there_is_not_told_to_be_missing() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("db");
+    let refused = |bytes: &[u8]| {
+        std::fs::write(&path, bytes).expect("a good disk");
+        let opened = small().open(&path).expect_err("no database");
+        let read = small().read_only().open(&path).expect_err("no database");
+        assert_eq!(opened.to_string(), read.to_string());
+        opened
+    };
+    for len in [1, 6, 8_191, 8_192, 16_383, 16_384, 40_000] {
+        let error = refused(&b"root:x:0:".repeat(5_000)[..len]);
+        assert!(matches!(error, Error::NotADatabase { part: Part::Home, .. }), "{len}: {error}");
+        says(&error, &["is no database: it ", "nothing was changed"]);
+        let error = refused(&vec![0; len]);
+        assert!(matches!(error, Error::Missing { part: Part::Home, .. }), "{len}: {error}");
+        says(&error, &["not there, or blank", "create it"]);
+    }
+    let error = refused(&[&[0; 30_000][..], b"data"].concat());
+    assert!(matches!(error, Error::NotADatabase { part: Part::Home, .. }), "{error}");
+    let mut sqlite = vec![7; 8_192];
+    sqlite[..16].copy_from_slice(b"SQLite format 3\0");
+    says(&refused(&sqlite), &["is no database: it"]);
+
+    // A home without its log is no reason to create anything.
+    std::fs::remove_file(&path).expect("it is there");
+    small().create(&path).expect("a new path").close().expect("a good disk");
+    let log = folder.path().join("db.log");
+    let whole = std::fs::read(&log).expect("it is there");
+    let lost = |bytes: Option<&[u8]>| {
+        match bytes {
+            Some(bytes) => std::fs::write(&log, bytes).expect("a good disk"),
+            None => std::fs::remove_file(&log).expect("it is there"),
+        }
+        let error = small().open(&path).expect_err("no log");
+        assert!(matches!(error, Error::Missing { part: Part::Log, .. }), "{error}");
+        says(&error, &["not there, or blank", "`terrace dump`", log.to_str().expect("text")]);
+        assert!(!error.to_string().contains("create"), "{error}");
+    };
+    lost(None);
+    lost(Some(b""));
+    lost(Some(&[0; 100]));
+    lost(Some(&vec![0; whole.len()]));
+    std::fs::write(&log, &whole[..9_000]).expect("a good disk");
+    let cut = small().open(&path).expect_err("no log");
+    assert!(matches!(cut, Error::Truncated { part: Part::Log, found: 9_000, .. }), "{cut}");
+    std::fs::write(&log, &whole).expect("a good disk");
+    small().open(&path).expect("nothing was changed");
+    // What is left of a home is told as that.
+    let home = std::fs::read(&path).expect("it is there");
+    let cut = refused(&home[..8_192]);
+    assert!(matches!(cut, Error::Truncated { part: Part::Home, found: 8_192, .. }), "{cut}");
+}
+
 /// The bug: a home file that was cut short was told as a full home.
 #[test]
 fn a_home_that_was_cut_short_is_told_with_its_lengths() {

@@ -387,8 +387,7 @@ impl BufferPool {
 }
 
 fn frames_of(config: &PoolConfig) -> Result<FrameTable, PoolError> {
-    let what = "frames are more than memory";
-    FrameTable::new(config.frames).ok_or(PoolError::Config { what })
+    FrameTable::new(config.frames).ok_or(PoolError::NoMemory)
 }
 
 /// Page requests after which temperatures are halved.

@@ -121,6 +121,8 @@ pub enum PoolError {
         /// The page that was asked for.
         page: PageId,
     },
+    /// The system has no memory for so many frames. Ask for fewer.
+    NoMemory,
     /// The configuration cannot work. Change the value named.
     Config {
         /// Which value, and what it must be.
@@ -148,6 +150,7 @@ impl fmt::Display for PoolError {
             PoolError::Stopped { cause } => write!(f, "writes are stopped: {cause}"),
             PoolError::Journal { source } => write!(f, "the log cannot be written: {source}"),
             PoolError::OutOfRange { page } => write!(f, "{page} lies beyond the end of home"),
+            PoolError::NoMemory => f.write_str("the system has no memory for so many frames"),
             PoolError::Config { what } => write!(f, "bad pool configuration: {what}"),
         }
     }

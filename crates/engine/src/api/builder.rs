@@ -378,7 +378,7 @@ impl Builder {
     ///
     /// `Exists` if there is a database, `NotBlank` if there is anything else (see
     /// [`Builder::overwrite`]); `AlreadyOpen`, `LogPlace`, `NoRoom`, `NotAFile`, `Device`,
-    /// `InvalidOption`. Files that were made are gone then.
+    /// `InvalidOption`, `Reentrant`. Files that were made are gone then.
     pub fn create(mut self, path: impl AsRef<Path>) -> Result<Database, Error> {
         self.check()?;
         self.check_writable()?;
@@ -401,9 +401,10 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// `Missing`, `NotADatabase`, `NewerFormat`, `AlreadyOpen`, `Corrupt`, `CorruptLog`,
-    /// `RedoGap`, `Device`, `InvalidOption`, `LogPlace`, `NotAFile`, `FlashNeeded`; `NotBlank` and
-    /// `NoRoom` for the flash.
+    /// Not there: `Missing`, `NotADatabase`, `NotAFile`, `LogPlace`. Another version's:
+    /// `NewerFormat`, `OlderFormat`, `UnknownFeatures`. Damaged: `Truncated`, `Corrupt`,
+    /// `CorruptLog`, `RedoGap`. No room: `HomeFull`, `LogFull`. Flash: `FlashNeeded`, `NotBlank`,
+    /// `NoRoom`. And `AlreadyOpen`, `Device`, `InvalidOption`, `Reentrant`.
     pub fn open(mut self, path: impl AsRef<Path>) -> Result<Database, Error> {
         self.check()?;
         let files = self.files(path.as_ref(), self.overwrite)?;
@@ -501,12 +502,10 @@ impl Builder {
 
     /// Checks what can be checked before anything is touched.
     fn check(&self) -> Result<(), Error> {
-        if terrace_rt::in_callback() {
-            return Err(Error::Reentrant);
-        }
         let bad = |option, what| Err(Error::InvalidOption { option, what });
         let page = PAGE_SIZE as u64;
         match self {
+            _ if terrace_rt::in_callback() => Err(Error::Reentrant),
             _ if self.memory_bytes < FRAMES_MIN * page => {
                 bad("memory", "memory must be at least 128 KiB")
             }
@@ -568,8 +567,10 @@ impl Builder {
             }
             None => pool.restart,
         };
-        if let Some(what) = pool.flash_role.refusal(&pool.design, &pool.restart) {
-            return Err(Error::InvalidOption { option: "flash_role", what });
+        let role = pool.flash_role.refusal(&pool.design, &pool.restart);
+        let restart = pool.restart.refusal(&pool.design).map(|what| ("restart", what));
+        if let Some((option, what)) = restart.or(role.map(|what| ("flash_role", what))) {
+            return Err(Error::InvalidOption { option, what });
         }
         let flash_bytes = self.flash.as_ref().map(|(_, bytes)| *bytes).or(flash).unwrap_or(0);
         if pool.flash_slots == 0 && pool.design.uses_flash() {

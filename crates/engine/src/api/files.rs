@@ -248,13 +248,15 @@ impl Files {
             return error;
         };
         // The home is still open, and locked: it is only read here.
-        let found = File::open(&self.home.path).and_then(|file| Contents::signature(&Plain(file)));
-        match found {
-            Ok(Some(what)) => {
-                Error::NotADatabase { part: Part::Home, path: self.home.error_path(), what }
+        let found = File::open(&self.home.path).and_then(|file| Contents::of(&Plain(file)));
+        let what = match (found, &error) {
+            (Ok(Contents::Signature(what)), _) => what,
+            (Ok(Contents::Data { .. }), Error::Missing { .. }) => {
+                "it begins with blank pages, and holds something else behind them"
             }
-            _ => error,
-        }
+            _ => return error,
+        };
+        Error::NotADatabase { part: Part::Home, path: self.home.error_path(), what }
     }
 
     /// Opens the log and the flash of the database on `home`, whose superblock says whether it
@@ -273,9 +275,7 @@ impl Files {
         let need = if boot.needs_flash() { FlashNeed::Needed } else { FlashNeed::Optional };
         let log = self.log.claim(access, false)?;
         if log.len() < 2 * PAGE {
-            let (part, path) = (Part::Log, self.log.error_path());
-            let what = "it is too short to be a log";
-            return Err(Error::NotADatabase { part, path, what });
+            return Err(self.log.no_database(&log)?);
         }
         let log = self.log.device(log, None, self.direct_io)?;
         let (flash, flash_doubt) = match (&self.flash, access) {
@@ -300,9 +300,28 @@ impl Place {
     fn open_home(&self, access: Access, direct_io: DirectIo) -> Result<Arc<dyn Device>, Error> {
         let claim = self.claim(access, false)?;
         if claim.len() < 2 * PAGE {
-            return Err(Error::Missing { part: Part::Home, path: self.error_path() });
+            return Err(self.no_database(&claim)?);
         }
         self.device(claim, None, direct_io)
+    }
+
+    /// What is wrong with a file that is too short for its part: it is blank, or something else.
+    fn no_database(&self, claim: &FileClaim) -> Result<Error, Error> {
+        let (part, path) = (self.part, self.error_path());
+        let what = match claim.contents().map_err(|error| self.failed(error))? {
+            Contents::Blank => return Ok(Error::Missing { part, path }),
+            Contents::Signature(own)
+                if (part, own) == (Part::Home, contents::DATABASE)
+                    || (part, own) == (Part::Log, contents::LOG) =>
+            {
+                let (needed, found) = (2 * PAGE, claim.len());
+                return Ok(Error::Truncated { part, path, needed, found });
+            }
+            Contents::Signature(what) => what,
+            _ if part == Part::Log => "it is too short to be a log",
+            _ => "it is too short to be a database, and not blank",
+        };
+        Ok(Error::NotADatabase { part, path, what })
     }
 
     fn error_path(&self) -> ErrorPath {

@@ -180,10 +180,7 @@ fn of_opening(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             let at = At(*part, path);
             write!(f, "{at} exists already, and was not touched: open it, or choose another path")
         }
-        Error::Missing { part, path } => {
-            let at = At(*part, path);
-            write!(f, "no database here: {at} is missing; check the path, or create it")
-        }
+        Error::Missing { part, path } => missing(At(*part, path), f),
         Error::AlreadyOpen { part, path, holder } => {
             write!(f, "{} is in use by {holder}: end that first", At(*part, path))
         }
@@ -196,11 +193,7 @@ fn of_opening(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             "the database was opened by process {pid}, of which this one is a fork: open it in one \
              of the two only, after the fork",
         ),
-        Error::NotADatabase { part, path, what } => write!(
-            f,
-            "{} is not of this database: {what}; nothing was changed, check the path",
-            At(*part, path),
-        ),
+        Error::NotADatabase { part, path, what } => not_a_database(At(*part, path), what, f),
         Error::Truncated { part, path, needed, found } => write!(
             f,
             "{} was cut short: it has {found} bytes of {needed}; nothing was changed, restore it \
@@ -240,6 +233,28 @@ fn of_opening(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         ),
         _ => unreachable!("no error of an opening"),
     }
+}
+
+/// What is told of a part that is not there.
+fn missing(at: At<'_>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    match at.0 {
+        Part::Log => write!(
+            f,
+            "{at}, without which the home is not opened, is not there, or blank: say with `log` \
+             where it is, restore home and log from a backup, or save with `terrace dump` what \
+             the home has by itself",
+        ),
+        _ => {
+            write!(f, "no database here: {at} is not there, or blank; check the path, or create it")
+        }
+    }
+}
+
+/// What is told of a part that is something else.
+fn not_a_database(at: At<'_>, what: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let is = if at.0 == Part::Home { "no database" } else { "not of this database" };
+    let holds = if what.starts_with("it") { "" } else { "it holds " };
+    write!(f, "{at} is {is}: {holds}{what}; nothing was changed, check the path")
 }
 
 /// What is told of a place that no part can be made at.
