@@ -94,21 +94,33 @@ impl Bulk {
 pub struct Loader<'t, K: Key, V: Value> {
     transaction: &'t WriteTransaction,
     bulk: Bulk,
+    name: &'static str,
     types: PhantomData<fn() -> (K, V)>,
 }
 
 impl<'t, K: Key, V: Value> Loader<'t, K, V> {
-    pub(crate) fn new(transaction: &'t WriteTransaction, bulk: Bulk) -> Loader<'t, K, V> {
-        Loader { transaction, bulk, types: PhantomData }
+    pub(crate) fn new(
+        transaction: &'t WriteTransaction,
+        bulk: Bulk,
+        name: &'static str,
+    ) -> Loader<'t, K, V> {
+        Loader { transaction, bulk, name, types: PhantomData }
+    }
+
+    /// What the load is within, if its table still is one.
+    fn live(&self) -> Result<&'t Core, Error> {
+        let core = self.transaction.core();
+        core.check_table(&self.bulk.tree, self.name).map(|()| core)
     }
 
     /// Adds the next entry.
     ///
     /// # Errors
     ///
-    /// `NotAscending`, `KeyTooLong`, `ValueTooLong`, `HomeFull`, `LogFull`, `Failed`.
+    /// `NotAscending`, `KeyTooLong`, `ValueTooLong`, `HomeFull`, `LogFull`, `Failed`; `NoSuchTable`
+    /// if the transaction has deleted the table.
     pub fn push(&mut self, key: K::View<'_>, value: V::View<'_>) -> Result<(), Error> {
-        let core = self.transaction.core();
+        let core = self.live()?;
         let mut encoded = Encoded::key::<K>(core, &key);
         let (key, value) = encoded.value::<V>(&value);
         self.bulk.push(core, key, value)
@@ -120,7 +132,8 @@ impl<'t, K: Key, V: Value> Loader<'t, K, V> {
     ///
     /// As `push`.
     pub fn finish(mut self) -> Result<(), Error> {
-        self.bulk.finish(self.transaction.core())
+        let core = self.live()?;
+        self.bulk.finish(core)
     }
 }
 

@@ -105,8 +105,15 @@ pub struct WriteTransaction {
     core: Core,
 }
 
-/// A transaction that only reads: what it has read stays as it is until it ends. It stays in the
-/// task or thread in which it began, as a [`WriteTransaction`] does.
+/// A transaction that only reads: what it has read stays as it is until it ends.
+///
+/// It locks what it reads, keys and the gaps between them, in shared mode (strict two-phase
+/// locking); beyond [`Builder::lock_escalation`](crate::Builder::lock_escalation) rows of a table,
+/// the table. There are no snapshots: transactions that want to write what it has read wait for its
+/// end, and fail with [`Error::LockTimeout`] after their time limit; it waits for those that have
+/// written what it wants to read. So it should be short.
+///
+/// It stays in the task or thread in which it began, as a [`WriteTransaction`] does.
 ///
 /// # Examples
 ///
@@ -275,7 +282,8 @@ impl WriteTransaction {
             let engine = Arc::clone(context.engine());
             engine.trees.open_or_make(context, table.name(), &type_names::<K, V>())
         })?;
-        Bulk::begin(&self.core, tree, age, percent).map(|bulk| Loader::new(self, bulk))
+        Bulk::begin(&self.core, tree, age, percent)
+            .map(|bulk| Loader::new(self, bulk, table.name()))
     }
 
     /// Marks this point, to roll back to.
