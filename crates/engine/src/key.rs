@@ -18,9 +18,38 @@ use std::borrow::Cow;
 
 /// A type that a table may have as its key.
 ///
-/// `encode` must keep the order: the table is sorted by the encoded bytes.
+/// | type | key as it is passed (`View`) |
+/// |---|---|
+/// | `u8` to `u64`, `i8` to `i64`, `bool`, `[u8; N]`, `()` | itself |
+/// | `&str`, `&[u8]` | itself; in a tuple the last part only |
+/// | `String`, `Vec<u8>` | `Cow<str>`, `Cow<[u8]>`; anywhere in a tuple |
+/// | tuples of one to six | tuples of the parts' views |
+///
+/// A `TableDef<(&str, u64), V>` does not compile, since nothing would tell where the text ends:
+/// `(String, u64)` does, or `(u64, &str)`. No keys are of floating-point or of 128 bits; an
+/// encoded key has at most 1,024 bytes. For a type of your own, `encode` must keep the order: the
+/// table is sorted by the encoded bytes.
 ///
 /// # Examples
+///
+/// Text in front of a tuple:
+///
+/// ```
+/// use std::borrow::Cow;
+/// use terrace::TableDef;
+///
+/// # let db = terrace::doc_test::database();
+/// const VISITS: TableDef<(String, u64), u32> = TableDef::new("visits");
+/// db.write(|txn| {
+///     let mut visits = txn.open_table(VISITS)?;
+///     visits.insert((Cow::Borrowed("front page"), 7), 1)?;
+///     assert_eq!(visits.first()?.expect("just inserted").key().0, "front page");
+///     Ok::<_, terrace::Error>(())
+/// })?;
+/// # Ok::<(), terrace::Error>(())
+/// ```
+///
+/// What is stored:
 ///
 /// ```
 /// use terrace::Key;

@@ -1,6 +1,10 @@
 //! Values: types that a table stores.
 
-/// A type that a table may have as its value.
+/// A type that a table may have as its value: integers of 8 to 128 bits, `f32` and `f64`, `()`,
+/// `[u8; N]`, `&[u8]`, `&str`, and your own. `String`, `Vec<u8>`, `bool` and tuples are keys only:
+/// a row of several fields is encoded by a type of your own, or by a serialization library into
+/// `&[u8]`. How long a value may be depends on the log, through which it goes: a transaction may
+/// log half of it.
 ///
 /// # Examples
 ///

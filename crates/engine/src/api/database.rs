@@ -36,9 +36,9 @@ const PAUSES_MAX: u64 = 40;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Checkpoint {
-    /// Notes the oldest change that is not at home, and lets the log be cut there [S3 Fig.3].
+    /// Notes the oldest change that is not at home, and lets the log be cut there.
     Indirect,
-    /// Writes every changed page home first, from memory and flash [S0 3.2].
+    /// Writes every changed page home first, from memory and flash.
     Sharp,
 }
 
@@ -301,32 +301,35 @@ impl Database {
         }
     }
 
-    /// Begins a transaction that may write. Any number may run at once, on any task or thread.
+    /// Begins a transaction that may write. Up to 4,096 transactions may be open at once, on any
+    /// tasks and threads.
     ///
     /// # Errors
     ///
-    /// `ReadOnly`, `Failed`, `Closed`.
+    /// `TooManyTransactions`, `ReadOnly`, `Failed`, `Closed`, `Forked`, `Reentrant`.
     pub fn begin_write(&self) -> Result<WriteTransaction, Error> {
         self.check_writable()?;
         self.engine().check_running()?;
         WriteTransaction::begin(self.engine())
     }
 
-    /// Begins a transaction that only reads.
+    /// Begins a transaction that only reads. It locks what it reads until it ends, and counts
+    /// among the 4,096 that may be open at once: see [`ReadTransaction`].
     ///
     /// # Errors
     ///
-    /// `Failed`, `Closed`.
+    /// `TooManyTransactions`, `Failed`, `Closed`, `Forked`, `Reentrant`.
     pub fn begin_read(&self) -> Result<ReadTransaction, Error> {
         ReadTransaction::begin(self.engine())
     }
 
     /// Runs `run` in a write transaction and commits it durably; runs it again, from its start,
-    /// as long as it meets a conflict. If it returns an error, its changes are rolled back.
+    /// as long as it meets a conflict, and a few times if it was open for so long that the log
+    /// was full. If it returns an error, its changes are rolled back.
     ///
     /// # Errors
     ///
-    /// What `run` returns, and the errors of the commit.
+    /// What `run` returns, those of `begin_write` and those of the commit.
     pub fn write<T, E: From<Error>>(
         &self,
         run: impl FnMut(&WriteTransaction) -> Result<T, E>,
@@ -367,7 +370,7 @@ impl Database {
     ///
     /// # Errors
     ///
-    /// What `run` returns.
+    /// What `run` returns, and those of `begin_read`.
     pub fn read<T, E: From<Error>>(
         &self,
         mut run: impl FnMut(&ReadTransaction) -> Result<T, E>,
@@ -481,11 +484,13 @@ impl Database {
     }
 
     /// Walks every tree and checks its order, its links and its checksums, and the pool's books.
-    /// Transactions may run meanwhile, but wait where it reads.
+    /// It locks each table as a reader of all of it does: it waits for transactions that have
+    /// written to the table, and those that want to write to it wait for its end.
     ///
     /// # Errors
     ///
-    /// `Corrupt` at the first flaw.
+    /// `Corrupt` at the first flaw; `LockTimeout`, `Nested`, `Conflict` if others are in its way;
+    /// those of `begin_read`, and those of devices.
     pub fn check(&self) -> Result<CheckReport, Error> {
         self.engine().check_beginning()?;
         self.engine().check_running()?;
