@@ -64,6 +64,8 @@ impl BufferPool {
             if freed > 0 || !partition.books.lock().free.is_empty() {
                 return Ok(());
             }
+            // A stopped pool writes nothing, so changed pages never leave.
+            self.check_writable()?;
             if now() >= deadline {
                 return Err(PoolError::AllPinned);
             }

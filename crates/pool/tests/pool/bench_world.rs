@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use terrace_page::{PageId, lsn};
 use terrace_policy::{Costs, designs};
-use terrace_pool::{BufferPool, Dirtied, FlashLayout, PageMut, PoolConfig};
+use terrace_pool::{BufferPool, Dirtied, FlashLayout, PageMut, PoolConfig, PoolError};
 use terrace_rt::{Prng, World};
 
 use crate::log_model::{LogModel, Record, fresh_page, set_value, value};
@@ -87,9 +87,14 @@ impl Bench {
     }
 
     pub fn change(&self, page: u64, new: u64) {
-        let mut guard = self.pool.write(PageId(page)).expect("a page is latched");
+        self.try_change(page, new).expect("a page is latched");
+    }
+
+    pub fn try_change(&self, page: u64, new: u64) -> Result<(), PoolError> {
+        let mut guard = self.pool.write(PageId(page))?;
         assert_eq!(value(&guard), self.model[page as usize].load(Ordering::Relaxed), "page {page}");
         self.set(&mut guard, new);
+        Ok(())
     }
 
     pub fn create(&self, page: u64, new: u64) {

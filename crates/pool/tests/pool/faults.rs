@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use terrace_page::{Damage, Lsn, PAGE_SIZE, PageId, lsn, seal};
 use terrace_policy::designs;
 use terrace_pool::{BufferPool, Fills, PoolConfig, PoolError, Recovered, Tier};
-use terrace_rt::{Virtual, VirtualConfig, World};
+use terrace_rt::{Nanos, Virtual, VirtualConfig, World, now};
 
 use crate::bench_world::{Bench, config};
 use crate::log_model::{fresh_page, set_value, value};
@@ -139,6 +139,24 @@ fn after_a_failed_home_write_there_are_no_more_changes_but_reads() {
         }
         assert!(bench.pool.oldest_dirty_lsn().is_some());
         bench.pool.check();
+        bench.pool.shutdown();
+    });
+}
+
+#[test]
+fn who_wants_a_frame_of_a_stopped_pool_is_told_at_once() {
+    // With every frame changed, a reader waited 20 s for room, and was told `AllPinned`.
+    in_world(|world| {
+        let bench = Bench::new(world, plain("no-ssd"), PAGES, 1);
+        bench.home.fails_writes.store(true, Ordering::Relaxed);
+        let error = (1..PAGES).find_map(|page| bench.try_change(page, 7).err());
+        let error = error.expect("frames are few");
+        assert!(matches!(error, PoolError::Stopped { .. }), "{error}");
+        let began = now();
+        let told = (1..PAGES).filter_map(|page| bench.pool.read(PageId(page)).err());
+        let told: Vec<PoolError> = told.collect();
+        assert!(!told.is_empty() && told.iter().all(|it| matches!(it, PoolError::Stopped { .. })));
+        assert!(now() - began < Nanos::from_secs(1), "{:?}", now() - began);
         bench.pool.shutdown();
     });
 }
