@@ -157,7 +157,6 @@ impl BufferPool {
 
     fn choose_again(&self, choosing: &Choosing) {
         let of = |device: Option<&dyn Device>| device.map(Device::counters).unwrap_or_default();
-        let counters = (of(Some(&*self.home)), of(self.flash.as_deref()));
         let cleaned_together = {
             let stats = self.stats.lock();
             match stats.cleaner_ios {
@@ -167,6 +166,8 @@ impl BufferPool {
         };
         let (costs, ratio) = {
             let mut meter = choosing.meter.lock();
+            // Read under the lock: what another thread reads later is more.
+            let counters = (of(Some(&*self.home)), of(self.flash.as_deref()));
             (meter.costs(counters, cleaned_together), meter.prices.ratio())
         };
         for partition in &self.partitions {

@@ -18,8 +18,8 @@ struct State {
 
 impl Gauge {
     pub(super) fn start(&self, requests: usize) {
-        let now = now();
         let mut state = self.0.lock();
+        let now = now();
         if state.queued == 0 {
             state.busy_since = now;
         }
@@ -27,8 +27,8 @@ impl Gauge {
     }
 
     pub(super) fn finish(&self, job: Job, bytes: u64) {
-        let now = now();
         let mut state = self.0.lock();
+        let now = now();
         assert!(state.queued > 0, "a request finished twice");
         state.queued -= 1;
         if state.queued == 0 {
@@ -53,8 +53,9 @@ impl Gauge {
     }
 
     pub(super) fn counters(&self) -> Counters {
-        let now = now();
         let state = self.0.lock();
+        // Read under the lock, so that no later observation is less.
+        let now = now();
         let mut counters = state.counters;
         if state.queued > 0 {
             counters.busy_ns += now.saturating_sub(state.busy_since).0;
