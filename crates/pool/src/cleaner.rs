@@ -28,7 +28,6 @@
 
 use std::sync::atomic::Ordering;
 
-use terrace_device::Operation;
 use terrace_page::{Lsn, PageBuf, PageId, lsn, verify};
 use terrace_policy::Cleaning;
 
@@ -272,14 +271,7 @@ impl BufferPool {
     fn clean(&self, run: &[Claim]) {
         let mut staging = Staging::new(run.len());
         let whole = self.stage(run, &mut staging);
-        let written = self.write_staged(run, &whole, &staging);
-        let at_home = match written {
-            Ok(()) => true,
-            Err(source) => {
-                self.stop(Operation::Write, source);
-                false
-            }
-        };
+        let at_home = self.write_staged(run, &whole, &staging).is_ok();
         for (claim, whole) in run.iter().zip(whole) {
             self.end_claim(
                 claim,
@@ -351,7 +343,7 @@ impl BufferPool {
         run: &[Claim],
         staged: &[Staged],
         staging: &Staging,
-    ) -> std::io::Result<()> {
+    ) -> Result<(), PoolError> {
         let whole = (0..run.len()).filter(|&at| staged[at] == Staged::Whole);
         let whole: Vec<(PageId, &PageBuf)> =
             whole.map(|at| (run[at].page, &staging.pages()[at])).collect();

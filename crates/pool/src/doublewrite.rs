@@ -27,7 +27,8 @@
 //! - D1: a home write begins only after a barrier that began when its copy was complete.
 //! - D2: a half is begun anew only when every home write of its batches has completed and home was
 //!   synced after that. So each home write that a cut may have torn has its copy in the half in use
-//!   or in the one before.
+//!   or in the one before. After a home write that failed, and may have torn its page, no half is
+//!   begun any more.
 //! - D3: of the batches found, those of the highest epoch and of its last two generations count.
 //!   What lies behind them in a half is older, and may be older than home: it is never used.
 //! - D4: at most one home write of a page is outstanding, so of two copies that count the one with
@@ -120,6 +121,8 @@ struct State {
     /// D2: nothing in the half is needed any more.
     is_over: [bool; HALVES],
     is_syncing: bool,
+    /// D2: a home write failed.
+    has_torn: bool,
 }
 
 /// Which device failed while pages were copied.
@@ -129,6 +132,17 @@ pub(crate) enum CopyError {
     Log(io::Error),
     /// Home, whose sync was to free a half.
     Home(io::Error),
+    /// Home, which may have torn a page earlier.
+    Torn,
+}
+
+impl From<CopyError> for io::Error {
+    fn from(error: CopyError) -> io::Error {
+        match error {
+            CopyError::Log(source) | CopyError::Home(source) => source,
+            CopyError::Torn => io::Error::other("an earlier write of home failed"),
+        }
+    }
 }
 
 /// A place taken for a batch.
@@ -153,6 +167,11 @@ impl Shield<'_> {
     /// The memory of the copies, and the place of copy `index` among its pages.
     pub fn copy(&self, index: usize) -> (&Arc<Staging>, usize) {
         (&self.copies, index + 1)
+    }
+
+    /// The pages may be torn at home: their copies stay.
+    pub(crate) fn torn(self) {
+        self.area.state.lock().has_torn = true;
     }
 }
 
@@ -186,6 +205,7 @@ impl Doublewrite {
             writing: [0; HALVES],
             is_over: [true; HALVES],
             is_syncing: false,
+            has_torn: false,
         };
         let (state, news) = (LeafMutex::new(state), Signal::new());
         let spares = LeafMutex::new(Vec::with_capacity(SPARES_MAX));
@@ -204,10 +224,7 @@ impl Doublewrite {
     ///
     /// Those of the device.
     pub fn disown(&self) -> io::Result<()> {
-        match self.copy(&[]) {
-            Ok(shield) => drop(shield),
-            Err(CopyError::Log(source) | CopyError::Home(source)) => return Err(source),
-        }
+        drop(self.copy(&[])?);
         self.device.sync()
     }
 
@@ -290,6 +307,9 @@ impl Doublewrite {
             let seen = self.news.seen();
             let leads = {
                 let mut state = self.state.lock();
+                if state.has_torn {
+                    return Err(CopyError::Torn);
+                }
                 if let Some(taken) = state.take(len, &self.place) {
                     return Ok(taken);
                 }

@@ -224,16 +224,21 @@ impl BufferPool {
                 return Err(error);
             }
         };
-        drop(shield);
+        // From here on the copies of what is home are needed no more.
+        let home = match home {
+            Ok(()) => {
+                drop(shield);
+                Ok(())
+            }
+            Err(source) => Err(self.stop_torn(source, shield)),
+        };
         let mut freed = 0;
         for transfer in transfers {
             let outcome = Outcome { home: home.is_ok(), flash };
             freed += usize::from(self.complete(transfer, purpose, outcome));
         }
         self.harden(&slots);
-        if let Err(source) = home {
-            return Err(self.stop(Operation::Write, source));
-        }
+        home?;
         self.log_buf_writes(Logged::Full)?;
         Ok(freed)
     }
@@ -275,6 +280,7 @@ impl BufferPool {
         let shield = area.copy(pages).map_err(|error| match error {
             CopyError::Log(source) => PoolError::Journal { source: Arc::new(source) },
             CopyError::Home(source) => self.stop(Operation::Sync, source),
+            error @ CopyError::Torn => self.stop(Operation::Write, error.into()),
         })?;
         if self.config.rules.wal_before_page {
             self.journal.barrier(upto)?;
@@ -316,18 +322,31 @@ impl BufferPool {
     }
 
     /// Runs `work`, which writes some of `pages` home, on as many at a time as the doublewrite area
-    /// takes. The log has their changes already.
+    /// takes. The log has their changes already. A failure stops the pool.
     pub(crate) fn write_shielded(
         &self,
         pages: &[(PageId, &PageBuf)],
         work: impl Fn(&[Homeward<'_>]) -> std::io::Result<()>,
-    ) -> std::io::Result<()> {
+    ) -> Result<(), PoolError> {
         for part in pages.chunks(self.shielded_pages()) {
             let copied: Vec<&PageBuf> = part.iter().map(|(_, bytes)| *bytes).collect();
-            let shield = self.shield(&copied, Lsn::ZERO).map_err(std::io::Error::other)?;
-            work(&homeward(part.iter().copied(), shield.as_ref()))?;
+            let shield = self
+                .shield(&copied, Lsn::ZERO)
+                .map_err(|error| self.stop(Operation::Write, std::io::Error::other(error)))?;
+            let written = work(&homeward(part.iter().copied(), shield.as_ref()));
+            written.map_err(|source| self.stop_torn(source, shield))?;
         }
         Ok(())
+    }
+
+    /// A home write failed, and may have torn its pages. The cause is kept before anyone meets
+    /// what follows from it.
+    fn stop_torn(&self, source: std::io::Error, shield: Option<Shield<'_>>) -> PoolError {
+        let error = self.stop(Operation::Write, source);
+        if let Some(shield) = shield {
+            shield.torn();
+        }
+        error
     }
 
     fn transfer(

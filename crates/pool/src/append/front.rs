@@ -24,7 +24,6 @@
 
 use std::sync::atomic::Ordering;
 
-use terrace_device::Operation;
 use terrace_page::{Damage, Lsn, PageBuf, PageId, lsn, verify};
 use terrace_policy::{Batch, History, Leave, Replacement};
 use terrace_rt::{LeafGuard, Nanos, dead, sleep};
@@ -407,11 +406,7 @@ impl BufferPool {
         if !self.config.rules.front_is_dirty_until_home {
             homeward.iter().for_each(|(_, claim)| self.end_claim(claim, Cleaned::AtHome));
         }
-        let written = self.write_home(&homeward, &staging);
-        let at_home = written.is_ok();
-        if let Err(source) = written {
-            self.stop(Operation::Write, source);
-        }
+        let at_home = self.write_home(&homeward, &staging).is_ok();
         let outcomes: Vec<Cleaned> = homeward
             .iter()
             .map(|(leaver, claim)| {
@@ -510,7 +505,7 @@ impl BufferPool {
 
     /// Writes the whole pages home, neighbours together. `homeward` is in page order. Pages of a
     /// block go in small batches, one of which is filled while another is written [S2 3.1].
-    fn write_home(&self, homeward: &[(Leaver, Claim)], staging: &Staging) -> std::io::Result<()> {
+    fn write_home(&self, homeward: &[(Leaver, Claim)], staging: &Staging) -> Result<(), PoolError> {
         let whole = homeward.iter().map(|row| &row.0).filter(|leaver| leaver.is_whole);
         let whole: Vec<(PageId, &PageBuf)> =
             whole.map(|leaver| (leaver.page, leaver.bytes(staging))).collect();
