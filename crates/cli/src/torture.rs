@@ -75,7 +75,7 @@ pub fn torture(options: &Torture) -> Result<(), failure::Failure> {
         "seed": first,
         "seeds": seeds,
         "cuts": total.cuts.total,
-        "faults": total.cuts.with_flash_wiped,
+        "faults": total.cuts.faults(),
         "kills": 0,
         "hangs": count_of(&total, |failure| matches!(failure, Failure::Stuck(_))),
         "panics": count_of(&total, is_panic),
@@ -182,7 +182,7 @@ fn is_wrong(failure: &Failure) -> bool {
     !is_loss(failure) && !matches!(failure, Failure::Error(_) | Failure::Stuck(_))
 }
 
-fn moments(cuts: &Cuts) -> [(&'static str, u64); 10] {
+fn moments(cuts: &Cuts) -> [(&'static str, u64); 12] {
     [
         ("in creation", cuts.in_creation),
         ("in verification", cuts.in_verification),
@@ -194,6 +194,8 @@ fn moments(cuts: &Cuts) -> [(&'static str, u64); 10] {
         ("with dirty flash", cuts.with_dirty_flash),
         ("with io in flight", cuts.with_io_in_flight),
         ("with flash wiped", cuts.with_flash_wiped),
+        ("pages dropped", cuts.pages_dropped),
+        ("pages torn", cuts.pages_torn),
     ]
 }
 

@@ -21,6 +21,7 @@ fn two_hundred_seeds_lose_nothing() {
     assert!(cuts.in_recovery > 0 && cuts.in_run > 0 && cuts.in_checkpoint > 0, "{cuts:?}");
     assert!(cuts.with_dirty_pages > 0 && cuts.with_dirty_flash > 0, "{cuts:?}");
     assert!(cuts.with_io_in_flight > 0 && cuts.with_flash_wiped > 0, "{cuts:?}");
+    assert!(cuts.pages_dropped > 0 && cuts.pages_torn > 0, "{cuts:?}");
     assert!(total.commits > 1000 && total.losses_allowed > 0);
 }
 

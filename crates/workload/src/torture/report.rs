@@ -27,6 +27,18 @@ pub struct Cuts {
     pub in_close: u64,
     /// After which the flash came back blank, or as of an earlier day.
     pub with_flash_wiped: u64,
+    /// Pages, or parts of one, that were written and not synced, and are gone.
+    pub pages_dropped: u64,
+    /// Those of which some sectors are gone.
+    pub pages_torn: u64,
+}
+
+impl Cuts {
+    /// All that befell the devices: cuts, what each page lost, and flashes that were wiped.
+    #[must_use]
+    pub fn faults(&self) -> u64 {
+        self.total + self.pages_dropped + self.pages_torn + self.with_flash_wiped
+    }
 }
 
 /// What a torture found.
@@ -61,6 +73,8 @@ impl Report {
             in_checkpoint,
             in_close,
             with_flash_wiped,
+            pages_dropped,
+            pages_torn,
         } = other.cuts;
         let cuts = &mut self.cuts;
         cuts.total += total;
@@ -74,6 +88,8 @@ impl Report {
         cuts.in_checkpoint += in_checkpoint;
         cuts.in_close += in_close;
         cuts.with_flash_wiped += with_flash_wiped;
+        cuts.pages_dropped += pages_dropped;
+        cuts.pages_torn += pages_torn;
         self.commits += other.commits;
         self.losses_allowed += other.losses_allowed;
         self.verified += other.verified;

@@ -182,7 +182,9 @@ impl Torture {
         cuts.with_io_in_flight += u64::from(rig.queued() > 0);
         self.report.verified += u64::from(self.is_created && phase >= Phase::Running);
         self.is_created |= phase > Phase::Opening;
-        rig.cut(&mut self.prng);
+        let lost = rig.cut(&mut self.prng);
+        self.report.cuts.pages_dropped += lost.dropped;
+        self.report.cuts.pages_torn += lost.torn;
     }
 }
 
