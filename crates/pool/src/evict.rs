@@ -99,7 +99,7 @@ impl BufferPool {
             return Ok(freed);
         }
         // What is free already is worth more than an error that others will report too.
-        match self.check_writable().and_then(|()| self.write_out(jobs, Purpose::Evict)) {
+        match self.write_out(jobs, Purpose::Evict) {
             Ok(written) => Ok(freed + written),
             Err(_) if freed > 0 => Ok(freed),
             Err(error) => Err(error),

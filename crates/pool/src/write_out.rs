@@ -187,7 +187,8 @@ impl BufferPool {
         purpose: Purpose,
     ) -> Result<usize, PoolError> {
         let at_once = self.shielded_pages();
-        let mut written = Ok(0);
+        // Of a stopped pool, too, the jobs are ended one by one: others wait for their home writes.
+        let mut written = self.check_writable().map(|()| 0);
         while !jobs.is_empty() {
             let rest = jobs.split_off(jobs.len().min(at_once));
             let batch = std::mem::replace(&mut jobs, rest);

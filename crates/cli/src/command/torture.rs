@@ -116,6 +116,9 @@ pub struct Life {
     /// Its home is as large as the disk lets it be, and transactions may be told that it is full
     #[arg(long)]
     pub grows: bool,
+    /// It is idle for a while after its clients, and dies without closing
+    #[arg(long)]
+    pub rests: bool,
     /// A device that fails: PART:KIND:SEED
     #[arg(long)]
     pub fault: Option<Fault>,
@@ -134,6 +137,7 @@ impl Life {
         arguments.extend(self.persistent_flash.then(|| "--persistent-flash".into()));
         arguments.extend(self.is_first.then(|| "--is-first".into()));
         arguments.extend(self.grows.then(|| "--grows".into()));
+        arguments.extend(self.rests.then(|| "--rests".into()));
         if let Some(fault) = self.fault {
             arguments.extend(["--fault".into(), fault.to_string().into()]);
         }

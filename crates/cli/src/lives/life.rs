@@ -48,6 +48,8 @@ pub const FOREIGN: i32 = 15;
 /// The disk has no room for what must be written.
 pub const FULL: i32 = 16;
 
+/// Checkpoints of an idle database: the log then has a witness of what was forced last.
+const REST: Duration = Duration::from_millis(120);
 const ENOSPC: i32 = 28;
 const STANDSTILL: Duration = Duration::from_secs(8);
 const SAY_EVERY: Duration = Duration::from_millis(5);
@@ -58,7 +60,7 @@ const DURABLE_ONE_IN: u64 = 3;
 /// A few frames, so that the pages of the tables move.
 const MEMORY: u64 = 24 * 8192;
 /// Each table has extents of its own, of 512 KiB.
-const HOME_BYTES: u64 = 16 << 20;
+const HOME_BYTES: u64 = 32 << 20;
 const LOG_BYTES: u64 = 2 << 20;
 /// Bytes of the flash.
 pub const FLASH_BYTES: u64 = 1 << 20;
@@ -101,6 +103,11 @@ pub fn live(life: &Life) {
     {
         alive.look_after(&db);
         alive.tell("told", &error, TOLD);
+    }
+    if life.rests {
+        thread::sleep(REST);
+        alive.say();
+        exit(0);
     }
     if let Err(error) = db.close() {
         alive.tell("told", &error, TOLD);

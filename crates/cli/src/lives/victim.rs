@@ -124,6 +124,7 @@ impl Victim {
             runs_ms,
             is_first: runs_ms > 0,
             grows: setting.fills_disk,
+            rests: number == LIVES,
             fault,
         };
         child::run(&life, kill)
@@ -311,14 +312,20 @@ impl Victim {
     /// Damages the files, one place after the other, and opens what is left, until something is
     /// found: then the files stay as they are.
     fn trials(&mut self) -> io::Result<()> {
+        // Of damage to what was forced last nothing can tell, unless the log was idle after it.
+        let runs_ms = 1 + self.prng.below(RUNS_MS_MAX);
+        let lived = self.live(LIVES, runs_ms, None, None)?;
+        if !self.judge(&lived, None, "the life before the trials") {
+            return Ok(());
+        }
         let files = FILES.map(|name| self.folder().join(name));
         let kept = FILES.map(|name| self.folder().join(format!("{name}.kept")));
         for (file, kept) in files.iter().zip(&kept).filter(|(file, _)| file.exists()) {
             fs::copy(file, kept)?;
         }
         // As it is it must be whole.
-        let lived = self.live(LIVES, 0, None, None)?;
-        if !self.judge(&lived, None, "the last life") {
+        let lived = self.live(LIVES + 1, 0, None, None)?;
+        if !self.judge(&lived, None, "the undamaged database") {
             return Ok(());
         }
         let mut regions = Vec::new();
@@ -353,7 +360,7 @@ impl Victim {
             }
         }
         damage.to(&files[part as usize])?;
-        let lived = self.live(LIVES + 1 + trial, 0, None, None)?;
+        let lived = self.live(LIVES + 2 + trial, 0, None, None)?;
         self.report.lives += 1;
         self.report.verified += u64::from(lived.is_verified);
         let is_cache = self.setting.role == FlashRole::Cache;
