@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use terrace_rt as rt;
 use terrace_rt::{LeafMutex, Nanos, Waited};
 
-use crate::IoFailure;
+use crate::{DeviceError, IoFailure, Operation, Request};
 
 /// Finishes batches without the help of the scheduler, for tickets that are dropped.
 pub trait Drain: Send + Sync {
@@ -39,16 +39,24 @@ const LIMITS_MAX: u64 = 10;
 
 /// How long a device may be silent, and when it was heard of last.
 ///
-/// - C4: the limit runs from the submission of a batch, or from the last answer of the device if
-///   that is later: a long queue is no silence. No wait is longer than `LIMITS_MAX` limits.
-#[derive(Default)]
+/// - C4: the limit runs from the submission of a batch, or from the last answer of the device to a
+///   request of the same kind if that is later: a long queue is no silence. Answers to reads say
+///   nothing of writes: a frozen file system serves the ones and not the others. No wait is longer
+///   than `LIMITS_MAX` limits.
 pub(crate) struct TimeLimit {
+    /// What errors call the device.
+    device: String,
     /// Nanoseconds; zero: none.
     limit: AtomicU64,
-    answered: AtomicU64,
+    /// Of reads, of writes, and of all else.
+    answered: [AtomicU64; 3],
 }
 
 impl TimeLimit {
+    pub(crate) fn new(device: String) -> Arc<TimeLimit> {
+        Arc::new(TimeLimit { device, limit: AtomicU64::new(0), answered: Default::default() })
+    }
+
     pub(crate) fn set(&self, limit: Nanos) {
         self.limit.store(limit.0, Ordering::Relaxed);
     }
@@ -57,15 +65,40 @@ impl TimeLimit {
         self.limit.load(Ordering::Relaxed) > 0
     }
 
+    fn answered(&self, operation: Operation) -> &AtomicU64 {
+        &self.answered[match operation {
+            Operation::Read => 0,
+            Operation::Write => 1,
+            Operation::Sync | Operation::Reserve => 2,
+        }]
+    }
+}
+
+/// What a batch is, and how long it may take.
+struct Bound {
+    limit: Arc<TimeLimit>,
+    submitted: Nanos,
+    operation: Operation,
+    range: Option<(u64, u64)>,
+}
+
+impl Bound {
     fn heard_of(&self) {
-        self.answered.store(rt::now().0, Ordering::Relaxed);
+        self.limit.answered(self.operation).store(rt::now().0, Ordering::Relaxed);
     }
 
-    fn deadline(&self, submitted: Nanos) -> Nanos {
-        let limit = Nanos(self.limit.load(Ordering::Relaxed));
-        let heard_of = submitted.max(Nanos(self.answered.load(Ordering::Relaxed)));
-        let longest = submitted.saturating_add(Nanos(limit.0.saturating_mul(LIMITS_MAX)));
+    fn deadline(&self) -> Nanos {
+        let limit = Nanos(self.limit.limit.load(Ordering::Relaxed));
+        let answered = self.limit.answered(self.operation).load(Ordering::Relaxed);
+        let heard_of = self.submitted.max(Nanos(answered));
+        let longest = self.submitted.saturating_add(Nanos(limit.0.saturating_mul(LIMITS_MAX)));
         heard_of.saturating_add(limit).min(longest)
+    }
+
+    #[cold]
+    fn is_over(&self) -> io::Error {
+        let source = io::Error::new(ErrorKind::TimedOut, "the device has not answered in time");
+        DeviceError::wrap(self.limit.device.clone(), self.operation, self.range, source)
     }
 }
 
@@ -75,8 +108,7 @@ pub struct Completion {
     abandoned: AtomicBool,
     /// Held by whoever touches the buffers, and to abandon them.
     touching: LeafMutex<()>,
-    /// The limit, and when the batch was submitted.
-    limit: Option<(Arc<TimeLimit>, Nanos)>,
+    bound: Option<Bound>,
     failure: LeafMutex<Option<IoFailure>>,
     drain: Option<Arc<dyn Drain>>,
 }
@@ -90,11 +122,27 @@ impl Completion {
     }
 
     /// As `new`, of a device that touches the buffers within `with_buffers` only; it is waited for
-    /// no longer than `limit` allows, if it is on (C3).
+    /// no longer than `limit` allows, if it is on (C3). The first request is of `range`, if any.
     #[must_use]
-    pub(crate) fn within(requests: usize, limit: &Arc<TimeLimit>) -> Arc<Completion> {
-        let limit = limit.is_on().then(|| (Arc::clone(limit), rt::now()));
-        Completion::build(requests, None, limit)
+    pub(crate) fn within(
+        limit: &Arc<TimeLimit>,
+        requests: usize,
+        operation: Operation,
+        range: Option<(u64, u64)>,
+    ) -> Arc<Completion> {
+        let bound = limit.is_on().then(|| {
+            let (limit, submitted) = (Arc::clone(limit), rt::now());
+            Bound { limit, submitted, operation, range }
+        });
+        Completion::build(requests, None, bound)
+    }
+
+    /// As `within`, of a batch.
+    #[must_use]
+    pub(crate) fn of_batch(limit: &Arc<TimeLimit>, requests: &[Request<'_>]) -> Arc<Completion> {
+        let first = &requests[0];
+        let range = Some((first.offset, first.len()));
+        Completion::within(limit, requests.len(), first.op.operation(), range)
     }
 
     /// A batch of `requests` requests whose buffers are in use until they are finished.
@@ -106,14 +154,14 @@ impl Completion {
     fn build(
         requests: usize,
         drain: Option<Arc<dyn Drain>>,
-        limit: Option<(Arc<TimeLimit>, Nanos)>,
+        bound: Option<Bound>,
     ) -> Arc<Completion> {
         assert!(requests > 0, "an empty batch");
         Arc::new(Completion {
             unfinished: AtomicU64::new(requests as u64),
             abandoned: AtomicBool::new(false),
             touching: LeafMutex::new(()),
-            limit,
+            bound,
             failure: LeafMutex::new(None),
             drain,
         })
@@ -136,8 +184,8 @@ impl Completion {
                 *failure = Some(IoFailure { index, source });
             }
         }
-        if let Some((limit, _)) = &self.limit {
-            limit.heard_of();
+        if let Some(bound) = &self.bound {
+            bound.heard_of();
         }
         let before = self.unfinished.fetch_sub(1, Ordering::AcqRel);
         assert!(before > 0, "a batch finished twice");
@@ -187,12 +235,8 @@ impl Ticket {
     pub fn wait(self) -> Result<(), IoFailure> {
         if self.block() == Waited::TimedOut {
             self.completion.abandon();
-            if !self.is_done() {
-                let what = "the device has not answered in time";
-                return Err(IoFailure {
-                    index: 0,
-                    source: io::Error::new(ErrorKind::TimedOut, what),
-                });
+            if let (false, Some(bound)) = (self.is_done(), &self.completion.bound) {
+                return Err(IoFailure { index: 0, source: bound.is_over() });
             }
         }
         if !self.is_done() {
@@ -218,11 +262,11 @@ impl Ticket {
                 return Waited::Woken;
             }
             let word = &self.completion.unfinished;
-            let Some((limit, submitted)) = &self.completion.limit else {
+            let Some(bound) = &self.completion.bound else {
                 rt::wait(word, unfinished);
                 continue;
             };
-            let deadline = limit.deadline(*submitted);
+            let deadline = bound.deadline();
             if rt::now() >= deadline {
                 return Waited::TimedOut;
             }
@@ -242,5 +286,46 @@ impl Drop for Ticket {
             None if self.block() == Waited::TimedOut => self.completion.abandon(),
             None => (),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rt::{Virtual, VirtualConfig};
+
+    use super::*;
+    use crate::errno;
+
+    const SECOND: Nanos = Nanos::from_secs(1);
+
+    #[test]
+    fn answers_to_reads_do_not_prolong_the_wait_for_a_write() {
+        // On a frozen file system reads go on, so a write was waited for for ten limits.
+        let config = VirtualConfig { seed: 1, switch_one_in: 0, cores: 1, stack_bytes: 64 << 10 };
+        let waited = Virtual::new(config).run(|| {
+            let limit = TimeLimit::new(String::from("a device"));
+            limit.set(SECOND * 3);
+            let begin = |operation| Completion::within(&limit, 1, operation, Some((512, 1024)));
+            let (write, slow_read) = (begin(Operation::Write), begin(Operation::Read));
+            let reading = Arc::clone(&limit);
+            rt::spawn("reads", move || {
+                for _ in 0..20 {
+                    rt::sleep(SECOND);
+                    Completion::within(&reading, 1, Operation::Read, None).finish(0, Ok(()));
+                }
+                slow_read.finish(0, Ok(()));
+            });
+            let read = begin(Operation::Read);
+            let error = write.ticket().wait().expect_err("it is not answered").source;
+            let after_write = rt::now();
+            read.ticket().wait().expect_err("nor is this");
+            (error, after_write, rt::now())
+        });
+        let (error, after_write, after_read) = waited.expect("nobody waits for ever");
+        assert_eq!((after_write, after_read), (SECOND * 3, SECOND * 23));
+        assert_eq!((error.kind(), errno(&error)), (ErrorKind::TimedOut, Some(libc::ETIMEDOUT)));
+        let told = DeviceError::of(&error).expect("it tells which device");
+        assert_eq!((&*told.device, told.operation), ("a device", Operation::Write));
+        assert_eq!(told.range, Some((512, 1024)));
     }
 }

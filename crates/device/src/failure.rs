@@ -77,19 +77,39 @@ impl Error for DeviceError {
     }
 }
 
-/// The number of the operating system's error behind `error`, whatever was added to it.
+/// Another error that says what `error` does, for those who come later: of the same kind, with what
+/// a device has said of it, and the system's number.
+#[must_use]
+pub fn said_again(error: &io::Error) -> io::Error {
+    match (DeviceError::of(error), error.raw_os_error()) {
+        (Some(told), _) => {
+            let DeviceError { device, operation, range, source } = told;
+            DeviceError::wrap(device.clone(), *operation, *range, said_again(source))
+        }
+        (None, Some(code)) => io::Error::from_raw_os_error(code),
+        (None, None) => io::Error::new(error.kind(), error.to_string()),
+    }
+}
+
+/// The number of the operating system's error behind `error`, whatever was added to it;
+/// `ETIMEDOUT` if a device has not answered in time.
 #[must_use]
 pub fn errno(error: &io::Error) -> Option<i32> {
     /// No error of a device is wrapped more often.
     const DEPTH_MAX: usize = 8;
+    let kind = error.kind();
     let mut error = error;
     for _ in 0..DEPTH_MAX {
         if let Some(code) = error.raw_os_error() {
             return Some(code);
         }
-        error = error.get_ref()?.source()?.downcast_ref()?;
+        let below = error.get_ref().and_then(|it| it.source()?.downcast_ref());
+        match below {
+            Some(below) => error = below,
+            None => break,
+        }
     }
-    None
+    (kind == io::ErrorKind::TimedOut).then_some(libc::ETIMEDOUT)
 }
 
 #[cfg(test)]
@@ -105,5 +125,11 @@ mod tests {
         let found = DeviceError::of(&error).expect("just wrapped");
         assert_eq!((found.operation, found.range), (Operation::Write, Some((512, 1024))));
         assert_eq!(errno(&io::Error::other("no system")), None);
+        for error in [error, bare(), io::Error::other("no system")] {
+            let again = said_again(&error);
+            assert_eq!((again.kind(), errno(&again)), (error.kind(), errno(&error)));
+            assert_eq!(again.to_string(), error.to_string());
+            assert_eq!(DeviceError::of(&again).is_some(), DeviceError::of(&error).is_some());
+        }
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! A flash tier may vanish, and one that goes silent has: the first request that its time limit
 //! ends blows the fuse, and all later ones fail at once. So what must learn of it in turn, page by
-//! page, does not wait for the limit each time.
+//! page, does not wait for the limit each time. Home and log may be slow to read; the first write
+//! or sync of theirs that a time limit ends stops the engine, and nobody waits for another one.
 //!
 //! - Z1: a fuse never mends: what the device may have done late is not to be read as its state.
 
@@ -17,24 +18,58 @@ use crate::{Completion, Counters, Device, DeviceError, IoFailure, Operation, Req
 /// See the module.
 pub struct Fuse {
     below: Arc<dyn Device>,
+    protects: Protects,
     is_blown: AtomicBool,
 }
 
+/// What fails once a fuse is blown, and blows it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Protects {
+    All,
+    /// All but reads.
+    Writes,
+}
+
 impl Fuse {
-    /// Over `below`.
+    /// Over `below`, for all requests.
     #[must_use]
     pub fn new(below: Arc<dyn Device>) -> Arc<Fuse> {
-        Arc::new(Fuse { below, is_blown: AtomicBool::new(false) })
+        Fuse::over(below, Protects::All)
+    }
+
+    /// Over `below`, for all requests but reads.
+    #[must_use]
+    pub fn for_writes(below: Arc<dyn Device>) -> Arc<Fuse> {
+        Fuse::over(below, Protects::Writes)
+    }
+
+    fn over(below: Arc<dyn Device>, protects: Protects) -> Arc<Fuse> {
+        Arc::new(Fuse { below, protects, is_blown: AtomicBool::new(false) })
     }
 
     fn refusal(&self, operation: Operation, range: Option<(u64, u64)>) -> io::Error {
-        let what = "given up, since it did not answer in time or lost a write";
-        let source = io::Error::new(ErrorKind::NotConnected, what);
+        let source = match self.protects {
+            Protects::All => {
+                let what = "given up, since it did not answer in time or lost a write";
+                io::Error::new(ErrorKind::NotConnected, what)
+            }
+            Protects::Writes => {
+                let what = "the device has not answered in time, an earlier write or sync";
+                io::Error::new(ErrorKind::TimedOut, what)
+            }
+        };
         DeviceError::wrap(self.below.name(), operation, range, source)
     }
 
+    fn refuses(&self, operation: Operation) -> bool {
+        self.is_blown.load(Ordering::Acquire)
+            && (self.protects == Protects::All || operation != Operation::Read)
+    }
+
+    #[cold]
     fn look_at(&self, error: &io::Error) {
-        if error.kind() == ErrorKind::TimedOut {
+        let is_read = || DeviceError::of(error).is_some_and(|it| it.operation == Operation::Read);
+        if error.kind() == ErrorKind::TimedOut && (self.protects == Protects::All || !is_read()) {
             self.is_blown.store(true, Ordering::Release);
         }
     }
@@ -46,7 +81,7 @@ impl Device for Fuse {
     }
 
     unsafe fn submit(&self, requests: &[Request<'_>]) -> Ticket {
-        if !self.is_given_up() {
+        if !requests.iter().any(|request| self.refuses(request.op.operation())) {
             // SAFETY: the caller promises of the buffers what the device below asks.
             return unsafe { self.below.submit(requests) };
         }
@@ -65,7 +100,7 @@ impl Device for Fuse {
     }
 
     fn sync(&self) -> io::Result<()> {
-        match self.is_given_up() {
+        match self.refuses(Operation::Sync) {
             true => Err(self.refusal(Operation::Sync, None)),
             false => self.below.sync().inspect_err(|error| self.look_at(error)),
         }
@@ -76,15 +111,17 @@ impl Device for Fuse {
     }
 
     fn is_given_up(&self) -> bool {
-        self.is_blown.load(Ordering::Acquire)
+        self.protects == Protects::All && self.is_blown.load(Ordering::Acquire)
     }
 
     fn give_up(&self) {
-        self.is_blown.store(true, Ordering::Release);
+        if self.protects == Protects::All {
+            self.is_blown.store(true, Ordering::Release);
+        }
     }
 
     fn reserve(&self, offset: u64, len: u64) -> io::Result<()> {
-        match self.is_given_up() {
+        match self.refuses(Operation::Reserve) {
             true => Err(self.refusal(Operation::Reserve, Some((offset, len)))),
             false => self.below.reserve(offset, len).inspect_err(|error| self.look_at(error)),
         }

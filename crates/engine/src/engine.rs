@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use terrace_device::Device;
 use terrace_page::{Lsn, TxnId};
 use terrace_policy::FlashRole;
-use terrace_pool::{BufferPool, PoolError, Tier};
+use terrace_pool::BufferPool;
 use terrace_rt::{LeafMutex, Mutex, Nanos, Signal, dead, now};
 
 use crate::api::Checkpoint;
@@ -37,7 +37,7 @@ use crate::log::{Chain, Level, Log, Room};
 use crate::reclaim::Reclaim;
 use crate::superblock::{Creation, FlashMark, LogFrom, Superblock};
 use crate::trees::Trees;
-use crate::{Action, Error, Part, TreeId};
+use crate::{Error, TreeId};
 
 /// Closing looks for open transactions after a pause, at first this and then twice as long.
 const CLOSE_PAUSE: Nanos = Nanos::from_micros(100);
@@ -236,6 +236,15 @@ impl Engine {
         error.explained(&self.places, &|tree: TreeId| self.trees.name_of(tree))
     }
 
+    /// As `explain`; where the engine has stopped, it is the first cause of that which is told.
+    #[cold]
+    pub(crate) fn explain_first(&self, error: Error) -> Error {
+        match self.log.check() {
+            Err(failed) if !self.is_closed() => self.explain(failed),
+            _ => self.explain(error),
+        }
+    }
+
     /// # Errors
     ///
     /// `Failed` if the engine has stopped, with the first cause: what memory shows then may never
@@ -428,7 +437,7 @@ impl Engine {
         self.log.wake_writer();
         let flushed = self.log.check().and_then(|()| self.last_checkpoint());
         self.pool.shutdown();
-        flushed
+        flushed.map_err(|error| self.log.check().err().unwrap_or(error))
     }
 
     /// Stops without writing anything: recovery failed, or the database is read only. Only the
@@ -477,49 +486,6 @@ impl Drop for Engine {
         if !dead() && !self.is_forked() {
             // Nobody is left to be told; recovery does what could not be done.
             let _closed = self.close();
-        }
-    }
-}
-
-/// The error of a pool that stopped for `cause`: what the engine's journal has made of it.
-fn stopped(cause: &(dyn std::error::Error + 'static)) -> Error {
-    match cause.downcast_ref::<Error>() {
-        Some(failed @ Error::Failed { .. }) => failed.clone(),
-        cause => Error::Failed { cause: cause.cloned().map(Arc::new) },
-    }
-}
-
-impl From<PoolError> for Error {
-    fn from(error: PoolError) -> Error {
-        let part = |tier| match tier {
-            Tier::Flash => Part::Flash,
-            Tier::Home | Tier::Memory => Part::Home,
-        };
-        match error {
-            PoolError::AllPinned => Error::AllPinned,
-            PoolError::Damaged { tier, page, .. } => {
-                Error::corrupt(part(tier), page, "its bytes are not the page")
-            }
-            PoolError::Read { tier, page, source } => Error::Device {
-                part: part(tier),
-                path: None,
-                action: Action::Read,
-                page: Some(page),
-                source,
-            },
-            PoolError::Redo { page, what } => Error::corrupt(Part::Home, page, what),
-            PoolError::OutOfRange { page } => {
-                Error::corrupt(Part::Home, page, "it lies beyond the end of home")
-            }
-            PoolError::Config { what } => Error::InvalidOption { option: "tune", what },
-            PoolError::NoMemory => {
-                let what = "the system does not have that much memory";
-                Error::InvalidOption { option: "memory", what }
-            }
-            _ if dead() => Error::Closed,
-            PoolError::Stopped { cause } => stopped(&*cause),
-            PoolError::Journal { source } => stopped(&*source),
-            _ => Error::STOPPED,
         }
     }
 }

@@ -11,6 +11,7 @@ mod about;
 mod device;
 mod lock_wait;
 mod message;
+mod pool;
 
 use std::io;
 use std::sync::Arc;

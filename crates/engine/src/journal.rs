@@ -14,7 +14,7 @@ use terrace_rt::LeafMutex;
 use crate::log::record::{BUF_WRITE_PAGES_MAX, Draft, HEADER_BYTES};
 use crate::log::{Level, Log, LogReader, Room};
 use crate::recovery::repair;
-use crate::{Error, Part};
+use crate::{Action, Error, Part};
 
 /// The log of an open database, for its pool.
 pub(crate) struct LogJournal {
@@ -102,6 +102,11 @@ impl Journal for LogJournal {
         let mut draft = self.draft.lock();
         draft.flash(payload);
         self.log.append(&mut draft, Room::Reserved).ok()
+    }
+
+    fn failed(&self, source: std::io::Error) -> PoolError {
+        let failed = self.log.fail(Error::device(Part::Log, Action::Write)(source));
+        PoolError::Journal { source: Arc::new(failed) }
     }
 
     fn stopped(&self, stop: Stop) -> Arc<dyn std::error::Error + Send + Sync> {

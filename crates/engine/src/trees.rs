@@ -266,6 +266,7 @@ impl Trees {
         match worked {
             Ok(value) => context.commit(Durability::None).map(|()| value),
             Err(error) => {
+                let error = context.first_cause(error);
                 context.rollback()?;
                 Err(error)
             }

@@ -11,9 +11,10 @@
 //!   where its copy is kept as a base, into another slot if there is one.
 //! - A4: a page that owns an invalid slot gets that one again, never a second [R in S4 3].
 
+use std::io::ErrorKind;
 use std::sync::atomic::Ordering;
 
-use terrace_device::{Device, Operation};
+use terrace_device::{Device, DeviceError, Operation};
 use terrace_page::PageId;
 use terrace_policy::{AccessClass, AdmissionRule, Refusal, Replacement, admit};
 
@@ -68,7 +69,9 @@ impl BufferPool {
     pub(crate) fn look_at_flash(&self) {
         let Some(flash) = self.flash.as_deref().filter(|flash| flash.is_given_up()) else { return };
         if self.is_persistent() {
-            let source = std::io::Error::from(std::io::ErrorKind::TimedOut);
+            let what = "the device has not answered in time, or has lost a write";
+            let source = std::io::Error::new(ErrorKind::TimedOut, what);
+            let source = DeviceError::wrap(flash.name(), Operation::Read, None, source);
             self.stop_for(Stop::new(Tier::Flash, flash, Operation::Read, source));
         }
     }

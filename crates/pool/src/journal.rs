@@ -1,6 +1,7 @@
 //! What the pool asks of the log. The engine implements it.
 
 use std::error::Error;
+use std::io;
 use std::sync::Arc;
 
 use terrace_page::{Lsn, PageBuf, PageId};
@@ -52,6 +53,12 @@ pub trait Journal: Send + Sync {
     /// between two checkpoints.
     fn log_flash_kept(&self, payload: &[u8]) -> Option<Lsn> {
         self.log_flash(payload)
+    }
+
+    /// The log's device has failed to write copies of pages: the log takes no more records, and so
+    /// the pool no more changes.
+    fn failed(&self, source: io::Error) -> PoolError {
+        PoolError::Journal { source: Arc::new(source) }
     }
 
     /// A device has failed, so that the pool takes no more changes. Returns the cause that all are

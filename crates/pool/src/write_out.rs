@@ -279,7 +279,7 @@ impl BufferPool {
     ) -> Result<Option<Shield<'_>>, PoolError> {
         let Some(area) = self.doublewrite().filter(|_| !pages.is_empty()) else { return Ok(None) };
         let shield = area.copy(pages).map_err(|error| match error {
-            CopyError::Log(source) => PoolError::Journal { source: Arc::new(source) },
+            CopyError::Log(source) => self.journal.failed(source),
             CopyError::Home(source) => self.stop(Operation::Sync, source),
             error @ CopyError::Torn => self.stop(Operation::Write, error.into()),
         })?;

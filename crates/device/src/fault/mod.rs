@@ -33,7 +33,8 @@ impl FaultyDevice {
     /// Over `below`, with the faults of `plan`.
     #[must_use]
     pub fn new(below: Arc<dyn Device>, plan: FaultPlan) -> Arc<FaultyDevice> {
-        let (dice, time_limit) = (LeafMutex::new(Dice::new(plan)), Arc::default());
+        let dice = LeafMutex::new(Dice::new(plan));
+        let time_limit = TimeLimit::new(below.name());
         let unreadable = LeafMutex::new(Vec::new());
         Arc::new(FaultyDevice { below, dice, unreadable, time_limit })
     }
@@ -84,11 +85,11 @@ impl FaultyDevice {
     }
 
     /// A batch that is never answered, or one that has failed.
-    fn refused(&self, requests: usize, failure: Option<io::Error>) -> Ticket {
-        let completion = Completion::within(requests, &self.time_limit);
+    fn refused(&self, requests: &[Request<'_>], failure: Option<io::Error>) -> Ticket {
+        let completion = Completion::of_batch(&self.time_limit, requests);
         let ticket = completion.ticket();
         if let Some(failure) = failure {
-            for index in (1..requests).rev() {
+            for index in (1..requests.len()).rev() {
                 completion.finish(index, Ok(()));
             }
             completion.finish(0, Err(failure));
@@ -140,18 +141,18 @@ impl Device for FaultyDevice {
         match fate {
             Fate::Well => (),
             Fate::Slow(span) => sleep(span),
-            Fate::Silent => return self.refused(requests.len(), None),
+            Fate::Silent => return self.refused(requests, None),
             Fate::FailsInPart { code, of_256 } => {
                 // SAFETY: a part of what the caller promises.
                 unsafe { self.do_front(first, of_256) };
                 let error =
                     self.error(code, first.op.operation(), Some((first.offset, first.len())));
-                return self.refused(requests.len(), Some(error));
+                return self.refused(requests, Some(error));
             }
             Fate::Fails(code) => {
                 let range = Some((first.offset, first.len()));
                 let error = self.error(code, first.op.operation(), range);
-                return self.refused(requests.len(), Some(error));
+                return self.refused(requests, Some(error));
             }
         }
         // SAFETY: the caller promises of the buffers what the device below asks.
@@ -162,7 +163,10 @@ impl Device for FaultyDevice {
         let fate = self.dice.lock().decide(None);
         match fate {
             Fate::Well | Fate::Slow(_) => self.below.sync(),
-            Fate::Silent => self.refused(1, None).wait().map_err(|failure| failure.source),
+            Fate::Silent => {
+                let never = Completion::within(&self.time_limit, 1, Operation::Sync, None);
+                never.ticket().wait().map_err(|failure| failure.source)
+            }
             Fate::Fails(code) | Fate::FailsInPart { code, .. } => {
                 Err(self.error(code, Operation::Sync, None))
             }

@@ -180,7 +180,9 @@ impl Device for FileDevice {
 
     unsafe fn submit(&self, requests: &[Request<'_>]) -> Ticket {
         requests.iter().for_each(|request| request.validate(self.0.len));
-        let completion = self.0.completion(requests.len());
+        let first = &requests[0];
+        let range = Some((first.offset, first.len()));
+        let completion = self.0.completion(requests.len(), Job::of(first.op), range);
         let ticket = completion.ticket();
         self.0.gauge.start(requests.len());
         let transfers = requests.iter().enumerate().map(|(index, request)| {
@@ -208,7 +210,7 @@ impl Device for FileDevice {
             let source = io::Error::other("an earlier sync failed; reopen");
             return Err(self.0.explain(Job::Sync, (0, 0), source));
         }
-        let completion = self.0.completion(1);
+        let completion = self.0.completion(1, Job::Sync, None);
         let ticket = completion.ticket();
         self.0.gauge.start(1);
         let empty = Request { op: Op::Write, offset: 0, bufs: &[], owner: None };
@@ -223,11 +225,12 @@ impl Device for FileDevice {
     /// promises nothing.
     fn reserve(&self, offset: u64, len: u64) -> io::Result<()> {
         assert!(len > 0 && offset + len <= self.0.len, "a range of the device");
-        let completion = self.0.completion(1);
+        let job = Job::Reserve { len };
+        let completion = self.0.completion(1, job, Some((offset, len)));
         let ticket = completion.ticket();
         self.0.gauge.start(1);
         let at = Request { op: Op::Write, offset, bufs: &[], owner: None };
-        self.start(Transfer::new(&self.0, &completion, 0, Job::Reserve { len }, &at));
+        self.start(Transfer::new(&self.0, &completion, 0, job, &at));
         match ticket.wait() {
             Err(failure) if failure.source.kind() == ErrorKind::Unsupported => Ok(()),
             waited => waited.map_err(|failure| failure.source),
@@ -272,9 +275,9 @@ impl Shared {
         self.time_limit.is_on()
     }
 
-    fn completion(&self, requests: usize) -> Arc<Completion> {
+    fn completion(&self, requests: usize, job: Job, range: Option<(u64, u64)>) -> Arc<Completion> {
         match self.is_limited() {
-            true => Completion::within(requests, &self.time_limit),
+            true => Completion::within(&self.time_limit, requests, job.operation(), range),
             false => Completion::with_drain(requests, Arc::new(Driver)),
         }
     }

@@ -32,6 +32,7 @@ use super::refused::{OpenError, Refusal};
 use super::ring;
 use super::{Access, FileDevice, FileOptions, Method, Shared};
 use crate::SECTOR_SIZE;
+use crate::completion::TimeLimit;
 use crate::contents::{Contents, ReadAt};
 
 /// How often a path is looked at again that changes meanwhile.
@@ -215,6 +216,7 @@ impl FileClaim {
         let memory_align = if options.direct { direct_alignment(&self.file) } else { 1 };
         self.made.into_iter().for_each(Made::keep);
         Ok(FileDevice::new(Shared {
+            time_limit: TimeLimit::new(self.path.display().to_string()),
             file: self.file,
             path: self.path,
             len,
@@ -226,7 +228,6 @@ impl FileClaim {
             helpers: Arc::default(),
             sync_failed: AtomicBool::new(false),
             released: AtomicBool::new(false),
-            time_limit: Arc::default(),
         }))
     }
 

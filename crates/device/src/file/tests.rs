@@ -516,7 +516,7 @@ fn a_shared_write_is_not_copied_and_keeps_its_memory_until_it_is_answered() {
         let bufs = [IoBuf::from_ref(&memory.as_ref().as_ref()[..PAGE])];
         let request =
             Request { op: Op::Write, offset: PAGE as u64, bufs: &bufs, owner: Some(&owner) };
-        let completion = device.0.completion(1);
+        let completion = device.0.completion(1, Job::Write, None);
         let ticket = completion.ticket();
         device.0.gauge.start(1);
         let transfer = Transfer::new(&device.0, &completion, 0, Job::Write, &request);

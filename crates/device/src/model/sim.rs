@@ -35,7 +35,7 @@ use crate::disk::WriteReporting;
 use crate::nand::Wear;
 use crate::slab::IMAGE_SIZE;
 use crate::store::{Piece, Store};
-use crate::{Completion, Counters, Device, DeviceError, IoBuf, Op, Request, Ticket};
+use crate::{Completion, Counters, Device, DeviceError, IoBuf, Op, Operation, Request, Ticket};
 
 /// A request from submission to completion.
 struct InFlight {
@@ -152,7 +152,7 @@ impl SimDevice {
             world,
             len,
             me: Weak::clone(me),
-            time_limit: Arc::default(),
+            time_limit: TimeLimit::new(NAME.into()),
             state: LeafMutex::new(state),
         })
     }
@@ -269,7 +269,7 @@ impl Device for SimDevice {
     }
 
     unsafe fn submit(&self, requests: &[Request<'_>]) -> Ticket {
-        let completion = Completion::within(requests.len(), &self.time_limit);
+        let completion = Completion::of_batch(&self.time_limit, requests);
         let mut effects = Effects::default();
         let now = self.now();
         let mut guard = self.state.lock();
@@ -291,7 +291,7 @@ impl Device for SimDevice {
 
     fn sync(&self) -> io::Result<()> {
         let mut effects = Effects::default();
-        let completion = Completion::within(1, &self.time_limit);
+        let completion = Completion::within(&self.time_limit, 1, Operation::Sync, None);
         let mut state = self.state.lock();
         if state.faults.is_silent() {
             drop(state);

@@ -210,6 +210,7 @@ impl Core {
     /// An operation failed: the transaction is doomed unless the error is harmless.
     #[cold]
     fn failed(&self, error: Error) -> Error {
+        let error = self.context.borrow().first_cause(error);
         let error = self.explain(error);
         if !is_harmless(&error) {
             self.doomed.get_or_init(|| Arc::new(error.clone()));

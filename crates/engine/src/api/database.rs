@@ -394,7 +394,7 @@ impl Database {
     ///
     /// `Failed`, `Closed`.
     pub fn flush(&self) -> Result<(), Error> {
-        self.engine().check_usable()?;
+        self.engine().check_running()?;
         let log = &self.engine().log;
         let forced = log.force(log.end(), crate::log::Level::Durable);
         forced.map_err(|error| self.engine().explain(error))
@@ -424,7 +424,8 @@ impl Database {
     pub fn checkpoint(&self, kind: Checkpoint) -> Result<(), Error> {
         self.check_writable()?;
         self.engine().check_beginning()?;
-        self.engine().checkpoint(kind).map_err(|error| self.engine().explain(error))
+        self.engine().check_running()?;
+        self.engine().checkpoint(kind).map_err(|error| self.engine().explain_first(error))
     }
 
     /// Counters and gauges.
@@ -509,7 +510,8 @@ impl Database {
 
     fn check_trees(&self) -> Result<CheckReport, Error> {
         let mut context = Context::begin_in_task(self.engine(), terrace_rt::task_id())?;
-        let report = self.engine().trees.check(&mut context)?;
+        let checked = self.engine().trees.check(&mut context);
+        let report = checked.map_err(|error| context.first_cause(error))?;
         context.commit(Durability::None)?;
         Ok(report)
     }

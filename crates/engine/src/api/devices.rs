@@ -39,14 +39,14 @@ pub struct Devices {
 
 impl Devices {
     /// These, waited for no longer than `limits` allow; the flash is given up the first time that
-    /// it does not answer.
+    /// it does not answer, and home and log are written no more.
     pub(crate) fn within(self, limits: IoTimeouts) -> Devices {
         self.home.set_time_limit(limits.home);
         self.log.set_time_limit(limits.log);
         let fused = |flash| -> Arc<dyn Device> { Fuse::new(flash) };
         let flash = self.flash.map(fused);
         flash.iter().for_each(|flash| flash.set_time_limit(limits.flash));
-        Devices { flash, ..self }
+        Devices { home: Fuse::for_writes(self.home), flash, log: Fuse::for_writes(self.log) }
     }
 
     /// The order in which `withheld` adds to a group.

@@ -392,6 +392,21 @@ impl Context {
         Ok(())
     }
 
+    /// What the caller of an operation that failed with `error` is told. An error with a nested
+    /// action open stops the engine; and where the engine has stopped, the cause of that is told,
+    /// not what came of it in this operation.
+    #[cold]
+    pub(crate) fn first_cause(&self, error: Error) -> Error {
+        let log = &self.engine.log;
+        if self.nested != 0 {
+            return log.fail(error);
+        }
+        match log.check() {
+            Err(failed) if !self.engine.is_closed() => failed,
+            _ => error,
+        }
+    }
+
     /// Where the transaction's last record is.
     pub(crate) fn last(&self) -> Lsn {
         self.last

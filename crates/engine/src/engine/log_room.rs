@@ -59,6 +59,7 @@ impl Engine {
                 }));
             }
             self.check_open()?;
+            self.log.check()?;
             // What is reserved by operations under way comes free soon.
             let next = now() + pause;
             room.wait_until(seen, if next < deadline { next } else { deadline });

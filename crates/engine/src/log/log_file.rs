@@ -337,8 +337,11 @@ impl Log {
         };
         let first = self.cause.lock().get_or_insert(failed).clone();
         // Within the critical section, so that no append is half way past the check.
-        let _tail = self.tail.lock();
+        let tail = self.tail.lock();
         self.failed.store(true, Ordering::Release);
+        drop(tail);
+        // There will be none.
+        self.tell_room();
         first
     }
 

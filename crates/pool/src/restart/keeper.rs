@@ -14,6 +14,7 @@
 
 use std::io;
 
+use terrace_device::said_again;
 use terrace_page::{Lsn, PageId};
 use terrace_policy::History;
 
@@ -197,7 +198,11 @@ impl BufferPool {
             if is_given_up && !self.is_persistent() && matches!(error, PoolError::Read { .. }) {
                 return;
             }
-            self.stop_for_table(io::Error::other(error.to_string()));
+            let source = match &error {
+                PoolError::Read { source, .. } => said_again(source),
+                error => io::Error::other(error.to_string()),
+            };
+            self.stop_for_table(source);
         }
     }
 }

@@ -18,7 +18,7 @@ fn silent() -> (std::io::PipeWriter, FileDevice) {
         helpers: Arc::default(),
         sync_failed: AtomicBool::new(false),
         released: AtomicBool::new(false),
-        time_limit: Arc::default(),
+        time_limit: TimeLimit::new(String::from("a pipe")),
     });
     (writer, device)
 }

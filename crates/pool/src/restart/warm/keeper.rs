@@ -9,6 +9,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use terrace_page::{Lsn, PageId};
@@ -76,8 +77,8 @@ pub(in crate::restart) struct TableKeeper {
     news: Signal,
     is_closing: AtomicBool,
     /// A write failed, and what it was to say is lost: there is no other, so that home names no
-    /// later position.
-    is_failed: AtomicBool,
+    /// later position. The first error.
+    failure: LeafMutex<Option<Arc<io::Error>>>,
     /// No slot of the zone can be reused.
     is_exhausted: AtomicBool,
 }
@@ -150,7 +151,7 @@ impl TableKeeper {
             durable: AtomicU64::new(0),
             news: Signal::new(),
             is_closing: AtomicBool::new(false),
-            is_failed: AtomicBool::new(false),
+            failure: LeafMutex::new(None),
             is_exhausted: AtomicBool::new(false),
         }
     }
@@ -202,8 +203,8 @@ impl TableKeeper {
         form: &mut dyn Form,
         what: Flush<'_>,
     ) -> Result<(), PoolError> {
-        if self.is_failed.load(Ordering::Acquire) {
-            return Err(failed(io::Error::other("the flash table could not be written")));
+        if let Some(first) = self.failure() {
+            return Err(failed(first));
         }
         // What a frontier in force keeps of the journal must leave it room.
         let what = match what {
@@ -222,10 +223,7 @@ impl TableKeeper {
             (true, _) if form.position() > 0 => site.flash.sync(),
             _ => form.write(&site, &records, frontier.as_ref()),
         };
-        if let Err(error) = written {
-            self.is_failed.store(true, Ordering::Release);
-            return Err(failed(error));
-        }
+        written.map_err(|error| self.fail(error))?;
         if frontier.is_some() {
             self.pending.lock().frontier = frontier;
         }
@@ -377,7 +375,16 @@ impl TableKeeper {
         let mut form = self.form.lock();
         self.flush(pool, &mut **form, what)?;
         let tidied = form.tidy(&self.site(pool));
-        tidied.inspect_err(|_| self.is_failed.store(true, Ordering::Release)).map_err(failed)
+        tidied.map_err(|error| self.fail(error))
+    }
+
+    /// What the table was to say is lost.
+    fn fail(&self, error: io::Error) -> PoolError {
+        failed(Arc::clone(self.failure.lock().get_or_insert_with(|| Arc::new(error))))
+    }
+
+    fn failure(&self) -> Option<Arc<io::Error>> {
+        self.failure.lock().clone()
     }
 }
 
@@ -392,8 +399,8 @@ struct Taken {
     keeps: bool,
 }
 
-fn failed(source: io::Error) -> PoolError {
-    PoolError::Read { tier: Tier::Flash, page: PageId(0), source: std::sync::Arc::new(source) }
+fn failed(source: Arc<io::Error>) -> PoolError {
+    PoolError::Read { tier: Tier::Flash, page: PageId(0), source }
 }
 
 impl Keep for TableKeeper {
@@ -463,8 +470,7 @@ impl Keep for TableKeeper {
     fn run(&self, pool: &BufferPool) {
         while !self.is_closing.load(Ordering::Acquire) {
             let seen = self.news.seen();
-            let is_failed = self.is_failed.load(Ordering::Acquire);
-            if let Some(what) = self.work().filter(|_| !is_failed) {
+            if let Some(what) = self.work().filter(|_| self.failure().is_none()) {
                 // The table stays as it is; the next checkpoint fails too, and home disowns it.
                 let _failed: Result<(), PoolError> = self.write(pool, what);
                 continue;
