@@ -11,7 +11,7 @@
 
 use std::sync::Arc;
 
-use terrace_device::{Access, Device, Withholding};
+use terrace_device::{Access, Device, DeviceError, Withholding};
 use terrace_page::{Lsn, PAGE_SIZE, PageId, TxnId};
 use terrace_pool::{
     BufferPool, ColdStart, Doublewrite, DoublewriteOwner, PoolConfig, ScanFrom, restore_torn,
@@ -123,17 +123,20 @@ pub(crate) fn open(setup: Setup, devices: Devices) -> Result<Arc<Engine>, Error>
                 let _repaired = header.repair(&*engine.log_device, engine.database_id());
                 Ok(engine)
             }
-            Err((part, source)) => {
+            Err(lost) => {
                 engine.abandon();
-                let part = Devices::WITHHELD[part];
-                Err(Error::device(part, Action::Write)(source))
+                Err(not_written(lost))
             }
         },
-        Err(error) => {
-            group.discard();
-            Err(error)
-        }
+        // What comes of a write that failed is not why.
+        Err(error) => Err(group.discard().map_or_else(not_written, |()| error)),
     }
+}
+
+/// A write or sync of the opening has failed.
+fn not_written((part, source): (usize, std::io::Error)) -> Error {
+    let told = DeviceError::of(&source).map(|told| told.operation);
+    Error::device(Devices::WITHHELD[part], told.map_or(Action::Write, Action::from))(source)
 }
 
 /// O2.

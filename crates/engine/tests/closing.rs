@@ -270,3 +270,34 @@ fn a_fork_that_drops_everything_changes_nothing() {
     let again = small().open(&case.path).expect("unlocked");
     assert_eq!(again.check().expect("sound").entries, 2);
 }
+
+/// The bug: the child waited for threads that its parent alone has, and so for ever.
+#[test]
+fn a_fork_of_a_process_that_has_used_a_database_opens_its_own() {
+    let case = case(small());
+    case.db.clone().close().expect("a good disk");
+    let folder = case.path.parent().expect("a folder");
+    let use_own = |name: &str| {
+        let path = folder.join(name);
+        let db = small().create(&path).expect("a new path");
+        for key in 0..200 {
+            db.write(|txn| txn.open_table(ROWS)?.insert(key, key)).expect("room");
+        }
+        db.close().expect("a good disk");
+        let db = small().open(&path).expect("unlocked");
+        db.check().expect("sound").entries > 200
+    };
+    let code = terrace_rt::in_fork(|| {
+        let own = use_own("the child's");
+        let parents = small().open(&case.path).expect("the parent has closed it");
+        parents.write(|txn| txn.open_table(ROWS)?.insert(1, 6)).expect("room");
+        parents.close().expect("a good disk");
+        let below = terrace_rt::in_fork(|| u8::from(use_own("its child's")));
+        u8::from(own) + below
+    });
+    assert_eq!(code, 2);
+    assert!(use_own("the parent's"));
+    let again = small().open(&case.path).expect("unlocked");
+    let row = again.read(|txn| txn.open_table(ROWS)?.get(1)).expect("readable");
+    assert_eq!(row.expect("there").value(), 6);
+}

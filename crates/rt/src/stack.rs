@@ -5,13 +5,15 @@ use std::sync::{Mutex, PoisonError};
 
 use corosensei::stack::{DefaultStack, Stack};
 
+use crate::real_world::PerProcess;
+
 /// Stacks kept by the process while no world needs them.
 const KEPT_MAX: usize = 1024;
 
 /// Bytes in a task's stack unless the world says otherwise; pages are mapped when touched.
 pub(crate) const STACK_BYTES: usize = 256 * 1024;
 
-static KEPT: Mutex<Vec<DefaultStack>> = Mutex::new(Vec::new());
+static KEPT: PerProcess<Mutex<Vec<DefaultStack>>> = PerProcess::new(|| Mutex::new(Vec::new()));
 
 /// Finished stacks of one world or executor, all of `bytes`.
 pub(crate) struct Stacks {
@@ -30,7 +32,7 @@ impl Stacks {
             return Ok(stack);
         }
         if self.bytes == STACK_BYTES
-            && let Some(stack) = KEPT.lock().unwrap_or_else(PoisonError::into_inner).pop()
+            && let Some(stack) = KEPT.get().lock().unwrap_or_else(PoisonError::into_inner).pop()
         {
             return Ok(stack);
         }
@@ -48,7 +50,7 @@ impl Drop for Stacks {
         if self.bytes != STACK_BYTES {
             return;
         }
-        let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = KEPT.get().lock().unwrap_or_else(PoisonError::into_inner);
         let room = KEPT_MAX.saturating_sub(kept.len());
         kept.extend(self.free.drain(..).take(room));
     }

@@ -13,6 +13,8 @@ use std::fs::{self, Metadata};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use terrace_rt::LeafMutex;
+
 /// Who has a file or a block device in use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -21,6 +23,16 @@ pub enum Holder {
     Process {
         /// Its id.
         pid: u32,
+    },
+    /// An earlier opening in this process, which has closed it: the device has yet to answer
+    /// requests of that.
+    Unanswered,
+    /// A fork of a process that had it open, and has ended.
+    Fork {
+        /// The process that has ended.
+        of: u32,
+        /// The fork, if the system tells.
+        pid: Option<u32>,
     },
     /// It is mounted, or a partition of it is.
     Mount {
@@ -45,6 +57,15 @@ impl fmt::Display for Holder {
                 write!(f, "this process ({pid})")
             }
             Holder::Process { pid } => write!(f, "process {pid}"),
+            Holder::Unanswered => f.write_str(
+                "an earlier opening in this process, requests of which its device has not answered",
+            ),
+            Holder::Fork { of, pid: Some(pid) } => {
+                write!(f, "process {pid}, a fork of process {of}, which has ended")
+            }
+            Holder::Fork { of, pid: None } => {
+                write!(f, "a fork of process {of}, which has ended")
+            }
             Holder::Mount { at } => write!(f, "the file system mounted at {}", at.display()),
             Holder::Swap => f.write_str("the system, as swap space"),
             Holder::Device { name } => write!(f, "the device {name}, which is made of it"),
@@ -58,19 +79,33 @@ impl Holder {
     pub(super) fn of(found: &Metadata) -> Holder {
         let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
         if let Some(pid) = locker(&locks, found.dev(), found.ino()) {
-            return Holder::Process { pid };
+            let is_closed = pid == std::process::id() && Unanswered::has(identity(found));
+            return if is_closed { Holder::Unanswered } else { Holder::Process { pid } };
         }
         if !found.file_type().is_block_device() {
             return Holder::Unknown;
         }
         let devices = with_partitions(found.rdev());
         let above = || devices.iter().find_map(|&device| above(device));
-        let process = || opener(found.rdev()).map(|pid| Holder::Process { pid });
+        let is_it = |it: &Metadata| it.file_type().is_block_device() && it.rdev() == found.rdev();
+        let process = || opener(is_it).map(|pid| Holder::Process { pid });
         mounted(&devices)
             .or_else(|| swapped(&devices))
             .or_else(above)
             .or_else(process)
             .unwrap_or(Holder::Unknown)
+    }
+
+    /// The same, after a wait: a process that has ended does not hold a lock for long, unless a fork
+    /// of it has it, too.
+    pub(super) fn or_fork(self, found: &Metadata) -> Holder {
+        match self {
+            Holder::Process { pid: of } if self.is_going() => {
+                let pid = opener(|it| identity(it) == identity(found));
+                Holder::Fork { of, pid: pid.filter(|&pid| pid != std::process::id()) }
+            }
+            holder => holder,
+        }
     }
 
     /// Whether it is a process that has ended, or is about to: then the kernel only has to end its
@@ -88,6 +123,36 @@ impl Holder {
         let is_dead = matches!(fields.next(), Some("Z" | "X" | "x"));
         let flags: u64 = fields.nth(5).and_then(|flags| flags.parse().ok()).unwrap_or(0);
         is_dead || flags & EXITING != 0
+    }
+}
+
+/// What no other file has.
+pub(super) fn identity(found: &Metadata) -> (u64, u64) {
+    (found.dev(), found.ino())
+}
+
+/// A file that was closed with requests outstanding, until they are answered.
+pub(super) struct Unanswered((u64, u64));
+
+static UNANSWERED: LeafMutex<Vec<(u64, u64)>> = LeafMutex::new(Vec::new());
+
+impl Unanswered {
+    pub(super) fn new(identity: (u64, u64)) -> Unanswered {
+        UNANSWERED.lock().push(identity);
+        Unanswered(identity)
+    }
+
+    fn has(identity: (u64, u64)) -> bool {
+        UNANSWERED.lock().contains(&identity)
+    }
+}
+
+impl Drop for Unanswered {
+    fn drop(&mut self) {
+        let mut files = UNANSWERED.lock();
+        if let Some(at) = files.iter().position(|&it| it == self.0) {
+            files.swap_remove(at);
+        }
     }
 }
 
@@ -163,20 +228,16 @@ fn above(device: u64) -> Option<Holder> {
     Some(Holder::Device { name: first.file_name()?.to_string_lossy().into() })
 }
 
-/// A process that has the block device open, through whichever node.
-fn opener(device: u64) -> Option<u32> {
+/// A process that has a file open which `is_it`, this one last.
+fn opener(is_it: impl Fn(&Metadata) -> bool) -> Option<u32> {
     let has_it = |process: &PathBuf| {
-        entries(&process.join("fd")).any(|file| {
-            let found = fs::metadata(file);
-            found.is_ok_and(|it| it.file_type().is_block_device() && it.rdev() == device)
-        })
+        entries(&process.join("fd")).any(|file| fs::metadata(file).is_ok_and(|it| is_it(&it)))
     };
-    let pid = |process: &PathBuf| process.file_name()?.to_str()?.parse().ok();
-    entries(Path::new("/proc"))
-        .filter(|process| pid(process).is_some())
-        .find(has_it)
-        .as_ref()
-        .and_then(pid)
+    let pid = |process: &PathBuf| process.file_name()?.to_str()?.parse::<u32>().ok();
+    let mut processes: Vec<PathBuf> =
+        entries(Path::new("/proc")).filter(|process| pid(process).is_some()).collect();
+    processes.sort_by_key(|process| pid(process) == Some(std::process::id()));
+    processes.into_iter().find(has_it).as_ref().and_then(pid)
 }
 
 #[cfg(test)]

@@ -43,7 +43,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rt::{Helpers, Nanos, World};
+use rt::{Helpers, LeafMutex, Nanos, World};
 use terrace_rt as rt;
 
 pub use self::held::Holder;
@@ -51,6 +51,7 @@ pub use self::open::{FileClaim, Room};
 pub use self::refused::{OpenError, Refusal};
 
 use self::gauge::Gauge;
+use self::held::Unanswered;
 use self::ring::Ring;
 use self::transfer::{Job, Transfer};
 use crate::completion::TimeLimit;
@@ -119,6 +120,9 @@ struct Shared {
     gauge: Gauge,
     /// What runs system calls that may never return (F7).
     helpers: Arc<Helpers>,
+    identity: (u64, u64),
+    /// It was closed with requests outstanding.
+    unanswered: LeafMutex<Option<Unanswered>>,
     sync_failed: AtomicBool,
     /// Its lock was given up: it is not ours any more.
     released: AtomicBool,
@@ -240,6 +244,9 @@ impl Device for FileDevice {
     fn release(&self) {
         // A write that has no answer yet may reach the file after the next opener's (F7).
         if self.0.gauge.queued() > 0 {
+            if !self.0.is_forked() {
+                self.0.unanswered.lock().get_or_insert_with(|| Unanswered::new(self.0.identity));
+            }
             return;
         }
         if !self.0.is_forked() && !self.0.released.swap(true, Ordering::AcqRel) {

@@ -23,11 +23,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use rt::Nanos;
+use rt::{LeafMutex, Nanos};
 use terrace_rt as rt;
 
 use super::gauge::Gauge;
-use super::held::Holder;
+use super::held::{Holder, identity};
 use super::refused::{OpenError, Refusal};
 use super::ring;
 use super::{Access, FileDevice, FileOptions, Method, Shared};
@@ -213,6 +213,8 @@ impl FileClaim {
         if self.kind == Kind::File && self.access == Access::ReadWrite {
             self.sync_folder()?;
         }
+        let found = self.file.metadata();
+        let found = found.map_err(|source| self.failed("cannot look at it", source))?;
         let memory_align = if options.direct { direct_alignment(&self.file) } else { 1 };
         self.made.into_iter().for_each(Made::keep);
         Ok(FileDevice::new(Shared {
@@ -226,6 +228,8 @@ impl FileClaim {
             owner: std::process::id(),
             gauge: Gauge::default(),
             helpers: Arc::default(),
+            identity: identity(&found),
+            unanswered: LeafMutex::new(None),
             sync_failed: AtomicBool::new(false),
             released: AtomicBool::new(false),
         }))
@@ -392,7 +396,7 @@ impl Patience {
             _ => 0,
         };
         if self.tries >= tries {
-            return Err(Refusal::InUse { holder });
+            return Err(Refusal::InUse { holder: holder.or_fork(found) });
         }
         self.tries += 1;
         rt::sleep(Patience::LOOK_AGAIN);

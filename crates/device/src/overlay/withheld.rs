@@ -27,7 +27,9 @@ use terrace_rt::{Mutex, Nanos};
 
 use super::blocks::{BLOCK, Blocks, Coverage};
 use super::{OverlayMemory, gather, scatter};
-use crate::{Completion, Counters, Device, IoBuf, IoFailure, Op, Request, Ticket, persist, read};
+use crate::{
+    Completion, Counters, Device, IoBuf, IoFailure, Op, Request, Ticket, persist, read, said_again,
+};
 
 /// Requests in flight at once when writes are let go.
 const WAVE_MAX: usize = 64;
@@ -57,8 +59,8 @@ enum Step {
 enum Stage {
     Withheld,
     LetGo,
-    /// Why nothing more is done.
-    Stopped(&'static str),
+    /// Why nothing more is done: which device, and what it said.
+    Stopped(usize, io::Error),
 }
 
 struct Steps {
@@ -106,19 +108,26 @@ impl Withholding {
     /// order of `over`, and what it said.
     pub fn let_go(&self) -> Result<(), (usize, io::Error)> {
         let mut steps = self.steps.lock();
-        match steps.stage {
+        match &steps.stage {
             Stage::Withheld => steps.run(&self.is_open),
             Stage::LetGo => Ok(()),
-            Stage::Stopped(why) => Err((0, io::Error::other(why))),
+            Stage::Stopped(device, error) => Err((*device, said_again(error))),
         }
     }
 
     /// Forgets what was asked, if nothing of it was done yet: later requests fail.
-    pub fn discard(&self) {
+    ///
+    /// # Errors
+    ///
+    /// As `let_go`, if it was begun, and a write or sync has failed.
+    pub fn discard(&self) -> Result<(), (usize, io::Error)> {
         let mut steps = self.steps.lock();
-        if matches!(steps.stage, Stage::Withheld) {
-            steps.stop("its opening was refused");
+        match &steps.stage {
+            Stage::Withheld => steps.stop(0, io::Error::other("its opening was refused")),
+            Stage::LetGo => {}
+            Stage::Stopped(device, error) => return Err((*device, said_again(error))),
         }
+        Ok(())
     }
 
     fn is_open(&self) -> bool {
@@ -127,8 +136,8 @@ impl Withholding {
 }
 
 impl Steps {
-    fn stop(&mut self, why: &'static str) {
-        self.stage = Stage::Stopped(why);
+    fn stop(&mut self, device: usize, error: io::Error) {
+        self.stage = Stage::Stopped(device, error);
         self.steps.clear();
         self.blocks.clear();
     }
@@ -161,12 +170,13 @@ impl Steps {
                 (Err(source), OnLoss::Stop) => done = Err((index, source)),
             }
         }
-        if done.is_ok() {
-            self.stage = Stage::LetGo;
-            self.blocks.clear();
-            is_open.store(true, Ordering::Release);
-        } else {
-            self.stop("a write of the opening failed");
+        match &done {
+            Ok(()) => {
+                self.stage = Stage::LetGo;
+                self.blocks.clear();
+                is_open.store(true, Ordering::Release);
+            }
+            Err((device, error)) => self.stop(*device, said_again(error)),
         }
         done
     }
@@ -239,10 +249,10 @@ impl Withheld {
     /// What `requests` come to while writes are withheld; `None`: ask below.
     fn run(&self, requests: &[Request<'_>]) -> Option<Vec<io::Result<()>>> {
         let mut steps = self.group.steps.lock();
-        match steps.stage {
+        match &steps.stage {
             Stage::LetGo => return None,
-            Stage::Stopped(why) => {
-                return Some(requests.iter().map(|_| Err(io::Error::other(why))).collect());
+            Stage::Stopped(_, error) => {
+                return Some(requests.iter().map(|_| Err(said_again(error))).collect());
             }
             Stage::Withheld => {}
         }
@@ -297,12 +307,12 @@ impl Device for Withheld {
     fn sync(&self) -> io::Result<()> {
         if !self.group.is_open() {
             let mut steps = self.group.steps.lock();
-            match steps.stage {
+            match &steps.stage {
                 Stage::Withheld => {
                     steps.steps.push(Step::Sync { device: self.index });
                     return Ok(());
                 }
-                Stage::Stopped(why) => return Err(io::Error::other(why)),
+                Stage::Stopped(_, error) => return Err(said_again(error)),
                 Stage::LetGo => {}
             }
         }
@@ -359,7 +369,10 @@ mod tests {
 
     use super::*;
     use crate::model::{Preset, build};
-    use crate::{FaultPlan, FaultyDevice, Fuse, Keep, SECTOR_SIZE, Store, write};
+    use crate::{
+        DeviceError, FaultPlan, FaultyDevice, Fuse, Keep, Operation, SECTOR_SIZE, Store, errno,
+        write,
+    };
 
     const SECTORS: u64 = 400;
     const LEN: usize = SECTORS as usize * SECTOR_SIZE;
@@ -420,7 +433,7 @@ mod tests {
                 write(&over[0], 0, &[7; SECTOR_SIZE]).expect("memory");
                 assert_eq!(contents(&*below[0])[..SECTOR_SIZE], [7; SECTOR_SIZE]);
             } else {
-                group.discard();
+                group.discard().expect("nothing was tried");
                 write(&over[0], 0, &[7; SECTOR_SIZE]).expect_err("it was discarded");
                 over[0].sync().expect_err("it was discarded");
                 let is_blank = |device: &Arc<dyn Device>| contents(&**device) == vec![0; LEN];
@@ -445,7 +458,17 @@ mod tests {
             match on_loss {
                 OnLoss::Stop => {
                     assert_eq!((let_go, is_there), (Err(0), false));
-                    write(&second, 0, &[3; SECTOR_SIZE]).expect_err("it has stopped");
+                    // Later requests, of any device, were told "a write of the opening failed",
+                    // without kind and number.
+                    let write = write(&second, 0, &[3; SECTOR_SIZE]).expect_err("it has stopped");
+                    let read = read(&second, 0, &mut [0; SECTOR_SIZE]).expect_err("so it has");
+                    let sync = second.sync().expect_err("so it has");
+                    let (index, discarded) = group.discard().expect_err("so it has");
+                    for error in [write, read, sync, discarded] {
+                        assert_eq!((errno(&error), index), (Some(libc::EIO), 0));
+                        let told = DeviceError::of(&error).expect("it tells");
+                        assert_eq!(told.operation, Operation::Write);
+                    }
                 }
                 OnLoss::GiveUp => {
                     assert_eq!((let_go, is_there, first.is_given_up()), (Ok(()), true, true));

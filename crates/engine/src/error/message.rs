@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use terrace_device::Holder;
 use terrace_page::PageId;
 use terrace_pool::ColdStart;
 
@@ -181,6 +182,11 @@ fn of_opening(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             write!(f, "{at} exists already, and was not touched: open it, or choose another path")
         }
         Error::Missing { part, path } => missing(At(*part, path), f),
+        Error::AlreadyOpen { part, path, holder } if **holder == Holder::Unanswered => write!(
+            f,
+            "{} is in use by {holder}: open it again once it has, or has been taken away",
+            At(*part, path),
+        ),
         Error::AlreadyOpen { part, path, holder } => {
             write!(f, "{} is in use by {holder}: end that first", At(*part, path))
         }

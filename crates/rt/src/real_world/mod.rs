@@ -16,6 +16,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 pub use executor::Reactor;
+pub(crate) use fork::PerProcess;
 pub use fork::{forks, in_fork, watch_forks};
 pub use offload::Helpers;
 
@@ -27,7 +28,7 @@ use crate::world::{Waited, World};
 static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 /// The world of those who have none; it sleeps when it has nothing to do, and never ends.
-static DEFAULT: LazyLock<Real> = LazyLock::new(|| Real::new(1));
+static DEFAULT: PerProcess<Real> = PerProcess::new(|| Real::new(1));
 
 /// What the handles of a real world share.
 pub(crate) struct RealCore {
@@ -78,7 +79,7 @@ fn finish(done: &Done) {
 pub(crate) fn current() -> Arc<RealCore> {
     executor::here(|here| match here {
         Some(executor) => Arc::clone(executor.core()),
-        None => Arc::clone(&DEFAULT.core),
+        None => Arc::clone(&DEFAULT.get().core),
     })
 }
 
@@ -158,6 +159,8 @@ pub fn drive_reactor(span: Nanos) {
 pub struct Real {
     core: Arc<RealCore>,
     threads: Vec<JoinHandle<()>>,
+    /// Of the process that made it.
+    forks: u64,
 }
 
 impl Real {
@@ -178,8 +181,9 @@ impl Real {
                 thread::Builder::new().name(name).spawn(move || executor::run(core, mailbox));
             started.expect("a thread for an executor")
         };
+        watch_forks();
         let threads = core.mailboxes.iter().map(start).collect();
-        Real { core, threads }
+        Real { core, threads, forks: forks() }
     }
 
     /// A handle to give to others.
@@ -218,6 +222,10 @@ impl Real {
 
 impl Drop for Real {
     fn drop(&mut self) {
+        if forks() != self.forks {
+            // The threads are the parent's.
+            return mem::forget(mem::take(&mut self.threads));
+        }
         self.core.mailboxes.iter().for_each(|mailbox| mailbox.stop());
         for thread in self.threads.drain(..) {
             // An executor that panicked has said so on standard error.

@@ -11,6 +11,8 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use super::PerProcess;
+
 /// Threads at once, at most.
 const THREADS_MAX: usize = 1024;
 /// Those of one group.
@@ -31,10 +33,10 @@ struct State {
     idle: usize,
 }
 
-static POOL: Pool = Pool {
+static POOL: PerProcess<Pool> = PerProcess::new(|| Pool {
     state: Mutex::new(State { jobs: VecDeque::new(), threads: 0, idle: 0 }),
     news: Condvar::new(),
-};
+});
 
 /// A group of jobs that share a fate, such as the requests of one device (O1).
 #[derive(Default)]
@@ -74,29 +76,31 @@ impl Helpers {
 }
 
 fn offload(job: Job) {
-    let mut state = POOL.state.lock().unwrap_or_else(PoisonError::into_inner);
+    let pool = POOL.get();
+    let mut state = pool.state.lock().unwrap_or_else(PoisonError::into_inner);
     state.jobs.push_back(job);
     if state.idle >= state.jobs.len() {
-        POOL.news.notify_one();
+        pool.news.notify_one();
     } else if state.threads < THREADS_MAX {
-        let started = thread::Builder::new().name("terrace-blocking".to_owned()).spawn(work);
+        let started =
+            thread::Builder::new().name("terrace-blocking".to_owned()).spawn(|| work(pool));
         // Without another thread, those that there are take it.
         state.threads += usize::from(started.is_ok());
         assert!(state.threads > 0, "no thread for a blocking call");
     }
 }
 
-fn work() {
-    let mut state = POOL.state.lock().unwrap_or_else(PoisonError::into_inner);
+fn work(pool: &Pool) {
+    let mut state = pool.state.lock().unwrap_or_else(PoisonError::into_inner);
     loop {
         if let Some(job) = state.jobs.pop_front() {
             drop(state);
             job();
-            state = POOL.state.lock().unwrap_or_else(PoisonError::into_inner);
+            state = pool.state.lock().unwrap_or_else(PoisonError::into_inner);
             continue;
         }
         state.idle += 1;
-        let waited = POOL.news.wait_timeout(state, LINGER);
+        let waited = pool.news.wait_timeout(state, LINGER);
         let (woken, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
         state = woken;
         state.idle -= 1;

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use super::PerProcess;
 use super::mailbox::Mailbox;
 use crate::task::TaskIndex;
 use crate::time::Nanos;
@@ -19,8 +20,10 @@ use crate::world::Waited;
 
 const SHARD_BITS: u32 = 6;
 
-static TABLE: [Mutex<VecDeque<Waiter>>; 1 << SHARD_BITS] =
-    [const { Mutex::new(VecDeque::new()) }; 1 << SHARD_BITS];
+type Table = [Mutex<VecDeque<Waiter>>; 1 << SHARD_BITS];
+
+static TABLE: PerProcess<Table> =
+    PerProcess::new(|| [const { Mutex::new(VecDeque::new()) }; 1 << SHARD_BITS]);
 
 thread_local! {
     static PARKER: Arc<Parker> = Arc::default();
@@ -97,7 +100,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 fn shard(address: usize) -> MutexGuard<'static, VecDeque<Waiter>> {
     let mixed = (address as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    lock(&TABLE[(mixed >> (u64::BITS - SHARD_BITS)) as usize])
+    lock(&TABLE.get()[(mixed >> (u64::BITS - SHARD_BITS)) as usize])
 }
 
 /// Puts `sleeper` down as a waiter on `word`; false if the word is not `seen`.

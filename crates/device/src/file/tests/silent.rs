@@ -16,6 +16,8 @@ fn silent() -> (std::io::PipeWriter, FileDevice) {
         owner: std::process::id(),
         gauge: Gauge::default(),
         helpers: Arc::default(),
+        identity: (0, 0),
+        unanswered: LeafMutex::new(None),
         sync_failed: AtomicBool::new(false),
         released: AtomicBool::new(false),
         time_limit: TimeLimit::new(String::from("a pipe")),
@@ -73,4 +75,61 @@ fn the_kernel_makes_workers_for_all_that_may_block() {
     unsafe { libc::getrlimit(libc::RLIMIT_NPROC, &raw mut limits) };
     let expected = limits.rlim_cur.min(32 * 128) as u32;
     assert_eq!(Ring::open().expect("available").workers_max(), expected);
+}
+
+#[test]
+fn a_file_that_was_closed_with_requests_outstanding_is_told_from_an_open_one() {
+    // "in use by this process: end that first", which had closed it.
+    for (_folder, path, device) in devices() {
+        let holder = || match FileClaim::take(&path, Access::ReadWrite, false) {
+            Err(OpenError { why: Refusal::InUse { holder }, .. }) => Some(holder),
+            Err(error) => panic!("{error}"),
+            Ok(_) => None,
+        };
+        let own = Holder::Process { pid: std::process::id() };
+        let is_told = |wanted: &Holder| {
+            // Where the system does not tell whose a lock is, nobody is named.
+            holder().is_some_and(|it| it == *wanted || it == Holder::Unknown)
+        };
+        assert!(is_told(&own));
+        device.0.gauge.start(1);
+        device.release();
+        assert!(is_told(&Holder::Unanswered));
+        device.0.gauge.finish(Job::Sync, 0);
+        drop(device);
+        assert_eq!(holder(), None);
+    }
+}
+
+#[test]
+fn a_fork_that_keeps_the_file_of_a_process_that_has_ended_is_named() {
+    // The process that had ended was, to be ended first.
+    use std::io::Read;
+    let folder = folder();
+    let path = folder.path().join("device");
+    let (mut reader, writer) = std::io::pipe().expect("a pipe");
+    let mut writer = Some(writer);
+    let code = rt::in_fork(|| {
+        let options = options(Method::Positioned, false);
+        let Ok(device) = FileDevice::open(&path, &options) else { return 1 };
+        // SAFETY: the child waits for the end of the pipe and ends at once.
+        if unsafe { libc::fork() } == 0 {
+            drop(writer.take());
+            let _ended = reader.read(&mut [0]);
+            // SAFETY: it does not return.
+            unsafe { libc::_exit(0) }
+        }
+        std::mem::forget(device);
+        0
+    });
+    assert_eq!(code, 0);
+    let claimed = FileClaim::take(&path, Access::ReadWrite, false).map(drop);
+    drop(writer);
+    let Err(OpenError { why: Refusal::InUse { holder }, .. }) = claimed else {
+        panic!("a fork has it: {claimed:?}")
+    };
+    match holder {
+        Holder::Fork { of, pid: Some(pid) } => assert!(of != pid && pid != std::process::id()),
+        holder => assert_eq!(holder, Holder::Unknown, "or the system does not tell"),
+    }
 }
