@@ -96,8 +96,8 @@ impl Holder {
             .unwrap_or(Holder::Unknown)
     }
 
-    /// The same, after a wait: a process that has ended does not hold a lock for long, unless a fork
-    /// of it has it, too.
+    /// The same, after a wait: a process that has ended does not hold a lock for long, unless a
+    /// fork of it has it, too.
     pub(super) fn or_fork(self, found: &Metadata) -> Holder {
         match self {
             Holder::Process { pid: of } if self.is_going() => {

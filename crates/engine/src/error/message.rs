@@ -182,13 +182,8 @@ fn of_opening(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             write!(f, "{at} exists already, and was not touched: open it, or choose another path")
         }
         Error::Missing { part, path } => missing(At(*part, path), f),
-        Error::AlreadyOpen { part, path, holder } if **holder == Holder::Unanswered => write!(
-            f,
-            "{} is in use by {holder}: open it again once it has, or has been taken away",
-            At(*part, path),
-        ),
         Error::AlreadyOpen { part, path, holder } => {
-            write!(f, "{} is in use by {holder}: end that first", At(*part, path))
+            write!(f, "{} is in use by {holder}: {}", At(*part, path), way_out(holder))
         }
         Error::NotBlank { .. }
         | Error::NotAFile { .. }
@@ -344,6 +339,14 @@ fn device(
     match page {
         Some(page) => write!(f, "cannot {action} {page} of {at}: {source}"),
         None => write!(f, "cannot {action} {at}: {source}"),
+    }
+}
+
+/// What to do about a part that is in use.
+fn way_out(holder: &Holder) -> &'static str {
+    match holder {
+        Holder::Unanswered => "open it again once it has, or has been taken away",
+        _ => "end that first",
     }
 }
 

@@ -75,8 +75,8 @@ impl<T: Sync + 'static> PerProcess<T> {
 }
 
 /// For tests: runs `child` in a fork of the process, which ends with what that returns, or with 255
-/// if it panics; returns how it ended. One that hangs is killed. The child has this thread only: what another one has locked
-/// stays locked there.
+/// if it panics; returns how it ended. One that hangs is killed. The child has this thread only:
+/// what another one has locked stays locked there.
 ///
 /// # Panics
 ///
