@@ -79,7 +79,7 @@ fn damage(options: &Stored, sinks: &Sinks, builder: Builder, first: &terrace::Er
     use terrace::Error::{Corrupt, CorruptLog, RedoGap};
     let path = &options.at.path;
     let is_damage = matches!(first, Corrupt { .. } | CorruptLog { .. } | RedoGap { .. });
-    let saved = is_damage.then(|| Saved::open(builder, path).ok()).flatten();
+    let saved = is_damage.then(|| Saved::salvage(builder, path).ok()).flatten();
     let Some(saved) = saved else { return Failure::of_engine(path.display(), first) };
     let mut found: Vec<String> = saved.losses().iter().map(Loss::to_string).collect();
     saved.count(&mut |loss| found.push(loss.to_string()));
@@ -96,8 +96,8 @@ fn damage(options: &Stored, sinks: &Sinks, builder: Builder, first: &terrace::Er
         "damage": found,
     }));
     let what = format!(
-        "{first}; restore it from a backup, or save what can be read: `terrace dump {0} > FILE`, \
-         then `terrace load FILE NEW`",
+        "{first}; what can be read is saved by `terrace dump {0} --salvage > FILE`, then `terrace \
+         load FILE NEW`",
         path.display(),
     );
     written.err().unwrap_or_else(|| Failure::failed(path.display(), what))

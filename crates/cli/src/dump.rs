@@ -10,7 +10,7 @@ use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, IsTerminal, Read};
 use std::path::{Path, PathBuf};
 use terrace::dump::{Loaded, SaveError, Saved, State};
-use terrace::{Builder, Database};
+use terrace::{Builder, Database, Part};
 
 const BUFFER_BYTES: usize = 256 << 10;
 
@@ -27,17 +27,23 @@ pub fn dump(options: &Dump) -> Result<(), Failure> {
     }
     let path = options.at.path.display();
     let builder = builder(&options.at, blank_flash(&options.at)?)?;
-    let saved = Saved::open(builder, &options.at.path);
-    let saved = saved.map_err(|error| Failure::failed(&path, error))?;
+    let open = if options.salvage { Saved::salvage } else { Saved::open };
+    let saved = open(builder, &options.at.path).map_err(|error| refused(options, &error))?;
+    saved.not_undone().iter().for_each(|line| eprintln!("{path}: {line}"));
     saved.losses().iter().for_each(|loss| eprintln!("{path}: {loss}"));
     let out = BufWriter::with_capacity(BUFFER_BYTES, out.lock());
     let dumped = saved.dump(&options.table, out, &mut |loss| eprintln!("{path}: {loss}"));
     let (dumped, state) = dumped.map_err(|error| match error {
         SaveError::Output(source) => Failure::failed("cannot write the dump", source),
-        SaveError::NoSuchTable(name) => Failure::failed(&path, format!("it has no table {name}")),
+        SaveError::NoSuchTable(name) => {
+            Failure::failed(&path, format!("it has no table \"{}\"", name.escape_debug()))
+        }
+        SaveError::Lost => {
+            let what = "some of it cannot be read, as told above, and the dump was not finished";
+            Failure::failed(&path, format!("{what}: {}", salvage(options)))
+        }
     })?;
-    let (tables, rows) = (thousands(dumped.tables as f64), thousands(dumped.rows as f64));
-    eprintln!("{path}: {rows} rows of {tables} tables saved");
+    eprintln!("{path}: {} saved", rows_of_tables(dumped.rows, dumped.tables));
     match state {
         State::Whole => Ok(()),
         State::Partial => {
@@ -45,6 +51,49 @@ pub fn dump(options: &Dump) -> Result<(), Failure> {
             Err(Failure::Partial(format!("{path}: {what}")))
         }
     }
+}
+
+/// Why a database cannot be dumped as a whole, and what to do.
+fn refused(options: &Dump, error: &terrace::Error) -> Failure {
+    use terrace::Error::{
+        Corrupt, CorruptLog, Failed, FlashNeeded, HomeFull, LogFull, Missing, NotADatabase, RedoGap,
+    };
+    let path = options.at.path.display();
+    let lost = format!(
+        "if that is lost: {}, which then has what is at home: without the last changes, perhaps, \
+         and with some that were never committed",
+        salvage(options)
+    );
+    let remedy = match error {
+        _ if options.salvage => return Failure::failed(path, error),
+        FlashNeeded { .. } => format!(
+            "name it with --flash-device FILE --persistent-flash, and --design, --restart and \
+             --dram if they were not the defaults; {lost}"
+        ),
+        Missing { part: Part::Log, .. } | NotADatabase { part: Part::Log, .. } => {
+            format!("name its log with --log FILE; {lost}")
+        }
+        Corrupt { .. }
+        | CorruptLog { .. }
+        | RedoGap { .. }
+        | HomeFull { .. }
+        | LogFull { .. }
+        | Failed { .. } => salvage(options),
+        _ => return Failure::failed(path, error),
+    };
+    Failure::failed(path, format!("{error}; {remedy}"))
+}
+
+fn salvage(options: &Dump) -> String {
+    format!("`terrace dump {} --salvage > FILE` saves what can be read", options.at.path.display())
+}
+
+/// `20,000 rows of 1 table`.
+pub fn rows_of_tables(rows: u64, tables: u64) -> String {
+    let count = |count: u64, what: &str| {
+        format!("{} {what}{}", thousands(count as f64), if count == 1 { "" } else { "s" })
+    };
+    format!("{} of {}", count(rows, "row"), count(tables, "table"))
 }
 
 /// Makes a database from a dump.
@@ -66,8 +115,7 @@ pub fn load(options: &Load) -> Result<(), Failure> {
     let loaded = fill(builder, place.home(), BufReader::with_capacity(BUFFER_BYTES, input))
         .map_err(|error| Failure::failed(path.display(), error))?;
     place.put().map_err(|error| Failure::failed(path.display(), error))?;
-    let (tables, rows) = (thousands(loaded.tables as f64), thousands(loaded.rows as f64));
-    eprintln!("{}: {rows} rows of {tables} tables loaded", path.display());
+    eprintln!("{}: {} loaded", path.display(), rows_of_tables(loaded.rows, loaded.tables));
     match loaded.state {
         State::Whole => Ok(()),
         State::Partial => {

@@ -9,9 +9,8 @@
 //! happens, OLD.old with OLD.old.log is the old database from the moment that anything is renamed.
 
 use crate::command::Upgrade;
-use crate::dump::{NewPlace, new_builder, with_suffix};
+use crate::dump::{NewPlace, new_builder, rows_of_tables, with_suffix};
 use crate::failure::Failure;
-use crate::table::thousands;
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -55,10 +54,10 @@ pub fn upgrade(options: &Upgrade) -> Result<(), Failure> {
         None => keep(old).map(|()| with_suffix(old, ".old")).map_err(|error| failed(&error))?,
     };
     place.put().map_err(|error| failed(&error))?;
-    let (tables, rows) = (thousands(upgraded.tables as f64), thousands(upgraded.rows as f64));
     eprintln!(
-        "{}: {rows} rows of {tables} tables converted from format {}; the old database is {}",
+        "{}: {} converted from format {}; the old database is {}",
         options.to.as_ref().unwrap_or(old).display(),
+        rows_of_tables(upgraded.rows, upgraded.tables),
         upgraded.version,
         kept.display(),
     );

@@ -35,6 +35,7 @@ use crate::lock::LockTable;
 use crate::log::record::{Draft, TXN_TABLE_MAX};
 use crate::log::{Chain, Level, Log, Room};
 use crate::reclaim::Reclaim;
+use crate::recovery::NotUndone;
 use crate::superblock::{Creation, FlashMark, LogFrom, Superblock};
 use crate::trees::Trees;
 use crate::{Error, TreeId};
@@ -76,6 +77,8 @@ pub(crate) struct Engine {
     pub(crate) bad_copies: Vec<BadCopy>,
     /// The id in home, log and flash.
     database: u128,
+    /// What the opening has set apart.
+    pub(crate) not_undone: LeafMutex<Option<Arc<NotUndone>>>,
     pub(crate) trees: Trees,
     /// What the background gives back.
     pub(crate) reclaim: Reclaim,
@@ -151,6 +154,7 @@ impl Engine {
             places: parts.places,
             bad_copies: parts.bad_copies,
             database: parts.boot.database,
+            not_undone: LeafMutex::new(None),
             flash_role: parts.flash_role,
             tally: Tally::default(),
             checkpoint_wanted: Signal::new(),

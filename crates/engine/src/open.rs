@@ -26,7 +26,9 @@ use crate::flash::FoundFlash;
 use crate::journal::LogJournal;
 use crate::log::{BLOCK, End, FIRST_LSN, Log, LogReader, Ring, ring};
 use crate::reclaim::Work;
-use crate::recovery::{Analysis, OwedChanges, analyse, redo, resume_losers, undo_losers};
+use crate::recovery::{
+    Analysis, NotUndone, OwedChanges, analyse, redo, resume_losers, undo_losers,
+};
 use crate::superblock::{self, Creation, Features, FlashMark, Found, LogFrom, Superblock};
 use crate::{Action, Devices, Error, Part, system_pages};
 
@@ -50,6 +52,18 @@ pub(crate) struct Setup {
     pub(crate) access: Access,
     /// Why the flash starts cold, whatever it holds, unless it is needed.
     pub(crate) flash_doubt: Option<ColdStart>,
+    /// What becomes of the transactions that a crash cut off.
+    pub(crate) losers: Losers,
+}
+
+/// What an opening does with the transactions that a crash cut off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Losers {
+    /// Rolls them back.
+    RollBack,
+    /// Keeps what they changed apart, for who reads only and cannot roll them back: the database
+    /// has their changes, and is of no use but to be saved without them.
+    SetApart,
 }
 
 /// Whether there is a database on this home.
@@ -207,7 +221,7 @@ fn recovered(setup: Setup, devices: Devices) -> Result<(Arc<Engine>, ring::Heade
         bad_copies: bad_superblock.into_iter().chain(header.bad).collect(),
     };
     let engine = Arc::new(Engine::assemble(parts));
-    match recover(&engine, &analysis, owed, end.position) {
+    match recover(&engine, setup.losers, &analysis, owed, end.position) {
         Ok(()) => Ok((engine, header)),
         Err(error) => {
             engine.abandon();
@@ -293,6 +307,7 @@ fn open_log(
 
 fn recover(
     engine: &Arc<Engine>,
+    fate: Losers,
     analysis: &Analysis,
     mut owed: OwedChanges,
     end: Lsn,
@@ -314,6 +329,11 @@ fn recover(
     engine.journal.end_redo();
     let losers = resume_losers(engine, analysis)?;
     let creation = engine.creation();
+    if fate == Losers::SetApart {
+        *engine.not_undone.lock() = Some(Arc::new(NotUndone::of(losers)?));
+        engine.pool.begin();
+        return Ok(());
+    }
     engine.trees.load(creation)?;
     undo_losers(losers)?;
     engine.pool.begin();

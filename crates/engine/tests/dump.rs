@@ -61,7 +61,7 @@ fn make(path: &Path, seed: u64) {
 
 /// The dump of the database at `path`, whether it is whole, and what is said to be lost.
 fn dump(path: &Path) -> Result<(Vec<u8>, State, Vec<String>), Error> {
-    let saved = Saved::open(small(), path)?;
+    let saved = Saved::salvage(small(), path)?;
     let mut told: Vec<String> = saved.losses().iter().map(Loss::to_string).collect();
     let mut out = Vec::new();
     let (_, state) = saved
@@ -265,4 +265,68 @@ fn a_badly_damaged_database_never_makes_dump_panic() {
         assert!(fs::read(&path).expect("there") == copies[0], "round {round}: home was changed");
     }
     assert!(saved > 80, "{saved} of 120 saved");
+}
+
+/// What `dump` says of a database whose rollbacks failed at a full home: nothing was saved of it.
+#[test]
+fn what_cannot_be_rolled_back_is_left_out_of_what_is_saved() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("db");
+    let db = small().create(&path).expect("made");
+    fill(&db, &mut Prng::from_seed(9));
+    let (expected, ..) = {
+        let copy = snapshot(&db, folder.path());
+        dump(&copy.path().join("db")).expect("opens")
+    };
+    // Of every kind of change, some of one row again and again, and a table made and one dropped.
+    let open = db.begin_write().expect("open");
+    {
+        let mut numbers = open.open_table(NUMBERS).expect("there");
+        for key in 0..2_000_u64 {
+            let number = key * 7;
+            match key % 5 {
+                0 => numbers.insert(number, b"short").expect("room"),
+                1 => assert!(numbers.remove(number).is_ok()),
+                2 => numbers.insert(number + 1, &[9; 300]).expect("room"),
+                3 => {
+                    numbers.remove(number).expect("room");
+                    numbers.insert(number, &[7; 3_000]).expect("room");
+                    numbers.insert(number, &[8; 10]).expect("room");
+                }
+                _ => {}
+            }
+        }
+        let mut large = open.open_table(LARGE).expect("there");
+        large.insert(&[1], &[1; 90_000]).expect("room");
+        large.insert(&[2], &[2; 5]).expect("room");
+        large.remove(&[5]).expect("room");
+    }
+    open.open_table(DROPPED).expect("made").insert(1, 1).expect("room");
+    open.delete_table("empty").expect("dropped");
+    db.flush().expect("written");
+    let crashed = snapshot(&db, folder.path());
+    let path = crashed.path().join("db");
+
+    let (rolled_back, state, told) = dump(&path).expect("opens");
+    assert!(rolled_back == expected && state == State::Whole, "{told:?}");
+    let apart = Saved::with_losers(small(), &path).expect("opens");
+    let mut out = Vec::new();
+    let mut told: Vec<String> = apart.losses().iter().map(Loss::to_string).collect();
+    let dumped = apart.dump(&[], &mut out, &mut |loss| told.push(loss.to_string()));
+    let (_, state) = dumped.expect("memory takes it");
+    assert!(state == State::Whole && told.is_empty(), "{told:?}");
+    assert!(rows(&out) == rows(&expected), "rows that were never committed");
+    assert!(out == expected, "tables that were never committed");
+    open.rollback().expect("undone");
+    db.close().expect("closed");
+}
+
+/// The files of a database as a crash would leave them now.
+fn snapshot(db: &Database, folder: &Path) -> tempfile::TempDir {
+    db.flush().expect("written");
+    let copy = tempfile::tempdir().expect("a folder");
+    for file in ["db", "db.log"] {
+        fs::copy(folder.join(file), copy.path().join(file)).expect("room");
+    }
+    copy
 }

@@ -42,7 +42,8 @@ pub struct StoredAt {
 }
 
 /// The dump goes to standard output, what could not be read to standard error. Exit status: 0 if
-/// all was saved, 3 if something was lost, 1 if nothing could be saved.
+/// all was saved, 1 if not: then what was written is no whole dump, and does not load. With
+/// --salvage 3 if something was lost, and 1 if nothing could be saved.
 #[derive(Args)]
 pub struct Dump {
     #[command(flatten)]
@@ -50,6 +51,9 @@ pub struct Dump {
     /// Save this table only; may be given several times
     #[arg(long, value_name = "NAME")]
     pub table: Vec<String>,
+    /// Save what is left of a damaged database, from its home alone if its log is lost
+    #[arg(long)]
+    pub salvage: bool,
 }
 
 /// Exit status: 0 if all was loaded, 3 if the dump is of a database that had lost something, 1 if

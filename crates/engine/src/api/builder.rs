@@ -2,9 +2,8 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use terrace_device::{Access, Device, OverlayMemory};
+use terrace_device::{Access, OverlayMemory};
 use terrace_page::PAGE_SIZE;
 use terrace_policy::{Design, FlashRole, Restart, designs, restarts};
 use terrace_pool::{ColdStart, FlashLayout, Metadata, PoolConfig, PoolError};
@@ -15,7 +14,7 @@ use crate::api::options::{IoTimeouts, Wrap};
 use crate::api::{Checkpoints, DirectIo, TornPages};
 use crate::engine::LockLimits;
 use crate::error::Places;
-use crate::open::{self, Setup};
+use crate::open::{self, Losers, Setup};
 use crate::superblock::{self, Found};
 use crate::{Database, Devices, Error, Part};
 
@@ -56,7 +55,7 @@ pub struct Builder {
     home_bytes: Option<u64>,
     log: Option<PathBuf>,
     log_bytes: u64,
-    direct_io: DirectIo,
+    pub(super) direct_io: DirectIo,
     torn_pages: TornPages,
     checkpoints: Checkpoints,
     devices: Option<Devices>,
@@ -67,12 +66,13 @@ pub struct Builder {
     identity: Option<u128>,
     restart: Option<Restart>,
     misses_path: Option<PathBuf>,
-    access: Access,
+    pub(super) access: Access,
     read_only_bytes: u64,
     /// Where the parts are, for errors.
     places: Places,
     overwrite: Overwrite,
     flash_doubt: Option<ColdStart>,
+    pub(super) losers: Losers,
     create_step: fn(),
     pub(super) wrap: Option<Wrap>,
 }
@@ -108,6 +108,7 @@ impl Default for Builder {
             places: Places::default(),
             overwrite: Overwrite::No,
             flash_doubt: None,
+            losers: Losers::RollBack,
             create_step: || (),
             wrap: None,
         }
@@ -424,11 +425,6 @@ impl Builder {
         self.on_files(opened.devices).open_on_devices()
     }
 
-    /// The home at `path`, to be read only, whatever is wrong with the rest.
-    pub(crate) fn home_read_only(&self, path: &Path) -> Result<Arc<dyn Device>, Error> {
-        files::home_read_only(path, self.direct_io)
-    }
-
     /// Opens the database at `path`, or creates it if there is nothing, or nothing but zeroes.
     ///
     /// # Errors
@@ -594,6 +590,7 @@ impl Builder {
             places: self.places.clone(),
             access: self.access,
             flash_doubt: self.flash_doubt,
+            losers: self.losers,
         })
     }
 }

@@ -9,6 +9,7 @@ mod loader;
 mod misses;
 mod options;
 mod range;
+mod saving;
 mod stats;
 mod table;
 mod transaction;

@@ -87,6 +87,7 @@ pub use salvage::Flaw;
 pub(crate) use salvage::Sink;
 #[allow(unused_imports)]
 pub(crate) use scan::{Batch, Direction, Scan};
+pub(crate) use undo::restored;
 pub(crate) use write::old;
 pub(crate) use write::{Modified, Put};
 

@@ -24,6 +24,7 @@ use terrace_page::{PageBuf, PageId, lsn};
 
 use super::Tree;
 use super::node::{self, Node, OVERFLOW};
+use crate::recovery::NotUndone;
 use crate::space::Claim;
 
 /// What could not be read, or not be trusted.
@@ -106,19 +107,26 @@ impl Stray {
 
 struct Walk<'t, 's> {
     tree: &'t Tree,
+    /// What is taken back of the rows that are read.
+    not_undone: Option<&'t NotUndone>,
     sink: &'s mut dyn Sink,
     /// All whole leaves of the tree, by lower fence, once they were needed.
     strays: Option<Vec<Stray>>,
 }
 
 impl Tree {
-    /// Hands all rows that can be read to `sink`, in order, and what cannot.
+    /// Hands all rows that can be read to `sink`, in order, without the changes that are
+    /// `not_undone`, and what cannot be read.
     ///
     /// # Errors
     ///
     /// Those of the sink.
-    pub(crate) fn salvage(&self, sink: &mut dyn Sink) -> io::Result<()> {
-        let mut walk = Walk { tree: self, sink, strays: None };
+    pub(crate) fn salvage(
+        &self,
+        not_undone: Option<&NotUndone>,
+        sink: &mut dyn Sink,
+    ) -> io::Result<()> {
+        let mut walk = Walk { tree: self, not_undone, sink, strays: None };
         let root = Expected { page: self.root(), level: None, lower: Vec::new(), upper: None };
         // Depth first, left to right: the rightmost waits at the bottom.
         let mut stack = vec![root];
@@ -185,10 +193,27 @@ impl Walk<'_, '_> {
         let mut large = Vec::new();
         for slot in 0..leaf.len() {
             let key = leaf.key(slot);
-            if leaf.is_ghost(slot) || *key < *lower || upper.is_some_and(|upper| *key >= *upper) {
+            if *key < *lower || upper.is_some_and(|upper| *key >= *upper) {
                 continue;
             }
             let (flags, value) = leaf.record(slot);
+            let before = self.not_undone.map(|not_undone| {
+                let record = [&[flags], value].concat();
+                not_undone.before(self.tree.id, &key, record)
+            });
+            let before = match before {
+                Some(None) => {
+                    let what = "what it was before its last transaction cannot be told";
+                    let (key, what) = (key.to_vec(), what.to_string());
+                    self.sink.flaw(Flaw::Value { key, leaf: id, what });
+                    continue;
+                }
+                before => before.flatten(),
+            };
+            let (flags, value) = match &before {
+                Some(before) => (before[0], &before[1..]),
+                None => (flags, value),
+            };
             if flags & !OVERFLOW != 0 {
                 // A key that was removed, and stays until no lock can be on it.
                 continue;

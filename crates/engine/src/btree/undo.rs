@@ -95,6 +95,25 @@ impl Tree {
     }
 }
 
+/// What `undo` puts in the place of `record`, flags first both; `None` if they do not fit.
+pub(crate) fn restored(record: &[u8], undo: &Undo<'_>) -> Option<Vec<u8>> {
+    let (&flags, value) = record.split_first()?;
+    Some(match *undo {
+        Undo::None => record.to_vec(),
+        Undo::Insert { .. } => [&[flags | GHOST], value].concat(),
+        Undo::Delete { .. } => [&[flags & !GHOST], value].concat(),
+        Undo::Update { old, .. } => match restoring(0, (flags, value), old)?.0 {
+            Change::LeafReplace { record, .. } => record.to_vec(),
+            Change::LeafPatch { at, cut, bytes, .. } => {
+                let front = value.get(..usize::from(at))?;
+                let rest = value.get(usize::from(at) + usize::from(cut)..)?;
+                [&[flags], front, bytes, rest].concat()
+            }
+            _ => return None,
+        },
+    })
+}
+
 /// The change that puts an old record back, and that record's length, flags included.
 fn restoring<'o>(
     slot: usize,

@@ -129,6 +129,17 @@ impl Context {
         context
     }
 
+    /// Its number, once it has written.
+    pub(crate) fn number(&self) -> TxnId {
+        self.txn
+    }
+
+    /// Ends without a rollback: what it changed stays as it is in memory, and its end is not
+    /// logged.
+    pub(crate) fn leave(mut self) {
+        self.ended = true;
+    }
+
     fn new(engine: &Arc<Engine>, txn: TxnId, owner: Option<Owner>) -> Context {
         Context {
             engine: Arc::clone(engine),

@@ -24,6 +24,7 @@ pub use self::loss::Loss;
 use self::source::Source;
 use crate::btree::{Flaw, Sink, Tree};
 use crate::catalog::{self, Entry, Key};
+use crate::recovery::NotUndone;
 use crate::{Builder, Error, TreeId};
 
 pub(crate) use self::format::fuzz;
@@ -47,13 +48,26 @@ pub enum SaveError {
     Output(io::Error),
     /// There is no table of this name.
     NoSuchTable(String),
+    /// Something is lost, which was told, and salvage was not asked for. What was written is no
+    /// whole dump.
+    Lost,
 }
 
 /// A database that can be dumped, whole or damaged.
 pub struct Saved {
     source: Source,
+    wanted: Wanted,
     tables: BTreeMap<String, (TableInfo, Tree)>,
     losses: Vec<Loss>,
+}
+
+/// What the caller of a dump is content with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wanted {
+    /// All of the database.
+    Whole,
+    /// What is left of it.
+    Salvage,
 }
 
 /// Takes the rows of the catalog.
@@ -99,19 +113,43 @@ impl<W: Write> Sink for Rows<'_, '_, W> {
 }
 
 impl Saved {
-    /// Opens the database at `path` to be saved: `builder` says where its log and its flash are.
-    /// Nothing of it is changed. If it cannot be recovered, what its home has is saved.
+    /// Opens the database at `path` to be saved as a whole: `builder` says where its log and its
+    /// flash are. Nothing of it is changed.
     ///
     /// # Errors
     ///
-    /// Those of [`Builder::open`], if there is nothing to be saved.
+    /// Those of [`Builder::open`].
     pub fn open(builder: Builder, path: impl AsRef<Path>) -> Result<Saved, Error> {
-        let mut source = Source::open(builder, path.as_ref())?;
+        Ok(Saved::of(Source::open(builder, path.as_ref())?, Wanted::Whole))
+    }
+
+    /// Opens what is left of the database at `path`. Nothing of it is changed. If transactions that
+    /// a crash cut off cannot be rolled back, their changes are left out as rows are read; if the
+    /// database cannot be recovered at all, what its home has is saved, as it is.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Builder::open`], if there is nothing to be saved, or it is in use.
+    pub fn salvage(builder: Builder, path: impl AsRef<Path>) -> Result<Saved, Error> {
+        Ok(Saved::of(Source::salvage(builder, path.as_ref())?, Wanted::Salvage))
+    }
+
+    /// Opens the database at `path` as [`Saved::salvage`] does where nothing can be rolled back.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Builder::open`].
+    pub fn with_losers(builder: Builder, path: impl AsRef<Path>) -> Result<Saved, Error> {
+        let database = builder.open_with_losers(path.as_ref())?;
+        Ok(Saved::of(Source::with_losers(database, Error::STOPPED), Wanted::Salvage))
+    }
+
+    fn of(mut source: Source, wanted: Wanted) -> Saved {
         let mut losses = Vec::new();
         losses.extend(source.unrecovered.take().map(Loss::Unrecovered));
         let mut names = Names::default();
-        source.catalog().salvage(&mut names).expect("memory takes it");
-        let mut saved = Saved { source, tables: BTreeMap::new(), losses };
+        source.catalog().salvage(source.not_undone(), &mut names).expect("memory takes it");
+        let mut saved = Saved { source, wanted, tables: BTreeMap::new(), losses };
         let mut known = vec![crate::trees::CATALOG];
         let mut is_whole = names.flaws.is_empty();
         saved.losses.extend(names.flaws.into_iter().map(Loss::InCatalog));
@@ -127,7 +165,20 @@ impl Saved {
         if !is_whole {
             saved.add_nameless(&known);
         }
-        Ok(saved)
+        saved
+    }
+
+    /// What the dump leaves out without a loss: changes of transactions that had not ended, and
+    /// could not be rolled back.
+    pub fn not_undone(&self) -> Option<String> {
+        let (not_undone, why) = self.source.not_undone.as_ref()?;
+        let names: Vec<_> = not_undone.transactions().iter().map(|txn| txn.0.to_string()).collect();
+        Some(format!(
+            "transactions that had not ended cannot be rolled back ({why}): {}; the {} rows that \
+             they changed are saved as they were before",
+            names.join(", "),
+            not_undone.rows(),
+        ))
     }
 
     /// Adds what an entry of the catalog names, and returns its tree.
@@ -185,7 +236,7 @@ impl Saved {
     ///
     /// # Errors
     ///
-    /// `NoSuchTable` before anything is written; `Output`.
+    /// `NoSuchTable` before anything is written; `Output`; `Lost`.
     pub fn dump<W: Write>(
         &self,
         only: &[String],
@@ -197,12 +248,20 @@ impl Saved {
         }
         let mut dumped = Dumped { losses: self.losses.len() as u64, ..Dumped::default() };
         let mut state = if self.losses.is_empty() { State::Whole } else { State::Partial };
+        let is_enough = |state| state == State::Whole || self.wanted == Wanted::Salvage;
+        if !is_enough(state) {
+            return Err(SaveError::Lost);
+        }
         let mut writer = Writer::new(out).map_err(SaveError::Output)?;
         let wanted = |info: &TableInfo| only.is_empty() || only.contains(&info.name);
         for (info, tree) in self.tables.values().filter(|(info, _)| wanted(info)) {
-            let of_table = save_table(info, tree, &mut writer, told, &mut dumped);
+            let not_undone = self.source.not_undone();
+            let of_table = save_table((info, tree), not_undone, &mut writer, told, &mut dumped);
             if of_table.map_err(SaveError::Output)? == State::Partial {
                 state = State::Partial;
+            }
+            if !is_enough(state) {
+                return Err(SaveError::Lost);
             }
         }
         writer.finish(state).map_err(SaveError::Output)?;
@@ -211,8 +270,8 @@ impl Saved {
 }
 
 fn save_table<W: Write>(
-    info: &TableInfo,
-    tree: &Tree,
+    (info, tree): (&TableInfo, &Tree),
+    not_undone: Option<&NotUndone>,
     writer: &mut Writer<W>,
     told: &mut dyn FnMut(&Loss),
     dumped: &mut Dumped,
@@ -225,7 +284,7 @@ fn save_table<W: Write>(
         let page = PageId(tree.header().0);
         rows.flaw(Flaw::Keys { lower: Vec::new(), upper: None, page, what });
     } else {
-        tree.salvage(&mut rows)?;
+        tree.salvage(not_undone, &mut rows)?;
     }
     let state = rows.state;
     writer.end_table(state)?;

@@ -1,8 +1,15 @@
-//! A database to be saved: recovered in memory if it can be, else its home as it is.
+//! A database to be saved: recovered in memory; or, where that fails and the caller wants what is
+//! left, recovered as far as it can be, or its home as it is.
+//!
+//! ```text
+//!   opened read only --fails--> with the changes of open transactions --fails--> home as it is,
+//!                               set apart: all of redo, no rollback              if it is ours
+//! ```
 //!
 //! - S1: nothing of the database is changed: recovery runs on overlays, and the pool over a home
 //!   as it is never has a dirty page.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use terrace_page::{Lsn, PAGE_SIZE, PageBuf, PageId, PageKind, kind, verify};
@@ -10,6 +17,7 @@ use terrace_pool::{BufferPool, Journal, PoolConfig, PoolError};
 use terrace_rt::{World, dead};
 
 use crate::btree::Tree;
+use crate::recovery::NotUndone;
 use crate::space::{Claim, Space};
 use crate::superblock::{self, Found};
 use crate::trees::{CATALOG, CATALOG_HEADER};
@@ -28,6 +36,8 @@ pub(super) struct Source {
     database: Option<Database>,
     /// Why it could not be recovered.
     pub(super) unrecovered: Option<Error>,
+    /// What is not part of it, and why it could not be rolled back.
+    pub(super) not_undone: Option<(Arc<NotUndone>, Error)>,
     pub(super) home_pages: u64,
 }
 
@@ -86,14 +96,23 @@ impl Source {
     ///
     /// # Errors
     ///
-    /// Those of [`Builder::open`], if there is nothing to be saved.
-    pub(super) fn open(builder: Builder, path: &std::path::Path) -> Result<Source, Error> {
-        let why = match builder.clone().read_only().open(path) {
-            Ok(database) => return Ok(Source::recovered(database)),
-            Err(why) => why,
+    /// Those of [`Builder::open`].
+    pub(super) fn open(builder: Builder, path: &Path) -> Result<Source, Error> {
+        builder.read_only().open(path).map(Source::recovered)
+    }
+
+    /// Opens what is left of the database at `path`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Builder::open`], if there is nothing to be saved, or nothing is wrong with it.
+    pub(super) fn salvage(builder: Builder, path: &Path) -> Result<Source, Error> {
+        let why = match Source::open(builder.clone(), path) {
+            Err(why) if may_be_saved(&why) => why,
+            opened => return opened,
         };
-        if !may_be_saved(&why) {
-            return Err(why);
+        if let Ok(database) = builder.clone().open_with_losers(path) {
+            return Ok(Source::with_losers(database, why));
         }
         let Ok(home) = builder.home_read_only(path) else { return Err(why) };
         let home_pages = home.len() / PAGE_SIZE as u64;
@@ -106,7 +125,22 @@ impl Source {
         let world = World::current();
         let pool = BufferPool::open(config, world, Arc::clone(&home), None, Arc::new(NoLog))?;
         let space = Arc::new(Space::new(Arc::clone(&pool), home, home_pages));
-        Ok(Source { pool, space, database: None, unrecovered: Some(why), home_pages })
+        Ok(Source {
+            pool,
+            space,
+            database: None,
+            unrecovered: Some(why),
+            not_undone: None,
+            home_pages,
+        })
+    }
+
+    /// A database that was opened with the changes that could not be rolled back.
+    pub(super) fn with_losers(database: Database, why: Error) -> Source {
+        let not_undone = database.engine().not_undone.lock().clone();
+        let mut source = Source::recovered(database);
+        source.not_undone = not_undone.map(|not_undone| (not_undone, why));
+        source
     }
 
     /// A database that is open.
@@ -115,7 +149,19 @@ impl Source {
         let (pool, home) = (Arc::clone(&engine.pool), Arc::clone(&engine.home));
         let home_pages = home.len() / PAGE_SIZE as u64;
         let space = Arc::new(Space::new(Arc::clone(&pool), home, home_pages));
-        Source { pool, space, database: Some(database), unrecovered: None, home_pages }
+        Source {
+            pool,
+            space,
+            database: Some(database),
+            unrecovered: None,
+            not_undone: None,
+            home_pages,
+        }
+    }
+
+    /// What the trees have and the database has not.
+    pub(super) fn not_undone(&self) -> Option<&NotUndone> {
+        self.not_undone.as_ref().map(|(not_undone, _)| &**not_undone)
     }
 
     pub(super) fn catalog(&self) -> Tree {

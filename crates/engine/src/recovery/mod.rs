@@ -21,11 +21,13 @@
 //! - V6: a page may not be newer than the log's end: then the log has lost its tail.
 
 mod analysis;
+mod not_undone;
 mod owed;
 mod redo;
 mod undo;
 
 pub(crate) use analysis::{Analysis, DirtyEntry, analyse};
+pub(crate) use not_undone::NotUndone;
 pub(crate) use owed::{OwedChanges, repair};
 pub(crate) use redo::redo;
 pub(crate) use undo::{resume_losers, undo_from_log, undo_losers};

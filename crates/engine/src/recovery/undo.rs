@@ -15,7 +15,7 @@ use crate::log::record::{Body, StoredUndo, decode_undo};
 use crate::log::{Level, LogReader};
 
 /// What a record tells the undo to do.
-enum Task {
+pub(super) enum Task {
     /// Go on at this record.
     Skip(Lsn),
     /// Undo it, by key or byte by byte, then go on at the record before.
@@ -130,7 +130,7 @@ pub(crate) fn undo_from_log(context: &mut Context, stop: Lsn) -> Result<(), Erro
     Ok(())
 }
 
-fn task_of(reader: &mut LogReader<'_>, at: Lsn) -> Result<Task, Error> {
+pub(super) fn task_of(reader: &mut LogReader<'_>, at: Lsn) -> Result<Task, Error> {
     let stored = reader.at(at)?;
     let prev = stored.record.prev;
     let next = match stored.record.body {

@@ -158,6 +158,8 @@ fn verify(builder: Builder, new: &Path, expected: &Digest) -> Result<(), Upgrade
     let dumped = saved.dump(&[], &mut found, &mut |_: &Loss| losses += 1);
     match dumped {
         Ok(_) if losses == 0 && found == *expected => Ok(()),
-        Ok(_) | Err(SaveError::Output(_) | SaveError::NoSuchTable(_)) => Err(UpgradeError::Differs),
+        Ok(_) | Err(SaveError::Output(_) | SaveError::NoSuchTable(_) | SaveError::Lost) => {
+            Err(UpgradeError::Differs)
+        }
     }
 }
