@@ -3,15 +3,17 @@
 use crate::command::{Dump, Load, NewDatabase};
 use crate::database::{blank_flash, builder};
 use crate::failure::Failure;
+use crate::new_place::NewPlace;
 use crate::quantity::Size;
 use crate::table::thousands;
-use std::ffi::OsString;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, BufReader, BufWriter, IsTerminal, Read};
-use std::path::{Path, PathBuf};
-use terrace::dump::{Loaded, SaveError, Saved, State};
+use std::path::Path;
+use terrace::dump::{LoadError, Loaded, SaveError, Saved, State};
 use terrace::{Builder, Database, Part};
 
+/// A home whose size nobody named grows to this.
+pub const HOME_BYTES: u64 = 64 << 30;
 const BUFFER_BYTES: usize = 256 << 10;
 
 /// Writes a dump to standard output.
@@ -112,8 +114,8 @@ pub fn load(options: &Load) -> Result<(), Failure> {
     };
     let builder = new_builder(&options.made)?;
     let place = NewPlace::at(path)?;
-    let loaded = fill(builder, place.home(), BufReader::with_capacity(BUFFER_BYTES, input))
-        .map_err(|error| Failure::failed(path.display(), error))?;
+    let loaded = fill(builder, &place.home(), BufReader::with_capacity(BUFFER_BYTES, input))
+        .map_err(|error| not_loaded(options, &error))?;
     place.put().map_err(|error| Failure::failed(path.display(), error))?;
     eprintln!("{}: {} loaded", path.display(), rows_of_tables(loaded.rows, loaded.tables));
     match loaded.state {
@@ -144,83 +146,55 @@ pub fn new_builder(options: &NewDatabase) -> Result<Builder, Failure> {
     })
 }
 
-fn fill(builder: Builder, home: &Path, input: impl Read) -> Result<Loaded, String> {
-    let database = builder.create(home).map_err(|error| error.to_string())?;
-    let loaded = terrace::dump::load(&database, input).map_err(|error| error.to_string())?;
-    database.close().map_err(|error| error.to_string())?;
+/// Why nothing was loaded.
+enum NotLoaded {
+    /// The dump is at fault, or a table of it.
+    Load(LoadError),
+    /// The new database is.
+    New(terrace::Error),
+}
+
+fn fill(builder: Builder, home: &Path, input: impl Read) -> Result<Loaded, NotLoaded> {
+    let database = builder.create(home).map_err(NotLoaded::New)?;
+    let loaded = terrace::dump::load(&database, input).map_err(NotLoaded::Load)?;
+    database.close().map_err(NotLoaded::New)?;
     Ok(loaded)
 }
 
-/// A database that is made under another name, and gets its own once it is whole.
-pub struct NewPlace {
-    path: PathBuf,
-    home: PathBuf,
-    is_put: bool,
-}
-
-/// `path` with `suffix` behind it.
-pub fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = OsString::from(path);
-    name.push(suffix);
-    PathBuf::from(name)
-}
-
-impl NewPlace {
-    /// A place for a new database at `path`, where there must be nothing.
-    ///
-    /// # Errors
-    ///
-    /// Something is there.
-    pub fn at(path: &Path) -> Result<NewPlace, Failure> {
-        NewPlace::unless_taken(path, &[path, &with_suffix(path, ".log")])
-    }
-
-    /// A place for one that is to replace what is at `path`, once that is gone.
-    ///
-    /// # Errors
-    ///
-    /// Something is where it is to be made.
-    pub fn instead_of(path: &Path) -> Result<NewPlace, Failure> {
-        NewPlace::unless_taken(path, &[])
-    }
-
-    fn unless_taken(path: &Path, taken: &[&Path]) -> Result<NewPlace, Failure> {
-        let home = with_suffix(path, ".new");
-        let log = with_suffix(&home, ".log");
-        for taken in taken.iter().copied().chain([&*home, &*log]) {
-            if fs::symlink_metadata(taken).is_ok() {
-                let what = "something is there already, and stays: choose another place";
-                return Err(Failure::failed(taken.display(), what));
-            }
+/// Names the dump if that is at fault, else the place of the new database, and what to give if it
+/// has no room.
+fn not_loaded(options: &Load, error: &NotLoaded) -> Failure {
+    let (path, made) = (options.path.display(), &options.made);
+    let source = match error {
+        NotLoaded::Load(LoadError::Dump(error)) if options.dump.as_os_str() == "-" => {
+            return Failure::failed("standard input", error);
         }
-        Ok(NewPlace { path: path.to_path_buf(), home, is_put: false })
-    }
-
-    /// Where it is made.
-    pub fn home(&self) -> &Path {
-        &self.home
-    }
-
-    /// Gives it its name, durably: the log first, since a database is there once its home is.
-    ///
-    /// # Errors
-    ///
-    /// Those of the file system.
-    pub fn put(mut self) -> io::Result<()> {
-        fs::rename(with_suffix(&self.home, ".log"), with_suffix(&self.path, ".log"))?;
-        fs::rename(&self.home, &self.path)?;
-        self.is_put = true;
-        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
-    }
-}
-
-impl Drop for NewPlace {
-    fn drop(&mut self) {
-        if !self.is_put {
-            // What was half made is of no use; why it failed is told.
-            let _home = fs::remove_file(&self.home);
-            let _log = fs::remove_file(with_suffix(&self.home, ".log"));
+        NotLoaded::Load(LoadError::Dump(error)) => {
+            return Failure::failed(options.dump.display(), error);
         }
+        NotLoaded::Load(LoadError::Schema { .. }) => None,
+        NotLoaded::Load(LoadError::Table { source, .. }) | NotLoaded::New(source) => Some(source),
+    };
+    let table = match error {
+        NotLoaded::Load(LoadError::Table { table, .. }) => {
+            format!(" for table \"{}\"", table.escape_debug())
+        }
+        _ => String::new(),
+    };
+    let home = made.home_size.and_then(Size::bytes).unwrap_or(HOME_BYTES);
+    match (source, error) {
+        (Some(terrace::Error::HomeFull { .. }), _) => Failure::failed(
+            path,
+            format!(
+                "{} bytes have no room{table}: give a larger --home-size, or make room on the \
+                 device",
+                thousands(home as f64)
+            ),
+        ),
+        (Some(terrace::Error::LogFull { .. }), _) => {
+            Failure::failed(path, format!("the log has no room{table}: give a larger --log-size"))
+        }
+        (_, NotLoaded::Load(error)) => Failure::failed(path, error),
+        (_, NotLoaded::New(error)) => Failure::failed(path, error),
     }
 }

@@ -11,7 +11,7 @@
 //! - `trace`: traces of storage requests: look into them, convert them, make them up,
 //!   record them.
 //! - `database`: check and show a database. `dump`: save one, and make one from what was saved.
-//!   `upgrade`: convert one of an older format.
+//!   `upgrade`: convert one of an older format. `new_place`: where both make a new one.
 //! - `results`, `interval`: what a bench found. `table`, `report`, `output`: how it is shown.
 //! - `progress`, `side_by_side`, `scratch`: while it runs. `failure`: when it does not.
 //!
@@ -30,6 +30,7 @@ mod dump;
 mod histories;
 mod lives;
 mod matrix;
+mod new_place;
 mod placement;
 mod replay;
 mod torture;

@@ -5,10 +5,11 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use terrace::{Builder, Checkpoint, Database, Error, FlashRole, TableDef};
 use terrace_policy::designs;
+use terrace_rt::Prng;
 
 const ROWS: TableDef<u64, &[u8]> = TableDef::new("rows");
 const NAMES: TableDef<&str, &str> = TableDef::new("names");
@@ -225,6 +226,113 @@ fn what_a_damaged_database_has_is_saved_and_loaded() {
     });
     let rows = rows.expect("readable").len();
     assert!((1_850..2_001).contains(&rows), "{rows} rows");
+}
+
+/// The bytes of what a load leaves when it is killed, step by step.
+#[test]
+fn a_load_that_was_killed_begins_again_and_touches_nothing_else() {
+    let made = tempfile::tempdir().expect("a folder");
+    make(made.path()).close().expect("closed");
+    let whole = terrace(made.path(), &["dump", "db"]).stdout;
+    fs::write(made.path().join("dump"), &whole).expect("room");
+    let sizes = ["--home-size=8MiB", "--log-size=8MiB"];
+    let load = |folder: &Path| terrace(folder, &[&["load", "dump", "copy"], &sizes[..]].concat());
+    assert!(load(made.path()).status.success());
+    let bytes = |file: &str| fs::read(made.path().join(file)).expect("there");
+    let (home, log) = (bytes("copy"), bytes("copy.log"));
+    let half = home[..home.len() / 2].to_vec();
+    let steps: [&[(&str, &[u8])]; 7] = [
+        &[("copy.making", b"")],
+        &[("copy.making", b"making"), ("copy.new", b"")],
+        &[("copy.making", b"making"), ("copy.new", &half), ("copy.new.log", &[0; 4096])],
+        &[("copy.making", b"making"), ("copy.new", &home), ("copy.new.log", &log)],
+        &[("copy.making", b"put\n"), ("copy.new", &home), ("copy.new.log", &log)],
+        &[("copy.making", b"put\n"), ("copy.new", &home), ("copy.log", &log)],
+        &[("copy.making", b"put\n"), ("copy", &home), ("copy.log", &log)],
+    ];
+    for (step, left) in steps.into_iter().enumerate() {
+        let folder = tempfile::tempdir().expect("a folder");
+        fs::write(folder.path().join("dump"), &whole).expect("room");
+        left.iter().for_each(|(file, bytes)| fs::write(folder.path().join(file), bytes).unwrap());
+        let output = load(folder.path());
+        let said = text(&output.stderr);
+        if left.iter().any(|(file, _)| *file == "copy") {
+            assert!(said.contains("copy: something is there already"), "step {step}: {said}");
+        } else {
+            assert!(output.status.success(), "step {step}: {said}");
+        }
+        let names: Vec<String> = files(folder.path()).into_keys().collect();
+        assert_eq!(names, ["copy", "copy.log", "dump"], "step {step}");
+        let again = terrace(folder.path(), &["dump", "copy"]);
+        assert!(again.stdout == whole, "step {step}: {}", text(&again.stderr));
+    }
+    // What only has such a name stays, as does what another process makes.
+    for (file, word) in [("other.new", "remove it"), ("other.making", "another process")] {
+        let folder = tempfile::tempdir().expect("a folder");
+        fs::write(folder.path().join("dump"), &whole).expect("room");
+        fs::write(folder.path().join("other.new.log"), "mine").expect("room");
+        fs::write(folder.path().join(file), "mine, too").expect("room");
+        let held = File::options().write(true).open(folder.path().join(file)).expect("there");
+        held.try_lock().expect("free");
+        let before = files(folder.path());
+        let output = terrace(folder.path(), &["load", "dump", "other"]);
+        assert_eq!(output.status.code(), Some(1));
+        assert!(text(&output.stderr).contains(word), "{}", text(&output.stderr));
+        assert!(files(folder.path()) == before, "{file}");
+    }
+}
+
+#[test]
+fn a_load_that_is_killed_at_any_moment_can_be_run_again() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path();
+    make(folder).close().expect("closed");
+    let whole = terrace(folder, &["dump", "db"]).stdout;
+    fs::write(folder.join("dump"), &whole).expect("room");
+    let load = ["load", "dump", "copy", "--home-size=8MiB", "--log-size=8MiB"];
+    let mut prng = Prng::from_seed(3);
+    let mut killed = 0;
+    for round in 0..30 {
+        let mut child = command(folder, &load).stderr(Stdio::null()).spawn().expect("starts");
+        std::thread::sleep(Duration::from_micros(prng.below(60_000)));
+        child.kill().expect("killed, or ended");
+        let ended = child.wait().expect("waited for");
+        killed += u32::from(!ended.success());
+        if !folder.join("copy").exists() {
+            let output = terrace(folder, &load);
+            assert!(output.status.success(), "round {round}: {}", text(&output.stderr));
+        }
+        let again = terrace(folder, &["dump", "copy"]);
+        assert!(again.stdout == whole, "round {round}: {}", text(&again.stderr));
+        for file in ["copy", "copy.log"] {
+            fs::remove_file(folder.join(file)).expect("there");
+        }
+    }
+    assert!(killed > 0, "some were killed");
+}
+
+/// The target was named where the dump was at fault, and a home that was too small was told with a
+/// path that nobody gave.
+#[test]
+fn a_load_names_what_is_at_fault_and_what_to_give() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path();
+    make(folder).close().expect("closed");
+    let mut dump = terrace(folder, &["dump", "db"]).stdout;
+    fs::write(folder.join("dump"), &dump).expect("room");
+    dump[1_000] ^= 1;
+    fs::write(folder.join("flipped"), &dump).expect("room");
+    for (arguments, begin, remedy) in [
+        (&["load", "db", "new"][..], "terrace: db: ", "no dump"),
+        (&["load", "flipped", "new"], "terrace: flipped: the dump is damaged", "copy it again"),
+        (&["load", "dump", "new", "--home-size=512KiB"], "terrace: new: ", "--home-size"),
+    ] {
+        let output = terrace(folder, arguments);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.starts_with(begin) && said.contains(remedy), "{arguments:?}: {said}");
+        assert!(!said.contains(".new") && said.lines().count() == 1, "{said}");
+    }
 }
 
 /// A flash that was not named, a log that was mistyped: 40% of the rows were left out, or rows of

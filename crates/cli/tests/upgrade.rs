@@ -110,9 +110,46 @@ fn a_database_of_format_1_is_converted_in_its_place_and_kept() {
     fs::remove_file(folder.join("db.old")).expect("there");
     fs::remove_file(folder.join("db.old.log")).expect("there");
     let again = terrace(folder, &["upgrade", "db"]);
-    assert_eq!(again.status.code(), Some(1));
-    assert!(said(&again).contains("no database of format 1 or 2"), "{}", said(&again));
+    assert!(again.status.success());
+    assert!(said(&again).contains("format 3 already: nothing to do"), "{}", said(&again));
     assert_eq!(names(folder), ["db", "db.log"]);
+}
+
+/// A second upgrade was refused, since what the first had left was in its way.
+#[test]
+fn an_upgrade_that_was_killed_is_brought_to_its_end() {
+    let made = tempfile::tempdir().expect("a folder");
+    let old = unpack("format-1.gz", made.path());
+    assert!(terrace(made.path(), &["upgrade", "db", SIZES[0], SIZES[1]]).status.success());
+    let bytes = |file: &str| fs::read(made.path().join(file)).expect("there");
+    let (new, new_log, old_log) = (bytes("db"), bytes("db.log"), &b"the old log"[..]);
+    let half = new[..new.len() / 2].to_vec();
+    let (making, put) = (("db.making", &b"making"[..]), ("db.making", &b"put\n"[..]));
+    let (at_new, at_new_log) = (("db.new", &new[..]), ("db.new.log", &new_log[..]));
+    let (kept, kept_log) = (("db.old", &old[..]), ("db.old.log", old_log));
+    let steps: [Vec<(&str, &[u8])>; 9] = [
+        vec![("db", &old), ("db.log", old_log), making],
+        vec![("db", &old), ("db.log", old_log), making, ("db.new", &half)],
+        vec![("db", &old), ("db.log", old_log), put, at_new, at_new_log],
+        vec![("db", &old), kept, ("db.log", old_log), put, at_new, at_new_log],
+        // A file system without second names.
+        vec![kept, ("db.log", old_log), put, at_new, at_new_log],
+        vec![("db", &old), kept, kept_log, put, at_new, at_new_log],
+        vec![("db", &old), kept, kept_log, put, at_new, ("db.log", &new_log)],
+        vec![kept, kept_log, put, at_new, ("db.log", &new_log)],
+        vec![kept, kept_log, put, ("db", &new), ("db.log", &new_log)],
+    ];
+    for (step, left) in steps.iter().enumerate() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let folder = folder.path();
+        left.iter().for_each(|(file, bytes)| fs::write(folder.join(file), bytes).expect("room"));
+        let upgraded = terrace(folder, &["upgrade", "db", SIZES[0], SIZES[1]]);
+        assert!(upgraded.status.success(), "step {step}: {}", said(&upgraded));
+        assert_eq!(names(folder), ["db", "db.log", "db.old", "db.old.log"], "step {step}");
+        assert!(fs::read(folder.join("db.old")).expect("kept") == old, "step {step}");
+        assert_eq!(fs::read(folder.join("db.old.log")).expect("kept"), old_log, "step {step}");
+        check_rows(&folder.join("db"));
+    }
 }
 
 #[test]

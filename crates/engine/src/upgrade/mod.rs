@@ -6,16 +6,25 @@ mod old;
 use std::fmt;
 use std::io::{self, Write};
 use std::path::Path;
+use std::sync::Arc;
+
+use terrace_device::Device;
 
 use self::old::{Old, OldTable};
 use crate::dump::{LoadError, Loss, SaveError, Saved, State, TableLoad, Writer};
+use crate::superblock::{self, Found};
 use crate::{Builder, Database, Error, PageId};
 
 /// Why a database could not be converted. It is as it was.
 #[derive(Debug)]
 pub enum UpgradeError {
-    /// It has this format already, or is no database.
+    /// It is no database of an older format, nor of today's.
     NotOld,
+    /// It has this format already: there is nothing to do.
+    Todays {
+        /// The format.
+        version: u32,
+    },
     /// It was not closed in good order: open and close it with the version that wrote it.
     NotClosed,
     /// Home lacks changes that are on flash and in the log. The version that wrote it brings them
@@ -48,7 +57,10 @@ pub enum UpgradeError {
 impl fmt::Display for UpgradeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            UpgradeError::NotOld => f.write_str("it is no database of format 1 or 2"),
+            UpgradeError::NotOld => f.write_str(
+                "it is no database of format 1 or 2, nor of a later one: check the path",
+            ),
+            UpgradeError::Todays { version } => write!(f, "it has format {version} already"),
             UpgradeError::NotClosed => f.write_str(
                 "it was not closed in good order: open and close it first with the version of \
                  terrace that wrote it (its `terrace check` does)",
@@ -119,7 +131,10 @@ impl Write for &mut Digest {
 /// See [`UpgradeError`].
 pub fn upgrade(builder: Builder, old: &Path, new: &Path) -> Result<Upgraded, UpgradeError> {
     let home = builder.home_read_only(old).map_err(UpgradeError::Old)?;
-    let old = Old::open(home)?.ok_or(UpgradeError::NotOld)?;
+    let old = match Old::open(Arc::clone(&home))? {
+        Some(old) => old,
+        None => return Err(not_old(&*home)),
+    };
     let database = builder.clone().create(new).map_err(UpgradeError::New)?;
     let mut digest = Digest::default();
     let upgraded = convert(&old, &database, &mut digest)?;
@@ -127,6 +142,15 @@ pub fn upgrade(builder: Builder, old: &Path, new: &Path) -> Result<Upgraded, Upg
     database.close().map_err(UpgradeError::New)?;
     verify(builder, new, &digest)?;
     Ok(upgraded)
+}
+
+/// What is there instead of a database of an older format.
+fn not_old(home: &dyn Device) -> UpgradeError {
+    match superblock::find(home) {
+        Ok(Found::Database(..)) => UpgradeError::Todays { version: superblock::FORMAT_VERSION },
+        Err(error @ Error::NewerFormat { .. }) => UpgradeError::Old(error),
+        _ => UpgradeError::NotOld,
+    }
 }
 
 fn convert(old: &Old, database: &Database, to: &mut Digest) -> Result<Upgraded, UpgradeError> {
