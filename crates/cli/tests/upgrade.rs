@@ -197,6 +197,8 @@ fn a_database_of_format_3_opens_whether_it_was_closed_or_not() {
         let loaded = terrace(folder, &["load", "rows", "again", SIZES[0], SIZES[1]]);
         assert!(loaded.status.success(), "{name}: {}", said(&loaded));
         check_rows(&folder.join("again"));
+        let again = terrace(folder, &["dump", "again"]);
+        assert!(again.stdout == dumped.stdout, "{name}: it came back as another");
     }
 }
 
