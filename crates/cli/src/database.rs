@@ -113,7 +113,9 @@ pub fn stat(options: &Stored) -> Result<(), Failure> {
     let blank = blank_flash(&options.at)?;
     let database = open(&options.at, blank)?;
     let failed = |error| Failure::failed(options.at.path.display(), error);
-    let names = database.read(|transaction| transaction.table_names()).map_err(failed)?;
+    // What was open when it crashed is rolled back by now.
+    let tables = database.table_bytes().map_err(failed)?;
+    let (id, was_closed) = (format!("{:032x}", database.id()), database.was_closed());
     let stats = database.stats();
     let flash = flash_tier(&options.at, blank, &database);
     let cold = blank.map(str::to_string).or(database.cold_start().map(|why| why.to_string()));
@@ -121,19 +123,30 @@ pub fn stat(options: &Stored) -> Result<(), Failure> {
     let mut table = Table::new(["home", &thousands(stats.home_used_bytes as f64)]);
     table.row(["log".into(), thousands(stats.log.used_bytes as f64)]);
     table.row(["log, at most".into(), thousands(stats.log.capacity_bytes as f64)]);
-    let mut text = format!("{}\nbytes\n{}", options.at.path.display(), table.text());
-    let tables = if names.len() == 1 { "table" } else { "tables" };
-    text.push_str(&format!("{} {tables}\n", names.len()));
-    for name in &names {
-        // A name may have what moves a terminal's cursor, or begins a line.
-        text.push_str(&format!("  {}\n", name.escape_debug()));
+    let state = if was_closed { "closed in good order" } else { "not closed: shown as recovered" };
+    let mut text = format!(
+        "{}\nformat {}, id {id}\n{state}\nbytes\n{}",
+        options.at.path.display(),
+        terrace::FORMAT_VERSION,
+        table.text()
+    );
+    text.push_str(&format!("{} table{}\n", tables.len(), if tables.len() == 1 { "" } else { "s" }));
+    let mut sizes = Table::new(["  table", "bytes"]);
+    for (name, bytes) in &tables {
+        // A name may have what moves the cursor of a terminal, or ends the line.
+        sizes.row([format!("  {}", name.escape_debug()), thousands(*bytes as f64)]);
     }
+    text.push_str(&sizes.text());
     text.push_str(&flash);
     sinks.show(&text);
     sinks.write(&json!({
         "command": "stat",
         "version": env!("CARGO_PKG_VERSION"),
-        "tables": names,
+        "format": terrace::FORMAT_VERSION,
+        "id": id,
+        "closed": was_closed,
+        "tables": tables.keys().collect::<Vec<_>>(),
+        "table_bytes": tables,
         "home_used_bytes": stats.home_used_bytes,
         "log_used_bytes": stats.log.used_bytes,
         "log_capacity_bytes": stats.log.capacity_bytes,

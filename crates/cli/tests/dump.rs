@@ -114,6 +114,29 @@ fn stat_check_and_dump_change_no_byte_of_a_closed_a_crashed_or_a_damaged_databas
     }
 }
 
+/// `stat` showed no size of a table, and printed names raw, which may move the cursor.
+#[test]
+fn stat_shows_tables_with_their_sizes_and_how_the_database_was_left() {
+    let (closed, crashed) = (tempfile::tempdir(), tempfile::tempdir());
+    let (closed, crashed) = (closed.expect("a folder"), crashed.expect("a folder"));
+    let db = make(closed.path());
+    const ODD: TableDef<u64, u64> = TableDef::new("odd\n\u{1b}[2J");
+    db.write(|txn| txn.open_table(ODD)?.insert(1, 1)).expect("room");
+    copy(closed.path(), crashed.path());
+    db.close().expect("closed");
+    for (folder, state) in [(&closed, "closed in good order"), (&crashed, "not closed")] {
+        let output = terrace(folder.path(), &["stat", "db", "--json", "report"]);
+        let shown = text(&output.stdout);
+        assert!(shown.contains("format 3, id ") && shown.contains(state), "{shown}");
+        assert!(shown.contains("odd\\n\\u{1b}[2J") && !shown.contains('\u{1b}'), "{shown}");
+        let row = shown.lines().find(|line| line.starts_with("  rows ")).expect("a line");
+        let bytes: u64 = row[6..].trim().replace(',', "").parse().expect("a number");
+        assert!((500_000..2 << 20).contains(&bytes), "{row}");
+        let report = fs::read_to_string(folder.path().join("report")).expect("written");
+        assert!(report.contains("\"table_bytes\""), "{report}");
+    }
+}
+
 #[test]
 fn check_tells_all_damage_and_what_to_do() {
     let folder = tempfile::tempdir().expect("a folder");

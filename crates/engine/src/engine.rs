@@ -77,6 +77,8 @@ pub(crate) struct Engine {
     pub(crate) bad_copies: Vec<BadCopy>,
     /// The id in home, log and flash.
     database: u128,
+    /// Whether the last opening was closed in good order.
+    pub(crate) was_closed: bool,
     /// What the opening has set apart.
     pub(crate) not_undone: LeafMutex<Option<Arc<NotUndone>>>,
     pub(crate) trees: Trees,
@@ -133,6 +135,7 @@ pub(crate) struct Parts {
     pub(crate) lock_limits: LockLimits,
     pub(crate) places: Places,
     pub(crate) bad_copies: Vec<BadCopy>,
+    pub(crate) was_closed: bool,
 }
 
 impl Engine {
@@ -154,6 +157,7 @@ impl Engine {
             places: parts.places,
             bad_copies: parts.bad_copies,
             database: parts.boot.database,
+            was_closed: parts.was_closed,
             not_undone: LeafMutex::new(None),
             flash_role: parts.flash_role,
             tally: Tally::default(),

@@ -60,6 +60,8 @@ pub use error::{
 };
 pub use key::{Key, KeyPart};
 pub use lock::TreeId;
+/// The format of databases that this version makes, reads and writes.
+pub use superblock::FORMAT_VERSION;
 pub use terrace_device::{Contents, DeviceError, Holder, Operation};
 pub use terrace_page::{Lsn, PageId};
 pub use terrace_policy::{Design, FlashRole, Restart, designs, restarts};

@@ -177,8 +177,8 @@ fn recovered(setup: Setup, devices: Devices) -> Result<(Arc<Engine>, ring::Heade
         ScanFrom::LogStart => boot.log_start(),
         ScanFrom::OldestBase => boot.oldest_base.min(boot.begin_checkpoint),
     };
-    let limit = Lsn(boot.log_start().0 + ring.capacity);
-    let mut reader = LogReader::new(&*devices.log, ring, from, limit);
+    let to = Lsn(boot.log_start().0 + ring.capacity);
+    let mut reader = LogReader::new(&*devices.log, ring, from, to);
     let mut owed = OwedChanges::new(flash.owed_bytes(&setup.pool));
     let (mut analysis, end) = analyse(&mut reader, &boot, &mut flash.recovery, &mut owed)?;
     if boot.oldest_txn < from {
@@ -188,9 +188,8 @@ fn recovered(setup: Setup, devices: Devices) -> Result<(Arc<Engine>, ring::Heade
     if !last_opening.clean {
         reader.check_end(last_opening.epoch)?;
     }
-    let log = open_log(&devices.log, ring, &boot, &end, &mut reader)?;
+    let log = Arc::new(open_log(&devices.log, ring, &boot, &end, &mut reader)?);
     log.set_marks(analysis.places.iter().copied());
-    let log = Arc::new(log);
     flash.settle(&setup, &analysis, &boot, end.position)?;
     let newer = flash.recovery.newer_pages();
     let may_have_torn = |page| analysis.dirty.contains_key(&page) || newer.contains(&page);
@@ -219,6 +218,7 @@ fn recovered(setup: Setup, devices: Devices) -> Result<(Arc<Engine>, ring::Heade
         lock_limits: setup.lock_limits,
         places: setup.places,
         bad_copies: bad_superblock.into_iter().chain(header.bad).collect(),
+        was_closed: last_opening.clean,
     };
     let engine = Arc::new(Engine::assemble(parts));
     match recover(&engine, setup.losers, &analysis, owed, end.position) {

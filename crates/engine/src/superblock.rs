@@ -55,7 +55,7 @@ use crate::log::Aligned;
 use crate::{Action, Error, Part};
 
 /// The one format that this version reads and writes.
-pub(crate) const FORMAT_VERSION: u32 = 3;
+pub const FORMAT_VERSION: u32 = 3;
 /// Features of each kind that this version knows: none yet.
 const KNOWN: Features = Features { compatible: 0, read_only: 0, incompatible: 0 };
 /// Pages of the home before the first one that trees may use.

@@ -491,6 +491,19 @@ impl Trees {
         self.space.used().map_or(0, |(_, pages)| pages) * terrace_page::PAGE_SIZE as u64
     }
 
+    /// The tables that there are now, and the bytes of the pages that each uses.
+    ///
+    /// # Errors
+    ///
+    /// Those of the pool.
+    pub(crate) fn table_bytes(&self) -> Result<BTreeMap<String, u64>, Error> {
+        let used = self.space.used_by_owner()?;
+        let pages = |tree: &Tree| used.get(&tree.id()).copied().unwrap_or_default();
+        let names = self.names.lock();
+        let bytes = |table: &Tree| pages(table) * terrace_page::PAGE_SIZE as u64;
+        Ok(names.iter().map(|(name, table)| (name.clone(), bytes(&table.tree))).collect())
+    }
+
     /// The catalog and the tables: not what waits to be freed, of which a part may be gone.
     fn all(&self) -> Vec<Tree> {
         let names = self.names.lock();

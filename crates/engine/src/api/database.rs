@@ -1,6 +1,6 @@
 //! The database: a handle for any number of tasks and threads.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -499,6 +499,27 @@ impl Database {
         self.engine().pool.check();
         self.engine().locks.check();
         Ok(report)
+    }
+
+    /// The tables that there are now, those of open transactions among them, and the bytes of the
+    /// pages that each uses. One look at the allocation maps, and no row.
+    ///
+    /// # Errors
+    ///
+    /// `Corrupt`, `Device`, `Failed`.
+    pub fn table_bytes(&self) -> Result<BTreeMap<String, u64>, Error> {
+        self.engine().check_beginning()?;
+        self.engine().trees.table_bytes().map_err(|error| self.engine().explain(error))
+    }
+
+    /// The random id that home, log and flash share.
+    pub fn id(&self) -> u128 {
+        self.engine().database_id()
+    }
+
+    /// Whether it had been closed in good order when it was opened. If not it was recovered.
+    pub fn was_closed(&self) -> bool {
+        self.engine().was_closed
     }
 
     /// Copies of headers that were bad when the database was opened, and that another copy stood in

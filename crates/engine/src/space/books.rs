@@ -1,6 +1,6 @@
 //! What the maps say as a whole: whose extents there are, and whether each map makes sense.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 
 use terrace_page::{PageBuf, PageKind, kind};
@@ -38,18 +38,28 @@ impl Space {
     ///
     /// Those of the pool.
     pub(crate) fn used(&self) -> Result<(BTreeSet<TreeId>, u64), Error> {
-        let (mut owners, mut used) = (BTreeSet::new(), 0);
+        let owners = self.used_by_owner()?;
+        Ok((owners.keys().copied().collect(), owners.values().sum()))
+    }
+
+    /// The trees that own extents, and how many pages of each are used.
+    ///
+    /// # Errors
+    ///
+    /// Those of the pool.
+    pub(crate) fn used_by_owner(&self) -> Result<BTreeMap<TreeId, u64>, Error> {
+        let mut owners = BTreeMap::new();
         for group in 0..self.groups()? {
             let map = self.pool.read(map_page(group))?;
             for extent in group * EXTENTS_PER_MAP..(group + 1) * EXTENTS_PER_MAP {
                 let (owned_by, bits) = entry(&map, extent);
                 if owned_by != NOBODY && owned_by != MAPS {
-                    owners.insert(TreeId(owned_by - 1));
-                    used += u64::from(bits.count_ones());
+                    *owners.entry(TreeId(owned_by - 1)).or_default() +=
+                        u64::from(bits.count_ones());
                 }
             }
         }
-        Ok((owners, used))
+        Ok(owners)
     }
 
     /// The extents of `tree`, in order.
