@@ -94,7 +94,8 @@ pub enum Error {
         capacity: u64,
     },
     /// The home, or the file system that it grows on, has no room for another page. Delete
-    /// something, make room on its device, or enlarge it; then all goes on.
+    /// something, or make room on its device; then all goes on. Or open the database again with a
+    /// larger [`Builder::home_size`](crate::Builder::home_size).
     HomeFull {
         /// The path of the home.
         path: ErrorPath,

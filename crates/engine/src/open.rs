@@ -230,7 +230,8 @@ fn recovered(setup: Setup, devices: Devices) -> Result<(Arc<Engine>, ring::Heade
     }
 }
 
-/// The first write: home tells of another opening, and of the stamp that the flash device gets.
+/// The first write: home tells of another opening, of its length now, which may have grown, and of
+/// the stamp that the flash device gets.
 fn begin_epoch(
     setup: &Setup,
     devices: &Devices,
@@ -242,6 +243,7 @@ fn begin_epoch(
         sequence: boot.sequence + 1,
         epoch: boot.epoch + 1,
         clean: false,
+        home_pages: devices.home.len() / PAGE_SIZE as u64,
         flash: FlashMark { stamps: flash.stamps(&setup.world, boot.epoch), journal },
         ..*boot
     };

@@ -45,6 +45,7 @@
 //!   believed, and its place written next. What the log has lost since that one is told by
 //!   analysis.
 
+use terrace_device::contents::ReadAt;
 use terrace_device::{Access, Device, write};
 use terrace_page::{
     Damage, Lsn, PAGE_SIZE, PageBuf, PageId, PageKind, TxnId, seal, set_kind, set_page_id, verify,
@@ -351,6 +352,24 @@ pub(crate) enum Found {
     Nothing,
     /// A database, and a copy that the other one stands in for.
     Database(Superblock, Option<BadCopy>),
+}
+
+/// Pages that the home in a file has, by the newest copy of its superblock; `None` if no copy is one
+/// that this version opens.
+///
+/// # Errors
+///
+/// What the system says.
+pub(crate) fn pages_told(file: &impl ReadAt) -> std::io::Result<Option<u64>> {
+    let mut newest = None;
+    for place in 0..SUPERBLOCK_PAGES {
+        let mut page = [0; PAGE_SIZE];
+        file.read_at(place * PAGE_SIZE as u64, &mut page)?;
+        if let Copied::Whole(block) = look(&page, PageId(place)) {
+            newest = newest.max(Some((block.sequence, block.home_pages)));
+        }
+    }
+    Ok(newest.map(|(_, pages)| pages))
 }
 
 /// Looks for a database on `home`.

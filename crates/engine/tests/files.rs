@@ -39,6 +39,55 @@ fn a_database_in_files_comes_back() {
     assert_eq!(db.check().expect("whole").entries, 2);
 }
 
+/// `HomeFull` advised to enlarge the home, and there was no way to.
+#[test]
+fn a_full_home_is_opened_with_a_larger_size_and_goes_on() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("db");
+    const VALUES: TableDef<u64, &[u8]> = TableDef::new("values");
+    let sized = |bytes: u64| Database::builder().memory(1 << 20).log_size(2 << 20).home_size(bytes);
+    let fill = |db: &Database, from: u64| {
+        let put = |key| db.write(|txn| txn.open_table(VALUES)?.insert(key, &[key as u8; 5000]));
+        let refused = (from..from + 5000).find_map(|key| put(key).err().map(|error| (key, error)));
+        let Some((full_at, Error::HomeFull { .. })) = refused else { panic!("{refused:?}") };
+        full_at
+    };
+    let db = sized(2 << 20).create(&path).expect("a good place");
+    let mut rows = fill(&db, 0);
+    let text = fill_error(&db, rows);
+    assert!(text.contains("larger home size"), "{text}");
+    db.close().expect("a good place");
+    // By its option, and by whoever makes the file longer.
+    for (bytes, by_hand) in [(4u64 << 20, false), (7 << 20, true)] {
+        if by_hand {
+            let file = fs::OpenOptions::new().write(true).open(&path).expect("there");
+            file.set_len(bytes).expect("room");
+        }
+        let db = sized(if by_hand { 1 << 20 } else { bytes }).open(&path).expect("there");
+        assert_eq!(fs::metadata(&path).expect("there").len(), bytes);
+        let more = fill(&db, rows);
+        assert!(more > rows + 100, "{more} rows of 5 KB after {rows}");
+        rows = more;
+        db.check().expect("whole");
+        db.close().expect("a good place");
+    }
+    let db = Database::builder().memory(1 << 20).open(&path).expect("there");
+    let count = db.read(|txn| Ok::<_, Error>(txn.open_table(VALUES)?.range(..)?.count()));
+    assert_eq!(count.expect("readable") as u64, rows);
+    db.close().expect("a good place");
+    // One that lost its end does not get another.
+    fs::OpenOptions::new().write(true).open(&path).expect("there").set_len(3 << 20).expect("short");
+    assert!(matches!(sized(9 << 20).open(&path), Err(Error::Truncated { .. })));
+    assert_eq!(fs::metadata(&path).expect("there").len(), 3 << 20);
+}
+
+/// What is told to who puts `key` into a full home.
+fn fill_error(db: &Database, key: u64) -> String {
+    const VALUES: TableDef<u64, &[u8]> = TableDef::new("values");
+    let put = db.write(|txn| txn.open_table(VALUES)?.insert(key, &[0; 100_000]));
+    put.expect_err("it is full").to_string()
+}
+
 #[test]
 fn what_is_missing_is_said() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -211,6 +211,9 @@ impl Builder {
     /// Bytes of the home, when it is created: reserved at once, so that a full disk is found out
     /// then. Without, the home is a sparse file that may grow to 64 GiB, a few MiB at a time; where
     /// its file system is full, transactions that need room fail with `HomeFull`, and no others.
+    ///
+    /// A home that is smaller when it is opened is made that long, and stays so; a larger one stays
+    /// as it is. A block device that has grown is used to its end.
     #[must_use]
     pub fn home_size(mut self, bytes: u64) -> Builder {
         self.home_bytes = Some(bytes);
@@ -410,7 +413,7 @@ impl Builder {
         self.check()?;
         let files = self.files(path.as_ref(), self.overwrite)?;
         self.places = files.places();
-        let home = files.open_home(self.access)?;
+        let home = files.open_home(self.access, self.home_bytes)?;
         // What is no database is told before anything else is looked for, or made for it.
         let boot = match superblock::find(&*home) {
             Ok(Found::Database(boot, _)) => boot,

@@ -35,7 +35,7 @@ use self::flash::FlashFound;
 use crate::api::DirectIo;
 use crate::error::{Places, error_path};
 use crate::log::{Aligned, BLOCK, ring};
-use crate::superblock::Superblock;
+use crate::superblock::{self, Superblock};
 use crate::{Action, Devices, Error, ErrorPath, Part};
 
 const PAGE: u64 = PAGE_SIZE as u64;
@@ -237,9 +237,13 @@ impl Files {
     ///
     /// # Errors
     ///
-    /// `Missing`, `AlreadyOpen`, `NotAFile`, `Device`.
-    pub(crate) fn open_home(&self, access: Access) -> Result<Arc<dyn Device>, Error> {
-        self.home.open_home(access, self.direct_io)
+    /// `Missing`, `AlreadyOpen`, `NotAFile`, `NoRoom`, `Device`.
+    pub(crate) fn open_home(
+        &self,
+        access: Access,
+        wanted: Option<u64>,
+    ) -> Result<Arc<dyn Device>, Error> {
+        self.home.open_home(access, self.direct_io, wanted)
     }
 
     /// What the home holds instead of a database, if the error is that it holds none.
@@ -293,14 +297,28 @@ impl Files {
 /// The home at `path` without the rest of its database, to be read only.
 pub(crate) fn home_read_only(path: &Path, direct_io: DirectIo) -> Result<Arc<dyn Device>, Error> {
     let home = Place { part: Part::Home, path: resolve(path) };
-    home.open_home(Access::ReadOnly, direct_io)
+    home.open_home(Access::ReadOnly, direct_io, None)
 }
 
 impl Place {
-    fn open_home(&self, access: Access, direct_io: DirectIo) -> Result<Arc<dyn Device>, Error> {
+    /// A file that holds a database is made `wanted` bytes long, if it is shorter.
+    fn open_home(
+        &self,
+        access: Access,
+        direct_io: DirectIo,
+        wanted: Option<u64>,
+    ) -> Result<Arc<dyn Device>, Error> {
         let claim = self.claim(access, false)?;
         if claim.len() < 2 * PAGE {
             return Err(self.no_database(&claim)?);
+        }
+        let wanted = wanted.map_or(0, whole);
+        if access == Access::ReadWrite && claim.len() < wanted && !claim.is_block_device() {
+            let told = superblock::pages_told(&claim).map_err(|error| self.device_failed(error))?;
+            // One that was cut short is refused later, as it is.
+            if told.is_some_and(|pages| pages * PAGE <= claim.len()) {
+                claim.grow(wanted, Room::Reserved).map_err(|error| self.failed(error))?;
+            }
         }
         self.device(claim, None, direct_io)
     }

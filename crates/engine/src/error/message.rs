@@ -293,7 +293,8 @@ fn of_engine(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     match error {
         Error::HomeFull { path } => write!(
             f,
-            "{} is full: delete something, make room on its device, or enlarge it",
+            "{} is full: delete something, make room on its device, or open it with a larger home \
+             size",
             At(Part::Home, path),
         ),
         Error::Corrupt { part, path, page, what } => {
