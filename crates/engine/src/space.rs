@@ -24,9 +24,11 @@
 //! - S2: an extent with a used page has an owner. One whose last page is freed has none.
 //! - S3: forward operations leave the end of home alone. An undo needs no page (`leaf_room` R1),
 //!   but for those in a log that an earlier version has written.
-//! - S4: the device has promised room for an extent before it belongs to anybody, and forward
-//!   operations have some more promised, for an undo: so a full file system under a sparse home is
-//!   met here, where nothing has changed yet, and not when a page is written home.
+//! - S4: the device has promised room for an extent before it belongs to anybody: so a full file
+//!   system under a sparse home is met here, where nothing has changed yet, and not when a page is
+//!   written home.
+//! - S5: what was in use before is used again before home grows, in shorter runs if there are no
+//!   longer ones: a sparse home stays about as large as what it held at most.
 //! - The hints in memory are lower bounds: below them there is nothing to find. Losing them costs
 //!   one search.
 
@@ -36,6 +38,7 @@ pub(crate) use books::check_map;
 mod claims;
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -97,6 +100,8 @@ struct Hints {
     free: u64,
     /// How often something was freed: a search moves a hint up only if nothing was meanwhile.
     frees: u64,
+    /// No extent from here on was in use since the database was opened, or then, once it is known.
+    used_end: Option<u64>,
     trees: BTreeMap<TreeId, TreeHint>,
 }
 
@@ -231,7 +236,7 @@ impl Space {
         if self.extents(Purpose::Undo) < 2 {
             return Err(Error::HOME_FULL);
         }
-        self.promise(2, Purpose::Forward)?;
+        self.promise(2)?;
         let mut map = self.pool.create(map_page(0))?;
         let nested = w.begin_nested();
         format_map(w, &mut map, 1)?;
@@ -247,11 +252,9 @@ impl Space {
         }
     }
 
-    /// Has the device promise room for all extents below `end`, and for some more if others than
-    /// an undo need them (S4).
-    fn promise(&self, end: u64, purpose: Purpose) -> Result<(), Error> {
-        let ahead = self.extents(Purpose::Undo) - self.extents(purpose);
-        self.room.promise(extent_page(end + ahead))
+    /// Has the device promise room for all extents below `end` (S4).
+    fn promise(&self, end: u64) -> Result<(), Error> {
+        self.room.promise(extent_page(end))
     }
 
     fn open_map(&self, group: u64) -> Result<PageMut<'_>, Error> {
@@ -298,11 +301,8 @@ impl Space {
                 return Ok(found);
             }
             let run = (1 + self.hint(tree).0.taken / 4).min(RUN_MAX);
-            let lengths = [run, 1];
-            for length in &lengths[usize::from(run == 1)..] {
-                if let Some((map, first)) = self.promised_run(*length, purpose)? {
-                    return Ok(self.first_of_run(map, first, *length, tree, count));
-                }
+            if let Some((map, run)) = self.promised_run(run, purpose)? {
+                return Ok(self.first_of_run(map, run, tree, count));
             }
             self.add_group(w, purpose)?;
         }
@@ -353,44 +353,99 @@ impl Space {
         }
     }
 
-    /// A run of `length` free extents.
-    fn free_run(&self, length: u64, purpose: Purpose) -> Result<Option<(PageMut<'_>, u64)>, Error> {
-        let (start, frees) = {
-            let hints = self.hints.lock();
-            (hints.free, hints.frees)
-        };
+    /// A run of free extents, at most `length`: the first one as long as that among those that were
+    /// in use before, else the longest there, else one behind them (S5).
+    fn free_run(
+        &self,
+        length: u64,
+        purpose: Purpose,
+    ) -> Result<Option<(PageMut<'_>, Range<u64>)>, Error> {
         let limit = self.extents(purpose);
-        let mut first_free = None;
-        let mut end = start;
-        for group in start / EXTENTS_PER_MAP..self.groups()? {
-            let map = self.open_map(group)?;
-            let first = (group * EXTENTS_PER_MAP).max(start);
-            end = ((group + 1) * EXTENTS_PER_MAP).min(limit);
-            let mut run = 0;
-            for extent in first..end {
-                let is_free = entry(&map, extent).0 == NOBODY;
-                first_free = first_free.or(is_free.then_some(extent));
-                run = if is_free { run + 1 } else { 0 };
-                if run == length {
-                    self.move_free(frees, first_free.unwrap_or(extent));
-                    return Ok(Some((map, extent + 1 - length)));
-                }
+        for _ in 0..SEARCHES_MAX {
+            let used_end = self.used_end()?.min(limit);
+            let (start, frees) = {
+                let hints = self.hints.lock();
+                (hints.free, hints.frees)
+            };
+            let (mut found, mut lowest) = self.longest_run(start..used_end, length)?;
+            if found.is_none() {
+                let (behind, free) = self.longest_run(start.max(used_end)..limit, length)?;
+                (found, lowest) = (behind, lowest.or(free));
+            }
+            let Some(run) = found else { return Ok(None) };
+            self.move_free(frees, lowest.unwrap_or(run.start));
+            let map = self.open_map(run.start / EXTENTS_PER_MAP)?;
+            // Another task may have taken it meanwhile, or a part.
+            let left = run.clone().take_while(|at| entry(&map, *at).0 == NOBODY).count() as u64;
+            if left > 0 {
+                return Ok(Some((map, run.start..run.start + left)));
             }
         }
-        self.move_free(frees, first_free.unwrap_or(end));
         Ok(None)
     }
 
-    /// A run of `length` free extents that the device has room for.
+    /// The first run of `length` free extents in a part of home, or the longest of the shorter
+    /// ones; and the lowest free extent, if there is one.
+    fn longest_run(
+        &self,
+        part: Range<u64>,
+        length: u64,
+    ) -> Result<(Option<Range<u64>>, Option<u64>), Error> {
+        let (mut longest, mut lowest): (Range<u64>, _) = (0..0, None);
+        let groups = self.groups()?;
+        for group in part.start / EXTENTS_PER_MAP..groups.min(part.end.div_ceil(EXTENTS_PER_MAP)) {
+            let map = self.open_map(group)?;
+            let mut run = 0;
+            let first = (group * EXTENTS_PER_MAP).max(part.start);
+            for extent in first..((group + 1) * EXTENTS_PER_MAP).min(part.end) {
+                let is_free = entry(&map, extent).0 == NOBODY;
+                lowest = lowest.or(is_free.then_some(extent));
+                run = if is_free { run + 1 } else { 0 };
+                if run > longest.end - longest.start {
+                    longest = extent + 1 - run..extent + 1;
+                }
+                if run == length {
+                    return Ok((Some(longest), lowest));
+                }
+            }
+        }
+        Ok(((!longest.is_empty()).then_some(longest), lowest))
+    }
+
+    /// Where the part of home ends that was in use since the database was opened, or before.
+    fn used_end(&self) -> Result<u64, Error> {
+        if let Some(end) = self.hints.lock().used_end {
+            return Ok(end);
+        }
+        let mut end = 0;
+        for group in (0..self.groups()?).rev() {
+            let map = self.open_map(group)?;
+            let all = group * EXTENTS_PER_MAP..(group + 1) * EXTENTS_PER_MAP;
+            if let Some(last) = all.rev().find(|extent| entry(&map, *extent).0 != NOBODY) {
+                end = last + 1;
+                break;
+            }
+        }
+        let mut hints = self.hints.lock();
+        let end = hints.used_end.unwrap_or(0).max(end);
+        hints.used_end = Some(end);
+        Ok(end)
+    }
+
+    /// A run of free extents, at most `length`, that the device has room for.
     fn promised_run(
         &self,
         length: u64,
         purpose: Purpose,
-    ) -> Result<Option<(PageMut<'_>, u64)>, Error> {
-        let Some((map, first)) = self.free_run(length, purpose)? else { return Ok(None) };
-        match self.promise(first + length, purpose) {
-            Ok(()) => Ok(Some((map, first))),
-            Err(Error::HomeFull { .. }) if length > 1 => Ok(None),
+    ) -> Result<Option<(PageMut<'_>, Range<u64>)>, Error> {
+        let Some((map, run)) = self.free_run(length, purpose)? else { return Ok(None) };
+        match self.promise(run.end) {
+            Ok(()) => Ok(Some((map, run))),
+            // The device may have room for one.
+            Err(Error::HomeFull { .. }) if run.end - run.start > 1 => {
+                self.promise(run.start + 1)?;
+                Ok(Some((map, run.start..run.start + 1)))
+            }
             Err(error) => Err(error),
         }
     }
@@ -406,24 +461,24 @@ impl Space {
     fn first_of_run<'s>(
         &'s self,
         map: PageMut<'s>,
-        first: u64,
-        length: u64,
+        run: Range<u64>,
         tree: TreeId,
         count: u32,
     ) -> Reserved<'s> {
-        let mut reserved = Reserved::in_extent(map, first, (owner(tree), 0), count, 0);
-        reserved.entries.resize(length as usize, (owner(tree), 0));
-        self.give(tree, first, length);
+        let mut reserved = Reserved::in_extent(map, run.start, (owner(tree), 0), count, 0);
+        reserved.entries.resize((run.end - run.start) as usize, (owner(tree), 0));
+        self.give(tree, &run);
         reserved
     }
 
     /// The tree gets a run of extents, whose pages a search shall find.
-    fn give(&self, tree: TreeId, first: u64, length: u64) {
+    fn give(&self, tree: TreeId, run: &Range<u64>) {
         let mut hints = self.hints.lock();
         hints.frees += 1;
+        hints.used_end = hints.used_end.map(|end| end.max(run.end));
         let hint = hints.trees.entry(tree).or_default();
-        hint.taken += length;
-        hint.cursor = hint.cursor.min(first);
+        hint.taken += run.end - run.start;
+        hint.cursor = hint.cursor.min(run.start);
     }
 
     /// Takes a run of at most `length` whole extents for `tree`, all their pages used, or none if
@@ -440,17 +495,14 @@ impl Space {
         used: u32,
     ) -> Result<Vec<PageId>, Error> {
         for _ in 0..SEARCHES_MAX {
-            let mut length = length.clamp(1, EXTENTS_PER_MAP / 2);
-            while length > 0 {
-                if let Some((mut map, first)) = self.promised_run(length, Purpose::Forward)? {
-                    let nested = w.begin_nested();
-                    let entries = vec![(owner(tree), used); length as usize];
-                    put_entries(w, &mut map, first, &entries)?;
-                    w.end_nested(nested)?;
-                    self.give(tree, first, length);
-                    return Ok((first..first + length).map(extent_page).collect());
-                }
-                length /= 2;
+            let length = length.clamp(1, EXTENTS_PER_MAP / 2);
+            if let Some((mut map, run)) = self.promised_run(length, Purpose::Forward)? {
+                let nested = w.begin_nested();
+                let entries = vec![(owner(tree), used); (run.end - run.start) as usize];
+                put_entries(w, &mut map, run.start, &entries)?;
+                w.end_nested(nested)?;
+                self.give(tree, &run);
+                return Ok(run.map(extent_page).collect());
             }
             self.add_group(w, Purpose::Forward)?;
         }
@@ -490,13 +542,16 @@ impl Space {
         if group * EXTENTS_PER_MAP + 2 > self.extents(purpose) {
             return Err(Error::HOME_FULL);
         }
-        self.promise(group * EXTENTS_PER_MAP + 2, purpose)?;
+        self.promise(group * EXTENTS_PER_MAP + 2)?;
         let mut map = self.pool.create(map_page(group))?;
         let nested = w.begin_nested();
         format_map(w, &mut map, 0)?;
         let count = (group + 1).to_le_bytes();
         w.change(&mut first, &Change::Bytes { at: BODY_AT as u16, bytes: &count }, Undo::None)?;
-        w.end_nested(nested)
+        w.end_nested(nested)?;
+        let mut hints = self.hints.lock();
+        hints.used_end = hints.used_end.map(|end| end.max(group * EXTENTS_PER_MAP + 1));
+        Ok(())
     }
 
     /// Latches the map of `pages`, which belong to `tree` and lie in one extent. Nothing has

@@ -139,7 +139,7 @@ fn fill(db: &Database, seed: u64) -> Ledger {
 fn a_full_file_system_fails_who_needs_room_and_nobody_else() {
     for seed in 0..24 {
         let before = world(seed);
-        let rig = Rig::blank(&before.world(), 12 << 20);
+        let rig = Rig::blank(&before.world(), 8 << 20);
         let (ledger, db) = before
             .run(|| {
                 let db = rig.open(seed).expect("room for a small database");
@@ -209,7 +209,7 @@ fn a_load_into_a_full_file_system_can_be_made_again() {
 #[test]
 fn a_database_that_does_not_fit_at_all_is_not_made() {
     let world = world(2);
-    let rig = Rig::blank(&world.world(), 1 << 20);
+    let rig = Rig::blank(&world.world(), 256 << 10);
     world
         .run(|| {
             assert!(matches!(rig.open(0).map(drop), Err(Error::HomeFull { .. })));
