@@ -354,8 +354,8 @@ pub(crate) enum Found {
     Database(Superblock, Option<BadCopy>),
 }
 
-/// Pages that the home in a file has, by the newest copy of its superblock; `None` if no copy is one
-/// that this version opens.
+/// Pages that the home in a file has, by the newest copy of its superblock; `None` if no copy is
+/// one that this version opens.
 ///
 /// # Errors
 ///

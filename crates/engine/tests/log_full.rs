@@ -368,3 +368,107 @@ fn a_log_filled_to_any_level_rolls_back_and_opens() {
         }
     }
 }
+
+/// Each row that got shorter reserved a whole split: of 8 MiB one transaction could shrink 272 rows
+/// of 1,000 bytes, and was told only what it had written.
+#[test]
+fn a_transaction_may_shrink_as_many_rows_as_it_may_insert() {
+    let world = world(11);
+    let rig = Rig::blank(&world.world(), 8 << 20);
+    let work = || {
+        let db = rig.open().expect("blank");
+        for base in (0..8000).step_by(100) {
+            let rows = |txn: &terrace::WriteTransaction| {
+                let mut rows = txn.open_table(ROWS)?;
+                (base..base + 100).try_for_each(|key| rows.insert(key, &noise(key, 1000)))
+            };
+            db.write(rows).expect("room");
+        }
+        let refused_at = |put: &dyn Fn(u64, &terrace::WriteTransaction) -> Result<(), Error>| {
+            let txn = db.begin_write().expect("open");
+            let refused =
+                (0..30_000).find_map(|key| put(key, &txn).err().map(|error| (key, error)));
+            let (rows, error) = refused.expect("it gets too large");
+            let text = error.to_string();
+            let Error::LogFull { own_bytes, rollback_bytes, capacity, .. } = error else {
+                panic!("{error:?}")
+            };
+            // Half of the log is used, not a part that nobody is told of.
+            assert!(own_bytes + rollback_bytes > capacity / 2, "{text}");
+            for number in [own_bytes, rollback_bytes, capacity] {
+                assert!(text.contains(&number.to_string()), "{text}");
+            }
+            txn.rollback().expect("room was kept");
+            println!("{rows} rows: {text}");
+            rows
+        };
+        let table = |txn: &terrace::WriteTransaction| txn.open_table(ROWS).map(drop);
+        db.write(table).expect("there");
+        let inserted =
+            refused_at(&|key, txn| txn.open_table(ROWS)?.insert(10_000 + key, &noise(key, 1000)));
+        let shrunk = refused_at(&|key, txn| txn.open_table(ROWS)?.insert(key, b"small"));
+        let replaced =
+            refused_at(&|key, txn| txn.open_table(ROWS)?.insert(key, &noise(!key, 1000)));
+        assert!(inserted > 1600, "{inserted}: a fifth of the log's size");
+        assert!(shrunk > 1500, "{shrunk}");
+        assert!(replaced > 1000, "{replaced}");
+        db.check().expect("whole");
+    };
+    world.run(work).expect("nobody waits for ever");
+}
+
+/// A load whose pages are not logged was refused for three times the bytes of a large value.
+#[test]
+fn a_bulk_load_takes_values_larger_than_the_log() {
+    let world = world(12);
+    let rig = Rig::blank(&world.world(), 1 << 20);
+    let work = || {
+        let db = rig.open().expect("blank");
+        let txn = db.begin_write().expect("open");
+        let mut load = txn.bulk_load(ROWS).expect("a new table");
+        (0..3).for_each(|key| load.push(key, &noise(key, 5 << 20)).expect("it is not logged"));
+        load.finish().expect("it is not logged");
+        txn.commit(Durability::Durable).expect("room");
+        let value = db.read(|txn| txn.open_table(ROWS)?.get(2)).expect("readable");
+        assert_eq!(*value.expect("there").value(), noise(2, 5 << 20));
+        db.check().expect("whole");
+    };
+    world.run(work).expect("nobody waits for ever");
+}
+
+/// Room for an operation is reckoned as a part of the log, of the smallest one less than its splits
+/// may append: what is left alone for that has to do for all who split at the same time.
+#[test]
+fn splits_of_many_writers_find_room_in_the_smallest_log() {
+    const CLIENTS: u64 = 24;
+    for seed in 0..6 {
+        let world = world(100 + seed);
+        let rig = Rig::blank(&world.world(), 1 << 20);
+        let names: TableDef<&[u8], &[u8]> = TableDef::new("names");
+        let work = || {
+            let db = rig.open().expect("blank");
+            db.write(|txn| txn.open_table(names).map(drop)).expect("room");
+            let client = |me| {
+                let db = db.clone();
+                spawn("client", move || {
+                    let mut prng = terrace_rt::Prng::from_seed(seed << 8 | me);
+                    for _ in 0..60 {
+                        // Long keys: few to a page, so that splits go up several levels.
+                        let key = noise(prng.below(1 << 40), 1000);
+                        let row = noise(prng.below(1 << 40), 900);
+                        let put = db.write_with(Durability::Buffered, |txn| {
+                            txn.open_table(names)?.insert(&key, &row)
+                        });
+                        let is_told = |error: &Error| {
+                            error.is_transient() || matches!(error, Error::LogFull { .. })
+                        };
+                        assert!(put.as_ref().err().is_none_or(is_told), "seed {seed}: {put:?}");
+                    }
+                })
+            };
+            (0..CLIENTS).map(client).collect::<Vec<_>>().into_iter().for_each(Task::join);
+            db.check().expect("whole");
+        };
+        world.run(work).expect("nobody waits for ever");
+    }
+}

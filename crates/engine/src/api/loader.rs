@@ -46,10 +46,13 @@ impl Bulk {
     }
 
     pub(crate) fn push(&mut self, core: &Core, key: &[u8], value: &[u8]) -> Result<(), Error> {
-        let bytes = key.len() + value.len();
         if let Some(built) = &mut self.built {
+            // Pages are not logged, only that extents are taken for them: some 250 bytes for each
+            // of 256 KiB, if none lie side by side.
+            let bytes = key.len() + value.len() / 512;
             return core.change(bytes, |context| built.push(context, key, value).map(Step::Done));
         }
+        let bytes = key.len() + value.len();
         if self.last.as_deref().is_some_and(|last| last >= key) {
             let table = self.tree.id().into();
             return Err(core.explain(Error::NotAscending { table }));
