@@ -38,11 +38,8 @@ const CHECKPOINT_INTERVAL: Nanos = Nanos::from_secs(60);
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
-/// let db = terrace::Database::builder()
-///     .memory(16 << 20)
-///     .home_size(32 << 20)
-///     .log_size(8 << 20)
-///     .create(dir.path().join("accounts.terrace"))?;
+/// let builder = terrace::Database::builder().memory(16 << 20).home_size(32 << 20);
+/// let db = builder.log_size(8 << 20).create(dir.path().join("accounts.terrace"))?;
 /// db.close()?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -208,12 +205,10 @@ impl Builder {
         self
     }
 
-    /// Bytes of the home, when it is created: reserved at once, so that a full disk is found out
-    /// then. Without, the home is a sparse file that may grow to 64 GiB, a few MiB at a time; where
-    /// its file system is full, transactions that need room fail with `HomeFull`, and no others.
-    ///
-    /// A home that is smaller when it is opened is made that long, and stays so; a larger one stays
-    /// as it is. A block device that has grown is used to its end.
+    /// Bytes of the home, when it is created, or opened and smaller: reserved at once, so that a
+    /// full disk is found out then. Without, the home is a sparse file that may grow to 64 GiB, a
+    /// few MiB at a time; where its file system is full, transactions that need room fail with
+    /// `HomeFull`, and no others. A file or block device that has grown is used to its end.
     #[must_use]
     pub fn home_size(mut self, bytes: u64) -> Builder {
         self.home_bytes = Some(bytes);
@@ -228,13 +223,9 @@ impl Builder {
     }
 
     /// Bytes of the log, when it is created: at least 1 MiB. A sixteenth, from 128 KiB to 8 MiB, is
-    /// for copies of pages (see [`Builder::torn_pages`]), the rest for records. A transaction may
-    /// use half of that, for its records and for what its rollback would write.
-    ///
-    /// A rule of thumb, measured with rows of 1,000 bytes: one transaction may come to a fifth of
-    /// the log's size in new rows or in rows that get shorter, to a seventh in rows replaced by
-    /// others of their length, and may remove as many rows as the log has bytes divided by 400. A
-    /// large value is written with three times its length reserved.
+    /// for copies of pages ([`Builder::torn_pages`]). Half of the rest may be one transaction's,
+    /// what its rollback would write included: of rows of 1,000 bytes, as measured, a fifth of the
+    /// log's size in new or shortened ones, a seventh in replaced ones.
     #[must_use]
     pub fn log_size(mut self, bytes: u64) -> Builder {
         self.log_bytes = bytes;
