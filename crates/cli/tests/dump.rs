@@ -386,8 +386,8 @@ fn what_the_caller_has_mistaken_is_refused_with_the_remedy() {
         (&["dump", "db"][..], "name it with --flash-device FILE --persistent-flash"),
         (&["dump", "db", "--log", "nolog"], "name its log with --log FILE"),
         (&["dump", "db", "--log", "flash"], "name its log with --log FILE"),
-        (&["dump", "nodb"], "nodb is missing"),
-        (&["dump", "nodb", "--salvage"], "nodb is missing"),
+        (&["dump", "nodb"], "no database here: the home"),
+        (&["dump", "nodb", "--salvage"], "no database here: the home"),
     ] {
         let output = terrace(folder, arguments);
         let said = text(&output.stderr);
