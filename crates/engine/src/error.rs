@@ -58,7 +58,7 @@ pub enum Error {
     TooManyLocks,
     /// As many transactions are open as there may be, readers included. End some.
     TooManyTransactions {
-        /// How many there may be.
+        /// How many there may be: 4,096.
         max: usize,
     },
     /// The log is too small for this transaction, with what its rollback would need. Split it into
