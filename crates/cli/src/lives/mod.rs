@@ -20,6 +20,8 @@
 //! - V4: a home, a log, or a flash that is a part of the database, that fails, may stop a life with
 //!   an error of that device; the next life loses nothing.
 //! - The seed decides what is done; when a process dies depends on the machine, too.
+//!
+//! Rounds of it, and what they counted, are listed at the end of docs/RECOVERY.md.
 
 mod child;
 mod fault;
