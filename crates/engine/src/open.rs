@@ -125,12 +125,24 @@ pub(crate) fn create(devices: &Devices, database: u128) -> Result<(), Error> {
 /// `Missing`, `NotADatabase`, `Truncated`, `NewerFormat`, `OlderFormat`, `UnknownFeatures`,
 /// `Corrupt`, `CorruptLog`, `RedoGap`, `Device`, `InvalidOption`, `FlashNeeded`.
 pub(crate) fn open(setup: Setup, devices: Devices) -> Result<Arc<Engine>, Error> {
+    let opened = attempt(setup.clone(), &devices);
+    match opened {
+        // A cache that fails after recovery has begun to count on it: home and log can do without.
+        Err(error) if may_be_of_flash(&error) && has_cache(&setup, &devices) => {
+            let flash_doubt = Some(ColdStart::Device(std::io::ErrorKind::Other));
+            attempt(Setup { flash_doubt, ..setup }, &devices)
+        }
+        opened => opened,
+    }
+}
+
+fn attempt(setup: Setup, devices: &Devices) -> Result<Arc<Engine>, Error> {
     if setup.access == Access::ReadOnly {
-        return recovered(setup, devices).map(|(engine, _)| engine);
+        return recovered(setup, devices.clone()).map(|(engine, _)| engine);
     }
     let group = Withholding::new(withheld_bytes(&setup.pool));
     let role = setup.pool.flash_role;
-    match recovered(setup, devices.withheld(&group, role.is_persistent())) {
+    match recovered(setup, devices.clone().withheld(&group, role.is_persistent())) {
         Ok((engine, header)) => match group.let_go() {
             Ok(()) => {
                 // The database does without the bad copy, and `check` goes on telling of it.
@@ -145,6 +157,23 @@ pub(crate) fn open(setup: Setup, devices: Devices) -> Result<Arc<Engine>, Error>
         // What comes of a write that failed is not why.
         Err(error) => Err(group.discard().map_or_else(not_written, |()| error)),
     }
+}
+
+/// Whether flash that fails, or that holds what it should not, can make an opening end so.
+fn may_be_of_flash(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::Corrupt { .. }
+            | Error::RedoGap { .. }
+            | Error::Failed { .. }
+            | Error::Device { part: Part::Flash, .. }
+    )
+}
+
+/// Whether there is flash, nothing on it is needed, and no doubt about it kept it from being used.
+fn has_cache(setup: &Setup, devices: &Devices) -> bool {
+    let is_used = devices.flash.is_some() && setup.pool.design.uses_flash();
+    is_used && setup.flash_doubt.is_none() && !setup.pool.flash_role.is_persistent()
 }
 
 /// A write or sync of the opening has failed.
