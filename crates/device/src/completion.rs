@@ -194,6 +194,11 @@ impl Completion {
         }
     }
 
+    /// When the wait for it ends at the latest, as far as is known now (C4).
+    pub(crate) fn deadline(&self) -> Option<Nanos> {
+        self.bound.as_ref().map(Bound::deadline)
+    }
+
     /// Whether every request is finished.
     #[must_use]
     pub fn is_done(&self) -> bool {
@@ -262,11 +267,10 @@ impl Ticket {
                 return Waited::Woken;
             }
             let word = &self.completion.unfinished;
-            let Some(bound) = &self.completion.bound else {
+            let Some(deadline) = self.completion.deadline() else {
                 rt::wait(word, unfinished);
                 continue;
             };
-            let deadline = bound.deadline();
             if rt::now() >= deadline {
                 return Waited::TimedOut;
             }

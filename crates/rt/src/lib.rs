@@ -57,7 +57,8 @@ pub use time::Nanos;
 
 #[cfg(not(loom))]
 pub use real_world::{
-    Helpers, Reactor, Real, drive_reactor, forks, in_fork, on_executor, reactor, watch_forks,
+    Helpers, Reactor, Real, drive_reactor, forks, in_fork, on_executor, own_reactor, reactor,
+    watch_forks,
 };
 #[cfg(not(loom))]
 pub use virtual_world::{Stopped, Virtual, VirtualConfig};

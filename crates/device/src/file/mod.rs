@@ -3,7 +3,8 @@
 //!
 //! ```text
 //!                     task on an executor        any other thread
-//!   Method::Uring     ring of the executor       one request: positioned, at once
+//!   Method::Uring     ring of the executor       a read: ring of the thread, waited for at once
+//!                                                another request: positioned, at once
 //!                                                more: handed to an executor's ring
 //!   Method::Positioned    at once, inside `submit`; nothing overlaps
 //! ```
@@ -33,6 +34,7 @@
 mod gauge;
 mod held;
 mod open;
+mod own_ring;
 mod refused;
 mod ring;
 mod transfer;
@@ -166,13 +168,26 @@ impl FileDevice {
         }
         let mut transfer = Some(transfer);
         if self.0.method == Method::Uring {
-            rt::reactor(Ring::open, |ring| ring.start(transfer.take().expect("started once")));
+            rt::reactor(Ring::of_executor, |ring| {
+                ring.start(transfer.take().expect("started once"))
+            });
         }
         match transfer {
             // A system call that never returns must not take its caller with it.
-            Some(transfer) if !World::current().is_virtual() => transfer.run_aside(),
+            Some(transfer) if !World::current().is_virtual() => self.start_here(transfer),
             Some(transfer) => transfer.run_here(),
             None => (),
+        }
+    }
+
+    /// Starts a transfer of a thread that is no executor.
+    fn start_here(&self, transfer: Transfer) {
+        let left = match self.0.method == Method::Uring && !rt::on_executor() {
+            true => own_ring::read_here(transfer),
+            false => Some(transfer),
+        };
+        if let Some(transfer) = left {
+            transfer.run_aside();
         }
     }
 }

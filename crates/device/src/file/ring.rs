@@ -82,16 +82,21 @@ fn allow_workers(uring: &IoUring) -> io::Result<()> {
 }
 
 impl Ring {
-    /// A ring for the calling thread; none if the kernel gives none.
-    pub(super) fn open() -> Option<Ring> {
+    /// A ring for the calling thread, an executor; none if the kernel gives none.
+    pub(super) fn of_executor() -> Option<Ring> {
+        Ring::open(SUBMISSIONS, COMPLETIONS)
+    }
+
+    /// A ring for the calling thread, with queues of these lengths.
+    pub(super) fn open(submissions: u32, completions: u32) -> Option<Ring> {
         let quick = IoUring::builder()
-            .setup_cqsize(COMPLETIONS)
+            .setup_cqsize(completions)
             .setup_single_issuer()
             .setup_defer_taskrun()
             .setup_taskrun_flag()
-            .build(SUBMISSIONS);
+            .build(submissions);
         // Kernels before 6.1 do not know the flags of the first attempt.
-        let plain = || IoUring::builder().setup_cqsize(COMPLETIONS).build(SUBMISSIONS);
+        let plain = || IoUring::builder().setup_cqsize(completions).build(submissions);
         let uring = quick.or_else(|_| plain()).ok()?;
         allow_workers(&uring).ok()?;
         let (slots, free, lanes) = (Vec::new(), Vec::new(), Vec::new());
@@ -117,6 +122,17 @@ impl Ring {
         let mut found = [0; 2];
         self.uring.submitter().register_iowq_max_workers(&mut found).expect("it is known");
         found[0]
+    }
+
+    /// Whether the kernel has requests that it has not answered.
+    pub(super) fn has_requests(&self) -> bool {
+        self.in_flight() > 0
+    }
+
+    /// Waits for an answer, at most for `span`.
+    pub(super) fn wait_for_one(&mut self, span: Option<Nanos>) {
+        self.enter(1, span);
+        self.reap();
     }
 
     fn in_flight(&self) -> usize {
@@ -210,7 +226,7 @@ impl Reactor for Ring {
     }
 
     fn is_busy(&self) -> bool {
-        self.in_flight() > 0
+        self.has_requests()
     }
 
     fn wait(&mut self, bell: BorrowedFd<'_>, span: Option<Nanos>) {
@@ -220,8 +236,7 @@ impl Reactor for Ring {
             self.bell_armed = true;
         }
         // What has completed already ends the wait at once: the kernel counts it.
-        self.enter(1, span);
-        self.reap();
+        self.wait_for_one(span);
     }
 }
 

@@ -102,6 +102,10 @@ impl Transfer {
         self.copy.is_some() || self.share.is_some() || self.len == 0
     }
 
+    pub(super) fn completion(&self) -> &Arc<Completion> {
+        &self.completion
+    }
+
     pub(super) fn job(&self) -> Job {
         self.job
     }

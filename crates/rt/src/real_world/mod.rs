@@ -7,6 +7,7 @@ mod executor;
 mod fork;
 mod mailbox;
 mod offload;
+mod own_reactor;
 mod parking;
 
 use std::mem;
@@ -19,6 +20,7 @@ pub use executor::Reactor;
 pub(crate) use fork::PerProcess;
 pub use fork::{forks, in_fork, watch_forks};
 pub use offload::Helpers;
+pub use own_reactor::own_reactor;
 
 use self::mailbox::{Mailbox, NewTask};
 use crate::task::{Done, NO_TASK, Payload, TaskIndex};

@@ -74,7 +74,58 @@ fn the_kernel_makes_workers_for_all_that_may_block() {
     // SAFETY: `limits` lives until the call returns.
     unsafe { libc::getrlimit(libc::RLIMIT_NPROC, &raw mut limits) };
     let expected = limits.rlim_cur.min(32 * 128) as u32;
-    assert_eq!(Ring::open().expect("available").workers_max(), expected);
+    assert_eq!(Ring::of_executor().expect("available").workers_max(), expected);
+}
+
+#[test]
+fn a_read_of_a_thread_ends_with_its_time_limit_and_those_of_others_go_on() {
+    // Such a read went through a helper thread, which cost two switches of context.
+    if ring::availability().is_err() {
+        return;
+    }
+    for (_folder, _path, device) in devices() {
+        let (writer, silent) = silent();
+        silent.set_time_limit(Nanos::from_millis(50));
+        device.set_time_limit(Nanos::from_secs(30));
+        write(&device, 0, &[7; PAGE]).expect("a good file");
+        for _ in 0..3 {
+            let mut memory = [3; PAGE];
+            let failure = read(&silent, 0, &mut memory).expect_err("nobody answers");
+            assert_eq!(failure.kind(), ErrorKind::TimedOut, "{failure}");
+            assert_eq!(memory, [3; PAGE], "no answer comes late");
+            read(&device, 0, &mut memory).expect("a good file");
+            assert_eq!(memory, [7; PAGE]);
+        }
+        assert_eq!(silent.queued(), 3);
+        drop(writer);
+        let mut memory = [0; PAGE];
+        read(&silent, 0, &mut memory).expect_err("the end");
+    }
+}
+
+#[test]
+fn a_fork_reads_through_a_ring_of_its_own() {
+    let folder = folder();
+    let open = |name| {
+        let options = options(Method::Auto, true);
+        let device = FileDevice::open(folder.path().join(name), &options).expect("a file");
+        device.set_time_limit(Nanos::from_secs(30));
+        device
+    };
+    let bytes = [9; PAGE];
+    std::fs::write(folder.path().join("child"), vec![9; LEN as usize]).expect("room");
+    let device = open("parent");
+    let mut memory = [1; PAGE];
+    read(&device, 0, &mut memory).expect("zeroes");
+    let code = rt::in_fork(|| {
+        let device = open("child");
+        let mut memory = [1; PAGE];
+        let answer = read(&device, 0, &mut memory);
+        u8::from(answer.is_ok() && memory == bytes)
+    });
+    assert_eq!(code, 1, "the child read its file");
+    read(&device, 0, &mut memory).expect("zeroes");
+    assert_eq!(memory, [0; PAGE]);
 }
 
 #[test]
