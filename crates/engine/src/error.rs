@@ -216,7 +216,7 @@ pub enum Error {
     },
     /// There is no database at the path: no file, or a blank one. Where it is the log that is not
     /// there, the home is: say where the log is (`Builder::log`), restore both from a backup, or
-    /// save with `terrace dump` what the home has by itself.
+    /// save with `terrace dump --salvage` what the home has by itself.
     Missing {
         /// The part that is not there.
         part: Part,

@@ -242,8 +242,8 @@ fn missing(at: At<'_>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         Part::Log => write!(
             f,
             "{at}, without which the home is not opened, is not there, or blank: say with `log` \
-             where it is, restore home and log from a backup, or save with `terrace dump` what \
-             the home has by itself",
+             where it is, restore home and log from a backup, or save with `terrace dump \
+             --salvage` what the home has by itself",
         ),
         _ => {
             write!(f, "no database here: {at} is not there, or blank; check the path, or create it")
