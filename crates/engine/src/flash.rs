@@ -35,9 +35,12 @@ pub(crate) struct FoundFlash {
 }
 
 impl FoundFlash {
-    /// Looks at the device without writing.
-    pub(crate) fn look(setup: &Setup, devices: &Devices, boot: &Superblock) -> FoundFlash {
+    /// Looks at the device without writing. The pool is divided as the tier is that it has.
+    pub(crate) fn look(setup: &mut Setup, devices: &Devices, boot: &Superblock) -> FoundFlash {
         let device = devices.flash.clone().filter(|_| setup.pool.design.uses_flash());
+        if let Some(flash) = &device {
+            setup.pool.divide_as(&**flash, boot.database, boot.needs_flash());
+        }
         let mut recovery = match &device {
             Some(flash) => FlashRecovery::look(
                 &setup.pool,

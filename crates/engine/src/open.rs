@@ -188,14 +188,14 @@ fn withheld_bytes(pool: &PoolConfig) -> u64 {
 }
 
 /// The database of these devices, recovered, and the header of its log.
-fn recovered(setup: Setup, devices: Devices) -> Result<(Arc<Engine>, ring::Header), Error> {
+fn recovered(mut setup: Setup, devices: Devices) -> Result<(Arc<Engine>, ring::Header), Error> {
     let (mut boot, bad_superblock) = find_whole(&*devices.home)?;
     boot.check_features(setup.access)?;
     let header = ring::open(&*devices.log, boot.database)?;
     let ring = header.ring;
     // What is read now must not vanish later.
     devices.log.sync().map_err(Error::device(Part::Log, Action::Sync))?;
-    let mut flash = FoundFlash::look(&setup, &devices, &boot);
+    let mut flash = FoundFlash::look(&mut setup, &devices, &boot);
     flash.check(&setup, &boot)?;
     system_pages::check(&*devices.home, (&*devices.log, ring), &boot, &setup.pool)?;
     let last_opening = boot;

@@ -34,10 +34,16 @@ struct Options {
     restart: &'static str,
     role: FlashRole,
     has_flash: bool,
+    memory: u64,
 }
 
-const RIGHT: Options =
-    Options { design: "face", restart: "warm", role: FlashRole::Persistent, has_flash: true };
+const RIGHT: Options = Options {
+    design: "face",
+    restart: "warm",
+    role: FlashRole::Persistent,
+    has_flash: true,
+    memory: 512 << 10,
+};
 
 impl Rig {
     fn blank() -> Rig {
@@ -67,7 +73,7 @@ impl Rig {
                 log: log.clone(),
             };
             let opened = Database::builder()
-                .memory(512 << 10)
+                .memory(options.memory)
                 .design(designs::find(options.design).expect("a row"))
                 .restart(restarts::find(options.restart).expect("a row"))
                 .flash_role(options.role)
@@ -189,6 +195,47 @@ fn a_sharp_checkpoint_brings_all_home_and_the_flash_may_go() {
     let plain = Options { role: FlashRole::Cache, has_flash: false, ..RIGHT };
     let plain = Options { design: "no-ssd", restart: "forget", ..plain };
     rig.session(plain, |db| holds(&db, 4)).expect("home has it all");
+}
+
+/// The bug: partitions followed from memory, and with another size of it the database did not open,
+/// or its cache was cold.
+#[test]
+fn another_size_of_memory_keeps_what_flash_has() {
+    const LC: Options = Options { design: "lc", memory: 2 << 20, ..RIGHT };
+    let mut rig = Rig::blank();
+    let fill = |db: Database| {
+        write(&db, 4)?;
+        sleep(REST);
+        assert!(db.stats().pool.slots_dirty > 0, "flash has what home lacks");
+        Ok(())
+    };
+    rig.session(LC, fill).expect("it opens");
+    for memory in [4, 16, 64].map(|mebibytes| mebibytes << 20) {
+        let mut copy = rig.clone();
+        copy.session(Options { memory, ..LC }, |db| holds(&db, 4)).expect("its flash counts");
+        copy.session(LC, |db| holds(&db, 4)).expect("its flash counts");
+    }
+    // Four partitions want memory of their own each, and say so.
+    let small = Options { memory: 1 << 20, ..LC };
+    assert_eq!(rig.refusal(small), Some(ColdStart::Partitions(4)));
+    let told = Error::FlashNeeded { path: None, why: ColdStart::Partitions(4) }.to_string();
+    assert!(told.contains("2048 KiB of memory") && told.contains("as much memory"), "{told}");
+
+    // A cache is warm with some more memory, and is divided anew for much more.
+    let cache = Options { role: FlashRole::Cache, ..LC };
+    let mut rig = Rig::blank();
+    rig.session(cache, |db| write(&db, 4)).expect("it opens");
+    let cold = |memory| {
+        let mut cold = None;
+        let opened = rig.clone().session(Options { memory, ..cache }, |db| {
+            cold = db.cold_start();
+            holds(&db, 4)
+        });
+        opened.expect("a cache may be cold");
+        cold
+    };
+    assert_eq!([2 << 20, 6 << 20].map(cold), [None, None]);
+    assert_eq!(cold(1 << 20), Some(ColdStart::Partitions(4)));
 }
 
 /// Without the option, losing the flash loses nothing.

@@ -20,7 +20,9 @@ const SLOTS_PER_GROUP_MIN: u32 = 8;
 /// Slots that an append log keeps free or leaving, at least: so many pages can be on their way.
 const SLOTS_AHEAD_MIN: u32 = 32;
 /// Fewer frames than this in a partition are too few for the latches that tasks hold at once.
-const PARTITION_FRAMES_MIN: u32 = 64;
+pub(crate) const PARTITION_FRAMES_MIN: u32 = 64;
+/// A warm flash tier counts for more than so many times as many partitions.
+const PARTITIONS_KEPT: u32 = 4;
 
 /// Everything that a pool can be told. `PoolConfig::default()` is a small pool without flash.
 #[derive(Clone, Debug)]
@@ -56,6 +58,9 @@ pub struct PoolConfig {
     pub spill: Spill,
     /// Partitions of directory, frames and slots [S0 3.3.4]; fewer if frames are few.
     pub partitions: u32,
+    /// Partitions that the flash tier is divided into already, kept as long as there are frames
+    /// for them: pages are found by partition.
+    pub partitions_found: Option<u32>,
     /// Pages in one write of the lazy cleaner, at most [S0 3.3.5].
     pub alpha: u32,
     /// Share of the slots that may be dirty before the lazy cleaner starts [S0 2.3.3].
@@ -216,6 +221,7 @@ impl Default for PoolConfig {
             mu: 100,
             spill: Spill::AsDesigned,
             partitions: 16,
+            partitions_found: None,
             alpha: 32,
             lambda: 0.5,
             cleaner_order: CleanerOrder::Lru2Age,
@@ -330,11 +336,30 @@ impl PoolConfig {
         if self.clean_age.is_some() { CleanerOrder::RecLsn } else { self.cleaner_order }
     }
 
-    /// Partitions in use: as asked for, but none with too few frames.
+    /// Partitions in use: those of the flash tier that is there, or as asked for, but none with too
+    /// few frames.
     pub(crate) fn partitions_count(&self) -> u32 {
+        if let Some(found) = self.partitions_found.filter(|&found| self.suits(found)) {
+            return found;
+        }
         let frames_min =
             PARTITION_FRAMES_MIN.max(self.group_asked().saturating_mul(FRAMES_PER_GROUP));
         self.partitions.min(self.frames / frames_min).max(1)
+    }
+
+    /// Whether there are frames for so many partitions, not too many, and slots.
+    fn suits(&self, partitions: u32) -> bool {
+        let frames_max = self.frames / PARTITION_FRAMES_MIN;
+        (1..=frames_max.min(self.flash_slots)).contains(&partitions)
+            && self.frames.div_ceil(partitions) + self.flash_slots.div_ceil(partitions)
+                < PARTITION_PLACES_MAX
+    }
+
+    /// Takes the partitions that the flash tier is divided into, if that `matters` or they are not
+    /// much fewer than there would be.
+    pub(crate) fn keep_partitions(&mut self, found: u32, matters: bool) {
+        let is_enough = found.saturating_mul(PARTITIONS_KEPT) >= self.partitions_count();
+        self.partitions_found = (matters || is_enough).then_some(found);
     }
 
     /// Pages that are appended together: fewer than asked for where a partition is small.

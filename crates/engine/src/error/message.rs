@@ -359,7 +359,8 @@ fn remedy(why: ColdStart) -> &'static str {
         }
         ColdStart::NoDevice => "name the flash device that the database had last",
         ColdStart::Forget | ColdStart::OtherRestart => "open it with the restart it had last",
-        ColdStart::OtherShape => "open it with the flash size and the partitions it had last",
+        ColdStart::OtherShape => "open it with the flash size it had last",
+        ColdStart::Partitions(_) => "open it with as much memory, or more",
         ColdStart::Version => "open it with the version that wrote the flash device",
         ColdStart::Device(_) => "see to the device, and open it again",
         _ => "attach the device that it had last, or restore home, log and flash from one backup",

@@ -15,6 +15,7 @@ use super::header::{Header, Looked, SECTOR_BYTES};
 use super::layout::FlashLayout;
 use super::warm::Resume;
 use crate::PoolConfig;
+use crate::config::PARTITION_FRAMES_MIN;
 use crate::frames::Staging;
 use crate::io::{PageIo, run};
 
@@ -38,8 +39,10 @@ pub enum ColdStart {
     OtherSession,
     /// Its table was kept by another restart.
     OtherRestart,
-    /// It was divided otherwise: another number of slots or of partitions.
+    /// It had another number of slots.
     OtherShape,
+    /// It is divided into so many partitions, which do not go with the memory that there is.
+    Partitions(u32),
     /// The table, or its journal, is damaged or incomplete.
     Table,
     /// The table could not be written any more in the last session.
@@ -69,7 +72,15 @@ impl fmt::Display for ColdStart {
                 "the flash device is not what this database used last, or is of an older day"
             }
             ColdStart::OtherRestart => "the flash device was kept for another restart",
-            ColdStart::OtherShape => "the flash tier had another size, or other partitions",
+            ColdStart::OtherShape => "the flash tier had another size",
+            ColdStart::Partitions(found) => {
+                let memory = u64::from(*found) * u64::from(PARTITION_FRAMES_MIN) * PAGE_SIZE as u64;
+                let memory = memory >> 10;
+                return write!(
+                    f,
+                    "the flash tier has {found} partitions, for {memory} KiB of memory"
+                );
+            }
             ColdStart::Table => "the table of the flash tier is damaged",
             ColdStart::GivenUp => "the table of the flash tier could not be written",
             ColdStart::LogLost => "the flash tier is newer than the log, which has lost its end",
@@ -402,6 +413,24 @@ impl FlashRecovery {
     }
 }
 
+impl PoolConfig {
+    /// Divides the pool as the flash tier of `database` on `flash` is, if there is one: what it has
+    /// is found by partition. `is_needed` says whether the database needs it, so that it counts for
+    /// more than many partitions.
+    pub fn divide_as(&mut self, flash: &dyn Device, database: u128, is_needed: bool) {
+        let mut staging = Staging::new(1);
+        if run(flash, vec![PageIo::read(0, staging.pages_mut())]).is_err() {
+            return;
+        }
+        let sector = staging.pages()[0][..SECTOR_BYTES].try_into().expect("a sector");
+        if let Looked::Header(found) = Header::look(sector)
+            && found.database == database
+        {
+            self.keep_partitions(found.partitions, is_needed);
+        }
+    }
+}
+
 /// The header on the device if it is that of the tier that is `wanted`.
 fn judge(flash: &dyn Device, wanted: &Header, known: [u64; 2]) -> Result<Header, ColdStart> {
     let mut staging = Staging::new(1);
@@ -418,9 +447,8 @@ fn judge(flash: &dyn Device, wanted: &Header, known: [u64; 2]) -> Result<Header,
         () if found.database != wanted.database => Err(ColdStart::OtherDatabase),
         () if found.stamp == 0 || !known.contains(&found.stamp) => Err(ColdStart::OtherSession),
         () if found.restart != wanted.restart => Err(ColdStart::OtherRestart),
-        () if (found.slots, found.partitions) != (wanted.slots, wanted.partitions) => {
-            Err(ColdStart::OtherShape)
-        }
+        () if found.slots != wanted.slots => Err(ColdStart::OtherShape),
+        () if found.partitions != wanted.partitions => Err(ColdStart::Partitions(found.partitions)),
         () => Ok(found),
     }
 }
