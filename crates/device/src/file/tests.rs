@@ -285,10 +285,12 @@ fn who_has_a_file_open_is_told_at_once() {
 fn an_opener_waits_for_one_that_has_ended() {
     const NAME: &str = "an_opener_waits_for_one_that_has_ended";
     if let Some(path) = std::env::var_os(IN_CHILD) {
-        let device = FileDevice::open(path, &options(Method::Positioned, false)).expect("free");
+        let device = FileDevice::open(&path, &options(Method::Positioned, false)).expect("free");
         let file = device.0.file.try_clone().expect("another handle of the same opening");
-        let mut heir = Command::new("sleep");
-        heir.arg("0.3").stdin(file).stdout(Stdio::null()).spawn().expect("a process");
+        let mut heir = Command::new("sh");
+        let script = "until [ -e \"$0.go\" ]; do sleep 0.02; done; sleep 0.1";
+        heir.args(["-c", script]).arg(path).stdin(file).stdout(Stdio::null());
+        heir.spawn().expect("a process");
         // No destructor runs: the heir keeps the lock.
         std::process::abort();
     }
@@ -297,6 +299,7 @@ fn an_opener_waits_for_one_that_has_ended() {
     child(NAME, &path).wait().expect("a child");
     let free = std::fs::File::open(&path).expect("made").try_lock().is_ok();
     assert!(!free, "the heir holds the lock");
+    std::fs::write(folder.path().join("device.go"), []).expect("room");
     drop(FileDevice::open(&path, &options(Method::Positioned, false)).expect("free in time"));
 }
 
