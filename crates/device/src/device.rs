@@ -282,6 +282,11 @@ pub trait Device: Send + Sync {
         false
     }
 
+    /// Whether a request of it has failed, as far as it remembers.
+    fn has_failed(&self) -> bool {
+        self.is_given_up()
+    }
+
     /// Puts the device out of use for good, if it can be.
     fn give_up(&self) {}
 

@@ -125,24 +125,29 @@ pub(crate) fn create(devices: &Devices, database: u128) -> Result<(), Error> {
 /// `Missing`, `NotADatabase`, `Truncated`, `NewerFormat`, `OlderFormat`, `UnknownFeatures`,
 /// `Corrupt`, `CorruptLog`, `RedoGap`, `Device`, `InvalidOption`, `FlashNeeded`.
 pub(crate) fn open(setup: Setup, devices: Devices) -> Result<Arc<Engine>, Error> {
-    let opened = attempt(setup.clone(), &devices);
-    match opened {
+    match attempt(setup.clone(), &devices) {
         // A cache that fails after recovery has begun to count on it: home and log can do without.
-        Err(error) if may_be_of_flash(&error) && has_cache(&setup, &devices) => {
+        Err((error, true)) if may_be_of_flash(&error) && is_cache(&setup) => {
             let flash_doubt = Some(ColdStart::Device(std::io::ErrorKind::Other));
-            attempt(Setup { flash_doubt, ..setup }, &devices)
+            let setup = Setup { flash_doubt, ..setup };
+            attempt(setup, &devices).map_err(|(error, _)| error)
         }
-        opened => opened,
+        opened => opened.map_err(|(error, _)| error),
     }
 }
 
-fn attempt(setup: Setup, devices: &Devices) -> Result<Arc<Engine>, Error> {
-    if setup.access == Access::ReadOnly {
-        return recovered(setup, devices.clone()).map(|(engine, _)| engine);
-    }
+/// Opens the database. With an error comes whether a request of the flash device has failed.
+fn attempt(setup: Setup, devices: &Devices) -> Result<Arc<Engine>, (Error, bool)> {
     let group = Withholding::new(withheld_bytes(&setup.pool));
-    let role = setup.pool.flash_role;
-    match recovered(setup, devices.clone().withheld(&group, role.is_persistent())) {
+    let (access, role) = (setup.access, setup.pool.flash_role);
+    let devices = match access {
+        Access::ReadOnly => devices.clone(),
+        Access::ReadWrite => devices.clone().withheld(&group, role.is_persistent()),
+    };
+    let flash = devices.flash.clone();
+    let has_flash_failed = || flash.is_some_and(|flash| flash.has_failed());
+    match recovered(setup, devices) {
+        Ok((engine, _)) if access == Access::ReadOnly => Ok(engine),
         Ok((engine, header)) => match group.let_go() {
             Ok(()) => {
                 // The database does without the bad copy, and `check` goes on telling of it.
@@ -151,11 +156,14 @@ fn attempt(setup: Setup, devices: &Devices) -> Result<Arc<Engine>, Error> {
             }
             Err(lost) => {
                 engine.abandon();
-                Err(not_written(lost))
+                Err((not_written(lost), has_flash_failed()))
             }
         },
+        Err(error) if access == Access::ReadOnly => Err((error, has_flash_failed())),
         // What comes of a write that failed is not why.
-        Err(error) => Err(group.discard().map_or_else(not_written, |()| error)),
+        Err(error) => {
+            Err((group.discard().map_or_else(not_written, |()| error), has_flash_failed()))
+        }
     }
 }
 
@@ -170,10 +178,9 @@ fn may_be_of_flash(error: &Error) -> bool {
     )
 }
 
-/// Whether there is flash, nothing on it is needed, and no doubt about it kept it from being used.
-fn has_cache(setup: &Setup, devices: &Devices) -> bool {
-    let is_used = devices.flash.is_some() && setup.pool.design.uses_flash();
-    is_used && setup.flash_doubt.is_none() && !setup.pool.flash_role.is_persistent()
+/// Whether the database can do without its flash, and no doubt about it kept it from being used.
+fn is_cache(setup: &Setup) -> bool {
+    setup.flash_doubt.is_none() && !setup.pool.flash_role.is_persistent()
 }
 
 /// A write or sync of the opening has failed.

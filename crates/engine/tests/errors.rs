@@ -100,7 +100,8 @@ fn a_file_that_is_there_is_not_told_to_be_missing() {
         }
         let error = small().open(&path).expect_err("no log");
         assert!(matches!(error, Error::Missing { part: Part::Log, .. }), "{error}");
-        says(&error, &["not there, or blank", "`terrace dump --salvage`", log.to_str().expect("text")]);
+        let log = log.to_str().expect("text");
+        says(&error, &["not there, or blank", "`terrace dump --salvage`", log]);
         assert!(!error.to_string().contains("create"), "{error}");
     };
     lost(None);

@@ -97,7 +97,7 @@ impl Withholding {
         let blocks = Blocks::new(&steps.memory);
         steps.blocks.push(blocks);
         steps.devices.push((Arc::clone(&below), on_loss));
-        Withheld { below, index, group: Arc::clone(self) }
+        Withheld { below, index, has_failed: AtomicBool::new(false), group: Arc::clone(self) }
     }
 
     /// Does below what was asked so far, and from now on at once.
@@ -242,10 +242,18 @@ fn send(device: &dyn Device, writes: &[Step]) -> io::Result<()> {
 pub struct Withheld {
     below: Arc<dyn Device>,
     index: usize,
+    has_failed: AtomicBool,
     group: Arc<Withholding>,
 }
 
 impl Withheld {
+    fn note<T, E>(&self, result: Result<T, E>) -> Result<T, E> {
+        if result.is_err() {
+            self.has_failed.store(true, Ordering::Relaxed);
+        }
+        result
+    }
+
     /// What `requests` come to while writes are withheld; `None`: ask below.
     fn run(&self, requests: &[Request<'_>]) -> Option<Vec<io::Result<()>>> {
         let mut steps = self.group.steps.lock();
@@ -287,7 +295,7 @@ impl Device for Withheld {
                 let completion = Completion::new(requests.len());
                 let ticket = completion.ticket();
                 for (index, result) in results.into_iter().enumerate() {
-                    completion.finish(index, result);
+                    completion.finish(index, self.note(result));
                 }
                 return ticket;
             }
@@ -297,7 +305,7 @@ impl Device for Withheld {
     }
 
     fn wait(&self, ticket: Ticket) -> Result<(), IoFailure> {
-        self.below.wait(ticket)
+        self.note(self.below.wait(ticket))
     }
 
     fn is_done(&self, ticket: &Ticket) -> bool {
@@ -316,7 +324,7 @@ impl Device for Withheld {
                 Stage::LetGo => {}
             }
         }
-        self.below.sync()
+        self.note(self.below.sync())
     }
 
     /// Room is asked for at once: what is stored stays as it is.
@@ -336,6 +344,10 @@ impl Device for Withheld {
 
     fn is_given_up(&self) -> bool {
         self.below.is_given_up()
+    }
+
+    fn has_failed(&self) -> bool {
+        self.has_failed.load(Ordering::Relaxed) || self.is_given_up()
     }
 
     fn give_up(&self) {
