@@ -430,8 +430,8 @@ impl Context {
         for (row, freed) in self.buffers.kept_rows.drain(..) {
             self.engine.leaf_room.release(row, freed as usize);
         }
-        // The reclaim task itself locks nothing, and does not wait for itself.
-        let may_wait = self.owner.is_some();
+        // Not who has only met them, nor the reclaim task itself, which locks nothing.
+        let may_wait = self.owner.is_some() && self.txn != TxnId(0);
         self.release_locks();
         if !self.buffers.met.is_empty() {
             let reclaim = &self.engine.reclaim;
