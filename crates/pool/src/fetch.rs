@@ -12,7 +12,11 @@
 //! - F2: flash serves a page if its copy is valid, and if it is newer than home, or if no more
 //!   than mu requests are queued there [S0 3.3.2], and none of them is spilled (`spill`).
 //! - F3: what a device returns is verified. A bad copy of what home has too is dropped and home is
-//!   read; a bad copy of what only flash has is the caller's error.
+//!   read; what only flash had is rebuilt from home and the log (`owed`), if flash is a cache. Else
+//!   it is the caller's error.
+//! - F4: while a page is in flight the cleaner, or a front of an append log, may bring it home, or
+//!   move its copy. Whoever finds that copy bad waits for the end of that, and chooses the source
+//!   again.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -57,6 +61,15 @@ pub(crate) enum Want {
     Nothing,
 }
 
+/// What is to be done about a bad copy that home lacked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BadCopy {
+    /// Nothing: the page is whole, from home and the log.
+    Rescued,
+    /// Its source is to be read, which may be another one now.
+    LookAgain,
+}
+
 /// A page in flight.
 pub(crate) struct Loading<'p> {
     pub guard: Exclusive<'p>,
@@ -76,6 +89,9 @@ pub(crate) enum Installed<'p> {
     /// The page has a frame.
     New(Loading<'p>),
 }
+
+/// How often a page in flight is read from flash: its copy may be moved, or cleaned, each time.
+const SOURCES_MAX: u32 = 64;
 
 const RANDOM: Intent = Intent { class: AccessClass::Random, cold: false };
 
@@ -292,35 +308,69 @@ impl BufferPool {
 
     /// Reads one page in flight, and verifies it. On an error the page is still in flight.
     pub(crate) fn load(&self, loading: &mut Loading<'_>) -> Result<(), PoolError> {
+        let mut attempts = 0;
         while let Source::Flash { slot, newer } = loading.source {
             let number = loading.partition.slot_page(slot);
             let flash = self.flash.as_deref().expect("a slot is on flash");
             let read = io::run(flash, vec![PageIo::read(number, [loading.guard.target()])]);
             let read = self.judge(loading.page, Tier::Flash, read, &loading.guard);
+            attempts += 1;
             match self.flash_was_read(loading, slot, newer, read) {
                 Ok(true) => return Ok(()),
                 Ok(false) => loading.source = Source::Home,
-                Err(_) if self.follow_copy(loading, slot) => {}
-                Err(error) => return self.rescue_from(loading, slot, error),
+                Err(error) if attempts == SOURCES_MAX || terrace_rt::dead() => return Err(error),
+                Err(error) => match self.after_bad_copy(loading, slot, error)? {
+                    BadCopy::Rescued => return Ok(()),
+                    BadCopy::LookAgain => {}
+                },
             }
         }
         let read = self.read_home(loading);
         read.or_else(|error| self.redo_damaged(loading, error))
     }
 
-    /// The copy in `slot` was bad. Whether it has left that slot since, and is to be read where it
-    /// went: an append log has rebuilt it.
-    fn follow_copy(&self, loading: &mut Loading<'_>, slot: u32) -> bool {
-        let mut books = loading.partition.books.lock();
-        let now = loading.guard.frame().slot();
-        if now == Some(slot) {
-            return false;
-        }
-        loading.source = match now {
-            Some(slot) => self.choose_source(&mut books, slot, Want::BestAhead, self.now()),
-            None => Source::Home,
+    /// The copy in `slot`, which home lacked when its read began, is bad: what is to be read
+    /// instead may have changed since. Waits for whoever brings the page home just now (F4).
+    fn after_bad_copy(
+        &self,
+        loading: &mut Loading<'_>,
+        slot: u32,
+        error: PoolError,
+    ) -> Result<BadCopy, PoolError> {
+        let seen = loading.partition.home_write_ended.seen();
+        let rec = {
+            let mut books = loading.partition.books.lock();
+            let now = loading.guard.frame().slot();
+            let slots = books.slots_mut();
+            match slots.newer(slot).filter(|_| now == Some(slot)) {
+                None => {
+                    loading.source = match now {
+                        Some(slot) => {
+                            self.choose_source(&mut books, slot, Want::BestAhead, self.now())
+                        }
+                        None => Source::Home,
+                    };
+                    return Ok(BadCopy::LookAgain);
+                }
+                Some(rec) if self.may_rescue(slots, slot) => Some(rec),
+                Some(_) => None,
+            }
         };
-        true
+        let rescued = match rec {
+            Some(rec) => self.rescue(loading, slot, rec).map_err(|_| error)?,
+            None => {
+                loading.partition.home_write_ended.wait(seen);
+                BadCopy::LookAgain
+            }
+        };
+        if rescued == BadCopy::LookAgain {
+            let mut books = loading.partition.books.lock();
+            loading.source = match loading.guard.frame().slot() {
+                Some(slot) => self.choose_source(&mut books, slot, Want::BestAhead, self.now()),
+                None => Source::Home,
+            };
+        }
+        Ok(rescued)
     }
 
     /// Reads a page in flight from home, and verifies it.
@@ -329,18 +379,6 @@ impl BufferPool {
         self.count_home_read(1);
         let read = io::run(&*self.home, vec![io]);
         self.judge(loading.page, Tier::Home, read, &loading.guard)
-    }
-
-    /// The copy in `slot`, which home lacks, is bad: home and the log together may have the page.
-    fn rescue_from(
-        &self,
-        loading: &mut Loading<'_>,
-        slot: u32,
-        error: PoolError,
-    ) -> Result<(), PoolError> {
-        let rec = loading.partition.books.lock().slots_mut().newer(slot);
-        let rescued = rec.map(|rec| self.rescue(loading, slot, rec));
-        if matches!(rescued, Some(Ok(()))) { Ok(()) } else { Err(error) }
     }
 
     pub(crate) fn redo_if_owed(&self, loading: &mut Loading<'_>) -> Result<(), PoolError> {

@@ -21,10 +21,10 @@ use std::sync::atomic::Ordering;
 use terrace_page::{Damage, Lsn, PageBuf, PageId};
 use terrace_rt::{Nanos, sleep};
 
-use crate::fetch::{Loading, Source};
+use crate::fetch::{BadCopy, Loading, Source};
 use crate::partition::{DirtyLsns, Place};
 use crate::restart::Freed;
-use crate::slots::SlotState;
+use crate::slots::{SlotState, SlotTable};
 use crate::{BufferPool, PageEvent, PoolError, Tier};
 
 /// Pages that the background brings in at once while the devices have little to do; else one, so
@@ -148,6 +148,12 @@ impl BufferPool {
         }
     }
 
+    /// Whether what is bad in `slot`, which home lacks, can be given up: nobody brings it home.
+    pub(crate) fn may_rescue(&self, slots: &SlotTable, slot: u32) -> bool {
+        let keeps = self.keeps_bases() && slots.is_base(slot);
+        keeps || slots.state(slot) == SlotState::Dirty
+    }
+
     /// A copy that only flash had is bad: home may have the same version, and the log has all that
     /// home lacks.
     pub(crate) fn rescue(
@@ -155,7 +161,7 @@ impl BufferPool {
         loading: &mut Loading<'_>,
         slot: u32,
         rec: Lsn,
-    ) -> Result<(), PoolError> {
+    ) -> Result<BadCopy, PoolError> {
         let partition = loading.partition;
         if self.is_persistent() {
             // The log need not have it, and no crash leaves such a slot: the device lost a write.
@@ -177,12 +183,12 @@ impl BufferPool {
             loading.guard.change(|bytes| self.journal.repair(page, rec, bytes, is_whole))?;
         }
         let mut books = partition.books.lock();
-        let keeps = self.keeps_bases() && books.slots_mut().is_base(slot);
-        if !keeps && books.slots_mut().state(slot) != SlotState::Dirty {
-            // The cleaner has it, and finds it damaged too: then the next reader comes here again.
-            let (tier, page) = (Tier::Flash, loading.page);
-            return Err(PoolError::Damaged { tier, page, damage: Damage::Checksum });
+        let is_there = loading.guard.frame().slot() == Some(slot);
+        if !is_there || !self.may_rescue(books.slots_mut(), slot) {
+            // The cleaner has it now, or it has moved on.
+            return Ok(BadCopy::LookAgain);
         }
+        let keeps = self.keeps_bases() && books.slots_mut().is_base(slot);
         books.stats.flash_faults += 1;
         let number = partition.first_slot + slot;
         if keeps {
@@ -199,7 +205,7 @@ impl BufferPool {
         drop(books);
         self.harden(&[number]);
         loading.source = Source::Home;
-        Ok(())
+        Ok(BadCopy::Rescued)
     }
 
     /// Brings what home has up to date by the changes that are held in memory for a page that is

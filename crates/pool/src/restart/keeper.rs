@@ -11,6 +11,9 @@
 //! - K2: `before_writes` and `harden` are called without a lock, with the pages' latches, and may
 //!   block. `before_writes` returns before the first byte is written into the slots; `harden`
 //!   before the latches go.
+//! - K3: a cache whose table cannot be written is given up: no slot is written from then on, the
+//!   next checkpoint has home forget the device, and until then the log tells what of the table is
+//!   no more.
 
 use std::io;
 
@@ -20,7 +23,7 @@ use terrace_policy::History;
 
 use super::records::Record;
 use crate::partition::Partition;
-use crate::{BufferPool, PoolError};
+use crate::{BufferPool, PoolError, Tier};
 
 /// What a slot holds from now on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,12 +117,26 @@ impl BufferPool {
         self.keeps_bases
     }
 
-    /// K2: bytes are about to be written into `slots`, numbered over all partitions.
+    /// K2: bytes are about to be written into `slots`, numbered over all partitions. A cache whose
+    /// table cannot be written is given up, and takes none of them (K3).
     pub(crate) fn before_slot_writes(&self, slots: &[u32]) -> Result<(), PoolError> {
         match &self.keeper {
-            Some(keeper) if !slots.is_empty() => keeper.before_writes(self, slots),
+            Some(keeper) if !slots.is_empty() => {
+                let begun = keeper.before_writes(self, slots);
+                begun.or_else(|error| if self.gives_up(&error) { Ok(()) } else { Err(error) })
+            }
             _ => Ok(()),
         }
+    }
+
+    /// K3. The table was not written, for `error`: whether flash is given up for that.
+    fn gives_up(&self, error: &PoolError) -> bool {
+        let Some(flash) = &self.flash else { return false };
+        if self.is_persistent() || !matches!(error, PoolError::Read { tier: Tier::Flash, .. }) {
+            return false;
+        }
+        flash.give_up();
+        flash.is_given_up()
     }
 
     pub(crate) fn slot_filled(&self, held: &Held) {
@@ -188,14 +205,12 @@ impl BufferPool {
         !wants || self.journal.log_flash(&Record::Unlogged { page }.encode()).is_some()
     }
 
-    /// K2. A table that cannot be hardened may not be believed later, so the pool stops.
+    /// K2. A table that cannot be hardened may not be believed later: a cache is given up (K3), and
+    /// a database that flash is a part of stops.
     pub(crate) fn harden(&self, slots: &[u32]) {
         let Some(keeper) = &self.keeper else { return };
         if let (false, Err(error)) = (slots.is_empty(), keeper.harden(self, slots)) {
-            // What is read back of a flash that was given up, the next checkpoint has home disown;
-            // until then the log tells what of the table is no more.
-            let is_given_up = self.flash.as_ref().is_some_and(|flash| flash.is_given_up());
-            if is_given_up && !self.is_persistent() && matches!(error, PoolError::Read { .. }) {
+            if self.gives_up(&error) {
                 return;
             }
             let source = match &error {

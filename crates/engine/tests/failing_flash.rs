@@ -1,0 +1,190 @@
+//! A cache on flash that fails at any moment while clients read and write, and the cleaner and the
+//! fronts of append logs bring pages home: no client may notice, and nothing is lost.
+
+use std::sync::Arc;
+
+use terrace::{Checkpoints, Database, Devices, Durability, Error, TableDef};
+
+use terrace_device::model::{Preset, SimDevice};
+use terrace_device::{Device, FaultPlan, FaultyDevice, Keep, Store};
+use terrace_policy::{DESIGNS, Design, RESTARTS, Restart};
+use terrace_rt::{LeafMutex, Nanos, Prng, Task, Virtual, VirtualConfig, World, sleep, spawn};
+
+const TABLE: TableDef<u64, &[u8]> = TableDef::new("rows");
+const CLIENTS: u64 = 4;
+/// Three times what flash has room for, which has four times what memory has.
+const ROWS: u64 = 1200;
+const STEPS: u64 = 60;
+
+struct Run {
+    stores: [Store; 3],
+    /// Batches and syncs that the flash was given.
+    requests: u64,
+    /// What each client left in its rows.
+    versions: Vec<u64>,
+}
+
+fn config(seed: u64) -> VirtualConfig {
+    VirtualConfig { seed, switch_one_in: 8, cores: 2, stack_bytes: 256 << 10 }
+}
+
+fn open(
+    (design, restart): (&Design, &Restart),
+    [home, flash, log]: [Arc<dyn Device>; 3],
+) -> Result<Database, Error> {
+    Database::builder()
+        .memory(128 << 10)
+        .design(*design)
+        .restart(*restart)
+        .io_timeout_flash(Nanos::from_millis(20))
+        .checkpoints(Checkpoints::Every(Nanos::from_millis(15)))
+        .devices(Devices { home, flash: Some(flash), log })
+        .open_or_create_on_devices()
+}
+
+fn row(key: u64, version: u64) -> [u8; 700] {
+    let mut row = [version as u8; 700];
+    row[..8].copy_from_slice(&key.to_le_bytes());
+    row[8..16].copy_from_slice(&version.to_le_bytes());
+    row
+}
+
+/// Reads and writes rows of its own, of which it knows what they hold.
+fn client(db: &Database, me: u64, seed: u64) -> Result<Vec<(u64, u64)>, Error> {
+    let mut prng = Prng::from_seed(seed * CLIENTS + me);
+    let mut versions = vec![0; (ROWS / CLIENTS) as usize];
+    for step in 1..=STEPS {
+        let at = prng.below(ROWS / CLIENTS);
+        let key = at * CLIENTS + me;
+        let known = versions[at as usize];
+        db.write_with(Durability::Buffered, |txn| {
+            let mut table = txn.open_table(TABLE)?;
+            let before = table.get(key)?.expect("a row").value().to_vec();
+            assert_eq!(before, row(key, known), "row {key}");
+            if step % 3 == 0 { Ok(()) } else { table.insert(key, &row(key, step)) }
+        })?;
+        if step % 3 != 0 {
+            versions[at as usize] = step;
+        }
+    }
+    Ok((0..).zip(versions).map(|(at, version)| (at * CLIENTS + me, version)).collect())
+}
+
+/// Clients on a database whose flash fails as `plan` says; then the power is cut.
+fn run(rules: (&Design, &Restart), seed: u64, plan: FaultPlan) -> Result<Run, Error> {
+    let world = Virtual::new(config(seed));
+    let blank = |mebibytes: u64, world: World| {
+        let store = Store::new(mebibytes << 20, Keep::Plain);
+        SimDevice::new(Preset::Ram.spec().with_write_cache(), world, store)
+    };
+    let devices = [8, 1, 8].map(|mebibytes| blank(mebibytes, world.world()));
+    let [home, flash, log] = &devices;
+    let flash = FaultyDevice::new(flash.clone(), plan);
+    let mut outcome = Ok(());
+    let mut versions = vec![0; ROWS as usize];
+    let ran = world.run(|| {
+        outcome = open(rules, [home.clone(), flash.clone(), log.clone()]).and_then(|db| {
+            db.write(|txn| {
+                let mut table = txn.open_table(TABLE)?;
+                (0..ROWS).try_for_each(|key| table.insert(key, &row(key, 0)))
+            })?;
+            let known = Arc::new(LeafMutex::new(Ok(Vec::new())));
+            let clients = (0..CLIENTS).map(|me| {
+                let (db, known) = (db.clone(), Arc::clone(&known));
+                spawn("client", move || {
+                    let done = client(&db, me, seed);
+                    let mut known = known.lock();
+                    match (done, &mut *known) {
+                        (Ok(rows), Ok(known)) => known.extend(rows),
+                        (Err(error), Ok(_)) => *known = Err(error),
+                        (_, Err(_)) => {}
+                    }
+                })
+            });
+            clients.collect::<Vec<_>>().into_iter().for_each(Task::join);
+            let known = std::mem::replace(&mut *known.lock(), Ok(Vec::new()));
+            for (key, version) in known? {
+                versions[key as usize] = version;
+            }
+            db.write(|_| Ok::<_, Error>(()))?;
+            db.checkpoint(terrace::Checkpoint::Indirect)?;
+            world.cut_at_event(0);
+            sleep(Nanos(1));
+            Ok(())
+        });
+    });
+    assert!(ran.is_err() || outcome.is_err(), "the power was cut");
+    outcome?;
+    let mut prng = Prng::from_seed(seed);
+    devices.iter().for_each(|device| {
+        device.power_cut(&mut prng);
+    });
+    let stores = devices.map(|device| device.store());
+    Ok(Run { stores, requests: flash.counts().accepted, versions })
+}
+
+/// Opens what a run left, with all devices well.
+fn holds(rules: (&Design, &Restart), run: &Run) -> Result<(), Error> {
+    let world = Virtual::new(config(1));
+    let on = |store: &Store| -> Arc<dyn Device> {
+        let spec = Preset::Ram.spec().with_write_cache();
+        SimDevice::new(spec, world.world(), store.clone())
+    };
+    let devices = [&run.stores[0], &run.stores[1], &run.stores[2]].map(on);
+    let opened = world.run(|| {
+        let db = open(rules, devices)?;
+        db.read(|txn| {
+            let table = txn.open_table(TABLE)?;
+            for (key, &version) in (0..).zip(&run.versions) {
+                let found = table.get(key)?.expect("a row");
+                assert_eq!(found.value(), row(key, version), "row {key}");
+            }
+            Ok::<_, Error>(())
+        })?;
+        db.check()?;
+        db.close()
+    });
+    opened.expect("nobody waits for ever")
+}
+
+/// The bug: a client that read a page from flash while the cleaner, or a front of an append log,
+/// had its slot was told that the cache cannot be read.
+#[test]
+fn a_cache_that_fails_while_it_is_used_is_done_without() {
+    let mut runs = 0;
+    let designs = DESIGNS.iter().filter(|design| design.uses_flash());
+    for (number, design) in (0..).zip(designs) {
+        for (other, restart) in (0..).zip(&RESTARTS) {
+            let rules = (design, restart);
+            let seed = number * 100 + other;
+            let name = format!("{} {}", design.name, restart.name);
+            let Ok(well) = run(rules, seed, FaultPlan::default()) else { continue };
+            holds(rules, &well).unwrap_or_else(|error| panic!("{name}: {error}"));
+            let mut prng = Prng::from_seed(seed);
+            for round in 0..rounds() {
+                let at = Some(prng.below(well.requests));
+                let plan = match round % 4 {
+                    0 => FaultPlan { dies_after: at, ..FaultPlan::default() },
+                    1 => FaultPlan { silent_after: at, ..FaultPlan::default() },
+                    2 => FaultPlan { seed: round, read_error_one_in: 8, ..FaultPlan::default() },
+                    _ => FaultPlan {
+                        seed: round,
+                        partial_error_one_in: 8,
+                        write_error_one_in: 16,
+                        ..FaultPlan::default()
+                    },
+                };
+                let what = format!("{name}, seed {seed}, {plan:?}");
+                let run = run(rules, seed, plan).unwrap_or_else(|e| panic!("{what}: {e}"));
+                holds(rules, &run).unwrap_or_else(|e| panic!("{what}, opened again: {e}"));
+                runs += 1;
+            }
+        }
+    }
+    assert!(runs > 100, "{runs} runs");
+}
+
+/// Faults of each design and restart; more where the environment says so.
+fn rounds() -> u64 {
+    std::env::var("FLASH_FAULTS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(4)
+}
