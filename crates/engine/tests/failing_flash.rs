@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use terrace::{Checkpoints, Database, Devices, Durability, Error, TableDef};
+use terrace::{Checkpoints, Database, Devices, Durability, Error, Part, TableDef};
 
 use terrace_device::model::{Preset, SimDevice};
 use terrace_device::{Device, FaultPlan, FaultyDevice, Keep, Store};
@@ -12,9 +12,9 @@ use terrace_rt::{LeafMutex, Nanos, Prng, Task, Virtual, VirtualConfig, World, sl
 
 const TABLE: TableDef<u64, &[u8]> = TableDef::new("rows");
 const CLIENTS: u64 = 4;
-/// Three times what flash has room for, which has four times what memory has.
-const ROWS: u64 = 1200;
-const STEPS: u64 = 60;
+/// Three times what flash has room for, which has eight times what memory has.
+const ROWS: u64 = 3600;
+const STEPS: u64 = 90;
 
 struct Run {
     stores: [Store; 3],
@@ -37,7 +37,7 @@ fn open(
         .design(*design)
         .restart(*restart)
         .io_timeout_flash(Nanos::from_millis(20))
-        .checkpoints(Checkpoints::Every(Nanos::from_millis(15)))
+        .checkpoints(Checkpoints::Every(Nanos::from_millis(300)))
         .devices(Devices { home, flash: Some(flash), log })
         .open_or_create_on_devices()
 }
@@ -77,7 +77,7 @@ fn run(rules: (&Design, &Restart), seed: u64, plan: FaultPlan) -> Result<Run, Er
         let store = Store::new(mebibytes << 20, Keep::Plain);
         SimDevice::new(Preset::Ram.spec().with_write_cache(), world, store)
     };
-    let devices = [8, 1, 8].map(|mebibytes| blank(mebibytes, world.world()));
+    let devices = [8, 1, 16].map(|mebibytes| blank(mebibytes, world.world()));
     let [home, flash, log] = &devices;
     let flash = FaultyDevice::new(flash.clone(), plan);
     let mut outcome = Ok(());
@@ -106,8 +106,8 @@ fn run(rules: (&Design, &Restart), seed: u64, plan: FaultPlan) -> Result<Run, Er
             for (key, version) in known? {
                 versions[key as usize] = version;
             }
-            db.write(|_| Ok::<_, Error>(()))?;
-            db.checkpoint(terrace::Checkpoint::Indirect)?;
+            // Which makes all before it durable.
+            db.write(|txn| txn.open_table(TABLE)?.insert(ROWS, &row(ROWS, 0)))?;
             world.cut_at_event(0);
             sleep(Nanos(1));
             Ok(())
@@ -123,14 +123,15 @@ fn run(rules: (&Design, &Restart), seed: u64, plan: FaultPlan) -> Result<Run, Er
     Ok(Run { stores, requests: flash.counts().accepted, versions })
 }
 
-/// Opens what a run left, with all devices well.
-fn holds(rules: (&Design, &Restart), run: &Run) -> Result<(), Error> {
+/// Opens what a run left, with all devices well but home, which fails as `plan` says.
+fn holds(rules: (&Design, &Restart), run: &Run, plan: FaultPlan) -> Result<(), Error> {
     let world = Virtual::new(config(1));
-    let on = |store: &Store| -> Arc<dyn Device> {
+    let on = |store: &Store| {
         let spec = Preset::Ram.spec().with_write_cache();
         SimDevice::new(spec, world.world(), store.clone())
     };
-    let devices = [&run.stores[0], &run.stores[1], &run.stores[2]].map(on);
+    let [home, flash, log] = [&run.stores[0], &run.stores[1], &run.stores[2]].map(on);
+    let devices: [Arc<dyn Device>; 3] = [FaultyDevice::new(home, plan), flash, log];
     let opened = world.run(|| {
         let db = open(rules, devices)?;
         db.read(|txn| {
@@ -159,7 +160,8 @@ fn a_cache_that_fails_while_it_is_used_is_done_without() {
             let seed = number * 100 + other;
             let name = format!("{} {}", design.name, restart.name);
             let Ok(well) = run(rules, seed, FaultPlan::default()) else { continue };
-            holds(rules, &well).unwrap_or_else(|error| panic!("{name}: {error}"));
+            holds(rules, &well, FaultPlan::default())
+                .unwrap_or_else(|error| panic!("{name}: {error}"));
             let mut prng = Prng::from_seed(seed);
             for round in 0..rounds() {
                 let at = Some(prng.below(well.requests));
@@ -176,12 +178,53 @@ fn a_cache_that_fails_while_it_is_used_is_done_without() {
                 };
                 let what = format!("{name}, seed {seed}, {plan:?}");
                 let run = run(rules, seed, plan).unwrap_or_else(|e| panic!("{what}: {e}"));
-                holds(rules, &run).unwrap_or_else(|e| panic!("{what}, opened again: {e}"));
+                holds(rules, &run, FaultPlan::default())
+                    .unwrap_or_else(|e| panic!("{what}, opened again: {e}"));
                 runs += 1;
             }
         }
     }
     assert!(runs > 100, "{runs} runs");
+}
+
+fn is_of_home(error: &Error) -> bool {
+    match error {
+        Error::Device { part, .. } => *part == Part::Home,
+        Error::Failed { cause: Some(cause) } => is_of_home(cause),
+        _ => false,
+    }
+}
+
+/// Where a copy on flash is bad, and home cannot be read, the page may not be told to be damaged at
+/// home.
+#[test]
+fn home_that_cannot_be_read_is_told_as_that_and_not_as_damaged() {
+    let mut told = 0;
+    let designs = DESIGNS.iter().filter(|design| design.uses_flash());
+    for (seed, design) in (0..).zip(designs) {
+        for restart in RESTARTS.iter().filter(|restart| restart.kind.is_journalled()) {
+            let rules = (design, restart);
+            let name = format!("{} {}", design.name, restart.name);
+            let Ok(mut left) = run(rules, seed, FaultPlan::default()) else { continue };
+            for at in (0..1 << 20).step_by(24 << 10).skip(1 + seed as usize % 3) {
+                left.stores[1].write(at + 5000, &[0x5a; 3]);
+            }
+            for seed in 0..6 {
+                let plan = match seed % 2 {
+                    0 => FaultPlan { seed, read_error_one_in: 4 + seed, ..FaultPlan::default() },
+                    _ => FaultPlan { seed, partial_error_one_in: 16, ..FaultPlan::default() },
+                };
+                match holds(rules, &left, plan.clone()) {
+                    Ok(()) => {}
+                    Err(error) if is_of_home(&error) => told += 1,
+                    Err(error) => panic!("{name}, {plan:?}: {error}"),
+                }
+            }
+            let opened = holds(rules, &left, FaultPlan::default());
+            opened.unwrap_or_else(|error| panic!("{name}: {error}"));
+        }
+    }
+    assert!(told > 60, "{told} openings met a fault");
 }
 
 /// Faults of each design and restart; more where the environment says so.

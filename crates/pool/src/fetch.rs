@@ -27,6 +27,7 @@ use terrace_policy::{AccessClass, Invalidation, Tick, Touch};
 use crate::buffer_pool::Intent;
 use crate::frames::Exclusive;
 use crate::io::{self, PageIo};
+use crate::owed::first_cause;
 use crate::partition::{Books, Partition, Place};
 use crate::restart::Freed;
 use crate::{BufferPool, PageEvent, PoolError, Tier};
@@ -120,7 +121,7 @@ impl BufferPool {
         }
     }
 
-    /// As `fetch`, but a damaged page is given out with its damage.
+    /// As `fetch`, but a page that is damaged at home is given out with its damage.
     pub(crate) fn fetch_any(
         &self,
         page: PageId,
@@ -132,7 +133,7 @@ impl BufferPool {
         };
         match self.load(&mut loading).and_then(|()| self.redo_if_owed(&mut loading)) {
             Ok(()) => Ok((Fetched::New(self.serve(loading)), None)),
-            Err(PoolError::Damaged { damage, .. }) => {
+            Err(PoolError::Damaged { damage, tier: Tier::Home, .. }) => {
                 Ok((Fetched::New(loading.guard), Some(damage)))
             }
             Err(error) => {
@@ -357,7 +358,9 @@ impl BufferPool {
             }
         };
         let rescued = match rec {
-            Some(rec) => self.rescue(loading, slot, rec).map_err(|_| error)?,
+            Some(rec) => {
+                self.rescue(loading, slot, rec).map_err(|failed| first_cause(Err(failed), error))?
+            }
             None => {
                 loading.partition.home_write_ended.wait(seen);
                 BadCopy::LookAgain

@@ -52,6 +52,15 @@ pub trait Redo: Send + Sync {
     fn done(&self, page: PageId);
 }
 
+/// Why a page cannot be rebuilt: a device that could not be `read` says nothing about the page,
+/// which the log alone does not have.
+pub(crate) fn first_cause(read: Result<(), PoolError>, error: PoolError) -> PoolError {
+    match read {
+        Err(failed @ PoolError::Read { .. }) => failed,
+        _ => error,
+    }
+}
+
 impl BufferPool {
     /// From now on `redo` knows what `pages` lack: page, the first change that home may lack, and
     /// where the log has all that rebuilds it, from its image on. Before anything is read.
@@ -178,9 +187,10 @@ impl BufferPool {
             self.config.restart.kind.is_journalled() && books.slots_mut().may_be(slot, version)
         };
         if !is_same && !self.rebuild_from_owed(loading, is_whole) {
-            let is_whole = self.read_home(loading).is_ok();
-            let page = loading.page;
-            loading.guard.change(|bytes| self.journal.repair(page, rec, bytes, is_whole))?;
+            let read = self.read_home(loading);
+            let (page, is_whole) = (loading.page, read.is_ok());
+            let bytes = |bytes: &mut _| self.journal.repair(page, rec, bytes, is_whole);
+            loading.guard.change(bytes).map_err(|error| first_cause(read, error))?;
         }
         let mut books = partition.books.lock();
         let is_there = loading.guard.frame().slot() == Some(slot);

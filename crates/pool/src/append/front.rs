@@ -22,6 +22,7 @@
 //!   is asked for often it does not leave memory, and the ring would stand still until the next
 //!   checkpoint. So it is written home at once, and the base is free when home was synced.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use terrace_page::{Damage, Lsn, PageBuf, PageId, lsn, verify};
@@ -33,6 +34,7 @@ use crate::dirty::Logged;
 use crate::frames::Staging;
 use crate::homeward::home_runs;
 use crate::io::{self, PageIo};
+use crate::owed::first_cause;
 use crate::partition::{Books, Partition, Place};
 use crate::restart::{Freed, Held};
 use crate::slots::{Cleaned, Leaving};
@@ -538,17 +540,20 @@ impl BufferPool {
     ) -> Result<(), PoolError> {
         self.stats.lock().flash_faults += 1;
         let read = io::run(&*self.home, vec![PageIo::read(claim.page.0, [&mut *bytes])]);
-        let is_whole = read.is_ok() && verify(bytes, claim.page).is_ok();
+        let (tier, page) = (Tier::Home, claim.page);
+        let read = read.map_err(|source| PoolError::Read { tier, page, source: Arc::new(source) });
+        let is_whole = read.is_ok() && verify(bytes, page).is_ok();
         let is_same = is_whole
             && self.config.restart.kind.is_journalled()
             && partition.books.lock().slots_mut().may_be(claim.slot, lsn(bytes));
         if !is_same {
             if self.is_persistent() {
                 // As in `rescue`: the log need not have it, and home, whole but old, would pass.
-                let (tier, page) = (Tier::Flash, claim.page);
+                let tier = Tier::Flash;
                 return Err(PoolError::Damaged { tier, page, damage: Damage::Checksum });
             }
-            self.journal.repair(claim.page, claim.rec_lsn, bytes, is_whole)?;
+            let repaired = self.journal.repair(page, claim.rec_lsn, bytes, is_whole);
+            repaired.map_err(|error| first_cause(read, error))?;
             terrace_page::seal(bytes);
         }
         match self.journal.durable_lsn() < lsn(bytes) {
