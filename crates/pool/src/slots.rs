@@ -110,12 +110,14 @@ fn rec_of(lsn: Lsn) -> u32 {
     u32::try_from(lsn.0 >> REC_SHIFT).expect("a log of less than 16 TiB")
 }
 
-fn add(gauge: &AtomicU32, when: bool) {
-    gauge.fetch_add(u32::from(when), Ordering::Relaxed);
-}
-
-fn sub(gauge: &AtomicU32, when: bool) {
-    gauge.fetch_sub(u32::from(when), Ordering::Relaxed);
+/// Changes `gauge` if what it counts `was` not so and `is` so now, or the other way round. All
+/// partitions share it, so most transitions leave it alone.
+fn regauge(gauge: &AtomicU32, was: bool, is: bool) {
+    match (was, is) {
+        (false, true) => gauge.fetch_add(1, Ordering::Relaxed),
+        (true, false) => gauge.fetch_sub(1, Ordering::Relaxed),
+        _ => return,
+    };
 }
 
 /// The table. Slots are numbered from zero within the partition.
@@ -221,12 +223,9 @@ impl SlotTable {
         let base = self.base(slot);
         assert!(from.contains(&base), "slot {slot} goes from {base} to {to}");
         self.states[slot as usize] = (self.states[slot as usize] & !STATE) | to;
-        add(&self.gauges.invalid, to == INVALID);
-        sub(&self.gauges.invalid, base == INVALID);
-        add(&self.gauges.used, base == FREE && to != FREE);
-        sub(&self.gauges.used, base != FREE && to == FREE);
-        add(&self.gauges.unavailable, base != LAZYCLEANING && to == LAZYCLEANING);
-        sub(&self.gauges.unavailable, base == LAZYCLEANING && to != LAZYCLEANING);
+        regauge(&self.gauges.used, base != FREE, to != FREE);
+        regauge(&self.gauges.invalid, base == INVALID, to == INVALID);
+        regauge(&self.gauges.unavailable, base == LAZYCLEANING, to == LAZYCLEANING);
     }
 
     /// The page that `slot` holds, or is kept for.
@@ -264,8 +263,16 @@ impl SlotTable {
         } else {
             self.states[slot as usize] &= !NEWER;
         }
-        add(&self.gauges.dirty, !before && rec_lsn.is_some());
-        sub(&self.gauges.dirty, before && rec_lsn.is_none());
+        regauge(&self.gauges.dirty, before, rec_lsn.is_some());
+    }
+
+    /// A damaged slot is not available to the cleaner.
+    fn set_damaged(&mut self, slot: u32, is_damaged: bool) {
+        regauge(&self.gauges.unavailable, self.has(slot, DAMAGED), is_damaged);
+        match is_damaged {
+            true => self.states[slot as usize] |= DAMAGED,
+            false => self.states[slot as usize] &= !DAMAGED,
+        }
     }
 
     fn evictable(states: &[u8], slot: u32) -> bool {
@@ -457,8 +464,7 @@ impl SlotTable {
                 self.set_base(slot, &[LAZYCLEANING], DIRTY);
                 self.ranks.was_not_cleaned(slot, rec_lsn);
                 if cleaned == Cleaned::Damaged {
-                    self.states[slot as usize] |= DAMAGED;
-                    add(&self.gauges.unavailable, true);
+                    self.set_damaged(slot, true);
                 }
             }
         }
@@ -483,7 +489,7 @@ impl SlotTable {
     /// CLEAN|DIRTY|LAZYCLEANING -> INVALID, and its page's own.
     fn make_own(&mut self, slot: u32) {
         self.set_newer(slot, None);
-        sub(&self.gauges.unavailable, self.has(slot, DAMAGED));
+        self.set_damaged(slot, false);
         self.set_base(slot, &[CLEAN, DIRTY, LAZYCLEANING], INVALID);
         self.states[slot as usize] = INVALID | OWN;
     }
@@ -501,7 +507,7 @@ impl SlotTable {
 
     fn release(&mut self, slot: u32, from: &[u8]) {
         self.set_newer(slot, None);
-        sub(&self.gauges.unavailable, self.has(slot, DAMAGED));
+        self.set_damaged(slot, false);
         self.set_base(slot, from, FREE);
         self.states[slot as usize] = FREE;
         let page = self.page(slot);

@@ -7,7 +7,7 @@ use terrace_policy::Tick;
 
 use super::{
     CLEAN, DAMAGED, DIRTY, DOOMED, FREE, INVALID, LAZYCLEANING, NEWER, NO_PAGE, PINNED, PageNumber,
-    REC_SHIFT, RETIRED, STATE, SlotTable, WRITING, rec_of, sub,
+    REC_SHIFT, RETIRED, STATE, SlotTable, WRITING, rec_of,
 };
 use crate::restart::Image;
 
@@ -94,10 +94,10 @@ impl SlotTable {
             self.states[slot as usize] |= DOOMED | PINNED;
             return;
         }
-        sub(&self.gauges.unavailable, self.has(slot, DAMAGED));
+        self.set_damaged(slot, false);
         self.ranks.take(slot);
         self.forget_newer(slot);
-        self.states[slot as usize] &= !(PINNED | DAMAGED);
+        self.states[slot as usize] &= !PINNED;
         self.set_base(slot, &[DIRTY, CLEAN], INVALID);
     }
 
@@ -133,7 +133,7 @@ impl SlotTable {
     /// CLEAN|DIRTY -> RETIRED.
     pub fn retire_moved(&mut self, from: u32) {
         self.ranks.take(from);
-        sub(&self.gauges.unavailable, self.has(from, DAMAGED));
+        self.set_damaged(from, false);
         self.set_newer(from, None);
         self.set_base(from, &[CLEAN, DIRTY], RETIRED);
         self.states[from as usize] = RETIRED;

@@ -11,7 +11,7 @@ use terrace_policy::{Fronted, Leave};
 use super::log_slots::{Leaving, LogSlots};
 use super::ranks::Ranks;
 use super::{
-    CLEAN, DAMAGED, DIRTY, FREE, INVALID, NEWER, READING, RETIRED, STATE, SlotTable, WRITING, sub,
+    CLEAN, DAMAGED, DIRTY, FREE, INVALID, NEWER, READING, RETIRED, STATE, SlotTable, WRITING,
 };
 
 impl SlotTable {
@@ -90,8 +90,7 @@ impl SlotTable {
 
     /// A damaged page is about to be brought home all the same, from the log.
     pub fn forget_damage(&mut self, slot: u32) {
-        sub(&self.gauges.unavailable, self.has(slot, DAMAGED));
-        self.states[slot as usize] &= !DAMAGED;
+        self.set_damaged(slot, false);
     }
 
     /// The page of clean `slot` is forgotten: CLEAN -> FREE.
