@@ -281,7 +281,7 @@ impl BufferPool {
             let books = partition.books.lock();
             stats.add(&books.stats);
             stats.frames_used += u64::from(partition.frames_count) - books.free.len() as u64;
-            stats.frames_dirty += u64::from(books.dirty_count);
+            stats.frames_dirty += u64::from(books.ledger.dirty_frames());
             if let Some(slots) = &books.slots {
                 slots_count += u64::from(slots.count());
                 stats.slots_invalid += slots.holes();

@@ -87,7 +87,7 @@ impl BufferPool {
             self.check_copies(books, page, frame);
         }
         assert_eq!(used + books.free.len() as u32, partition.frames_count, "every frame is known");
-        assert_eq!(dirty, books.dirty_count, "dirty frames are counted");
+        assert_eq!(dirty, books.ledger.dirty_frames(), "dirty frames are counted");
         let is_free = |id: &FrameId| self.frames.frame(*id).page().is_none();
         assert!(books.free.iter().all(is_free), "a free frame has no page");
     }

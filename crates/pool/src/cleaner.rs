@@ -36,9 +36,9 @@ use crate::dirty::Logged;
 use crate::frames::Staging;
 use crate::homeward::home_runs;
 use crate::io::{self, PageIo};
-use crate::partition::{Books, DirtyLsns, Partition, Place};
+use crate::ledger::DirtyLsns;
+use crate::partition::{Books, Partition, Place};
 use crate::slots::{Cleaned, SlotTable};
-use crate::write_out::end_home_write;
 use crate::{BufferPool, PoolError};
 
 /// How far below lambda the cleaner goes, as a share of the slots [S0 2.3.3].
@@ -230,8 +230,8 @@ impl BufferPool {
             if root == Root::Wanted && !slots.wants_cleaning() {
                 continue;
             }
-            let is_free = |page| may_be_claimed(&books, page);
-            let Some(slot) = slots.next_dirty(below, is_free) else { continue };
+            let may = |page| books.ledger.may_go_home(page);
+            let Some(slot) = slots.next_dirty(below, may) else { continue };
             let is_better = best.as_ref().is_none_or(|(_, other, other_slot)| {
                 let others = other.slots.as_ref().expect("it has a dirty slot");
                 match root {
@@ -263,7 +263,7 @@ impl BufferPool {
             Place::Flash(slot) => slot,
             Place::Nowhere => return None,
         };
-        let may = may_be_claimed(&books, page) && books.slots_mut().is_cleanable(slot);
+        let may = books.ledger.may_go_home(page) && books.slots_mut().is_cleanable(slot);
         may.then(|| take_claim(&mut books, page, slot))
     }
 
@@ -368,7 +368,7 @@ impl BufferPool {
                 // Until home is synced the copy on flash stands for the page.
                 lsns.base = Lsn::MAX;
                 books.slots_mut().pin(claim.slot);
-                books.until_sync.insert(claim.slot, claim.page);
+                books.ledger.keep_until_sync(claim.slot, claim.page);
             } else {
                 self.slot_cleaned(partition.first_slot + claim.slot, claim.page);
             }
@@ -376,7 +376,7 @@ impl BufferPool {
         } else if cleaned == Cleaned::AtHome && !self.config.rules.buf_write_join_rule {
             self.join_buf_write(claim.page);
         }
-        end_home_write(&mut books, claim.page);
+        books.ledger.home_write_ends(claim.page);
         drop(books);
         partition.home_write_ended.notify_all();
     }
@@ -389,15 +389,10 @@ enum Staged {
     Damaged,
 }
 
-/// L4, and nobody else writes it home.
-pub(crate) fn may_be_claimed(books: &Books, page: PageId) -> bool {
-    !books.home_writes.contains(&page) && !books.owed.contains_key(&page)
-}
-
 pub(crate) fn take_claim(books: &mut Books, page: PageId, slot: u32) -> Claim {
     let slots = books.slots_mut();
     let rec_lsn = slots.newer(slot).expect("a cleanable slot is newer");
     slots.clean_begins(slot);
-    books.home_writes.push(page);
+    books.ledger.home_write_begins(page);
     Claim { page, slot, rec_lsn }
 }

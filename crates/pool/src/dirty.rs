@@ -14,6 +14,9 @@
 //!    +----- syncing <---+
 //! ```
 //!
+//! The entries that are in no frame and no slot are in the ledger of the page's partition
+//! (`ledger.rs`), and so is what stays on flash until home was synced.
+//!
 //! Recovery that redoes on first use begins with entries that are owed: they are in no frame until
 //! their page is read.
 //!
@@ -38,7 +41,8 @@ use terrace_policy::Invalidation;
 use terrace_rt::{Nanos, sleep};
 
 use crate::frames::Exclusive;
-use crate::partition::{Books, DirtyLsns, Partition};
+use crate::ledger::{DirtyLsns, Ledger};
+use crate::partition::{Books, Partition};
 use crate::restart::Freed;
 use crate::{BufferPool, Dirtied, PageEvent, PoolError};
 
@@ -95,8 +99,7 @@ impl BufferPool {
     ) -> Option<u32> {
         let newer = newer_on_flash(books, guard);
         let lsns = self.entry_of(books, guard, newer, lower);
-        books.set_dirty(guard.id(), guard.frame(), lsns);
-        books.trim_dirty(&self.frames);
+        books.set_dirty(&self.frames, guard, lsns);
         match self.config.rules.invalidate_on_modify {
             true => self.invalidate(partition, books, guard),
             false => None,
@@ -128,7 +131,7 @@ impl BufferPool {
     /// table calls newer than home: what the table says of it would be all that there is.
     fn is_needed_base(&self, books: &Books, slot: u32) -> bool {
         let Some(slots) = books.slots.as_ref().filter(|_| self.keeps_bases()) else { return false };
-        let is_old = |rec| rec < books.base_floor || self.is_persistent();
+        let is_old = |rec| rec < books.ledger.base_floor() || self.is_persistent();
         let is_kept = |rec| is_old(rec) && self.config.rules.keeps_old_bases;
         slots.is_base(slot) && slots.newer(slot).is_none_or(is_kept)
     }
@@ -147,7 +150,7 @@ impl BufferPool {
         sleep(WRONG_ORDER_GAP);
         let mut books = partition.books.lock();
         let lsns = DirtyLsns::at(newer.unwrap_or(lower).min(lower));
-        books.set_dirty(guard.id(), guard.frame(), lsns);
+        books.set_dirty(&self.frames, guard, lsns);
         found(newer)
     }
 
@@ -194,7 +197,7 @@ impl BufferPool {
         let lsns = guard.frame().dirty().expect("an entry to take back");
         books.clear_dirty(guard.frame());
         if found == Dirtied::Already {
-            books.lost = books.lost.min(DirtyLsns::at(lsns.rec));
+            books.ledger.lost(lsns.rec);
         }
     }
 
@@ -202,7 +205,7 @@ impl BufferPool {
     /// durable at home, over memory and flash, as one consistent view [S3 Fig.3]; `None` if home
     /// has them all. Syncs home first, so that pages written before the call no longer count.
     pub fn oldest_dirty_lsn(&self) -> Option<Lsn> {
-        let oldest = self.oldest_over_partitions(|books| books.base_floor);
+        let oldest = self.oldest_over_partitions(Ledger::base_floor);
         Some(oldest.rec).filter(|&lsn| lsn != Lsn::MAX)
     }
 
@@ -218,27 +221,27 @@ impl BufferPool {
     /// Home says durably that analysis begins at `from` or before.
     pub fn checkpoint_taken(&self, from: Lsn) {
         for partition in &self.partitions {
-            partition.books.lock().base_floor = from;
+            partition.books.lock().ledger.set_base_floor(from);
         }
     }
 
     /// The minimum over all partitions, each of which gets a floor of bases by `floor`.
-    fn oldest_over_partitions(&self, floor: impl Fn(&Books) -> Lsn) -> OldestDirty {
+    fn oldest_over_partitions(&self, floor: impl Fn(&Ledger) -> Lsn) -> OldestDirty {
         // After a failure the entries stay, and so does the log: nothing to report.
         let _failed = self.log_buf_writes(Logged::Open);
         let oldest = self.partitions.iter().map(|partition| {
             let mut books = partition.books.lock();
-            books.base_floor = floor(&books);
-            let in_frame = books.oldest_dirty(&self.frames).map_or(Lsn::MAX, |(lsn, _)| lsn);
+            let floor = floor(&books.ledger);
+            books.ledger.set_base_floor(floor);
+            let in_frame = books.ledger.oldest_frame(self.frames.rec_of());
+            let in_frame = in_frame.map_or(Lsn::MAX, |(lsn, _)| lsn);
             let in_slot = match &books.slots {
                 Some(slots) if self.config.rules.oldest_covers_flash => slots.oldest_newer(),
                 _ => None,
             };
-            let written = books.unsynced.min(books.syncing).min(books.lost);
-            let owed = books.owed.values().fold(DirtyLsns::NONE, |all, &lsns| all.min(lsns));
             let rec = in_frame.min(in_slot.unwrap_or(Lsn::MAX));
             let base = partition.oldest_base(&self.frames);
-            DirtyLsns { rec, base }.min(written).min(owed)
+            DirtyLsns { rec, base }.min(books.ledger.oldest())
         });
         let oldest = oldest.fold(DirtyLsns::NONE, DirtyLsns::min);
         // Without bases, what is dirty on flash is found by analysis.
@@ -250,10 +253,9 @@ impl BufferPool {
     /// for a sync; the page joins a BUF_WRITE batch. Under the lock of the partition.
     pub(crate) fn written_home(&self, books: &mut Books, page: PageId, lsns: DirtyLsns) {
         if self.config.rules.entry_until_sync {
-            books.written_home(lsns);
+            books.ledger.written_home(lsns);
             if self.keeps_bases() {
-                let rec = books.unsynced_pages.entry(page).or_insert(lsns.rec);
-                *rec = lsns.rec.min(*rec);
+                books.ledger.at_risk_until_sync(page, lsns.rec);
             }
         }
         self.join_buf_write(page);
@@ -300,10 +302,7 @@ impl BufferPool {
 
     fn has_unsynced(&self) -> bool {
         // A sync that is under way may still fail: it is waited for.
-        let unsynced = |partition: &Partition| {
-            let books = partition.books.lock();
-            books.unsynced.min(books.syncing) != DirtyLsns::NONE
-        };
+        let unsynced = |partition: &Partition| partition.books.lock().ledger.has_unsynced();
         self.partitions.iter().any(unsynced)
     }
 
@@ -312,25 +311,17 @@ impl BufferPool {
         let _one_at_a_time = self.sync.lock();
         self.check_writable()?;
         for partition in &self.partitions {
-            let mut books = partition.books.lock();
-            assert_eq!(books.syncing, DirtyLsns::NONE, "one sync at a time");
-            books.syncing = std::mem::replace(&mut books.unsynced, DirtyLsns::NONE);
-            books.syncing_pages = std::mem::take(&mut books.unsynced_pages);
-            books.until_this_sync = std::mem::take(&mut books.until_sync);
+            partition.books.lock().ledger.sync_begins();
         }
         let synced = self.home.sync();
         if let Err(source) = synced {
             for partition in &self.partitions {
-                let mut books = partition.books.lock();
-                books.unsynced = books.unsynced.min(books.syncing);
-                books.syncing = DirtyLsns::NONE;
+                partition.books.lock().ledger.sync_failed();
             }
             return Err(self.stop(Operation::Sync, source));
         }
         for partition in &self.partitions {
             let mut books = partition.books.lock();
-            books.syncing = DirtyLsns::NONE;
-            books.syncing_pages.clear();
             self.end_bases(partition, &mut books);
         }
         Ok(())
@@ -338,11 +329,7 @@ impl BufferPool {
 
     /// Home was synced: it has what bases were kept for, and what pinned copies stand for.
     fn end_bases(&self, partition: &Partition, books: &mut Books) {
-        for (slot, page) in std::mem::take(&mut books.until_this_sync) {
-            if books.until_sync.contains_key(&slot) {
-                // Written home once more, which this sync may not cover.
-                continue;
-            }
+        for (slot, page) in books.ledger.sync_ended() {
             if self.waits_for_table() {
                 self.end_base_later(partition, books, (slot, page));
                 continue;

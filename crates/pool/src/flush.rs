@@ -42,7 +42,7 @@ impl BufferPool {
         for partition in &self.partitions {
             let mut books = partition.books.lock();
             let all = partition.frames_count as usize;
-            books.dirty_below(&self.frames, lsn, all, &mut oldest_first);
+            books.ledger.frames_below(lsn, all, self.frames.rec_of(), &mut oldest_first);
         }
         oldest_first.sort_unstable();
         for batch in oldest_first.chunks(BATCH_PAGES) {
@@ -212,7 +212,7 @@ impl BufferPool {
     /// Redoes pages that are still owed, which the cleaner leaves alone.
     fn check_owed(&self) -> Result<(), PoolError> {
         for partition in &self.partitions {
-            let owed = partition.books.lock().owed.first_key_value().map(|(&page, _)| page);
+            let owed = partition.books.lock().ledger.owed().next();
             if let Some(page) = owed {
                 drop(self.read(page)?);
             }

@@ -28,7 +28,7 @@ use terrace_policy::{AccessClass, Tick, Touch};
 use terrace_rt::{Latch, Nanos};
 
 use crate::io::PageTarget;
-use crate::partition::DirtyLsns;
+use crate::ledger::DirtyLsns;
 
 /// Alignment that direct I/O asks for, in bytes.
 const MEMORY_ALIGN: usize = 4096;
@@ -393,6 +393,11 @@ impl FrameTable {
     #[inline]
     pub fn frame(&self, id: FrameId) -> &Frame {
         &self.frames[id.0 as usize]
+    }
+
+    /// Tells the recLSN of a frame, if its page is dirty.
+    pub fn rec_of(&self) -> impl Fn(FrameId) -> Option<Lsn> + '_ {
+        |id| self.frame(id).rec_lsn()
     }
 
     /// Has the processor fetch what a page request will look at in frame `id`.

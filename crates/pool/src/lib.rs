@@ -8,7 +8,7 @@
 //! go wrong; then the pool, its guards and its page requests; then a page's way (`fetch`,
 //! `multi_read`, `dirty`, `evict`, `doublewrite`, `write_out`, `flash`, `inclusion`, `spill`,
 //! `choosing`, `append`, `cleaner`, `sweep`, `age`, `flush`), the tasks that push it along; then
-//! what the books are kept in (`partition`, `directory`, `slots`, `frames`, `peeks`, `io`)
+//! what the books are kept in (`partition`, `ledger`, `directory`, `slots`, `frames`, `peeks`, `io`)
 //! and what they cost (`metadata`); `check`, which asserts it all; and `restart`,
 //! what of the flash is found again.
 
@@ -50,6 +50,7 @@ mod budget;
 
 mod build;
 mod costs;
+mod ledger;
 mod metadata;
 mod partition;
 

@@ -9,7 +9,7 @@
 //!                  +---------------- drain, in the background --------+
 //! ```
 //!
-//! - O1: until then the page's dirty entry is in `owed` of its partition, and holds the log.
+//! - O1: until then the page's dirty entry is in the ledger of its partition, and holds the log.
 //! - O2: a page is redone under its exclusive latch, before anybody else sees its bytes.
 //! - O4: a page whose copy on flash counts as clean is made dirty from the image on that began its
 //!   dirty period, though analysis began later: home may have to be rebuilt.
@@ -22,7 +22,8 @@ use terrace_page::{Damage, Lsn, PageBuf, PageId};
 use terrace_rt::{Nanos, sleep};
 
 use crate::fetch::{BadCopy, Loading, Source};
-use crate::partition::{DirtyLsns, Place};
+use crate::ledger::DirtyLsns;
+use crate::partition::Place;
 use crate::restart::Freed;
 use crate::slots::{SlotState, SlotTable};
 use crate::{BufferPool, PageEvent, PoolError, Tier};
@@ -77,8 +78,7 @@ impl BufferPool {
                 Place::Memory(_) | Place::Nowhere => false,
             };
             let rec = if is_clean { rec.min(rebuilt_from) } else { rec };
-            let before = books.owed.insert(page, DirtyLsns::at(rec));
-            assert!(before.is_none(), "{page} is owed once");
+            books.ledger.owe(page, rec);
             self.owed_count.fetch_add(1, Ordering::Relaxed);
         }
         *self.redo.lock() = Some(redo);
@@ -91,7 +91,7 @@ impl BufferPool {
     }
 
     pub(crate) fn is_owed(&self, page: PageId) -> bool {
-        self.owed() > 0 && self.partition(page).books.lock().owed.contains_key(&page)
+        self.owed() > 0 && self.partition(page).books.lock().ledger.is_owed(page)
     }
 
     /// Redoes a page that was just read, if it is owed (O2).
@@ -101,12 +101,12 @@ impl BufferPool {
         is_whole: bool,
     ) -> Result<(), PoolError> {
         let (page, partition) = (loading.page, loading.partition);
-        let Some(lsns) = partition.books.lock().owed.get(&page).copied() else { return Ok(()) };
+        let Some(rec) = partition.books.lock().ledger.owed_from(page) else { return Ok(()) };
         let redo = self.redo.lock().clone().expect("who owes knows how to redo");
         let is_changed = loading.guard.change(|bytes| redo.redo(page, bytes, is_whole))?;
         let guard = &loading.guard;
         let mut books = partition.books.lock();
-        books.owed.remove(&page);
+        books.ledger.redone(page);
         self.owed_count.fetch_sub(1, Ordering::Relaxed);
         // A copy that counts as clean may be newer than home: the write behind it may be lost. Not
         // where flash is persistent: what is clean in the table was synced home. And of what was
@@ -120,11 +120,11 @@ impl BufferPool {
         let is_dirty = guard.frame().rec_lsn().is_some();
         let mut freed = None;
         if is_dirty {
-            assert!(guard.frame().rec_lsn() <= Some(lsns.rec), "{page} is rescued from the start");
+            assert!(guard.frame().rec_lsn() <= Some(rec), "{page} is rescued from the start");
         } else if is_changed
             || (is_copy && (loading.source == Source::Home || !self.is_persistent()))
         {
-            freed = self.make_dirty_since(partition, &mut books, guard, lsns.rec);
+            freed = self.make_dirty_since(partition, &mut books, guard, rec);
         }
         drop(books);
         self.harden(freed.as_slice());
@@ -138,8 +138,7 @@ impl BufferPool {
         let frame = loading.guard.frame();
         let Some(rec) = frame.rec_lsn() else { return };
         let mut books = loading.partition.books.lock();
-        let owed = books.owed.get_mut(&loading.page).expect("only what is owed fails to be redone");
-        *owed = DirtyLsns::at(rec.min(owed.rec));
+        books.ledger.owe_from(loading.page, rec);
         books.clear_dirty(frame);
     }
 
@@ -178,7 +177,7 @@ impl BufferPool {
             return Err(PoolError::Damaged { tier, page, damage: Damage::Checksum });
         }
         // What is owed may go further back: home had a part of it when its copy was written.
-        let owed = partition.books.lock().owed.get(&loading.page).map(|lsns| lsns.rec);
+        let owed = partition.books.lock().ledger.owed_from(loading.page);
         let rec = owed.map_or(rec, |owed| owed.min(rec));
         let is_whole = self.read_home(loading).is_ok();
         let is_same = is_whole && {
@@ -211,7 +210,7 @@ impl BufferPool {
             self.observe(loading.page, PageEvent::SlotLost);
             self.slot_freed(number, loading.page, Freed::Modified);
         }
-        books.set_dirty(loading.guard.id(), loading.guard.frame(), DirtyLsns::at(rec));
+        books.set_dirty(&self.frames, &loading.guard, DirtyLsns::at(rec));
         drop(books);
         self.harden(&[number]);
         loading.source = Source::Home;
@@ -251,7 +250,7 @@ impl BufferPool {
                 loop {
                     let pages: Vec<PageId> = {
                         let books = partition.books.lock();
-                        books.owed.keys().take(pages_at_once()).copied().collect()
+                        books.ledger.owed().take(pages_at_once()).collect()
                     };
                     if pages.is_empty() || self.is_closing() {
                         break;

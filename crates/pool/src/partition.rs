@@ -3,12 +3,10 @@
 //! - P1: a page never changes its partition, so all that is known of it changes under one lock.
 //! - P2: the lock (`books`) is a leaf: nobody waits under it. Latches are only tried under it.
 //! - P3: the dirty entry of a page is the `rec_lsn` of its frame, or the NEWER mark of its slot,
-//!   or, after its home write and until the next sync of home, a part of `unsynced` or `syncing`.
-//!   It moves between them within one lock section, so every view under the lock has it.
+//!   or, after its home write and until the next sync of home, a part of the ledger. It moves
+//!   between them within one lock section, so every view under the lock has it.
 
 use std::cell::RefCell;
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use terrace_page::{FrameId, Lsn, PageId};
@@ -19,6 +17,7 @@ use crate::PoolStats;
 use crate::append::{Gathered, Stuck};
 use crate::directory::{Directory, PageHash};
 use crate::frames::{Exclusive, Frame, FrameTable};
+use crate::ledger::{DirtyLsns, Ledger};
 use crate::slots::SlotTable;
 
 /// A partition of the pool.
@@ -51,32 +50,7 @@ pub(crate) struct Books {
     pub gathered: Vec<Gathered>,
     /// Groups at the front of an append log that could not leave.
     pub stuck: Vec<Stuck>,
-    /// Dirty frames by recLSN; entries that no longer agree with their frame are skipped.
-    dirty: BinaryHeap<Reverse<(Lsn, u32)>>,
-    pub dirty_count: u32,
-    /// Slots that are bases, or pinned, until home was synced: with their pages, which they stay
-    /// with so long, or until they are retired.
-    pub until_sync: BTreeMap<u32, PageId>,
-    /// The same for the sync under way.
-    pub until_this_sync: BTreeMap<u32, PageId>,
-    /// Pages that are to be redone when they are first read, by recLSN and base.
-    pub owed: BTreeMap<PageId, DirtyLsns>,
-    /// Pages with a home write outstanding, whoever issued it [D in S3 II-A].
-    pub home_writes: Vec<PageId>,
-    /// The least of the entries whose pages were written home since the last sync began.
-    pub unsynced: DirtyLsns,
-    /// The same for the pages that the sync under way covers.
-    pub syncing: DirtyLsns,
-    /// Each page written home since the last sync began, and the first change that home lacks if a
-    /// power cut takes those writes back; kept where copies on flash are bases.
-    pub unsynced_pages: BTreeMap<PageId, Lsn>,
-    /// The same for the sync under way.
-    pub syncing_pages: BTreeMap<PageId, Lsn>,
-    /// The same for pages that were lost with the flash: the log alone has them.
-    pub lost: DirtyLsns,
-    /// Dirty copies on flash whose recLSN is below this are kept as bases when their page changes:
-    /// analysis may begin here, so it does not see what home lacks of them.
-    pub base_floor: Lsn,
+    pub ledger: Ledger,
     pub stats: PoolStats,
 }
 
@@ -97,18 +71,7 @@ impl Books {
             slots,
             gathered: Vec::new(),
             stuck: Vec::new(),
-            dirty: BinaryHeap::new(),
-            dirty_count: 0,
-            home_writes: Vec::new(),
-            until_sync: BTreeMap::new(),
-            until_this_sync: BTreeMap::new(),
-            owed: BTreeMap::new(),
-            unsynced: DirtyLsns::NONE,
-            syncing: DirtyLsns::NONE,
-            unsynced_pages: BTreeMap::new(),
-            syncing_pages: BTreeMap::new(),
-            lost: DirtyLsns::NONE,
-            base_floor: Lsn::MAX,
+            ledger: Ledger::new(),
             stats: PoolStats::default(),
         }
     }
@@ -126,116 +89,19 @@ impl Books {
         victims.pop()
     }
 
-    /// Makes the dirty entry of `frame`.
-    pub fn set_dirty(&mut self, id: FrameId, frame: &Frame, lsns: DirtyLsns) {
-        assert!(frame.rec_lsn().is_none(), "one dirty entry per page");
+    /// Makes the dirty entry of the frame that `guard` holds.
+    pub fn set_dirty(&mut self, frames: &FrameTable, guard: &Exclusive<'_>, lsns: DirtyLsns) {
+        assert!(guard.frame().rec_lsn().is_none(), "one dirty entry per page");
         assert!(lsns.rec <= lsns.base, "home's copy is no newer than the base");
-        frame.set_dirty(Some(lsns));
-        self.dirty_count += 1;
-        self.dirty.push(Reverse((lsns.rec, id.0)));
+        guard.frame().set_dirty(Some(lsns));
+        self.ledger.frame_dirtied(guard.id(), lsns.rec, frames.rec_of());
     }
 
     /// Takes the dirty entry of `frame` away; the caller has put it elsewhere.
     pub fn clear_dirty(&mut self, frame: &Frame) {
         assert!(frame.rec_lsn().is_some(), "a dirty entry");
         frame.set_dirty(None);
-        self.dirty_count -= 1;
-    }
-
-    /// The least recLSN of dirty frames, with its frame.
-    pub fn oldest_dirty(&mut self, frames: &FrameTable) -> Option<(Lsn, FrameId)> {
-        while let Some(&Reverse((lsn, id))) = self.dirty.peek() {
-            if frames.frame(FrameId(id)).rec_lsn() == Some(lsn) {
-                return Some((lsn, FrameId(id)));
-            }
-            self.dirty.pop();
-        }
-        None
-    }
-
-    /// Appends the dirty frames with a recLSN below `lsn` to `out`, oldest first, at most `max`.
-    pub fn dirty_below(
-        &mut self,
-        frames: &FrameTable,
-        lsn: Lsn,
-        max: usize,
-        out: &mut Vec<(Lsn, FrameId)>,
-    ) {
-        let first = out.len();
-        while let Some((rec_lsn, id)) = self.oldest_dirty(frames) {
-            if rec_lsn >= lsn || out.len() - first == max {
-                break;
-            }
-            self.dirty.pop();
-            if out[first..].last() != Some(&(rec_lsn, id)) {
-                out.push((rec_lsn, id));
-            }
-        }
-        // They stay dirty until they are written.
-        self.dirty.extend(out[first..].iter().map(|&(lsn, id)| Reverse((lsn, id.0))));
-    }
-
-    /// Drops stale heap entries when they are many. Called where entries are added.
-    pub fn trim_dirty(&mut self, frames: &FrameTable) {
-        const STALE_ENTRIES_MAX: usize = 64;
-        if self.dirty.len() > 2 * self.dirty_count as usize + STALE_ENTRIES_MAX {
-            let live = |&Reverse((lsn, id)): &Reverse<(Lsn, u32)>| {
-                frames.frame(FrameId(id)).rec_lsn() == Some(lsn)
-            };
-            self.dirty.retain(live);
-        }
-    }
-
-    /// An entry's page was written home: it counts until home was synced.
-    pub fn written_home(&mut self, lsns: DirtyLsns) {
-        self.unsynced = self.unsynced.min(lsns);
-    }
-
-    /// The copy of `page` in `slot` stands for it until home was synced.
-    pub fn pinned_until_sync(&mut self, slot: u32, page: PageId) {
-        match self.unsynced_pages.contains_key(&page) {
-            true => self.until_sync.insert(slot, page),
-            false => self.until_this_sync.insert(slot, page),
-        };
-    }
-
-    /// A base that is kept until home was synced has moved on.
-    pub fn base_moved(&mut self, from: u32, to: u32) {
-        for kept in [&mut self.until_sync, &mut self.until_this_sync] {
-            if let Some(page) = kept.remove(&from) {
-                kept.insert(to, page);
-            }
-        }
-    }
-
-    /// The first change of `page` that home lacks if a power cut takes back what was not synced.
-    pub fn at_risk(&self, page: PageId) -> Option<Lsn> {
-        let both = [self.unsynced_pages.get(&page), self.syncing_pages.get(&page)];
-        both.into_iter().flatten().min().copied()
-    }
-}
-
-/// From where on the log has what a page lacks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct DirtyLsns {
-    /// The first change that home lacks.
-    pub rec: Lsn,
-    /// The first change that home lacks and that no copy on flash has which is kept as a base: the
-    /// same as `rec`, or later.
-    pub base: Lsn,
-}
-
-impl DirtyLsns {
-    /// Of no page.
-    pub const NONE: DirtyLsns = DirtyLsns { rec: Lsn::MAX, base: Lsn::MAX };
-
-    /// Home alone counts.
-    pub fn at(rec: Lsn) -> DirtyLsns {
-        DirtyLsns { rec, base: rec }
-    }
-
-    pub fn min(self, other: DirtyLsns) -> DirtyLsns {
-        DirtyLsns { rec: self.rec.min(other.rec), base: self.base.min(other.base) }
+        self.ledger.frame_cleaned();
     }
 }
 

@@ -34,7 +34,8 @@ use crate::doublewrite::{CopyError, Doublewrite, Shield};
 use crate::frames::{Exclusive, Frame, Shared};
 use crate::homeward::{Homeward, home_runs, homeward};
 use crate::io::{self, PageIo};
-use crate::partition::{Books, DirtyLsns, Partition};
+use crate::ledger::DirtyLsns;
+use crate::partition::{Books, Partition};
 use crate::restart::Held;
 use crate::slots::SlotState;
 use crate::{BufferPool, PageEvent, PoolError};
@@ -98,7 +99,7 @@ impl BufferPool {
         let frame = guard.frame();
         let page = frame.page().expect("a page to write");
         let is_dirty = frame.rec_lsn().is_some();
-        let is_busy = self.config.rules.in_flight_home_writes && books.home_writes.contains(&page);
+        let is_busy = self.config.rules.in_flight_home_writes && books.ledger.is_going_home(page);
         // A base that is kept for the page is no copy of it, nor is its own slot while it is stale.
         let has_copy = frame.slot().is_some_and(|slot| books.slots_mut().is_valid(slot));
         if !has_copy && self.is_slot_being_cleaned(books, frame) {
@@ -141,7 +142,7 @@ impl BufferPool {
             return Plan::Busy;
         }
         if targets.home {
-            books.home_writes.push(page);
+            books.ledger.home_write_begins(page);
         }
         if let Some(slot) = targets.slot {
             books.slots_mut().issue(slot);
@@ -406,7 +407,7 @@ impl BufferPool {
             let is_dirty = was_dirty && !targets.home;
             self.end_slot_write(partition, &mut books, frame, &held, (is_written, is_dirty));
             if is_written && at_home && self.keeps_bases() {
-                books.until_sync.insert(slot, page);
+                books.ledger.keep_until_sync(slot, page);
             }
         }
         // A rule that is off may have cleared the entry already.
@@ -436,7 +437,7 @@ impl BufferPool {
             None => false,
         };
         if targets.home {
-            end_home_write(&mut books, page);
+            books.ledger.home_write_ends(page);
         }
         drop(books);
         if targets.home {
@@ -468,7 +469,7 @@ impl BufferPool {
             page,
             lsn: page_lsn,
             // W6: what the slot says must hold after a power cut, too.
-            newer: rec.into_iter().chain(books.at_risk(page)).min(),
+            newer: rec.into_iter().chain(books.ledger.at_risk(page)).min(),
             history: Some(frame.touch().history(self.now())),
         }
     }
@@ -495,7 +496,7 @@ impl BufferPool {
                 slots.wrote_clean(slot, history, held.lsn);
                 if at_risk.is_some() {
                     slots.pin(slot);
-                    books.pinned_until_sync(slot, held.page);
+                    books.ledger.keep_while_at_risk(slot, held.page);
                 }
             }
         }
@@ -507,8 +508,7 @@ impl BufferPool {
         if let Some(base) = frame.slot().filter(|&base| base != slot) {
             books.slots_mut().carry(base, slot);
             books.slots_mut().retire(base);
-            books.until_sync.remove(&base);
-            books.until_this_sync.remove(&base);
+            books.ledger.keep_no_longer(base);
             self.retire_base(partition, base);
         }
         frame.set_slot(Some(slot));
@@ -534,7 +534,7 @@ impl BufferPool {
         if let (true, Some(slot)) = (self.keeps_bases(), frame.slot())
             && books.slots_mut().is_kept_for(slot, page)
         {
-            books.until_sync.insert(slot, page);
+            books.ledger.keep_until_sync(slot, page);
         }
     }
 }
@@ -572,10 +572,4 @@ impl<'p> Transfer<'p> {
             guard,
         }
     }
-}
-
-/// The home write of `page` is no longer outstanding.
-pub(crate) fn end_home_write(books: &mut Books, page: PageId) {
-    let at = books.home_writes.iter().position(|&other| other == page);
-    books.home_writes.swap_remove(at.expect("a home write that is registered"));
 }

@@ -29,7 +29,7 @@ use terrace_page::{Damage, Lsn, PageBuf, PageId, lsn, verify};
 use terrace_policy::{Batch, History, Leave, Replacement};
 use terrace_rt::{LeafGuard, Nanos, dead, sleep};
 
-use crate::cleaner::{Claim, may_be_claimed, take_claim};
+use crate::cleaner::{Claim, take_claim};
 use crate::dirty::Logged;
 use crate::frames::Staging;
 use crate::homeward::home_runs;
@@ -151,7 +151,7 @@ impl BufferPool {
         // A cleaner that wakes before the end of recovery could take home back in time [S3 III-D6].
         let may_write = !self.is_recovering.load(Ordering::Relaxed);
         let (mut slots, table) = (books.slots.take().expect("a log of slots"), &*books);
-        let free_to_write = |page| may_write && may_be_claimed(table, page);
+        let free_to_write = |page| may_write && table.ledger.may_go_home(page);
         let leaving = Leaving { group, room, now: self.now() };
         let answers = slots.leave(&leaving, free_to_write);
         books.slots = Some(slots);
@@ -347,7 +347,7 @@ impl BufferPool {
         let newer = if slots.keeps_base(from) {
             slots.move_base(from, to);
             let rec = slots.base_rec(to);
-            books.base_moved(from, to);
+            books.ledger.kept_moved(from, to);
             Some(rec)
         } else {
             slots.move_on(from, to, is_kept);
@@ -485,7 +485,7 @@ impl BufferPool {
         if !rules.front_is_synced_home {
             let mut books = partition.books.lock();
             for (leaver, _) in homeward {
-                books.until_sync.remove(&leaver.slot);
+                books.ledger.keep_no_longer(leaver.slot);
                 books.slots_mut().unpin(leaver.slot);
             }
         }

@@ -9,7 +9,8 @@ use terrace_policy::{CleanLeave, Leave, Touch};
 use super::front::{Front, Leaver};
 use crate::frames::{Exclusive, Staging};
 use crate::io::{self, PageIo};
-use crate::partition::{Books, DirtyLsns, Partition, PolicyFrames};
+use crate::ledger::DirtyLsns;
+use crate::partition::{Books, Partition, PolicyFrames};
 use crate::restart::Freed;
 use crate::slots::{LogSlots, SlotTable};
 use crate::write_out::{Job, Outcome, Purpose, Targets, Transfer};
@@ -187,8 +188,7 @@ impl BufferPool {
             self.observe(page, PageEvent::SlotLost);
         }
         if let Some(rec_lsn) = newer {
-            books.set_dirty(guard.id(), frame, DirtyLsns::at(rec_lsn));
-            books.trim_dirty(&self.frames);
+            books.set_dirty(&self.frames, guard, DirtyLsns::at(rec_lsn));
         }
         if !is_base {
             self.slot_freed(partition.first_slot + slot, page, Freed::Reused);
