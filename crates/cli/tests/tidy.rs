@@ -12,21 +12,23 @@ const FUNCTION_LINES_MAX: usize = 70;
 const FILE_LINES_MAX: usize = 600;
 
 /// What each crate may depend on, from bottom to top.
-const LAYERS: [(&str, &[&str]); 10] = [
+const LAYERS: [(&str, &[&str]); 11] = [
     ("page", &[]),
     ("rt", &[]),
     ("trace", &[]),
     ("policy", &["page"]),
+    ("tier", &["page", "policy"]),
     ("device", &["rt"]),
     ("replay", &["rt", "page", "policy", "trace", "device"]),
-    ("pool", &["rt", "page", "policy", "device"]),
+    ("pool", &["rt", "page", "policy", "tier", "device"]),
     ("engine", &["rt", "page", "policy", "device", "pool"]),
     ("workload", &["rt", "page", "policy", "device", "trace", "pool", "engine"]),
     ("cli", &["rt", "page", "policy", "trace", "replay", "device", "pool", "engine", "workload"]),
 ];
 
 /// Crates that can do without `unsafe`, and forbid it.
-const SAFE_CRATES: [&str; 7] = ["page", "policy", "trace", "replay", "engine", "workload", "cli"];
+const SAFE_CRATES: [&str; 8] =
+    ["page", "policy", "tier", "trace", "replay", "engine", "workload", "cli"];
 
 /// The files that need `unsafe`: the task switch, the rings, the frames. A trailing `/` is a
 /// folder.

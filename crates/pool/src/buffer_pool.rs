@@ -26,6 +26,7 @@ use terrace_device::{Device, Operation};
 use terrace_page::{Damage, PAGE_SIZE, PageId};
 use terrace_policy::{AccessClass, Costs, Filling, Tick};
 use terrace_rt::{LeafMutex, Mutex, Queue, Signal, Task, World};
+use terrace_tier::{Freed, Gauge, PAGES_MAX};
 
 use crate::budget::WriteBudget;
 use crate::build::Plan;
@@ -38,8 +39,8 @@ use crate::metadata::{partition_bytes, sweep_of};
 use crate::observe::SampledMisses;
 use crate::partition::Partition;
 use crate::peeks::Peeks;
-use crate::restart::{self, ColdStart, FlashLayout, FlashRecovery, Freed, Keeper};
-use crate::slots::{Gauges, PAGES_MAX, SharedRanks};
+use crate::restart::{self, ColdStart, FlashLayout, FlashRecovery, Keeper};
+use crate::shares::TierShares;
 use crate::spill::Spilling;
 use crate::sweep::Sweep;
 use crate::{Journal, PageMut, PoolConfig, PoolError, PoolStats, Redo, Stop, Tier};
@@ -63,8 +64,9 @@ pub struct BufferPool {
     home_pages: u64,
     /// The clock of the policies: one tick for each miss.
     pub(crate) tick: AtomicU64,
-    pub(crate) gauges: Arc<Gauges>,
-    pub(crate) ranks: SharedRanks,
+    pub(crate) shares: TierShares,
+    /// What requests cost: as configured, or measured.
+    costs: Costs,
     /// Of a design that picks itself.
     pub(crate) choosing: Option<Choosing>,
     pub(crate) spilling: Option<Spilling>,
@@ -167,10 +169,10 @@ impl BufferPool {
         let slots = if config.design.uses_flash() { config.flash_slots } else { 0 };
         let layout = FlashLayout::new(slots, config.restart.kind);
         let flash = flash.filter(|_| slots > 0);
-        let (frames, gauges) = (frames_of(&config)?, Arc::<Gauges>::default());
+        let frames = frames_of(&config)?;
         let costs = costs_of(&config, &*home, flash.as_deref());
-        let shared = SharedRanks::new(&config, &costs, aging_requests(&config, slots));
-        let plan = Plan::new(&config, &layout, &shared, &gauges, recovery.as_ref(), &costs);
+        let shares = TierShares::new(&config, &costs, aging_requests(&config, slots));
+        let plan = Plan::new(&config, &layout, &shares, recovery.as_ref(), &costs);
         let (partitions, doubled) = Arc::new(plan).build(&world);
         let recovery = recovery.as_deref();
         let keeper = restart::keeper_of(&config, &layout, recovery);
@@ -197,8 +199,8 @@ impl BufferPool {
             peeks: Peeks::default(),
             partitions,
             tick: AtomicU64::new(recovery.map_or(1, |recovery| recovery.clock() + 1)),
-            gauges,
-            ranks: shared,
+            shares,
+            costs,
             cleaning_wanted: AtomicBool::new(false),
             aged_hits: AtomicU64::new(0),
             memory_full: AtomicBool::new(false),
@@ -269,7 +271,7 @@ impl BufferPool {
     /// What requests cost, as far as a policy wants to know: as configured, or measured.
     #[must_use]
     pub fn costs(&self) -> Costs {
-        self.ranks.costs
+        self.costs
     }
 
     /// Counters and gauges.
@@ -288,14 +290,14 @@ impl BufferPool {
                 slot_bytes += partition_bytes(partition.frames_count, slots) as u64;
             }
         }
-        slot_bytes += self.ranks.bytes(self.config.design.replacement) as u64;
+        slot_bytes += self.shares.bytes(self.config.design.replacement) as u64;
         stats.hits =
             self.retired_hits() + self.frames.iter().map(|frame| frame.hits()).sum::<u64>();
         stats.hits += self.peeks.sum();
         stats.slots = slots_count;
-        stats.slots_used = u64::from(self.gauges.used.load(Ordering::Relaxed));
-        stats.slots_dirty = u64::from(self.gauges.dirty.load(Ordering::Relaxed));
-        stats.slots_invalid += u64::from(self.gauges.invalid.load(Ordering::Relaxed));
+        stats.slots_used = u64::from(self.shares.gauge(Gauge::Used));
+        stats.slots_dirty = u64::from(self.shares.gauge(Gauge::Dirty));
+        stats.slots_invalid += u64::from(self.shares.gauge(Gauge::Invalid));
         stats.frames = u64::from(self.config.frames);
         stats.latch_waits = self.frames.waits.count.load(Ordering::Relaxed);
         stats.latch_wait_ns = self.frames.waits.ns.load(Ordering::Relaxed);

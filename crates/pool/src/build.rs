@@ -14,13 +14,14 @@ use std::sync::atomic::AtomicU64;
 use terrace_page::{FrameId, PageId};
 use terrace_policy::{Costs, FramePolicy, Invalidation, MemoryPolicy, QueueRules, Tick};
 use terrace_rt::{LeafMutex, Signal, Task, World};
+use terrace_tier::{Image, SlotRules};
 
 use crate::PoolConfig;
 use crate::directory::{Directory, PageHash};
 use crate::metadata::partition_bytes;
 use crate::partition::{Books, Partition};
-use crate::restart::{self, FlashLayout, FlashRecovery, Image};
-use crate::slots::{Gauges, SharedRanks, SlotRules, SlotTable};
+use crate::restart::{self, FlashLayout, FlashRecovery};
+use crate::shares::{SlotTable, TierShares};
 
 /// With so many slots, partitions are built side by side.
 const SIDE_BY_SIDE_SLOTS: u32 = 1 << 20;
@@ -36,8 +37,7 @@ pub(crate) struct Plan {
     queues: QueueRules,
     rules: SlotRules,
     partitions: u32,
-    shared: SharedRanks,
-    gauges: Arc<Gauges>,
+    shares: TierShares,
     recovery: Option<Arc<FlashRecovery>>,
 }
 
@@ -55,8 +55,7 @@ impl Plan {
     pub fn new(
         config: &PoolConfig,
         layout: &FlashLayout,
-        shared: &SharedRanks,
-        gauges: &Arc<Gauges>,
+        shares: &TierShares,
         recovery: Option<&Arc<FlashRecovery>>,
         costs: &Costs,
     ) -> Plan {
@@ -79,8 +78,7 @@ impl Plan {
                 keeps_own: config.design.invalidation == Invalidation::Logical,
             },
             partitions: config.partitions_count(),
-            shared: shared.clone(),
-            gauges: Arc::clone(gauges),
+            shares: shares.clone(),
             recovery: recovery.map(Arc::clone),
         }
     }
@@ -128,7 +126,7 @@ impl Plan {
     pub fn largest_bytes(&self) -> usize {
         let ((slots, _), (frames, _)) =
             (self.share(self.layout.slots, 0), self.share(self.frames, 0));
-        let table = SlotTable::new((slots, frames), &self.rules, &self.shared, &self.gauges);
+        let table = SlotTable::new((slots, frames), &self.rules, &self.shares);
         partition_bytes(frames, &table)
     }
 
@@ -140,7 +138,7 @@ impl Plan {
         let policy = FramePolicy::new(self.policy, frames_count, &self.costs, &self.queues);
         let table = (slots_count > 0).then(|| {
             let counts = (slots_count, frames_count);
-            SlotTable::new(counts, &self.rules, &self.shared, &self.gauges)
+            SlotTable::new(counts, &self.rules, &self.shares)
         });
         let partition = Partition {
             directory: Directory::new(frames_count + slots_count),
@@ -226,10 +224,10 @@ mod tests {
     use super::*;
     use crate::frames::FrameTable;
     use crate::partition::Place;
-    use std::sync::atomic::Ordering;
     use terrace_page::Lsn;
     use terrace_policy::{History, designs, restarts};
     use terrace_rt::{Prng, Virtual, VirtualConfig};
+    use terrace_tier::Gauge;
 
     const FRAMES: u32 = 256;
     const PAGES: u64 = 700;
@@ -290,10 +288,9 @@ mod tests {
             let images: Vec<_> = (0..slots).map(|_| some_image(&mut prng)).collect();
             let recovery = Arc::new(FlashRecovery::of_images(&config, images.clone()));
             let layout = FlashLayout::new(slots, config.restart.kind);
-            let gauges = Arc::new(Gauges::default());
             let costs = Costs::PUBLISHED;
-            let shared = SharedRanks::new(&config, &costs, 1000);
-            let plan = Plan::new(&config, &layout, &shared, &gauges, Some(&recovery), &costs);
+            let shares = TierShares::new(&config, &costs, 1000);
+            let plan = Plan::new(&config, &layout, &shares, Some(&recovery), &costs);
             let world = Virtual::new(VirtualConfig::default());
             let (partitions, doubled) = Arc::new(plan).build(&world.world());
             let (current, older) = expected(&partitions, &images, design.keeps_dirty_on_flash());
@@ -317,8 +314,8 @@ mod tests {
             }
             let is_dirty = |slot: &&u32| images[**slot as usize].unwrap().newer.is_some();
             let dirty = current.values().filter(is_dirty).count();
-            assert_eq!(gauges.used.load(Ordering::Relaxed) as usize, current.len());
-            assert_eq!(gauges.dirty.load(Ordering::Relaxed) as usize, dirty);
+            assert_eq!(shares.gauge(Gauge::Used) as usize, current.len());
+            assert_eq!(shares.gauge(Gauge::Dirty) as usize, dirty);
         }
     }
 }

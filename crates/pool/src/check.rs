@@ -17,11 +17,11 @@
 
 use terrace_page::{FrameId, PageId};
 use terrace_policy::Invalidation;
+use terrace_tier::SlotState;
 
 use crate::BufferPool;
 use crate::frames::Frame;
 use crate::partition::{Books, Partition, Place};
-use crate::slots::SlotState;
 
 /// Where copies of a page are.
 #[doc(hidden)]

@@ -30,6 +30,7 @@ use std::sync::atomic::Ordering;
 
 use terrace_page::{Lsn, PageBuf, PageId, lsn, verify};
 use terrace_policy::Cleaning;
+use terrace_tier::{Cleaned, Gauge};
 
 use crate::choosing::DRAIN_RUNS;
 use crate::dirty::Logged;
@@ -38,7 +39,7 @@ use crate::homeward::home_runs;
 use crate::io::{self, PageIo};
 use crate::ledger::DirtyLsns;
 use crate::partition::{Books, Partition, Place};
-use crate::slots::{Cleaned, SlotTable};
+use crate::shares::SlotTable;
 use crate::{BufferPool, PoolError};
 
 /// How far below lambda the cleaner goes, as a share of the slots [S0 2.3.3].
@@ -127,7 +128,7 @@ impl BufferPool {
 
     /// Whether more than `low` pages are dirty that nobody cleans yet.
     fn has_more_than(&self, low: u32) -> bool {
-        let unavailable = self.gauges.unavailable.load(Ordering::Relaxed);
+        let unavailable = self.shares.gauge(Gauge::Unavailable);
         self.flash_dirty().saturating_sub(unavailable) > low
     }
 

@@ -33,17 +33,15 @@
 //!   under its latch (or the partition's lock, for the cleaner) if it was not modified since its
 //!   image was written; home is synced before the record is appended [S3 II-A; D in SPEC 1.1].
 
-use std::sync::atomic::Ordering;
-
 use terrace_device::Operation;
 use terrace_page::{Lsn, PageId};
 use terrace_policy::Invalidation;
 use terrace_rt::{Nanos, sleep};
+use terrace_tier::{Freed, Gauge};
 
 use crate::frames::Exclusive;
 use crate::ledger::{DirtyLsns, Ledger};
 use crate::partition::{Books, Partition};
-use crate::restart::Freed;
 use crate::{BufferPool, Dirtied, PageEvent, PoolError};
 
 /// How long a page is without an entry when `entry_before_invalidation` is off.
@@ -371,7 +369,7 @@ impl BufferPool {
 
     /// Slots whose page is newer than home.
     pub(crate) fn flash_dirty(&self) -> u32 {
-        self.gauges.dirty.load(Ordering::Relaxed)
+        self.shares.gauge(Gauge::Dirty)
     }
 }
 

@@ -23,13 +23,13 @@ use std::sync::atomic::Ordering;
 
 use terrace_page::{Damage, PageBuf, PageId, lsn, verify};
 use terrace_policy::{AccessClass, Invalidation, Tick, Touch};
+use terrace_tier::Freed;
 
 use crate::buffer_pool::Intent;
 use crate::frames::Exclusive;
 use crate::io::{self, PageIo};
 use crate::owed::first_cause;
 use crate::partition::{Books, Partition, Place};
-use crate::restart::Freed;
 use crate::{BufferPool, PageEvent, PoolError, Tier};
 
 /// What a lookup that may read came to.

@@ -16,15 +16,14 @@ use std::sync::atomic::Ordering;
 
 use terrace_device::{Device, DeviceError, Operation};
 use terrace_page::PageId;
-use terrace_policy::{AccessClass, AdmissionRule, Refusal, Replacement, admit};
+use terrace_policy::{AccessClass, AdmissionRule, Refusal, Replacement, Temperatures, admit};
+use terrace_tier::{Freed, Gauge, Held, Lend, NoVictim};
 
 use crate::config::TacWrite;
 use crate::fetch::Loading;
 use crate::frames::{Exclusive, Frame};
 use crate::io::{self, PageIo};
 use crate::partition::{Books, Partition, Place};
-use crate::restart::{Freed, Held};
-use crate::slots::NoVictim;
 use crate::{BufferPool, PageEvent, Stop, Tier};
 
 /// After so many writes in a row failed, the flash is left alone.
@@ -38,7 +37,7 @@ impl BufferPool {
 
     /// Whether the tier is being filled with every page [S0 3.3.1].
     pub(crate) fn is_filling(&self) -> bool {
-        self.filling.lock().is_on(self.gauges.used.load(Ordering::Relaxed))
+        self.filling.lock().is_on(self.shares.gauge(Gauge::Used))
     }
 
     pub(crate) fn flash_is_usable(&self) -> bool {
@@ -257,7 +256,8 @@ impl BufferPool {
         }
         let hits = self.retired_hits();
         let before = self.aged_hits.fetch_max(hits, Ordering::Relaxed);
-        self.ranks.temperatures.lock().on_miss(page, hits.saturating_sub(before) + 1);
+        let hits = hits.saturating_sub(before) + 1;
+        self.shares.lend(|temperatures: &mut Temperatures| temperatures.on_miss(page, hits));
     }
 
     /// A page was read from home: TAC writes it to flash, now or soon (A2).

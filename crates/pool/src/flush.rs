@@ -18,7 +18,7 @@ use terrace_rt::{Nanos, now};
 use crate::dirty::Logged;
 use crate::frames::Exclusive;
 use crate::partition::{Partition, Place};
-use crate::slots::SlotTable;
+use crate::shares::SlotTable;
 use crate::write_out::{Job, Plan, Purpose};
 use crate::{BufferPool, PoolError};
 

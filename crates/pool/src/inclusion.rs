@@ -25,11 +25,11 @@ use std::sync::atomic::Ordering;
 
 use terrace_page::{Lsn, PageId};
 use terrace_policy::{Inclusion, RestartKind};
+use terrace_tier::Freed;
 
 use crate::fetch::Loading;
 use crate::frames::{Exclusive, Frame};
 use crate::partition::{Books, Partition, Place};
-use crate::restart::Freed;
 use crate::write_out::{Outcome, Transfer};
 use crate::{BufferPool, PageEvent};
 

@@ -8,9 +8,9 @@
 //! go wrong; then the pool, its guards and its page requests; then a page's way (`fetch`,
 //! `multi_read`, `dirty`, `evict`, `doublewrite`, `write_out`, `flash`, `inclusion`, `spill`,
 //! `choosing`, `append`, `cleaner`, `sweep`, `age`, `flush`), the tasks that push it along; then
-//! what the books are kept in (`partition`, `ledger`, `directory`, `slots`, `frames`, `peeks`, `io`)
-//! and what they cost (`metadata`); `check`, which asserts it all; and `restart`,
-//! what of the flash is found again.
+//! what the books are kept in (`partition`, `ledger`, `directory`, `frames`, `peeks`, `io`; the
+//! slots are `terrace_tier`'s, and `shares` what they share) and what they cost (`metadata`);
+//! `check`, which asserts it all; and `restart`, what of the flash is found again.
 
 mod journal;
 mod observe;
@@ -55,7 +55,7 @@ mod metadata;
 mod partition;
 
 mod directory;
-mod slots;
+mod shares;
 
 mod frames;
 mod home_versions;

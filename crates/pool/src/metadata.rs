@@ -9,8 +9,6 @@
 //!   a table that are still to be written.
 //! - M3: TAC's temperatures count as if every extent of home had been asked for.
 
-use std::sync::Arc;
-
 use terrace_page::PAGE_SIZE;
 use terrace_policy::{Cleaning, Costs, Replacement, Temperatures};
 
@@ -18,7 +16,7 @@ use crate::build::Plan;
 use crate::choosing::Choosing;
 use crate::directory::Directory;
 use crate::restart::{FlashLayout, keeper_of};
-use crate::slots::{Gauges, SharedRanks, SlotTable};
+use crate::shares::{SlotTable, TierShares};
 use crate::sweep::Sweep;
 use crate::{PoolConfig, PoolError};
 
@@ -64,12 +62,12 @@ impl PoolConfig {
         // Sizes do not depend on what requests cost.
         let costs = Costs::PUBLISHED;
         let layout = FlashLayout::new(slots, self.restart.kind);
-        let shared = SharedRanks::new(self, &costs, 1);
-        let plan = Plan::new(self, &layout, &shared, &Arc::<Gauges>::default(), None, &costs);
+        let shares = TierShares::new(self, &costs, 1);
+        let plan = Plan::new(self, &layout, &shares, None, &costs);
         let of_partitions = plan.largest_bytes() as u64 * u64::from(self.partitions_count());
         let of_temperatures = match self.design.replacement {
             Replacement::Temperature => Temperatures::bytes_for(home_pages) as u64,
-            replacement => shared.bytes(replacement) as u64,
+            replacement => shares.bytes(replacement) as u64,
         };
         let of_choosing = Choosing::new(self, &costs).map_or(0, |choosing| choosing.bytes());
         let of_keeper = keeper_of(self, &layout, None).map_or(0, |keeper| keeper.bytes());

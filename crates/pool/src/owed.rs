@@ -20,12 +20,12 @@ use std::sync::atomic::Ordering;
 
 use terrace_page::{Damage, Lsn, PageBuf, PageId};
 use terrace_rt::{Nanos, sleep};
+use terrace_tier::{Freed, SlotState};
 
 use crate::fetch::{BadCopy, Loading, Source};
 use crate::ledger::DirtyLsns;
 use crate::partition::Place;
-use crate::restart::Freed;
-use crate::slots::{SlotState, SlotTable};
+use crate::shares::SlotTable;
 use crate::{BufferPool, PageEvent, PoolError, Tier};
 
 /// Pages that the background brings in at once while the devices have little to do; else one, so

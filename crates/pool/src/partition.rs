@@ -18,7 +18,7 @@ use crate::append::{Gathered, Stuck};
 use crate::directory::{Directory, PageHash};
 use crate::frames::{Exclusive, Frame, FrameTable};
 use crate::ledger::{DirtyLsns, Ledger};
-use crate::slots::SlotTable;
+use crate::shares::SlotTable;
 
 /// A partition of the pool.
 pub(crate) struct Partition {

@@ -28,6 +28,7 @@ use std::sync::Arc;
 use terrace_device::Operation;
 use terrace_page::{Lsn, PageBuf, PageId, lsn, seal};
 use terrace_policy::{AccessClass, CleanLeave, DirtyLeave, Invalidation, Touch};
+use terrace_tier::{Held, SlotState};
 
 use crate::dirty::Logged;
 use crate::doublewrite::{CopyError, Doublewrite, Shield};
@@ -36,8 +37,6 @@ use crate::homeward::{Homeward, home_runs, homeward};
 use crate::io::{self, PageIo};
 use crate::ledger::DirtyLsns;
 use crate::partition::{Books, Partition};
-use crate::restart::Held;
-use crate::slots::SlotState;
 use crate::{BufferPool, PageEvent, PoolError};
 
 /// Why a page is written.

@@ -28,6 +28,7 @@ use std::sync::atomic::Ordering;
 use terrace_page::{Damage, Lsn, PageBuf, PageId, lsn, verify};
 use terrace_policy::{Batch, History, Leave, Replacement};
 use terrace_rt::{LeafGuard, Nanos, dead, sleep};
+use terrace_tier::{Cleaned, Freed, Held, Leaving};
 
 use crate::cleaner::{Claim, take_claim};
 use crate::dirty::Logged;
@@ -36,8 +37,6 @@ use crate::homeward::home_runs;
 use crate::io::{self, PageIo};
 use crate::owed::first_cause;
 use crate::partition::{Books, Partition, Place};
-use crate::restart::{Freed, Held};
-use crate::slots::{Cleaned, Leaving};
 use crate::{BufferPool, PageEvent, PoolError, Tier};
 
 /// How long one waits for the read of a slot to end, before looking again.

@@ -7,12 +7,13 @@ use terrace_page::{FrameId, PageBuf, PageId};
 use terrace_policy::{CleanLeave, Leave, Touch};
 
 use super::front::{Front, Leaver};
+use terrace_tier::{Freed, LogSlots};
+
 use crate::frames::{Exclusive, Staging};
 use crate::io::{self, PageIo};
 use crate::ledger::DirtyLsns;
 use crate::partition::{Books, Partition, PolicyFrames};
-use crate::restart::Freed;
-use crate::slots::{LogSlots, SlotTable};
+use crate::shares::SlotTable;
 use crate::write_out::{Job, Outcome, Purpose, Targets, Transfer};
 use crate::{BufferPool, PageEvent, PoolError};
 

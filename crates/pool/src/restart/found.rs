@@ -9,7 +9,9 @@ use std::io;
 
 use terrace_device::{Device, write};
 use terrace_page::{Lsn, PAGE_SIZE, PageId};
-use terrace_policy::{History, RestartKind};
+use terrace_policy::RestartKind;
+
+pub use terrace_tier::Image;
 
 use super::header::{Header, Looked, SECTOR_BYTES};
 use super::layout::FlashLayout;
@@ -91,19 +93,6 @@ impl fmt::Display for ColdStart {
         };
         f.write_str(why)
     }
-}
-
-/// A slot that was found filled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Image {
-    /// The page whose copy it should be.
-    pub page: PageId,
-    /// The LSN that the copy should have, if the table tells.
-    pub lsn: Option<Lsn>,
-    /// Lower bound of the first change in the copy that home lacks, if it is newer than home.
-    pub newer: Option<Lsn>,
-    /// The uses of the page.
-    pub history: History,
 }
 
 /// Where analysis must begin for the tier to be judged.

@@ -12,7 +12,7 @@ use super::found::{ColdStart, Image, Place, read_pages};
 use crate::BufferPool;
 use crate::frames::Staging;
 use crate::partition::{Books, Partition};
-use crate::slots::SlotTable;
+use crate::shares::SlotTable;
 
 const NONE: u64 = u64::MAX;
 const NO_PAGE: u32 = u32::MAX;

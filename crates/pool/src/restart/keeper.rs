@@ -19,33 +19,11 @@ use std::io;
 
 use terrace_device::said_again;
 use terrace_page::{Lsn, PageId};
-use terrace_policy::History;
+pub(crate) use terrace_tier::{Freed, Held};
 
 use super::records::Record;
 use crate::partition::Partition;
 use crate::{BufferPool, PoolError, Tier};
-
-/// What a slot holds from now on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Held {
-    /// The slot, numbered over all partitions.
-    pub slot: u32,
-    pub page: PageId,
-    /// The LSN of the copy.
-    pub lsn: Lsn,
-    /// Lower bound of its first change that home lacks, if it is newer than home.
-    pub newer: Option<Lsn>,
-    pub history: Option<History>,
-}
-
-/// Why a slot no longer holds its page.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Freed {
-    /// The page is about to change in memory, or the copy is bad.
-    Modified,
-    /// Another page is about to be written into the slot.
-    Reused,
-}
 
 /// A restart, while the database is open.
 pub(crate) trait Keep: Send + Sync {

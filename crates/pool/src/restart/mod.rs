@@ -34,12 +34,12 @@ pub use layout::FlashLayout;
 pub use tuning::{RestartRules, RestartTuning};
 pub use warm::write_synthetic_table;
 
-pub(crate) use keeper::{Freed, Held, Keeper};
+pub(crate) use keeper::Keeper;
 
 use terrace_policy::RestartKind;
+use terrace_tier::VersionBits;
 
 use crate::PoolConfig;
-use crate::slots::VersionBits;
 
 /// Entry points for fuzzing: whatever a device or the log returns, each returns.
 #[doc(hidden)]

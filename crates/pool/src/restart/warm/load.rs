@@ -27,8 +27,8 @@ use crate::restart::RestartRules;
 use crate::restart::found::{ColdStart, FlashNeed, Image, LogFacts, Place, Recover, ScanFrom};
 use crate::restart::layout::{FlashLayout, PAGE_ENTRIES};
 use crate::restart::records::Record as TierRecord;
-use crate::slots::PAGES_MAX;
 use crate::{PoolConfig, Rules};
+use terrace_tier::PAGES_MAX;
 
 /// Pages read at once.
 const READ_PAGES: u64 = 256;

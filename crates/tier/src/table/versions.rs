@@ -5,7 +5,7 @@ use terrace_page::Lsn;
 
 /// How much of a copy's LSN is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum VersionBits {
+pub enum VersionBits {
     /// Nothing: a copy is known by its page id and checksum.
     None,
     /// The lower half: two versions of a page look the same only with exactly a multiple of 4 GiB

@@ -1,7 +1,5 @@
 //! States that restarts need: slots found filled at the opening, bases and pins (S5).
 
-use std::sync::atomic::Ordering;
-
 use terrace_page::{Lsn, PageId, SlotId};
 use terrace_policy::Tick;
 
@@ -9,12 +7,12 @@ use super::{
     CLEAN, DAMAGED, DIRTY, DOOMED, FREE, INVALID, LAZYCLEANING, NEWER, NO_PAGE, PINNED, PageNumber,
     REC_SHIFT, RETIRED, STATE, SlotTable, WRITING, rec_of,
 };
-use crate::restart::Image;
+use crate::{Gauge, Image, Shares};
 
 /// Slots of a zone, beside the free ones, at least: fewer would soon all be in use.
 const ZONE_SLOTS_MIN: u32 = 8;
 
-impl SlotTable {
+impl<S: Shares> SlotTable<S> {
     /// A new table is about to be filled with what opening found, with the clock at `now`.
     pub fn begin_restore(&mut self, now: Tick) {
         self.ranks.begin_restore(now);
@@ -53,11 +51,11 @@ impl SlotTable {
             state => Some(state & STATE == DIRTY),
         };
         let page_of = |slot: SlotId| PageId(u64::from(pages[slot.0 as usize]));
-        self.ranks.end_restore(pages.len() as u32, page_of, is_dirty);
-        let used = states.iter().filter(|&&state| state != FREE).count() as u32;
-        let dirty = states.iter().filter(|&&state| state & STATE == DIRTY).count() as u32;
-        self.gauges.used.fetch_add(used, Ordering::Relaxed);
-        self.gauges.dirty.fetch_add(dirty, Ordering::Relaxed);
+        self.ranks.end_restore(pages.len() as u32, &self.shares, page_of, is_dirty);
+        let used = states.iter().filter(|&&state| state != FREE).count() as i32;
+        let dirty = states.iter().filter(|&&state| state & STATE == DIRTY).count() as i32;
+        self.shares.counted(Gauge::Used, used);
+        self.shares.counted(Gauge::Dirty, dirty);
     }
 
     /// Whether what was read from `slot` may be the version that was written there.

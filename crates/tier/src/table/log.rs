@@ -8,13 +8,13 @@
 use terrace_page::{PageId, SlotId};
 use terrace_policy::{Fronted, Leave};
 
-use super::log_slots::{Leaving, LogSlots};
-use super::ranks::Ranks;
 use super::{
     CLEAN, DAMAGED, DIRTY, FREE, INVALID, NEWER, READING, RETIRED, STATE, SlotTable, WRITING,
 };
+use crate::Shares;
+use crate::order::{Leaving, LogSlots, Ranks};
 
-impl SlotTable {
+impl<S: Shares> SlotTable<S> {
     /// The order of the slots, if they are those of an append log.
     pub fn log(&self) -> Option<&LogSlots> {
         match &self.ranks {
@@ -84,6 +84,7 @@ impl SlotTable {
         self.has(slot, READING)
     }
 
+    /// Whether `slot` holds nothing.
     pub fn is_free(&self, slot: u32) -> bool {
         self.states[slot as usize] == FREE
     }

@@ -9,11 +9,10 @@ use terrace_page::{Lsn, PageId, SlotId};
 use terrace_policy::replacement::ReplacementKind;
 use terrace_policy::{CleanerOrder, History, Kept, KeyedSlots, SlotLru2, Tick};
 
-use super::NoVictim;
-use crate::restart::Image;
+use crate::{Image, NoVictim};
 
 /// The order of a partition's slots.
-pub(super) struct PolicyRanks {
+pub struct PolicyRanks {
     slots: KeyedSlots,
     /// Of a design that keeps dirty pages on flash.
     pub cleaner: Option<SlotLru2>,

@@ -1,77 +1,40 @@
 //! Who is reused next, whatever the replacement: the policies of a partition's slots behind one
 //! door, so that the table of slots knows states and nothing of orders.
 
-use std::sync::Arc;
-
 use terrace_page::{Lsn, PageId, SlotId};
 use terrace_policy::{
-    AgeOrder, CHOICES, Costs, Expansion, ExpansionRule, History, NoBenefit, Replacement, SlotAges,
-    SlotBenefit, SlotHeat, SlotLru2, SlotState, TacRule, Temperatures, Tick,
+    AgeOrder, CHOICES, Expansion, History, NoBenefit, Replacement, SlotAges, SlotBenefit, SlotHeat,
+    SlotLru2, SlotState, TacRule, Temperatures, Tick,
 };
-use terrace_rt::LeafMutex;
 
-use super::log_slots::LogSlots;
-use super::policy_ranks::PolicyRanks;
-use super::{NoVictim, SlotRules};
-use crate::PoolConfig;
-use crate::restart::Image;
+use crate::{Image, Lend, NoVictim, Shares, SlotRules};
+pub(crate) use policy_ranks::PolicyRanks;
 
-/// What the policies of all partitions share.
-#[derive(Clone)]
-pub(crate) struct SharedRanks {
-    pub temperatures: Arc<LeafMutex<Temperatures>>,
-    pub expansion: Arc<LeafMutex<Expansion>>,
-    /// What requests cost.
-    pub costs: Costs,
-}
+mod log_slots;
+mod policy_ranks;
 
-impl SharedRanks {
-    pub fn new(config: &PoolConfig, costs: &Costs, aging_requests: u64) -> SharedRanks {
-        let temperatures = Temperatures::new(config.tac.costs, aging_requests);
-        let rule = match config.design.replacement {
-            Replacement::AnticipatedBenefit => ExpansionRule::Estimated,
-            _ => ExpansionRule::One,
-        };
-        SharedRanks {
-            temperatures: Arc::new(LeafMutex::new(temperatures)),
-            expansion: Arc::new(LeafMutex::new(Expansion::new(rule, costs))),
-            costs: *costs,
-        }
-    }
-
-    /// Bytes allocated for a design of this `replacement`.
-    pub fn bytes(&self, replacement: Replacement) -> usize {
-        match replacement {
-            Replacement::Temperature => self.temperatures.lock().bytes(),
-            Replacement::AnticipatedBenefit => self.expansion.lock().bytes(),
-            _ => 0,
-        }
-    }
-}
+pub use log_slots::{Leaving, LogSlots};
 
 /// The replacement of a partition's slots.
-pub(super) enum Ranks {
+pub enum Ranks {
     Lru2(SlotLru2),
-    Heat(SlotHeat, Arc<LeafMutex<Temperatures>>, TacRule),
+    Heat(SlotHeat, TacRule),
     Log(LogSlots),
-    Benefit(SlotBenefit, Arc<LeafMutex<Expansion>>),
+    Benefit(SlotBenefit),
     Policy(Box<PolicyRanks>),
     Ages(SlotAges, AgeOrder),
 }
 
 impl Ranks {
-    pub fn new(count: u32, frames: u32, rules: &SlotRules, shared: &SharedRanks) -> Ranks {
+    pub fn new(count: u32, frames: u32, rules: &SlotRules, shares: &impl Shares) -> Ranks {
         match rules.replacement {
             Replacement::Nothing => unreachable!("a design without slots has no table"),
             Replacement::Lru2 => Ranks::Lru2(SlotLru2::new(count, rules.order)),
-            Replacement::Temperature => {
-                let temperatures = Arc::clone(&shared.temperatures);
-                Ranks::Heat(SlotHeat::new(count), temperatures, rules.tac_rule)
-            }
+            Replacement::Temperature => Ranks::Heat(SlotHeat::new(count), rules.tac_rule),
             Replacement::Benefit | Replacement::AnticipatedBenefit => {
-                let expansion = &shared.expansion;
-                let ranks = SlotBenefit::new(count, frames, &rules.costs, &expansion.lock());
-                Ranks::Benefit(ranks, Arc::clone(expansion))
+                Ranks::Benefit(shares.lend(|expansion: &mut Expansion| {
+                    SlotBenefit::new(count, frames, &rules.costs, expansion)
+                }))
             }
             Replacement::Policy(kind) => {
                 let cleaner = rules.keeps_dirty.then_some(rules.order);
@@ -94,7 +57,7 @@ impl Ranks {
             Ranks::Lru2(ranks) => ranks.bytes(),
             Ranks::Heat(ranks, ..) => ranks.bytes(),
             Ranks::Log(log) => log.bytes(),
-            Ranks::Benefit(ranks, _) => ranks.bytes(),
+            Ranks::Benefit(ranks) => ranks.bytes(),
             Ranks::Policy(ranks) => ranks.bytes(),
             Ranks::Ages(ages, _) => ages.bytes(),
         }
@@ -113,7 +76,7 @@ impl Ranks {
             Ranks::Lru2(ranks) => ranks.take_free(now)?,
             Ranks::Heat(ranks, ..) => ranks.take_free()?,
             Ranks::Log(log) => log.take(now)?,
-            Ranks::Benefit(ranks, _) => ranks.take_free(page)?,
+            Ranks::Benefit(ranks) => ranks.take_free(page)?,
             Ranks::Policy(ranks) => ranks.take_free(now)?,
             Ranks::Ages(ages, _) => ages.take_free(now)?,
         };
@@ -126,26 +89,26 @@ impl Ranks {
     pub fn victim(
         &mut self,
         (page, own, compares): (PageId, Option<u32>, bool),
+        shares: &impl Lend<Temperatures>,
         page_of: impl Fn(SlotId) -> PageId,
         evictable: impl Fn(SlotId) -> bool,
         cleanable: impl Fn(SlotId) -> bool,
     ) -> Result<u32, NoVictim> {
         match self {
             Ranks::Lru2(ranks) => ranks.victim(evictable).map(|slot| slot.0).ok_or(NoVictim::Busy),
-            Ranks::Heat(ranks, temperatures, rule) => {
-                let temperatures = temperatures.lock();
-                let victim = ranks.victim(&temperatures, &page_of, evictable);
+            Ranks::Heat(ranks, rule) => shares.lend(|temperatures| {
+                let victim = ranks.victim(temperatures, &page_of, evictable);
                 let victim = victim.ok_or(NoVictim::Busy)?;
                 let admitted = temperatures.admits(*rule, page, page_of(victim));
                 if admitted { Ok(victim.0) } else { Err(NoVictim::Colder) }
-            }
+            }),
             Ranks::Log(_) => unreachable!("slots of an append log leave in order"),
             Ranks::Policy(ranks) if compares => ranks.contender(page_of, evictable),
             Ranks::Policy(ranks) => ranks.victim(page, page_of, evictable),
             Ranks::Ages(ages, order) => {
                 ages.victim(*order, evictable).map(|slot| slot.0).ok_or(NoVictim::Busy)
             }
-            Ranks::Benefit(ranks, _) => {
+            Ranks::Benefit(ranks) => {
                 match ranks.victim(page, own.map(SlotId), evictable, cleanable) {
                     Ok(victim) => Ok(victim.0),
                     Err(NoBenefit::Least) => Err(NoVictim::Colder),
@@ -156,14 +119,20 @@ impl Ranks {
     }
 
     /// A busy slot now holds what home holds of `page`.
-    pub fn fill_clean(&mut self, slot: u32, page: PageId, history: History) {
+    pub fn fill_clean(
+        &mut self,
+        slot: u32,
+        page: PageId,
+        history: History,
+        shares: &impl Lend<Temperatures>,
+    ) {
         match self {
             Ranks::Lru2(ranks) => ranks.fill_clean(SlotId(slot), history),
-            Ranks::Heat(ranks, temperatures, _) => {
-                ranks.insert(SlotId(slot), page, &temperatures.lock());
+            Ranks::Heat(ranks, _) => {
+                shares.lend(|temperatures| ranks.insert(SlotId(slot), page, temperatures));
             }
             Ranks::Log(_) => {}
-            Ranks::Benefit(ranks, _) => ranks.fill_clean(SlotId(slot)),
+            Ranks::Benefit(ranks) => ranks.fill_clean(SlotId(slot)),
             Ranks::Policy(ranks) => ranks.fill_clean(SlotId(slot), page, history),
             Ranks::Ages(ages, _) => ages.fill_clean(SlotId(slot), history),
         }
@@ -175,7 +144,7 @@ impl Ranks {
             Ranks::Lru2(ranks) => ranks.fill_dirty(SlotId(slot), history, rec_lsn),
             Ranks::Heat(..) => unreachable!("temperature designs write through"),
             Ranks::Log(log) => log.set_dirty(slot, true),
-            Ranks::Benefit(ranks, _) => ranks.fill_dirty(SlotId(slot)),
+            Ranks::Benefit(ranks) => ranks.fill_dirty(SlotId(slot)),
             Ranks::Policy(ranks) => ranks.fill_dirty(SlotId(slot), history, rec_lsn),
             Ranks::Ages(ages, _) => ages.fill_dirty(SlotId(slot), history),
         }
@@ -190,7 +159,7 @@ impl Ranks {
             }
             Ranks::Heat(..) => unreachable!("temperature designs write through"),
             Ranks::Log(_) => {}
-            Ranks::Benefit(ranks, _) => ranks.fill_clean(SlotId(slot)),
+            Ranks::Benefit(ranks) => ranks.fill_clean(SlotId(slot)),
             Ranks::Policy(ranks) => ranks.was_cleaned(SlotId(slot), page),
             Ranks::Ages(ages, _) => ages.was_cleaned(SlotId(slot), true),
         }
@@ -205,7 +174,7 @@ impl Ranks {
             }
             Ranks::Heat(..) => unreachable!("temperature designs write through"),
             Ranks::Log(log) => log.set_dirty(slot, true),
-            Ranks::Benefit(ranks, _) => ranks.fill_dirty(SlotId(slot)),
+            Ranks::Benefit(ranks) => ranks.fill_dirty(SlotId(slot)),
             Ranks::Policy(ranks) => ranks.was_not_cleaned(SlotId(slot), rec_lsn),
             Ranks::Ages(ages, _) => ages.was_cleaned(SlotId(slot), false),
         }
@@ -238,7 +207,7 @@ impl Ranks {
             Ranks::Lru2(ranks) => ranks.next_dirty(cleanable).map(|slot| slot.0),
             Ranks::Heat(..) => None,
             Ranks::Log(log) => log.next_dirty(cleanable),
-            Ranks::Benefit(ranks, _) => ranks.next_dirty(cleanable).map(|slot| slot.0),
+            Ranks::Benefit(ranks) => ranks.next_dirty(cleanable).map(|slot| slot.0),
             Ranks::Policy(ranks) => ranks.cleaner.as_ref()?.next_dirty(cleanable).map(|it| it.0),
             Ranks::Ages(ages, _) => ages.next_dirty(cleanable).map(|slot| slot.0),
         }
@@ -260,7 +229,7 @@ impl Ranks {
                 let slots = ages.dirty_slots().filter(|&slot| cleanable(slot));
                 slots.map(|slot| slot.0).min_by_key(|&slot| (rec(slot), slot))
             }
-            Ranks::Benefit(ranks, _) => {
+            Ranks::Benefit(ranks) => {
                 let slots = ranks.dirty_slots().filter(|&slot| cleanable(slot));
                 slots.map(|slot| slot.0).min_by_key(|&slot| (rec(slot), slot))
             }
@@ -273,7 +242,7 @@ impl Ranks {
             (Ranks::Lru2(ranks), Ranks::Lru2(others)) => {
                 ranks.cleans_before(SlotId(a), others, SlotId(b))
             }
-            (Ranks::Benefit(ranks, _), Ranks::Benefit(others, _)) => {
+            (Ranks::Benefit(ranks), Ranks::Benefit(others)) => {
                 ranks.cleans_before(SlotId(a), others, SlotId(b))
             }
             (Ranks::Policy(ranks), Ranks::Policy(others)) => {
@@ -294,7 +263,7 @@ impl Ranks {
             Ranks::Lru2(ranks) => ranks.take(SlotId(slot)),
             Ranks::Heat(ranks, ..) => ranks.remove(SlotId(slot)),
             Ranks::Log(log) => log.set_dirty(slot, false),
-            Ranks::Benefit(ranks, _) => ranks.take(SlotId(slot)),
+            Ranks::Benefit(ranks) => ranks.take(SlotId(slot)),
             Ranks::Policy(ranks) => ranks.take(SlotId(slot)),
             Ranks::Ages(ages, _) => ages.take(SlotId(slot)),
         }
@@ -303,7 +272,7 @@ impl Ranks {
     /// The content of clean `slot`, which is `former`, gives way to `page`; the slot is busy.
     pub fn replace(&mut self, slot: u32, former: PageId, page: PageId) {
         match self {
-            Ranks::Benefit(ranks, _) => ranks.replace(SlotId(slot), former, page),
+            Ranks::Benefit(ranks) => ranks.replace(SlotId(slot), former, page),
             Ranks::Lru2(_)
             | Ranks::Heat(..)
             | Ranks::Log(_)
@@ -314,7 +283,7 @@ impl Ranks {
 
     /// The page of slot `from` has slot `to` in its stead.
     pub fn carry(&mut self, from: u32, to: u32) {
-        if let Ranks::Benefit(ranks, _) = self {
+        if let Ranks::Benefit(ranks) = self {
             ranks.carry(SlotId(from), SlotId(to));
         }
     }
@@ -325,7 +294,7 @@ impl Ranks {
             Ranks::Lru2(ranks) => ranks.free(SlotId(slot)),
             Ranks::Heat(ranks, ..) => ranks.free(SlotId(slot)),
             Ranks::Log(log) => log.emptied(slot),
-            Ranks::Benefit(ranks, _) => ranks.free(SlotId(slot), page),
+            Ranks::Benefit(ranks) => ranks.free(SlotId(slot), page),
             Ranks::Policy(ranks) => ranks.free(SlotId(slot)),
             Ranks::Ages(ages, _) => ages.free(SlotId(slot)),
         }
@@ -335,7 +304,7 @@ impl Ranks {
     /// are free, and the `count` least of the others. Returns them.
     pub fn begin_zone(&mut self, count: u32) -> Vec<u32> {
         match self {
-            Ranks::Benefit(ranks, _) => {
+            Ranks::Benefit(ranks) => {
                 ranks.begin_zone(count).into_iter().map(|slot| slot.0).collect()
             }
             _ => unreachable!("a zone is of the slots that benefit least"),
@@ -357,7 +326,7 @@ impl Ranks {
         match self {
             Ranks::Lru2(ranks) => ranks.found(SlotId(slot), image.history, image.newer),
             Ranks::Heat(..) | Ranks::Log(_) => {}
-            Ranks::Benefit(ranks, _) => ranks.found(SlotId(slot), image.history),
+            Ranks::Benefit(ranks) => ranks.found(SlotId(slot), image.history),
             Ranks::Policy(ranks) => ranks.found(SlotId(slot), image),
             Ranks::Ages(ages, _) => ages.found(SlotId(slot), image.history),
         }
@@ -367,26 +336,26 @@ impl Ranks {
     pub fn end_restore(
         &mut self,
         slots_count: u32,
+        shares: &impl Lend<Temperatures>,
         page_of: impl Fn(SlotId) -> PageId,
         is_dirty: impl Fn(SlotId) -> Option<bool>,
     ) {
         match self {
             Ranks::Lru2(ranks) => ranks.settle(is_dirty),
-            Ranks::Heat(ranks, temperatures, _) => {
-                let temperatures = temperatures.lock();
+            Ranks::Heat(ranks, _) => shares.lend(|temperatures| {
                 ranks.occupy(|slot| is_dirty(slot).is_some());
                 let slots = (0..slots_count).map(SlotId);
                 for slot in slots.filter(|&slot| is_dirty(slot).is_some()) {
-                    ranks.insert(slot, page_of(slot), &temperatures);
+                    ranks.insert(slot, page_of(slot), temperatures);
                 }
-            }
+            }),
             Ranks::Log(log) => {
                 log.restore(|slot| is_dirty(slot).is_some());
                 for slot in (0..slots_count).filter(|&slot| is_dirty(SlotId(slot)) == Some(true)) {
                     log.set_dirty(slot, true);
                 }
             }
-            Ranks::Benefit(ranks, _) => ranks.settle(is_dirty),
+            Ranks::Benefit(ranks) => ranks.settle(is_dirty),
             Ranks::Policy(ranks) => ranks.settle(is_dirty),
             Ranks::Ages(ages, _) => ages.settle(is_dirty),
         }
@@ -397,7 +366,7 @@ impl Ranks {
         let state = match self {
             Ranks::Lru2(ranks) => ranks.state(SlotId(slot)),
             Ranks::Heat(..) | Ranks::Log(_) => return,
-            Ranks::Benefit(ranks, _) => ranks.state(SlotId(slot)),
+            Ranks::Benefit(ranks) => ranks.state(SlotId(slot)),
             Ranks::Ages(ages, _) => {
                 let (free, dirty) = (expected == SlotState::Free, expected == SlotState::Dirty);
                 assert_eq!(ages.state(SlotId(slot)), (free, dirty), "slot {slot}");
@@ -417,7 +386,7 @@ impl Ranks {
             Ranks::Lru2(ranks) => ranks.check(),
             Ranks::Heat(ranks, ..) => ranks.check(),
             Ranks::Log(log) => log.check(),
-            Ranks::Benefit(ranks, _) => ranks.check(),
+            Ranks::Benefit(ranks) => ranks.check(),
             Ranks::Policy(ranks) => ranks.check(),
             Ranks::Ages(ages, _) => ages.check(),
         }

@@ -33,17 +33,9 @@
 mod bases;
 mod counts;
 mod log;
-mod log_slots;
-mod policy_ranks;
-mod ranks;
 mod versions;
 
-pub(crate) use log_slots::{Leaving, LogSlots};
-pub(crate) use ranks::SharedRanks;
-pub(crate) use versions::VersionBits;
-
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+pub use versions::VersionBits;
 
 use terrace_page::{Lsn, PageId, SlotId};
 use terrace_policy::replacement::sketch::{FrequencySketch, page_hash};
@@ -52,7 +44,8 @@ use terrace_policy::{
     TacRule, Tick,
 };
 
-use ranks::Ranks;
+use crate::order::Ranks;
+use crate::{Gauge, Shares};
 use versions::Versions;
 
 const STATE: u8 = 0b111;
@@ -81,28 +74,23 @@ const NO_PAGE: u32 = u32::MAX;
 
 /// The states of S3 II-B1, for `check` and tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SlotState {
+pub enum SlotState {
+    /// Holds nothing.
     Free,
+    /// Taken for a page, to be written.
     Ready,
+    /// Being written.
     Writing,
+    /// Holds the version of the page that home has.
     Clean,
+    /// Holds a version that home lacks.
     Dirty,
+    /// Being brought home.
     LazyCleaning,
+    /// Holds an older version of its page: a base, or its page's own slot.
     Invalid,
+    /// Free as soon as the table on flash says so.
     Retired,
-}
-
-/// Counts over all partitions, changed where the states change.
-#[derive(Debug, Default)]
-pub(crate) struct Gauges {
-    /// Slots that are not free.
-    pub used: AtomicU32,
-    /// Slots with NEWER.
-    pub dirty: AtomicU32,
-    /// Of `dirty`, those being cleaned or damaged: the cleaner cannot take them.
-    pub unavailable: AtomicU32,
-    /// Slots in INVALID.
-    pub invalid: AtomicU32,
 }
 
 /// The block of the log that `lsn` is in.
@@ -110,18 +98,8 @@ fn rec_of(lsn: Lsn) -> u32 {
     u32::try_from(lsn.0 >> REC_SHIFT).expect("a log of less than 16 TiB")
 }
 
-/// Changes `gauge` if what it counts `was` not so and `is` so now, or the other way round. All
-/// partitions share it, so most transitions leave it alone.
-fn regauge(gauge: &AtomicU32, was: bool, is: bool) {
-    match (was, is) {
-        (false, true) => gauge.fetch_add(1, Ordering::Relaxed),
-        (true, false) => gauge.fetch_sub(1, Ordering::Relaxed),
-        _ => return,
-    };
-}
-
 /// The table. Slots are numbered from zero within the partition.
-pub(crate) struct SlotTable {
+pub struct SlotTable<S> {
     pages: Box<[u32]>,
     /// Blocks of log; empty if the design keeps no dirty pages on flash.
     rec: Box<[u32]>,
@@ -133,7 +111,11 @@ pub(crate) struct SlotTable {
     /// How often pages were asked for, of a design that admits by it, or may come to.
     uses: Option<FrequencySketch>,
     admits_by_frequency: bool,
-    gauges: Arc<Gauges>,
+    shares: S,
+}
+
+fn is_evictable(states: &[u8], slot: u32) -> bool {
+    states[slot as usize] == CLEAN
 }
 
 /// Whether `page` was asked for more often of late than `other`.
@@ -151,39 +133,43 @@ fn sketch(admission: AdmissionRule, slots: u32) -> Option<FrequencySketch> {
 }
 
 /// What a table is made for.
-pub(crate) struct SlotRules {
+pub struct SlotRules {
+    /// Which slot is reused next.
     pub replacement: Replacement,
+    /// Which dirty slot is cleaned first.
     pub order: CleanerOrder,
+    /// Whether slots may hold what home lacks.
     pub keeps_dirty: bool,
+    /// What decides whether a page gets a slot.
     pub admission: AdmissionRule,
+    /// How much of a copy's version is kept.
     pub versions: VersionBits,
+    /// Which page TAC admits.
     pub tac_rule: TacRule,
+    /// What requests cost.
     pub costs: Costs,
     /// Slots of all partitions.
     pub tier_slots: u32,
+    /// Of an append log that is replaced by blocks.
     pub blocks: BlockRules,
+    /// Whether the slot of a page that changes stays the page's own.
     pub keeps_own: bool,
 }
 
-impl SlotTable {
+impl<S: Shares> SlotTable<S> {
     /// `count` free slots, of a partition with so many `frames`.
-    pub fn new(
-        (count, frames): (u32, u32),
-        rules: &SlotRules,
-        shared: &SharedRanks,
-        gauges: &Arc<Gauges>,
-    ) -> SlotTable {
+    pub fn new((count, frames): (u32, u32), rules: &SlotRules, shares: &S) -> SlotTable<S> {
         let recs = if rules.keeps_dirty { count } else { 0 };
         SlotTable {
             pages: vec![NO_PAGE; count as usize].into(),
             rec: vec![0; recs as usize].into(),
             states: vec![FREE; count as usize].into(),
             versions: Versions::new(count, rules.versions),
-            ranks: Ranks::new(count, frames, rules, shared),
+            ranks: Ranks::new(count, frames, rules, shares),
             keeps_own: rules.keeps_own,
             uses: sketch(rules.admission, count),
             admits_by_frequency: rules.admission == AdmissionRule::Frequency,
-            gauges: Arc::clone(gauges),
+            shares: shares.clone(),
         }
     }
 
@@ -194,10 +180,12 @@ impl SlotTable {
         self.ranks.bytes() + books + self.versions.bytes() + uses
     }
 
+    /// Slots of the table.
     pub fn count(&self) -> u32 {
         self.pages.len() as u32
     }
 
+    /// In which state `slot` is.
     pub fn state(&self, slot: u32) -> SlotState {
         match self.base(slot) {
             FREE => SlotState::Free,
@@ -219,13 +207,20 @@ impl SlotTable {
         self.states[slot as usize] & mark != 0
     }
 
+    /// Tells of `what` if the slot `was` so and no longer `is`, or the other way round.
+    fn regauge(&self, what: Gauge, was: bool, is: bool) {
+        if was != is {
+            self.shares.counted(what, if is { 1 } else { -1 });
+        }
+    }
+
     fn set_base(&mut self, slot: u32, from: &[u8], to: u8) {
         let base = self.base(slot);
         assert!(from.contains(&base), "slot {slot} goes from {base} to {to}");
         self.states[slot as usize] = (self.states[slot as usize] & !STATE) | to;
-        regauge(&self.gauges.used, base != FREE, to != FREE);
-        regauge(&self.gauges.invalid, base == INVALID, to == INVALID);
-        regauge(&self.gauges.unavailable, base == LAZYCLEANING, to == LAZYCLEANING);
+        self.regauge(Gauge::Used, base != FREE, to != FREE);
+        self.regauge(Gauge::Invalid, base == INVALID, to == INVALID);
+        self.regauge(Gauge::Unavailable, base == LAZYCLEANING, to == LAZYCLEANING);
     }
 
     /// The page that `slot` holds, or is kept for.
@@ -234,6 +229,7 @@ impl SlotTable {
         (page != NO_PAGE).then_some(PageId(u64::from(page)))
     }
 
+    /// Whether `slot` holds `page`, or is kept for it.
     pub fn holds(&self, slot: u32, page: PageId) -> bool {
         u64::from(self.pages[slot as usize]) == page.0
     }
@@ -263,20 +259,16 @@ impl SlotTable {
         } else {
             self.states[slot as usize] &= !NEWER;
         }
-        regauge(&self.gauges.dirty, before, rec_lsn.is_some());
+        self.regauge(Gauge::Dirty, before, rec_lsn.is_some());
     }
 
     /// A damaged slot is not available to the cleaner.
     fn set_damaged(&mut self, slot: u32, is_damaged: bool) {
-        regauge(&self.gauges.unavailable, self.has(slot, DAMAGED), is_damaged);
+        self.regauge(Gauge::Unavailable, self.has(slot, DAMAGED), is_damaged);
         match is_damaged {
             true => self.states[slot as usize] |= DAMAGED,
             false => self.states[slot as usize] &= !DAMAGED,
         }
-    }
-
-    fn evictable(states: &[u8], slot: u32) -> bool {
-        states[slot as usize] == CLEAN
     }
 
     /// Takes a free slot for `page`: FREE -> READY.
@@ -290,11 +282,12 @@ impl SlotTable {
     /// Names the clean slot to reuse, if one may give way to `page`, which may have slot `own`.
     pub fn victim(&mut self, page: PageId, own: Option<u32>) -> Result<u32, NoVictim> {
         let (states, pages) = (&self.states, &self.pages);
-        let evictable = |slot: SlotId| SlotTable::evictable(states, slot.0);
+        let evictable = |slot: SlotId| is_evictable(states, slot.0);
         let page_of = |slot: SlotId| PageId(u64::from(pages[slot.0 as usize]));
         let cleanable = |slot: SlotId| states[slot.0 as usize] == DIRTY | NEWER;
         let victim = self.ranks.victim(
             (page, own, self.admits_by_frequency),
+            &self.shares,
             page_of,
             evictable,
             cleanable,
@@ -348,7 +341,7 @@ impl SlotTable {
         self.set_base(slot, &[WRITING], CLEAN);
         self.versions.set(slot, lsn);
         let page = PageId(u64::from(self.pages[slot as usize]));
-        self.ranks.fill_clean(slot, page, history);
+        self.ranks.fill_clean(slot, page, history, &self.shares);
     }
 
     /// Flash alone holds the page, with its first change after home's at `rec_lsn`: WRITING ->
@@ -410,13 +403,14 @@ impl SlotTable {
     }
 
     /// Whether dirty slot `a` goes to the cleaner before dirty slot `b` of partition `other`.
-    pub fn cleans_before(&self, a: u32, other: &SlotTable, b: u32) -> bool {
+    pub fn cleans_before(&self, a: u32, other: &SlotTable<S>, b: u32) -> bool {
         match self.log() {
             None => self.ranks.cleans_before(a, &other.ranks, b),
             Some(_) => self.newer(a) < other.newer(b),
         }
     }
 
+    /// Whether the cleaner may take `slot`.
     pub fn is_cleanable(&self, slot: u32) -> bool {
         self.states[slot as usize] == DIRTY | NEWER && !self.is_leaving(slot)
     }
@@ -549,7 +543,7 @@ impl SlotTable {
 
 /// Why no slot gives way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NoVictim {
+pub enum NoVictim {
     /// Every slot is dirty, in use or invalid.
     Busy,
     /// The new page is not worth more than the one that would give way.
@@ -558,7 +552,7 @@ pub(crate) enum NoVictim {
 
 /// How a cleaning ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Cleaned {
+pub enum Cleaned {
     /// Home has the page.
     AtHome,
     /// Home has not got it.
@@ -580,4 +574,4 @@ impl PageNumber {
 }
 
 /// One more than the largest page number: slots keep 32 bits.
-pub(crate) const PAGES_MAX: u64 = NO_PAGE as u64;
+pub const PAGES_MAX: u64 = NO_PAGE as u64;

@@ -16,7 +16,7 @@ enum Order {
 }
 
 /// The slots of a partition.
-pub(crate) struct LogSlots {
+pub struct LogSlots {
     order: Order,
     dirty: Box<[u64]>,
     /// The word in which the last dirty slot was found.
@@ -24,11 +24,12 @@ pub(crate) struct LogSlots {
 }
 
 /// What is to leave.
-pub(crate) struct Leaving {
+pub struct Leaving {
     /// Slots that leave together, at most, where they are not those of a block.
     pub group: u32,
     /// Of these, so many are to be taken in again, at most.
     pub room: u32,
+    /// The clock of the policies.
     pub now: Tick,
 }
 
@@ -97,6 +98,7 @@ impl LogSlots {
         }
     }
 
+    /// Whether `slot` is in a group that is leaving.
     pub fn is_leaving(&self, slot: SlotId) -> bool {
         match &self.order {
             Order::Fifo(fifo) => fifo.is_leaving(slot),
@@ -154,6 +156,7 @@ impl LogSlots {
         }
     }
 
+    /// `slot` holds what home lacks, or no longer.
     pub fn set_dirty(&mut self, slot: u32, is_dirty: bool) {
         let (word, bit) = (&mut self.dirty[(slot / u64::BITS) as usize], 1 << (slot % u64::BITS));
         if is_dirty {

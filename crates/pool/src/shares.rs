@@ -1,0 +1,92 @@
+//! What the slot tables of all partitions share: under leaf locks of their own, and in atomic
+//! gauges.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use terrace_policy::{Costs, Expansion, ExpansionRule, Replacement, Temperatures};
+use terrace_rt::LeafMutex;
+use terrace_tier::{Gauge, Lend, Shares};
+
+use crate::PoolConfig;
+
+/// The slots of a partition of the pool.
+pub(crate) type SlotTable = terrace_tier::SlotTable<TierShares>;
+
+/// A share in it.
+#[derive(Clone)]
+pub(crate) struct TierShares(Arc<Shared>);
+
+struct Shared {
+    temperatures: LeafMutex<Temperatures>,
+    expansion: LeafMutex<Expansion>,
+    gauges: Gauges,
+}
+
+/// Counts over all partitions (`Gauge` says of what), changed where the states change.
+#[derive(Default)]
+struct Gauges {
+    used: AtomicU32,
+    dirty: AtomicU32,
+    unavailable: AtomicU32,
+    invalid: AtomicU32,
+}
+
+impl Gauges {
+    fn of(&self, what: Gauge) -> &AtomicU32 {
+        match what {
+            Gauge::Used => &self.used,
+            Gauge::Dirty => &self.dirty,
+            Gauge::Unavailable => &self.unavailable,
+            Gauge::Invalid => &self.invalid,
+        }
+    }
+}
+
+impl TierShares {
+    /// For a design of `config`, if requests cost `costs` and temperatures are halved after
+    /// `aging_requests`.
+    pub fn new(config: &PoolConfig, costs: &Costs, aging_requests: u64) -> TierShares {
+        let rule = match config.design.replacement {
+            Replacement::AnticipatedBenefit => ExpansionRule::Estimated,
+            _ => ExpansionRule::One,
+        };
+        TierShares(Arc::new(Shared {
+            temperatures: LeafMutex::new(Temperatures::new(config.tac.costs, aging_requests)),
+            expansion: LeafMutex::new(Expansion::new(rule, costs)),
+            gauges: Gauges::default(),
+        }))
+    }
+
+    /// How many slots are `what`.
+    pub fn gauge(&self, what: Gauge) -> u32 {
+        self.0.gauges.of(what).load(Ordering::Relaxed)
+    }
+
+    /// Bytes allocated for a design of this `replacement`.
+    pub fn bytes(&self, replacement: Replacement) -> usize {
+        match replacement {
+            Replacement::Temperature => self.0.temperatures.lock().bytes(),
+            Replacement::AnticipatedBenefit => self.0.expansion.lock().bytes(),
+            _ => 0,
+        }
+    }
+}
+
+impl Lend<Temperatures> for TierShares {
+    fn lend<R>(&self, use_it: impl FnOnce(&mut Temperatures) -> R) -> R {
+        use_it(&mut self.0.temperatures.lock())
+    }
+}
+
+impl Lend<Expansion> for TierShares {
+    fn lend<R>(&self, use_it: impl FnOnce(&mut Expansion) -> R) -> R {
+        use_it(&mut self.0.expansion.lock())
+    }
+}
+
+impl Shares for TierShares {
+    fn counted(&self, what: Gauge, by: i32) {
+        self.0.gauges.of(what).fetch_add(by as u32, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,22 @@
+//! The flash tier as a pure state machine: which page each slot holds, in which state, and which
+//! slot is reused next. It knows no device, latch, clock or log. A driver calls it under a lock of
+//! its own, does the I/O that it asks for, and tells it how that ended; what all partitions share
+//! the driver lends ([`Shares`]).
+//!
+//! Modules in reading order: `table`, the states of the slots; `order`, which slot is reused and
+//! which is cleaned first; `shares`, the seam to what partitions share; `image`, what is told of a
+//! slot to a restart, and by one.
+
+#![forbid(unsafe_code)]
+
+mod table;
+
+mod order;
+
+mod image;
+mod shares;
+
+pub use image::{Freed, Held, Image};
+pub use order::{Leaving, LogSlots};
+pub use shares::{Gauge, Lend, Shares};
+pub use table::{Cleaned, NoVictim, PAGES_MAX, SlotRules, SlotState, SlotTable, VersionBits};

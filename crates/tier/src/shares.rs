@@ -1,0 +1,30 @@
+//! What the tables of all partitions share, and how a table reaches it. The driver keeps it: the
+//! pool behind locks and in atomic counters, a replay, which has one task, in plain cells.
+
+use terrace_policy::{Expansion, Temperatures};
+
+/// Lends a `T` that several tables use, for as long as `use_it` takes. Nothing waits meanwhile, and
+/// nothing else is lent.
+pub trait Lend<T> {
+    /// Calls `use_it` with the `T`.
+    fn lend<R>(&self, use_it: impl FnOnce(&mut T) -> R) -> R;
+}
+
+/// What a driver keeps for all of its tables.
+pub trait Shares: Clone + Lend<Temperatures> + Lend<Expansion> {
+    /// `by` more slots are `what` now, or fewer.
+    fn counted(&self, what: Gauge, by: i32);
+}
+
+/// What is counted of slots, over all partitions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gauge {
+    /// Slots that are not free.
+    Used,
+    /// Slots with NEWER.
+    Dirty,
+    /// Of these, those being cleaned or damaged: the cleaner cannot take them.
+    Unavailable,
+    /// Slots in INVALID.
+    Invalid,
+}

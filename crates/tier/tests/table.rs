@@ -1,0 +1,345 @@
+//! The table of slots against a naive model under random operations, whatever the order of slots.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use terrace_page::{Lsn, PageId};
+use terrace_policy::replacement::ReplacementKind;
+use terrace_policy::{
+    AdmissionRule, BlockRules, CleanerOrder, Costs, Expansion, ExpansionRule, History, Replacement,
+    SavedCosts, TacRule, Temperatures, Tick,
+};
+use terrace_rt::Prng;
+use terrace_tier::{Cleaned, Gauge, Lend, Shares, SlotRules, SlotState, SlotTable, VersionBits};
+
+const SLOTS: u32 = 12;
+const PAGES: u64 = 40;
+const COSTS: SavedCosts = SavedCosts { random_ms: 8.0, sequential_ms: 1.0 };
+
+/// What tables share, where there is one task.
+#[derive(Clone)]
+struct Plain(Rc<Kept>);
+
+struct Kept {
+    temperatures: RefCell<Temperatures>,
+    expansion: RefCell<Expansion>,
+    gauges: [Cell<i32>; 4],
+}
+
+impl Plain {
+    fn new() -> Plain {
+        Plain(Rc::new(Kept {
+            temperatures: RefCell::new(Temperatures::new(COSTS, 1000)),
+            expansion: RefCell::new(Expansion::new(ExpansionRule::One, &Costs::PUBLISHED)),
+            gauges: Default::default(),
+        }))
+    }
+
+    fn gauge(&self, what: Gauge) -> usize {
+        usize::try_from(self.0.gauges[what as usize].get()).expect("no fewer than none")
+    }
+}
+
+impl Lend<Temperatures> for Plain {
+    fn lend<R>(&self, use_it: impl FnOnce(&mut Temperatures) -> R) -> R {
+        use_it(&mut self.0.temperatures.borrow_mut())
+    }
+}
+
+impl Lend<Expansion> for Plain {
+    fn lend<R>(&self, use_it: impl FnOnce(&mut Expansion) -> R) -> R {
+        use_it(&mut self.0.expansion.borrow_mut())
+    }
+}
+
+impl Shares for Plain {
+    fn counted(&self, what: Gauge, by: i32) {
+        let gauge = &self.0.gauges[what as usize];
+        gauge.set(gauge.get() + by);
+    }
+}
+
+/// A slot as a plain record.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Slot {
+    state: SlotState,
+    page: Option<PageId>,
+    newer: Option<Lsn>,
+    is_read: bool,
+    is_doomed: bool,
+    is_damaged: bool,
+    is_pinned: bool,
+    /// Of an invalid slot: not a base, but to be written again in place.
+    is_own: bool,
+}
+
+impl Slot {
+    const FREE: Slot = Slot {
+        state: SlotState::Free,
+        page: None,
+        newer: None,
+        is_read: false,
+        is_doomed: false,
+        is_damaged: false,
+        is_pinned: false,
+        is_own: false,
+    };
+
+    fn is_valid(&self) -> bool {
+        use SlotState::{Clean, Dirty, LazyCleaning};
+        matches!(self.state, Clean | Dirty | LazyCleaning) && !self.is_doomed
+    }
+
+    fn is_cleanable(&self) -> bool {
+        self.state == SlotState::Dirty && !self.is_read && !self.is_damaged
+    }
+}
+
+struct Both {
+    table: SlotTable<Plain>,
+    shares: Plain,
+    model: Vec<Slot>,
+    keeps_dirty: bool,
+    keeps_own: bool,
+    now: Tick,
+}
+
+impl Both {
+    fn new(replacement: Replacement, keeps_dirty: bool, keeps_own: bool) -> Both {
+        let shares = Plain::new();
+        let rules = SlotRules {
+            replacement,
+            order: CleanerOrder::Lru2Age,
+            keeps_dirty,
+            admission: AdmissionRule::All,
+            versions: VersionBits::Full,
+            tac_rule: TacRule::HotterThanColdest,
+            costs: Costs::PUBLISHED,
+            tier_slots: SLOTS,
+            blocks: BlockRules { block_slots: 4, window_requests: 100 },
+            keeps_own,
+        };
+        let table = SlotTable::new((SLOTS, 4), &rules, &shares);
+        let model = vec![Slot::FREE; SLOTS as usize];
+        Both { table, shares, model, keeps_dirty, keeps_own, now: Tick(1) }
+    }
+
+    /// A page that has no slot.
+    fn new_page(&self, prng: &mut Prng) -> PageId {
+        loop {
+            let page = PageId(prng.below(PAGES));
+            if self.model.iter().all(|slot| slot.page != Some(page)) {
+                return page;
+            }
+        }
+    }
+
+    /// A slot for a new page: a free one, or a victim.
+    fn take(&mut self, prng: &mut Prng) {
+        let page = self.new_page(prng);
+        let has_free = self.model.iter().any(|slot| slot.state == SlotState::Free);
+        let slot = match self.table.alloc(page, self.now) {
+            Some(slot) => {
+                assert_eq!(self.model[slot as usize], Slot::FREE, "slot {slot} is given away");
+                slot
+            }
+            None => {
+                assert!(!has_free, "a free slot is not given away");
+                let Ok(slot) = self.table.victim(page, None) else { return };
+                let victim = &self.model[slot as usize];
+                assert_eq!(victim.state, SlotState::Clean, "slot {slot} is reused");
+                assert!(!victim.is_read && !victim.is_pinned, "slot {slot} is reused");
+                self.table.reuse(slot, page);
+                slot
+            }
+        };
+        self.model[slot as usize] =
+            Slot { state: SlotState::Ready, page: Some(page), ..Slot::FREE };
+    }
+
+    /// The write into a slot ends.
+    fn wrote(&mut self, slot: u32, prng: &mut Prng) {
+        let (lsn, rec) = (Lsn(prng.below(1 << 40)), Lsn(prng.below(1 << 20) << 12));
+        let history = History::once(self.now);
+        let of = &mut self.model[slot as usize];
+        match prng.below(3) {
+            0 => {
+                self.table.give_back(slot, self.keeps_own);
+                match self.keeps_own {
+                    true => (of.state, of.is_own) = (SlotState::Invalid, true),
+                    false => *of = Slot::FREE,
+                }
+            }
+            1 if self.keeps_dirty => {
+                self.table.wrote_dirty(slot, history, lsn, rec);
+                (of.state, of.newer) = (SlotState::Dirty, Some(rec));
+                assert_eq!(self.table.version(slot), Some(lsn));
+            }
+            _ => {
+                self.table.wrote_clean(slot, history, lsn);
+                of.state = SlotState::Clean;
+                assert!(self.table.may_be(slot, lsn));
+                if prng.below(3) == 0 {
+                    self.table.pin(slot);
+                    of.is_pinned = true;
+                }
+            }
+        }
+    }
+
+    fn cleaned(&mut self, slot: u32, prng: &mut Prng) {
+        let how = [Cleaned::AtHome, Cleaned::NotYet, Cleaned::Damaged][prng.below(3) as usize];
+        let was_valid = self.table.clean_ends(slot, how);
+        let of = &mut self.model[slot as usize];
+        assert_eq!(was_valid, !of.is_doomed);
+        match (of.is_doomed, how) {
+            (true, _) if of.is_pinned => {
+                *of = Slot { state: SlotState::Invalid, page: of.page, ..Slot::FREE };
+                if of.page.is_none() {
+                    of.state = SlotState::Retired;
+                }
+            }
+            (true, _) if self.keeps_own => {
+                *of = Slot { state: SlotState::Invalid, page: of.page, is_own: true, ..Slot::FREE }
+            }
+            (true, _) => *of = Slot::FREE,
+            (false, Cleaned::AtHome) => (of.state, of.newer) = (SlotState::Clean, None),
+            (false, Cleaned::NotYet) => of.state = SlotState::Dirty,
+            (false, Cleaned::Damaged) => (of.state, of.is_damaged) = (SlotState::Dirty, true),
+        }
+    }
+
+    /// The page of a valid slot changes.
+    fn changes(&mut self, slot: u32, prng: &mut Prng) {
+        let of = &mut self.model[slot as usize];
+        if of.newer.is_some() && prng.below(2) == 0 {
+            self.table.keep_base(slot);
+            match of.state {
+                SlotState::LazyCleaning => (of.is_doomed, of.is_pinned) = (true, true),
+                _ => *of = Slot { state: SlotState::Invalid, page: of.page, ..Slot::FREE },
+            }
+            return;
+        }
+        self.table.invalidate(slot, self.keeps_own);
+        match of.state {
+            SlotState::LazyCleaning => of.is_doomed = true,
+            _ if self.keeps_own => {
+                *of = Slot { state: SlotState::Invalid, page: of.page, is_own: true, ..Slot::FREE }
+            }
+            _ => *of = Slot::FREE,
+        }
+    }
+
+    /// An operation on `slot` that its state allows, if the dice find one.
+    fn step_on(&mut self, slot: u32, prng: &mut Prng) {
+        let of = self.model[slot as usize];
+        let at = slot as usize;
+        match of.state {
+            SlotState::Free => {}
+            SlotState::Ready => {
+                self.table.issue(slot);
+                self.model[at].state = SlotState::Writing;
+            }
+            SlotState::Writing => self.wrote(slot, prng),
+            SlotState::Invalid if of.is_own => match prng.below(2) {
+                0 => {
+                    self.table.refresh(slot);
+                    (self.model[at].state, self.model[at].is_own) = (SlotState::Ready, false);
+                }
+                _ => {
+                    self.table.release_own(slot);
+                    self.model[at] = Slot::FREE;
+                }
+            },
+            SlotState::Invalid => match prng.below(2) {
+                0 => {
+                    self.table.retire(slot);
+                    self.model[at] = Slot { state: SlotState::Retired, ..Slot::FREE };
+                }
+                _ => {
+                    self.table.release_base(slot);
+                    self.model[at] = Slot::FREE;
+                }
+            },
+            SlotState::Retired => {
+                self.table.release_retired(slot);
+                self.model[at] = Slot::FREE;
+            }
+            SlotState::LazyCleaning if prng.below(2) == 0 && !of.is_read => {
+                self.cleaned(slot, prng);
+            }
+            _ if of.is_read => {
+                self.table.read_ends(slot);
+                self.model[at].is_read = false;
+            }
+            _ if of.is_doomed => {}
+            _ if prng.below(2) == 0 => {
+                self.table.read_begins(slot, Some(self.now));
+                self.model[at].is_read = true;
+            }
+            _ if of.is_pinned => {
+                assert!(self.table.unpin(slot));
+                self.model[at].is_pinned = false;
+            }
+            _ if of.is_cleanable() && prng.below(2) == 0 => {
+                self.table.clean_begins(slot);
+                self.model[at].state = SlotState::LazyCleaning;
+            }
+            _ => self.changes(slot, prng),
+        }
+    }
+
+    fn check(&self, context: &str) {
+        self.table.check();
+        for (slot, of) in (0..).zip(&self.model) {
+            assert_eq!(self.table.state(slot), of.state, "{context}, slot {slot}");
+            assert_eq!(self.table.page(slot), of.page, "{context}, slot {slot}");
+            assert_eq!(self.table.is_valid(slot), of.is_valid(), "{context}, slot {slot}");
+            let newer = of.newer.filter(|_| !of.is_doomed);
+            assert_eq!(self.table.newer(slot), newer, "{context}, slot {slot}");
+            assert_eq!(self.table.is_cleanable(slot), of.is_cleanable(), "{context}, slot {slot}");
+            assert_eq!(self.table.is_own(slot), of.is_own, "{context}, slot {slot}");
+        }
+        let oldest = self.model.iter().filter_map(|of| of.newer).min();
+        assert_eq!(self.table.oldest_newer(), oldest, "{context}");
+        let next = self.table.next_dirty(Lsn::MAX, |_| true);
+        let cleanable = self.model.iter().any(Slot::is_cleanable);
+        assert_eq!(next.is_some(), cleanable, "{context}");
+        let count = |is: &dyn Fn(&Slot) -> bool| self.model.iter().filter(|of| is(of)).count();
+        let used = count(&|of| of.state != SlotState::Free);
+        assert_eq!(self.shares.gauge(Gauge::Used), used, "{context}");
+        let dirty = count(&|of| of.newer.is_some());
+        assert_eq!(self.shares.gauge(Gauge::Dirty), dirty, "{context}");
+        let busy = count(&|of| of.state == SlotState::LazyCleaning || of.is_damaged);
+        assert_eq!(self.shares.gauge(Gauge::Unavailable), busy, "{context}");
+        let invalid = count(&|of| of.state == SlotState::Invalid);
+        assert_eq!(self.shares.gauge(Gauge::Invalid), invalid, "{context}");
+    }
+}
+
+#[test]
+fn table_agrees_with_its_model() {
+    let designs = [
+        (Replacement::Lru2, true, false),
+        (Replacement::Lru2, false, true),
+        (Replacement::Temperature, false, true),
+        (Replacement::Benefit, true, true),
+        (Replacement::Recency, true, false),
+        (Replacement::Policy(ReplacementKind::S3Fifo), true, false),
+        (Replacement::Policy(ReplacementKind::Lru), false, false),
+    ];
+    for (replacement, keeps_dirty, keeps_own) in designs {
+        for seed in 0..40 {
+            let mut prng = Prng::from_seed(seed);
+            let mut both = Both::new(replacement, keeps_dirty, keeps_own);
+            for step in 0..400 {
+                both.now = Tick(both.now.0 + prng.below(3));
+                match prng.below(4) {
+                    0 => both.take(&mut prng),
+                    _ => both.step_on(prng.below(u64::from(SLOTS)) as u32, &mut prng),
+                }
+                both.check(&format!("{replacement:?}, seed {seed}, step {step}"));
+            }
+        }
+    }
+}
