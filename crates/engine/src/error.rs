@@ -93,6 +93,13 @@ pub enum Error {
         /// Bytes that the log holds.
         capacity: u64,
     },
+    /// The log has come to the end of the positions that tables on flash can hold, after 255 TiB:
+    /// nothing can be changed any more, and all can be read. Save the database with `terrace dump`
+    /// and load it into a new one, whose log begins anew.
+    LogEnds {
+        /// The position that the log has come to.
+        position: Lsn,
+    },
     /// The home, or the file system that it grows on, has no room for another page. Delete
     /// something, or make room on its device; then all goes on. Or open the database again with a
     /// larger [`Builder::home_size`](crate::Builder::home_size).

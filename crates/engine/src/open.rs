@@ -24,7 +24,7 @@ use crate::engine::{Engine, LockLimits, Parts};
 use crate::error::Places;
 use crate::flash::FoundFlash;
 use crate::journal::LogJournal;
-use crate::log::{BLOCK, End, FIRST_LSN, Log, LogReader, Ring, ring};
+use crate::log::{BLOCK, End, Log, LogReader, Ring, ring};
 use crate::reclaim::Work;
 use crate::recovery::{
     Analysis, NotUndone, OwedChanges, analyse, redo, resume_losers, undo_losers,
@@ -78,13 +78,13 @@ pub(crate) fn is_database(home: &dyn Device) -> Result<bool, Error> {
     })
 }
 
-/// Writes an empty database `database` on blank devices. The log device may hold what is left of an
-/// earlier attempt.
+/// Writes an empty database `database`, whose log begins at `first`, on blank devices. The log
+/// device may hold what is left of an earlier attempt.
 ///
 /// # Errors
 ///
 /// `Exists`, `NotADatabase`, `InvalidOption`, `Device`.
-pub(crate) fn create(devices: &Devices, database: u128) -> Result<(), Error> {
+pub(crate) fn create(devices: &Devices, database: u128, first: Lsn) -> Result<(), Error> {
     if is_database(&*devices.home)? {
         return Err(Error::Exists { part: Part::Home, path: None });
     }
@@ -105,8 +105,8 @@ pub(crate) fn create(devices: &Devices, database: u128) -> Result<(), Error> {
         clean: false,
         oldest_dirty: Lsn::MAX,
         oldest_txn: Lsn::MAX,
-        begin_checkpoint: FIRST_LSN,
-        end_checkpoint: FIRST_LSN,
+        begin_checkpoint: first,
+        end_checkpoint: first,
         next_txn: TxnId(1),
         home_pages,
         oldest_base: Lsn::MAX,

@@ -1,5 +1,6 @@
 //! The world a piece of code runs in, found by itself or held as a handle.
 
+use std::io;
 use std::panic;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -125,6 +126,19 @@ impl World {
     /// Whether time is a number here.
     pub fn is_virtual(&self) -> bool {
         matches!(self.0, Inner::Virtual(_))
+    }
+
+    /// A number that no other call draws, for identities: by chance of the system's, or the same
+    /// each time if virtual.
+    ///
+    /// # Errors
+    ///
+    /// Those of `getrandom(2)`.
+    pub fn unique_id(&self) -> io::Result<u128> {
+        match &self.0 {
+            Inner::Virtual(_) => Ok(0x7e44_ace0_0000_0000_0000_0000_0000_0001),
+            Inner::Real(_) => real::unique_id(),
+        }
     }
 
     /// Time since the world began.

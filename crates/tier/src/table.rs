@@ -37,7 +37,7 @@ mod versions;
 
 pub use versions::VersionBits;
 
-use terrace_page::{Lsn, PageId, SlotId};
+use terrace_page::{Lsn, PageId, SlotId, narrow, widen};
 use terrace_policy::replacement::sketch::{FrequencySketch, page_hash};
 use terrace_policy::{
     AdmissionRule, BlockRules, Choice, CleanerOrder, Costs, History, Replacement, SKETCH_SLOTS,
@@ -67,8 +67,6 @@ const LAZYCLEANING: u8 = 5;
 const INVALID: u8 = 6;
 const RETIRED: u8 = 7;
 
-/// recLSNs are kept in blocks of the log, rounded down: a lower bound stays one. 16 TiB of log.
-const REC_SHIFT: u32 = 12;
 /// `pages` of a slot without a page.
 const NO_PAGE: u32 = u32::MAX;
 
@@ -93,16 +91,14 @@ pub enum SlotState {
     Retired,
 }
 
-/// The block of the log that `lsn` is in.
-fn rec_of(lsn: Lsn) -> u32 {
-    u32::try_from(lsn.0 >> REC_SHIFT).expect("a log of less than 16 TiB")
-}
-
 /// The table. Slots are numbered from zero within the partition.
 pub struct SlotTable<S> {
     pages: Box<[u32]>,
-    /// Blocks of log; empty if the design keeps no dirty pages on flash.
+    /// RecLSNs, narrowed: rounded down, a lower bound stays one. Empty if the design keeps
+    /// no dirty pages on flash.
     rec: Box<[u32]>,
+    /// The newest recLSN so far: of the log all that matters lies close to it.
+    newest_rec: Lsn,
     states: Box<[u8]>,
     versions: Versions,
     ranks: Ranks,
@@ -163,6 +159,7 @@ impl<S: Shares> SlotTable<S> {
         SlotTable {
             pages: vec![NO_PAGE; count as usize].into(),
             rec: vec![0; recs as usize].into(),
+            newest_rec: Lsn::ZERO,
             states: vec![FREE; count as usize].into(),
             versions: Versions::new(count, rules.versions),
             ranks: Ranks::new(count, frames, rules, shares),
@@ -242,19 +239,29 @@ impl<S: Shares> SlotTable<S> {
     /// Lower bound of the first change in the slot's page that is not at home, if there is one.
     pub fn newer(&self, slot: u32) -> Option<Lsn> {
         let newer = self.has(slot, NEWER) && !self.has(slot, DOOMED);
-        newer.then(|| Lsn(u64::from(self.rec[slot as usize]) << REC_SHIFT))
+        newer.then(|| self.rec(slot))
     }
 
     /// The least of `newer`, doomed slots included: their home write may still be needed.
     pub fn oldest_newer(&self) -> Option<Lsn> {
-        let newer = (0..self.rec.len()).filter(|&slot| self.states[slot] & NEWER != 0);
-        newer.map(|slot| Lsn(u64::from(self.rec[slot]) << REC_SHIFT)).min()
+        let newer = (0..self.rec.len() as u32).filter(|&slot| self.has(slot, NEWER));
+        newer.map(|slot| self.rec(slot)).min()
+    }
+
+    /// The recLSN that is kept for `slot`, rounded down; zero if there is none.
+    fn rec(&self, slot: u32) -> Lsn {
+        widen(self.rec[slot as usize], self.newest_rec).unwrap_or(Lsn::ZERO)
+    }
+
+    fn set_rec(&mut self, slot: u32, lsn: Lsn) {
+        self.newest_rec = self.newest_rec.max(lsn);
+        self.rec[slot as usize] = narrow(lsn);
     }
 
     fn set_newer(&mut self, slot: u32, rec_lsn: Option<Lsn>) {
         let before = self.has(slot, NEWER);
         if let Some(lsn) = rec_lsn {
-            self.rec[slot as usize] = rec_of(lsn);
+            self.set_rec(slot, lsn);
             self.states[slot as usize] |= NEWER;
         } else {
             self.states[slot as usize] &= !NEWER;
@@ -398,7 +405,7 @@ impl<S: Shares> SlotTable<S> {
         };
         match below {
             Lsn::MAX => self.ranks.next_dirty(cleanable),
-            _ => self.ranks.oldest_dirty(cleanable, |slot| self.rec[slot as usize]),
+            _ => self.ranks.oldest_dirty(cleanable, |slot| self.rec(slot)),
         }
     }
 

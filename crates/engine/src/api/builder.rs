@@ -4,19 +4,20 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use terrace_device::{Access, OverlayMemory};
-use terrace_page::PAGE_SIZE;
+use terrace_page::{LOG_BYTES_MAX, Lsn, PAGE_SIZE};
 use terrace_policy::{Design, FlashRole, Restart, designs, restarts};
 use terrace_pool::{ColdStart, FlashLayout, Metadata, PoolConfig, PoolError};
 use terrace_rt::{Nanos, World};
 
-use crate::api::files::{self, Files, Overwrite, Sizes};
+use crate::api::files::{Files, Overwrite, Sizes};
 use crate::api::options::{IoTimeouts, Wrap};
 use crate::api::{Checkpoints, DirectIo, TornPages};
 use crate::engine::LockLimits;
 use crate::error::Places;
+use crate::log::FIRST_LSN;
 use crate::open::{self, Losers, Setup};
 use crate::superblock::{self, Found};
-use crate::{Database, Devices, Error, Part};
+use crate::{Action, Database, Devices, Error, Part};
 
 const MEMORY_BYTES: u64 = 64 << 20;
 const LOG_BYTES: u64 = 256 << 20;
@@ -60,7 +61,8 @@ pub struct Builder {
     world: Option<World>,
     lock_bytes: u64,
     lock_limits: LockLimits,
-    identity: Option<u128>,
+    pub(super) identity: Option<u128>,
+    pub(super) first_lsn: Lsn,
     restart: Option<Restart>,
     misses_path: Option<PathBuf>,
     pub(super) access: Access,
@@ -70,7 +72,7 @@ pub struct Builder {
     overwrite: Overwrite,
     flash_doubt: Option<ColdStart>,
     pub(super) losers: Losers,
-    create_step: fn(),
+    pub(super) create_step: fn(),
     pub(super) wrap: Option<Wrap>,
 }
 
@@ -98,6 +100,7 @@ impl Default for Builder {
                 close_timeout: LOCK_TIMEOUT,
             },
             identity: None,
+            first_lsn: FIRST_LSN,
             restart: None,
             misses_path: None,
             access: Access::ReadWrite,
@@ -222,7 +225,7 @@ impl Builder {
         self
     }
 
-    /// Bytes of the log, when it is created: at least 1 MiB. A sixteenth, from 128 KiB to 8 MiB, is
+    /// Bytes of the log, when it is created: from 1 MiB to 4 TiB. A sixteenth, 128 KiB to 8 MiB, is
     /// for copies of pages ([`Builder::torn_pages`]). Half of the rest may be one transaction's,
     /// what its rollback would write included: of rows of 1,000 bytes, as measured, a fifth of the
     /// log's size in new or shortened ones, a seventh in replaced ones.
@@ -300,15 +303,6 @@ impl Builder {
         self
     }
 
-    /// The id of a database to be created, instead of one drawn by chance (or a fixed one in a
-    /// virtual world): for tests that need two different ones.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn identity(mut self, identity: u128) -> Builder {
-        self.identity = Some(identity);
-        self
-    }
-
     /// Writes what memory missed to the file at `path` when the database is closed, as
     /// [`Database::misses`] has it. With the path of the home and `.misses` behind it,
     /// `terrace advise` finds it beside the database. Not written unless asked for.
@@ -360,15 +354,6 @@ impl Builder {
     #[must_use]
     pub fn overwrite(mut self, may_destroy: bool) -> Builder {
         self.overwrite = if may_destroy { Overwrite::Yes } else { Overwrite::No };
-        self
-    }
-
-    /// Calls `step` after each change that `create` makes in the file system: for tests that end
-    /// the process there.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn on_create_step(mut self, step: fn()) -> Builder {
-        self.create_step = step;
         self
     }
 
@@ -458,8 +443,9 @@ impl Builder {
         self.check_writable()?;
         let setup = self.setup()?;
         let devices = self.given()?;
-        let identity = self.identity.unwrap_or_else(|| files::draw_identity(&setup.world));
-        let created = open::create(&devices, identity);
+        let drawn = self.identity.map_or_else(|| setup.world.unique_id(), Ok);
+        let identity = drawn.map_err(Error::device(Part::Home, Action::Open))?;
+        let created = open::create(&devices, identity, self.first_lsn);
         let opened = created.and_then(|()| open::open(setup.clone(), devices));
         let engine = opened.map_err(|error| setup.places.explain(error))?;
         let (access, misses_path) = (Access::ReadWrite, self.misses_path);
@@ -510,6 +496,9 @@ impl Builder {
                 bad("memory", "memory must be less than 32 TiB")
             }
             _ if self.log_bytes < 1 << 20 => bad("log_size", "the log must have at least 1 MiB"),
+            _ if self.log_bytes >= LOG_BYTES_MAX => {
+                bad("log_size", "the log must have less than 4 TiB")
+            }
             _ if self.home_bytes.is_some_and(|bytes| bytes < 64 * page) => {
                 bad("home_size", "the home must have at least 512 KiB")
             }

@@ -29,7 +29,6 @@ use terrace_device::{
 };
 use terrace_page::PAGE_SIZE;
 use terrace_pool::{ColdStart, FlashNeed};
-use terrace_rt::World;
 
 use self::flash::FlashFound;
 use crate::api::DirectIo;
@@ -524,15 +523,4 @@ fn whole(bytes: u64) -> u64 {
 fn is_block_device(path: &Path) -> bool {
     use std::os::unix::fs::FileTypeExt;
     fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_block_device())
-}
-
-/// An id for a new database: by chance, but fixed in a virtual world.
-pub(crate) fn draw_identity(world: &World) -> u128 {
-    const FIXED: u128 = 0x7e44_ace0_0000_0000_0000_0000_0000_0001;
-    if world.is_virtual() {
-        return FIXED;
-    }
-    let mut bytes = [0; 16];
-    let drawn = File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes));
-    if drawn.is_ok() { u128::from_le_bytes(bytes) } else { FIXED }
 }

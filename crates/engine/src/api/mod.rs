@@ -5,6 +5,7 @@ mod core;
 mod database;
 mod devices;
 mod files;
+mod for_tests;
 mod loader;
 mod misses;
 mod options;

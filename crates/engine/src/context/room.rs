@@ -14,7 +14,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use terrace_page::Lsn;
+use terrace_page::{LSN_MAX, Lsn};
 
 use super::Context;
 use crate::Error;
@@ -71,7 +71,7 @@ impl Context {
     /// # Errors
     ///
     /// `LogFull` for a transaction that is too large for the log, `HoldsLog` for one that keeps it
-    /// from being cut; `LogHeld` if another one does; those of a checkpoint.
+    /// from being cut; `LogHeld` if another one does; `LogEnds`; those of a checkpoint.
     pub(crate) fn begin_operation(&mut self, bytes: usize) -> Result<(), Error> {
         if bytes >= LARGE_BYTES {
             self.engine.reclaim.keep_pace();
@@ -82,6 +82,9 @@ impl Context {
         let log = &self.engine.log;
         log.check()?;
         log.relieve()?;
+        if log.end() >= LSN_MAX {
+            return Err(Error::LogEnds { position: log.end() });
+        }
         let own_bytes = self.chain.as_ref().map_or(0, |chain| chain.bytes());
         let operation = self.operation_bytes() + RECORD_BYTES + CLR_BYTES + 3 * bytes as u64;
         if own_bytes + self.rollback_room > log.capacity() / 2 {

@@ -34,6 +34,7 @@ impl fmt::Display for Error {
             | Error::LogFull { .. }
             | Error::HoldsLog { .. }
             | Error::LogHeld { .. }
+            | Error::LogEnds { .. }
             | Error::Savepoint { .. }
             | Error::Doomed { .. }
             | Error::UnfinishedLoad => of_transaction(self, f),
@@ -79,7 +80,10 @@ fn of_transaction(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         Error::TooManyTransactions { max } => {
             write!(f, "{max} transactions are open, as many as there may be: end some of them")
         }
-        Error::LogFull { .. } | Error::HoldsLog { .. } | Error::LogHeld { .. } => of_log(error, f),
+        Error::LogFull { .. }
+        | Error::HoldsLog { .. }
+        | Error::LogHeld { .. }
+        | Error::LogEnds { .. } => of_log(error, f),
         Error::Savepoint { flaw: SavepointFlaw::OtherTransaction } => {
             f.write_str("the savepoint is another transaction's: use one that this one made")
         }
@@ -115,6 +119,11 @@ fn of_log(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             "the log is full: it must keep {held_bytes} of its {capacity} bytes because this \
              transaction, which has logged {own_bytes} itself, is still open; it gives way to \
              others that wait: run it again, and end it sooner",
+        ),
+        Error::LogEnds { position } => write!(
+            f,
+            "the log has come to {position}, and no database goes on from there: save this one \
+             with `terrace dump`, and load it into a new one, whose log begins anew",
         ),
         Error::LogHeld { holder, held_bytes, capacity } => {
             f.write_str("the log is full: ")?;

@@ -10,6 +10,7 @@ mod offload;
 mod own_reactor;
 mod parking;
 
+use std::io;
 use std::mem;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
@@ -83,6 +84,25 @@ pub(crate) fn current() -> Arc<RealCore> {
         Some(executor) => Arc::clone(executor.core()),
         None => Arc::clone(&DEFAULT.get().core),
     })
+}
+
+/// Sixteen bytes of the system's random numbers. It blocks only before the system has any.
+pub(crate) fn unique_id() -> io::Result<u128> {
+    let mut bytes = [0_u8; 16];
+    loop {
+        // SAFETY: the buffer is writable for its whole length during the call.
+        let drawn = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
+        match usize::try_from(drawn) {
+            Ok(len) if len == bytes.len() => return Ok(u128::from_le_bytes(bytes)),
+            Ok(_) => (),
+            Err(_) => {
+                let error = io::Error::last_os_error();
+                if error.kind() != io::ErrorKind::Interrupted {
+                    return Err(error);
+                }
+            }
+        }
+    }
 }
 
 pub(crate) fn now() -> Nanos {

@@ -217,7 +217,7 @@ impl Ranks {
     pub fn oldest_dirty(
         &self,
         cleanable: impl Fn(SlotId) -> bool,
-        rec: impl Fn(u32) -> u32,
+        rec: impl Fn(u32) -> Lsn,
     ) -> Option<u32> {
         match self {
             Ranks::Lru2(_) | Ranks::Heat(..) | Ranks::Policy(_) => self.next_dirty(cleanable),

@@ -5,7 +5,7 @@ use terrace_policy::Tick;
 
 use super::{
     CLEAN, DAMAGED, DIRTY, DOOMED, FREE, INVALID, LAZYCLEANING, NEWER, NO_PAGE, PINNED, PageNumber,
-    REC_SHIFT, RETIRED, STATE, SlotTable, WRITING, rec_of,
+    RETIRED, STATE, SlotTable, WRITING,
 };
 use crate::{Gauge, Image, Shares};
 
@@ -26,7 +26,7 @@ impl<S: Shares> SlotTable<S> {
         self.states[at] = CLEAN;
         if let Some(rec_lsn) = image.newer {
             self.states[at] = DIRTY | NEWER;
-            self.rec[at] = rec_of(rec_lsn);
+            self.set_rec(slot, rec_lsn);
         }
         self.ranks.found(slot, image);
     }
@@ -109,7 +109,7 @@ impl<S: Shares> SlotTable<S> {
 
     /// Lower bound of the first change in a base that home lacks.
     pub fn base_rec(&self, slot: u32) -> Lsn {
-        Lsn(u64::from(self.rec[slot as usize]) << REC_SHIFT)
+        self.rec(slot)
     }
 
     /// Whether `slot` keeps a base.

@@ -6,7 +6,7 @@
 //!      0    4 page    all ones: free            0    4 slot
 //!      4    6 lsn     version of the copy       4   16 entry
 //!     10    2 age     see below
-//!     12    4 rec     0: clean; else the log block of the first change that home lacks, plus 1
+//!     12    4 rec     0: clean; else the first change that home lacks, narrowed (`terrace_page`)
 //!
 //! page of the base copy                    block of the journal
 //! offset size field                        offset size field
@@ -30,7 +30,7 @@
 //!   lost and a later one written; the next session goes on at the lost one, and what it writes
 //!   must not lead into the later one, which is of another past.
 
-use terrace_page::{Lsn, PAGE_SIZE, PageBuf, PageId};
+use terrace_page::{LSN_MAX, Lsn, PAGE_SIZE, PageBuf, PageId, narrow, widen};
 use terrace_policy::{History, Tick};
 
 use crate::restart::Image;
@@ -52,7 +52,7 @@ pub(super) const KIND_LOG_PAGE: u16 = 3;
 const NO_PAGE: u32 = u32::MAX;
 const LSN_BITS: u32 = 48;
 const CLEANED: u64 = (1 << LSN_BITS) - 1;
-const REC_SHIFT: u32 = 12;
+const _: () = assert!(LSN_MAX.0 < CLEANED);
 const ONCE: u16 = 1 << 15;
 const MANTISSA_BITS: u32 = 9;
 
@@ -82,9 +82,9 @@ impl Entry {
 
     /// Of a slot with a copy of `page`.
     pub fn of(page: PageId, lsn: Lsn, newer: Option<Lsn>, history: History, now: Tick) -> Entry {
-        assert!(lsn.0 < CLEANED, "a log of less than 256 TiB");
+        assert!(lsn.0 < CLEANED, "the log ends before {LSN_MAX}");
         let page = u32::try_from(page.0).expect("slots keep 32 bits");
-        let rec = newer.map_or(0, |lsn| (lsn.0 >> REC_SHIFT) as u32 + 1);
+        let rec = newer.map_or(0, narrow);
         Entry::encode(page, lsn.0, age_of(history, now), rec)
     }
 
@@ -98,7 +98,7 @@ impl Entry {
 
     /// The same copy, with its first change that home lacks at `newer`.
     pub fn since(self, newer: Option<Lsn>) -> Entry {
-        let rec = newer.map_or(0, |lsn| (lsn.0 >> REC_SHIFT) as u32 + 1);
+        let rec = newer.map_or(0, narrow);
         Entry::encode(self.u32_at(0), self.lsn().0, self.age(), rec)
     }
 
@@ -141,9 +141,13 @@ impl Entry {
         Lsn(u64::from_le_bytes(bytes))
     }
 
-    pub fn newer(&self) -> Option<Lsn> {
-        let rec = self.u32_at(12);
-        (rec != 0).then(|| Lsn(u64::from(rec - 1) << REC_SHIFT))
+    pub fn is_newer(&self) -> bool {
+        self.u32_at(12) != 0
+    }
+
+    /// The first change that home lacks, rounded down, of a log that ends at `end`.
+    fn newer(&self, end: Lsn) -> Option<Lsn> {
+        widen(self.u32_at(12), end)
     }
 
     fn age(&self) -> u16 {
@@ -171,15 +175,15 @@ impl Entry {
         }
     }
 
-    /// What it says of its slot, with the clock at `now`.
-    pub fn image(&self, now: u64) -> Option<Image> {
+    /// What it says of its slot, with the clock at `now`, and the log's end at `end`.
+    pub fn image(&self, now: u64, end: Lsn) -> Option<Image> {
         let (page, age) = (self.page()?, decode_age(self.age()));
         let used = Tick(now.saturating_sub(age).max(1));
         let history = match self.age() & ONCE {
             0 => History { last: Tick(now.max(1)), previous: Some(used) },
             _ => History::once(used),
         };
-        Some(Image { page, lsn: Some(self.lsn()), newer: self.newer(), history })
+        Some(Image { page, lsn: Some(self.lsn()), newer: self.newer(end), history })
     }
 }
 
@@ -358,13 +362,14 @@ pub(in crate::restart) fn fuzz(bytes: &[u8]) {
         let _number = block_number(&page, table);
         if let Some((entries, then)) = read_entries(&page, table, number) {
             for entry in entries {
-                let _image = entry.aged(then, number).image(number);
+                let _image = entry.aged(then, number).image(number, Lsn(number));
             }
         }
         if let Some((header, records)) = read_block(&page, table, number) {
             for record in records {
                 let aged = record.entry.aged(header.now, number);
-                let _image = Entry::FREE.after(aged).after(record.entry).image(header.now);
+                let _image =
+                    Entry::FREE.after(aged).after(record.entry).image(header.now, Lsn(number));
             }
         }
         super::chunks::fuzz(&page, table, number);
@@ -398,21 +403,21 @@ mod tests {
         let now = Tick(1000);
         let entry =
             Entry::of(PageId(7), Lsn(1 << 40), Some(Lsn(9 << 12)), history(990, Some(900)), now);
-        let image = entry.image(1000).expect("a page");
+        let image = entry.image(1000, Lsn(1 << 40)).expect("a page");
         assert_eq!((image.page, image.lsn), (PageId(7), Some(Lsn(1 << 40))));
         assert_eq!(image.newer, Some(Lsn(9 << 12)));
         assert_eq!(image.history.previous, Some(Tick(900)));
         let cleaned = entry.after(Entry::cleaned(PageId(7)));
-        assert_eq!(cleaned.newer(), None);
+        assert!(!cleaned.is_newer());
         assert_eq!(cleaned.lsn(), entry.lsn());
         assert_eq!(entry.after(Entry::cleaned(PageId(8))), entry, "of another page");
         assert_eq!(entry.after(Entry::FREE), Entry::FREE);
         let once = Entry::of(PageId(7), Lsn(5), None, history(990, None), now);
-        let later = once.aged(1000, 3000).image(3000).expect("a page").history;
+        let later = once.aged(1000, 3000).image(3000, Lsn(1 << 40)).expect("a page").history;
         assert_eq!(later.previous, None);
         assert!(later.last.0.abs_diff(990) < 10);
-        assert_eq!(Entry::FREE.image(1000), None);
-        assert_eq!(Entry::DROPPED.aged(5, 900).image(1000), None);
+        assert_eq!(Entry::FREE.image(1000, Lsn::ZERO), None);
+        assert_eq!(Entry::DROPPED.aged(5, 900).image(1000, Lsn::ZERO), None);
         assert!(Entry::FREE.aged(5, 900).is_of_never_filled());
         assert!(!Entry::DROPPED.aged(5, 900).is_of_never_filled());
         assert!(!entry.is_of_never_filled());

@@ -47,6 +47,8 @@ pub(in crate::restart) struct WarmTable {
     /// Pages that were found in slots of the frontier, and their entries.
     found: Vec<(u32, Entry)>,
     role: FlashRole,
+    /// Where the log ends.
+    log_end: Lsn,
 }
 
 /// The greatest LSN that the log tells of each page.
@@ -100,6 +102,7 @@ impl WarmTable {
             resume: Resume::default(),
             found: Vec::new(),
             role: config.flash_role,
+            log_end: Lsn::ZERO,
         }
     }
 
@@ -134,7 +137,7 @@ impl WarmTable {
 
     /// The page of a dirty entry, if the log says that home has that version, or a newer one.
     fn is_home_too(&self, entry: &Entry) -> Option<PageId> {
-        let page = entry.newer().and_then(|_| entry.page())?;
+        let page = entry.page().filter(|_| entry.is_newer())?;
         self.written.last(page).is_some_and(|eol| entry.lsn() <= eol).then_some(page)
     }
 }
@@ -374,6 +377,7 @@ impl Recover for WarmTable {
     }
 
     fn settle(&mut self, place: &Place<'_>, facts: &LogFacts<'_>) -> Result<(), ColdStart> {
+        self.log_end = facts.end;
         self.settle_found(facts);
         for slot in 0..self.entries.len() {
             let entry = &self.entries[slot];
@@ -400,7 +404,7 @@ impl Recover for WarmTable {
     }
 
     fn image(&self, slot: u32) -> Option<Image> {
-        self.entries.get(slot as usize)?.image(self.resume.now)
+        self.entries.get(slot as usize)?.image(self.resume.now, self.log_end)
     }
 
     fn clock(&self) -> Option<u64> {
