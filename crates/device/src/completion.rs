@@ -213,9 +213,13 @@ impl Completion {
         }
     }
 
+    /// Has the device leave the buffers alone, unless the batch is done. One that is abandoned has
+    /// failed, whatever its device reports: it may have passed the buffers by.
     fn abandon(&self) {
         let _one_at_a_time = self.touching.lock();
-        self.abandoned.store(true, Ordering::Release);
+        if !self.is_done() {
+            self.abandoned.store(true, Ordering::Release);
+        }
     }
 
     /// Whether the submitter has gone: its buffers must not be touched.
@@ -240,9 +244,9 @@ impl Ticket {
     pub fn wait(self) -> Result<(), IoFailure> {
         if self.block() == Waited::TimedOut {
             self.completion.abandon();
-            if let (false, Some(bound)) = (self.is_done(), &self.completion.bound) {
-                return Err(IoFailure { index: 0, source: bound.is_over() });
-            }
+        }
+        if let (true, Some(bound)) = (self.completion.is_abandoned(), &self.completion.bound) {
+            return Err(IoFailure { index: 0, source: bound.is_over() });
         }
         if !self.is_done() {
             // Only a destructor in a dead world gets here; its ticket is abandoned by `drop`.
@@ -284,11 +288,10 @@ impl Drop for Ticket {
         if self.is_done() || self.completion.is_abandoned() {
             return;
         }
-        match &self.completion.drain {
-            Some(drain) => drain.drain(&self.completion),
-            None if rt::dead() || std::thread::panicking() => self.completion.abandon(),
-            None if self.block() == Waited::TimedOut => self.completion.abandon(),
-            None => (),
+        if let Some(drain) = &self.completion.drain {
+            drain.drain(&self.completion);
+        } else if rt::dead() || std::thread::panicking() || self.block() == Waited::TimedOut {
+            self.completion.abandon();
         }
     }
 }
@@ -301,6 +304,24 @@ mod tests {
     use crate::errno;
 
     const SECOND: Nanos = Nanos::from_secs(1);
+
+    /// The bug: a read whose device answered just after it was given up was reported as done,
+    /// though nothing had filled its buffer.
+    #[test]
+    fn a_batch_that_was_given_up_is_not_done_by_a_late_answer() {
+        let limit = TimeLimit::new(String::from("a device"));
+        limit.set(Nanos(1));
+        let batch = Completion::within(&limit, 1, Operation::Read, None);
+        let ticket = batch.ticket();
+        batch.abandon();
+        batch.with_buffers(|| panic!("nobody owns the buffers any more"));
+        batch.finish(0, Ok(()));
+        assert!(ticket.wait().is_err());
+        let done = Completion::within(&limit, 1, Operation::Read, None);
+        done.finish(0, Ok(()));
+        done.abandon();
+        assert!(done.ticket().wait().is_ok());
+    }
 
     #[test]
     fn answers_to_reads_do_not_prolong_the_wait_for_a_write() {
