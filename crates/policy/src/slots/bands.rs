@@ -16,6 +16,7 @@
 //! - Not for: fewer than 10 bands, which do not tell warm from cold.
 
 use crate::slots::tac::{AGINGS_PER_RESCALE, REFRESHES_MAX, Temperatures};
+use crate::structures::free_stack::FreeStack;
 use terrace_page::{PageId, SlotId};
 
 /// Bands are drawn so many times while as many pages as there are slots are used.
@@ -51,8 +52,7 @@ pub struct SlotBands {
     used: Vec<u32>,
     clock: u32,
     uses_to_drawing: u32,
-    free_head: u32,
-    free_count: u32,
+    free: FreeStack,
     ranked: u32,
     rescales: u32,
 }
@@ -84,25 +84,19 @@ impl SlotBands {
             ends: vec![(END, END); usize::from(bands)],
             bands: vec![FREE; slots],
             before: vec![END; slots],
-            after: (1..slots_count).chain([END]).collect(),
+            after: FreeStack::links(slots_count).collect(),
             used: vec![0; slots],
             clock: 0,
             uses_to_drawing: slots_count,
-            free_head: 0,
-            free_count: slots_count,
+            free: FreeStack::full(slots_count),
             ranked: 0,
             rescales: 0,
         }
     }
 
-    /// Takes the head of the free list; the slot is then in no band.
+    /// Takes the top of the free stack; the slot is then in no band.
     pub fn take_free(&mut self) -> Option<SlotId> {
-        if self.free_head == END {
-            return None;
-        }
-        let slot = self.free_head;
-        self.free_head = self.after[slot as usize];
-        self.free_count -= 1;
+        let slot = self.free.pop(|slot| self.after[slot as usize])?;
         self.bands[slot as usize] = TAKEN;
         Some(SlotId(slot))
     }
@@ -142,7 +136,7 @@ impl SlotBands {
         self.unlink(slot.0);
     }
 
-    /// The content of `slot` is gone: it goes to the head of the free list.
+    /// The content of `slot` is gone: it goes to the top of the free stack.
     ///
     /// # Panics
     ///
@@ -153,9 +147,7 @@ impl SlotBands {
             self.unlink(slot.0);
         }
         self.bands[slot.0 as usize] = FREE;
-        self.after[slot.0 as usize] = self.free_head;
-        self.free_head = slot.0;
-        self.free_count += 1;
+        self.after[slot.0 as usize] = self.free.push(slot.0);
     }
 
     /// Names the slot that leaves first among those that are `evictable`.
@@ -194,7 +186,7 @@ impl SlotBands {
         self.bands[slot.0 as usize] < TAKEN
     }
 
-    /// Whether `slot` is on the free list.
+    /// Whether `slot` is on the free stack.
     #[must_use]
     pub fn is_free(&self, slot: SlotId) -> bool {
         self.bands[slot.0 as usize] == FREE
@@ -203,7 +195,7 @@ impl SlotBands {
     /// How many slots are free.
     #[must_use]
     pub fn free_count(&self) -> u32 {
-        self.free_count
+        self.free.count()
     }
 
     /// How many slots are in bands.
@@ -237,12 +229,7 @@ impl SlotBands {
             assert_eq!(before, last, "band {band}");
         }
         assert_eq!(ranked, self.ranked);
-        let mut next = self.free_head;
-        for _ in 0..self.free_count {
-            assert!(self.is_free(SlotId(next)));
-            next = self.after[next as usize];
-        }
-        assert_eq!(next, END, "the free list ends where its count says");
+        self.free.check(|slot| self.after[slot as usize], |slot| self.is_free(SlotId(slot)));
     }
 
     fn band_of(&self, temperature: f32) -> u16 {

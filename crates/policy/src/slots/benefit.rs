@@ -33,12 +33,11 @@ use crate::slots::counts::{BenefitSide, Counts, Expansion};
 use crate::slots::ghosts::Ghosts;
 use crate::slots::lru_2::SlotState;
 use crate::structures::bits::SlotBits;
+use crate::structures::free_stack::{END, FreeStack};
 use crate::structures::heaps::{Heaps, Side};
 use std::cmp::Ordering;
 use terrace_page::{PageId, SlotId};
 
-/// End of the free list.
-const END: u32 = u32::MAX;
 /// One page in neither tier is remembered for so many slots.
 const SLOTS_PER_GHOST: u32 = 2;
 /// One of so many slots is cleaned ahead when a dirty one is next (B4).
@@ -60,8 +59,7 @@ pub struct SlotBenefit {
     heaps: Heaps,
     keys: Keys,
     ghosts: Ghosts,
-    free_head: u32,
-    free_count: u32,
+    free: FreeStack,
     /// Physical requests since counts were halved.
     requests: u32,
     estimates: u32,
@@ -74,7 +72,7 @@ pub struct SlotBenefit {
 
 /// What the orders compare.
 struct Keys {
-    /// For a free slot, the next on the free list.
+    /// For a free slot, the next on the free stack.
     counts: Vec<Counts>,
     costs: Costs,
     factors: Box<[f64]>,
@@ -96,15 +94,12 @@ impl SlotBenefit {
         costs: &Costs,
         expansion: &Expansion,
     ) -> SlotBenefit {
-        assert!(slots_count > 0);
-        assert!(slots_count < END);
-        let links = (1..slots_count).chain([END]).map(Counts::free).collect();
+        let links = FreeStack::links(slots_count).map(Counts::free).collect();
         SlotBenefit {
             heaps: Heaps::new(slots_count),
             keys: Keys::new(links, costs, expansion),
             ghosts: Ghosts::new((slots_count / SLOTS_PER_GHOST).saturating_add(frames_count)),
-            free_head: 0,
-            free_count: slots_count,
+            free: FreeStack::full(slots_count),
             requests: 0,
             estimates: expansion.estimates(),
             cleanings_wanted: 0,
@@ -113,15 +108,9 @@ impl SlotBenefit {
         }
     }
 
-    /// Takes the head of the free list for `page`; it becomes busy.
+    /// Takes the top of the free stack for `page`; it becomes busy.
     pub fn take_free(&mut self, page: PageId) -> Option<SlotId> {
-        let slot = self.free_head;
-        if slot == END {
-            return None;
-        }
-        let next = self.keys.counts[slot as usize].next_free();
-        self.free_head = next.expect("the free list is of free slots");
-        self.free_count -= 1;
+        let slot = self.free.pop(|slot| self.keys.next_free(slot))?;
         self.keys.counts[slot as usize] = self.ghosts.take(page);
         Some(SlotId(slot))
     }
@@ -302,16 +291,12 @@ impl SlotBenefit {
     /// All was told. `is_dirty` tells of each slot that is filled whether it is newer than home;
     /// slots that are not are free.
     pub fn settle(&mut self, is_dirty: impl Fn(SlotId) -> Option<bool>) {
-        (self.free_head, self.free_count) = (END, 0);
+        self.free = FreeStack::EMPTY;
         for slot in (0..self.keys.counts.len() as u32).rev() {
             match is_dirty(SlotId(slot)) {
                 Some(true) => self.heaps.append(Side::Right, slot),
                 Some(false) => self.heaps.append(Side::Left, slot),
-                None => {
-                    self.keys.counts[slot as usize] = Counts::free(self.free_head);
-                    self.free_head = slot;
-                    self.free_count += 1;
-                }
+                None => self.link(slot),
             }
         }
         self.rebuild();
@@ -339,11 +324,7 @@ impl SlotBenefit {
             slots.select_nth_unstable_by(count, order);
             slots.truncate(count);
         }
-        let mut next = self.free_head;
-        while next != END {
-            slots.push(next);
-            next = self.keys.counts[next as usize].next_free().expect("a free slot");
-        }
+        slots.extend(self.free.iter(|slot| self.keys.next_free(slot)));
         slots.sort_unstable();
         let mut zone = SlotBits::new(self.keys.counts.len() as u32);
         slots.iter().for_each(|&slot| zone.set(slot, true));
@@ -356,11 +337,9 @@ impl SlotBenefit {
         self.zone.as_ref().is_none_or(|zone| zone.has(slot))
     }
 
-    /// A slot whose content is gone goes to the head of the free list.
+    /// A slot whose content is gone goes to the top of the free stack.
     fn link(&mut self, slot: u32) {
-        self.keys.counts[slot as usize] = Counts::free(self.free_head);
-        self.free_head = slot;
-        self.free_count += 1;
+        self.keys.counts[slot as usize] = Counts::free(self.free.push(slot));
     }
 
     /// Where `slot` stands.
@@ -389,16 +368,13 @@ impl SlotBenefit {
         self.heaps.bytes() + counts + factors + zone + self.ghosts.bytes()
     }
 
-    /// Asserts the orders of both heaps and the length of the free list.
+    /// Asserts the orders of both heaps and the length of the free stack.
     pub fn check(&self) {
         self.heaps.check(Side::Left, |slot| self.keys.key(slot));
         self.heaps.check(Side::Right, |slot| self.keys.key(slot));
         self.ghosts.check();
-        let mut next = self.free_head;
-        for _ in 0..self.free_count {
-            next = self.keys.counts[next as usize].next_free().expect("a free slot");
-        }
-        assert_eq!(next, END, "the free list ends where its count says");
+        let is_free = |slot| self.state(SlotId(slot)) == SlotState::Free;
+        self.free.check(|slot| self.keys.next_free(slot), is_free);
     }
 
     fn request(
@@ -458,6 +434,11 @@ impl SlotBenefit {
 }
 
 impl Keys {
+    /// The link of a slot that is free.
+    fn next_free(&self, slot: u32) -> u32 {
+        self.counts[slot as usize].next_free().expect("the free stack is of free slots")
+    }
+
     fn new(counts: Vec<Counts>, costs: &Costs, expansion: &Expansion) -> Keys {
         let factors = expansion.factors();
         Keys { counts, costs: *costs, factors: factors.into(), is_plain: is_plain(factors) }

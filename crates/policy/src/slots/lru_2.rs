@@ -20,6 +20,7 @@
 //!    +-- free: from Busy, Clean, Dirty     (take: Dirty -> Busy too)
 //! ```
 
+use crate::structures::free_stack::FreeStack;
 use crate::structures::heaps::{Heaps, Side};
 use crate::{History, Tick};
 use terrace_page::{Lsn, SlotId};
@@ -48,8 +49,6 @@ pub enum SlotState {
 
 /// Stamp of a free slot in `last`, and of a use that never was in `previous`.
 const NONE: u32 = 0;
-/// End of the free list.
-const END: u32 = u32::MAX;
 /// A rebase forgets this many ticks of the past: what is older becomes equally old.
 const REBASE_TICKS: u64 = 1 << 31;
 /// recLSNs are compared by log blocks of 4 KiB, to fit 32 bits for 16 TiB of log.
@@ -59,15 +58,14 @@ const REC_BLOCK_SHIFT: u32 = 12;
 pub struct SlotLru2 {
     heaps: Heaps,
     keys: Keys,
-    free_head: u32,
-    free_count: u32,
+    free: FreeStack,
 }
 
 /// What the orders compare.
 struct Keys {
     /// Stamps: ticks since `base`; `NONE` for a free slot.
     last: Vec<u32>,
-    /// Stamps; for a free slot, the next on the free list.
+    /// Stamps; for a free slot, the next on the free stack.
     previous: Vec<u32>,
     /// Log blocks; empty unless the cleaner goes by recLSN.
     rec_block: Vec<u32>,
@@ -83,33 +81,25 @@ impl SlotLru2 {
     ///
     /// # Panics
     ///
-    /// If there are no slots, or 2^32 - 1 or more.
+    /// If there are no slots, or 2^31 - 1 or more.
     #[must_use]
     pub fn new(slots_count: u32, order: CleanerOrder) -> SlotLru2 {
-        assert!(slots_count > 0);
-        assert!(slots_count < END);
         let count = slots_count as usize;
         let rec_block = match order {
             CleanerOrder::Lru2Age => Vec::new(),
             CleanerOrder::RecLsn => vec![0; count],
         };
-        let links = (1..slots_count).chain([END]).collect();
+        let links = FreeStack::links(slots_count).collect();
         SlotLru2 {
             heaps: Heaps::new(slots_count),
             keys: Keys { last: vec![NONE; count], previous: links, rec_block, base: 0 },
-            free_head: 0,
-            free_count: slots_count,
+            free: FreeStack::full(slots_count),
         }
     }
 
-    /// Takes the head of the free list, which becomes busy with a history of one use at `now`.
+    /// Takes the top of the free stack, which becomes busy with a history of one use at `now`.
     pub fn take_free(&mut self, now: Tick) -> Option<SlotId> {
-        if self.free_head == END {
-            return None;
-        }
-        let slot = self.free_head;
-        self.free_head = self.keys.previous[slot as usize];
-        self.free_count -= 1;
+        let slot = self.free.pop(|slot| self.keys.previous[slot as usize])?;
         self.remember(slot, History::once(now));
         Some(SlotId(slot))
     }
@@ -121,7 +111,7 @@ impl SlotLru2 {
     ///
     /// If a slot was taken before.
     pub fn begin_restore(&mut self, now: Tick) {
-        assert_eq!(self.free_count as usize, self.keys.last.len(), "a new table");
+        assert_eq!(self.free.count() as usize, self.keys.last.len(), "a new table");
         self.keys.base = now.0.saturating_sub(REBASE_TICKS);
     }
 
@@ -139,16 +129,14 @@ impl SlotLru2 {
     /// slots that are not are free.
     pub fn settle(&mut self, is_dirty: impl Fn(SlotId) -> Option<bool>) {
         let count = self.keys.last.len() as u32;
-        (self.free_head, self.free_count) = (END, 0);
+        self.free = FreeStack::EMPTY;
         for slot in (0..count).rev() {
             let side = match is_dirty(SlotId(slot)) {
                 Some(true) => Side::Right,
                 Some(false) => Side::Left,
                 None => {
                     self.keys.last[slot as usize] = NONE;
-                    self.keys.previous[slot as usize] = self.free_head;
-                    self.free_head = slot;
-                    self.free_count += 1;
+                    self.keys.previous[slot as usize] = self.free.push(slot);
                     continue;
                 }
             };
@@ -226,7 +214,7 @@ impl SlotLru2 {
         }
     }
 
-    /// The content of `slot` is gone: it goes to the head of the free list.
+    /// The content of `slot` is gone: it goes to the top of the free stack.
     pub fn free(&mut self, slot: SlotId) {
         match self.state(slot) {
             SlotState::Free => panic!("{slot} is free already"),
@@ -234,9 +222,7 @@ impl SlotLru2 {
             SlotState::Clean | SlotState::Dirty => self.lift(slot.0),
         }
         self.keys.last[slot.0 as usize] = NONE;
-        self.keys.previous[slot.0 as usize] = self.free_head;
-        self.free_head = slot.0;
-        self.free_count += 1;
+        self.keys.previous[slot.0 as usize] = self.free.push(slot.0);
     }
 
     /// Where `slot` stands.
@@ -255,10 +241,10 @@ impl SlotLru2 {
     pub fn count(&self, state: SlotState) -> u32 {
         let (clean, dirty) = (self.heaps.count(Side::Left), self.heaps.count(Side::Right));
         match state {
-            SlotState::Free => self.free_count,
+            SlotState::Free => self.free.count(),
             SlotState::Clean => clean,
             SlotState::Dirty => dirty,
-            SlotState::Busy => self.keys.last.len() as u32 - clean - dirty - self.free_count,
+            SlotState::Busy => self.keys.last.len() as u32 - clean - dirty - self.free.count(),
         }
     }
 
@@ -284,16 +270,12 @@ impl SlotLru2 {
         self.heaps.bytes() + (stamps + self.keys.rec_block.capacity()) * size_of::<u32>()
     }
 
-    /// Asserts the orders of both heaps and the length of the free list.
+    /// Asserts the orders of both heaps and the length of the free stack.
     pub fn check(&self) {
         self.heaps.check(Side::Left, |slot| self.keys.clean_key(slot));
         self.heaps.check(Side::Right, |slot| self.keys.dirty_key(slot));
-        let mut next = self.free_head;
-        for _ in 0..self.free_count {
-            assert_eq!(self.state(SlotId(next)), SlotState::Free);
-            next = self.keys.previous[next as usize];
-        }
-        assert_eq!(next, END, "the free list ends where its count says");
+        let is_free = |slot| self.state(SlotId(slot)) == SlotState::Free;
+        self.free.check(|slot| self.keys.previous[slot as usize], is_free);
     }
 
     fn lift(&mut self, slot: u32) {
@@ -373,7 +355,7 @@ mod tests {
 
     const SLOTS: u32 = 24;
 
-    /// Every slot with its state, history and recLSN, and the free list as a stack.
+    /// Every slot with its state, history and recLSN, and the free slots as a stack.
     struct Model {
         filled: BTreeMap<u32, (SlotState, History, u64)>,
         free: Vec<u32>,

@@ -13,6 +13,7 @@
 //! - Cost: 12 bytes per slot, 4 per extent; a victim is O(log n).
 //! - Not for: pages of one extent that differ much in use: they share one temperature.
 
+use crate::structures::free_stack::FreeStack;
 use crate::structures::heaps::{Heaps, Side};
 use terrace_page::{PageId, SlotId};
 
@@ -182,15 +183,12 @@ pub struct SlotHeat {
     /// Bits of a temperature, which as an integer sorts like it; or, with `FREE`, the next free
     /// slot.
     keys: Vec<u32>,
-    free_head: u32,
-    free_count: u32,
+    free: FreeStack,
     rescales: u32,
 }
 
 /// The sign bit, which no temperature has.
 const FREE: u32 = 1 << 31;
-/// End of the free list.
-const END: u32 = FREE - 1;
 
 impl SlotHeat {
     /// A partition of `slots_count` free slots, numbered from zero, taken in that order.
@@ -200,30 +198,22 @@ impl SlotHeat {
     /// If there are no slots, or 2^31 - 1 or more.
     #[must_use]
     pub fn new(slots_count: u32) -> SlotHeat {
-        assert!(slots_count > 0);
-        assert!(slots_count < END);
         SlotHeat {
             heaps: Heaps::new(slots_count),
-            keys: (1..slots_count).chain([END]).map(|next| FREE | next).collect(),
-            free_head: 0,
-            free_count: slots_count,
+            keys: FreeStack::links(slots_count).map(|next| FREE | next).collect(),
+            free: FreeStack::full(slots_count),
             rescales: 0,
         }
     }
 
-    /// Takes the head of the free list; the slot is then in no heap.
+    /// Takes the top of the free stack; the slot is then in no heap.
     pub fn take_free(&mut self) -> Option<SlotId> {
-        if self.free_head == END {
-            return None;
-        }
-        let slot = self.free_head;
-        self.free_head = self.keys[slot as usize] & !FREE;
+        let slot = self.free.pop(|slot| self.keys[slot as usize] & !FREE)?;
         self.keys[slot as usize] = 0;
-        self.free_count -= 1;
         Some(SlotId(slot))
     }
 
-    /// Takes the slots that are `filled` off the free list of a new table, to be inserted one by
+    /// Takes the slots that are `filled` off the free stack of a new table, to be inserted one by
     /// one.
     ///
     /// # Panics
@@ -231,15 +221,13 @@ impl SlotHeat {
     /// If a slot was taken before.
     pub fn occupy(&mut self, filled: impl Fn(SlotId) -> bool) {
         let count = self.keys.len() as u32;
-        assert_eq!(self.free_count, count, "a new table");
-        (self.free_head, self.free_count) = (END, 0);
+        assert_eq!(self.free.count(), count, "a new table");
+        self.free = FreeStack::EMPTY;
         for slot in (0..count).rev() {
             if filled(SlotId(slot)) {
                 self.keys[slot as usize] = 0;
             } else {
-                self.keys[slot as usize] = FREE | self.free_head;
-                self.free_head = slot;
-                self.free_count += 1;
+                self.keys[slot as usize] = FREE | self.free.push(slot);
             }
         }
     }
@@ -285,15 +273,13 @@ impl SlotHeat {
         unreachable!("the last round returns")
     }
 
-    /// The content of `slot` is gone: it goes to the head of the free list.
+    /// The content of `slot` is gone: it goes to the top of the free stack.
     pub fn free(&mut self, slot: SlotId) {
         assert!(!self.is_free(slot), "{slot} is free already");
         if self.is_ranked(slot) {
             self.remove(slot);
         }
-        self.keys[slot.0 as usize] = FREE | self.free_head;
-        self.free_head = slot.0;
-        self.free_count += 1;
+        self.keys[slot.0 as usize] = FREE | self.free.push(slot.0);
     }
 
     /// Whether `slot` is in the heap.
@@ -302,7 +288,7 @@ impl SlotHeat {
         self.heaps.side(slot.0).is_some()
     }
 
-    /// Whether `slot` is on the free list.
+    /// Whether `slot` is on the free stack.
     #[must_use]
     pub fn is_free(&self, slot: SlotId) -> bool {
         self.keys[slot.0 as usize] & FREE != 0
@@ -311,7 +297,7 @@ impl SlotHeat {
     /// How many slots are free.
     #[must_use]
     pub fn free_count(&self) -> u32 {
-        self.free_count
+        self.free.count()
     }
 
     /// How many slots are in the heap.
@@ -326,15 +312,11 @@ impl SlotHeat {
         self.heaps.bytes() + self.keys.capacity() * size_of::<u32>()
     }
 
-    /// Asserts the order of the heap and the length of the free list.
+    /// Asserts the order of the heap and the length of the free stack.
     pub fn check(&self) {
         self.heaps.check(Side::Left, |slot| key(&self.keys, slot));
-        let mut next = self.free_head;
-        for _ in 0..self.free_count {
-            assert!(self.is_free(SlotId(next)));
-            next = self.keys[next as usize] & !FREE;
-        }
-        assert_eq!(next, END, "the free list ends where its count says");
+        let link_of = |slot: u32| self.keys[slot as usize] & !FREE;
+        self.free.check(link_of, |slot| self.is_free(SlotId(slot)));
     }
 
     /// Scales the keys as the temperatures were scaled since. Keys that fall together need a new

@@ -2,5 +2,6 @@
 
 pub(crate) mod bits;
 pub(crate) mod bloom;
+pub(crate) mod free_stack;
 pub(crate) mod heaps;
 pub(crate) mod lazy_heap;
