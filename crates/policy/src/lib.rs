@@ -63,6 +63,7 @@ pub use slots::ages::{AgeOrder, SlotAges};
 pub use slots::bands::{BANDS_MAX, BandOrder, SlotBands};
 pub use slots::benefit::{NoBenefit, SlotBenefit};
 pub use slots::blocks::{BlockRules, SlotBlocks};
+pub use slots::clean_key::CleanKey;
 pub use slots::counts::{BenefitSide, Counts, Expansion, ExpansionRule};
 pub use slots::fifo::{Fronted, Leave, SlotFifo};
 pub use slots::keyed::{Kept, KeyedSlots};

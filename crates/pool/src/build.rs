@@ -14,7 +14,7 @@ use std::sync::atomic::AtomicU64;
 use terrace_page::{FrameId, PageId};
 use terrace_policy::{Costs, FramePolicy, Invalidation, MemoryPolicy, QueueRules, Tick};
 use terrace_rt::{LeafMutex, Signal, Task, World};
-use terrace_tier::{Image, SlotRules};
+use terrace_tier::{AnyOrder, Image, SlotRules};
 
 use crate::PoolConfig;
 use crate::directory::{Directory, PageHash};
@@ -126,8 +126,14 @@ impl Plan {
     pub fn largest_bytes(&self) -> usize {
         let ((slots, _), (frames, _)) =
             (self.share(self.layout.slots, 0), self.share(self.frames, 0));
-        let table = SlotTable::new((slots, frames), &self.rules, &self.shares);
+        let table = self.table((slots, frames));
         partition_bytes(frames, &table)
+    }
+
+    /// A table of so many slots, of a partition with so many frames.
+    fn table(&self, counts: (u32, u32)) -> SlotTable {
+        let order = AnyOrder::new(counts, &self.rules, &self.shares);
+        SlotTable::new(counts.0, order, &self.rules, &self.shares)
     }
 
     fn partition(&self, at: u32) -> Built {
@@ -136,10 +142,7 @@ impl Plan {
         // The lowest frame is on top of the stack.
         let free = (first_frame..first_frame + frames_count).rev().map(FrameId).collect();
         let policy = FramePolicy::new(self.policy, frames_count, &self.costs, &self.queues);
-        let table = (slots_count > 0).then(|| {
-            let counts = (slots_count, frames_count);
-            SlotTable::new(counts, &self.rules, &self.shares)
-        });
+        let table = (slots_count > 0).then(|| self.table((slots_count, frames_count)));
         let partition = Partition {
             directory: Directory::new(frames_count + slots_count),
             first_frame,

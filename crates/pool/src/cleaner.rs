@@ -29,7 +29,7 @@
 use std::sync::atomic::Ordering;
 
 use terrace_page::{Lsn, PageBuf, PageId, lsn, verify};
-use terrace_policy::Cleaning;
+use terrace_policy::{CleanKey, Cleaning};
 use terrace_tier::{Cleaned, Gauge};
 
 use crate::choosing::DRAIN_RUNS;
@@ -38,7 +38,7 @@ use crate::frames::Staging;
 use crate::homeward::home_runs;
 use crate::io::{self, PageIo};
 use crate::ledger::DirtyLsns;
-use crate::partition::{Books, Partition, Place};
+use crate::partition::{Books, Place};
 use crate::shares::SlotTable;
 use crate::{BufferPool, PoolError};
 
@@ -223,7 +223,7 @@ impl BufferPool {
     /// The first of the partitions' first dirty slots, lambda being global [R in S0 2.6].
     fn claim_root(&self, root: Root) -> Option<Claim> {
         let below = if let Root::Below(floor) = root { floor } else { Lsn::MAX };
-        let mut best: Option<(&Partition, terrace_rt::LeafGuard<'_, Books>, u32)> = None;
+        let mut best: Option<(terrace_rt::LeafGuard<'_, Books>, u32, CleanKey)> = None;
         // Locks are taken in order of partitions; the best one's is kept.
         for partition in &self.partitions {
             let books = partition.books.lock();
@@ -233,20 +233,15 @@ impl BufferPool {
             }
             let may = |page| books.ledger.may_go_home(page);
             let Some(slot) = slots.next_dirty(below, may) else { continue };
-            let is_better = best.as_ref().is_none_or(|(_, other, other_slot)| {
-                let others = other.slots.as_ref().expect("it has a dirty slot");
-                match root {
-                    Root::Below(_) => slots.newer(slot) < others.newer(*other_slot),
-                    Root::First | Root::Wanted | Root::Swept => {
-                        slots.cleans_before(slot, others, *other_slot)
-                    }
-                }
-            });
-            if is_better {
-                best = Some((partition, books, slot));
+            let key = match root {
+                Root::Below(_) => slots.age_key(slot),
+                Root::First | Root::Wanted | Root::Swept => slots.clean_key(slot),
+            };
+            if best.as_ref().is_none_or(|&(_, _, least)| key < least) {
+                best = Some((books, slot, key));
             }
         }
-        let (_, mut books, slot) = best?;
+        let (mut books, slot, _) = best?;
         if books.slots_mut().newer(slot) >= Some(below) {
             return None;
         }

@@ -17,7 +17,7 @@ use std::sync::atomic::Ordering;
 use terrace_device::{Device, DeviceError, Operation};
 use terrace_page::PageId;
 use terrace_policy::{AccessClass, AdmissionRule, Refusal, Replacement, Temperatures, admit};
-use terrace_tier::{Freed, Gauge, Held, Lend, NoVictim};
+use terrace_tier::{Count, Freed, Gauge, Held, Lend, NoVictim};
 
 use crate::config::TacWrite;
 use crate::fetch::Loading;
@@ -213,7 +213,7 @@ impl BufferPool {
         (page, slot): (PageId, Option<u32>),
     ) {
         let Some(slots) = &mut books.slots else { return };
-        slots.count_read(page, slot);
+        slots.counted(page, slot, Count::Read);
         if !slots.is_period_over() {
             return;
         }
@@ -222,7 +222,8 @@ impl BufferPool {
             let frame = self.frames.frame(id);
             if let Some(page) = frame.page() {
                 let hits = self.take_hits(partition, frame);
-                slots.count_in_memory(page, frame.slot(), (0, hits));
+                let what = Count::InMemory { logical: hits, physical: 0 };
+                slots.counted(page, frame.slot(), what);
             }
         }
         slots.halve_counts();
@@ -235,10 +236,11 @@ impl BufferPool {
         if self.config.design.replacement.counts_hits() {
             // The request that brought it was no hit.
             let hits = self.take_hits(partition, frame);
-            slots.count_in_memory(page, frame.slot(), (1, hits.saturating_add(1)));
+            let what = Count::InMemory { logical: hits.saturating_add(1), physical: 1 };
+            slots.counted(page, frame.slot(), what);
         }
         if frame.rec_lsn().is_some() {
-            slots.count_write(page, frame.slot());
+            slots.counted(page, frame.slot(), Count::Write);
         }
     }
 

@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use terrace_policy::{Costs, Expansion, ExpansionRule, Replacement, Temperatures};
 use terrace_rt::LeafMutex;
-use terrace_tier::{Gauge, Lend, Shares};
+use terrace_tier::{AnyOrder, Gauge, Lend, Shares};
 
 use crate::PoolConfig;
 
 /// The slots of a partition of the pool.
-pub(crate) type SlotTable = terrace_tier::SlotTable<TierShares>;
+pub(crate) type SlotTable = terrace_tier::SlotTable<AnyOrder, TierShares>;
 
 /// A share in it.
 #[derive(Clone)]

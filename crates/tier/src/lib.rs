@@ -17,6 +17,6 @@ mod image;
 mod shares;
 
 pub use image::{Freed, Held, Image};
-pub use order::{Leaving, LogSlots};
+pub use order::{AnyOrder, Asks, Count, Fill, Leaving, LogSlots, SlotOrder, Slots};
 pub use shares::{Gauge, Lend, Shares};
 pub use table::{Cleaned, NoVictim, PAGES_MAX, SlotRules, SlotState, SlotTable, VersionBits};

@@ -40,11 +40,11 @@ pub use versions::VersionBits;
 use terrace_page::{Lsn, PageId, SlotId, narrow, widen};
 use terrace_policy::replacement::sketch::{FrequencySketch, page_hash};
 use terrace_policy::{
-    AdmissionRule, BlockRules, Choice, CleanerOrder, Costs, History, Replacement, SKETCH_SLOTS,
-    TacRule, Tick,
+    AdmissionRule, BlockRules, Choice, CleanKey, CleanerOrder, Costs, History, Replacement,
+    SKETCH_SLOTS, TacRule, Tick,
 };
 
-use crate::order::Ranks;
+use crate::order::{Asks, Fill, SlotOrder, Slots};
 use crate::{Gauge, Shares};
 use versions::Versions;
 
@@ -92,7 +92,7 @@ pub enum SlotState {
 }
 
 /// The table. Slots are numbered from zero within the partition.
-pub struct SlotTable<S> {
+pub struct SlotTable<O, S> {
     pages: Box<[u32]>,
     /// RecLSNs, narrowed: rounded down, a lower bound stays one. Empty if the design keeps
     /// no dirty pages on flash.
@@ -101,7 +101,7 @@ pub struct SlotTable<S> {
     newest_rec: Lsn,
     states: Box<[u8]>,
     versions: Versions,
-    ranks: Ranks,
+    order: O,
     /// Whether the slot of a page that changes stays the page's own.
     keeps_own: bool,
     /// How often pages were asked for, of a design that admits by it, or may come to.
@@ -110,8 +110,33 @@ pub struct SlotTable<S> {
     shares: S,
 }
 
-fn is_evictable(states: &[u8], slot: u32) -> bool {
-    states[slot as usize] == CLEAN
+/// A table as its order sees it.
+struct Seen<'a> {
+    states: &'a [u8],
+    pages: &'a [u32],
+}
+
+impl Slots for Seen<'_> {
+    fn count(&self) -> u32 {
+        self.pages.len() as u32
+    }
+
+    fn page(&self, slot: SlotId) -> PageId {
+        PageId(u64::from(self.pages[slot.0 as usize]))
+    }
+
+    fn is_evictable(&self, slot: SlotId) -> bool {
+        self.states[slot.0 as usize] == CLEAN
+    }
+
+    fn is_cleanable(&self, slot: SlotId) -> bool {
+        self.states[slot.0 as usize] == DIRTY | NEWER
+    }
+
+    fn is_dirty(&self, slot: SlotId) -> Option<bool> {
+        let state = self.states[slot.0 as usize];
+        (state != FREE).then_some(state & STATE == DIRTY)
+    }
 }
 
 /// Whether `page` was asked for more often of late than `other`.
@@ -152,9 +177,9 @@ pub struct SlotRules {
     pub keeps_own: bool,
 }
 
-impl<S: Shares> SlotTable<S> {
-    /// `count` free slots, of a partition with so many `frames`.
-    pub fn new((count, frames): (u32, u32), rules: &SlotRules, shares: &S) -> SlotTable<S> {
+impl<O: SlotOrder, S: Shares> SlotTable<O, S> {
+    /// `count` free slots in this `order`.
+    pub fn new(count: u32, order: O, rules: &SlotRules, shares: &S) -> SlotTable<O, S> {
         let recs = if rules.keeps_dirty { count } else { 0 };
         SlotTable {
             pages: vec![NO_PAGE; count as usize].into(),
@@ -162,7 +187,7 @@ impl<S: Shares> SlotTable<S> {
             newest_rec: Lsn::ZERO,
             states: vec![FREE; count as usize].into(),
             versions: Versions::new(count, rules.versions),
-            ranks: Ranks::new(count, frames, rules, shares),
+            order,
             keeps_own: rules.keeps_own,
             uses: sketch(rules.admission, count),
             admits_by_frequency: rules.admission == AdmissionRule::Frequency,
@@ -174,7 +199,7 @@ impl<S: Shares> SlotTable<S> {
     pub fn bytes(&self) -> usize {
         let books = self.pages.len() * 4 + self.rec.len() * 4 + self.states.len();
         let uses = self.uses.as_ref().map_or(0, FrequencySketch::bytes);
-        self.ranks.bytes() + books + self.versions.bytes() + uses
+        self.order.bytes() + books + self.versions.bytes() + uses
     }
 
     /// Slots of the table.
@@ -280,7 +305,7 @@ impl<S: Shares> SlotTable<S> {
 
     /// Takes a free slot for `page`: FREE -> READY.
     pub fn alloc(&mut self, page: PageId, now: Tick) -> Option<u32> {
-        let slot = self.ranks.take_free(page, now)?;
+        let slot = self.order.take_free(page, now)?.0;
         self.set_base(slot, &[FREE], READY);
         self.pages[slot as usize] = PageNumber::of(page).0;
         Some(slot)
@@ -288,32 +313,21 @@ impl<S: Shares> SlotTable<S> {
 
     /// Names the clean slot to reuse, if one may give way to `page`, which may have slot `own`.
     pub fn victim(&mut self, page: PageId, own: Option<u32>) -> Result<u32, NoVictim> {
-        let (states, pages) = (&self.states, &self.pages);
-        let evictable = |slot: SlotId| is_evictable(states, slot.0);
-        let page_of = |slot: SlotId| PageId(u64::from(pages[slot.0 as usize]));
-        let cleanable = |slot: SlotId| states[slot.0 as usize] == DIRTY | NEWER;
-        let victim = self.ranks.victim(
-            (page, own, self.admits_by_frequency),
-            &self.shares,
-            page_of,
-            evictable,
-            cleanable,
-        )?;
+        let compares = self.admits_by_frequency;
+        let asks = Asks { page, own: own.map(SlotId), compares };
+        let slots = Seen { states: &self.states, pages: &self.pages };
+        let victim = self.order.victim(asks, &slots, &self.shares)?;
+        let other = slots.page(victim);
         match &self.uses {
-            Some(uses)
-                if self.admits_by_frequency
-                    && !is_used_more(uses, page, page_of(SlotId(victim))) =>
-            {
-                Err(NoVictim::Colder)
-            }
-            _ => Ok(victim),
+            Some(uses) if compares && !is_used_more(uses, page, other) => Err(NoVictim::Colder),
+            _ => Ok(victim.0),
         }
     }
 
     /// From now on slots go as `choice` says.
     pub fn choose(&mut self, choice: Choice) {
         self.admits_by_frequency = choice.admission == AdmissionRule::Frequency;
-        self.ranks.choose(choice.order);
+        self.order.choose(choice.order);
     }
 
     /// `page`, in no frame, is asked for.
@@ -326,7 +340,7 @@ impl<S: Shares> SlotTable<S> {
     /// The content of clean `slot` gives way to `page`: CLEAN -> READY.
     pub fn reuse(&mut self, slot: u32, page: PageId) {
         let former = self.page(slot).expect("a clean slot has a page");
-        self.ranks.replace(slot, former, page);
+        self.order.replaced(SlotId(slot), former, page);
         self.set_base(slot, &[CLEAN], READY);
         self.pages[slot as usize] = PageNumber::of(page).0;
     }
@@ -348,7 +362,7 @@ impl<S: Shares> SlotTable<S> {
         self.set_base(slot, &[WRITING], CLEAN);
         self.versions.set(slot, lsn);
         let page = PageId(u64::from(self.pages[slot as usize]));
-        self.ranks.fill_clean(slot, page, history, &self.shares);
+        self.order.filled(SlotId(slot), page, Fill::Clean(history), &self.shares);
     }
 
     /// Flash alone holds the page, with its first change after home's at `rec_lsn`: WRITING ->
@@ -357,7 +371,9 @@ impl<S: Shares> SlotTable<S> {
         self.set_base(slot, &[WRITING], DIRTY);
         self.versions.set(slot, lsn);
         self.set_newer(slot, Some(rec_lsn));
-        self.ranks.fill_dirty(slot, history, rec_lsn);
+        let page = PageId(u64::from(self.pages[slot as usize]));
+        let fill = Fill::Dirty(history, rec_lsn);
+        self.order.filled(SlotId(slot), page, fill, &self.shares);
     }
 
     /// The write did not happen, or failed: READY|WRITING -> FREE, or INVALID if the slot is `kept`
@@ -373,7 +389,7 @@ impl<S: Shares> SlotTable<S> {
 
     /// The page in valid `slot` is used, though not read here.
     pub fn used(&mut self, slot: u32, now: Tick) {
-        self.ranks.hit(slot, now);
+        self.order.hit(SlotId(slot), now);
     }
 
     /// A read of valid `slot` begins; a page request counts as a use of it.
@@ -381,7 +397,7 @@ impl<S: Shares> SlotTable<S> {
         assert!(self.is_valid(slot), "a stale slot {slot} is read");
         self.states[slot as usize] |= READING;
         if let Some(now) = used {
-            self.ranks.hit(slot, now);
+            self.order.hit(SlotId(slot), now);
         }
     }
 
@@ -393,7 +409,7 @@ impl<S: Shares> SlotTable<S> {
 
     /// The uses of the page in `slot`, if the policy keeps them.
     pub fn history(&self, slot: u32) -> Option<History> {
-        self.ranks.history(slot)
+        self.order.history(SlotId(slot))
     }
 
     /// The dirty slot to clean first, among those that no task uses and that are `free_to_write`.
@@ -403,18 +419,22 @@ impl<S: Shares> SlotTable<S> {
             let page = PageId(u64::from(self.pages[slot.0 as usize]));
             self.is_cleanable(slot.0) && free_to_write(page)
         };
-        match below {
-            Lsn::MAX => self.ranks.next_dirty(cleanable),
-            _ => self.ranks.oldest_dirty(cleanable, |slot| self.rec(slot)),
-        }
+        let slot = match below {
+            Lsn::MAX => self.order.next_dirty(cleanable),
+            _ => self.order.oldest_dirty(cleanable, |slot| self.rec(slot)),
+        };
+        slot.map(|slot| slot.0)
     }
 
-    /// Whether dirty slot `a` goes to the cleaner before dirty slot `b` of partition `other`.
-    pub fn cleans_before(&self, a: u32, other: &SlotTable<S>, b: u32) -> bool {
-        match self.log() {
-            None => self.ranks.cleans_before(a, &other.ranks, b),
-            Some(_) => self.newer(a) < other.newer(b),
-        }
+    /// Where dirty `slot` stands among those of all partitions: the least is cleaned first, of
+    /// those of append logs the oldest.
+    pub fn clean_key(&self, slot: u32) -> CleanKey {
+        self.order.clean_key(SlotId(slot)).unwrap_or_else(|| self.age_key(slot))
+    }
+
+    /// As `clean_key`, if the oldest is cleaned first.
+    pub fn age_key(&self, slot: u32) -> CleanKey {
+        CleanKey([self.newer(slot).unwrap_or(Lsn::ZERO).0, 0, 0, 0])
     }
 
     /// Whether the cleaner may take `slot`.
@@ -437,7 +457,7 @@ impl<S: Shares> SlotTable<S> {
     /// The cleaner takes dirty `slot`: DIRTY -> LAZYCLEANING.
     pub fn clean_begins(&mut self, slot: u32) {
         assert_eq!(self.states[slot as usize], DIRTY | NEWER);
-        self.ranks.take(slot);
+        self.order.taken(SlotId(slot));
         self.set_base(slot, &[DIRTY], LAZYCLEANING);
     }
 
@@ -458,12 +478,13 @@ impl<S: Shares> SlotTable<S> {
                 self.set_newer(slot, None);
                 self.set_base(slot, &[LAZYCLEANING], CLEAN);
                 let page = PageId(u64::from(self.pages[slot as usize]));
-                self.ranks.was_cleaned(slot, page);
+                self.order.filled(SlotId(slot), page, Fill::Cleaned, &self.shares);
             }
             Cleaned::NotYet | Cleaned::Damaged => {
                 let rec_lsn = self.newer(slot).expect("a dirty slot");
                 self.set_base(slot, &[LAZYCLEANING], DIRTY);
-                self.ranks.was_not_cleaned(slot, rec_lsn);
+                let page = PageId(u64::from(self.pages[slot as usize]));
+                self.order.filled(SlotId(slot), page, Fill::StillDirty(rec_lsn), &self.shares);
                 if cleaned == Cleaned::Damaged {
                     self.set_damaged(slot, true);
                 }
@@ -480,7 +501,7 @@ impl<S: Shares> SlotTable<S> {
         if self.base(slot) == LAZYCLEANING {
             self.states[slot as usize] |= DOOMED;
         } else if logical {
-            self.ranks.take(slot);
+            self.order.taken(SlotId(slot));
             self.make_own(slot);
         } else {
             self.release(slot, &[CLEAN, DIRTY]);
@@ -513,7 +534,7 @@ impl<S: Shares> SlotTable<S> {
         self.states[slot as usize] = FREE;
         let page = self.page(slot);
         self.pages[slot as usize] = NO_PAGE;
-        self.ranks.free(slot, page);
+        self.order.freed(SlotId(slot), page);
     }
 
     /// Asserts the picture: marks fit states, and the policy agrees.
@@ -536,15 +557,9 @@ impl<S: Shares> SlotTable<S> {
             let may_be_empty = is_empty || self.has(slot, DOOMED);
             assert!(self.page(slot).is_some() || may_be_empty, "slot {slot} has no page");
             assert!(self.page(slot).is_none() || !is_empty, "slot {slot} has a page");
-            let expected = match state {
-                SlotState::Free => terrace_policy::SlotState::Free,
-                SlotState::Clean => terrace_policy::SlotState::Clean,
-                SlotState::Dirty => terrace_policy::SlotState::Dirty,
-                _ => terrace_policy::SlotState::Busy,
-            };
-            self.ranks.check_slot(slot, expected);
+            self.order.check_slot(SlotId(slot), state);
         }
-        self.ranks.check();
+        self.order.check();
     }
 }
 

@@ -10,7 +10,9 @@ use terrace_policy::{
     SavedCosts, TacRule, Temperatures, Tick,
 };
 use terrace_rt::Prng;
-use terrace_tier::{Cleaned, Gauge, Lend, Shares, SlotRules, SlotState, SlotTable, VersionBits};
+use terrace_tier::{
+    AnyOrder, Cleaned, Gauge, Lend, Shares, SlotRules, SlotState, SlotTable, VersionBits,
+};
 
 const SLOTS: u32 = 12;
 const PAGES: u64 = 40;
@@ -96,7 +98,7 @@ impl Slot {
 }
 
 struct Both {
-    table: SlotTable<Plain>,
+    table: SlotTable<AnyOrder, Plain>,
     shares: Plain,
     model: Vec<Slot>,
     keeps_dirty: bool,
@@ -119,7 +121,8 @@ impl Both {
             blocks: BlockRules { block_slots: 4, window_requests: 100 },
             keeps_own,
         };
-        let table = SlotTable::new((SLOTS, 4), &rules, &shares);
+        let table =
+            SlotTable::new(SLOTS, AnyOrder::new((SLOTS, 4), &rules, &shares), &rules, &shares);
         let model = vec![Slot::FREE; SLOTS as usize];
         Both { table, shares, model, keeps_dirty, keeps_own, now: Tick(1) }
     }

@@ -21,6 +21,7 @@
 //!   of a byte-sized store for each tick.
 //! - Not for: exact comparisons with the published designs, which have [`crate::SlotLru2`].
 
+use crate::slots::clean_key::CleanKey;
 use crate::structures::bits::SlotBits;
 use crate::{History, Tick};
 use terrace_page::SlotId;
@@ -201,12 +202,11 @@ impl SlotAges {
         self.dirty.from(0).map(SlotId)
     }
 
-    /// Whether dirty slot `a` should be cleaned before dirty slot `b` of partition `other`.
+    /// Where dirty `slot` stands among those of all partitions.
     #[must_use]
-    pub fn cleans_before(&self, a: SlotId, other: &SlotAges, b: SlotId) -> bool {
-        let of =
-            |ages: &SlotAges, slot: SlotId| rank(AgeOrder::Recency, ages.marks[slot.0 as usize]);
-        of(self, a) > of(other, b)
+    pub fn clean_key(&self, slot: SlotId) -> CleanKey {
+        let rank = rank(AgeOrder::Recency, self.marks[slot.0 as usize]);
+        CleanKey([u64::from(u16::MAX - rank), 0, 0, 0])
     }
 
     /// A filled slot is about to be cleaned or refilled, or its page changes.

@@ -29,6 +29,7 @@
 
 use crate::History;
 use crate::placement::Costs;
+use crate::slots::clean_key::CleanKey;
 use crate::slots::counts::{BenefitSide, Counts, Expansion};
 use crate::slots::ghosts::Ghosts;
 use crate::slots::lru_2::SlotState;
@@ -260,11 +261,12 @@ impl SlotBenefit {
             .map(SlotId)
     }
 
-    /// Whether dirty slot `a` should be cleaned before dirty slot `b` of partition `other`.
+    /// Where dirty `slot` stands among those of all partitions.
     #[must_use]
-    pub fn cleans_before(&self, a: SlotId, other: &SlotBenefit, b: SlotId) -> bool {
-        let (ours, theirs) = (self.keys.benefit(a.0), other.keys.benefit(b.0));
-        ours.total_cmp(&theirs).then(a.cmp(&b)).is_lt()
+    pub fn clean_key(&self, slot: SlotId) -> CleanKey {
+        let (benefit, slot) = self.keys.key(slot.0);
+        // As an unsigned number, in the same order.
+        CleanKey([benefit as u64 ^ 1 << 63, u64::from(slot), 0, 0])
     }
 
     /// How many dirty slots are wanted clean (B4).

@@ -20,6 +20,7 @@
 //!    +-- free: from Busy, Clean, Dirty     (take: Dirty -> Busy too)
 //! ```
 
+use crate::slots::clean_key::CleanKey;
 use crate::structures::free_stack::FreeStack;
 use crate::structures::heaps::{Heaps, Side};
 use crate::{History, Tick};
@@ -163,11 +164,11 @@ impl SlotLru2 {
             .map(SlotId)
     }
 
-    /// Whether dirty slot `a` should be cleaned before dirty slot `b` of partition `other`: the
-    /// cleaner takes the least of the roots of all partitions [R in S0 2.6].
+    /// Where dirty `slot` stands among those of all partitions: the cleaner takes the least of
+    /// their roots [R in S0 2.6].
     #[must_use]
-    pub fn cleans_before(&self, a: SlotId, other: &SlotLru2, b: SlotId) -> bool {
-        self.keys.dirty_order(a.0) < other.keys.dirty_order(b.0)
+    pub fn clean_key(&self, slot: SlotId) -> CleanKey {
+        self.keys.clean_key_of_all(slot.0)
     }
 
     /// A filled slot becomes busy: it is about to be read, cleaned or refilled.
@@ -321,11 +322,11 @@ impl Keys {
     }
 
     /// As `dirty_key`, to compare slots of two partitions, whose stamps have other bases.
-    fn dirty_order(&self, slot: u32) -> (u32, u64, u64, u32) {
+    fn clean_key_of_all(&self, slot: u32) -> CleanKey {
         let tick = |stamp: u32| if stamp == NONE { 0 } else { self.base + u64::from(stamp) };
         let (previous, last) = (self.previous[slot as usize], self.last[slot as usize]);
         let rec = self.rec_block.get(slot as usize).copied().unwrap_or(0);
-        (rec, tick(previous), tick(last), slot)
+        CleanKey([u64::from(rec), tick(previous), tick(last), u64::from(slot)])
     }
 
     fn stamp(&self, tick: Tick) -> u32 {

@@ -4,6 +4,7 @@ pub(crate) mod ages;
 pub(crate) mod bands;
 pub(crate) mod benefit;
 pub(crate) mod blocks;
+pub(crate) mod clean_key;
 pub(crate) mod counts;
 pub(crate) mod fifo;
 pub(crate) mod ghosts;

@@ -5,17 +5,17 @@ use terrace_policy::Tick;
 
 use super::{
     CLEAN, DAMAGED, DIRTY, DOOMED, FREE, INVALID, LAZYCLEANING, NEWER, NO_PAGE, PINNED, PageNumber,
-    RETIRED, STATE, SlotTable, WRITING,
+    RETIRED, STATE, Seen, SlotTable, WRITING,
 };
-use crate::{Gauge, Image, Shares};
+use crate::{Gauge, Image, Shares, SlotOrder};
 
 /// Slots of a zone, beside the free ones, at least: fewer would soon all be in use.
 const ZONE_SLOTS_MIN: u32 = 8;
 
-impl<S: Shares> SlotTable<S> {
+impl<O: SlotOrder, S: Shares> SlotTable<O, S> {
     /// A new table is about to be filled with what opening found, with the clock at `now`.
     pub fn begin_restore(&mut self, now: Tick) {
-        self.ranks.begin_restore(now);
+        self.order.begin_restore(now);
     }
 
     /// Opening found `slot` filled.
@@ -28,7 +28,7 @@ impl<S: Shares> SlotTable<S> {
             self.states[at] = DIRTY | NEWER;
             self.set_rec(slot, rec_lsn);
         }
-        self.ranks.found(slot, image);
+        self.order.found(SlotId(slot), image);
     }
 
     /// The page of `slot` was found in another one too, and that counts.
@@ -40,18 +40,14 @@ impl<S: Shares> SlotTable<S> {
     /// From now on only slots of a zone are given away: those that are free, and of the others the
     /// parts-th part whose pages benefit least. Returns them.
     pub fn begin_zone(&mut self, parts: u32) -> Vec<u32> {
-        self.ranks.begin_zone(self.count().div_ceil(parts).max(ZONE_SLOTS_MIN))
+        let count = self.count().div_ceil(parts).max(ZONE_SLOTS_MIN);
+        self.order.begin_zone(count).into_iter().map(|slot| slot.0).collect()
     }
 
     /// All was told.
     pub fn end_restore(&mut self) {
-        let (states, pages) = (&self.states, &self.pages);
-        let is_dirty = |slot: SlotId| match states[slot.0 as usize] {
-            FREE => None,
-            state => Some(state & STATE == DIRTY),
-        };
-        let page_of = |slot: SlotId| PageId(u64::from(pages[slot.0 as usize]));
-        self.ranks.end_restore(pages.len() as u32, &self.shares, page_of, is_dirty);
+        let states = &self.states;
+        self.order.settle(&Seen { states, pages: &self.pages }, &self.shares);
         let used = states.iter().filter(|&&state| state != FREE).count() as i32;
         let dirty = states.iter().filter(|&&state| state & STATE == DIRTY).count() as i32;
         self.shares.counted(Gauge::Used, used);
@@ -93,7 +89,7 @@ impl<S: Shares> SlotTable<S> {
             return;
         }
         self.set_damaged(slot, false);
-        self.ranks.take(slot);
+        self.order.taken(SlotId(slot));
         self.forget_newer(slot);
         self.states[slot as usize] &= !PINNED;
         self.set_base(slot, &[DIRTY, CLEAN], INVALID);
@@ -130,7 +126,7 @@ impl<S: Shares> SlotTable<S> {
     /// The page in valid `from`, which moved on, stays there until the table says where it went:
     /// CLEAN|DIRTY -> RETIRED.
     pub fn retire_moved(&mut self, from: u32) {
-        self.ranks.take(from);
+        self.order.taken(SlotId(from));
         self.set_damaged(from, false);
         self.set_newer(from, None);
         self.set_base(from, &[CLEAN, DIRTY], RETIRED);

@@ -3,58 +3,36 @@
 use terrace_page::{PageId, SlotId};
 
 use super::SlotTable;
-use crate::Shares;
-use crate::order::Ranks;
+use crate::{Count, Shares, SlotOrder};
 
-impl<S: Shares> SlotTable<S> {
-    /// `page` is read from a device: from flash, if it has `slot`.
-    pub fn count_read(&mut self, page: PageId, slot: Option<u32>) {
-        if let Ranks::Benefit(ranks) = &mut self.ranks {
-            ranks.read(page, slot.map(SlotId));
-        }
-    }
-
-    /// `page` is written to a device.
-    pub fn count_write(&mut self, page: PageId, slot: Option<u32>) {
-        if let Ranks::Benefit(ranks) = &mut self.ranks {
-            ranks.wrote(page, slot.map(SlotId));
-        }
-    }
-
-    /// Memory was asked for `page` `logical` times, of which a device was `physical` times.
-    pub fn count_in_memory(&mut self, page: PageId, slot: Option<u32>, reads: (u32, u32)) {
-        if let Ranks::Benefit(ranks) = &mut self.ranks {
-            let slot = slot.map(SlotId);
-            self.shares.lend(|expansion| ranks.was_in_memory(page, slot, reads, expansion));
-        }
+impl<O: SlotOrder, S: Shares> SlotTable<O, S> {
+    /// `page`, which has `slot` or none, was asked for.
+    pub fn counted(&mut self, page: PageId, slot: Option<u32>, what: Count) {
+        self.order.counted(page, slot.map(SlotId), what, &self.shares);
     }
 
     /// Whether counts are to be halved, once all is counted.
     pub fn is_period_over(&self) -> bool {
-        matches!(&self.ranks, Ranks::Benefit(ranks) if ranks.is_period_over())
+        self.order.is_period_over()
     }
 
     /// Forgets half of all counts.
     pub fn halve_counts(&mut self) {
-        if let Ranks::Benefit(ranks) = &mut self.ranks {
-            ranks.halve();
-        }
+        self.order.halve_counts();
     }
 
     /// Whether dirty slots are wanted clean ahead of need.
     pub fn wants_cleaning(&self) -> bool {
-        matches!(&self.ranks, Ranks::Benefit(ranks) if ranks.cleanings_wanted() > 0)
+        self.order.wants_cleaning()
     }
 
     /// The cleaner has taken a slot, or found none.
     pub fn cleaning_begun(&mut self) {
-        if let Ranks::Benefit(ranks) = &mut self.ranks {
-            ranks.cleaning_begun();
-        }
+        self.order.cleaning_begun();
     }
 
     /// The page of slot `from` was written to slot `to`: what was counted of it goes along.
     pub fn carry(&mut self, from: u32, to: u32) {
-        self.ranks.carry(from, to);
+        self.order.carried(SlotId(from), SlotId(to));
     }
 }

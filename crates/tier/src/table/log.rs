@@ -11,25 +11,17 @@ use terrace_policy::{Fronted, Leave};
 use super::{
     CLEAN, DAMAGED, DIRTY, FREE, INVALID, NEWER, READING, RETIRED, STATE, SlotTable, WRITING,
 };
-use crate::Shares;
-use crate::order::{Leaving, LogSlots, Ranks};
+use crate::order::Fill;
+use crate::{Leaving, LogSlots, Shares, SlotOrder};
 
-impl<S: Shares> SlotTable<S> {
+impl<O: SlotOrder, S: Shares> SlotTable<O, S> {
     /// The order of the slots, if they are those of an append log.
     pub fn log(&self) -> Option<&LogSlots> {
-        match &self.ranks {
-            Ranks::Log(log) => Some(log),
-            _ => None,
-        }
+        self.order.log()
     }
 
     fn log_mut(&mut self) -> &mut LogSlots {
-        match &mut self.ranks {
-            Ranks::Log(log) => log,
-            _ => {
-                unreachable!("only append logs have an order")
-            }
-        }
+        self.order.log_mut().expect("only the slots of an append log leave in order")
     }
 
     /// Slots that were taken and hold nothing: their pages have changed since.
@@ -64,7 +56,7 @@ impl<S: Shares> SlotTable<S> {
                 _ => Fronted::InUse,
             }
         };
-        let Ranks::Log(log) = &mut self.ranks else { unreachable!("only append logs leave") };
+        let log = self.order.log_mut().expect("only the slots of an append log leave in order");
         let answers = log.leave(leaving, fronted);
         answers.into_iter().map(|(slot, leave)| (slot.0, leave)).collect()
     }
@@ -112,8 +104,9 @@ impl<S: Shares> SlotTable<S> {
             true => self.retire_moved(from),
             false => self.release(from, &[CLEAN, DIRTY]),
         }
-        if let (Some(rec_lsn), Ranks::Log(log)) = (newer, &mut self.ranks) {
-            log.set_dirty(to, true);
+        if let Some(rec_lsn) = newer {
+            let page = PageId(u64::from(self.pages[to as usize]));
+            self.order.filled(SlotId(to), page, Fill::StillDirty(rec_lsn), &self.shares);
             self.set_newer(to, Some(rec_lsn));
         }
     }

@@ -6,8 +6,11 @@
 use std::cell::Cell;
 use std::ops::Range;
 
-use terrace_page::SlotId;
+use terrace_page::{Lsn, PageId, SlotId};
 use terrace_policy::{BlockRules, Fronted, Leave, SlotBlocks, SlotFifo, Tick};
+
+use super::{Fill, SlotOrder, Slots, oldest};
+use crate::Shares;
 
 /// In which order slots are taken, and leave.
 enum Order {
@@ -49,15 +52,6 @@ impl LogSlots {
         LogSlots { order, dirty, at: Cell::new(0) }
     }
 
-    /// Bytes allocated.
-    pub fn bytes(&self) -> usize {
-        let order = match &self.order {
-            Order::Fifo(fifo) => fifo.bytes(),
-            Order::Blocks(blocks) => blocks.bytes(),
-        };
-        order + size_of_val(&*self.dirty)
-    }
-
     /// Slots that can be taken, and slots that are leaving.
     pub fn free_and_leaving(&self) -> (u32, u32) {
         match &self.order {
@@ -71,30 +65,6 @@ impl LogSlots {
         match &self.order {
             Order::Fifo(_) => group,
             Order::Blocks(blocks) => blocks.room().min(group),
-        }
-    }
-
-    /// Takes a slot.
-    pub fn take(&mut self, now: Tick) -> Option<SlotId> {
-        match &mut self.order {
-            Order::Fifo(fifo) => fifo.take(),
-            Order::Blocks(blocks) => blocks.take(now),
-        }
-    }
-
-    /// The page in `slot` was asked for.
-    pub fn hit(&mut self, slot: SlotId, now: Tick) {
-        match &mut self.order {
-            Order::Fifo(fifo) => fifo.hit(slot),
-            Order::Blocks(blocks) => blocks.hit(slot, now),
-        }
-    }
-
-    /// `slot` holds nothing any more.
-    pub fn emptied(&mut self, slot: u32) {
-        self.set_dirty(slot, false);
-        if let Order::Blocks(blocks) = &mut self.order {
-            blocks.emptied(SlotId(slot));
         }
     }
 
@@ -140,24 +110,7 @@ impl LogSlots {
         }
     }
 
-    /// New slots are filled with what was found.
-    pub fn restore(&mut self, is_filled: impl Fn(SlotId) -> bool) {
-        match &mut self.order {
-            Order::Fifo(fifo) => fifo.restore(is_filled),
-            Order::Blocks(blocks) => blocks.restore(is_filled),
-        }
-    }
-
-    /// Asserts the order's own invariants.
-    pub fn check(&self) {
-        match &self.order {
-            Order::Fifo(fifo) => fifo.check(),
-            Order::Blocks(blocks) => blocks.check(),
-        }
-    }
-
-    /// `slot` holds what home lacks, or no longer.
-    pub fn set_dirty(&mut self, slot: u32, is_dirty: bool) {
+    fn set_dirty(&mut self, slot: u32, is_dirty: bool) {
         let (word, bit) = (&mut self.dirty[(slot / u64::BITS) as usize], 1 << (slot % u64::BITS));
         if is_dirty {
             *word |= bit;
@@ -167,7 +120,7 @@ impl LogSlots {
     }
 
     /// The dirty slots, once round from where one was found before.
-    pub fn dirty(&self) -> impl Iterator<Item = u32> + '_ {
+    fn dirty(&self) -> impl Iterator<Item = u32> + '_ {
         let words = self.dirty.len() as u32;
         (0..words).map(move |more| (self.at.get() + more) % words).flat_map(|word| {
             let bits = self.dirty[word as usize];
@@ -175,12 +128,86 @@ impl LogSlots {
             (0..u64::BITS * u32::from(bits != 0)).filter(is_set).map(move |bit| word * 64 + bit)
         })
     }
+}
 
-    /// The dirty slot to clean first.
-    pub fn next_dirty(&self, cleanable: impl Fn(SlotId) -> bool) -> Option<u32> {
-        let slot = self.dirty().find(|&slot| cleanable(SlotId(slot)))?;
-        self.at.set(slot / u64::BITS);
+impl SlotOrder for LogSlots {
+    fn bytes(&self) -> usize {
+        let order = match &self.order {
+            Order::Fifo(fifo) => fifo.bytes(),
+            Order::Blocks(blocks) => blocks.bytes(),
+        };
+        order + size_of_val(&*self.dirty)
+    }
+
+    fn take_free(&mut self, _page: PageId, now: Tick) -> Option<SlotId> {
+        match &mut self.order {
+            Order::Fifo(fifo) => fifo.take(),
+            Order::Blocks(blocks) => blocks.take(now),
+        }
+    }
+
+    fn filled(&mut self, slot: SlotId, _page: PageId, fill: Fill, _shares: &impl Shares) {
+        if matches!(fill, Fill::Dirty(..) | Fill::StillDirty(_)) {
+            self.set_dirty(slot.0, true);
+        }
+    }
+
+    fn taken(&mut self, slot: SlotId) {
+        self.set_dirty(slot.0, false);
+    }
+
+    fn freed(&mut self, slot: SlotId, _page: Option<PageId>) {
+        self.set_dirty(slot.0, false);
+        if let Order::Blocks(blocks) = &mut self.order {
+            blocks.emptied(slot);
+        }
+    }
+
+    fn hit(&mut self, slot: SlotId, now: Tick) {
+        match &mut self.order {
+            Order::Fifo(fifo) => fifo.hit(slot),
+            Order::Blocks(blocks) => blocks.hit(slot, now),
+        }
+    }
+
+    fn next_dirty(&self, may: impl Fn(SlotId) -> bool) -> Option<SlotId> {
+        let slot = self.dirty().map(SlotId).find(|&slot| may(slot))?;
+        self.at.set(slot.0 / u64::BITS);
         Some(slot)
+    }
+
+    fn oldest_dirty(
+        &self,
+        may: impl Fn(SlotId) -> bool,
+        rec: impl Fn(u32) -> Lsn,
+    ) -> Option<SlotId> {
+        oldest(self.dirty().map(SlotId), may, rec)
+    }
+
+    fn settle(&mut self, slots: &impl Slots, _shares: &impl Shares) {
+        let is_filled = |slot| slots.is_dirty(slot).is_some();
+        match &mut self.order {
+            Order::Fifo(fifo) => fifo.restore(is_filled),
+            Order::Blocks(blocks) => blocks.restore(is_filled),
+        }
+        for slot in (0..slots.count()).filter(|&slot| slots.is_dirty(SlotId(slot)) == Some(true)) {
+            self.set_dirty(slot, true);
+        }
+    }
+
+    fn log(&self) -> Option<&LogSlots> {
+        Some(self)
+    }
+
+    fn log_mut(&mut self) -> Option<&mut LogSlots> {
+        Some(self)
+    }
+
+    fn check(&self) {
+        match &self.order {
+            Order::Fifo(fifo) => fifo.check(),
+            Order::Blocks(blocks) => blocks.check(),
+        }
     }
 }
 
