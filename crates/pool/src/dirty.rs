@@ -35,13 +35,13 @@
 
 use terrace_device::Operation;
 use terrace_page::{Lsn, PageId};
-use terrace_policy::Invalidation;
 use terrace_rt::{Nanos, sleep};
-use terrace_tier::{Freed, Gauge};
+use terrace_tier::{After, BaseRule, Changed, Freed, Gauge};
 
-use crate::frames::Exclusive;
+use crate::frames::{Exclusive, Frame};
 use crate::ledger::{DirtyLsns, Ledger};
 use crate::partition::{Books, Partition};
+use crate::shares::SlotTable;
 use crate::{BufferPool, Dirtied, PageEvent, PoolError};
 
 /// How long a page is without an entry when `entry_before_invalidation` is off.
@@ -113,25 +113,53 @@ impl BufferPool {
         lower: Lsn,
     ) -> DirtyLsns {
         let rec = newer.unwrap_or(lower).min(lower);
-        let is_base = |slot| {
-            let slots = books.slots.as_ref();
-            let is_whole = slots.is_some_and(|slots| !slots.is_damaged(slot));
-            is_whole && self.is_needed_base(books, slot)
-        };
-        let stays = guard.frame().slot().is_some_and(is_base);
+        let rule = self.base_rule(books);
+        let is_base =
+            |(slots, slot): (&SlotTable, u32)| !slots.is_damaged(slot) && slots.keeps(slot, rule);
+        let stays = books.slots.as_ref().zip(guard.frame().slot()).is_some_and(is_base);
         // Without a base of its own the page has what home has.
         DirtyLsns { rec, base: if stays { lower } else { rec } }
     }
 
-    /// Whether the copy in `slot` must outlast a change of its page. One whose every change that
-    /// home lacks is in the log that analysis reads need not: the page counts as it does without
-    /// a copy, and its slot is free for another. But where flash is persistent no slot is that the
-    /// table calls newer than home: what the table says of it would be all that there is.
-    fn is_needed_base(&self, books: &Books, slot: u32) -> bool {
-        let Some(slots) = books.slots.as_ref().filter(|_| self.keeps_bases()) else { return false };
-        let is_old = |rec| rec < books.ledger.base_floor() || self.is_persistent();
-        let is_kept = |rec| is_old(rec) && self.config.rules.keeps_old_bases;
-        slots.is_base(slot) && slots.newer(slot).is_none_or(is_kept)
+    /// Which copies must outlast a change of their page. One whose every change that home lacks is
+    /// in the log that analysis reads need not: the page counts as it does without a copy, and its
+    /// slot is free for another. But where flash is persistent no slot is that the table calls
+    /// newer than home: what the table says of it would be all that there is.
+    fn base_rule(&self, books: &Books) -> BaseRule {
+        match self.any_base() {
+            BaseRule::Below(_) if !self.config.rules.keeps_old_bases => BaseRule::Below(Lsn::ZERO),
+            BaseRule::Below(_) if !self.is_persistent() => {
+                BaseRule::Below(books.ledger.base_floor())
+            }
+            any => any,
+        }
+    }
+
+    /// Which copies are needed while home may lack changes of theirs.
+    pub(crate) fn any_base(&self) -> BaseRule {
+        if self.keeps_bases() { BaseRule::ALL } else { BaseRule::Never }
+    }
+
+    /// The copy in `slot` stopped being the page of `frame`, as `changed` says: tells the frame,
+    /// the watcher and the restart. Returns the slot over all partitions, if its page lost it.
+    pub(crate) fn copy_changed(
+        &self,
+        partition: &Partition,
+        (page, frame): (PageId, &Frame),
+        slot: u32,
+        (changed, why): (Changed, Freed),
+    ) -> Option<u32> {
+        match changed.slot {
+            After::Base => return None,
+            After::Own => {}
+            After::Gone => {
+                frame.set_slot(None);
+                self.observe(page, PageEvent::SlotLost);
+            }
+        }
+        let number = partition.first_slot + slot;
+        self.slot_freed(number, page, why);
+        Some(number)
     }
 
     /// The order that is wrong, for tests.
@@ -165,19 +193,10 @@ impl BufferPool {
             return None;
         }
         books.stats.invalidations += 1;
-        let number = partition.first_slot + slot;
-        if self.is_needed_base(books, slot) {
-            books.slots_mut().keep_base(slot);
-            return None;
-        }
-        let logical = self.config.design.invalidation == Invalidation::Logical;
-        books.slots_mut().invalidate(slot, logical);
-        if !logical {
-            guard.frame().set_slot(None);
-            self.observe(page, PageEvent::SlotLost);
-        }
-        self.slot_freed(number, page, Freed::Modified);
-        Some(number)
+        let rule = self.base_rule(books);
+        let changed = books.slots_mut().changes(slot, rule);
+        let of = (page, guard.frame());
+        self.copy_changed(partition, of, slot, (changed, Freed::Modified))
     }
 
     pub(crate) fn is_clean_copy(&self, page: PageId, guard: &Exclusive<'_>) -> bool {

@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use terrace_page::{Damage, PageBuf, PageId, lsn, verify};
-use terrace_policy::{AccessClass, Invalidation, Tick, Touch};
+use terrace_policy::{AccessClass, Tick, Touch};
 use terrace_tier::Freed;
 
 use crate::buffer_pool::Intent;
@@ -414,21 +414,12 @@ impl BufferPool {
             return Err(error);
         }
         books.stats.flash_faults += 1;
-        if self.keeps_bases() && books.slots_mut().is_base(slot) {
-            // Home has it, but may lose it again.
-            books.slots_mut().keep_base(slot);
-            return Ok(false);
-        }
-        let logical = self.config.design.invalidation == Invalidation::Logical;
-        books.slots_mut().invalidate(slot, logical);
-        if !logical {
-            loading.guard.frame().set_slot(None);
-            self.observe(loading.page, PageEvent::SlotLost);
-        }
-        let number = loading.partition.first_slot + slot;
-        self.slot_freed(number, loading.page, Freed::Modified);
+        // A base stays: home has the page, but may lose it again.
+        let changed = books.slots_mut().changes(slot, self.any_base());
+        let of = (loading.page, loading.guard.frame());
+        let freed = self.copy_changed(loading.partition, of, slot, (changed, Freed::Modified));
         drop(books);
-        self.harden(&[number]);
+        self.harden(freed.as_slice());
         Ok(false)
     }
 

@@ -25,7 +25,7 @@ use std::sync::atomic::Ordering;
 
 use terrace_page::{Lsn, PageId};
 use terrace_policy::{Inclusion, RestartKind};
-use terrace_tier::Freed;
+use terrace_tier::{BaseRule, Freed};
 
 use crate::fetch::Loading;
 use crate::frames::{Exclusive, Frame};
@@ -120,17 +120,13 @@ impl BufferPool {
         if books.slots_mut().newer(slot).is_some() {
             return self.make_dirty_since(partition, &mut books, guard, lower);
         }
-        if self.keeps_bases() && books.slots_mut().is_base(slot) {
+        if books.slots_mut().keeps(slot, self.any_base()) {
             return None;
         }
         books.stats.invalidations += 1;
-        books.slots_mut().invalidate(slot, false);
-        frame.set_slot(None);
+        let changed = books.slots_mut().changes(slot, BaseRule::Never);
         let page = frame.page().expect("a page that was read");
-        self.observe(page, PageEvent::SlotLost);
-        let number = partition.first_slot + slot;
-        self.slot_freed(number, page, Freed::Modified);
-        Some(number)
+        self.copy_changed(partition, (page, frame), slot, (changed, Freed::Modified))
     }
 
     /// N4: a page was written to flash, to leave memory. Whether it did.

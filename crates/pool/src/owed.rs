@@ -26,7 +26,7 @@ use crate::fetch::{BadCopy, Loading, Source};
 use crate::ledger::DirtyLsns;
 use crate::partition::Place;
 use crate::shares::SlotTable;
-use crate::{BufferPool, PageEvent, PoolError, Tier};
+use crate::{BufferPool, PoolError, Tier};
 
 /// Pages that the background brings in at once while the devices have little to do; else one, so
 /// that it takes no more of a busy device than one client does.
@@ -158,8 +158,7 @@ impl BufferPool {
 
     /// Whether what is bad in `slot`, which home lacks, can be given up: nobody brings it home.
     pub(crate) fn may_rescue(&self, slots: &SlotTable, slot: u32) -> bool {
-        let keeps = self.keeps_bases() && slots.is_base(slot);
-        keeps || slots.state(slot) == SlotState::Dirty
+        slots.keeps(slot, self.any_base()) || slots.state(slot) == SlotState::Dirty
     }
 
     /// A copy that only flash had is bad: home may have the same version, and the log has all that
@@ -197,22 +196,15 @@ impl BufferPool {
             // The cleaner has it now, or it has moved on.
             return Ok(BadCopy::LookAgain);
         }
-        let keeps = self.keeps_bases() && books.slots_mut().is_base(slot);
         books.stats.flash_faults += 1;
-        let number = partition.first_slot + slot;
-        if keeps {
-            // Nobody but its entry tells, after a power cut, that home lacks the changes from `rec`
-            // on: not even the last checkpoint, which counted on the copy.
-            books.slots_mut().keep_base(slot);
-        } else {
-            books.slots_mut().give_up(slot);
-            loading.guard.frame().set_slot(None);
-            self.observe(loading.page, PageEvent::SlotLost);
-            self.slot_freed(number, loading.page, Freed::Modified);
-        }
+        // A base stays: nobody but its entry tells, after a power cut, that home lacks the changes
+        // from `rec` on: not even the last checkpoint, which counted on the copy.
+        let changed = books.slots_mut().spoiled(slot, self.any_base());
+        let of = (loading.page, loading.guard.frame());
+        self.copy_changed(partition, of, slot, (changed, Freed::Modified));
         books.set_dirty(&self.frames, &loading.guard, DirtyLsns::at(rec));
         drop(books);
-        self.harden(&[number]);
+        self.harden(&[partition.first_slot + slot]);
         loading.source = Source::Home;
         Ok(BadCopy::Rescued)
     }

@@ -19,4 +19,7 @@ mod shares;
 pub use image::{Freed, Held, Image};
 pub use order::{AnyOrder, Asks, Count, Fill, Leaving, LogSlots, SlotOrder, Slots};
 pub use shares::{Gauge, Lend, Shares};
-pub use table::{Cleaned, NoVictim, PAGES_MAX, SlotRules, SlotState, SlotTable, VersionBits};
+pub use table::{
+    After, BaseRule, Changed, Cleaned, NoVictim, PAGES_MAX, SlotRules, SlotState, SlotTable,
+    VersionBits,
+};

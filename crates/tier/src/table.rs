@@ -9,9 +9,9 @@
 //!
 //! CLEAN|DIRTY --read_begins--> READING --read_ends--> back
 //! DIRTY --clean_begins--> LAZYCLEANING --clean_ends--> CLEAN
-//! CLEAN|DIRTY --invalidate--> FREE (physical), or INVALID and its page's OWN (logical: TAC, CAC)
+//! CLEAN|DIRTY --changes--> FREE, or INVALID and its page's OWN (TAC, CAC), or INVALID and a base
 //!
-//! DIRTY --keep_base--> INVALID --retire--> RETIRED --release_retired--> FREE
+//! INVALID --retire--> RETIRED --release_retired--> FREE
 //! ```
 //!
 //! - S1: READING is a mark beside the state, so that a page may be read while it is being cleaned.
@@ -31,10 +31,12 @@
 //! Sources: S0 3.1 (the SSD buffer table), S3 II-B1 (the states).
 
 mod bases;
+mod changes;
 mod counts;
 mod log;
 mod versions;
 
+pub use changes::{After, BaseRule, Changed};
 pub use versions::VersionBits;
 
 use terrace_page::{Lsn, PageId, SlotId, narrow, widen};
@@ -491,29 +493,6 @@ impl<O: SlotOrder, S: Shares> SlotTable<O, S> {
             }
         }
         true
-    }
-
-    /// The page in `slot` is about to change: CLEAN|DIRTY -> FREE, at once or when its I/O ends; or
-    /// -> INVALID, `logical`ly, and the slot stays the page's own.
-    pub fn invalidate(&mut self, slot: u32, logical: bool) {
-        assert!(self.is_valid(slot));
-        assert!(!self.has(slot, READING), "slot {slot} is read while its page changes");
-        if self.base(slot) == LAZYCLEANING {
-            self.states[slot as usize] |= DOOMED;
-        } else if logical {
-            self.order.taken(SlotId(slot));
-            self.make_own(slot);
-        } else {
-            self.release(slot, &[CLEAN, DIRTY]);
-        }
-    }
-
-    /// CLEAN|DIRTY|LAZYCLEANING -> INVALID, and its page's own.
-    fn make_own(&mut self, slot: u32) {
-        self.set_newer(slot, None);
-        self.set_damaged(slot, false);
-        self.set_base(slot, &[CLEAN, DIRTY, LAZYCLEANING], INVALID);
-        self.states[slot as usize] = INVALID | OWN;
     }
 
     /// The page of a slot that holds none of its versions no longer wants it: INVALID -> FREE.

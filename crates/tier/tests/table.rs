@@ -11,7 +11,8 @@ use terrace_policy::{
 };
 use terrace_rt::Prng;
 use terrace_tier::{
-    AnyOrder, Cleaned, Gauge, Lend, Shares, SlotRules, SlotState, SlotTable, VersionBits,
+    After, AnyOrder, BaseRule, Changed, Cleaned, Gauge, Lend, Shares, SlotRules, SlotState,
+    SlotTable, VersionBits,
 };
 
 const SLOTS: u32 = 12;
@@ -215,21 +216,33 @@ impl Both {
     /// The page of a valid slot changes.
     fn changes(&mut self, slot: u32, prng: &mut Prng) {
         let of = &mut self.model[slot as usize];
-        if of.newer.is_some() && prng.below(2) == 0 {
-            self.table.keep_base(slot);
-            match of.state {
-                SlotState::LazyCleaning => (of.is_doomed, of.is_pinned) = (true, true),
-                _ => *of = Slot { state: SlotState::Invalid, page: of.page, ..Slot::FREE },
-            }
-            return;
-        }
-        self.table.invalidate(slot, self.keeps_own);
-        match of.state {
-            SlotState::LazyCleaning => of.is_doomed = true,
-            _ if self.keeps_own => {
-                *of = Slot { state: SlotState::Invalid, page: of.page, is_own: true, ..Slot::FREE }
-            }
-            _ => *of = Slot::FREE,
+        let floor = Lsn(prng.below(1 << 20) << 12);
+        // Designs that write through need no bases.
+        let rules = [BaseRule::Never, BaseRule::ALL, BaseRule::Below(floor)];
+        let rule = rules[if self.keeps_dirty { prng.below(3) as usize } else { 0 }];
+        let keeps = match rule {
+            BaseRule::Never => false,
+            BaseRule::Below(floor) => of.newer.map_or(of.is_pinned, |rec| rec < floor),
+        };
+        assert_eq!(self.table.keeps(slot, rule), keeps);
+        let is_bad = of.state == SlotState::Dirty && prng.below(3) == 0;
+        let changed = match is_bad {
+            true => self.table.spoiled(slot, rule),
+            false => self.table.changes(slot, rule),
+        };
+        let expected = match (keeps, self.keeps_own && !is_bad) {
+            (true, _) => After::Base,
+            (false, true) => After::Own,
+            (false, false) => After::Gone,
+        };
+        assert_eq!(changed, Changed { newer: of.newer, slot: expected });
+        let of_page = Slot { state: SlotState::Invalid, page: of.page, ..Slot::FREE };
+        match (of.state, expected) {
+            (SlotState::LazyCleaning, After::Base) => (of.is_doomed, of.is_pinned) = (true, true),
+            (SlotState::LazyCleaning, _) => of.is_doomed = true,
+            (_, After::Base) => *of = of_page,
+            (_, After::Own) => *of = Slot { is_own: true, ..of_page },
+            (_, After::Gone) => *of = Slot::FREE,
         }
     }
 
@@ -280,7 +293,7 @@ impl Both {
                 self.table.read_begins(slot, Some(self.now));
                 self.model[at].is_read = true;
             }
-            _ if of.is_pinned => {
+            _ if of.is_pinned && prng.below(2) == 0 => {
                 assert!(self.table.unpin(slot));
                 self.model[at].is_pinned = false;
             }

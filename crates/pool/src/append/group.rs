@@ -15,7 +15,7 @@ use crate::ledger::DirtyLsns;
 use crate::partition::{Books, Partition, PolicyFrames};
 use crate::shares::SlotTable;
 use crate::write_out::{Job, Outcome, Purpose, Targets, Transfer};
-use crate::{BufferPool, PageEvent, PoolError};
+use crate::{BufferPool, PoolError};
 
 /// A page that waits in its frame: a victim, or one that is to be brought to flash.
 #[derive(Clone, Copy, Debug)]
@@ -179,21 +179,11 @@ impl BufferPool {
             // A base: it stays until the new copy is there.
             return;
         }
-        let newer = books.slots_mut().newer(slot);
-        let is_base = self.keeps_bases() && books.slots_mut().is_base(slot);
-        if is_base {
-            books.slots_mut().keep_base(slot);
-        } else {
-            books.slots_mut().invalidate(slot, false);
-            frame.set_slot(None);
-            self.observe(page, PageEvent::SlotLost);
-        }
-        if let Some(rec_lsn) = newer {
+        let changed = books.slots_mut().changes(slot, self.any_base());
+        if let Some(rec_lsn) = changed.newer {
             books.set_dirty(&self.frames, guard, DirtyLsns::at(rec_lsn));
         }
-        if !is_base {
-            self.slot_freed(partition.first_slot + slot, page, Freed::Reused);
-        }
+        self.copy_changed(partition, (page, frame), slot, (changed, Freed::Reused));
     }
 
     /// Reads the front group, writes the group at the rear, and lets the front group go. Returns

@@ -4,7 +4,7 @@ use terrace_page::{Lsn, PageId, SlotId};
 use terrace_policy::Tick;
 
 use super::{
-    CLEAN, DAMAGED, DIRTY, DOOMED, FREE, INVALID, LAZYCLEANING, NEWER, NO_PAGE, PINNED, PageNumber,
+    CLEAN, DAMAGED, DIRTY, FREE, INVALID, LAZYCLEANING, NEWER, NO_PAGE, PINNED, PageNumber,
     RETIRED, STATE, Seen, SlotTable, WRITING,
 };
 use crate::{Gauge, Image, Shares, SlotOrder};
@@ -59,48 +59,19 @@ impl<O: SlotOrder, S: Shares> SlotTable<O, S> {
         self.versions.may_be(slot, lsn)
     }
 
-    /// A copy that only flash had is bad, and the page is whole elsewhere: DIRTY -> FREE.
-    pub fn give_up(&mut self, slot: u32) {
-        self.release(slot, &[DIRTY]);
-    }
-
     /// The version in `slot`, if all of it is kept.
     pub fn version(&self, slot: u32) -> Option<Lsn> {
         self.versions.full(slot)
     }
 
-    /// Whether a change of the slot's page needs the copy as its base: home may not have it. A bad
-    /// copy stays too: that it is there tells how far back the log must be read.
-    pub fn is_base(&self, slot: u32) -> bool {
+    /// Whether the copy may be needed as the base of a change: home may not have it.
+    pub(super) fn is_base(&self, slot: u32) -> bool {
         self.newer(slot).is_some() || self.states[slot as usize] == CLEAN | PINNED
     }
 
     /// Whether the cleaner found the copy in `slot` bad.
     pub fn is_damaged(&self, slot: u32) -> bool {
         self.has(slot, DAMAGED)
-    }
-
-    /// The page of a slot that `is_base` changes in memory, or the copy is bad; it stays:
-    /// DIRTY|CLEAN -> INVALID, and LAZYCLEANING as soon as that has ended.
-    pub fn keep_base(&mut self, slot: u32) {
-        assert!(self.is_base(slot));
-        if self.base(slot) == LAZYCLEANING {
-            self.states[slot as usize] |= DOOMED | PINNED;
-            return;
-        }
-        self.set_damaged(slot, false);
-        self.order.taken(SlotId(slot));
-        self.forget_newer(slot);
-        self.states[slot as usize] &= !PINNED;
-        self.set_base(slot, &[DIRTY, CLEAN], INVALID);
-    }
-
-    /// NEWER goes; `base_rec` still tells of it.
-    fn forget_newer(&mut self, slot: u32) {
-        if !self.has(slot, NEWER) {
-            self.rec[slot as usize] = 0;
-        }
-        self.set_newer(slot, None);
     }
 
     /// Lower bound of the first change in a base that home lacks.
