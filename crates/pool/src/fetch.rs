@@ -23,7 +23,7 @@ use std::sync::atomic::Ordering;
 
 use terrace_page::{Damage, PageBuf, PageId, lsn, verify};
 use terrace_policy::{AccessClass, Tick, Touch};
-use terrace_tier::Freed;
+use terrace_tier::{Devices, Freed, Missed, Reading, Wanted};
 
 use crate::buffer_pool::Intent;
 use crate::frames::Exclusive;
@@ -44,7 +44,7 @@ pub(crate) enum Fetched<'p> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
     Home,
-    Flash { slot: u32, newer: bool },
+    Flash,
 }
 
 /// Which sources a fetch takes.
@@ -76,7 +76,21 @@ pub(crate) struct Loading<'p> {
     pub guard: Exclusive<'p>,
     pub partition: &'p Partition,
     pub page: PageId,
+    /// Where its bytes come from, or came from.
     pub source: Source,
+    /// The read of its slot, until it has ended.
+    pub reading: Option<Reading>,
+}
+
+impl Loading<'_> {
+    /// The page is to be read from its slot, or else from home.
+    fn read_from(&mut self, reading: Option<Reading>) {
+        (self.source, self.reading) = (source_of(&reading), reading);
+    }
+}
+
+fn source_of(reading: &Option<Reading>) -> Source {
+    if reading.is_some() { Source::Flash } else { Source::Home }
 }
 
 /// What `install` did.
@@ -95,6 +109,17 @@ pub(crate) enum Installed<'p> {
 const SOURCES_MAX: u32 = 64;
 
 const RANDOM: Intent = Intent { class: AccessClass::Random, cold: false };
+
+impl Devices for BufferPool {
+    fn is_flash_spared(&self) -> bool {
+        let is_given_up = self.flash.as_ref().is_some_and(|flash| flash.is_given_up());
+        is_given_up || self.flash_is_throttled()
+    }
+
+    fn spills(&self) -> bool {
+        self.is_spilling()
+    }
+}
 
 impl BufferPool {
     /// The page's frame; reads the page if it has none.
@@ -152,7 +177,7 @@ impl BufferPool {
         match self.install_with_room(page, Want::Nothing)? {
             Installed::New(loading) => match loading.source {
                 Source::Home => Ok(Fetched::New(loading.guard)),
-                Source::Flash { .. } => {
+                Source::Flash => {
                     self.read_flash_to_recreate(loading);
                     self.fetch(page)
                 }
@@ -204,14 +229,14 @@ impl BufferPool {
         };
         let now = Tick(self.tick.fetch_add(1, Ordering::Relaxed) + 1);
         partition.install(&guard, page, place);
-        let source = match place {
+        let reading = match place {
             Place::Flash(slot) => self.choose_source(&mut books, slot, want, now),
-            _ => Source::Home,
+            _ => None,
         };
-        let history = match source {
-            Source::Flash { slot, .. } => books.slots_mut().history(slot),
+        let history = match &reading {
+            Some(reading) => books.slots_mut().history(reading.slot()),
             // A page that is spilled keeps its uses.
-            Source::Home => match place {
+            None => match place {
                 Place::Flash(slot) if self.spilling.is_some() => {
                     let slots = books.slots_mut();
                     if slots.is_valid(slot) { slots.history(slot) } else { None }
@@ -256,7 +281,8 @@ impl BufferPool {
                 self.warm(page);
             }
         }
-        Installed::New(Loading { guard, partition, page, source })
+        let source = source_of(&reading);
+        Installed::New(Loading { guard, partition, page, source, reading })
     }
 
     /// Marks the page's class by the rule that is configured [S0 2.2].
@@ -280,43 +306,49 @@ impl BufferPool {
         None
     }
 
-    /// F2. Marks the slot as being read if flash it is.
-    fn choose_source(&self, books: &mut Books, slot: u32, want: Want, now: Tick) -> Source {
-        let slots = books.slots_mut();
-        let newer = slots.newer(slot).is_some();
-        let takes_copies = matches!(want, Want::Best | Want::BestAhead);
-        if !slots.is_valid(slot) || (!takes_copies && !newer) {
-            return Source::Home;
-        }
-        let is_given_up = self.flash.as_ref().is_some_and(|flash| flash.is_given_up());
-        if !newer && (is_given_up || self.flash_is_throttled()) {
-            books.stats.throttled_reads += 1;
-            return Source::Home;
-        }
-        if !newer && self.spills() {
-            slots.used(slot, now);
-            books.stats.spilled_reads += 1;
-            return Source::Home;
-        }
-        slots.read_begins(slot, Some(now));
+    /// F2. The read of the page's slot, if flash serves it.
+    fn choose_source(
+        &self,
+        books: &mut Books,
+        slot: u32,
+        want: Want,
+        now: Tick,
+    ) -> Option<Reading> {
+        let wanted = match want {
+            Want::Best | Want::BestAhead => Wanted::Copy,
+            Want::HomeUnlessNewer | Want::OnlyHome | Want::Nothing => Wanted::OnlyNewer,
+        };
+        let reading = match books.slots_mut().missed(slot, wanted, now, self) {
+            Missed::Flash(reading) => reading,
+            Missed::Home => return None,
+            Missed::Spared => {
+                books.stats.throttled_reads += 1;
+                return None;
+            }
+            Missed::Spilled => {
+                books.stats.spilled_reads += 1;
+                return None;
+            }
+        };
         if want == Want::Best {
             books.stats.flash_hits += 1;
-            books.stats.flash_hits_dirty += u64::from(newer);
+            books.stats.flash_hits_dirty += u64::from(reading.is_newer());
         }
         books.stats.flash_reads += 1;
-        Source::Flash { slot, newer }
+        Some(reading)
     }
 
     /// Reads one page in flight, and verifies it. On an error the page is still in flight.
     pub(crate) fn load(&self, loading: &mut Loading<'_>) -> Result<(), PoolError> {
         let mut attempts = 0;
-        while let Source::Flash { slot, newer } = loading.source {
+        while let Some(reading) = loading.reading.take() {
+            let slot = reading.slot();
             let number = loading.partition.slot_page(slot);
             let flash = self.flash.as_deref().expect("a slot is on flash");
             let read = io::run(flash, vec![PageIo::read(number, [loading.guard.target()])]);
             let read = self.judge(loading.page, Tier::Flash, read, &loading.guard);
             attempts += 1;
-            match self.flash_was_read(loading, slot, newer, read) {
+            match self.flash_was_read(loading, reading, read) {
                 Ok(true) => return Ok(()),
                 Ok(false) => loading.source = Source::Home,
                 Err(error) if attempts == SOURCES_MAX || terrace_rt::dead() => return Err(error),
@@ -345,12 +377,9 @@ impl BufferPool {
             let slots = books.slots_mut();
             match slots.newer(slot).filter(|_| now == Some(slot)) {
                 None => {
-                    loading.source = match now {
-                        Some(slot) => {
-                            self.choose_source(&mut books, slot, Want::BestAhead, self.now())
-                        }
-                        None => Source::Home,
-                    };
+                    loading.read_from(now.and_then(|slot| {
+                        self.choose_source(&mut books, slot, Want::BestAhead, self.now())
+                    }));
                     return Ok(BadCopy::LookAgain);
                 }
                 Some(rec) if self.may_rescue(slots, slot) => Some(rec),
@@ -368,10 +397,10 @@ impl BufferPool {
         };
         if rescued == BadCopy::LookAgain {
             let mut books = loading.partition.books.lock();
-            loading.source = match loading.guard.frame().slot() {
-                Some(slot) => self.choose_source(&mut books, slot, Want::BestAhead, self.now()),
-                None => Source::Home,
-            };
+            let slot = loading.guard.frame().slot();
+            loading.read_from(slot.and_then(|slot| {
+                self.choose_source(&mut books, slot, Want::BestAhead, self.now())
+            }));
         }
         Ok(rescued)
     }
@@ -388,19 +417,18 @@ impl BufferPool {
         if self.owed() == 0 { Ok(()) } else { self.redo_owed(loading, true) }
     }
 
-    /// Takes the mark of reading from the slot. Whether flash served; if not, home will.
+    /// The read of a slot has ended. Whether flash served; if not, home will.
     pub(crate) fn flash_was_read(
         &self,
         loading: &Loading<'_>,
-        slot: u32,
-        newer: bool,
+        reading: Reading,
         read: Result<(), PoolError>,
     ) -> Result<bool, PoolError> {
         let mut books = loading.partition.books.lock();
-        books.slots_mut().read_ends(slot);
-        let is_version = books.slots_mut().may_be(slot, lsn(&loading.guard));
+        let slot = reading.slot();
+        let copy = books.slots_mut().read_ended(reading, lsn(&loading.guard));
         let read = match read {
-            Ok(()) if self.checks_versions() && !is_version => {
+            Ok(()) if self.checks_versions() && !copy.is_version => {
                 let (tier, page, damage) = (Tier::Flash, loading.page, Damage::Version);
                 Err(PoolError::Damaged { tier, page, damage })
             }
@@ -409,8 +437,7 @@ impl BufferPool {
         let Err(error) = read else { return Ok(true) };
         self.look_at_flash();
         // While the log is redone it has all that the copy had.
-        let is_needed = newer && books.slots_mut().newer(slot).is_some();
-        if is_needed && !self.redo_covers_flash() {
+        if copy.is_newer && !self.redo_covers_flash() {
             return Err(error);
         }
         books.stats.flash_faults += 1;

@@ -196,12 +196,10 @@ impl BufferPool {
     fn load_batch(&self, mut loadings: Vec<Loading<'_>>) {
         let (mut home, mut flash) = (Vec::new(), Vec::new());
         for loading in &mut loadings {
-            match loading.source {
-                Source::Home => {
-                    home.push(PageIo::read(loading.page.0, [loading.guard.target()]));
-                }
-                Source::Flash { slot, .. } => {
-                    let number = loading.partition.slot_page(slot);
+            match &loading.reading {
+                None => home.push(PageIo::read(loading.page.0, [loading.guard.target()])),
+                Some(reading) => {
+                    let number = loading.partition.slot_page(reading.slot());
                     flash.push(PageIo::read(number, [loading.guard.target()]));
                 }
             }
@@ -216,18 +214,18 @@ impl BufferPool {
         for loading in loadings {
             let read = match loading.source {
                 Source::Home => same_result(&home),
-                Source::Flash { .. } => same_result(&flash),
+                Source::Flash => same_result(&flash),
             };
             self.end_loading(loading, read);
         }
     }
 
     fn end_loading(&self, mut loading: Loading<'_>, read: std::io::Result<()>) {
-        let is_whole = match loading.source {
-            Source::Home => self.judge(loading.page, Tier::Home, read, &loading.guard).is_ok(),
-            Source::Flash { slot, newer } => {
+        let is_whole = match loading.reading.take() {
+            None => self.judge(loading.page, Tier::Home, read, &loading.guard).is_ok(),
+            Some(reading) => {
                 let read = self.judge(loading.page, Tier::Flash, read, &loading.guard);
-                self.flash_was_read(&loading, slot, newer, read).unwrap_or(false)
+                self.flash_was_read(&loading, reading, read).unwrap_or(false)
             }
         };
         if is_whole && self.redo_if_owed(&mut loading).is_ok() {

@@ -65,7 +65,7 @@ impl Spilling {
 
 impl BufferPool {
     /// Whether a page that both have is read from home (Z2).
-    pub(crate) fn spills(&self) -> bool {
+    pub(crate) fn is_spilling(&self) -> bool {
         let Some((spilling, flash)) = self.spilling.as_ref().zip(self.flash.as_ref()) else {
             return false;
         };

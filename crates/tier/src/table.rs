@@ -7,7 +7,7 @@
 //!  |       give_back        |                 +--------------------> DIRTY
 //!  +------------------------+-----------------+
 //!
-//! CLEAN|DIRTY --read_begins--> READING --read_ends--> back
+//! CLEAN|DIRTY --missed--> READING --read_ended--> back
 //! DIRTY --clean_begins--> LAZYCLEANING --clean_ends--> CLEAN
 //! CLEAN|DIRTY --changes--> FREE, or INVALID and its page's OWN (TAC, CAC), or INVALID and a base
 //!
@@ -34,9 +34,11 @@ mod bases;
 mod changes;
 mod counts;
 mod log;
+mod reads;
 mod versions;
 
 pub use changes::{After, BaseRule, Changed};
+pub use reads::{Devices, HasRead, Missed, Reading, Wanted};
 pub use versions::VersionBits;
 
 use terrace_page::{Lsn, PageId, SlotId, narrow, widen};
@@ -392,21 +394,6 @@ impl<O: SlotOrder, S: Shares> SlotTable<O, S> {
     /// The page in valid `slot` is used, though not read here.
     pub fn used(&mut self, slot: u32, now: Tick) {
         self.order.hit(SlotId(slot), now);
-    }
-
-    /// A read of valid `slot` begins; a page request counts as a use of it.
-    pub fn read_begins(&mut self, slot: u32, used: Option<Tick>) {
-        assert!(self.is_valid(slot), "a stale slot {slot} is read");
-        self.states[slot as usize] |= READING;
-        if let Some(now) = used {
-            self.order.hit(SlotId(slot), now);
-        }
-    }
-
-    /// The read has ended.
-    pub fn read_ends(&mut self, slot: u32) {
-        assert!(self.has(slot, READING), "nobody reads slot {slot}");
-        self.states[slot as usize] &= !READING;
     }
 
     /// The uses of the page in `slot`, if the policy keeps them.

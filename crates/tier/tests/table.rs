@@ -11,8 +11,8 @@ use terrace_policy::{
 };
 use terrace_rt::Prng;
 use terrace_tier::{
-    After, AnyOrder, BaseRule, Changed, Cleaned, Gauge, Lend, Shares, SlotRules, SlotState,
-    SlotTable, VersionBits,
+    After, AnyOrder, BaseRule, Changed, Cleaned, Devices, Gauge, HasRead, Lend, Missed, Reading,
+    Shares, SlotRules, SlotState, SlotTable, VersionBits, Wanted,
 };
 
 const SLOTS: u32 = 12;
@@ -98,8 +98,28 @@ impl Slot {
     }
 }
 
+/// What devices say.
+#[derive(Clone, Copy)]
+struct Dice {
+    is_spared: bool,
+    spills: bool,
+}
+
+impl Devices for Dice {
+    fn is_flash_spared(&self) -> bool {
+        self.is_spared
+    }
+
+    fn spills(&self) -> bool {
+        self.spills
+    }
+}
+
 struct Both {
     table: SlotTable<AnyOrder, Plain>,
+    /// Reads under way, and what was written last, by slot.
+    readings: Vec<Option<Reading>>,
+    versions: Vec<Lsn>,
     shares: Plain,
     model: Vec<Slot>,
     keeps_dirty: bool,
@@ -125,7 +145,9 @@ impl Both {
         let table =
             SlotTable::new(SLOTS, AnyOrder::new((SLOTS, 4), &rules, &shares), &rules, &shares);
         let model = vec![Slot::FREE; SLOTS as usize];
-        Both { table, shares, model, keeps_dirty, keeps_own, now: Tick(1) }
+        let (readings, versions) =
+            ((0..SLOTS).map(|_| None).collect(), vec![Lsn::ZERO; SLOTS as usize]);
+        Both { table, readings, versions, shares, model, keeps_dirty, keeps_own, now: Tick(1) }
     }
 
     /// A page that has no slot.
@@ -165,6 +187,7 @@ impl Both {
     fn wrote(&mut self, slot: u32, prng: &mut Prng) {
         let (lsn, rec) = (Lsn(prng.below(1 << 40)), Lsn(prng.below(1 << 20) << 12));
         let history = History::once(self.now);
+        self.versions[slot as usize] = lsn;
         let of = &mut self.model[slot as usize];
         match prng.below(3) {
             0 => {
@@ -211,6 +234,30 @@ impl Both {
             (false, Cleaned::NotYet) => of.state = SlotState::Dirty,
             (false, Cleaned::Damaged) => (of.state, of.is_damaged) = (SlotState::Dirty, true),
         }
+    }
+
+    /// Memory misses the page of a valid slot.
+    fn miss(&mut self, slot: u32, prng: &mut Prng) {
+        let devices = Dice { is_spared: prng.below(4) == 0, spills: prng.below(4) == 0 };
+        let wanted = [Wanted::Copy, Wanted::OnlyNewer][prng.below(2) as usize];
+        let of = &mut self.model[slot as usize];
+        let missed = self.table.missed(slot, wanted, self.now, &devices);
+        if of.newer.is_none() {
+            let expected = match (wanted, devices) {
+                (Wanted::OnlyNewer, _) => Some(Missed::Home),
+                (_, Dice { is_spared: true, .. }) => Some(Missed::Spared),
+                (_, Dice { spills: true, .. }) => Some(Missed::Spilled),
+                _ => None,
+            };
+            if let Some(expected) = expected {
+                assert_eq!(missed, expected);
+                return;
+            }
+        }
+        let Missed::Flash(reading) = missed else { panic!("flash serves slot {slot}") };
+        assert_eq!((reading.slot(), reading.is_newer()), (slot, of.newer.is_some()));
+        self.readings[slot as usize] = Some(reading);
+        of.is_read = true;
     }
 
     /// The page of a valid slot changes.
@@ -285,13 +332,16 @@ impl Both {
                 self.cleaned(slot, prng);
             }
             _ if of.is_read => {
-                self.table.read_ends(slot);
+                let reading = self.readings[at].take().expect("a read under way");
+                let (was_newer, is_newer) = (reading.is_newer(), of.newer.is_some());
+                let read = self.table.read_ended(reading, self.versions[at]);
+                let expected = HasRead { is_version: true, is_newer: was_newer && is_newer };
+                assert_eq!(read, expected);
                 self.model[at].is_read = false;
             }
             _ if of.is_doomed => {}
             _ if prng.below(2) == 0 => {
-                self.table.read_begins(slot, Some(self.now));
-                self.model[at].is_read = true;
+                self.miss(slot, prng);
             }
             _ if of.is_pinned && prng.below(2) == 0 => {
                 assert!(self.table.unpin(slot));
