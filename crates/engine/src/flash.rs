@@ -43,13 +43,13 @@ impl FoundFlash {
         }
         let mut recovery = match &device {
             Some(flash) => FlashRecovery::look(
-                &setup.pool,
+                &setup.pool.of_restart(),
                 &**flash,
                 boot.database,
                 boot.flash.stamps,
                 (boot.clean, need_of(boot)),
             ),
-            None => FlashRecovery::nothing(&setup.pool),
+            None => FlashRecovery::nothing(&setup.pool.of_restart()),
         };
         if let Some(why) = setup.flash_doubt.filter(|_| need_of(boot) == FlashNeed::Optional) {
             recovery.doubt(why);

@@ -60,7 +60,7 @@ pub(crate) fn check(
     let from = boot.oldest_dirty.min(boot.begin_checkpoint);
     let limit = Lsn(boot.log_start().0.saturating_add(log.1.capacity));
     let mut reader = LogReader::new(log.0, log.1, from, limit);
-    let mut nothing = FlashRecovery::nothing(pool);
+    let mut nothing = FlashRecovery::nothing(&pool.of_restart());
     let (analysis, _) = analyse(&mut reader, boot, &mut nothing, &mut OwedChanges::new(0))?;
     let is_redone = |page: &PageId| analysis.dirty.contains_key(page);
     let real = walk.flaws.into_iter().find(|flaw| !flaw.path.iter().any(is_redone));

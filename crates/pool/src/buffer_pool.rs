@@ -175,7 +175,7 @@ impl BufferPool {
         let plan = Plan::new(&config, &layout, &shares, recovery.as_ref(), &costs);
         let (partitions, doubled) = Arc::new(plan).build(&world);
         let recovery = recovery.as_deref();
-        let keeper = restart::keeper_of(&config, &layout, recovery);
+        let keeper = restart::keeper_of(&config.of_restart(), &layout, recovery);
         let pool = Arc::new_cyclic(|itself| BufferPool {
             home_pages: (home.len() / PAGE_SIZE as u64).min(PAGES_MAX),
             filling: LeafMutex::new(Filling::new(slots, config.tau)),

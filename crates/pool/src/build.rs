@@ -289,7 +289,7 @@ mod tests {
                 ..PoolConfig::default()
             };
             let images: Vec<_> = (0..slots).map(|_| some_image(&mut prng)).collect();
-            let recovery = Arc::new(FlashRecovery::of_images(&config, images.clone()));
+            let recovery = Arc::new(FlashRecovery::of_images(&config.of_restart(), images.clone()));
             let layout = FlashLayout::new(slots, config.restart.kind);
             let costs = Costs::PUBLISHED;
             let shares = TierShares::new(&config, &costs, 1000);

@@ -7,6 +7,7 @@ use terrace_policy::{
 
 use std::sync::Arc;
 
+use crate::restart::PARTITION_FRAMES_MIN;
 use crate::{FlashLayout, Metadata, PageObserver, PoolError, RestartRules, RestartTuning};
 
 /// The largest number of frames and slots in one partition: an index and a tag share 32 bits.
@@ -19,8 +20,6 @@ const FRAMES_PER_GROUP_MIN: u32 = 8;
 const SLOTS_PER_GROUP_MIN: u32 = 8;
 /// Slots that an append log keeps free or leaving, at least: so many pages can be on their way.
 const SLOTS_AHEAD_MIN: u32 = 32;
-/// Fewer frames than this in a partition are too few for the latches that tasks hold at once.
-pub(crate) const PARTITION_FRAMES_MIN: u32 = 64;
 /// A warm flash tier counts for more than so many times as many partitions.
 const PARTITIONS_KEPT: u32 = 4;
 

@@ -10,7 +10,8 @@
 //! `choosing`, `append`, `cleaner`, `sweep`, `age`, `flush`), the tasks that push it along; then
 //! what the books are kept in (`partition`, `ledger`, `directory`, `frames`, `peeks`, `io`; the
 //! slots are `terrace_tier`'s, and `shares` what they share) and what they cost (`metadata`);
-//! `check`, which asserts it all; and `restart`, what of the flash is found again.
+//! `check`, which asserts it all; `restart`, what of the flash is found again, and `site`, the pool as
+//! a restart sees it.
 
 mod journal;
 mod observe;
@@ -67,6 +68,7 @@ mod owed;
 mod check;
 
 mod restart;
+mod site;
 
 pub use buffer_pool::{BufferPool, Recovered};
 pub use check::Copies;
@@ -85,5 +87,5 @@ pub use observe::{PageEvent, PageObserver};
 pub use owed::Redo;
 pub use restart::fuzz;
 pub use restart::{ColdStart, FlashLayout, FlashNeed, FlashRecovery, Image, LogFacts, ScanFrom};
-pub use restart::{RestartRules, RestartTuning, flash_part_of, write_synthetic_table};
+pub use restart::{RestartRules, RestartTuning, Settings, flash_part_of};
 pub use stats::PoolStats;

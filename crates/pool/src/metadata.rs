@@ -70,7 +70,8 @@ impl PoolConfig {
             replacement => shares.bytes(replacement) as u64,
         };
         let of_choosing = Choosing::new(self, &costs).map_or(0, |choosing| choosing.bytes());
-        let of_keeper = keeper_of(self, &layout, None).map_or(0, |keeper| keeper.bytes());
+        let of_keeper =
+            keeper_of(&self.of_restart(), &layout, None).map_or(0, |keeper| keeper.bytes());
         let of_others = of_choosing + of_keeper + sweep_of(self, slots).bytes();
         of_partitions + of_temperatures + of_others as u64
     }

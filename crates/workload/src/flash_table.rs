@@ -13,7 +13,6 @@ use terrace_page::{Lsn, PageBuf, PageId};
 use terrace_policy::{RestartKind, designs, restarts};
 use terrace_pool::{
     BufferPool, FlashLayout, FlashNeed, FlashRecovery, Journal, LogFacts, PoolConfig, PoolError,
-    write_synthetic_table,
 };
 use terrace_rt::{Nanos, Prng, Real, now};
 
@@ -118,7 +117,7 @@ pub fn run(config: &Config) -> Result<RunResult, Error> {
         drop(file);
         let flash = FileDevice::open(&config.path, &FileOptions::default()).map_err(device)?;
         let flash: Arc<dyn Device> = Arc::new(flash);
-        let journal = write_synthetic_table(&pool, &*flash, DATABASE, STAMP).map_err(device)?;
+        let journal = pool.write_synthetic_table(&*flash, DATABASE, STAMP).map_err(device)?;
         open(config, pool, flash, journal)
     })
 }
@@ -134,8 +133,13 @@ fn open(
     journal: u64,
 ) -> Result<RunResult, Error> {
     let begin = now();
-    let mut found =
-        FlashRecovery::look(&pool, &*flash, DATABASE, [STAMP, 0], (false, FlashNeed::Optional));
+    let mut found = FlashRecovery::look(
+        &pool.of_restart(),
+        &*flash,
+        DATABASE,
+        [STAMP, 0],
+        (false, FlashNeed::Optional),
+    );
     found.load(&*flash, journal, Lsn::ZERO);
     let loaded = now();
     let mut prng = Prng::from_seed(2);

@@ -3,11 +3,9 @@
 use std::io;
 use std::sync::Arc;
 
-use terrace_page::PageId;
-
 use super::found::{ColdStart, Image, LogFacts, Place, Recover, ScanFrom};
 use super::keeper::Keep;
-use crate::{BufferPool, PoolError, Tier};
+use super::site::{Site, TableError};
 
 /// A table that is not there.
 pub(super) struct Nothing;
@@ -35,13 +33,13 @@ impl Recover for Nothing {
 pub(super) struct Disowned;
 
 impl Keep for Disowned {
-    fn checkpoint(&self, _pool: &BufferPool) -> Result<u64, PoolError> {
+    fn checkpoint(&self, _site: &dyn Site) -> Result<u64, TableError> {
         Err(not_written("the header"))
     }
 }
 
 /// Why home is to forget the device at a checkpoint.
-pub(super) fn not_written(what: &str) -> PoolError {
+pub(super) fn not_written(what: &str) -> TableError {
     let source = Arc::new(io::Error::other(format!("{what} of the flash device is not written")));
-    PoolError::Read { tier: Tier::Flash, page: PageId(0), source }
+    TableError::Flash { source }
 }

@@ -15,11 +15,14 @@ pub use terrace_tier::Image;
 
 use super::header::{Header, Looked, SECTOR_BYTES};
 use super::layout::FlashLayout;
+use super::settings::Settings;
 use super::warm::Resume;
-use crate::PoolConfig;
-use crate::config::PARTITION_FRAMES_MIN;
 use crate::frames::Staging;
 use crate::io::{PageIo, run};
+
+/// Fewer frames than this in a partition are too few for the latches that tasks hold at once: a pool
+/// with less memory cannot be divided as the tier on flash is.
+pub const PARTITION_FRAMES_MIN: u32 = 64;
 
 /// Why the tier starts cold. One line for whoever opened the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -172,7 +175,7 @@ pub enum FlashNeed {
 
 /// The flash tier between the first look at its device and the opening of the pool.
 pub struct FlashRecovery {
-    pub(crate) layout: FlashLayout,
+    layout: FlashLayout,
     header: Header,
     cold: Option<ColdStart>,
     clean: bool,
@@ -188,16 +191,16 @@ impl FlashRecovery {
     /// Where flash is needed, the tier is not to be used if it then is [`FlashRecovery::cold`].
     #[must_use]
     pub fn look(
-        config: &PoolConfig,
+        settings: &Settings,
         flash: &dyn Device,
         database: u128,
         known: [u64; 2],
         (clean, need): (bool, FlashNeed),
     ) -> FlashRecovery {
-        let kind = config.restart.kind;
-        let layout = FlashLayout::new(config.flash_slots, kind);
-        let (slots, partitions) = (config.flash_slots, config.partitions_count());
-        let is_part = config.flash_role.is_persistent();
+        let kind = settings.kind;
+        let layout = FlashLayout::new(settings.slots, kind);
+        let (slots, partitions) = (settings.slots, settings.partitions);
+        let is_part = settings.role.is_persistent();
         let wanted =
             Header { database, stamp: 0, table: 0, slots, partitions, restart: kind, is_part };
         let (header, cold) = match judge(flash, &wanted, known) {
@@ -207,17 +210,17 @@ impl FlashRecovery {
             ),
             Err(cold) => (wanted, Some(cold)),
         };
-        let table = super::table_of(kind, layout, config);
+        let table = super::table_of(kind, layout, settings);
         let began = Lsn::ZERO;
         FlashRecovery { layout, header, cold, clean, began, is_disowned: false, need, table }
     }
 
     /// There is no flash device.
     #[must_use]
-    pub fn nothing(config: &PoolConfig) -> FlashRecovery {
-        let (slots, kind) = (0, config.restart.kind);
+    pub fn nothing(settings: &Settings) -> FlashRecovery {
+        let (slots, kind) = (0, settings.kind);
         let layout = FlashLayout::new(slots, kind);
-        let (database, partitions) = (0, config.partitions_count());
+        let (database, partitions) = (0, settings.partitions);
         let header = Header {
             database,
             stamp: 0,
@@ -227,7 +230,7 @@ impl FlashRecovery {
             restart: kind,
             is_part: false,
         };
-        let table = super::table_of(RestartKind::Forget, layout, config);
+        let table = super::table_of(RestartKind::Forget, layout, settings);
         FlashRecovery {
             layout,
             header,
@@ -402,21 +405,15 @@ impl FlashRecovery {
     }
 }
 
-impl PoolConfig {
-    /// Divides the pool as the flash tier of `database` on `flash` is, if there is one: what it has
-    /// is found by partition. `is_needed` says whether the database needs it, so that it counts for
-    /// more than many partitions.
-    pub fn divide_as(&mut self, flash: &dyn Device, database: u128, is_needed: bool) {
-        let mut staging = Staging::new(1);
-        if run(flash, vec![PageIo::read(0, staging.pages_mut())]).is_err() {
-            return;
-        }
-        let sector = staging.pages()[0][..SECTOR_BYTES].try_into().expect("a sector");
-        if let Looked::Header(found) = Header::look(sector)
-            && found.database == database
-        {
-            self.keep_partitions(found.partitions, is_needed);
-        }
+/// The partitions into which the flash tier of `database` on `flash` is divided, if there is one.
+#[must_use]
+pub fn partitions_of(flash: &dyn Device, database: u128) -> Option<u32> {
+    let mut staging = Staging::new(1);
+    run(flash, vec![PageIo::read(0, staging.pages_mut())]).ok()?;
+    let sector = staging.pages()[0][..SECTOR_BYTES].try_into().expect("a sector");
+    match Header::look(sector) {
+        Looked::Header(found) if found.database == database => Some(found.partitions),
+        _ => None,
     }
 }
 
@@ -481,9 +478,9 @@ impl Recover for Told {
 #[cfg(test)]
 impl FlashRecovery {
     /// A warm tier with `images` in its slots.
-    pub(crate) fn of_images(config: &PoolConfig, images: Vec<Option<Image>>) -> FlashRecovery {
-        let layout = FlashLayout::new(config.flash_slots, config.restart.kind);
+    pub(crate) fn of_images(settings: &Settings, images: Vec<Option<Image>>) -> FlashRecovery {
+        let layout = FlashLayout::new(settings.slots, settings.kind);
         let table: Box<dyn Recover> = Box::new(Told(images));
-        FlashRecovery { layout, cold: None, table, ..FlashRecovery::nothing(config) }
+        FlashRecovery { layout, cold: None, table, ..FlashRecovery::nothing(settings) }
     }
 }

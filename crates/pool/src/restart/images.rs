@@ -1,18 +1,13 @@
-//! What is believed of all slots while a database is opened, in columns; and what a pool's slots
-//! hold now, in the same words.
+//! What is believed of all slots while a database is opened, in columns.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
-use std::ops::Range;
 
 use terrace_page::{Lsn, PageId};
 use terrace_policy::{History, Tick};
 
 use super::found::{ColdStart, Image, Place, read_pages};
-use crate::BufferPool;
 use crate::frames::Staging;
-use crate::partition::{Books, Partition};
-use crate::shares::SlotTable;
 
 const NONE: u64 = u64::MAX;
 const NO_PAGE: u32 = u32::MAX;
@@ -160,53 +155,4 @@ pub(super) fn table_parts(place: &Place<'_>, mut see: impl FnMut(&[u8])) -> Resu
         see(staging.pages().as_flattened());
     }
     Ok(())
-}
-
-/// What `slot` of a table holds now. Transitions under way count as what a restart may rely on:
-/// READY and WRITING as nothing, READING as what is read, LAZYCLEANING as newer than home [R in
-/// SPEC 8.4].
-pub(super) fn image_of(slots: &SlotTable, slot: u32) -> Option<Image> {
-    if !slots.is_valid(slot) {
-        return None;
-    }
-    Some(Image {
-        page: slots.page(slot).expect("a valid slot has a page"),
-        lsn: slots.version(slot),
-        newer: slots.newer(slot),
-        history: slots.history(slot).unwrap_or(History::once(Tick(1))),
-    })
-}
-
-impl BufferPool {
-    /// Shows the partitions of `slots`, which are numbered over all of them, one after the other
-    /// under its lock, with the part that is the partition's, numbered within it.
-    pub(super) fn visit_slots(
-        &self,
-        slots: Range<u32>,
-        mut visit: impl FnMut(&Partition, &mut Books, Range<u32>),
-    ) {
-        let after = self.partitions.partition_point(|part| part.first_slot <= slots.start);
-        for partition in &self.partitions[after.saturating_sub(1)..] {
-            let first = partition.first_slot;
-            if first >= slots.end {
-                break;
-            }
-            let mut books = partition.books.lock();
-            let count = books.slots.as_ref().map_or(0, SlotTable::count);
-            let part = slots.start.max(first) - first..(slots.end - first).min(count);
-            if !part.is_empty() {
-                visit(partition, &mut books, part);
-            }
-        }
-    }
-
-    /// What `slots`, numbered over all partitions, hold now.
-    pub(super) fn slot_images(&self, slots: Range<u32>) -> Vec<Option<Image>> {
-        let mut images = Vec::with_capacity(slots.len());
-        self.visit_slots(slots, |_, books, part| {
-            let table = books.slots_mut();
-            images.extend(part.map(|slot| image_of(table, slot)));
-        });
-        images
-    }
 }

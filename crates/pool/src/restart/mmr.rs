@@ -49,10 +49,11 @@ use super::images::{Images, table_parts};
 use super::keeper::{Freed, Held, Keep};
 use super::layout::{FlashLayout, MAPPED_ENTRY_BYTES};
 use super::records::Record;
+use super::settings::Settings;
+use super::site::{Site, TableError, TableEvent, images_of};
 use super::tuning::RestartRules;
 use crate::frames::Staging;
 use crate::io::{PageIo, run};
-use crate::{BufferPool, PoolConfig, PoolError};
 
 const CHECKSUM_AT: usize = 0;
 const PAGE_AT: usize = 4;
@@ -224,9 +225,9 @@ impl MappedTable {
         layout: FlashLayout,
         table: u64,
         was_loaded: bool,
-        config: &PoolConfig,
+        settings: &Settings,
     ) -> MappedTable {
-        let unit_bytes = config.restart_tuning.mmr_unit as usize;
+        let unit_bytes = settings.tuning.mmr_unit as usize;
         let entries = (unit_bytes / MAPPED_ENTRY_BYTES) as u32;
         let unit = |_| Unit {
             changes: AtomicU64::new(u64::from(was_loaded)),
@@ -235,7 +236,7 @@ impl MappedTable {
         };
         let (fills, durable_fills) = (AtomicU64::new(0), AtomicU64::new(0));
         let units = (0..layout.slots.div_ceil(entries)).map(unit).collect();
-        let rules = config.restart_rules;
+        let rules = settings.rules;
         MappedTable {
             layout,
             table,
@@ -251,7 +252,7 @@ impl MappedTable {
     }
 
     /// The table could not be written (M5).
-    fn give_up(&self, pool: &BufferPool, source: std::io::Error) -> Result<(), PoolError> {
+    fn give_up(&self, site: &dyn Site, source: std::io::Error) -> Result<(), TableError> {
         if !self.rules.mmr_gives_up {
             return Ok(());
         }
@@ -261,11 +262,11 @@ impl MappedTable {
         }
         self.is_given_up.store(true, Ordering::Release);
         let payload = Record::GivenUp { table: self.table }.encode();
-        let Some(lsn) = pool.journal.log_flash_kept(&payload) else {
-            return Err(pool.stop_for_table(source));
+        let Some(lsn) = site.log().append_kept(&payload) else {
+            return Err(site.stop(source));
         };
-        pool.journal.make_durable(lsn)?;
-        pool.stats.lock().tables_given_up += 1;
+        site.log().make_durable(lsn)?;
+        site.count(TableEvent::GivenUp, 1);
         self.is_known.store(true, Ordering::Release);
         Ok(())
     }
@@ -282,7 +283,7 @@ impl MappedTable {
     }
 
     /// Writes the units of `slots` that have changed since they were last written (M3).
-    fn harden_units(&self, pool: &BufferPool, slots: &[u32]) -> Result<(), PoolError> {
+    fn harden_units(&self, site: &dyn Site, slots: &[u32]) -> Result<(), TableError> {
         let mut numbers: Vec<u32> =
             slots.iter().map(|slot| slot / self.entries_per_unit()).collect();
         if self.is_known.load(Ordering::Acquire) {
@@ -301,18 +302,18 @@ impl MappedTable {
         if numbers.is_empty() {
             return Ok(());
         }
-        self.write_units(pool, &numbers).or_else(|source| self.give_up(pool, source))
+        self.write_units(site, &numbers).or_else(|source| self.give_up(site, source))
     }
 
-    fn write_units(&self, pool: &BufferPool, numbers: &[u32]) -> std::io::Result<()> {
-        let flash = pool.flash.as_deref().expect("slots are on flash");
+    fn write_units(&self, site: &dyn Site, numbers: &[u32]) -> std::io::Result<()> {
+        let flash = site.flash();
         let unit = |number: u32| &self.units[number as usize];
         let covered: Vec<u64> =
             numbers.iter().map(|&number| unit(number).changes.load(Ordering::Acquire)).collect();
         let mut staging = Staging::new(numbers.len().div_ceil(PAGE_SIZE / self.unit_bytes));
         let bytes = staging.pages_mut().as_flattened_mut();
         for (&number, bytes) in numbers.iter().zip(bytes.chunks_mut(self.unit_bytes)) {
-            self.encode_unit(pool, number, bytes);
+            self.encode_unit(site, number, bytes);
         }
         // M4: what was just encoded relies on these.
         let fills = self.fills.load(Ordering::Acquire);
@@ -325,7 +326,7 @@ impl MappedTable {
             let table = self.layout.table * PAGE_SIZE as u64;
             PageIo::write_bytes(table + u64::from(number) * self.unit_bytes as u64, bytes)
         });
-        pool.stats.lock().table_writes += numbers.len() as u64;
+        site.count(TableEvent::Written, numbers.len() as u64);
         run(flash, ios.collect())?;
         flash.sync()?;
         for (&number, covered) in numbers.iter().zip(covered) {
@@ -334,10 +335,10 @@ impl MappedTable {
         Ok(())
     }
 
-    fn encode_unit(&self, pool: &BufferPool, number: u32, bytes: &mut [u8]) {
+    fn encode_unit(&self, site: &dyn Site, number: u32, bytes: &mut [u8]) {
         let entries = self.entries_per_unit();
         let first = number * entries;
-        let images = pool.slot_images(first..(first + entries).min(self.layout.slots));
+        let images = images_of(site, first..(first + entries).min(self.layout.slots));
         let (entries, _) = bytes.as_chunks_mut::<MAPPED_ENTRY_BYTES>();
         for ((slot, image), entry) in (first..).zip(images).zip(entries) {
             *entry = encode(image.as_ref(), slot, self.table);
@@ -346,20 +347,20 @@ impl MappedTable {
 }
 
 impl Keep for MappedTable {
-    fn before_writes(&self, pool: &BufferPool, slots: &[u32]) -> Result<(), PoolError> {
-        self.harden_units(pool, slots)
+    fn before_writes(&self, site: &dyn Site, slots: &[u32]) -> Result<(), TableError> {
+        self.harden_units(site, slots)
     }
 
-    fn filled(&self, _pool: &BufferPool, held: &Held) {
+    fn filled(&self, _site: &dyn Site, held: &Held) {
         self.fills.fetch_add(1, Ordering::Release);
         self.note(held.slot);
     }
 
-    fn cleaned(&self, _pool: &BufferPool, slot: u32, _page: PageId) {
+    fn cleaned(&self, _site: &dyn Site, slot: u32, _page: PageId) {
         self.note(slot);
     }
 
-    fn freed(&self, _pool: &BufferPool, slot: u32, _page: PageId, why: Freed) {
+    fn freed(&self, _site: &dyn Site, slot: u32, _page: PageId, why: Freed) {
         let is_hardened = match why {
             Freed::Modified => self.rules.mmr_hardens_modified,
             Freed::Reused => self.rules.mmr_hardens_reused,
@@ -369,11 +370,11 @@ impl Keep for MappedTable {
         }
     }
 
-    fn harden(&self, pool: &BufferPool, slots: &[u32]) -> Result<(), PoolError> {
-        self.harden_units(pool, slots)
+    fn harden(&self, site: &dyn Site, slots: &[u32]) -> Result<(), TableError> {
+        self.harden_units(site, slots)
     }
 
-    fn checkpoint(&self, _pool: &BufferPool) -> Result<u64, PoolError> {
+    fn checkpoint(&self, _site: &dyn Site) -> Result<u64, TableError> {
         match self.is_given_up.load(Ordering::Acquire) && self.rules.mmr_gives_up {
             true => Err(not_written("the table")),
             false => Ok(0),

@@ -1,8 +1,9 @@
 //! Finding the flash tier warm again: what is kept beside the slots, and what is believed of it.
 //!
 //! Modules in reading order: `layout`, where things lie on the flash device; `header`, whose tier
-//! it is; `found`, what opening found there and what the log says of it; `keeper`, the hooks
-//! through which a restart follows the states of the slots; then the restarts themselves.
+//! it is; `found`, what opening found there and what the log says of it; `settings`, what a restart
+//! is told of the pool; `site`, the pool as a restart sees it; `keeper`, the hooks through which a
+//! restart follows the states of the slots; then the restarts themselves.
 //!
 //! ```text
 //!   look          adopt          load          the engine's analysis         BufferPool
@@ -20,6 +21,8 @@ mod images;
 mod keeper;
 mod layout;
 mod records;
+mod settings;
+mod site;
 mod tuning;
 
 mod forget;
@@ -28,18 +31,22 @@ mod lvr;
 mod mmr;
 mod warm;
 
-pub use found::{ColdStart, FlashNeed, FlashRecovery, Image, LogFacts, ScanFrom};
+pub use found::{
+    ColdStart, FlashNeed, FlashRecovery, Image, LogFacts, PARTITION_FRAMES_MIN, ScanFrom,
+    partitions_of,
+};
 pub use header::flash_part_of;
 pub use layout::FlashLayout;
+pub use settings::Settings;
+pub use site::{Site, TableError, TableEvent, TableLog, Waited};
 pub use tuning::{RestartRules, RestartTuning};
 pub use warm::write_synthetic_table;
 
-pub(crate) use keeper::Keeper;
+pub(crate) use keeper::{Freed, Held, Keeper};
+pub(crate) use records::unlogged;
 
 use terrace_policy::RestartKind;
 use terrace_tier::VersionBits;
-
-use crate::PoolConfig;
 
 /// Entry points for fuzzing: whatever a device or the log returns, each returns.
 #[doc(hidden)]
@@ -66,25 +73,25 @@ pub mod fuzz {
     }
 }
 
-/// The reader of the table that `kind` keeps, for a pool as `config` says.
+/// The reader of the table that `kind` keeps, for a pool as `settings` says.
 fn table_of(
     kind: RestartKind,
     layout: FlashLayout,
-    config: &PoolConfig,
+    settings: &Settings,
 ) -> Box<dyn found::Recover> {
-    let rules = config.restart_rules;
+    let rules = settings.rules;
     match kind {
         RestartKind::Forget => Box::new(forget::Nothing),
         RestartKind::MemoryMapped => Box::new(mmr::MappedImages::new(&layout)),
         RestartKind::LogBased => Box::new(lbr::LoggedImages::new(&layout, rules)),
         RestartKind::LazyVerification => Box::new(lvr::FlushedImages::new(&layout, rules)),
-        kind => Box::new(warm::WarmTable::new(form_of(kind), config)),
+        kind => Box::new(warm::WarmTable::new(form_of(kind), settings)),
     }
 }
 
-/// The keeper of the restart that `config` names, which goes on from what `recovery` found.
+/// The keeper of the restart that `settings` names, which goes on from what `recovery` found.
 pub(crate) fn keeper_of(
-    config: &PoolConfig,
+    settings: &Settings,
     layout: &FlashLayout,
     recovery: Option<&FlashRecovery>,
 ) -> Keeper {
@@ -93,16 +100,18 @@ pub(crate) fn keeper_of(
     if recovery.is_some_and(FlashRecovery::is_disowned) {
         return Some(Box::new(forget::Disowned));
     }
-    match config.restart.kind {
+    match settings.kind {
         RestartKind::Forget => None,
         RestartKind::MemoryMapped => {
-            Some(Box::new(mmr::MappedTable::new(*layout, table, was_loaded, config)))
+            Some(Box::new(mmr::MappedTable::new(*layout, table, was_loaded, settings)))
         }
-        RestartKind::LogBased => Some(Box::new(lbr::LoggedTable::new(*layout, table, config))),
-        RestartKind::LazyVerification => Some(Box::new(lvr::Flusher::new(*layout, table, config))),
+        RestartKind::LogBased => Some(Box::new(lbr::LoggedTable::new(*layout, table, settings))),
+        RestartKind::LazyVerification => {
+            Some(Box::new(lvr::Flusher::new(*layout, table, settings)))
+        }
         kind => {
             let resume = recovery.map(FlashRecovery::resume).unwrap_or_default();
-            let pace = pace_of(config);
+            let pace = pace_of(settings);
             Some(Box::new(warm::TableKeeper::new(*layout, form_of(kind), resume, pace)))
         }
     }
@@ -118,19 +127,19 @@ fn form_of(kind: RestartKind) -> warm::FormKind {
 }
 
 /// When they do.
-fn pace_of(config: &PoolConfig) -> warm::Pace {
-    match (config.restart.kind, config.design.batch()) {
+fn pace_of(settings: &Settings) -> warm::Pace {
+    match (settings.kind, settings.appends) {
         (RestartKind::MapThrough, _) => warm::Pace::AtOnce,
         // One append to the log pages for each block that is written [R in SPEC 7.3].
-        (RestartKind::MapChunks, Some(_)) => warm::Pace::Filled(config.group() as usize),
+        (RestartKind::MapChunks, true) => warm::Pace::Filled(settings.group as usize),
         (RestartKind::MapSegments, _) => warm::Pace::KeptBack(warm::Frontiers {
             reach: warm::Reach::Rears,
-            parts: config.restart_tuning.map_segments,
-            group: config.group(),
+            parts: settings.tuning.map_segments,
+            group: settings.group,
         }),
         (RestartKind::MapZone, _) => warm::Pace::KeptBack(warm::Frontiers {
             reach: warm::Reach::Zone,
-            parts: config.restart_tuning.map_zones,
+            parts: settings.tuning.map_zones,
             group: 1,
         }),
         _ => warm::Pace::Gathered,

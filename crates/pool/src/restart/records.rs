@@ -155,6 +155,11 @@ fn decode_entry(entry: &[u8; ENTRY_BYTES]) -> Option<Option<Image>> {
     Some(Some(Image { page: PageId(u64::from(page)), lsn: None, newer, history }))
 }
 
+/// The record of a page that changes without one.
+pub fn unlogged(page: PageId) -> Vec<u8> {
+    Record::Unlogged { page }.encode()
+}
+
 /// Decodes whatever is there; for fuzzing.
 pub(super) fn fuzz(bytes: &[u8]) {
     if let Some(record) = Record::decode(bytes) {

@@ -8,7 +8,7 @@
 use terrace_page::Lsn;
 use terrace_rt::{LeafMutex, Nanos, Signal, now};
 
-use crate::{Journal, PoolError};
+use crate::restart::site::{TableError, TableLog};
 
 /// The group that gathers.
 #[derive(Debug, Default)]
@@ -43,22 +43,22 @@ impl Group {
     /// # Errors
     ///
     /// The log's.
-    pub fn wait(&self, journal: &dyn Journal, lsn: Lsn, members: u32) -> Result<(), PoolError> {
+    pub fn wait(&self, log: &dyn TableLog, lsn: Lsn, members: u32) -> Result<(), TableError> {
         if self.members_max == 1 {
-            return journal.make_durable(lsn);
+            return log.make_durable(lsn);
         }
         let (number, deadline) = match self.join(lsn, members) {
-            Joined::Last(upto) => return self.force(journal, upto),
+            Joined::Last(upto) => return self.force(log, upto),
             Joined::Waits { number, deadline } => (number, deadline),
         };
         loop {
             let seen = self.forced.seen();
-            if journal.durable_lsn() >= lsn {
+            if log.durable_lsn() >= lsn {
                 return Ok(());
             }
             if now() >= deadline || terrace_rt::dead() {
                 let upto = self.close(number).unwrap_or(lsn).max(lsn);
-                return self.force(journal, upto);
+                return self.force(log, upto);
             }
             self.forced.wait_until(seen, deadline);
         }
@@ -83,8 +83,8 @@ impl Group {
         (gathering.number == number).then(|| gathering.begin_next())
     }
 
-    fn force(&self, journal: &dyn Journal, upto: Lsn) -> Result<(), PoolError> {
-        let forced = journal.make_durable(upto);
+    fn force(&self, log: &dyn TableLog, upto: Lsn) -> Result<(), TableError> {
+        let forced = log.make_durable(upto);
         self.forced.notify_all();
         forced
     }
@@ -112,7 +112,6 @@ mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
 
     use super::*;
-    use terrace_page::{PageBuf, PageId};
     use terrace_rt::{Prng, Virtual, VirtualConfig, sleep};
 
     const TIMEOUT: Nanos = Nanos(2_000_000);
@@ -126,7 +125,7 @@ mod tests {
         forces: AtomicU64,
     }
 
-    impl Journal for CountedLog {
+    impl TableLog for CountedLog {
         fn last_lsn(&self) -> Lsn {
             Lsn(self.last.load(Ordering::Relaxed))
         }
@@ -135,27 +134,19 @@ mod tests {
             Lsn(self.durable.load(Ordering::Relaxed))
         }
 
-        fn make_durable(&self, upto: Lsn) -> Result<(), PoolError> {
+        fn make_durable(&self, upto: Lsn) -> Result<(), TableError> {
             self.forces.fetch_add(1, Ordering::Relaxed);
             sleep(FORCE);
             self.durable.fetch_max(upto.0, Ordering::Relaxed);
             Ok(())
         }
 
-        fn log_buf_write(&self, _pages: &[PageId], _eol: Lsn) {}
-
-        fn log_flash(&self, _payload: &[u8]) -> Option<Lsn> {
+        fn append(&self, _payload: &[u8]) -> Option<Lsn> {
             Some(Lsn(self.last.fetch_add(1, Ordering::Relaxed) + 1))
         }
 
-        fn repair(
-            &self,
-            page: PageId,
-            _rec: Lsn,
-            _bytes: &mut PageBuf,
-            _is_whole: bool,
-        ) -> Result<(), PoolError> {
-            unreachable!("{page} is not asked for")
+        fn append_kept(&self, payload: &[u8]) -> Option<Lsn> {
+            self.append(payload)
         }
     }
 
@@ -175,7 +166,7 @@ mod tests {
                     world.world().spawn("writer", move || {
                         sleep(Nanos(after));
                         let began = now();
-                        let lsn = log.log_flash(&[]).expect("room");
+                        let lsn = log.append(&[]).expect("room");
                         group.wait(&*log, lsn, members).expect("a log");
                         assert!(log.durable_lsn() >= lsn, "{lsn} is not durable");
                         longest.fetch_max((now() - began).0, Ordering::Relaxed);

@@ -27,13 +27,12 @@ use terrace_page::{Lsn, PageId};
 use terrace_rt::LeafMutex;
 
 use super::group::Group;
-use crate::restart::found::Image;
-use crate::restart::images::image_of;
 use crate::restart::keeper::{Freed, Held, Keep};
 use crate::restart::layout::FlashLayout;
 use crate::restart::records::{CHECKPOINT_ENTRIES, Record, What};
+use crate::restart::settings::Settings;
+use crate::restart::site::{Site, TableError, TableEvent};
 use crate::restart::tuning::RestartRules;
-use crate::{BufferPool, PoolConfig, PoolError};
 
 /// CHKPT records after which the log is forced, so that they do not pile up in memory: 700 KB.
 const RECORDS_PER_FORCE: u32 = 512;
@@ -67,33 +66,33 @@ struct News {
 const FREED_MAX: usize = 4096;
 
 impl LoggedTable {
-    pub fn new(layout: FlashLayout, table: u64, config: &PoolConfig) -> LoggedTable {
-        let (tuning, rules) = (config.restart_tuning, config.restart_rules);
+    pub fn new(layout: FlashLayout, table: u64, settings: &Settings) -> LoggedTable {
+        let (tuning, rules) = (settings.tuning, settings.rules);
         let group = Group::new(tuning.lbr_group, tuning.lbr_timeout);
         let (news, given_up) = (LeafMutex::default(), LeafMutex::default());
         LoggedTable { layout, table, rules, group, news, given_up }
     }
 
-    fn log(&self, pool: &BufferPool, slot: u32, what: What) -> Option<Lsn> {
+    fn log(&self, site: &dyn Site, slot: u32, what: What) -> Option<Lsn> {
         let payload = Record::Slots { table: self.table, slot, what }.encode();
         let given_up = self.given_up.lock();
         if given_up.is_some() {
             return None;
         }
-        let lsn = pool.journal.log_flash(&payload)?;
+        let lsn = site.log().append(&payload)?;
         drop(given_up);
-        pool.stats.lock().table_log_bytes += payload.len() as u64;
+        site.count(TableEvent::Logged, payload.len() as u64);
         Some(lsn)
     }
 
     /// Says of all slots that they are free (T5): where that is said. `None`, if not even this
     /// finds room.
-    fn give_up(&self, pool: &BufferPool) -> Option<Lsn> {
+    fn give_up(&self, site: &dyn Site) -> Option<Lsn> {
         let mut given_up = self.given_up.lock();
         if given_up.is_none() {
             let payload = Record::GivenUp { table: self.table }.encode();
-            *given_up = Some(pool.journal.log_flash_kept(&payload)?);
-            pool.stats.lock().tables_given_up += 1;
+            *given_up = Some(site.log().append_kept(&payload)?);
+            site.count(TableEvent::GivenUp, 1);
         }
         *given_up
     }
@@ -112,35 +111,31 @@ impl LoggedTable {
     }
 
     /// Logs what `slot` holds, if it is still what was filled as `filling`.
-    fn log_filled(&self, pool: &BufferPool, slot: u32, filling: u64) {
-        pool.visit_slots(slot..slot + 1, |_, books, part| {
-            let image = image_of(books.slots_mut(), part.start);
+    fn log_filled(&self, site: &dyn Site, slot: u32, filling: u64) {
+        site.images(slot..slot + 1, &mut |_, images| {
             let mut news = self.news.lock();
             if news.filled.get(&slot) != Some(&filling) {
                 return;
             }
             news.filled.remove(&slot);
             drop(news);
+            let image = images.into_iter().next().flatten();
             let image = image.expect("a filled slot is valid until it is freed");
-            let _left_out_if_full = self.log(pool, slot, What::PostWrite(image));
+            let _left_out_if_full = self.log(site, slot, What::PostWrite(image));
         });
     }
 
     /// What `slots` hold that the log may say, one record for each partition.
-    fn log_checkpoint(&self, pool: &BufferPool, first: u32) -> Option<()> {
+    fn log_checkpoint(&self, site: &dyn Site, first: u32) -> Option<()> {
         let slots = first..(first + CHECKPOINT_ENTRIES).min(self.layout.slots);
         let mut has_room = true;
-        pool.visit_slots(slots, |partition, books, part| {
-            let first = partition.first_slot + part.start;
-            let table = books.slots_mut();
+        site.images(slots, &mut |first, mut images| {
             let news = self.news.lock();
-            let image = |slot: u32| {
-                let is_told = !news.filled.contains_key(&(partition.first_slot + slot));
-                image_of(table, slot).filter(|_| is_told)
-            };
-            let images: Vec<Option<Image>> = part.map(image).collect();
+            for (slot, image) in (first..).zip(&mut images) {
+                image.take_if(|_| news.filled.contains_key(&slot));
+            }
             drop(news);
-            has_room &= self.log(pool, first, What::Checkpoint(images)).is_some();
+            has_room &= self.log(site, first, What::Checkpoint(images)).is_some();
         });
         has_room.then_some(())
     }
@@ -156,16 +151,16 @@ enum Owed {
 }
 
 impl Keep for LoggedTable {
-    fn before_writes(&self, pool: &BufferPool, slots: &[u32]) -> Result<(), PoolError> {
+    fn before_writes(&self, site: &dyn Site, slots: &[u32]) -> Result<(), TableError> {
         let (mut grouped, mut members, mut freed) = (Lsn::ZERO, 0, Lsn::ZERO);
         for &slot in slots {
             match self.owed(slot) {
                 Owed::Nothing => {}
                 Owed::Force(lsn) => freed = freed.max(lsn),
                 Owed::Record => {
-                    let logged = self.log(pool, slot, What::PreInvalidate);
+                    let logged = self.log(site, slot, What::PreInvalidate);
                     let said = match self.rules.lbr_gives_up {
-                        true => logged.or_else(|| self.give_up(pool)),
+                        true => logged.or_else(|| self.give_up(site)),
                         false => logged,
                     };
                     if let Some(lsn) = said {
@@ -176,29 +171,29 @@ impl Keep for LoggedTable {
             }
         }
         if members > 0 && self.rules.lbr_forces_before_write {
-            self.group.wait(&*pool.journal, grouped, members)?;
+            self.group.wait(site.log(), grouped, members)?;
         }
-        if self.rules.lbr_forces_freed && pool.journal.durable_lsn() < freed {
-            pool.journal.make_durable(freed)?;
+        if self.rules.lbr_forces_freed && site.log().durable_lsn() < freed {
+            site.log().make_durable(freed)?;
         }
         Ok(())
     }
 
-    fn filled(&self, _pool: &BufferPool, held: &Held) {
+    fn filled(&self, _site: &dyn Site, held: &Held) {
         let mut news = self.news.lock();
         news.fillings += 1;
         let filling = news.fillings;
         news.filled.insert(held.slot, filling);
     }
 
-    fn cleaned(&self, pool: &BufferPool, slot: u32, _page: PageId) {
+    fn cleaned(&self, site: &dyn Site, slot: u32, _page: PageId) {
         // A POST_WRITE that is still to come says it.
         if !self.news.lock().filled.contains_key(&slot) {
-            let _left_out_if_full = self.log(pool, slot, What::LazyCleaned);
+            let _left_out_if_full = self.log(site, slot, What::LazyCleaned);
         }
     }
 
-    fn freed(&self, pool: &BufferPool, slot: u32, page: PageId, why: Freed) {
+    fn freed(&self, site: &dyn Site, slot: u32, page: PageId, why: Freed) {
         let mut news = self.news.lock();
         news.filled.remove(&slot);
         match why {
@@ -210,7 +205,7 @@ impl Keep for LoggedTable {
             Freed::Modified => {}
         }
         if news.freed.len() > FREED_MAX {
-            let durable = pool.journal.durable_lsn();
+            let durable = site.log().durable_lsn();
             news.freed.retain(|_, (_, update)| update.is_none_or(|lsn| lsn > durable));
         }
     }
@@ -223,7 +218,7 @@ impl Keep for LoggedTable {
         }
     }
 
-    fn harden(&self, pool: &BufferPool, slots: &[u32]) -> Result<(), PoolError> {
+    fn harden(&self, site: &dyn Site, slots: &[u32]) -> Result<(), TableError> {
         let fillings: Vec<(u32, u64)> = {
             let news = self.news.lock();
             slots.iter().filter_map(|slot| Some((*slot, *news.filled.get(slot)?))).collect()
@@ -231,30 +226,30 @@ impl Keep for LoggedTable {
         if fillings.is_empty() {
             return Ok(());
         }
-        let flash = pool.flash.as_deref().expect("slots are on flash");
+        let flash = site.flash();
         if self.rules.lbr_syncs_slots && flash.sync().is_err() {
             // They stay unknown to the log, and are free after a restart.
-            pool.stats.lock().flash_faults += 1;
+            site.count(TableEvent::Fault, 1);
             return Ok(());
         }
         for (slot, filling) in fillings {
-            self.log_filled(pool, slot, filling);
+            self.log_filled(site, slot, filling);
         }
         Ok(())
     }
 
-    fn checkpoint(&self, pool: &BufferPool) -> Result<u64, PoolError> {
+    fn checkpoint(&self, site: &dyn Site) -> Result<u64, TableError> {
         // What follows says what all slots hold, but for those that are being written.
         *self.given_up.lock() = None;
         for (number, first) in
             (1..).zip((0..self.layout.slots).step_by(CHECKPOINT_ENTRIES as usize))
         {
-            if self.log_checkpoint(pool, first).is_none() {
+            if self.log_checkpoint(site, first).is_none() {
                 // The log is full: what is left out is FREE after a restart.
                 break;
             }
             if u32::is_multiple_of(number, RECORDS_PER_FORCE) {
-                pool.journal.make_durable(pool.journal.last_lsn())?;
+                site.log().make_durable(site.log().last_lsn())?;
             }
         }
         Ok(0)

@@ -25,8 +25,9 @@ use crate::frames::Staging;
 use crate::restart::found::pages_of;
 use crate::restart::keeper::Keep;
 use crate::restart::layout::{FLUSHED_ENTRY_BYTES, FlashLayout};
+use crate::restart::settings::Settings;
+use crate::restart::site::{Site, TableError, TableEvent, images_of};
 use crate::restart::tuning::{RestartRules, RestartTuning};
-use crate::{BufferPool, PoolConfig, PoolError};
 
 /// Entries in a sector: no chunk has a part of one.
 const SECTOR_ENTRIES: u32 = (SECTOR_SIZE / FLUSHED_ENTRY_BYTES) as u32;
@@ -47,8 +48,8 @@ pub(in crate::restart) struct Flusher {
 }
 
 impl Flusher {
-    pub fn new(layout: FlashLayout, table: u64, config: &PoolConfig) -> Flusher {
-        let (tuning, rules) = (config.restart_tuning, config.restart_rules);
+    pub fn new(layout: FlashLayout, table: u64, settings: &Settings) -> Flusher {
+        let (tuning, rules) = (settings.tuning, settings.rules);
         let entries = layout.slots.div_ceil(tuning.lvr_chunks).max(1);
         let chunk_entries = entries.next_multiple_of(SECTOR_ENTRIES);
         let chunks = layout.slots.div_ceil(chunk_entries).max(1);
@@ -57,22 +58,21 @@ impl Flusher {
     }
 
     /// Hardens the next chunk.
-    fn harden_next(&self, pool: &BufferPool) {
+    fn harden_next(&self, site: &dyn Site) {
         let mut next = self.next.lock();
         let chunk = *next;
         *next = (chunk + 1) % self.chunks;
-        let hardened = self.harden_chunk(pool, chunk);
+        let hardened = self.harden_chunk(site, chunk);
         drop(next);
-        let mut stats = pool.stats.lock();
-        stats.table_writes += 1;
-        stats.flash_faults += u64::from(hardened.is_err());
+        site.count(TableEvent::Written, 1);
+        site.count(TableEvent::Fault, u64::from(hardened.is_err()));
     }
 
-    fn harden_chunk(&self, pool: &BufferPool, chunk: u32) -> std::io::Result<()> {
-        let flash = pool.flash.as_deref().expect("slots are on flash");
+    fn harden_chunk(&self, site: &dyn Site, chunk: u32) -> std::io::Result<()> {
+        let flash = site.flash();
         let hardened = match self.rules.lvr_durable_lsn {
-            true => pool.journal.durable_lsn(),
-            false => pool.journal.last_lsn(),
+            true => site.log().durable_lsn(),
+            false => site.log().last_lsn(),
         };
         let first = chunk * self.chunk_entries;
         let slots = first..(first + self.chunk_entries).min(self.layout.slots);
@@ -82,7 +82,7 @@ impl Flusher {
         let mut staging = Staging::new(pages_of(bytes));
         let chunk = &mut staging.pages_mut().as_flattened_mut()[..bytes];
         read(flash, offset, chunk)?;
-        let images = pool.slot_images(slots.clone());
+        let images = images_of(site, slots.clone());
         for ((slot, image), bytes) in slots.zip(images).zip(entries_of(chunk)) {
             let was_free = decode(bytes, slot, self.table) == Entry::Free;
             if image.is_some() || !was_free {
@@ -93,10 +93,10 @@ impl Flusher {
     }
 
     /// Makes what was hardened durable. What is not is only older (L3).
-    fn sync(&self, pool: &BufferPool) {
-        let flash = pool.flash.as_deref().expect("slots are on flash");
+    fn sync(&self, site: &dyn Site) {
+        let flash = site.flash();
         if flash.sync().is_err() {
-            pool.stats.lock().flash_faults += 1;
+            site.count(TableEvent::Fault, 1);
         }
     }
 }
@@ -108,27 +108,27 @@ fn entries_of(bytes: &mut [u8]) -> impl Iterator<Item = &mut Bytes> {
 impl Keep for Flusher {
     /// A full pass, begun after BEGIN_CHKPT, since the log is cut there, and with it what makes
     /// older entries believable [S3 III-D3, Pitfall 3].
-    fn checkpoint(&self, pool: &BufferPool) -> Result<u64, PoolError> {
+    fn checkpoint(&self, site: &dyn Site) -> Result<u64, TableError> {
         if self.rules.lvr_checkpoint_waits {
             for chunk in 1..=self.chunks {
-                self.harden_next(pool);
+                self.harden_next(site);
                 if chunk.is_multiple_of(self.tuning.lvr_chunks_per_yield) {
                     yield_now();
                 }
             }
-            self.sync(pool);
+            self.sync(site);
         }
         Ok(0)
     }
 
-    fn run(&self, pool: &BufferPool) {
-        while !pool.is_closing() {
+    fn run(&self, site: &dyn Site) {
+        while !site.is_closing() {
             let seen = self.closing.seen();
             for _ in 0..self.tuning.lvr_chunks_per_pause.min(self.chunks) {
-                self.harden_next(pool);
+                self.harden_next(site);
             }
-            self.sync(pool);
-            if !pool.is_closing() {
+            self.sync(site);
+            if !site.is_closing() {
                 self.closing.wait_until(seen, now() + self.tuning.lvr_pause);
             }
         }

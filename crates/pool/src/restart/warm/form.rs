@@ -22,7 +22,7 @@ use crate::restart::found::{ColdStart, Place};
 use crate::restart::{FlashLayout, RestartRules};
 
 /// A table on its device.
-pub(super) struct Site<'a> {
+pub(super) struct OnFlash<'a> {
     pub flash: &'a dyn Device,
     pub layout: &'a FlashLayout,
     /// The stamp of the cold start at which the table was begun.
@@ -37,13 +37,13 @@ pub(super) trait Form: Send {
     /// `frontier`, from when all of it is durable.
     fn write(
         &mut self,
-        site: &Site<'_>,
+        on_flash: &OnFlash<'_>,
         records: &[Record],
         frontier: Option<&Frontier>,
     ) -> io::Result<()>;
 
     /// Makes room before it is needed, if that is better.
-    fn tidy(&mut self, _site: &Site<'_>) -> io::Result<()> {
+    fn tidy(&mut self, _site: &OnFlash<'_>) -> io::Result<()> {
         Ok(())
     }
 

@@ -12,7 +12,7 @@
 use std::io;
 
 use super::entry::{BLOCK_RECORDS, BlockHeader, Record, write_block};
-use super::form::{Form, Site};
+use super::form::{Form, OnFlash};
 use super::frontier::{Frontier, place_mark};
 use super::merge;
 use crate::frames::Staging;
@@ -49,9 +49,9 @@ impl Journal {
         Journal { at, durable_tail: at.tail }
     }
 
-    fn header(&self, site: &Site<'_>) -> BlockHeader {
+    fn header(&self, on_flash: &OnFlash<'_>) -> BlockHeader {
         let Position { next, tail, base, before, .. } = self.at;
-        BlockHeader { table: site.table, number: next, now: site.now, base, tail, before }
+        BlockHeader { table: on_flash.table, number: next, now: on_flash.now, base, tail, before }
     }
 
     /// The first block that must stay.
@@ -59,36 +59,36 @@ impl Journal {
         self.at.frontier.map_or(self.durable_tail, |first| first.min(self.durable_tail))
     }
 
-    fn write_blocks(&mut self, site: &Site<'_>, blocks: &[Vec<Record>]) -> io::Result<()> {
-        let length = site.layout.journal_pages;
+    fn write_blocks(&mut self, on_flash: &OnFlash<'_>, blocks: &[Vec<Record>]) -> io::Result<()> {
+        let length = on_flash.layout.journal_pages;
         let is_full = |journal: &Journal| {
             // One block is spared: it tells of the base copy that makes room.
             journal.at.next + blocks.len() as u64 - journal.kept_from() >= length
         };
         if is_full(self) {
-            self.merge(site)?;
+            self.merge(on_flash)?;
         }
         if is_full(self) {
             return Err(io::Error::other("the flash table's journal has no room"));
         }
-        self.put(site, blocks)
+        self.put(on_flash, blocks)
     }
 
     /// Writes blocks where there is room for them.
-    fn put(&mut self, site: &Site<'_>, blocks: &[Vec<Record>]) -> io::Result<()> {
+    fn put(&mut self, on_flash: &OnFlash<'_>, blocks: &[Vec<Record>]) -> io::Result<()> {
         let mut staging = Staging::new(blocks.len());
-        let mut header = self.header(site);
+        let mut header = self.header(on_flash);
         for (page, records) in staging.pages_mut().iter_mut().zip(blocks) {
             header.before = write_block(page, &header, records);
             header.number += 1;
         }
-        let length = site.layout.journal_pages;
-        let page_of = |at: usize| site.layout.journal + (self.at.next + at as u64) % length;
+        let length = on_flash.layout.journal_pages;
+        let page_of = |at: usize| on_flash.layout.journal + (self.at.next + at as u64) % length;
         let ios = staging.pages().iter().enumerate();
         let ios = ios.map(|(at, page)| PageIo::write(page_of(at), [page])).collect();
-        site.flash.sync()?;
-        run(site.flash, ios)?;
-        site.flash.sync()?;
+        on_flash.flash.sync()?;
+        run(on_flash.flash, ios)?;
+        on_flash.flash.sync()?;
         self.at.next = header.number;
         self.at.before = header.before;
         self.durable_tail = self.at.tail;
@@ -96,11 +96,11 @@ impl Journal {
     }
 
     /// Writes a new base copy, so that the ring has room again.
-    fn merge(&mut self, site: &Site<'_>) -> io::Result<()> {
-        merge::rewrite(site, &mut self.at)?;
+    fn merge(&mut self, on_flash: &OnFlash<'_>) -> io::Result<()> {
+        merge::rewrite(on_flash, &mut self.at)?;
         // The old tail is in the way until a block names the new one; there is room for that.
         let block = self.blocks(&[]);
-        self.put(site, &block)
+        self.put(on_flash, &block)
     }
 
     /// The blocks of `records`, one at least.
@@ -117,14 +117,14 @@ impl Journal {
         blocks
     }
 
-    fn write_all(&mut self, site: &Site<'_>, blocks: &[Vec<Record>]) -> io::Result<()> {
+    fn write_all(&mut self, on_flash: &OnFlash<'_>, blocks: &[Vec<Record>]) -> io::Result<()> {
         // A quarter of a small ring at once leaves room to merge.
-        let at_once = BLOCKS_MAX.min(site.layout.journal_pages as usize / 4);
-        blocks.chunks(at_once).try_for_each(|blocks| self.write_blocks(site, blocks))
+        let at_once = BLOCKS_MAX.min(on_flash.layout.journal_pages as usize / 4);
+        blocks.chunks(at_once).try_for_each(|blocks| self.write_blocks(on_flash, blocks))
     }
 
     /// J3: all of it is in force with its last block, which names the first.
-    fn begin(&mut self, site: &Site<'_>, frontier: &Frontier) -> io::Result<()> {
+    fn begin(&mut self, on_flash: &OnFlash<'_>, frontier: &Frontier) -> io::Result<()> {
         let marks = frontier.marks();
         let former = self.at.frontier.replace(self.at.next);
         let mut blocks = self.blocks(&marks);
@@ -137,7 +137,7 @@ impl Journal {
         }
         self.at.frontier = former;
         let first = self.at.next;
-        self.write_all(site, &blocks)?;
+        self.write_all(on_flash, &blocks)?;
         self.at.frontier = Some(first);
         Ok(())
     }
@@ -146,15 +146,15 @@ impl Journal {
 impl Form for Journal {
     fn write(
         &mut self,
-        site: &Site<'_>,
+        on_flash: &OnFlash<'_>,
         records: &[Record],
         frontier: Option<&Frontier>,
     ) -> io::Result<()> {
         if !records.is_empty() || frontier.is_none() {
             let blocks = self.blocks(records);
-            self.write_all(site, &blocks)?;
+            self.write_all(on_flash, &blocks)?;
         }
-        frontier.map_or(Ok(()), |frontier| self.begin(site, frontier))
+        frontier.map_or(Ok(()), |frontier| self.begin(on_flash, frontier))
     }
 
     fn is_crowded(&self, layout: &FlashLayout) -> bool {
@@ -162,9 +162,9 @@ impl Form for Journal {
         self.at.next - first > layout.journal_pages / 4
     }
 
-    fn tidy(&mut self, site: &Site<'_>) -> io::Result<()> {
-        match self.at.next - self.at.tail > site.layout.journal_pages / 2 {
-            true => self.merge(site),
+    fn tidy(&mut self, on_flash: &OnFlash<'_>) -> io::Result<()> {
+        match self.at.next - self.at.tail > on_flash.layout.journal_pages / 2 {
+            true => self.merge(on_flash),
             false => Ok(()),
         }
     }

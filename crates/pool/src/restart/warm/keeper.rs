@@ -16,13 +16,12 @@ use terrace_page::{Lsn, PageId};
 use terrace_rt::{LeafMutex, Mutex, Signal};
 
 use super::entry::{BLOCK_RECORDS, Entry, Record};
-use super::form::{Form, FormKind, Site};
+use super::form::{Form, FormKind, OnFlash};
 use super::frontier::{Frontier, Known};
 use super::{Resume, named};
-use crate::partition::Partition;
 use crate::restart::FlashLayout;
 use crate::restart::keeper::{Freed, Held, Keep};
-use crate::{BufferPool, PoolError, Tier};
+use crate::restart::site::{Site, TableError, Waited};
 
 /// One of so many slots may be retired before the table is written for their sake.
 const SLOTS_PER_RETIRED: u32 = 256;
@@ -94,7 +93,7 @@ struct Pending {
     /// The same when the frontier began.
     gathered_before: u64,
     /// Slots that wait for so many records to be durable, in that order.
-    waiting: Vec<(u64, u32, Wait)>,
+    waiting: Vec<(u64, u32, Waited)>,
     /// What may be kept back; nothing while a frontier is being written.
     frontier: Option<Frontier>,
     known: Known,
@@ -111,15 +110,6 @@ enum Flush<'a> {
     All,
     /// All there is, and a frontier with these slots begins.
     Frontier(&'a [u32]),
-}
-
-/// What becomes of a slot that waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wait {
-    /// It held a base, or a page that has moved on: it is free.
-    Retired,
-    /// It is clean: it is not pinned any more.
-    Pinned,
 }
 
 impl TableKeeper {
@@ -183,26 +173,22 @@ impl TableKeeper {
     }
 
     /// A zone begins; its slots, over all partitions.
-    fn zone(&self, pool: &BufferPool, what: Flush<'_>) -> Vec<u32> {
+    fn zone(&self, site: &dyn Site, what: Flush<'_>) -> Vec<u32> {
         let Pace::KeptBack(Frontiers { reach: Reach::Zone, parts, .. }) = self.pace else {
             return Vec::new();
         };
         let Flush::Frontier(_) = what else { return Vec::new() };
         self.is_exhausted.store(false, Ordering::Release);
-        let of_partition = |partition: &Partition| {
-            let slots = partition.books.lock().slots_mut().begin_zone(parts);
-            slots.into_iter().map(|slot| partition.first_slot + slot).collect::<Vec<u32>>()
-        };
-        pool.partitions.iter().flat_map(of_partition).collect()
+        site.begin_zone(parts)
     }
 
     /// Writes of what is pending what `what` says.
     fn flush(
         &self,
-        pool: &BufferPool,
+        site: &dyn Site,
         form: &mut dyn Form,
         what: Flush<'_>,
-    ) -> Result<(), PoolError> {
+    ) -> Result<(), TableError> {
         if let Some(first) = self.failure() {
             return Err(failed(first));
         }
@@ -211,29 +197,29 @@ impl TableKeeper {
             Flush::All if form.is_crowded(&self.layout) => Flush::Frontier(&[]),
             what => what,
         };
-        let zone = self.zone(pool, what);
-        let Taken { records, upto, frontier, keeps } = self.take(pool, what, zone);
+        let zone = self.zone(site, what);
+        let Taken { records, upto, frontier, keeps } = self.take(site, what, zone);
         // Home must name a position, if only one at which nothing is said.
         let is_nothing = records.is_empty() && frontier.is_none();
-        let site = self.site(pool);
+        let table = self.on_flash(site);
         let written = match (is_nothing, what) {
             (true, Flush::Blocks) => return Ok(()),
             (true, _) if form.position() > 0 && !keeps => return Ok(()),
             // N4.
-            (true, _) if form.position() > 0 => site.flash.sync(),
-            _ => form.write(&site, &records, frontier.as_ref()),
+            (true, _) if form.position() > 0 => table.flash.sync(),
+            _ => form.write(&table, &records, frontier.as_ref()),
         };
         written.map_err(|error| self.fail(error))?;
         if frontier.is_some() {
             self.pending.lock().frontier = frontier;
         }
         self.durable.store(upto, Ordering::Release);
-        self.release_waiting(pool);
+        self.release_waiting(site);
         Ok(())
     }
 
     /// What is to be written, and how many records are safe then.
-    fn take(&self, pool: &BufferPool, what: Flush<'_>, zone: Vec<u32>) -> Taken {
+    fn take(&self, site: &dyn Site, what: Flush<'_>, zone: Vec<u32>) -> Taken {
         let mut pending = self.pending.lock();
         let mut records = std::mem::take(&mut pending.records);
         let mut frontier = None;
@@ -262,7 +248,7 @@ impl TableKeeper {
                 pending.filled = 0;
                 let (written, _) = Frontier::default().part(records, &mut pending.known);
                 records = written;
-                let since = Lsn(pool.journal.last_lsn().0 + 1);
+                let since = Lsn(site.log().last_lsn().0 + 1);
                 pending.gathered_before = upto;
                 let ahead = self.slots_from_rears(&pending).into_iter().chain(zone);
                 frontier = Some(Frontier::new(since, ahead.chain(slots.iter().copied())));
@@ -283,13 +269,13 @@ impl TableKeeper {
     }
 
     /// Notes that `slots` are about to be written. Whether the frontier has them.
-    fn note_rears(&self, pool: &BufferPool, slots: &[u32]) -> bool {
+    fn note_rears(&self, site: &dyn Site, slots: &[u32]) -> bool {
         let firsts: Vec<(u32, u32)> =
-            slots.iter().map(|&slot| (slot, pool.partition_of_slot(slot).first_slot)).collect();
+            slots.iter().map(|&slot| (slot, site.span_of(slot).start)).collect();
         let mut pending = self.pending.lock();
         for of_partition in firsts.chunk_by(|a, b| a.1 == b.1) {
             let first = of_partition[0].1;
-            let count = pool.partition_of_slot(first).slots_count;
+            let count = site.span_of(first).len() as u32;
             let mut high = first;
             // Those behind the end of the ring, if it ends among them.
             let is_wrapped = of_partition.iter().any(|it| it.0 - first > count / 2)
@@ -305,36 +291,29 @@ impl TableKeeper {
         frontier.is_some_and(|frontier| slots.iter().all(|&slot| frontier.has(slot)))
     }
 
-    fn site<'a>(&'a self, pool: &'a BufferPool) -> Site<'a> {
-        let flash = pool.flash.as_deref().expect("a table is on flash");
-        Site { flash, layout: &self.layout, table: self.table, now: pool.now().0 }
+    fn on_flash<'a>(&'a self, site: &'a dyn Site) -> OnFlash<'a> {
+        let (flash, now) = (site.flash(), site.now().0);
+        OnFlash { flash, layout: &self.layout, table: self.table, now }
     }
 
     /// K5.
-    fn release_waiting(&self, pool: &BufferPool) {
+    fn release_waiting(&self, site: &dyn Site) {
         let durable = self.durable.load(Ordering::Acquire);
-        let released: Vec<(u64, u32, Wait)> = {
+        let released: Vec<(u64, u32, Waited)> = {
             let mut pending = self.pending.lock();
             let upto = pending.waiting.partition_point(|&(upto, ..)| upto <= durable);
             pending.waiting.drain(..upto).collect()
         };
-        for (_, slot, wait) in released {
-            let partition = pool.partition_of_slot(slot);
-            let mut books = partition.books.lock();
-            let (slots, slot) = (books.slots_mut(), slot - partition.first_slot);
-            match wait {
-                Wait::Retired => slots.release_retired(slot),
-                Wait::Pinned if slots.is_pinned(slot) => drop(slots.unpin(slot)),
-                Wait::Pinned => {}
-            }
+        for (_, slot, waited) in released {
+            site.release(slot, waited);
         }
     }
 
     /// `slot` waits for all that was told so far.
-    fn wait(&self, slot: u32, wait: Wait) {
+    fn wait(&self, slot: u32, waited: Waited) {
         let mut pending = self.pending.lock();
         let upto = pending.gathered;
-        pending.waiting.push((upto, slot, wait));
+        pending.waiting.push((upto, slot, waited));
         let is_many = pending.waiting.len() == self.retired_max();
         drop(pending);
         if is_many {
@@ -371,15 +350,15 @@ impl TableKeeper {
         pending.filled >= segment || (is_exhausted && told * 4 >= segment)
     }
 
-    fn write(&self, pool: &BufferPool, what: Flush<'_>) -> Result<(), PoolError> {
+    fn write(&self, site: &dyn Site, what: Flush<'_>) -> Result<(), TableError> {
         let mut form = self.form.lock();
-        self.flush(pool, &mut **form, what)?;
-        let tidied = form.tidy(&self.site(pool));
+        self.flush(site, &mut **form, what)?;
+        let tidied = form.tidy(&self.on_flash(site));
         tidied.map_err(|error| self.fail(error))
     }
 
     /// What the table was to say is lost.
-    fn fail(&self, error: io::Error) -> PoolError {
+    fn fail(&self, error: io::Error) -> TableError {
         failed(Arc::clone(self.failure.lock().get_or_insert_with(|| Arc::new(error))))
     }
 
@@ -399,37 +378,37 @@ struct Taken {
     keeps: bool,
 }
 
-fn failed(source: Arc<io::Error>) -> PoolError {
-    PoolError::Read { tier: Tier::Flash, page: PageId(0), source }
+fn failed(source: Arc<io::Error>) -> TableError {
+    TableError::Flash { source }
 }
 
 impl Keep for TableKeeper {
     /// N1.
-    fn before_writes(&self, pool: &BufferPool, slots: &[u32]) -> Result<(), PoolError> {
+    fn before_writes(&self, site: &dyn Site, slots: &[u32]) -> Result<(), TableError> {
         let Pace::KeptBack(Frontiers { reach: Reach::Rears, .. }) = self.pace else {
             // What is written outside of a zone, in its page's own slot, is told at checkpoints.
             return Ok(());
         };
-        if self.note_rears(pool, slots) {
+        if self.note_rears(site, slots) {
             return Ok(());
         }
         let mut form = self.form.lock();
-        match self.note_rears(pool, slots) {
+        match self.note_rears(site, slots) {
             true => Ok(()),
-            false => self.flush(pool, &mut **form, Flush::Frontier(slots)),
+            false => self.flush(site, &mut **form, Flush::Frontier(slots)),
         }
     }
 
-    fn filled(&self, pool: &BufferPool, held: &Held) {
-        let history = held.history.unwrap_or_else(|| terrace_policy::History::once(pool.now()));
-        self.push(held.slot, Entry::of(held.page, held.lsn, held.newer, history, pool.now()), true);
+    fn filled(&self, site: &dyn Site, held: &Held) {
+        let history = held.history.unwrap_or_else(|| terrace_policy::History::once(site.now()));
+        self.push(held.slot, Entry::of(held.page, held.lsn, held.newer, history, site.now()), true);
     }
 
-    fn cleaned(&self, _pool: &BufferPool, slot: u32, page: PageId) {
+    fn cleaned(&self, _site: &dyn Site, slot: u32, page: PageId) {
         self.push(slot, Entry::cleaned(page), false);
     }
 
-    fn freed(&self, _pool: &BufferPool, slot: u32, _page: PageId, _why: Freed) {
+    fn freed(&self, _site: &dyn Site, slot: u32, _page: PageId, _why: Freed) {
         self.push(slot, self.free, false);
     }
 
@@ -445,34 +424,34 @@ impl Keep for TableKeeper {
         true
     }
 
-    fn retired(&self, _pool: &BufferPool, slot: u32) {
+    fn retired(&self, _site: &dyn Site, slot: u32) {
         self.push(slot, self.free, false);
-        self.wait(slot, Wait::Retired);
+        self.wait(slot, Waited::Retired);
     }
 
-    fn unpin_later(&self, _pool: &BufferPool, slot: u32) {
-        self.wait(slot, Wait::Pinned);
+    fn unpin_later(&self, _site: &dyn Site, slot: u32) {
+        self.wait(slot, Waited::Pinned);
     }
 
-    fn harden(&self, pool: &BufferPool, _slots: &[u32]) -> Result<(), PoolError> {
+    fn harden(&self, site: &dyn Site, _slots: &[u32]) -> Result<(), TableError> {
         match self.pace {
             Pace::Gathered | Pace::Filled(_) | Pace::KeptBack(_) => Ok(()),
-            Pace::AtOnce => self.checkpoint(pool).map(drop),
+            Pace::AtOnce => self.checkpoint(site).map(drop),
         }
     }
 
-    fn checkpoint(&self, pool: &BufferPool) -> Result<u64, PoolError> {
+    fn checkpoint(&self, site: &dyn Site) -> Result<u64, TableError> {
         let mut form = self.form.lock();
-        self.flush(pool, &mut **form, Flush::All)?;
+        self.flush(site, &mut **form, Flush::All)?;
         Ok(named(self.table, form.position()))
     }
 
-    fn run(&self, pool: &BufferPool) {
+    fn run(&self, site: &dyn Site) {
         while !self.is_closing.load(Ordering::Acquire) {
             let seen = self.news.seen();
             if let Some(what) = self.work().filter(|_| self.failure().is_none()) {
                 // The table stays as it is; the next checkpoint fails too, and home disowns it.
-                let _failed: Result<(), PoolError> = self.write(pool, what);
+                let _failed: Result<(), TableError> = self.write(site, what);
                 continue;
             }
             self.news.wait(seen);

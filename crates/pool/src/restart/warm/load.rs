@@ -27,7 +27,7 @@ use crate::restart::RestartRules;
 use crate::restart::found::{ColdStart, FlashNeed, Image, LogFacts, Place, Recover, ScanFrom};
 use crate::restart::layout::{FlashLayout, PAGE_ENTRIES};
 use crate::restart::records::Record as TierRecord;
-use crate::{PoolConfig, Rules};
+use crate::restart::settings::Settings;
 use terrace_tier::PAGES_MAX;
 
 /// Pages read at once.
@@ -36,8 +36,9 @@ const READ_PAGES: u64 = 256;
 /// The table while the database is opened.
 pub(in crate::restart) struct WarmTable {
     form: FormKind,
-    restart_rules: RestartRules,
-    rules: Rules,
+    rules: RestartRules,
+    frontier_is_read: bool,
+    frontier_is_known: bool,
     entries: Vec<Entry>,
     /// The last change of each page in the log.
     updated: PageLsns,
@@ -91,17 +92,18 @@ impl PageLsns {
 }
 
 impl WarmTable {
-    pub fn new(form: FormKind, config: &PoolConfig) -> WarmTable {
+    pub fn new(form: FormKind, settings: &Settings) -> WarmTable {
         WarmTable {
             form,
-            restart_rules: config.restart_rules,
-            rules: config.rules,
+            rules: settings.rules,
+            frontier_is_read: settings.frontier_is_read,
+            frontier_is_known: settings.frontier_is_known,
             entries: Vec::new(),
             updated: PageLsns::default(),
             written: PageLsns::default(),
             resume: Resume::default(),
             found: Vec::new(),
-            role: config.flash_role,
+            role: settings.role,
             log_end: Lsn::ZERO,
         }
     }
@@ -335,14 +337,14 @@ fn read_run_beside<T>(
 impl Recover for WarmTable {
     fn load(&mut self, place: &Place<'_>, journal: u64) -> Result<(), ColdStart> {
         let position = position_of(place.table, journal).ok_or(ColdStart::Table)?;
-        let loaded = self.form.read(place, position, self.restart_rules)?;
+        let loaded = self.form.read(place, position, self.rules)?;
         let Loaded { entries, now, resumed, frontier } = loaded;
         self.entries = entries;
-        let known = (self.form == FormKind::Frontier).then(|| match self.rules.frontier_is_known {
+        let known = (self.form == FormKind::Frontier).then(|| match self.frontier_is_known {
             true => Known::of(&self.entries),
             false => Known::all(place.layout.slots),
         });
-        if let Some(frontier) = frontier.filter(|_| self.rules.frontier_is_read) {
+        if let Some(frontier) = frontier.filter(|_| self.frontier_is_read) {
             let known = known.as_ref().ok_or(ColdStart::Table)?;
             self.found = read_slots(place, (&frontier, known), now)?;
             for &(slot, entry) in &self.found {

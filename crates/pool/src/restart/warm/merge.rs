@@ -6,7 +6,7 @@
 use std::io;
 
 use super::entry::{Entry, Record, read_block, read_entries, write_entries};
-use super::form::Site;
+use super::form::OnFlash;
 use super::journal::Position;
 use super::load::base_page;
 use crate::frames::Staging;
@@ -17,9 +17,9 @@ use crate::restart::layout::PAGE_ENTRIES;
 const PAGES_PER_IO: u64 = 64;
 
 /// Writes the next base copy, of all blocks before `position.next`, and moves `position` to it.
-pub(super) fn rewrite(site: &Site<'_>, position: &mut Position) -> io::Result<()> {
-    let Site { flash, layout, table, now } = *site;
-    let mut records = read_records(site, position)?;
+pub(super) fn rewrite(on_flash: &OnFlash<'_>, position: &mut Position) -> io::Result<()> {
+    let OnFlash { flash, layout, table, now } = *on_flash;
+    let mut records = read_records(on_flash, position)?;
     // The last record of a slot counts, and a stable sort keeps their order.
     records.sort_by_key(|record| record.slot);
     let mut records = &records[..];
@@ -65,8 +65,8 @@ pub(super) fn damaged(what: &str) -> io::Error {
 }
 
 /// The records that the base copy lacks, with their ages as of `now`.
-fn read_records(site: &Site<'_>, position: &Position) -> io::Result<Vec<Record>> {
-    let Site { flash, layout, table, now } = *site;
+fn read_records(on_flash: &OnFlash<'_>, position: &Position) -> io::Result<Vec<Record>> {
+    let OnFlash { flash, layout, table, now } = *on_flash;
     let mut found = Vec::new();
     let mut staging = Staging::new(PAGES_PER_IO as usize);
     let mut next = position.tail;

@@ -10,12 +10,11 @@ use terrace_rt::Prng;
 use super::entry::{BLOCK_RECORDS, BlockHeader, Entry, Record, write_block, write_entries};
 use super::load::base_page;
 use super::named;
-use crate::PoolConfig;
-use crate::directory::PageHash;
 use crate::frames::Staging;
 use crate::io::{PageIo, run};
 use crate::restart::header::Header;
 use crate::restart::layout::{FlashLayout, PAGE_ENTRIES};
+use crate::restart::settings::Settings;
 
 /// Pages written at once.
 const WRITE_PAGES: u64 = 64;
@@ -28,21 +27,22 @@ const NEWER_ONE_IN: u64 = 5;
 /// The log ends here; copies are of any age.
 const LOG_END: u64 = 1 << 40;
 
-/// Writes the header and the table of a tier of `config.flash_slots` slots, all of them filled, and
-/// a journal that is half full; the slots themselves stay as they are. A tier of `database`, with
-/// `stamp`. Returns the position of the journal that home would name. For measurements of opening.
+/// Writes the header and the table of a tier as `settings` says, all of its slots filled, and a
+/// journal that is half full; the slots themselves stay as they are. A tier of `database`, with
+/// `stamp`; `partition_of` says which partition a page is in. Returns the position of the journal that home would name. For measurements of opening.
 ///
 /// # Errors
 ///
 /// Those of the device.
 pub fn write_synthetic_table(
-    config: &PoolConfig,
+    settings: &Settings,
+    partition_of: &dyn Fn(PageId) -> u32,
     flash: &dyn Device,
     database: u128,
     stamp: u64,
 ) -> io::Result<u64> {
-    let layout = FlashLayout::new(config.flash_slots, RestartKind::Warm);
-    let partitions = config.partitions_count();
+    let layout = FlashLayout::new(settings.slots, RestartKind::Warm);
+    let partitions = settings.partitions;
     let header = Header {
         database,
         stamp,
@@ -50,21 +50,21 @@ pub fn write_synthetic_table(
         slots: layout.slots,
         partitions,
         restart: RestartKind::Warm,
-        is_part: config.flash_role.is_persistent(),
+        is_part: settings.role.is_persistent(),
     };
     let mut sector = Staging::new(1);
     sector.pages_mut()[0][..header.encode().len()].copy_from_slice(&header.encode());
     write(flash, 0, &sector.pages()[0][..])?;
-    let mut tables = Tables { prng: Prng::from_seed(1), stamp, layout };
+    let mut tables = Tables { prng: Prng::from_seed(1), stamp, layout, partition_of };
     tables.write_base(flash, partitions)?;
     let blocks = tables.write_journal(flash, partitions)?;
     flash.sync()?;
     Ok(named(stamp, blocks))
 }
 
-/// The pages of partition `at` of `count`, ascending.
-fn pages_of(at: u32, count: u32) -> impl Iterator<Item = PageId> {
-    let is_here = move |page: &PageId| PageHash::of(*page).partition(count as usize) == at as usize;
+/// The pages of partition `at`, ascending.
+fn pages_of(at: u32, partition_of: &dyn Fn(PageId) -> u32) -> impl Iterator<Item = PageId> {
+    let is_here = move |page: &PageId| partition_of(*page) == at;
     (0..u64::from(u32::MAX)).map(PageId).filter(is_here)
 }
 
@@ -72,13 +72,14 @@ fn share(total: u32, partitions: u32, at: u32) -> u32 {
     total / partitions + u32::from(at < total % partitions)
 }
 
-struct Tables {
+struct Tables<'a> {
     prng: Prng,
     stamp: u64,
     layout: FlashLayout,
+    partition_of: &'a dyn Fn(PageId) -> u32,
 }
 
-impl Tables {
+impl Tables<'_> {
     fn entry(&mut self, page: PageId) -> Entry {
         let prng = &mut self.prng;
         let last = NOW.0 - prng.below(AGE_MAX);
@@ -90,9 +91,9 @@ impl Tables {
 
     /// Base copy 1.
     fn write_base(&mut self, flash: &dyn Device, partitions: u32) -> io::Result<()> {
-        let slots = self.layout.slots;
+        let (slots, partition_of) = (self.layout.slots, self.partition_of);
         let mut pages = (0..partitions)
-            .flat_map(|at| pages_of(at, partitions).take(share(slots, partitions, at) as usize));
+            .flat_map(|at| pages_of(at, partition_of).take(share(slots, partitions, at) as usize));
         let chunks = u64::from(slots.div_ceil(PAGE_ENTRIES));
         let mut staging = Staging::new(WRITE_PAGES as usize);
         for start in (0..chunks).step_by(WRITE_PAGES as usize) {
@@ -110,14 +111,14 @@ impl Tables {
 
     /// Half a ring of blocks, whose records fill slots anew with other pages. Returns how many.
     fn write_journal(&mut self, flash: &dyn Device, partitions: u32) -> io::Result<u64> {
-        let slots = self.layout.slots;
+        let (slots, partition_of) = (self.layout.slots, self.partition_of);
         let blocks = self.layout.journal_pages / 2;
         let per_partition = blocks as usize * BLOCK_RECORDS / partitions as usize;
         let mut records = Vec::new();
         let mut first_slot = 0;
         for at in 0..partitions {
             let count = share(slots, partitions, at);
-            let new_pages = pages_of(at, partitions).skip(count as usize).take(per_partition);
+            let new_pages = pages_of(at, partition_of).skip(count as usize).take(per_partition);
             for page in new_pages {
                 let slot = first_slot + self.prng.below(u64::from(count)) as u32;
                 records.push(Record { slot, entry: self.entry(page) });

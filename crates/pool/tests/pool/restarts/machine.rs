@@ -190,8 +190,13 @@ impl Machine {
     pub fn open(self: &Arc<Machine>, world: &World, prng: &mut Prng) -> Result<Session, String> {
         let boot = *self.boot.lock();
         let (config, need) = (&self.plan.config, FlashNeed::Optional);
-        let mut found =
-            FlashRecovery::look(config, &*self.flash, DATABASE, boot.stamps, (boot.clean, need));
+        let mut found = FlashRecovery::look(
+            &config.of_restart(),
+            &*self.flash,
+            DATABASE,
+            boot.stamps,
+            (boot.clean, need),
+        );
         let next = Boot { clean: false, stamps: [found.stamp(), prng.next_u64() | 1], ..boot };
         *self.boot.lock() = next;
         found.adopt(&*self.flash, next.stamps[1]);

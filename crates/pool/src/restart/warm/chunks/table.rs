@@ -10,7 +10,7 @@ use crate::io::{PageIo, run};
 use crate::restart::FlashLayout;
 use crate::restart::layout::PAGE_ENTRIES;
 use crate::restart::warm::entry::{Entry, Record, read_entries, write_entries};
-use crate::restart::warm::form::{Form, Site};
+use crate::restart::warm::form::{Form, OnFlash};
 use crate::restart::warm::frontier::Frontier;
 use crate::restart::warm::merge::damaged;
 
@@ -44,9 +44,9 @@ impl ChunkTable {
     }
 
     /// One write, of `records` and of what does not count.
-    fn write_part(&mut self, site: &Site<'_>, records: &[Record]) -> io::Result<()> {
-        let places = Places::of(site.layout);
-        let mut touched = self.touch(&places, records, site.now);
+    fn write_part(&mut self, on_flash: &OnFlash<'_>, records: &[Record]) -> io::Result<()> {
+        let places = Places::of(on_flash.layout);
+        let mut touched = self.touch(&places, records, on_flash.now);
         let (number, before) = (self.counts.next, self.counts.last);
         let mut digest = self.counts.digest;
         for (&at, chunk) in &mut touched {
@@ -57,20 +57,20 @@ impl ChunkTable {
         self.counts.next += 1;
         let mut stale: Vec<u32> = touched.keys().copied().collect();
         std::mem::swap(&mut self.counts.stale, &mut stale);
-        merge_full(site, &places, &mut touched)?;
-        site.flash.sync()?;
+        merge_full(on_flash, &places, &mut touched)?;
+        on_flash.flash.sync()?;
         let mut staging = Staging::new(touched.len());
         let parts = touched.len() as u32;
         for (page, (&chunk, after)) in staging.pages_mut().iter_mut().zip(&touched) {
-            let (table, now, base) = (site.table, site.now, after.base);
+            let (table, now, base) = (on_flash.table, on_flash.now, after.base);
             let header = LogPage { table, number, now, before, digest, base, chunk, parts };
             header.write(page, &after.records);
         }
         let ios = staging.pages().iter().zip(&touched).map(|(page, (&chunk, after))| {
             PageIo::write(places.log_page(chunk, after.place), [page])
         });
-        run(site.flash, ios.collect())?;
-        site.flash.sync()?;
+        run(on_flash.flash, ios.collect())?;
+        on_flash.flash.sync()?;
         for (at, chunk) in touched {
             self.counts.chunks[at as usize] = chunk;
         }
@@ -99,31 +99,35 @@ impl ChunkTable {
 }
 
 /// Writes new copies of the chunks whose log pages are full (C1).
-fn merge_full(site: &Site<'_>, places: &Places<'_>, touched: &mut Touched) -> io::Result<()> {
+fn merge_full(
+    on_flash: &OnFlash<'_>,
+    places: &Places<'_>,
+    touched: &mut Touched,
+) -> io::Result<()> {
     let most = places.log_records();
     for (&at, chunk) in touched.iter_mut().filter(|(_, chunk)| chunk.records.len() > most) {
         let mut staging = Staging::new(places.map.pages as usize);
-        let mut entries = old_entries(site, places, (at, chunk), &mut staging)?;
+        let mut entries = old_entries(on_flash, places, (at, chunk), &mut staging)?;
         for Logged { record, then } in chunk.records.drain(..) {
             let entry = &mut entries[(record.slot - places.first_slot(at)) as usize];
-            *entry = entry.after(record.entry.aged(then, site.now));
+            *entry = entry.after(record.entry.aged(then, on_flash.now));
         }
         chunk.base += 1;
         for (page, of_page) in (0..).zip(entries.chunks(PAGE_ENTRIES as usize)) {
             let number = places.copy_number(at, chunk.base, page);
             let bytes = &mut staging.pages_mut()[page as usize];
-            write_entries(bytes, of_page, site.table, number, site.now);
+            write_entries(bytes, of_page, on_flash.table, number, on_flash.now);
         }
         let used = entries.len().div_ceil(PAGE_ENTRIES as usize);
         let pages = &staging.pages()[..used];
-        run(site.flash, vec![PageIo::write(places.copy(at, chunk.base), pages)])?;
+        run(on_flash.flash, vec![PageIo::write(places.copy(at, chunk.base), pages)])?;
     }
     Ok(())
 }
 
 /// The entries of the copy that a chunk goes on from, with their ages as of now.
 fn old_entries(
-    site: &Site<'_>,
+    on_flash: &OnFlash<'_>,
     places: &Places<'_>,
     (at, chunk): (u32, &Chunk),
     staging: &mut Staging,
@@ -133,13 +137,13 @@ fn old_entries(
         return Ok(vec![Entry::FREE; slots]);
     }
     let pages = &mut staging.pages_mut()[..slots.div_ceil(PAGE_ENTRIES as usize)];
-    run(site.flash, vec![PageIo::read(places.copy(at, chunk.base), &mut *pages)])?;
+    run(on_flash.flash, vec![PageIo::read(places.copy(at, chunk.base), &mut *pages)])?;
     let mut entries = Vec::with_capacity(slots);
     for (page, bytes) in (0..).zip(pages.iter()) {
         let number = places.copy_number(at, chunk.base, page);
         let (found, then) =
-            read_entries(bytes, site.table, number).ok_or_else(|| damaged("chunk"))?;
-        entries.extend(found.map(|entry| entry.aged(then, site.now)));
+            read_entries(bytes, on_flash.table, number).ok_or_else(|| damaged("chunk"))?;
+        entries.extend(found.map(|entry| entry.aged(then, on_flash.now)));
     }
     match entries.len() == slots {
         true => Ok(entries),
@@ -150,16 +154,16 @@ fn old_entries(
 impl Form for ChunkTable {
     fn write(
         &mut self,
-        site: &Site<'_>,
+        on_flash: &OnFlash<'_>,
         records: &[Record],
         frontier: Option<&Frontier>,
     ) -> io::Result<()> {
         assert!(frontier.is_none(), "chunks keep nothing back");
-        let places = Places::of(site.layout);
+        let places = Places::of(on_flash.layout);
         let mut rest = records;
         loop {
             let (part, more) = rest.split_at(ChunkTable::part_of(&places, rest));
-            self.write_part(site, part)?;
+            self.write_part(on_flash, part)?;
             rest = more;
             if rest.is_empty() {
                 return Ok(());

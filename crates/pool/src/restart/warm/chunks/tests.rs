@@ -15,7 +15,7 @@ use super::*;
 use crate::restart::RestartRules;
 use crate::restart::found::{ColdStart, FlashNeed, Place};
 use crate::restart::warm::entry::Entry;
-use crate::restart::warm::form::{FormKind, Loaded, Site};
+use crate::restart::warm::form::{FormKind, Loaded, OnFlash};
 
 const TABLE: u64 = 77;
 const SESSIONS: u64 = 6;
@@ -141,8 +141,8 @@ fn session(
         let changes: Vec<Change> = (0..count).map(|_| Change::draw(prng, layout.slots)).collect();
         let records: Vec<Record> = changes.iter().map(|change| change.record(now)).collect();
         told.borrow_mut().writes.push(changes);
-        let site = Site { flash, layout, table: TABLE, now };
-        form.write(&site, &records, None).map_err(|error| error.to_string())?;
+        let on_flash = OnFlash { flash, layout, table: TABLE, now };
+        form.write(&on_flash, &records, None).map_err(|error| error.to_string())?;
         let mut told = told.borrow_mut();
         told.returned = told.writes.len();
         if prng.chance(3) {
@@ -218,8 +218,8 @@ fn with_table(seed: u64, then: impl FnOnce(&dyn Device, &FlashLayout, &Model, u6
                 (0..50).map(|_| Change::draw(&mut prng, layout.slots)).collect();
             let records: Vec<Record> = some.iter().map(|change| change.record(now)).collect();
             some.iter().for_each(|change| change.apply(&mut model));
-            let site = Site { flash: &*flash, layout: &layout, table: TABLE, now };
-            form.write(&site, &records, None).expect("a device that is whole");
+            let on_flash = OnFlash { flash: &*flash, layout: &layout, table: TABLE, now };
+            form.write(&on_flash, &records, None).expect("a device that is whole");
         }
         then(&*flash, &layout, &model, form.position());
     });
@@ -278,10 +278,10 @@ fn ages_do_not_drift_as_a_log_page_is_rewritten() {
         let mut form = FormKind::Chunks.open(&layout, None);
         let start = 1_000_000;
         for now in start..start + 300 {
-            let site = Site { flash: &*flash, layout: &layout, table: TABLE, now };
+            let on_flash = OnFlash { flash: &*flash, layout: &layout, table: TABLE, now };
             let slot = (now - start) as u32;
             let record = Change::Filled(slot, (slot.into(), 5, None)).record(now);
-            form.write(&site, &[record], None).expect("a write");
+            form.write(&on_flash, &[record], None).expect("a write");
         }
         let read = FormKind::Chunks.read(&place(&*flash, layout), 300, RestartRules::default());
         let loaded = read.expect("a table");

@@ -1,0 +1,30 @@
+//! What a restart is told of the pool that it is to keep.
+
+use terrace_policy::{FlashRole, RestartKind};
+
+use super::tuning::{RestartRules, RestartTuning};
+
+/// Which restart, of what tier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Which restart.
+    pub kind: RestartKind,
+    /// Slots of the tier.
+    pub slots: u32,
+    /// Partitions into which the tier is divided.
+    pub partitions: u32,
+    /// Whether flash is a part of the database.
+    pub role: FlashRole,
+    /// Slots that are written together, at most.
+    pub group: u32,
+    /// Whether slots are appended, and written together.
+    pub appends: bool,
+    /// How the restart hardens its table.
+    pub tuning: RestartTuning,
+    /// Its cures.
+    pub rules: RestartRules,
+    /// FaCE's map: an opening reads the slots that may have been written since the last segment.
+    pub frontier_is_read: bool,
+    /// FaCE's map: of these it believes only those that the table has told of before.
+    pub frontier_is_known: bool,
+}

@@ -1,0 +1,142 @@
+//! The pool as a restart sees it. A restart knows no more of the pool than this, so that a test can
+//! put slots, a log and a device of its own in the pool's place.
+//!
+//! - S1: [`Site::images`] shows the slots of a partition under its lock, the lock under which the
+//!   hooks of a `Keep` are called: what it shows is of one moment, between two changes of state.
+//! - S2: `log`, `now`, `span_of` and `count` neither block nor switch, but for
+//!   [`TableLog::make_durable`]: they may be called under that lock.
+
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+
+use terrace_device::Device;
+use terrace_page::Lsn;
+use terrace_policy::Tick;
+
+use super::found::Image;
+
+/// The pool as a restart sees it. Slots are numbered over all partitions.
+pub trait Site: Sync {
+    /// The device that the slots and the table are on.
+    fn flash(&self) -> &dyn Device;
+
+    /// The log.
+    fn log(&self) -> &dyn TableLog;
+
+    /// The clock of the policies.
+    fn now(&self) -> Tick;
+
+    /// Whether the database closes.
+    fn is_closing(&self) -> bool;
+
+    /// Shows what `slots` hold, partition by partition, each under its lock (S1): the number of the
+    /// first slot, and an image for each from there on.
+    fn images(&self, slots: Range<u32>, see: &mut dyn FnMut(u32, Vec<Option<Image>>));
+
+    /// The slots of the partition that has `slot`.
+    fn span_of(&self, slot: u32) -> Range<u32>;
+
+    /// `slot` has waited for the table long enough, and may be used again.
+    fn release(&self, slot: u32, waited: Waited);
+
+    /// A zone begins of one of `parts` parts of each partition: its slots.
+    fn begin_zone(&self, parts: u32) -> Vec<u32>;
+
+    /// `what` has happened `by` times more.
+    fn count(&self, what: TableEvent, by: u64);
+
+    /// The table cannot be written, for `source`, and nothing else can tell what it was to say: the
+    /// database takes no more changes. Returns what callers are told of it.
+    fn stop(&self, source: io::Error) -> TableError;
+}
+
+/// The log as a restart sees it.
+pub trait TableLog: Sync {
+    /// The LSN of the last record appended. Never decreases.
+    fn last_lsn(&self) -> Lsn;
+
+    /// Every record up to this LSN is durable. Never decreases.
+    fn durable_lsn(&self) -> Lsn;
+
+    /// Returns when every record up to `upto` is durable.
+    ///
+    /// # Errors
+    ///
+    /// [`TableError::Pool`] if the log cannot be written.
+    fn make_durable(&self, upto: Lsn) -> Result<(), TableError>;
+
+    /// Appends a record, not forced; returns its LSN, or `None` if the log has no room. Recovery
+    /// shows it to the restart again.
+    fn append(&self, payload: &[u8]) -> Option<Lsn>;
+
+    /// As `append`, in the room that is kept for what must be said: at most one short record
+    /// between two checkpoints.
+    fn append_kept(&self, payload: &[u8]) -> Option<Lsn>;
+}
+
+/// Why a slot waited for the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waited {
+    /// It held a base, or a page that has moved on: it is free.
+    Retired,
+    /// It is clean: it is not pinned any more.
+    Pinned,
+}
+
+/// What is counted of tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TableEvent {
+    /// A part of a table was written.
+    Written,
+    /// A byte of a table was logged.
+    Logged,
+    /// A table was given up.
+    GivenUp,
+    /// The flash has failed a request that a restart can do without.
+    Fault,
+}
+
+/// Why a table is not kept.
+#[derive(Clone, Debug)]
+pub enum TableError {
+    /// The flash device cannot be written, or the table was given up before.
+    Flash {
+        /// What the device said.
+        source: Arc<io::Error>,
+    },
+    /// The log cannot be written, or the database takes no more changes.
+    Pool {
+        /// The pool's own error.
+        cause: Arc<dyn Error + Send + Sync>,
+    },
+}
+
+impl fmt::Display for TableError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TableError::Flash { source } => {
+                write!(f, "the table of the flash tier cannot be written: {source}")
+            }
+            TableError::Pool { cause } => cause.fmt(f),
+        }
+    }
+}
+
+impl Error for TableError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            TableError::Flash { source } => Some(&**source),
+            TableError::Pool { cause } => Some(&**cause),
+        }
+    }
+}
+
+/// What `slots` of `site` hold now.
+pub(super) fn images_of(site: &dyn Site, slots: Range<u32>) -> Vec<Option<Image>> {
+    let mut images = Vec::with_capacity(slots.len());
+    site.images(slots, &mut |_, part| images.extend(part));
+    images
+}

@@ -1,0 +1,302 @@
+//! The pool as a restart sees it, and the calls that tell a restart what becomes of the slots.
+
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+
+use terrace_device::{Device, said_again};
+use terrace_page::{Lsn, PageId};
+use terrace_policy::{History, Tick};
+
+use crate::directory::PageHash;
+use crate::partition::Partition;
+use crate::restart::{
+    self, Freed, Held, Image, Settings, Site, TableError, TableEvent, TableLog, Waited, unlogged,
+};
+use crate::shares::SlotTable;
+use crate::{BufferPool, PoolConfig, PoolError, Tier};
+
+impl BufferPool {
+    /// Whether copies on flash are kept as the bases of changes: redo then starts from them.
+    pub(crate) fn keeps_bases(&self) -> bool {
+        self.keeps_bases
+    }
+
+    /// K2: bytes are about to be written into `slots`, numbered over all partitions. A cache whose
+    /// table cannot be written is given up, and takes none of them (K3).
+    pub(crate) fn before_slot_writes(&self, slots: &[u32]) -> Result<(), PoolError> {
+        match &self.keeper {
+            Some(keeper) if !slots.is_empty() => {
+                let begun = keeper.before_writes(self, slots).map_err(PoolError::from);
+                begun.or_else(|error| if self.gives_up(&error) { Ok(()) } else { Err(error) })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// K3. The table was not written, for `error`: whether flash is given up for that.
+    fn gives_up(&self, error: &PoolError) -> bool {
+        let Some(flash) = &self.flash else { return false };
+        if self.is_persistent() || !matches!(error, PoolError::Read { tier: Tier::Flash, .. }) {
+            return false;
+        }
+        flash.give_up();
+        flash.is_given_up()
+    }
+
+    pub(crate) fn slot_filled(&self, held: &Held) {
+        if let Some(keeper) = &self.keeper {
+            keeper.filled(self, held);
+        }
+    }
+
+    pub(crate) fn slot_cleaned(&self, slot: u32, page: PageId) {
+        if let Some(keeper) = &self.keeper {
+            keeper.cleaned(self, slot, page);
+        }
+    }
+
+    pub(crate) fn slot_freed(&self, slot: u32, page: PageId, why: Freed) {
+        if let Some(keeper) = &self.keeper {
+            keeper.freed(self, slot, page, why);
+        }
+    }
+
+    /// No slot can be reused now.
+    pub(crate) fn slots_wanted(&self) {
+        if let Some(keeper) = &self.keeper {
+            keeper.wanted();
+        }
+    }
+
+    /// A base gave way to a newer copy on flash: it is free once the table there says so.
+    pub(crate) fn retire_base(&self, partition: &Partition, slot: u32) {
+        if let Some(keeper) = &self.keeper {
+            keeper.retired(self, partition.first_slot + slot);
+        }
+    }
+
+    /// Home was synced: clean `slot` may be used again once the table says that home has its page.
+    pub(crate) fn unpin_later(&self, partition: &Partition, slot: u32, page: PageId) {
+        let number = partition.first_slot + slot;
+        self.slot_cleaned(number, page);
+        if let Some(keeper) = &self.keeper {
+            keeper.unpin_later(self, number);
+        }
+    }
+
+    /// In the middle of a checkpoint, after its oldest dirty LSN was taken: returns when the table
+    /// on flash says enough for the log to be cut there. Returns how far its journal reaches.
+    ///
+    /// # Errors
+    ///
+    /// The table cannot be hardened: what is on flash may not be believed after this session.
+    pub fn harden_table(&self) -> Result<u64, PoolError> {
+        let hardened = self.keeper.as_ref().map_or(Ok(0), |keeper| keeper.checkpoint(self));
+        hardened.map_err(PoolError::from).inspect_err(|_| self.look_at_flash())
+    }
+
+    /// A change of `page` was logged at `lsn`.
+    pub(crate) fn page_changed(&self, page: PageId, lsn: Lsn) {
+        if let Some(keeper) = &self.keeper {
+            keeper.changed(page, lsn);
+        }
+    }
+
+    /// `page`, whose dirty entry was made, changes without a record. False if the restart needs one
+    /// of that, and the log is full.
+    pub(crate) fn log_unlogged(&self, page: PageId) -> bool {
+        let wants = self.keeper.as_ref().is_some_and(|keeper| keeper.wants_unlogged());
+        !wants || self.journal.log_flash(&unlogged(page)).is_some()
+    }
+
+    /// K2. A table that cannot be hardened may not be believed later: a cache is given up (K3), and
+    /// a database that flash is a part of stops.
+    pub(crate) fn harden(&self, slots: &[u32]) {
+        let Some(keeper) = &self.keeper else { return };
+        if let (false, Err(error)) = (slots.is_empty(), keeper.harden(self, slots)) {
+            let error = PoolError::from(error);
+            if self.gives_up(&error) {
+                return;
+            }
+            let source = match &error {
+                PoolError::Read { source, .. } => said_again(source),
+                error => io::Error::other(error.to_string()),
+            };
+            self.stop_for_table(source);
+        }
+    }
+}
+
+impl Site for BufferPool {
+    fn flash(&self) -> &dyn Device {
+        self.flash.as_deref().expect("slots are on flash")
+    }
+
+    fn log(&self) -> &dyn TableLog {
+        self
+    }
+
+    fn now(&self) -> Tick {
+        BufferPool::now(self)
+    }
+
+    fn is_closing(&self) -> bool {
+        BufferPool::is_closing(self)
+    }
+
+    fn images(&self, slots: Range<u32>, see: &mut dyn FnMut(u32, Vec<Option<Image>>)) {
+        let after = self.partitions.partition_point(|part| part.first_slot <= slots.start);
+        for partition in &self.partitions[after.saturating_sub(1)..] {
+            let first = partition.first_slot;
+            if first >= slots.end {
+                break;
+            }
+            let books = partition.books.lock();
+            let Some(table) = &books.slots else { continue };
+            let part = slots.start.max(first) - first..(slots.end - first).min(table.count());
+            if !part.is_empty() {
+                see(first + part.start, part.map(|slot| image_of(table, slot)).collect());
+            }
+        }
+    }
+
+    fn span_of(&self, slot: u32) -> Range<u32> {
+        let partition = self.partition_of_slot(slot);
+        partition.first_slot..partition.first_slot + partition.slots_count
+    }
+
+    fn release(&self, slot: u32, waited: Waited) {
+        let partition = self.partition_of_slot(slot);
+        let mut books = partition.books.lock();
+        let (slots, slot) = (books.slots_mut(), slot - partition.first_slot);
+        match waited {
+            Waited::Retired => slots.release_retired(slot),
+            Waited::Pinned if slots.is_pinned(slot) => drop(slots.unpin(slot)),
+            Waited::Pinned => {}
+        }
+    }
+
+    fn begin_zone(&self, parts: u32) -> Vec<u32> {
+        let of_partition = |partition: &Partition| {
+            let slots = partition.books.lock().slots_mut().begin_zone(parts);
+            slots.into_iter().map(|slot| partition.first_slot + slot).collect::<Vec<u32>>()
+        };
+        self.partitions.iter().flat_map(of_partition).collect()
+    }
+
+    fn count(&self, what: TableEvent, by: u64) {
+        let mut stats = self.stats.lock();
+        match what {
+            TableEvent::Written => stats.table_writes += by,
+            TableEvent::Logged => stats.table_log_bytes += by,
+            TableEvent::GivenUp => stats.tables_given_up += by,
+            TableEvent::Fault => stats.flash_faults += by,
+        }
+    }
+
+    fn stop(&self, source: io::Error) -> TableError {
+        of_pool(self.stop_for_table(source))
+    }
+}
+
+impl TableLog for BufferPool {
+    fn last_lsn(&self) -> Lsn {
+        self.journal.last_lsn()
+    }
+
+    fn durable_lsn(&self) -> Lsn {
+        self.journal.durable_lsn()
+    }
+
+    fn make_durable(&self, upto: Lsn) -> Result<(), TableError> {
+        self.journal.make_durable(upto).map_err(of_pool)
+    }
+
+    fn append(&self, payload: &[u8]) -> Option<Lsn> {
+        self.journal.log_flash(payload)
+    }
+
+    fn append_kept(&self, payload: &[u8]) -> Option<Lsn> {
+        self.journal.log_flash_kept(payload)
+    }
+}
+
+/// An error of the pool, on its way through a restart.
+fn of_pool(error: PoolError) -> TableError {
+    TableError::Pool { cause: Arc::new(error) }
+}
+
+impl From<TableError> for PoolError {
+    fn from(error: TableError) -> PoolError {
+        match error {
+            TableError::Flash { source } => {
+                PoolError::Read { tier: Tier::Flash, page: PageId(0), source }
+            }
+            TableError::Pool { cause } => match cause.downcast_ref::<PoolError>() {
+                Some(error) => error.clone(),
+                None => PoolError::Journal { source: cause },
+            },
+        }
+    }
+}
+
+/// What `slot` of a table holds now. Transitions under way count as what a restart may rely on:
+/// READY and WRITING as nothing, READING as what is read, LAZYCLEANING as newer than home [R in
+/// SPEC 8.4].
+fn image_of(slots: &SlotTable, slot: u32) -> Option<Image> {
+    if !slots.is_valid(slot) {
+        return None;
+    }
+    Some(Image {
+        page: slots.page(slot).expect("a valid slot has a page"),
+        lsn: slots.version(slot),
+        newer: slots.newer(slot),
+        history: slots.history(slot).unwrap_or(History::once(Tick(1))),
+    })
+}
+
+impl PoolConfig {
+    /// What a restart is told of the pool.
+    #[must_use]
+    pub fn of_restart(&self) -> Settings {
+        Settings {
+            kind: self.restart.kind,
+            slots: self.flash_slots,
+            partitions: self.partitions_count(),
+            role: self.flash_role,
+            group: self.group(),
+            appends: self.design.batch().is_some(),
+            tuning: self.restart_tuning,
+            rules: self.restart_rules,
+            frontier_is_read: self.rules.frontier_is_read,
+            frontier_is_known: self.rules.frontier_is_known,
+        }
+    }
+
+    /// Divides the pool as the flash tier of `database` on `flash` is, if there is one: what it has
+    /// is found by partition. `is_needed` says whether the database needs it, so that it counts for
+    /// more than many partitions.
+    pub fn divide_as(&mut self, flash: &dyn Device, database: u128, is_needed: bool) {
+        if let Some(found) = restart::partitions_of(flash, database) {
+            self.keep_partitions(found, is_needed);
+        }
+    }
+
+    /// Writes a table as [`restart::write_synthetic_table`] does, of a tier that is divided as this
+    /// pool is.
+    ///
+    /// # Errors
+    ///
+    /// Those of the device.
+    pub fn write_synthetic_table(
+        &self,
+        flash: &dyn Device,
+        database: u128,
+        stamp: u64,
+    ) -> io::Result<u64> {
+        let settings = self.of_restart();
+        let of = |page| PageHash::of(page).partition(settings.partitions as usize) as u32;
+        restart::write_synthetic_table(&settings, &of, flash, database, stamp)
+    }
+}
