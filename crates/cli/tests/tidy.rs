@@ -12,7 +12,7 @@ const FUNCTION_LINES_MAX: usize = 70;
 const FILE_LINES_MAX: usize = 600;
 
 /// What each crate may depend on, from bottom to top.
-const LAYERS: [(&str, &[&str]); 11] = [
+const LAYERS: [(&str, &[&str]); 12] = [
     ("page", &[]),
     ("rt", &[]),
     ("trace", &[]),
@@ -20,7 +20,8 @@ const LAYERS: [(&str, &[&str]); 11] = [
     ("tier", &["page", "policy"]),
     ("device", &["rt"]),
     ("replay", &["rt", "page", "policy", "trace", "device"]),
-    ("pool", &["rt", "page", "policy", "tier", "device"]),
+    ("page-io", &["page", "device"]),
+    ("pool", &["rt", "page", "policy", "tier", "device", "page-io"]),
     ("engine", &["rt", "page", "policy", "device", "pool"]),
     ("workload", &["rt", "page", "policy", "device", "trace", "pool", "engine"]),
     ("cli", &["rt", "page", "policy", "trace", "replay", "device", "pool", "engine", "workload"]),
@@ -50,7 +51,8 @@ const UNSAFE_FILES: &[&str] = &[
     "crates/device/src/overlay/",
     "crates/device/src/fault/",
     // The frames, and what hands them to devices.
-    "crates/pool/src/io.rs",
+    "crates/page-io/src/memory.rs",
+    "crates/page-io/src/io.rs",
     "crates/pool/src/frames.rs",
 ];
 

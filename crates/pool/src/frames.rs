@@ -16,7 +16,6 @@
 //!   program, while no peek of it can be validated.
 //! - Holding the latch is the pin: there is no count beside it.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::cell::Cell;
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
@@ -24,21 +23,13 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use terrace_page::{FrameId, Lsn, PAGE_SIZE, PageBuf, PageId};
+pub(crate) use terrace_page_io::Staging;
+use terrace_page_io::{Memory, PageTarget};
 use terrace_policy::{AccessClass, Tick, Touch};
 use terrace_rt::{Latch, Nanos};
 
-use crate::io::PageTarget;
 use crate::ledger::DirtyLsns;
 
-/// Alignment that direct I/O asks for, in bytes.
-const MEMORY_ALIGN: usize = 4096;
-/// Large memory is aligned for huge pages of this size: a miss of the TLB costs as much as a miss
-/// of the cache, and random page requests would have both.
-const HUGE_ALIGN: usize = 2 << 20;
-/// Bytes of a line of the cache.
-const LINE_BYTES: usize = 64;
-/// Lines that a page request asks for: header, fences and the first slots.
-const PREFETCHED_LINES: usize = 10;
 /// `Frame::page` of a frame without a page.
 const NO_PAGE: u64 = u64::MAX;
 /// `Frame::slot` of a page without a flash copy.
@@ -187,81 +178,6 @@ impl Frame {
     }
 }
 
-/// Page-sized, aligned memory, zeroed at first.
-pub(crate) struct Memory {
-    base: NonNull<u8>,
-    layout: Layout,
-    /// The first aligned address in it.
-    start: NonNull<PageBuf>,
-    pages: usize,
-}
-
-// SAFETY: `Memory` owns its allocation as a `Box` would; who may touch which page is decided by the
-// latches (`FrameTable`) or by `&mut` (`Staging`).
-unsafe impl Send for Memory {}
-// SAFETY: as above.
-unsafe impl Sync for Memory {}
-
-impl Memory {
-    /// Room for `pages` pages, or `None` if there is not so much memory.
-    fn new(pages: usize) -> Option<Memory> {
-        let bytes = pages.checked_mul(PAGE_SIZE)?;
-        assert!(bytes > 0);
-        let align = if bytes >= 2 * HUGE_ALIGN { HUGE_ALIGN } else { MEMORY_ALIGN };
-        // More than is needed, and aligned by hand: an allocator asked for an alignment would write
-        // the zeroes itself, where the system gives zeroed memory as it is touched.
-        let layout = Layout::from_size_align(bytes.checked_add(align)?, align_of::<u64>()).ok()?;
-        // SAFETY: the layout's size is not zero.
-        let base = NonNull::new(unsafe { alloc_zeroed(layout) })?;
-        let skipped = base.as_ptr().align_offset(align);
-        assert!(skipped <= align);
-        // SAFETY: `skipped + bytes` bytes are within the allocation.
-        let start: NonNull<PageBuf> = unsafe { base.add(skipped) }.cast();
-        if align == HUGE_ALIGN {
-            advise_huge(start.as_ptr().cast(), bytes);
-        }
-        Some(Memory { base, layout, start, pages })
-    }
-
-    #[inline]
-    fn page(&self, at: usize) -> *mut PageBuf {
-        assert!(at < self.pages);
-        // SAFETY: `at` is within the allocation.
-        unsafe { self.start.as_ptr().add(at) }
-    }
-
-    /// Has the processor fetch the first bytes of a page, where its header and its slots are: all
-    /// at once, and while it waits for the frame's latch, not one after the other.
-    #[inline]
-    fn prefetch(&self, at: usize) {
-        for line in 0..PREFETCHED_LINES {
-            // SAFETY: the address is within the page.
-            prefetch_line(unsafe { self.page(at).cast::<u8>().add(line * LINE_BYTES) });
-        }
-    }
-}
-
-/// Has the processor fetch `bytes` of a page from offset `at` on, as far as they are in it: for who
-/// has something else to do before it reads them.
-#[inline]
-pub fn prefetch(page: &PageBuf, at: usize, bytes: usize) {
-    let wanted = page.get(at..(at + bytes).min(PAGE_SIZE)).unwrap_or_default();
-    wanted.iter().step_by(LINE_BYTES).for_each(|byte| prefetch_line(byte));
-}
-
-/// Has the processor fetch the line of memory at `address`, and does not wait for it.
-#[inline]
-fn prefetch_line(address: *const u8) {
-    #[cfg(target_arch = "x86_64")]
-    {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a prefetch reads nothing, wherever it points.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = address;
-}
-
 /// Words of a page.
 const WORDS: usize = PAGE_SIZE / 8;
 const _: () = assert!(WORDS.is_power_of_two());
@@ -284,50 +200,6 @@ impl Peek<'_> {
         // atomic only (M4).
         let word = unsafe { AtomicU64::from_ptr(self.words.add(index % WORDS).as_ptr()) };
         u64::from_le(word.load(Ordering::Relaxed))
-    }
-}
-
-/// Asks for huge pages; the kernel may not have them, which costs speed only.
-#[cfg(target_os = "linux")]
-fn advise_huge(start: *mut u8, bytes: usize) {
-    // SAFETY: the range is an allocation of ours, and the advice changes none of its bytes.
-    let _refused = unsafe { libc::madvise(start.cast(), bytes, libc::MADV_HUGEPAGE) };
-}
-
-#[cfg(not(target_os = "linux"))]
-fn advise_huge(_start: *mut u8, _bytes: usize) {}
-
-impl Drop for Memory {
-    fn drop(&mut self) {
-        // SAFETY: allocated with this layout, and nobody else frees it.
-        unsafe { dealloc(self.base.as_ptr(), self.layout) };
-    }
-}
-
-/// Pages of memory for one task: what is read and must not, or cannot, go into a frame.
-pub(crate) struct Staging {
-    memory: Memory,
-    pages: usize,
-}
-
-impl Staging {
-    /// Room for `pages` pages, at least one.
-    ///
-    /// # Panics
-    ///
-    /// If there is no memory, as any allocation does.
-    pub fn new(pages: usize) -> Staging {
-        Staging { memory: Memory::new(pages.max(1)).expect("memory for a few pages"), pages }
-    }
-
-    pub fn pages(&self) -> &[PageBuf] {
-        // SAFETY: `pages` initialised pages, borrowed as long as `self` is.
-        unsafe { std::slice::from_raw_parts(self.memory.page(0), self.pages) }
-    }
-
-    pub fn pages_mut(&mut self) -> &mut [PageBuf] {
-        // SAFETY: as above, and `self` is borrowed exclusively.
-        unsafe { std::slice::from_raw_parts_mut(self.memory.page(0), self.pages) }
     }
 }
 
@@ -533,7 +405,9 @@ impl<'p> Exclusive<'p> {
     /// Where a device puts the page's bytes.
     #[inline]
     pub fn target(&mut self) -> PageTarget<'_> {
-        PageTarget::from_frame(self.table.memory.page(self.id.0 as usize))
+        // SAFETY: the page lives as long as the table; this latch, exclusive until the target is
+        // gone, keeps all others out but peeks, which read word by word as atomics (M4).
+        unsafe { PageTarget::from_frame(self.table.memory.page(self.id.0 as usize)) }
     }
 
     pub fn downgrade(self) -> Shared<'p> {

@@ -8,7 +8,7 @@
 //! go wrong; then the pool, its guards and its page requests; then a page's way (`fetch`,
 //! `multi_read`, `dirty`, `evict`, `doublewrite`, `write_out`, `flash`, `inclusion`, `spill`,
 //! `choosing`, `append`, `cleaner`, `sweep`, `age`, `flush`), the tasks that push it along; then
-//! what the books are kept in (`partition`, `ledger`, `directory`, `frames`, `peeks`, `io`; the
+//! what the books are kept in (`partition`, `ledger`, `directory`, `frames`, `peeks`; the
 //! slots are `terrace_tier`'s, and `shares` what they share) and what they cost (`metadata`);
 //! `check`, which asserts it all; `restart`, what of the flash is found again, and `site`, the pool as
 //! a restart sees it.
@@ -60,7 +60,6 @@ mod shares;
 
 mod frames;
 mod home_versions;
-mod io;
 mod peeks;
 
 mod owed;
@@ -78,7 +77,7 @@ pub use doublewrite::{
     Doublewrite, DoublewriteOwner, DoublewritePlace, HALF_BYTES_MIN, restore_torn,
 };
 pub use error::{PoolError, Stop, Tier};
-pub use frames::{Peek, prefetch};
+pub use frames::Peek;
 pub use guard::{Dirtied, PageMut, PageRef};
 pub use home_versions::home_versions;
 pub use journal::Journal;
@@ -89,3 +88,6 @@ pub use restart::fuzz;
 pub use restart::{ColdStart, FlashLayout, FlashNeed, FlashRecovery, Image, LogFacts, ScanFrom};
 pub use restart::{RestartRules, RestartTuning, Settings, flash_part_of};
 pub use stats::PoolStats;
+pub use terrace_page_io::prefetch;
+
+use terrace_page_io as io;

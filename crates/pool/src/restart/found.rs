@@ -17,8 +17,8 @@ use super::header::{Header, Looked, SECTOR_BYTES};
 use super::layout::FlashLayout;
 use super::settings::Settings;
 use super::warm::Resume;
-use crate::frames::Staging;
-use crate::io::{PageIo, run};
+use terrace_page_io::Staging;
+use terrace_page_io::{PageIo, run};
 
 /// Fewer frames than this in a partition are too few for the latches that tasks hold at once: a pool
 /// with less memory cannot be divided as the tier on flash is.

@@ -7,7 +7,7 @@ use terrace_page::{Lsn, PageId};
 use terrace_policy::{History, Tick};
 
 use super::found::{ColdStart, Image, Place, read_pages};
-use crate::frames::Staging;
+use terrace_page_io::Staging;
 
 const NONE: u64 = u64::MAX;
 const NO_PAGE: u32 = u32::MAX;

@@ -52,8 +52,8 @@ use super::records::Record;
 use super::settings::Settings;
 use super::site::{Site, TableError, TableEvent, images_of};
 use super::tuning::RestartRules;
-use crate::frames::Staging;
-use crate::io::{PageIo, run};
+use terrace_page_io::Staging;
+use terrace_page_io::{PageIo, run};
 
 const CHECKSUM_AT: usize = 0;
 const PAGE_AT: usize = 4;

@@ -18,13 +18,13 @@
 use terrace_page::{Damage, Lsn, PageBuf, PageId, lsn, verify};
 
 use super::entry::{Bytes, Entry, decode};
-use crate::frames::Staging;
-use crate::io::{PageIo, run};
 use crate::restart::found::{ColdStart, Image, LogFacts, Place, Recover, ScanFrom};
 use crate::restart::images::{Images, SlotsByPage, table_parts};
 use crate::restart::layout::{FLUSHED_ENTRY_BYTES, FlashLayout};
 use crate::restart::records::Record;
 use crate::restart::tuning::RestartRules;
+use terrace_page_io::Staging;
+use terrace_page_io::{PageIo, run};
 
 /// Slots that deep verification reads together: 4 MiB, of which those that are believed.
 const SLOTS_PER_BATCH: u32 = 512;

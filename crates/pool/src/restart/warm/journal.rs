@@ -15,9 +15,9 @@ use super::entry::{BLOCK_RECORDS, BlockHeader, Record, write_block};
 use super::form::{Form, OnFlash};
 use super::frontier::{Frontier, place_mark};
 use super::merge;
-use crate::frames::Staging;
-use crate::io::{PageIo, run};
 use crate::restart::FlashLayout;
+use terrace_page_io::Staging;
+use terrace_page_io::{PageIo, run};
 
 /// Blocks written together, at most.
 const BLOCKS_MAX: usize = 64;

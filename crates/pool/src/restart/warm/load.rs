@@ -21,13 +21,13 @@ use super::form::{FormKind, Loaded, Resumed};
 use super::frontier::{Frontier, FrontierReader, Known, place_of};
 use super::journal::Position;
 use super::{Resume, position_of};
-use crate::frames::Staging;
-use crate::io::{PageIo, run_beside};
 use crate::restart::RestartRules;
 use crate::restart::found::{ColdStart, FlashNeed, Image, LogFacts, Place, Recover, ScanFrom};
 use crate::restart::layout::{FlashLayout, PAGE_ENTRIES};
 use crate::restart::records::Record as TierRecord;
 use crate::restart::settings::Settings;
+use terrace_page_io::Staging;
+use terrace_page_io::{PageIo, run_beside};
 use terrace_tier::PAGES_MAX;
 
 /// Pages read at once.

@@ -9,9 +9,9 @@ use super::entry::{Entry, Record, read_block, read_entries, write_entries};
 use super::form::OnFlash;
 use super::journal::Position;
 use super::load::base_page;
-use crate::frames::Staging;
-use crate::io::{PageIo, run};
 use crate::restart::layout::PAGE_ENTRIES;
+use terrace_page_io::Staging;
+use terrace_page_io::{PageIo, run};
 
 /// Pages read or written at once.
 const PAGES_PER_IO: u64 = 64;

@@ -10,11 +10,11 @@ use terrace_rt::Prng;
 use super::entry::{BLOCK_RECORDS, BlockHeader, Entry, Record, write_block, write_entries};
 use super::load::base_page;
 use super::named;
-use crate::frames::Staging;
-use crate::io::{PageIo, run};
 use crate::restart::header::Header;
 use crate::restart::layout::{FlashLayout, PAGE_ENTRIES};
 use crate::restart::settings::Settings;
+use terrace_page_io::Staging;
+use terrace_page_io::{PageIo, run};
 
 /// Pages written at once.
 const WRITE_PAGES: u64 = 64;

@@ -4,14 +4,14 @@ use terrace_page::PageBuf;
 
 use super::page::LogPage;
 use super::{Chunk, Chunks, Logged, Places, mixed};
-use crate::frames::Staging;
-use crate::io::{PageIo, run};
 use crate::restart::RestartRules;
 use crate::restart::found::{ColdStart, Place};
 use crate::restart::layout::PAGE_ENTRIES;
 use crate::restart::warm::entry::{Entry, Record, read_entries};
 use crate::restart::warm::form::{Loaded, Resumed};
 use crate::restart::warm::load::read_run;
+use terrace_page_io::Staging;
+use terrace_page_io::{PageIo, run};
 
 /// Chunks whose pages are read at once.
 const CHUNKS_PER_READ: u32 = 32;

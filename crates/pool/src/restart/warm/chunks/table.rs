@@ -5,14 +5,14 @@ use std::io;
 
 use super::page::LogPage;
 use super::{Chunk, Chunks, Logged, Places, mixed, other};
-use crate::frames::Staging;
-use crate::io::{PageIo, run};
 use crate::restart::FlashLayout;
 use crate::restart::layout::PAGE_ENTRIES;
 use crate::restart::warm::entry::{Entry, Record, read_entries, write_entries};
 use crate::restart::warm::form::{Form, OnFlash};
 use crate::restart::warm::frontier::Frontier;
 use crate::restart::warm::merge::damaged;
+use terrace_page_io::Staging;
+use terrace_page_io::{PageIo, run};
 
 /// Log pages of one write, at most, beside those of C4: more records than these take go in several.
 const PARTS_MAX: usize = 256;

@@ -236,7 +236,7 @@ fn a_damaged_page_is_told_and_never_taken_for_what_was_before() {
             assert_eq!(held(&whole.expect("a whole table")), *model);
             for page in layout.table..layout.first_slot {
                 let at = page * PAGE_SIZE as u64;
-                let mut staging = crate::frames::Staging::new(1);
+                let mut staging = terrace_page_io::Staging::new(1);
                 read(flash, at, &mut staging.pages_mut()[0][..]).expect("a page");
                 staging.pages_mut()[0][100] ^= 4;
                 write(flash, at, &staging.pages()[0][..]).expect("a page");

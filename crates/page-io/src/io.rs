@@ -11,10 +11,10 @@ use std::sync::Arc;
 use terrace_device::{Device, IoBuf, MemoryOwner, Op, Request, Ticket, persist};
 use terrace_page::{PAGE_SIZE, PageBuf};
 
-use crate::frames::Staging;
+use crate::Staging;
 
 /// Memory of one page that a device fills, borrowed for `'a`.
-pub(crate) struct PageTarget<'a> {
+pub struct PageTarget<'a> {
     bytes: *mut PageBuf,
     borrowed: PhantomData<&'a mut PageBuf>,
 }
@@ -22,19 +22,25 @@ pub(crate) struct PageTarget<'a> {
 impl<'a> PageTarget<'a> {
     /// The memory of a frame, by its address: others may peek at it, so that no exclusive reference
     /// to it is made.
-    pub fn from_frame(bytes: *mut PageBuf) -> PageTarget<'a> {
+    ///
+    /// # Safety
+    ///
+    /// `bytes` is the address of a page of memory that outlives `'a`, and until then nothing else
+    /// writes there, or reads but word by word as atomics.
+    #[must_use]
+    pub unsafe fn from_frame(bytes: *mut PageBuf) -> PageTarget<'a> {
         PageTarget { bytes, borrowed: PhantomData }
     }
 }
 
 impl<'a> From<&'a mut PageBuf> for PageTarget<'a> {
     fn from(bytes: &'a mut PageBuf) -> PageTarget<'a> {
-        PageTarget::from_frame(bytes)
+        PageTarget { bytes, borrowed: PhantomData }
     }
 }
 
 /// One I/O of consecutive pages, over memory borrowed for `'a`.
-pub(crate) struct PageIo<'a> {
+pub struct PageIo<'a> {
     op: Op,
     offset: u64,
     bufs: Vec<IoBuf>,
@@ -86,6 +92,7 @@ impl<'a> PageIo<'a> {
     }
 
     /// Pages that it moves.
+    #[must_use]
     pub fn pages(&self) -> usize {
         self.bufs.iter().map(|buf| buf.len()).sum::<usize>() / PAGE_SIZE
     }
@@ -96,12 +103,16 @@ impl<'a> PageIo<'a> {
 }
 
 /// Runs `ios` on `device`, all at once, and waits for them. No I/O is no work.
-pub(crate) fn run(device: &dyn Device, ios: Vec<PageIo<'_>>) -> io::Result<()> {
+///
+/// # Errors
+///
+/// Those of the device.
+pub fn run(device: &dyn Device, ios: Vec<PageIo<'_>>) -> io::Result<()> {
     run_beside(device, ios, || ()).1
 }
 
 /// As `run`, with `work` done while the device is at it.
-pub(crate) fn run_beside<T>(
+pub fn run_beside<T>(
     device: &dyn Device,
     ios: Vec<PageIo<'_>>,
     work: impl FnOnce() -> T,
@@ -121,7 +132,11 @@ pub(crate) fn run_beside<T>(
 }
 
 /// Runs batches one after the other, up to `at_once` of them together, and waits for all.
-pub(crate) fn run_in_turn(
+///
+/// # Errors
+///
+/// Those of the device.
+pub fn run_in_turn(
     device: &dyn Device,
     batches: &[Vec<PageIo<'_>>],
     at_once: usize,
@@ -161,7 +176,7 @@ unsafe fn wait_for_first(
 }
 
 /// Runs two batches on two devices side by side, and waits for both.
-pub(crate) fn run_both(
+pub fn run_both(
     first: (&dyn Device, Vec<PageIo<'_>>),
     second: (&dyn Device, Vec<PageIo<'_>>),
 ) -> (io::Result<()>, io::Result<()>) {

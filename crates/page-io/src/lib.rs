@@ -1,0 +1,11 @@
+//! Pages on their way to a device and back: the memory they lie in, and requests over memory that is
+//! borrowed until the device has answered.
+//!
+//! Modules in reading order: `memory`, aligned memory for pages; `io`, batches of requests.
+
+mod memory;
+
+mod io;
+
+pub use io::{PageIo, PageTarget, run, run_beside, run_both, run_in_turn};
+pub use memory::{Memory, Staging, prefetch};
