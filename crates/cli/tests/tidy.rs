@@ -12,7 +12,7 @@ const FUNCTION_LINES_MAX: usize = 70;
 const FILE_LINES_MAX: usize = 600;
 
 /// What each crate may depend on, from bottom to top.
-const LAYERS: [(&str, &[&str]); 12] = [
+const LAYERS: [(&str, &[&str]); 13] = [
     ("page", &[]),
     ("rt", &[]),
     ("trace", &[]),
@@ -21,15 +21,16 @@ const LAYERS: [(&str, &[&str]); 12] = [
     ("device", &["rt"]),
     ("replay", &["rt", "page", "policy", "trace", "device"]),
     ("page-io", &["page", "device"]),
-    ("pool", &["rt", "page", "policy", "tier", "device", "page-io"]),
+    ("restart", &["rt", "page", "policy", "tier", "device", "page-io"]),
+    ("pool", &["rt", "page", "policy", "tier", "device", "page-io", "restart"]),
     ("engine", &["rt", "page", "policy", "device", "pool"]),
     ("workload", &["rt", "page", "policy", "device", "trace", "pool", "engine"]),
     ("cli", &["rt", "page", "policy", "trace", "replay", "device", "pool", "engine", "workload"]),
 ];
 
 /// Crates that can do without `unsafe`, and forbid it.
-const SAFE_CRATES: [&str; 8] =
-    ["page", "policy", "tier", "trace", "replay", "engine", "workload", "cli"];
+const SAFE_CRATES: [&str; 9] =
+    ["page", "policy", "tier", "restart", "trace", "replay", "engine", "workload", "cli"];
 
 /// The files that need `unsafe`: the task switch, the rings, the frames. A trailing `/` is a
 /// folder.

@@ -1,5 +1,5 @@
-//! Pages on their way to a device and back: the memory they lie in, and requests over memory that is
-//! borrowed until the device has answered.
+//! Pages on their way to a device and back: the memory they lie in, and requests over memory that
+//! is borrowed until the device has answered.
 //!
 //! Modules in reading order: `memory`, aligned memory for pages; `io`, batches of requests.
 

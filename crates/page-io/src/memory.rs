@@ -1,5 +1,5 @@
-//! Memory for pages: aligned for direct I/O, zeroed by the system as it is touched, and in huge pages
-//! where there is much of it.
+//! Memory for pages: aligned for direct I/O, zeroed by the system as it is touched, and in huge
+//! pages where there is much of it.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;

@@ -39,11 +39,11 @@ use crate::metadata::{partition_bytes, sweep_of};
 use crate::observe::SampledMisses;
 use crate::partition::Partition;
 use crate::peeks::Peeks;
-use crate::restart::{self, ColdStart, FlashLayout, FlashRecovery, Keeper};
 use crate::shares::TierShares;
 use crate::spill::Spilling;
 use crate::sweep::Sweep;
 use crate::{Journal, PageMut, PoolConfig, PoolError, PoolStats, Redo, Stop, Tier};
+use terrace_restart::{ColdStart, FlashLayout, FlashRecovery, Keeper};
 
 /// How often a page is looked up anew because it left before it was latched.
 pub(crate) const LOOKUPS_MAX: u32 = 1_000_000;
@@ -175,7 +175,7 @@ impl BufferPool {
         let plan = Plan::new(&config, &layout, &shares, recovery.as_ref(), &costs);
         let (partitions, doubled) = Arc::new(plan).build(&world);
         let recovery = recovery.as_deref();
-        let keeper = restart::keeper_of(&config.of_restart(), &layout, recovery);
+        let keeper = terrace_restart::keeper_of(&config.of_restart(), &layout, recovery);
         let pool = Arc::new_cyclic(|itself| BufferPool {
             home_pages: (home.len() / PAGE_SIZE as u64).min(PAGES_MAX),
             filling: LeafMutex::new(Filling::new(slots, config.tau)),

@@ -20,8 +20,8 @@ use crate::PoolConfig;
 use crate::directory::{Directory, PageHash};
 use crate::metadata::partition_bytes;
 use crate::partition::{Books, Partition};
-use crate::restart::{self, FlashLayout, FlashRecovery};
 use crate::shares::{SlotTable, TierShares};
+use terrace_restart::{FlashLayout, FlashRecovery};
 
 /// With so many slots, partitions are built side by side.
 const SIDE_BY_SIDE_SLOTS: u32 = 1 << 20;
@@ -70,7 +70,7 @@ impl Plan {
                 order: config.order_of_cleaner(),
                 keeps_dirty: config.design.keeps_dirty_on_flash(),
                 admission: config.design.admission,
-                versions: restart::version_bits(config.restart.kind),
+                versions: terrace_restart::version_bits(config.restart.kind),
                 tac_rule: config.tac.rule,
                 costs: *costs,
                 tier_slots: layout.slots,

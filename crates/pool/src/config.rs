@@ -7,8 +7,8 @@ use terrace_policy::{
 
 use std::sync::Arc;
 
-use crate::restart::PARTITION_FRAMES_MIN;
 use crate::{FlashLayout, Metadata, PageObserver, PoolError, RestartRules, RestartTuning};
+use terrace_restart::PARTITION_FRAMES_MIN;
 
 /// The largest number of frames and slots in one partition: an index and a tag share 32 bits.
 pub(crate) const PARTITION_PLACES_MAX: u32 = (1 << 24) - 1;

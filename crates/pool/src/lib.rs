@@ -10,8 +10,7 @@
 //! `choosing`, `append`, `cleaner`, `sweep`, `age`, `flush`), the tasks that push it along; then
 //! what the books are kept in (`partition`, `ledger`, `directory`, `frames`, `peeks`; the
 //! slots are `terrace_tier`'s, and `shares` what they share) and what they cost (`metadata`);
-//! `check`, which asserts it all; `restart`, what of the flash is found again, and `site`, the pool as
-//! a restart sees it.
+//! `check`, which asserts it all; and `site`, the pool as a restart sees it.
 
 mod journal;
 mod observe;
@@ -66,7 +65,6 @@ mod owed;
 
 mod check;
 
-mod restart;
 mod site;
 
 pub use buffer_pool::{BufferPool, Recovered};
@@ -84,10 +82,12 @@ pub use journal::Journal;
 pub use metadata::Metadata;
 pub use observe::{PageEvent, PageObserver};
 pub use owed::Redo;
-pub use restart::fuzz;
-pub use restart::{ColdStart, FlashLayout, FlashNeed, FlashRecovery, Image, LogFacts, ScanFrom};
-pub use restart::{RestartRules, RestartTuning, Settings, flash_part_of};
 pub use stats::PoolStats;
 pub use terrace_page_io::prefetch;
+pub use terrace_restart::fuzz;
+pub use terrace_restart::{
+    ColdStart, FlashLayout, FlashNeed, FlashRecovery, Image, LogFacts, ScanFrom,
+};
+pub use terrace_restart::{RestartRules, RestartTuning, Settings, flash_part_of};
 
 use terrace_page_io as io;

@@ -15,10 +15,10 @@ use terrace_policy::{Cleaning, Costs, Replacement, Temperatures};
 use crate::build::Plan;
 use crate::choosing::Choosing;
 use crate::directory::Directory;
-use crate::restart::{FlashLayout, keeper_of};
 use crate::shares::{SlotTable, TierShares};
 use crate::sweep::Sweep;
 use crate::{PoolConfig, PoolError};
+use terrace_restart::{FlashLayout, keeper_of};
 
 /// Who pays for the memory that the books of the flash tier take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,11 +10,11 @@ use terrace_policy::{History, Tick};
 
 use crate::directory::PageHash;
 use crate::partition::Partition;
-use crate::restart::{
-    self, Freed, Held, Image, Settings, Site, TableError, TableEvent, TableLog, Waited, unlogged,
-};
 use crate::shares::SlotTable;
 use crate::{BufferPool, PoolConfig, PoolError, Tier};
+use terrace_restart::{
+    Freed, Held, Image, Settings, Site, TableError, TableEvent, TableLog, Waited, unlogged,
+};
 
 impl BufferPool {
     /// Whether copies on flash are kept as the bases of changes: redo then starts from them.
@@ -278,13 +278,13 @@ impl PoolConfig {
     /// is found by partition. `is_needed` says whether the database needs it, so that it counts for
     /// more than many partitions.
     pub fn divide_as(&mut self, flash: &dyn Device, database: u128, is_needed: bool) {
-        if let Some(found) = restart::partitions_of(flash, database) {
+        if let Some(found) = terrace_restart::partitions_of(flash, database) {
             self.keep_partitions(found, is_needed);
         }
     }
 
-    /// Writes a table as [`restart::write_synthetic_table`] does, of a tier that is divided as this
-    /// pool is.
+    /// Writes a table as [`terrace_restart::write_synthetic_table`] does, of a tier that is divided
+    /// as this pool is.
     ///
     /// # Errors
     ///
@@ -297,6 +297,6 @@ impl PoolConfig {
     ) -> io::Result<u64> {
         let settings = self.of_restart();
         let of = |page| PageHash::of(page).partition(settings.partitions as usize) as u32;
-        restart::write_synthetic_table(&settings, &of, flash, database, stamp)
+        terrace_restart::write_synthetic_table(&settings, &of, flash, database, stamp)
     }
 }

@@ -42,7 +42,7 @@ const PLACE: u16 = 4;
 
 /// The slots of which a fill was ever written, since the table was begun.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(in crate::restart) struct Known(Vec<u64>);
+pub(crate) struct Known(Vec<u64>);
 
 impl Known {
     pub fn new(slots: u32) -> Known {

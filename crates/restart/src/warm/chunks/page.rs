@@ -22,7 +22,7 @@
 use terrace_page::{PAGE_SIZE, PageBuf};
 
 use super::Logged;
-use crate::restart::warm::entry::{
+use crate::warm::entry::{
     KIND_LOG_PAGE, RECORD_BYTES, Record, get, get_records, judge, put, put_records, seal,
 };
 
@@ -92,7 +92,7 @@ impl LogPage {
 }
 
 /// For fuzzing: a page of any bytes.
-pub(in crate::restart::warm) fn fuzz(page: &PageBuf, table: u64, number: u64) {
+pub(in crate::warm) fn fuzz(page: &PageBuf, table: u64, number: u64) {
     if let Some((header, records)) = LogPage::read(page, table, get(page, CHUNK_AT) as u32) {
         for record in records {
             let _image =

@@ -21,11 +21,11 @@ use super::form::{FormKind, Loaded, Resumed};
 use super::frontier::{Frontier, FrontierReader, Known, place_of};
 use super::journal::Position;
 use super::{Resume, position_of};
-use crate::restart::RestartRules;
-use crate::restart::found::{ColdStart, FlashNeed, Image, LogFacts, Place, Recover, ScanFrom};
-use crate::restart::layout::{FlashLayout, PAGE_ENTRIES};
-use crate::restart::records::Record as TierRecord;
-use crate::restart::settings::Settings;
+use crate::RestartRules;
+use crate::found::{ColdStart, FlashNeed, Image, LogFacts, Place, Recover, ScanFrom};
+use crate::layout::{FlashLayout, PAGE_ENTRIES};
+use crate::records::Record as TierRecord;
+use crate::settings::Settings;
 use terrace_page_io::Staging;
 use terrace_page_io::{PageIo, run_beside};
 use terrace_tier::PAGES_MAX;
@@ -34,7 +34,7 @@ use terrace_tier::PAGES_MAX;
 const READ_PAGES: u64 = 256;
 
 /// The table while the database is opened.
-pub(in crate::restart) struct WarmTable {
+pub(crate) struct WarmTable {
     form: FormKind,
     rules: RestartRules,
     frontier_is_read: bool,

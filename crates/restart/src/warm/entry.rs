@@ -33,8 +33,8 @@
 use terrace_page::{LSN_MAX, Lsn, PAGE_SIZE, PageBuf, PageId, narrow, widen};
 use terrace_policy::{History, Tick};
 
-use crate::restart::Image;
-use crate::restart::layout::PAGE_ENTRIES;
+use crate::Image;
+use crate::layout::PAGE_ENTRIES;
 
 pub(super) const ENTRY_BYTES: usize = 16;
 pub(super) const RECORD_BYTES: usize = 4 + ENTRY_BYTES;
@@ -58,7 +58,7 @@ const MANTISSA_BITS: u32 = 9;
 
 /// An entry as it is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::restart) struct Entry([u8; ENTRY_BYTES]);
+pub(crate) struct Entry([u8; ENTRY_BYTES]);
 
 impl Entry {
     /// Of a slot that holds nothing.
@@ -353,7 +353,7 @@ pub(super) fn read_block(
 
 /// For fuzzing: pages of any bytes, and the same with the right checksum, of the table and with the
 /// number that they say.
-pub(in crate::restart) fn fuzz(bytes: &[u8]) {
+pub(crate) fn fuzz(bytes: &[u8]) {
     let mut page: Box<PageBuf> = Box::new([0; PAGE_SIZE]);
     let len = bytes.len().min(PAGE_SIZE);
     page[..len].copy_from_slice(&bytes[..len]);

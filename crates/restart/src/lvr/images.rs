@@ -18,11 +18,11 @@
 use terrace_page::{Damage, Lsn, PageBuf, PageId, lsn, verify};
 
 use super::entry::{Bytes, Entry, decode};
-use crate::restart::found::{ColdStart, Image, LogFacts, Place, Recover, ScanFrom};
-use crate::restart::images::{Images, SlotsByPage, table_parts};
-use crate::restart::layout::{FLUSHED_ENTRY_BYTES, FlashLayout};
-use crate::restart::records::Record;
-use crate::restart::tuning::RestartRules;
+use crate::found::{ColdStart, Image, LogFacts, Place, Recover, ScanFrom};
+use crate::images::{Images, SlotsByPage, table_parts};
+use crate::layout::{FLUSHED_ENTRY_BYTES, FlashLayout};
+use crate::records::Record;
+use crate::tuning::RestartRules;
 use terrace_page_io::Staging;
 use terrace_page_io::{PageIo, run};
 
@@ -32,7 +32,7 @@ const SLOTS_PER_BATCH: u32 = 512;
 const SLOTS_PER_READ: u32 = 32;
 
 /// The table as an opening finds it.
-pub(in crate::restart) struct FlushedImages {
+pub(crate) struct FlushedImages {
     images: Images,
     hardened: Box<[u64]>,
     slots: SlotsByPage,

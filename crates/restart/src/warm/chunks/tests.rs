@@ -12,10 +12,10 @@ use terrace_policy::{History, RestartKind, Tick};
 use terrace_rt::{Nanos, Prng, Stopped, Virtual, VirtualConfig};
 
 use super::*;
-use crate::restart::RestartRules;
-use crate::restart::found::{ColdStart, FlashNeed, Place};
-use crate::restart::warm::entry::Entry;
-use crate::restart::warm::form::{FormKind, Loaded, OnFlash};
+use crate::RestartRules;
+use crate::found::{ColdStart, FlashNeed, Place};
+use crate::warm::entry::Entry;
+use crate::warm::form::{FormKind, Loaded, OnFlash};
 
 const TABLE: u64 = 77;
 const SESSIONS: u64 = 6;

@@ -19,9 +19,9 @@ use super::entry::{BLOCK_RECORDS, Entry, Record};
 use super::form::{Form, FormKind, OnFlash};
 use super::frontier::{Frontier, Known};
 use super::{Resume, named};
-use crate::restart::FlashLayout;
-use crate::restart::keeper::{Freed, Held, Keep};
-use crate::restart::site::{Site, TableError, Waited};
+use crate::FlashLayout;
+use crate::keeper::{Freed, Held, Keep};
+use crate::site::{Site, TableError, Waited};
 
 /// One of so many slots may be retired before the table is written for their sake.
 const SLOTS_PER_RETIRED: u32 = 256;
@@ -29,7 +29,7 @@ const RETIRED_MIN: usize = 4;
 
 /// When what was told is written, beside at a checkpoint, and when something waits for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::restart) enum Pace {
+pub(crate) enum Pace {
     /// When it fills a block.
     Gathered,
     /// When so many slots were filled: once for each block that FASC writes [R in SPEC 7.3].
@@ -44,7 +44,7 @@ pub(in crate::restart) enum Pace {
 
 /// Which slots a frontier has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::restart) enum Reach {
+pub(crate) enum Reach {
     /// Two segments' worth from each rear on: FaCE [SPEC 5].
     Rears,
     /// A zone of those that benefit least: CAC [SPEC 6.3].
@@ -53,7 +53,7 @@ pub(in crate::restart) enum Reach {
 
 /// How far a frontier reaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::restart) struct Frontiers {
+pub(crate) struct Frontiers {
     pub reach: Reach,
     /// A segment, or a zone, is one of so many parts of the slots.
     pub parts: u32,
@@ -62,7 +62,7 @@ pub(in crate::restart) struct Frontiers {
 }
 
 /// The keeper.
-pub(in crate::restart) struct TableKeeper {
+pub(crate) struct TableKeeper {
     pace: Pace,
     layout: FlashLayout,
     table: u64,

@@ -59,7 +59,7 @@ impl FlashLayout {
     ///
     /// ```
     /// use terrace_policy::RestartKind;
-    /// use terrace_pool::FlashLayout;
+    /// use terrace_restart::FlashLayout;
     ///
     /// let layout = FlashLayout::new(1000, RestartKind::Forget);
     /// assert_eq!(layout.pages(), 1008);

@@ -18,8 +18,8 @@ use super::entry::{Entry, Record};
 use super::frontier::Frontier;
 use super::journal::{Journal, Position};
 use super::{chunks, load};
-use crate::restart::found::{ColdStart, Place};
-use crate::restart::{FlashLayout, RestartRules};
+use crate::found::{ColdStart, Place};
+use crate::{FlashLayout, RestartRules};
 
 /// A table on its device.
 pub(super) struct OnFlash<'a> {
@@ -64,7 +64,7 @@ pub(super) trait Form: Send {
 
 /// Which form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::restart) enum FormKind {
+pub(crate) enum FormKind {
     /// One ring of blocks for all slots, and base copies of the table.
     Journal,
     /// The same, with a frontier.
@@ -75,7 +75,7 @@ pub(in crate::restart) enum FormKind {
 
 /// Where a form goes on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::restart) enum Resumed {
+pub(crate) enum Resumed {
     Journal(Position),
     Chunks(Chunks),
 }

@@ -16,12 +16,12 @@
 //!   no more.
 
 use terrace_page::{Lsn, PageId};
-pub(crate) use terrace_tier::{Freed, Held};
+pub use terrace_tier::{Freed, Held};
 
 use super::site::{Site, TableError};
 
 /// A restart, while the database is open.
-pub(crate) trait Keep: Send + Sync {
+pub trait Keep: Send + Sync {
     /// Bytes are about to be written into `slots`.
     fn before_writes(&self, _site: &dyn Site, _slots: &[u32]) -> Result<(), TableError> {
         Ok(())
@@ -82,4 +82,4 @@ pub(crate) trait Keep: Send + Sync {
 }
 
 /// A keeper, if the restart keeps anything.
-pub(crate) type Keeper = Option<Box<dyn Keep>>;
+pub type Keeper = Option<Box<dyn Keep>>;

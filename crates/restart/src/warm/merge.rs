@@ -9,7 +9,7 @@ use super::entry::{Entry, Record, read_block, read_entries, write_entries};
 use super::form::OnFlash;
 use super::journal::Position;
 use super::load::base_page;
-use crate::restart::layout::PAGE_ENTRIES;
+use crate::layout::PAGE_ENTRIES;
 use terrace_page_io::Staging;
 use terrace_page_io::{PageIo, run};
 

@@ -156,6 +156,7 @@ fn decode_entry(entry: &[u8; ENTRY_BYTES]) -> Option<Option<Image>> {
 }
 
 /// The record of a page that changes without one.
+#[must_use]
 pub fn unlogged(page: PageId) -> Vec<u8> {
     Record::Unlogged { page }.encode()
 }

@@ -5,12 +5,12 @@ use std::io;
 
 use super::page::LogPage;
 use super::{Chunk, Chunks, Logged, Places, mixed, other};
-use crate::restart::FlashLayout;
-use crate::restart::layout::PAGE_ENTRIES;
-use crate::restart::warm::entry::{Entry, Record, read_entries, write_entries};
-use crate::restart::warm::form::{Form, OnFlash};
-use crate::restart::warm::frontier::Frontier;
-use crate::restart::warm::merge::damaged;
+use crate::FlashLayout;
+use crate::layout::PAGE_ENTRIES;
+use crate::warm::entry::{Entry, Record, read_entries, write_entries};
+use crate::warm::form::{Form, OnFlash};
+use crate::warm::frontier::Frontier;
+use crate::warm::merge::damaged;
 use terrace_page_io::Staging;
 use terrace_page_io::{PageIo, run};
 
@@ -18,7 +18,7 @@ use terrace_page_io::{PageIo, run};
 const PARTS_MAX: usize = 256;
 
 /// The chunks while the database is open.
-pub(in crate::restart::warm) struct ChunkTable {
+pub(in crate::warm) struct ChunkTable {
     counts: Chunks,
     bytes: usize,
 }

@@ -15,6 +15,8 @@
 //!   tier starts cold, and nothing is lost, since the log has every change that is not at home.
 //! - X2: no page is served from a slot unless its bytes say that they are that page.
 
+#![forbid(unsafe_code)]
+
 mod found;
 mod header;
 mod images;
@@ -42,8 +44,8 @@ pub use site::{Site, TableError, TableEvent, TableLog, Waited};
 pub use tuning::{RestartRules, RestartTuning};
 pub use warm::write_synthetic_table;
 
-pub(crate) use keeper::{Freed, Held, Keeper};
-pub(crate) use records::unlogged;
+pub use keeper::{Freed, Held, Keep, Keeper};
+pub use records::unlogged;
 
 use terrace_policy::RestartKind;
 use terrace_tier::VersionBits;
@@ -90,7 +92,8 @@ fn table_of(
 }
 
 /// The keeper of the restart that `settings` names, which goes on from what `recovery` found.
-pub(crate) fn keeper_of(
+#[must_use]
+pub fn keeper_of(
     settings: &Settings,
     layout: &FlashLayout,
     recovery: Option<&FlashRecovery>,
@@ -148,7 +151,8 @@ fn pace_of(settings: &Settings) -> warm::Pace {
 
 /// What the slots remember of their copies' versions. The papers' memory-mapped and log-based
 /// tables have no LSN, and cannot tell an old copy of the same page from the right one.
-pub(crate) fn version_bits(kind: RestartKind) -> VersionBits {
+#[must_use]
+pub fn version_bits(kind: RestartKind) -> VersionBits {
     match kind {
         RestartKind::Forget | RestartKind::MemoryMapped | RestartKind::LogBased => {
             VersionBits::None

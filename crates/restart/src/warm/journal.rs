@@ -15,7 +15,7 @@ use super::entry::{BLOCK_RECORDS, BlockHeader, Record, write_block};
 use super::form::{Form, OnFlash};
 use super::frontier::{Frontier, place_mark};
 use super::merge;
-use crate::restart::FlashLayout;
+use crate::FlashLayout;
 use terrace_page_io::Staging;
 use terrace_page_io::{PageIo, run};
 
@@ -24,7 +24,7 @@ const BLOCKS_MAX: usize = 64;
 
 /// Where the ring stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::restart) struct Position {
+pub(crate) struct Position {
     /// The number of the next block.
     pub next: u64,
     /// The first block that the base copy does not cover.

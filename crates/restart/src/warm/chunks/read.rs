@@ -4,12 +4,12 @@ use terrace_page::PageBuf;
 
 use super::page::LogPage;
 use super::{Chunk, Chunks, Logged, Places, mixed};
-use crate::restart::RestartRules;
-use crate::restart::found::{ColdStart, Place};
-use crate::restart::layout::PAGE_ENTRIES;
-use crate::restart::warm::entry::{Entry, Record, read_entries};
-use crate::restart::warm::form::{Loaded, Resumed};
-use crate::restart::warm::load::read_run;
+use crate::RestartRules;
+use crate::found::{ColdStart, Place};
+use crate::layout::PAGE_ENTRIES;
+use crate::warm::entry::{Entry, Record, read_entries};
+use crate::warm::form::{Loaded, Resumed};
+use crate::warm::load::read_run;
 use terrace_page_io::Staging;
 use terrace_page_io::{PageIo, run};
 
@@ -24,7 +24,7 @@ struct Found {
 }
 
 /// Reads the table, of which home says that write `position` counts.
-pub(in crate::restart::warm) fn read(
+pub(in crate::warm) fn read(
     place: &Place<'_>,
     position: u64,
     rules: RestartRules,

@@ -14,14 +14,14 @@
 
 use terrace_page::{Lsn, PageId};
 
-use crate::restart::found::{ColdStart, Image, LogFacts, Place, Recover, ScanFrom};
-use crate::restart::images::{Images, SlotsByPage};
-use crate::restart::layout::FlashLayout;
-use crate::restart::records::{Record, What};
-use crate::restart::tuning::RestartRules;
+use crate::found::{ColdStart, Image, LogFacts, Place, Recover, ScanFrom};
+use crate::images::{Images, SlotsByPage};
+use crate::layout::FlashLayout;
+use crate::records::{Record, What};
+use crate::tuning::RestartRules;
 
 /// The table as analysis rebuilds it.
-pub(in crate::restart) struct LoggedImages {
+pub(crate) struct LoggedImages {
     images: Images,
     slots: SlotsByPage,
     slots_count: u32,

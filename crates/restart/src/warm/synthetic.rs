@@ -10,9 +10,9 @@ use terrace_rt::Prng;
 use super::entry::{BLOCK_RECORDS, BlockHeader, Entry, Record, write_block, write_entries};
 use super::load::base_page;
 use super::named;
-use crate::restart::header::Header;
-use crate::restart::layout::{FlashLayout, PAGE_ENTRIES};
-use crate::restart::settings::Settings;
+use crate::header::Header;
+use crate::layout::{FlashLayout, PAGE_ENTRIES};
+use crate::settings::Settings;
 use terrace_page_io::Staging;
 use terrace_page_io::{PageIo, run};
 
@@ -29,7 +29,8 @@ const LOG_END: u64 = 1 << 40;
 
 /// Writes the header and the table of a tier as `settings` says, all of its slots filled, and a
 /// journal that is half full; the slots themselves stay as they are. A tier of `database`, with
-/// `stamp`; `partition_of` says which partition a page is in. Returns the position of the journal that home would name. For measurements of opening.
+/// `stamp`; `partition_of` says which partition a page is in. Returns the position of the journal
+/// that home would name. For measurements of opening.
 ///
 /// # Errors
 ///

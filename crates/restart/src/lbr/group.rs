@@ -8,7 +8,7 @@
 use terrace_page::Lsn;
 use terrace_rt::{LeafMutex, Nanos, Signal, now};
 
-use crate::restart::site::{TableError, TableLog};
+use crate::site::{TableError, TableLog};
 
 /// The group that gathers.
 #[derive(Debug, Default)]

@@ -27,18 +27,18 @@ use terrace_page::{Lsn, PageId};
 use terrace_rt::LeafMutex;
 
 use super::group::Group;
-use crate::restart::keeper::{Freed, Held, Keep};
-use crate::restart::layout::FlashLayout;
-use crate::restart::records::{CHECKPOINT_ENTRIES, Record, What};
-use crate::restart::settings::Settings;
-use crate::restart::site::{Site, TableError, TableEvent};
-use crate::restart::tuning::RestartRules;
+use crate::keeper::{Freed, Held, Keep};
+use crate::layout::FlashLayout;
+use crate::records::{CHECKPOINT_ENTRIES, Record, What};
+use crate::settings::Settings;
+use crate::site::{Site, TableError, TableEvent};
+use crate::tuning::RestartRules;
 
 /// CHKPT records after which the log is forced, so that they do not pile up in memory: 700 KB.
 const RECORDS_PER_FORCE: u32 = 512;
 
 /// The table of an open pool: what of it the log does not say yet.
-pub(in crate::restart) struct LoggedTable {
+pub(crate) struct LoggedTable {
     layout: FlashLayout,
     table: u64,
     rules: RestartRules,

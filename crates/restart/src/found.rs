@@ -20,8 +20,8 @@ use super::warm::Resume;
 use terrace_page_io::Staging;
 use terrace_page_io::{PageIo, run};
 
-/// Fewer frames than this in a partition are too few for the latches that tasks hold at once: a pool
-/// with less memory cannot be divided as the tier on flash is.
+/// Fewer frames than this in a partition are too few for the latches that tasks hold at once: a
+/// pool with less memory cannot be divided as the tier on flash is.
 pub const PARTITION_FRAMES_MIN: u32 = 64;
 
 /// Why the tier starts cold. One line for whoever opened the database.
@@ -382,7 +382,8 @@ impl FlashRecovery {
     }
 
     /// The policies' clock when the table was written: no use that it tells of is later.
-    pub(crate) fn clock(&self) -> u64 {
+    #[must_use]
+    pub fn clock(&self) -> u64 {
         let last = |slot| self.image(slot).map_or(0, |image| image.history.last.0);
         match self.cold {
             Some(_) => 0,
@@ -400,7 +401,8 @@ impl FlashRecovery {
     }
 
     /// What is believed of slot `slot`.
-    pub(crate) fn image(&self, slot: u32) -> Option<Image> {
+    #[must_use]
+    pub fn image(&self, slot: u32) -> Option<Image> {
         if self.cold.is_some() { None } else { self.table.image(slot) }
     }
 }
@@ -453,10 +455,8 @@ pub(super) fn pages_of(bytes: usize) -> usize {
 }
 
 /// A table that says what a test wants it to.
-#[cfg(test)]
 struct Told(Vec<Option<Image>>);
 
-#[cfg(test)]
 impl Recover for Told {
     fn load(&mut self, _place: &Place<'_>, _journal: u64) -> Result<(), ColdStart> {
         Ok(())
@@ -475,10 +475,11 @@ impl Recover for Told {
     }
 }
 
-#[cfg(test)]
 impl FlashRecovery {
-    /// A warm tier with `images` in its slots.
-    pub(crate) fn of_images(settings: &Settings, images: Vec<Option<Image>>) -> FlashRecovery {
+    /// A warm tier with `images` in its slots, for tests of what a pool makes of it.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn of_images(settings: &Settings, images: Vec<Option<Image>>) -> FlashRecovery {
         let layout = FlashLayout::new(settings.slots, settings.kind);
         let table: Box<dyn Recover> = Box::new(Told(images));
         FlashRecovery { layout, cold: None, table, ..FlashRecovery::nothing(settings) }

@@ -20,8 +20,8 @@
 use terrace_page::{Lsn, PageId};
 use terrace_policy::{History, Tick};
 
-use crate::restart::found::Image;
-use crate::restart::layout::FLUSHED_ENTRY_BYTES;
+use crate::found::Image;
+use crate::layout::FLUSHED_ENTRY_BYTES;
 
 const CHECKSUM_AT: usize = 0;
 const PAGE_AT: usize = 4;
@@ -100,7 +100,7 @@ pub(super) fn decode(bytes: &Bytes, slot: u32, table: u64) -> Entry {
 }
 
 /// Decodes whatever is there; for fuzzing.
-pub(in crate::restart) fn fuzz(bytes: &[u8]) {
+pub(crate) fn fuzz(bytes: &[u8]) {
     for (slot, entry) in (0..).zip(bytes.as_chunks::<FLUSHED_ENTRY_BYTES>().0) {
         let table = u64::from_le_bytes(entry[8..16].try_into().expect("eight"));
         let mut entry = *entry;

@@ -42,8 +42,8 @@ pub(super) use read::read;
 pub(super) use table::ChunkTable;
 
 use super::entry::Record;
-use crate::restart::FlashLayout;
-use crate::restart::layout::MapChunks;
+use crate::FlashLayout;
+use crate::layout::MapChunks;
 
 /// One of the two places of a log page, or of a copy of a chunk.
 fn other(place: u64) -> u64 {
@@ -72,7 +72,7 @@ struct Chunk {
 
 /// What counts of all chunks, and where writing goes on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::restart) struct Chunks {
+pub(crate) struct Chunks {
     chunks: Vec<Chunk>,
     /// The last write that counts.
     last: u64,

@@ -49,7 +49,8 @@ impl Default for RestartTuning {
 
 impl RestartTuning {
     /// What is wrong with it, if something is.
-    pub(crate) fn flaw(&self) -> Option<&'static str> {
+    #[must_use]
+    pub fn flaw(&self) -> Option<&'static str> {
         if !self.mmr_unit.is_power_of_two() || !(512..=PAGE_SIZE as u32).contains(&self.mmr_unit) {
             return Some("restart_tuning.mmr_unit must be a power of two from 512 to 8192");
         }

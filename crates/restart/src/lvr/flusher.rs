@@ -21,19 +21,19 @@ use terrace_page::PAGE_SIZE;
 use terrace_rt::{Mutex, Signal, now, yield_now};
 
 use super::entry::{Bytes, Entry, decode, encode};
-use crate::restart::found::pages_of;
-use crate::restart::keeper::Keep;
-use crate::restart::layout::{FLUSHED_ENTRY_BYTES, FlashLayout};
-use crate::restart::settings::Settings;
-use crate::restart::site::{Site, TableError, TableEvent, images_of};
-use crate::restart::tuning::{RestartRules, RestartTuning};
+use crate::found::pages_of;
+use crate::keeper::Keep;
+use crate::layout::{FLUSHED_ENTRY_BYTES, FlashLayout};
+use crate::settings::Settings;
+use crate::site::{Site, TableError, TableEvent, images_of};
+use crate::tuning::{RestartRules, RestartTuning};
 use terrace_page_io::Staging;
 
 /// Entries in a sector: no chunk has a part of one.
 const SECTOR_ENTRIES: u32 = (SECTOR_SIZE / FLUSHED_ENTRY_BYTES) as u32;
 
 /// The table of an open pool.
-pub(in crate::restart) struct Flusher {
+pub(crate) struct Flusher {
     layout: FlashLayout,
     table: u64,
     tuning: RestartTuning,
