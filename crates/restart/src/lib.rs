@@ -33,6 +33,9 @@ mod lvr;
 mod mmr;
 mod warm;
 
+#[cfg(test)]
+mod model;
+
 pub use found::{
     ColdStart, FlashNeed, FlashRecovery, Image, LogFacts, PARTITION_FRAMES_MIN, ScanFrom,
     partitions_of,
