@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use terrace_page::{Lsn, PageBuf, PageId};
-use terrace_pool::{Doublewrite, Journal, PoolError, Stop, Tier};
+use terrace_pool::{Doublewrite, Journal, PoolError, Stop};
 use terrace_rt::LeafMutex;
 
 use crate::log::record::{BUF_WRITE_PAGES_MAX, Draft, HEADER_BYTES};
@@ -110,12 +110,8 @@ impl Journal for LogJournal {
     }
 
     fn stopped(&self, stop: Stop) -> Arc<dyn std::error::Error + Send + Sync> {
-        let part = match stop.tier {
-            Tier::Flash => Part::Flash,
-            Tier::Home | Tier::Memory => Part::Home,
-        };
         Arc::new(self.log.fail(Error::Device {
-            part,
+            part: stop.tier.into(),
             path: None,
             action: stop.operation.into(),
             page: stop.page,

@@ -213,10 +213,10 @@ impl Trees {
     fn has_map(&self) -> Result<bool, Error> {
         match self.pool.read_damaged_ok(FIRST_MAP)? {
             Recovered::Whole(page) => Ok(kind(&page) == Some(PageKind::Map)),
-            Recovered::Damaged(_, Damage::Blank) => Ok(false),
-            Recovered::Damaged(..) => {
+            Recovered::Damaged(_, _, Damage::Blank) => Ok(false),
+            Recovered::Damaged(_, tier, _) => {
                 let what = "the first allocation map is damaged";
-                Err(Error::corrupt(Part::Home, FIRST_MAP, what))
+                Err(Error::corrupt(tier.into(), FIRST_MAP, what))
             }
         }
     }

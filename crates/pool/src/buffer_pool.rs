@@ -128,8 +128,9 @@ pub enum Recovered<'p> {
     /// A whole page.
     Whole(PageMut<'p>),
     /// No such page, whole, where it should be: the guard shows zeroes with the page's id and LSN
-    /// zero. If it is dropped without a change, nothing of it stays in the pool.
-    Damaged(PageMut<'p>, Damage),
+    /// zero. If it is dropped without a change, nothing of it stays in the pool. Where its newest
+    /// copy should be, and what is wrong there.
+    Damaged(PageMut<'p>, Tier, Damage),
 }
 
 impl BufferPool {

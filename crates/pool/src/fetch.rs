@@ -146,11 +146,11 @@ impl BufferPool {
         }
     }
 
-    /// As `fetch`, but a page that is damaged at home is given out with its damage.
+    /// As `fetch`, but a damaged page is given out, with the tier that has it damaged.
     pub(crate) fn fetch_any(
         &self,
         page: PageId,
-    ) -> Result<(Fetched<'_>, Option<Damage>), PoolError> {
+    ) -> Result<(Fetched<'_>, Option<(Tier, Damage)>), PoolError> {
         let mut loading = match self.install_with_room(page, Want::Best)? {
             Installed::New(loading) => loading,
             Installed::Memory(id) => return Ok((Fetched::Memory(id), None)),
@@ -158,8 +158,8 @@ impl BufferPool {
         };
         match self.load(&mut loading).and_then(|()| self.redo_if_owed(&mut loading)) {
             Ok(()) => Ok((Fetched::New(self.serve(loading)), None)),
-            Err(PoolError::Damaged { damage, tier: Tier::Home, .. }) => {
-                Ok((Fetched::New(loading.guard), Some(damage)))
+            Err(PoolError::Damaged { tier, damage, .. }) => {
+                Ok((Fetched::New(loading.guard), Some((tier, damage))))
             }
             Err(error) => {
                 self.unload(loading);

@@ -164,9 +164,9 @@ impl BufferPool {
                 (Fetched::New(guard), None) => {
                     return Ok(Recovered::Whole(PageMut::new(self, page, guard)));
                 }
-                (Fetched::New(guard), Some(damage)) => {
+                (Fetched::New(guard), Some((tier, damage))) => {
                     let blank = PageMut::blank(self, page, guard);
-                    return Ok(Recovered::Damaged(blank, damage));
+                    return Ok(Recovered::Damaged(blank, tier, damage));
                 }
                 (Fetched::Memory(id), _) => {
                     if let Some(guard) = self.in_memory(id, page) {

@@ -16,23 +16,29 @@ fn stopped(cause: &(dyn std::error::Error + 'static)) -> Error {
     }
 }
 
-impl From<PoolError> for Error {
-    fn from(error: PoolError) -> Error {
-        let part = |tier| match tier {
+/// Memory has no file: what it lost is home's.
+impl From<Tier> for Part {
+    fn from(tier: Tier) -> Part {
+        match tier {
             Tier::Flash => Part::Flash,
             Tier::Home | Tier::Memory => Part::Home,
-        };
+        }
+    }
+}
+
+impl From<PoolError> for Error {
+    fn from(error: PoolError) -> Error {
         match error {
             PoolError::AllPinned => Error::AllPinned,
             PoolError::Damaged { tier, page, .. } => {
-                Error::corrupt(part(tier), page, "its bytes are not the page")
+                Error::corrupt(tier.into(), page, "its bytes are not the page")
             }
             PoolError::Read { tier, page, source } => {
                 // Some of what is read of flash cannot be since a table there was not written.
                 let told = DeviceError::of(&source).map(|told| told.operation);
                 let action = told.map_or(Action::Read, Action::from);
                 let page = (action == Action::Read).then_some(page);
-                Error::Device { part: part(tier), path: None, action, page, source }
+                Error::Device { part: tier.into(), path: None, action, page, source }
             }
             PoolError::Redo { page, what } => Error::corrupt(Part::Home, page, what),
             PoolError::OutOfRange { page } => {

@@ -1,9 +1,9 @@
 //! Redo: every change that home may lack, in the order of the log, read ahead in batches.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use terrace_page::{Lsn, PageId, lsn};
-use terrace_pool::{BufferPool, PageMut, Recovered};
+use terrace_pool::{BufferPool, PageMut, Recovered, Tier};
 
 use super::{Analysis, DirtyEntry};
 use crate::change::Change;
@@ -47,7 +47,7 @@ pub(crate) fn redo(
     end: Lsn,
 ) -> Result<(), Error> {
     let mut named_to = Lsn::ZERO;
-    let mut damaged = BTreeSet::new();
+    let mut damaged = BTreeMap::new();
     while let Some(stored) = reader.next()? {
         if stored.lsn >= named_to {
             named_to = prefetch(pool, analysis, ahead)?;
@@ -60,11 +60,11 @@ pub(crate) fn redo(
             redo_step(pool, journal, entry, step, end, &mut damaged)?;
         }
     }
-    match damaged.first() {
+    match damaged.first_key_value() {
         None => Ok(()),
-        Some(&page) => {
-            let what = "home has it damaged, and the log does not format it";
-            Err(Error::corrupt(Part::Home, page, what))
+        Some((&page, &tier)) => {
+            let what = "it is damaged there, and the log does not format it";
+            Err(Error::corrupt(tier.into(), page, what))
         }
     }
 }
@@ -111,7 +111,7 @@ fn redo_step(
     entry: &DirtyEntry,
     step: Step<'_>,
     end: Lsn,
-    damaged: &mut BTreeSet<PageId>,
+    damaged: &mut BTreeMap<PageId, Tier>,
 ) -> Result<(), Error> {
     let bad = |what| Error::corrupt_log(step.lsn, what);
     let change = match step.work {
@@ -134,13 +134,13 @@ fn redo_step(
             }
             page
         }
-        Recovered::Damaged(page, _) => match step.work {
+        Recovered::Damaged(page, tier, _) => match step.work {
             Work::Change { .. } if formats => {
                 damaged.remove(&step.page);
                 page
             }
             _ => {
-                damaged.insert(step.page);
+                damaged.insert(step.page, tier);
                 return Ok(());
             }
         },

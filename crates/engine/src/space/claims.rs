@@ -34,7 +34,7 @@ impl Space {
             Ok(Recovered::Whole(page)) if kind(&page) == Some(PageKind::Map) => {
                 Map::Whole(Box::new(*page))
             }
-            Ok(Recovered::Damaged(_, Damage::Blank)) => Map::Blank,
+            Ok(Recovered::Damaged(_, _, Damage::Blank)) => Map::Blank,
             _ => Map::Damaged,
         }
     }

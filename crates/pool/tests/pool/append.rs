@@ -193,7 +193,7 @@ fn a_front_that_is_damaged_holds_its_place() {
             bench.pool.check();
             // Somebody repairs it; the log goes round again.
             let found = bench.pool.read_damaged_ok(PageId(1)).expect("a repair");
-            let terrace_pool::Recovered::Damaged(mut page, _) = found else { panic!("{name}") };
+            let terrace_pool::Recovered::Damaged(mut page, ..) = found else { panic!("{name}") };
             page.dirty();
             let at = terrace_page::Lsn(terrace_pool::Journal::last_lsn(&*bench.log).0);
             page.apply(at, |bytes| crate::log_model::set_value(bytes, 11));

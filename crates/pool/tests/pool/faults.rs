@@ -65,8 +65,9 @@ fn a_bad_flash_copy_of_a_newer_page_is_an_error_and_the_log_can_repair_it() {
         assert!(bench.pool.oldest_dirty_lsn().is_some(), "the log is still needed");
         match bench.pool.read_damaged_ok(PageId(1)).expect("a repair") {
             Recovered::Whole(_) => panic!("the page is damaged"),
-            Recovered::Damaged(mut page, damage) => {
-                assert_eq!((damage, lsn(&page)), (Damage::Checksum, Lsn::ZERO));
+            Recovered::Damaged(mut page, tier, damage) => {
+                let expected = (Tier::Flash, Damage::Checksum, Lsn::ZERO);
+                assert_eq!((tier, damage, lsn(&page)), expected);
                 page.dirty();
                 page.apply(Lsn(100), |bytes| set_value(bytes, 11));
             }

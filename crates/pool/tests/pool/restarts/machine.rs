@@ -279,8 +279,8 @@ impl Machine {
                     return Err(format!("{id} is at {found}, redo of {at} expects {previous}"));
                 }
                 Recovered::Whole(page) => page,
-                Recovered::Damaged(_, _) if !is_image => continue,
-                Recovered::Damaged(page, _) => page,
+                Recovered::Damaged(..) if !is_image => continue,
+                Recovered::Damaged(page, ..) => page,
             };
             page.dirty();
             page.apply(Lsn(at), |bytes| {
