@@ -14,7 +14,8 @@ use std::sync::Arc;
 use terrace_device::{Access, Device, DeviceError, Withholding};
 use terrace_page::{Lsn, PAGE_SIZE, PageId, TxnId};
 use terrace_pool::{
-    BufferPool, ColdStart, Doublewrite, DoublewriteOwner, PoolConfig, ScanFrom, restore_torn,
+    BufferPool, ColdStart, Doublewrite, DoublewriteOwner, PoolConfig, RestoreError, ScanFrom,
+    restore_torn,
 };
 use terrace_rt::World;
 
@@ -313,8 +314,14 @@ fn make_whole(
     may_have_torn: &dyn Fn(PageId) -> bool,
 ) -> Result<Option<Arc<Doublewrite>>, Error> {
     let (log, home) = (&devices.log, &devices.home);
-    restore_torn(&**log, &**home, ring.area, (boot.database, end), may_have_torn)
-        .map_err(Error::device(Part::Home, Action::Write))?;
+    restore_torn(&**log, &**home, ring.area, (boot.database, end), may_have_torn).map_err(
+        |error| match error {
+            RestoreError::Log(source) => Error::device(Part::Log, Action::Read)(source),
+            RestoreError::Home(operation, source) => {
+                Error::device(Part::Home, operation.into())(source)
+            }
+        },
+    )?;
     let owner = DoublewriteOwner { database: boot.database, epoch: boot.epoch };
     let area = Doublewrite::new(Arc::clone(log), Arc::clone(home), ring.area, owner);
     match setup.torn_pages {

@@ -49,7 +49,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
-use terrace_device::Device;
+use terrace_device::{Device, Operation};
 use terrace_page::{Lsn, PAGE_SIZE, PageBuf, PageId, lsn, page_id, verify};
 use terrace_rt::{LeafMutex, Signal, dead};
 
@@ -134,6 +134,15 @@ pub(crate) enum CopyError {
     Home(io::Error),
     /// Home, which may have torn a page earlier.
     Torn,
+}
+
+/// Which device failed while torn pages were made good.
+#[derive(Debug)]
+pub enum RestoreError {
+    /// The log's, which has the copies, could not be read.
+    Log(io::Error),
+    /// Home could not be written or synced.
+    Home(Operation, io::Error),
 }
 
 impl From<CopyError> for io::Error {
@@ -411,8 +420,8 @@ pub fn restore_torn(
     place: DoublewritePlace,
     (database, end): (u128, Lsn),
     may_have_torn: &dyn Fn(PageId) -> bool,
-) -> io::Result<Vec<PageId>> {
-    let copies = copies(device, place, database, end)?;
+) -> Result<Vec<PageId>, RestoreError> {
+    let copies = copies(device, place, database, end).map_err(RestoreError::Log)?;
     let home_pages = home.len() / PAGE_SIZE as u64;
     let is_wanted = |page: &PageId| page.0 < home_pages && may_have_torn(*page);
     let pages: Vec<PageId> = copies.keys().copied().filter(is_wanted).collect();
@@ -427,21 +436,23 @@ pub fn restore_torn(
     for page in torn {
         for copy in &copies[&page] {
             let bytes = &mut staging.pages_mut()[0];
-            run(device, vec![PageIo::read_from(copy.at, [&mut *bytes])])?;
+            let read = run(device, vec![PageIo::read_from(copy.at, [&mut *bytes])]);
+            read.map_err(RestoreError::Log)?;
             let is_copy = crc32c::crc32c(&bytes[..]) == copy.crc
                 && verify(bytes, page).is_ok()
                 && lsn(bytes) == copy.lsn;
             // One that is not whole was not durable: its home write had not begun, and the write
             // that was torn is that of the copy before.
             if is_copy {
-                run(home, vec![PageIo::write(page.0, [&staging.pages()[0]])])?;
+                run(home, vec![PageIo::write(page.0, [&staging.pages()[0]])])
+                    .map_err(|source| RestoreError::Home(Operation::Write, source))?;
                 restored.push(page);
                 break;
             }
         }
     }
     if !restored.is_empty() {
-        home.sync()?;
+        home.sync().map_err(|source| RestoreError::Home(Operation::Sync, source))?;
     }
     Ok(restored)
 }

@@ -72,7 +72,7 @@ pub use check::Copies;
 pub use config::{FascConfig, Fills, PoolConfig, Rules, Spill, TacConfig, TacWrite};
 pub use dirty::OldestDirty;
 pub use doublewrite::{
-    Doublewrite, DoublewriteOwner, DoublewritePlace, HALF_BYTES_MIN, restore_torn,
+    Doublewrite, DoublewriteOwner, DoublewritePlace, HALF_BYTES_MIN, RestoreError, restore_torn,
 };
 pub use error::{PoolError, Stop, Tier};
 pub use frames::Peek;
