@@ -532,3 +532,36 @@ fn a_sparse_home_stays_about_as_large_as_what_it_held() {
     db.check().expect("whole");
     db.close().expect("a good place");
 }
+
+/// The bug: `keep_misses` wrote over whatever was at its path when the database was closed, its own
+/// home included.
+#[test]
+fn misses_are_kept_in_the_place_of_misses_only() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name);
+    let (home, log, misses) = (path("db"), path("db.log"), path("db.misses"));
+    let close = |builder: Builder| builder.open(&home).expect("it opens").close();
+    // The home is not there yet when its path is given.
+    assert!(small().keep_misses(&home).create(&home).is_err());
+    assert!(!home.exists() && !log.exists(), "nothing is left behind");
+    small().create(&home).expect("a good place").close().expect("nothing failed");
+    fs::write(path("text"), "not misses").expect("written");
+    std::os::unix::fs::symlink(&home, path("link")).expect("made");
+    fs::hard_link(&log, path("hard")).expect("made");
+    for taken in ["db", "db.log", "text", "link", "hard", "."] {
+        let refused = small().keep_misses(path(taken)).open(&home);
+        let is_refused = matches!(refused, Err(Error::InvalidOption { option: "keep_misses", .. }));
+        assert!(is_refused, "{taken}: {refused:?}");
+    }
+    for _ in 0..2 {
+        close(small().keep_misses(&misses)).expect("nothing failed");
+        let text = fs::read_to_string(&misses).expect("kept");
+        text.parse::<terrace::Misses>().expect("whole");
+    }
+    // A link to misses is replaced, and not what it leads to.
+    std::os::unix::fs::symlink(&misses, path("other")).expect("made");
+    close(small().keep_misses(path("other"))).expect("nothing failed");
+    assert!(fs::symlink_metadata(path("other")).expect("there").is_file());
+    assert_eq!(fs::read(path("text")).expect("there"), b"not misses");
+    close(small()).expect("the database is whole");
+}

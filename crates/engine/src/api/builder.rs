@@ -11,7 +11,7 @@ use terrace_rt::{Nanos, World};
 
 use crate::api::files::{Files, Overwrite, Sizes};
 use crate::api::options::{IoTimeouts, Wrap};
-use crate::api::{Checkpoints, DirectIo, TornPages};
+use crate::api::{Checkpoints, DirectIo, Misses, TornPages};
 use crate::engine::LockLimits;
 use crate::error::Places;
 use crate::log::FIRST_LSN;
@@ -305,7 +305,8 @@ impl Builder {
 
     /// Writes what memory missed to the file at `path` when the database is closed, as
     /// [`Database::misses`] has it. With the path of the home and `.misses` behind it,
-    /// `terrace advise` finds it beside the database. Not written unless asked for.
+    /// `terrace advise` finds it beside the database. Not written unless asked for. A file that
+    /// holds anything else is never overwritten: `create` and `open` refuse its path.
     #[must_use]
     pub fn keep_misses(mut self, path: impl AsRef<Path>) -> Builder {
         self.misses_path = Some(path.as_ref().to_path_buf());
@@ -505,6 +506,9 @@ impl Builder {
             _ if self.flash.as_ref().is_some_and(|(_, bytes)| *bytes < 64 * page) => {
                 bad("flash", "the flash must have at least 512 KiB")
             }
+            _ if self.misses_path.as_ref().is_some_and(|path| !takes_misses(path)) => {
+                bad("keep_misses", "the path must be that of a file of misses, or of no file")
+            }
             _ if self.lock_limits.escalate_at == 0 => {
                 bad("lock_escalation", "locks must escalate at one row or more")
             }
@@ -583,4 +587,9 @@ impl Builder {
             losers: self.losers,
         })
     }
+}
+
+/// Whether what memory missed may go there, as far as can be told.
+fn takes_misses(path: &Path) -> bool {
+    Misses::may_go_to(path).unwrap_or(false)
 }

@@ -1,10 +1,10 @@
 //! The database: a handle for any number of tasks and threads.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::{fmt, fs};
 
 use terrace_device::Access;
 use terrace_page::{Lsn, PAGE_SIZE};
@@ -126,7 +126,7 @@ impl Handle {
             && !dead()
         {
             // Advice is not worth an error: whoever wants it finds no file.
-            let _kept = fs::write(path, misses.to_string());
+            let _kept = misses.keep(path);
         }
         let tasks = std::mem::take(&mut *self.background.lock());
         if !dead() {

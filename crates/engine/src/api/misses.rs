@@ -18,6 +18,9 @@
 //! ```
 
 use std::fmt;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Read};
+use std::path::Path;
 use std::str::FromStr;
 
 use terrace_policy::MissCurve;
@@ -96,6 +99,41 @@ impl Misses {
     #[must_use]
     pub fn begins(bytes: &[u8]) -> bool {
         bytes.starts_with(HEAD.as_bytes())
+    }
+
+    /// Whether such a text may go to `path`: nothing is there, an empty file, or such a text.
+    pub(crate) fn may_go_to(path: &Path) -> io::Result<bool> {
+        let mut head = [0; HEAD.len()];
+        let mut file = match File::open(path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(true),
+            opened => opened?,
+        };
+        if !file.metadata()?.is_file() {
+            return Ok(false);
+        }
+        match file.read_exact(&mut head) {
+            Ok(()) => Ok(Misses::begins(&head)),
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
+                Ok(file.metadata()?.len() == 0)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Puts the text at `path`, in the place of an earlier one. A file of anything else stays, and
+    /// so does what another name or a link leads to.
+    pub(crate) fn keep(&self, path: &Path) -> io::Result<()> {
+        if !Misses::may_go_to(path)? {
+            return Err(ErrorKind::AlreadyExists.into());
+        }
+        let mut beside = path.as_os_str().to_owned();
+        beside.push(".new");
+        // What a process that was killed left there is of the same kind.
+        if !Misses::may_go_to(Path::new(&beside))? {
+            return Err(ErrorKind::AlreadyExists.into());
+        }
+        fs::write(&beside, self.to_string())?;
+        fs::rename(&beside, path)
     }
 
     fn numbers(&self) -> [f64; 9] {
