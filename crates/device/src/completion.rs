@@ -26,6 +26,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use terrace_rt as rt;
 use terrace_rt::{LeafMutex, Nanos, Waited};
 
+use crate::time_limit::TimeLimit;
 use crate::{DeviceError, IoFailure, Operation, Request};
 
 /// Finishes batches without the help of the scheduler, for tickets that are dropped.
@@ -34,71 +35,20 @@ pub trait Drain: Send + Sync {
     fn drain(&self, completion: &Completion);
 }
 
-/// A wait that lasts so many limits has failed, though the device answers other requests.
-const LIMITS_MAX: u64 = 10;
-
-/// How long a device may be silent, and when it was heard of last.
-///
-/// - C4: the limit runs from the submission of a batch, or from the last answer of the device to a
-///   request of the same kind if that is later: a long queue is no silence. Answers to reads say
-///   nothing of writes: a frozen file system serves the ones and not the others. No wait is longer
-///   than `LIMITS_MAX` limits.
-pub(crate) struct TimeLimit {
-    /// What errors call the device.
-    device: String,
-    /// Nanoseconds; zero: none.
-    limit: AtomicU64,
-    /// Of reads, of writes, and of all else.
-    answered: [AtomicU64; 3],
-}
-
-impl TimeLimit {
-    pub(crate) fn new(device: String) -> Arc<TimeLimit> {
-        Arc::new(TimeLimit { device, limit: AtomicU64::new(0), answered: Default::default() })
-    }
-
-    pub(crate) fn set(&self, limit: Nanos) {
-        self.limit.store(limit.0, Ordering::Relaxed);
-    }
-
-    pub(crate) fn is_on(&self) -> bool {
-        self.limit.load(Ordering::Relaxed) > 0
-    }
-
-    fn answered(&self, operation: Operation) -> &AtomicU64 {
-        &self.answered[match operation {
-            Operation::Read => 0,
-            Operation::Write => 1,
-            Operation::Sync | Operation::Reserve => 2,
-        }]
-    }
-}
-
 /// What a batch is, and how long it may take.
 struct Bound {
     limit: Arc<TimeLimit>,
+    /// By the limit's clock.
     submitted: Nanos,
     operation: Operation,
     range: Option<(u64, u64)>,
 }
 
 impl Bound {
-    fn heard_of(&self) {
-        self.limit.answered(self.operation).store(rt::now().0, Ordering::Relaxed);
-    }
-
-    fn deadline(&self) -> Nanos {
-        let limit = Nanos(self.limit.limit.load(Ordering::Relaxed));
-        let answered = self.limit.answered(self.operation).load(Ordering::Relaxed);
-        let heard_of = self.submitted.max(Nanos(answered));
-        let longest = self.submitted.saturating_add(Nanos(limit.0.saturating_mul(LIMITS_MAX)));
-        heard_of.saturating_add(limit).min(longest)
-    }
-
     #[cold]
     fn is_over(&self) -> io::Error {
         let source = io::Error::new(ErrorKind::TimedOut, "the device has not answered in time");
-        DeviceError::wrap(self.limit.device.clone(), self.operation, self.range, source)
+        DeviceError::wrap(self.limit.device().to_owned(), self.operation, self.range, source)
     }
 }
 
@@ -131,7 +81,7 @@ impl Completion {
         range: Option<(u64, u64)>,
     ) -> Arc<Completion> {
         let bound = limit.is_on().then(|| {
-            let (limit, submitted) = (Arc::clone(limit), rt::now());
+            let (limit, submitted) = (Arc::clone(limit), limit.now());
             Bound { limit, submitted, operation, range }
         });
         Completion::build(requests, None, bound)
@@ -185,7 +135,7 @@ impl Completion {
             }
         }
         if let Some(bound) = &self.bound {
-            bound.heard_of();
+            bound.limit.answered(bound.operation);
         }
         let before = self.unfinished.fetch_sub(1, Ordering::AcqRel);
         assert!(before > 0, "a batch finished twice");
@@ -194,9 +144,10 @@ impl Completion {
         }
     }
 
-    /// When the wait for it ends at the latest, as far as is known now (C4).
-    pub(crate) fn deadline(&self) -> Option<Nanos> {
-        self.bound.as_ref().map(Bound::deadline)
+    /// For how long to wait until asking this again; zero: no longer. None: without a limit.
+    pub(crate) fn wait_for(&self) -> Option<Nanos> {
+        let bound = self.bound.as_ref()?;
+        Some(bound.limit.wait_for(bound.operation, bound.submitted))
     }
 
     /// Whether every request is finished.
@@ -271,14 +222,13 @@ impl Ticket {
                 return Waited::Woken;
             }
             let word = &self.completion.unfinished;
-            let Some(deadline) = self.completion.deadline() else {
-                rt::wait(word, unfinished);
-                continue;
-            };
-            if rt::now() >= deadline {
-                return Waited::TimedOut;
+            match self.completion.wait_for() {
+                None => rt::wait(word, unfinished),
+                Some(Nanos::ZERO) => return Waited::TimedOut,
+                Some(span) => {
+                    rt::wait_until(word, unfinished, rt::now().saturating_add(span));
+                }
             }
-            rt::wait_until(word, unfinished, deadline);
         }
     }
 }

@@ -4,6 +4,7 @@
 //!
 //! - `device`: the `Device` trait, requests, and the blocking helpers `read` and `write`.
 //! - `completion`: how a device reports the end of a batch to the task that waits.
+//! - `time_limit`: how long a device may be silent.
 //! - `contents`: whether a file or block device is blank, and what it holds if not.
 //! - `failure`: what errors say.
 //! - `patience`: which errors pass, and what is tried again.
@@ -30,6 +31,7 @@ mod overlay;
 mod patience;
 mod slab;
 mod store;
+mod time_limit;
 
 pub use completion::{Completion, Drain, Ticket};
 pub use contents::Contents;

@@ -64,6 +64,6 @@ pub use real_world::{
 pub use virtual_world::{Stopped, Virtual, VirtualConfig};
 #[cfg(not(loom))]
 pub use world::{
-    Task, Timer, Waited, World, charge, dead, maybe_switch, now, sleep, spawn, task_id, unwinding,
-    wait, wait_until, wake_all, wake_one, yield_now,
+    Task, Timer, Waited, World, charge, dead, is_virtual, maybe_switch, now, sleep, spawn, task_id,
+    unwinding, wait, wait_until, wake_all, wake_one, yield_now,
 };

@@ -16,7 +16,7 @@ use terrace_rt::{LeafMutex, Nanos, sleep};
 
 use self::plan::{Dice, Fate};
 pub use self::plan::{FaultCounts, FaultPlan};
-use crate::completion::TimeLimit;
+use crate::time_limit::TimeLimit;
 use crate::{
     Completion, Counters, Device, DeviceError, IoBuf, Op, Operation, Request, SECTOR_SIZE, Ticket,
 };

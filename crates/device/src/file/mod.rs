@@ -56,7 +56,7 @@ use self::gauge::Gauge;
 use self::held::Unanswered;
 use self::ring::Ring;
 use self::transfer::{Job, Transfer};
-use crate::completion::TimeLimit;
+use crate::time_limit::TimeLimit;
 use crate::{Completion, Counters, Device, DeviceError, Drain, IoBuf, Op, Request, Ticket};
 
 /// How requests reach the kernel.

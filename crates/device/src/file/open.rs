@@ -32,8 +32,8 @@ use super::refused::{OpenError, Refusal};
 use super::ring;
 use super::{Access, FileDevice, FileOptions, Method, Shared};
 use crate::SECTOR_SIZE;
-use crate::completion::TimeLimit;
 use crate::contents::{Contents, ReadAt};
+use crate::time_limit::TimeLimit;
 
 /// How often a path is looked at again that changes meanwhile.
 const LOOKS_MAX: usize = 16;

@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use terrace_rt::{Nanos, now, own_reactor};
+use terrace_rt::{Nanos, own_reactor};
 
 use super::ring::Ring;
 use super::transfer::{Job, Transfer};
@@ -34,10 +34,10 @@ fn run(ring: &mut Ring, transfer: Transfer) {
     ring.start(transfer);
     // A helper has the rest of a short transfer: the ring is empty then.
     while !completion.is_done() && ring.has_requests() {
-        let left = completion.deadline().map(|at| at.saturating_sub(now()));
-        if left == Some(Nanos::ZERO) {
+        let span = completion.wait_for();
+        if span == Some(Nanos::ZERO) {
             return;
         }
-        ring.wait_for_one(left);
+        ring.wait_for_one(span);
     }
 }

@@ -30,11 +30,11 @@ use super::mark::{Mark, MarkKind};
 use super::member::{Job, Member, Started, for_each_part};
 use super::spec::{MemberSpec, Spec};
 use super::transfer::{gather, scatter};
-use crate::completion::TimeLimit;
 use crate::disk::WriteReporting;
 use crate::nand::Wear;
 use crate::slab::IMAGE_SIZE;
 use crate::store::{Piece, Store};
+use crate::time_limit::TimeLimit;
 use crate::{Completion, Counters, Device, DeviceError, IoBuf, Op, Operation, Request, Ticket};
 
 /// A request from submission to completion.
