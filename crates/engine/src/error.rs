@@ -340,6 +340,12 @@ pub enum Error {
     },
     /// Every frame of memory is in use. Use fewer tasks, or give more memory.
     AllPinned,
+    /// The system gives the process no thread, or no file descriptor, and an opening needs one.
+    /// Raise its limits, or have it do with less elsewhere. Nothing was opened or made.
+    NoThread {
+        /// What the system says.
+        source: Arc<io::Error>,
+    },
     /// A device failed.
     Device {
         /// The part on that device.
@@ -417,7 +423,9 @@ impl Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Error::Device { source, .. } | Error::NoRoom { source, .. } => Some(&**source),
+            Error::Device { source, .. }
+            | Error::NoRoom { source, .. }
+            | Error::NoThread { source } => Some(&**source),
             Error::Failed { cause: Some(cause) } | Error::Doomed { cause: Some(cause) } => {
                 Some(&**cause)
             }

@@ -57,13 +57,13 @@ pub use time::Nanos;
 
 #[cfg(not(loom))]
 pub use real_world::{
-    Helpers, Reactor, Real, drive_reactor, forks, in_fork, on_executor, own_reactor, reactor,
-    watch_forks,
+    Calls, Helpers, Reactor, Real, drive_reactor, forks, in_fork, on_executor, own_reactor,
+    reactor, refuse_calls, watch_forks,
 };
 #[cfg(not(loom))]
 pub use virtual_world::{Stopped, Virtual, VirtualConfig};
 #[cfg(not(loom))]
 pub use world::{
-    Task, Timer, Waited, World, charge, dead, is_virtual, maybe_switch, now, sleep, spawn, task_id,
-    unwinding, wait, wait_until, wake_all, wake_one, yield_now,
+    Task, Timer, Waited, World, charge, dead, is_virtual, maybe_switch, now, sleep, spawn,
+    start_default_world, task_id, unwinding, wait, wait_until, wake_all, wake_one, yield_now,
 };

@@ -74,6 +74,10 @@ impl World {
 
     /// The world of the calling task; outside of tasks, the virtual world made or run last on this
     /// thread, or else the real world of the process, which is made when first asked for.
+    ///
+    /// # Panics
+    ///
+    /// If that cannot be made: see [`start_default_world`].
     pub fn current() -> World {
         match virtual_world::here_owned() {
             Some(core) => World(Inner::Virtual(core)),
@@ -185,6 +189,16 @@ impl World {
             Inner::Real(_) => real::dead(),
         }
     }
+}
+
+/// Starts the real world of the process, unless the calling thread has a world or it is started:
+/// then [`World::current`] cannot fail.
+///
+/// # Errors
+///
+/// If the operating system has no thread or event descriptor left.
+pub fn start_default_world() -> io::Result<()> {
+    if is_virtual() { Ok(()) } else { real::start_default() }
 }
 
 /// Starts a task in the current world: `World::current().spawn(..)`.

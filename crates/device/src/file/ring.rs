@@ -14,6 +14,10 @@
 //! - U4: a ring that ends does not wait for a device that does not answer, if the memory of all
 //!   requests is their own: it stays allocated until the process ends.
 //! - U3: the ring is used by the thread that made it, and dropped by it once it is empty.
+//! - U5: a kernel that refuses the ring in the middle of its life (a filter of system calls, no
+//!   memory) is asked no more for a while: blocking calls do what it has not taken yet, and what
+//!   comes. A read that it has taken is done again; a write or sync fails, as one that has no
+//!   answer in time, and its memory stays allocated.
 
 use std::collections::VecDeque;
 use std::io;
@@ -21,7 +25,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::OnceLock;
 
 use io_uring::types::{Fd, FsyncFlags, SubmitArgs, Timespec};
-use io_uring::{IoUring, opcode, squeue};
+use io_uring::{EnterFlags, IoUring, opcode, squeue};
 use terrace_rt::{Nanos, Reactor};
 
 use super::transfer::{Job, PIECES_MAX, Transfer};
@@ -42,6 +46,10 @@ const COMPLETIONS: u32 = 16 * IN_FLIGHT_MAX as u32;
 const BYTES_MAX: usize = 1 << 30;
 /// How long a ring that ends waits for each further answer (U4).
 const LAST_ANSWERS: Nanos = Nanos::from_millis(200);
+/// Refusals for want of memory in a row, before the ring is given up (U5).
+const SHORTAGES_MAX: u32 = 1000;
+/// Transfers by blocking calls before another ring is tried (U5).
+const ASIDE_MAX: u32 = 4096;
 const BELL: u64 = u64::MAX;
 const PER_SECOND: u64 = 1_000_000_000;
 
@@ -52,8 +60,15 @@ pub(super) struct Ring {
     slots: Vec<Option<(Transfer, usize)>>,
     free: Vec<usize>,
     lanes: Vec<Lane>,
+    /// Those in the submission queue: what the kernel has not taken yet, oldest first.
+    not_taken: VecDeque<u64>,
     /// The kernel watches the bell.
     bell_armed: bool,
+    /// The kernel refuses it (U5).
+    refused: bool,
+    shortages: u32,
+    /// Transfers that went to blocking calls since.
+    aside: u32,
 }
 
 /// The requests of one device (U2). A lane without any is free for another device.
@@ -67,12 +82,41 @@ struct Lane {
 /// Whether this process may use io_uring.
 pub(super) fn availability() -> io::Result<()> {
     static ANSWER: OnceLock<Option<i32>> = OnceLock::new();
-    let ask = || match IoUring::new(2) {
-        Ok(uring) if uring.params().is_feature_ext_arg() && allow_workers(&uring).is_ok() => None,
-        Ok(_) => Some(libc::ENOSYS),
-        Err(error) => Some(error.raw_os_error().unwrap_or(libc::EPERM)),
-    };
-    ANSWER.get_or_init(ask).map_or(Ok(()), |code| Err(io::Error::from_raw_os_error(code)))
+    let code = |error: io::Error| error.raw_os_error().unwrap_or(libc::EPERM);
+    let answer = ANSWER.get_or_init(|| ask().err().map(code));
+    answer.map_or(Ok(()), |code| Err(io::Error::from_raw_os_error(code)))
+}
+
+/// Has the kernel do nothing, once. A filter may let a ring be made and then refuse its use.
+pub(super) fn ask() -> io::Result<()> {
+    let mut uring = IoUring::new(2)?;
+    if !uring.params().is_feature_ext_arg() || allow_workers(&uring).is_err() {
+        return Err(io::Error::from_raw_os_error(libc::ENOSYS));
+    }
+    let nothing = opcode::Nop::new().build();
+    // SAFETY: the entry points to no memory.
+    let queued = unsafe { uring.submission().push(&nothing) };
+    queued.map_err(|_| io::Error::from_raw_os_error(libc::ENOSYS))?;
+    match uring.submit_and_wait(1) {
+        // A signal came after it was handed over.
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
+        done => done.map(drop),
+    }
+}
+
+/// The queues of a ring.
+fn open(submissions: u32, completions: u32) -> Option<IoUring> {
+    let quick = IoUring::builder()
+        .setup_cqsize(completions)
+        .setup_single_issuer()
+        .setup_defer_taskrun()
+        .setup_taskrun_flag()
+        .build(submissions);
+    // Kernels before 6.1 do not know the flags of the first attempt.
+    let plain = || IoUring::builder().setup_cqsize(completions).build(submissions);
+    let uring = quick.or_else(|_| plain()).ok()?;
+    allow_workers(&uring).ok()?;
+    Some(uring)
 }
 
 /// Lets the kernel make `WORKERS_MAX` workers for files and block devices (U2); from Linux 5.15 on.
@@ -89,23 +133,22 @@ impl Ring {
 
     /// A ring for the calling thread, with queues of these lengths.
     pub(super) fn open(submissions: u32, completions: u32) -> Option<Ring> {
-        let quick = IoUring::builder()
-            .setup_cqsize(completions)
-            .setup_single_issuer()
-            .setup_defer_taskrun()
-            .setup_taskrun_flag()
-            .build(submissions);
-        // Kernels before 6.1 do not know the flags of the first attempt.
-        let plain = || IoUring::builder().setup_cqsize(completions).build(submissions);
-        let uring = quick.or_else(|_| plain()).ok()?;
-        allow_workers(&uring).ok()?;
-        let (slots, free, lanes) = (Vec::new(), Vec::new(), Vec::new());
-        Some(Ring { uring, slots, free, lanes, bell_armed: false })
+        open(submissions, completions).map(|uring| Ring {
+            uring,
+            slots: Vec::new(),
+            free: Vec::new(),
+            lanes: Vec::new(),
+            not_taken: VecDeque::new(),
+            bell_armed: false,
+            refused: false,
+            shortages: 0,
+            aside: 0,
+        })
     }
 
     /// Takes a transfer; the kernel gets it with the next few, or at the next `poll` or `wait`.
     pub(super) fn start(&mut self, transfer: Transfer) {
-        if transfer.pieces().len() > PIECES_MAX {
+        if transfer.pieces().len() > PIECES_MAX || (self.refused && !self.try_another()) {
             return transfer.run_aside();
         }
         let lane = self.lane(transfer.device());
@@ -158,6 +201,10 @@ impl Ring {
     fn feed(&mut self, lane: usize) {
         while self.lanes[lane].in_flight < IN_FLIGHT_MAX {
             let Some(transfer) = self.lanes[lane].backlog.pop_front() else { return };
+            if self.refused {
+                transfer.run_aside();
+                continue;
+            }
             let slot = self.free.pop().unwrap_or_else(|| {
                 self.slots.push(None);
                 self.slots.len() - 1
@@ -165,20 +212,31 @@ impl Ring {
             let entry = entry(&transfer).user_data(slot as u64);
             self.slots[slot] = Some((transfer, lane));
             self.lanes[lane].in_flight += 1;
-            self.push(&entry);
+            if !self.push(&entry) {
+                self.take_back(slot);
+            }
         }
     }
 
-    fn push(&mut self, entry: &squeue::Entry) {
+    /// Puts an entry into the submission queue; false if the kernel has refused the ring.
+    fn push(&mut self, entry: &squeue::Entry) -> bool {
         // SAFETY: the memory that the entry points to belongs to a transfer in a slot (U1), or is
         // none at all (the bell).
         while unsafe { self.uring.submission().push(entry) }.is_err() {
             self.enter(0, None);
+            if self.refused {
+                return false;
+            }
         }
+        self.not_taken.push_back(entry.get_user_data());
+        true
     }
 
     /// Hands the submission queue over, and waits for `want` completions, at most for `span`.
     fn enter(&mut self, want: usize, span: Option<Nanos>) {
+        if self.refused {
+            return;
+        }
         let result = match span {
             None => self.uring.submit_and_wait(want),
             Some(span) => {
@@ -187,13 +245,84 @@ impl Ring {
                 self.uring.submitter().submit_with_args(want, &SubmitArgs::new().timespec(&span))
             }
         };
-        if let Err(error) = result {
-            match error.raw_os_error() {
-                // The time is over, a signal came, or the kernel wants its completions reaped.
-                Some(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN) => (),
-                _ => panic!("io_uring_enter: {error}"),
+        let left = self.uring.submission().len();
+        self.not_taken.drain(..self.not_taken.len().saturating_sub(left));
+        match result.map_err(|error| error.raw_os_error().unwrap_or(libc::EIO)) {
+            Ok(_) => self.shortages = 0,
+            // The time is over, a signal came, or the kernel wants its completions reaped.
+            Err(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN) => (),
+            Err(libc::ENOMEM) if self.shortages < SHORTAGES_MAX => self.shortages += 1,
+            Err(code) => self.give_up(code),
+        }
+    }
+
+    /// The kernel has refused the ring with `code` (U5).
+    #[cold]
+    fn give_up(&mut self, code: i32) {
+        self.refused = true;
+        self.aside = 0;
+        self.reap();
+        for slot in std::mem::take(&mut self.not_taken) {
+            if slot != BELL {
+                self.take_back(slot as usize);
             }
         }
+        for lane in 0..self.lanes.len() {
+            let backlog = std::mem::take(&mut self.lanes[lane].backlog);
+            backlog.into_iter().for_each(Transfer::run_aside);
+        }
+        for slot in 0..self.slots.len() {
+            if self.slots[slot].as_ref().is_some_and(|(it, _)| it.is_detached())
+                && let Some(transfer) = self.empty(slot)
+            {
+                transfer.lose(code);
+            }
+        }
+    }
+
+    /// Takes the answers, if the kernel gives any, to requests that are not detached.
+    #[cold]
+    fn reap_refused(&mut self) {
+        if self.has_requests() {
+            let (none, events) = (None::<&libc::sigset_t>, EnterFlags::GETEVENTS.bits());
+            // SAFETY: nothing is handed over, and no memory is given.
+            let _refused = unsafe { self.uring.submitter().enter(0, 0, events, none) };
+            self.reap();
+        }
+    }
+
+    /// Another ring in place of one that was refused, now and then, if that has nothing left.
+    #[cold]
+    fn try_another(&mut self) -> bool {
+        self.aside += 1;
+        if self.aside < ASIDE_MAX || self.in_flight() > 0 {
+            return false;
+        }
+        self.aside = 0;
+        let params = self.uring.params();
+        let (submissions, completions) = (params.sq_entries(), params.cq_entries());
+        let Some(uring) = ask().ok().and_then(|()| open(submissions, completions)) else {
+            return false;
+        };
+        self.uring = uring;
+        self.bell_armed = false;
+        self.refused = false;
+        self.shortages = 0;
+        true
+    }
+
+    /// A blocking call does what the kernel has not taken.
+    fn take_back(&mut self, slot: usize) {
+        if let Some(transfer) = self.empty(slot) {
+            transfer.run_aside();
+        }
+    }
+
+    fn empty(&mut self, slot: usize) -> Option<Transfer> {
+        let (transfer, lane) = self.slots[slot].take()?;
+        self.free.push(slot);
+        self.lanes[lane].in_flight -= 1;
+        Some(transfer)
     }
 
     fn reap(&mut self) {
@@ -205,17 +334,21 @@ impl Ring {
                 continue;
             }
             let slot = entry.user_data() as usize;
-            let (transfer, lane) = self.slots[slot].take().expect("the kernel answers once");
-            self.free.push(slot);
-            self.lanes[lane].in_flight -= 1;
-            transfer.complete(entry.result());
-            self.feed(lane);
+            let lane = self.slots[slot].as_ref().map(|(_, lane)| *lane);
+            // One that was given up (U5) has been told.
+            let transfer = self.empty(slot);
+            assert!(transfer.is_some() || self.refused, "the kernel answers once");
+            transfer.into_iter().for_each(|it| it.complete(entry.result()));
+            lane.into_iter().for_each(|lane| self.feed(lane));
         }
     }
 }
 
 impl Reactor for Ring {
     fn poll(&mut self) {
+        if self.refused {
+            return self.reap_refused();
+        }
         let submission = self.uring.submission();
         let work = !submission.is_empty() || submission.taskrun() || submission.cq_overflow();
         drop(submission);
@@ -226,14 +359,13 @@ impl Reactor for Ring {
     }
 
     fn is_busy(&self) -> bool {
-        self.has_requests()
+        self.has_requests() && !self.refused
     }
 
     fn wait(&mut self, bell: BorrowedFd<'_>, span: Option<Nanos>) {
         if !self.bell_armed {
             let watch = opcode::PollAdd::new(Fd(bell.as_raw_fd()), libc::POLLIN as u32);
-            self.push(&watch.build().user_data(BELL));
-            self.bell_armed = true;
+            self.bell_armed = self.push(&watch.build().user_data(BELL));
         }
         // What has completed already ends the wait at once: the kernel counts it.
         self.wait_for_one(span);
@@ -247,8 +379,9 @@ impl Drop for Ring {
             let is_detached = self.slots.iter().flatten().all(|(it, _)| it.is_detached());
             self.enter(1, is_detached.then_some(LAST_ANSWERS));
             self.reap();
-            if is_detached && self.in_flight() == before {
-                // U4: the memory stays, and what holds the file open.
+            if (is_detached || self.refused) && self.in_flight() == before {
+                // U4: the memory stays, and what holds the file open. (Of U5 only those are left
+                // whose submitters wait in `drain`.)
                 std::mem::forget(std::mem::take(&mut self.slots));
                 self.free.clear();
             }

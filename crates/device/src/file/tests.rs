@@ -12,6 +12,7 @@ use terrace_rt as rt;
 use super::*;
 use crate::{MemoryOwner, read, write, write_shared};
 
+mod refused_ring;
 mod silent;
 
 const LEN: u64 = 1 << 20;

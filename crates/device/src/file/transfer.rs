@@ -88,7 +88,7 @@ impl Transfer {
             if job == Job::Write {
                 aligned.gather(request.bufs);
             }
-            pieces = vec![libc::iovec { iov_base: aligned.start.as_ptr().cast(), iov_len: len }];
+            pieces = vec![aligned.piece(len)];
             copy = Some((request.bufs.to_vec(), aligned));
         }
         let (shared, completion) = (Arc::clone(shared), Arc::clone(completion));
@@ -151,6 +151,34 @@ impl Transfer {
             Ok(moved) => self.run_rest_aside(moved),
             Err(_) if matches!(-answer, libc::EAGAIN | libc::EINTR) => self.run_rest_aside(0),
             Err(_) => self.finish(Err(io::Error::from_raw_os_error(-answer))),
+        }
+    }
+
+    /// The ring has it and will never tell what became of it, because the kernel refuses it with
+    /// `code`. What the kernel may still use stays allocated. Only for one that is detached.
+    pub(super) fn lose(mut self, code: i32) {
+        match self.job {
+            Job::Read => {
+                if let Some((bufs, in_use)) = self.copy.take() {
+                    let fresh = Aligned::new(self.len, self.shared.memory_align);
+                    self.pieces = vec![fresh.piece(self.len)];
+                    self.copy = Some((bufs, fresh));
+                    std::mem::forget(in_use);
+                }
+                self.run_aside();
+            }
+            Job::Reserve { .. } => self.run_aside(),
+            // One that is done again might come after a later write to the same place, and a second
+            // sync does not tell of what the first one lost.
+            Job::Write | Job::Sync => {
+                let why = io::Error::from_raw_os_error(code);
+                let what = format!("io_uring_enter was refused ({why}), its outcome is unknown");
+                let source = io::Error::new(ErrorKind::TimedOut, what);
+                let source = self.explained(source);
+                self.completion.finish(self.index, Err(source));
+                // As one without an answer, it keeps the file locked.
+                std::mem::forget(self);
+            }
         }
     }
 
@@ -229,9 +257,12 @@ impl Transfer {
         // Whoever waits has the memory alone then.
         self.share = None;
         self.shared.gauge.finish(self.job, self.len as u64);
-        let range = (self.offset, self.len as u64);
-        let result = result.map_err(|source| self.shared.explain(self.job, range, source));
+        let result = result.map_err(|source| self.explained(source));
         self.completion.finish(self.index, result);
+    }
+
+    fn explained(&self, source: io::Error) -> io::Error {
+        self.shared.explain(self.job, (self.offset, self.len as u64), source)
     }
 }
 
@@ -257,6 +288,10 @@ impl Aligned {
         let start = unsafe { alloc::alloc(layout) };
         let start = NonNull::new(start).unwrap_or_else(|| alloc::handle_alloc_error(layout));
         Aligned { start, layout }
+    }
+
+    fn piece(&self, len: usize) -> libc::iovec {
+        libc::iovec { iov_base: self.start.as_ptr().cast(), iov_len: len }
     }
 
     fn gather(&self, bufs: &[IoBuf]) {

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use terrace_device::{Access, OverlayMemory};
 use terrace_page::{LOG_BYTES_MAX, Lsn, PAGE_SIZE};
@@ -515,7 +516,9 @@ impl Builder {
             _ if matches!(self.checkpoints, Checkpoints::Every(Nanos(0))) => {
                 bad("checkpoints", "the time between checkpoints must not be zero")
             }
-            _ => Ok(()),
+            _ if self.world.is_some() => Ok(()),
+            _ => terrace_rt::start_default_world()
+                .map_err(|source| Error::NoThread { source: Arc::new(source) }),
         }
     }
 

@@ -320,6 +320,11 @@ fn of_engine(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
              home and log do not belong together; restore both from a backup",
         ),
         Error::AllPinned => f.write_str("every frame of memory is in use: give it more memory"),
+        Error::NoThread { source } => write!(
+            f,
+            "the system gives this process no more threads or file descriptors ({source}): raise \
+             its limits",
+        ),
         Error::Device { part, path, action, page, source } => {
             device(f, At(*part, path), (*action, *page), source)
         }

@@ -3,6 +3,7 @@
 //! A child that was made without the C library (by the system call itself) is not counted: files
 //! ask for the process's number before each request, too.
 
+use std::convert::Infallible;
 use std::ptr;
 use std::sync::Once;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
@@ -48,19 +49,26 @@ impl<T: Sync + 'static> PerProcess<T> {
     /// That of this process.
     #[inline]
     pub(crate) fn get(&self) -> &'static T {
+        let made = self.get_or(|| Ok::<T, Infallible>((self.make)()));
+        made.unwrap_or_else(|never| match never {})
+    }
+
+    /// That of this process, made by `make` if there is none yet.
+    #[inline]
+    pub(crate) fn get_or<E>(&self, make: impl FnOnce() -> Result<T, E>) -> Result<&'static T, E> {
         let newest = self.newest.load(Ordering::Acquire);
         // SAFETY: it is null, or was leaked by `renew`.
         match unsafe { newest.as_ref() } {
-            Some(owned) if owned.forks == forks() => &owned.value,
-            _ => self.renew(newest),
+            Some(owned) if owned.forks == forks() => Ok(&owned.value),
+            _ => make().map(|value| self.renew(newest, value)),
         }
     }
 
     /// Takes no lock: a thread that is in the parent only might have it.
     #[cold]
-    fn renew(&self, before: *mut Owned<T>) -> &'static T {
+    fn renew(&self, before: *mut Owned<T>, value: T) -> &'static T {
         watch_forks();
-        let fresh = Box::into_raw(Box::new(Owned { forks: forks(), value: (self.make)() }));
+        let fresh = Box::into_raw(Box::new(Owned { forks: forks(), value }));
         let newest = &self.newest;
         match newest.compare_exchange(before, fresh, Ordering::AcqRel, Ordering::Acquire) {
             // SAFETY: it is never freed.

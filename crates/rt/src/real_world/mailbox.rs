@@ -4,7 +4,7 @@
 //!   asleep first and looks for mail second. So it never sleeps on mail.
 
 use std::fs::File;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -37,18 +37,16 @@ pub(crate) struct Mailbox {
 }
 
 impl Mailbox {
-    pub(super) fn new() -> Mailbox {
+    pub(super) fn new() -> io::Result<Mailbox> {
         // SAFETY: a plain system call.
         let bell = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
-        assert!(bell >= 0, "no eventfd: {}", std::io::Error::last_os_error());
+        if bell < 0 {
+            return Err(io::Error::last_os_error());
+        }
         // SAFETY: the descriptor is open and nobody else owns it.
         let bell = unsafe { File::from_raw_fd(bell) };
-        Mailbox {
-            mail: Mutex::default(),
-            pending: AtomicBool::new(false),
-            asleep: AtomicBool::new(false),
-            bell,
-        }
+        let [pending, asleep] = [false, false].map(AtomicBool::new);
+        Ok(Mailbox { mail: Mutex::default(), pending, asleep, bell })
     }
 
     /// A waker has taken `task` out of the parking table.

@@ -9,6 +9,7 @@ mod mailbox;
 mod offload;
 mod own_reactor;
 mod parking;
+mod refusal;
 
 use std::io;
 use std::mem;
@@ -22,6 +23,7 @@ pub(crate) use fork::PerProcess;
 pub use fork::{forks, in_fork, watch_forks};
 pub use offload::Helpers;
 pub use own_reactor::own_reactor;
+pub use refusal::{Calls, refuse_calls};
 
 use self::mailbox::{Mailbox, NewTask};
 use crate::task::{Done, NO_TASK, Payload, TaskIndex};
@@ -84,6 +86,14 @@ pub(crate) fn current() -> Arc<RealCore> {
         Some(executor) => Arc::clone(executor.core()),
         None => Arc::clone(&DEFAULT.get().core),
     })
+}
+
+/// Starts the default world, unless the calling thread has a world.
+pub(crate) fn start_default() -> io::Result<()> {
+    match on_executor() {
+        true => Ok(()),
+        false => DEFAULT.get_or(|| Real::try_new(1)).map(drop),
+    }
 }
 
 /// Sixteen bytes of the system's random numbers. It blocks only before the system has any.
@@ -192,20 +202,29 @@ impl Real {
     ///
     /// If the operating system has no thread or event descriptor left.
     pub fn new(executors: usize) -> Real {
+        Real::try_new(executors).expect("a thread and an event descriptor for each executor")
+    }
+
+    /// As `new`.
+    ///
+    /// # Errors
+    ///
+    /// If the operating system has no thread or event descriptor left.
+    pub fn try_new(executors: usize) -> io::Result<Real> {
         assert!(executors > 0, "a world without executors");
-        let mailboxes = (0..executors).map(|_| Arc::new(Mailbox::new())).collect();
+        let mailboxes = (0..executors).map(|_| Mailbox::new().map(Arc::new));
+        let mailboxes = mailboxes.collect::<io::Result<_>>()?;
         let next = AtomicUsize::new(0);
         let core = Arc::new(RealCore { mailboxes, next, lost_panic: Mutex::new(None) });
-        let start = |mailbox: &Arc<Mailbox>| {
-            let (core, mailbox) = (Arc::clone(&core), Arc::clone(mailbox));
-            let name = "terrace-executor".to_owned();
-            let started =
-                thread::Builder::new().name(name).spawn(move || executor::run(core, mailbox));
-            started.expect("a thread for an executor")
-        };
         watch_forks();
-        let threads = core.mailboxes.iter().map(start).collect();
-        Real { core, threads, forks: forks() }
+        let mut real = Real { core, threads: Vec::new(), forks: forks() };
+        for mailbox in &real.core.mailboxes {
+            let (core, mailbox) = (Arc::clone(&real.core), Arc::clone(mailbox));
+            let name = "terrace-executor".to_owned();
+            let run = move || executor::run(core, mailbox);
+            real.threads.push(thread::Builder::new().name(name).spawn(run)?);
+        }
+        Ok(real)
     }
 
     /// A handle to give to others.

@@ -1,10 +1,11 @@
-//! Calls that may never return, on threads of their own: who asks does not wait for them.
+//! Calls that may never return, on threads of their own: the caller does not wait for them.
 //!
 //! - O1: a job begins at once while fewer than [`HELPERS_MAX`] of its group run, and fewer than
 //!   [`THREADS_MAX`] of all; beyond, it waits for one of them to end. So a group whose jobs never
 //!   return, those of a device that does not answer say, leaves threads to the others.
 //! - O2: a thread that has had nothing to do for [`LINGER`] ends. One whose job never returns stays
 //!   until the process ends, and nobody joins it.
+//! - O3: if the system gives the process no thread at all, the caller runs the job itself.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -86,7 +87,11 @@ fn offload(job: Job) {
             thread::Builder::new().name("terrace-blocking".to_owned()).spawn(|| work(pool));
         // Without another thread, those that there are take it.
         state.threads += usize::from(started.is_ok());
-        assert!(state.threads > 0, "no thread for a blocking call");
+        if state.threads == 0 {
+            let job = state.jobs.pop_back();
+            drop(state);
+            job.into_iter().for_each(|job| job());
+        }
     }
 }
 

@@ -3,10 +3,14 @@
 use super::*;
 
 /// A device that never answers: reads of a pipe into which nobody writes.
-fn silent() -> (std::io::PipeWriter, FileDevice) {
+pub(super) fn silent() -> (std::io::PipeWriter, FileDevice) {
     let (reader, writer) = std::io::pipe().expect("a pipe");
-    let file = File::from(std::os::fd::OwnedFd::from(reader));
-    let device = FileDevice::new(Shared {
+    (writer, of(File::from(std::os::fd::OwnedFd::from(reader))))
+}
+
+/// A pipe as a device.
+pub(super) fn of(file: File) -> FileDevice {
+    FileDevice::new(Shared {
         file,
         path: PathBuf::from("a pipe"),
         len: LEN,
@@ -21,8 +25,7 @@ fn silent() -> (std::io::PipeWriter, FileDevice) {
         sync_failed: AtomicBool::new(false),
         released: AtomicBool::new(false),
         time_limit: TimeLimit::new(String::from("a pipe")),
-    });
-    (writer, device)
+    })
 }
 
 #[test]
