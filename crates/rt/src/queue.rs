@@ -111,16 +111,6 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Takes the oldest item, if there is one.
-    pub fn try_pop(&self) -> Option<T> {
-        let mut state = self.state.lock();
-        let item = state.items.pop_front()?;
-        let waiting = state.pushers_waiting;
-        drop(state);
-        self.announce(&self.pops, waiting);
-        Some(item)
-    }
-
     /// Lets nothing more in; what is in can still be popped. All who wait go on.
     pub fn close(&self) {
         self.state.lock().closed = true;

@@ -43,23 +43,11 @@ impl<T> RwLatch<T> {
         ReadGuard { owner: self, value: PhantomData }
     }
 
-    /// Takes the shared mode if that needs no waiting.
-    #[inline]
-    pub fn try_read(&self) -> Option<ReadGuard<'_, T>> {
-        self.latch.try_lock_shared().then_some(ReadGuard { owner: self, value: PhantomData })
-    }
-
     /// Takes the exclusive mode; waits until nobody holds the latch.
     #[inline]
     pub fn write(&self) -> WriteGuard<'_, T> {
         self.latch.lock_exclusive();
         WriteGuard { owner: self, value: PhantomData }
-    }
-
-    /// Takes the exclusive mode if that needs no waiting.
-    #[inline]
-    pub fn try_write(&self) -> Option<WriteGuard<'_, T>> {
-        self.latch.try_lock_exclusive().then_some(WriteGuard { owner: self, value: PhantomData })
     }
 
     /// The value, without locking: the exclusive reference is the proof.
