@@ -16,9 +16,10 @@
 //! - Not kept by it: what an open transaction, a page that is still to be redone, or one that is
 //!   damaged on flash holds of the log; and a home that cannot write as fast as pages change.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use terrace_page::Lsn;
+use terrace_rt::Signal;
 
 use crate::BufferPool;
 
@@ -27,11 +28,27 @@ const LOOKS: u64 = 16;
 /// This share of the bound is left for the pages under way.
 const MARGIN: u64 = 8;
 
+/// When the age of dirty pages is looked at.
+#[derive(Default)]
+pub(crate) struct AgeWatch {
+    /// Given when the log has grown by a part of the bound on age.
+    news: Signal,
+    /// The end of the log at which it is given next.
+    due: AtomicU64,
+}
+
+impl AgeWatch {
+    /// Wakes the age writer.
+    pub(crate) fn notify(&self) {
+        self.news.notify_all();
+    }
+}
+
 impl BufferPool {
     /// The log has grown to `end`: what has become too old is brought home.
     #[inline]
     pub fn log_grew(&self, end: Lsn) {
-        if end.0 >= self.age_due.load(Ordering::Relaxed) {
+        if end.0 >= self.age.due.load(Ordering::Relaxed) {
             self.grow_older(end);
         }
     }
@@ -39,11 +56,11 @@ impl BufferPool {
     #[cold]
     fn grow_older(&self, end: Lsn) {
         let Some(age) = self.config.clean_age else {
-            self.age_due.store(u64::MAX, Ordering::Relaxed);
+            self.age.due.store(u64::MAX, Ordering::Relaxed);
             return;
         };
-        self.age_due.store(end.0 + age / LOOKS, Ordering::Relaxed);
-        self.age_news.notify_all();
+        self.age.due.store(end.0 + age / LOOKS, Ordering::Relaxed);
+        self.age.notify();
         self.cleaner_news.notify_all();
     }
 
@@ -59,10 +76,10 @@ impl BufferPool {
     /// Brings home what has been dirty in memory for too long: the life of a background task.
     pub(crate) fn run_age_writer(&self) {
         while !self.is_closing() {
-            let seen = self.age_news.seen();
+            let seen = self.age.news.seen();
             // A failure has stopped the pool: whoever writes next is told.
             let _failed = self.flush_below(self.age_floor());
-            self.age_news.wait(seen);
+            self.age.news.wait(seen);
         }
     }
 }

@@ -9,10 +9,10 @@
 //! | restart | what the restart waits for | `Keep::run` |
 //! | redo | an opening that owes pages | `drain_owed_gently` |
 
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Weak};
 
-use terrace_rt::{Nanos, dead, sleep};
+use terrace_rt::{LeafMutex, Nanos, Task, World, dead, sleep};
 
 use crate::BufferPool;
 use crate::config::TacWrite;
@@ -20,9 +20,47 @@ use crate::config::TacWrite;
 /// How often a closing pool looks whether its last runs have ended.
 const CLOSING_NAP: Nanos = Nanos(1_000_000);
 
+/// The pool's tasks.
+pub(crate) struct Background {
+    world: World,
+    /// For tasks that outlive the call that starts them.
+    pool: Weak<BufferPool>,
+    tasks: LeafMutex<Vec<Task>>,
+    is_closing: AtomicBool,
+    /// Short tasks under way, which a closing waits for.
+    errands: AtomicU32,
+}
+
+impl Background {
+    pub(crate) fn new(world: World, pool: Weak<BufferPool>) -> Background {
+        let (tasks, is_closing) = (LeafMutex::new(Vec::new()), AtomicBool::new(false));
+        Background { world, pool, tasks, is_closing, errands: AtomicU32::new(0) }
+    }
+
+    /// The pool, unless it is being dropped.
+    pub(crate) fn pool(&self) -> Option<Arc<BufferPool>> {
+        self.pool.upgrade()
+    }
+
+    /// Runs `errand` in a task that ends by itself. A closing waits for it.
+    pub(crate) fn spawn(
+        &self,
+        name: &'static str,
+        pool: Arc<BufferPool>,
+        errand: impl FnOnce(&BufferPool) + Send + 'static,
+    ) {
+        self.errands.fetch_add(1, Ordering::Relaxed);
+        let task = move || {
+            errand(&pool);
+            pool.background.errands.fetch_sub(1, Ordering::Release);
+        };
+        drop(self.world.spawn(name, task));
+    }
+}
+
 impl BufferPool {
     pub(crate) fn is_closing(&self) -> bool {
-        self.is_closing.load(Ordering::Acquire)
+        self.background.is_closing.load(Ordering::Acquire)
     }
 
     pub(crate) fn start_tasks(self: &Arc<BufferPool>) {
@@ -58,30 +96,27 @@ impl BufferPool {
 
     fn start(self: &Arc<BufferPool>, name: &'static str, life: fn(&BufferPool)) {
         let pool = Arc::clone(self);
-        let task = self.world.spawn(name, move || life(&pool));
-        self.tasks.lock().push(task);
+        let task = self.background.world.spawn(name, move || life(&pool));
+        self.background.tasks.lock().push(task);
     }
 
     /// Stops the background tasks and waits for them. Dirty pages stay dirty: call `flush_all`
     /// first.
     pub fn shutdown(&self) {
-        self.is_closing.store(true, Ordering::Release);
+        self.background.is_closing.store(true, Ordering::Release);
         self.tac_queue.close();
         self.frames_wanted.notify_all();
         self.cleaner_news.notify_all();
-        self.age_news.notify_all();
+        self.age.notify();
         if let Some(keeper) = &self.keeper {
             keeper.close();
         }
-        let tasks = std::mem::take(&mut *self.tasks.lock());
+        let tasks = std::mem::take(&mut *self.background.tasks.lock());
         for task in tasks {
             task.join();
         }
         // A panic that drops the pool kills the world at the first wait: nobody ends after that.
-        while !dead()
-            && (self.cleaner_runs.load(Ordering::Acquire) > 0
-                || self.read_aheads.load(Ordering::Acquire) > 0)
-        {
+        while !dead() && self.background.errands.load(Ordering::Acquire) > 0 {
             sleep(CLOSING_NAP);
         }
     }

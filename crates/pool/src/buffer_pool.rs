@@ -17,7 +17,6 @@
 //! Orders that the rest relies on are told where they are made: `dirty` (modify), `write_out`
 //! (eviction and checkpoint), `cleaner`.
 
-use std::error::Error;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -25,9 +24,11 @@ use std::sync::{Arc, Weak};
 use terrace_device::{Device, Operation};
 use terrace_page::{Damage, PAGE_SIZE, PageId};
 use terrace_policy::{AccessClass, Costs, Filling, Tick};
-use terrace_rt::{LeafMutex, Mutex, Queue, Signal, Task, World};
+use terrace_rt::{LeafMutex, Mutex, Queue, Signal, World};
 use terrace_tier::{Freed, Gauge, PAGES_MAX};
 
+use crate::age::AgeWatch;
+use crate::background::Background;
 use crate::budget::WriteBudget;
 use crate::build::Plan;
 use crate::choosing::Choosing;
@@ -37,12 +38,14 @@ use crate::dirty::BufWrites;
 use crate::frames::{Exclusive, FrameTable};
 use crate::metadata::{partition_bytes, sweep_of};
 use crate::observe::SampledMisses;
+use crate::owed::Owed;
 use crate::partition::Partition;
 use crate::peeks::Peeks;
 use crate::shares::TierShares;
 use crate::spill::Spilling;
+use crate::stop::StopSwitch;
 use crate::sweep::Sweep;
-use crate::{Journal, PageMut, PoolConfig, PoolError, PoolStats, Redo, Stop, Tier};
+use crate::{Journal, PageMut, PoolConfig, PoolError, PoolStats, Stop, Tier};
 use terrace_restart::{ColdStart, FlashLayout, FlashRecovery, Keeper};
 
 /// How often a page is looked up anew because it left before it was latched.
@@ -53,7 +56,6 @@ const TAC_QUEUE_MAX: usize = 4096;
 /// Pages in memory over flash over home.
 pub struct BufferPool {
     pub(crate) config: PoolConfig,
-    pub(crate) world: World,
     pub(crate) home: Arc<dyn Device>,
     pub(crate) flash: Option<Arc<dyn Device>>,
     pub(crate) journal: Arc<dyn Journal>,
@@ -86,8 +88,7 @@ pub struct BufferPool {
     pub(crate) buf_writes: LeafMutex<BufWrites>,
     /// Held by whoever syncs home.
     pub(crate) sync: Mutex<()>,
-    pub(crate) is_stopped: AtomicBool,
-    pub(crate) stopped: LeafMutex<Option<Arc<dyn Error + Send + Sync>>>,
+    pub(crate) stop: StopSwitch,
     /// Writes to flash that failed since the last that did not.
     pub(crate) flash_failures: AtomicU32,
     pub(crate) tac_queue: Queue<PageId>,
@@ -95,10 +96,7 @@ pub struct BufferPool {
     pub(crate) frames_wanted: Signal,
     /// Given when the cleaner may have work.
     pub(crate) cleaner_news: Signal,
-    /// Given when the log has grown by a part of the bound on age.
-    pub(crate) age_news: Signal,
-    /// The end of the log at which it is given next.
-    pub(crate) age_due: AtomicU64,
+    pub(crate) age: AgeWatch,
     /// Given when a run of pages was cleaned.
     pub(crate) run_cleaned: Signal,
     /// Pages that go home in the order in which they lie there.
@@ -106,21 +104,17 @@ pub struct BufferPool {
     /// Runs of pages being cleaned.
     pub(crate) cleaner_runs: AtomicU32,
     pub(crate) read_aheads: AtomicU32,
-    pub(crate) is_closing: AtomicBool,
-    pub(crate) tasks: LeafMutex<Vec<Task>>,
+    pub(crate) background: Background,
     pub(crate) stats: LeafMutex<PoolStats>,
     pub(crate) keeper: Keeper,
     pub(crate) keeps_bases: bool,
     /// Whether the restart wants to know the LSNs of changes.
     pub(crate) follows_changes: bool,
     cold_start: Option<ColdStart>,
-    /// Pages that are to be redone when they are first read.
-    pub(crate) owed_count: AtomicU64,
-    pub(crate) redo: LeafMutex<Option<Arc<dyn Redo>>>,
+    pub(crate) owed: Owed,
     /// From the opening until `begin`.
     pub(crate) is_recovering: AtomicBool,
     pub(crate) misses: SampledMisses,
-    pub(crate) itself: Weak<BufferPool>,
 }
 
 /// A page as recovery found it.
@@ -187,12 +181,10 @@ impl BufferPool {
             choosing: Choosing::new(&config, &costs),
             spilling: Spilling::new(&config, &costs),
             sweep: LeafMutex::new(sweep_of(&config, slots)),
-            owed_count: AtomicU64::new(0),
-            redo: LeafMutex::new(None),
+            owed: Owed::default(),
             cold_start: recovery.and_then(FlashRecovery::cold),
             is_recovering: AtomicBool::new(true),
             config,
-            world,
             home,
             flash,
             journal,
@@ -209,22 +201,18 @@ impl BufferPool {
             sharp: AtomicU32::new(0),
             buf_writes: LeafMutex::default(),
             sync: Mutex::new(()),
-            is_stopped: AtomicBool::new(false),
-            stopped: LeafMutex::new(None),
+            stop: StopSwitch::default(),
             flash_failures: AtomicU32::new(0),
             tac_queue: Queue::new(TAC_QUEUE_MAX),
             frames_wanted: Signal::new(),
             cleaner_news: Signal::new(),
-            age_news: Signal::new(),
-            age_due: AtomicU64::new(0),
+            age: AgeWatch::default(),
             run_cleaned: Signal::new(),
             cleaner_runs: AtomicU32::new(0),
             read_aheads: AtomicU32::new(0),
-            is_closing: AtomicBool::new(false),
-            tasks: LeafMutex::new(Vec::new()),
+            background: Background::new(world, Weak::clone(itself)),
             stats: LeafMutex::new(PoolStats::default()),
             misses: SampledMisses::new(),
-            itself: Weak::clone(itself),
         });
         pool.started_without(&doubled)
     }
@@ -348,15 +336,7 @@ impl BufferPool {
 
     #[inline]
     pub(crate) fn check_writable(&self) -> Result<(), PoolError> {
-        if self.is_stopped.load(Ordering::Acquire) { self.writable() } else { Ok(()) }
-    }
-
-    #[cold]
-    fn writable(&self) -> Result<(), PoolError> {
-        match &*self.stopped.lock() {
-            Some(cause) => Err(PoolError::Stopped { cause: Arc::clone(cause) }),
-            None => Ok(()),
-        }
+        self.stop.check()
     }
 
     /// A write or sync of home failed: no more changes. Returns the error for the caller.
@@ -366,10 +346,7 @@ impl BufferPool {
 
     /// As `stop`, for a device that the database cannot do without.
     pub(crate) fn stop_for(&self, stop: Stop) -> PoolError {
-        let mut stopped = self.stopped.lock();
-        let cause = stopped.get_or_insert_with(|| self.journal.stopped(stop));
-        self.is_stopped.store(true, Ordering::Release);
-        PoolError::Stopped { cause: Arc::clone(cause) }
+        self.stop.set(|| self.journal.stopped(stop))
     }
 
     /// A write of the table on flash failed, whose failure cannot be made known.

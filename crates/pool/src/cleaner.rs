@@ -170,15 +170,14 @@ impl BufferPool {
         if run.is_empty() {
             return false;
         }
-        let Some(pool) = self.itself.upgrade() else { return false };
+        let Some(pool) = self.background.pool() else { return false };
         self.cleaner_runs.fetch_add(1, Ordering::Relaxed);
-        let task = move || {
+        self.background.spawn("cleaner run", pool, move |pool| {
             pool.clean(&run);
             pool.cleaner_runs.fetch_sub(1, Ordering::Relaxed);
             pool.cleaner_news.notify_all();
             pool.run_cleaned.notify_all();
-        };
-        drop(self.world.spawn("cleaner run", task));
+        });
         true
     }
 

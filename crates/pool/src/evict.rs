@@ -113,7 +113,7 @@ impl BufferPool {
         let frames = PolicyFrames {
             partition,
             frames: &self.frames,
-            takes_dirty: !self.is_stopped.load(Ordering::Relaxed),
+            takes_dirty: !self.stop.is_set(),
             passed_over: RefCell::new(Vec::new()),
         };
         for _ in 0..VICTIMS_MAX {

@@ -83,7 +83,7 @@ impl BufferPool {
     /// N2: the copy of a page that was just read goes.
     pub(crate) fn exclude(&self, loading: &Loading<'_>) {
         let is_redone = self.is_recovering.load(Ordering::Relaxed);
-        if self.is_exclusive() && !is_redone && !self.is_stopped.load(Ordering::Relaxed) {
+        if self.is_exclusive() && !is_redone && !self.stop.is_set() {
             let freed = self.take_over(loading.partition, &loading.guard);
             self.harden(freed.as_slice());
         }
@@ -91,7 +91,7 @@ impl BufferPool {
 
     /// N2: the log was redone: the copies of the pages that are in memory go.
     pub(crate) fn exclude_loaded(&self) {
-        if !self.is_exclusive() || self.is_stopped.load(Ordering::Relaxed) {
+        if !self.is_exclusive() || self.stop.is_set() {
             return;
         }
         for partition in &self.partitions {
@@ -166,7 +166,7 @@ impl BufferPool {
     pub(crate) fn check_inclusion(&self, books: &Books, page: PageId, frame: &Frame) {
         let slots = books.slots.as_ref();
         let has_copy = slots.zip(frame.slot()).is_some_and(|(slots, slot)| slots.is_valid(slot));
-        let is_settled = !frame.is_latched() && !self.is_stopped.load(Ordering::Relaxed);
+        let is_settled = !frame.is_latched() && !self.stop.is_set();
         let is_pure = self.config.restart.kind == RestartKind::Forget;
         if self.is_exclusive() && is_settled && is_pure {
             assert!(!has_copy, "{page} is in memory and on flash");

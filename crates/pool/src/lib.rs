@@ -47,6 +47,7 @@ mod flush;
 
 mod background;
 mod budget;
+mod stop;
 
 mod build;
 mod costs;

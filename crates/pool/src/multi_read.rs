@@ -97,7 +97,7 @@ impl BufferPool {
     /// soon want them; marks them sequential. Returns at once; best effort.
     pub fn read_ahead(&self, first: PageId, count: u32) {
         let count = count.min(RUN_PAGES_MAX);
-        let Some(pool) = self.itself.upgrade() else { return };
+        let Some(pool) = self.background.pool() else { return };
         if count == 0
             || self.is_closing()
             || self.read_aheads.fetch_add(1, Ordering::Relaxed) >= READ_AHEADS_MAX
@@ -105,11 +105,10 @@ impl BufferPool {
             self.read_aheads.fetch_sub(u32::from(count > 0), Ordering::Relaxed);
             return;
         }
-        let task = move || {
+        self.background.spawn("read-ahead", pool, move |pool| {
             pool.read_run(first, count);
             pool.read_aheads.fetch_sub(1, Ordering::Relaxed);
-        };
-        drop(self.world.spawn("read-ahead", task));
+        });
     }
 
     /// Reads a run of pages for a scan.

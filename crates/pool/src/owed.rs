@@ -16,10 +16,10 @@
 //! - O3: what fails stays owed: whoever reads the page is told, and may try again.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use terrace_page::{Damage, Lsn, PageBuf, PageId};
-use terrace_rt::{Nanos, sleep};
+use terrace_rt::{LeafMutex, Nanos, sleep};
 use terrace_tier::{Freed, SlotState};
 
 use crate::fetch::{BadCopy, Loading, Source};
@@ -62,10 +62,39 @@ pub(crate) fn first_cause(read: Result<(), PoolError>, error: PoolError) -> Pool
     }
 }
 
+/// Pages that are to be redone when they are first read; which they are, the ledgers know.
+#[derive(Default)]
+pub(crate) struct Owed {
+    count: AtomicU64,
+    redo: LeafMutex<Option<Arc<dyn Redo>>>,
+}
+
+impl Owed {
+    #[inline]
+    fn count(&self) -> u64 {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// What knows how to redo them, once anything is owed.
+    fn redo(&self) -> Option<Arc<dyn Redo>> {
+        self.redo.lock().clone()
+    }
+
+    fn begin(&self, count: u64, redo: Arc<dyn Redo>) {
+        self.count.fetch_add(count, Ordering::Relaxed);
+        *self.redo.lock() = Some(redo);
+    }
+
+    fn redone(&self) {
+        self.count.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 impl BufferPool {
     /// From now on `redo` knows what `pages` lack: page, the first change that home may lack, and
     /// where the log has all that rebuilds it, from its image on. Before anything is read.
     pub fn owe(&self, pages: impl IntoIterator<Item = (PageId, Lsn, Lsn)>, redo: Arc<dyn Redo>) {
+        let mut count = 0;
         for (page, rec, rebuilt_from) in pages {
             let partition = self.partition(page);
             let mut books = partition.books.lock();
@@ -79,15 +108,15 @@ impl BufferPool {
             };
             let rec = if is_clean { rec.min(rebuilt_from) } else { rec };
             books.ledger.owe(page, rec);
-            self.owed_count.fetch_add(1, Ordering::Relaxed);
+            count += 1;
         }
-        *self.redo.lock() = Some(redo);
+        self.owed.begin(count, redo);
     }
 
     /// Pages that are still to be redone.
     #[must_use]
     pub fn owed(&self) -> u64 {
-        self.owed_count.load(Ordering::Relaxed)
+        self.owed.count()
     }
 
     pub(crate) fn is_owed(&self, page: PageId) -> bool {
@@ -102,12 +131,12 @@ impl BufferPool {
     ) -> Result<(), PoolError> {
         let (page, partition) = (loading.page, loading.partition);
         let Some(rec) = partition.books.lock().ledger.owed_from(page) else { return Ok(()) };
-        let redo = self.redo.lock().clone().expect("who owes knows how to redo");
+        let redo = self.owed.redo().expect("who owes knows how to redo");
         let is_changed = loading.guard.change(|bytes| redo.redo(page, bytes, is_whole))?;
         let guard = &loading.guard;
         let mut books = partition.books.lock();
         books.ledger.redone(page);
-        self.owed_count.fetch_sub(1, Ordering::Relaxed);
+        self.owed.redone();
         // A copy that counts as clean may be newer than home: the write behind it may be lost. Not
         // where flash is persistent: what is clean in the table was synced home. And of what was
         // read from home, the copy may be an older version, which the log's records fit as well.
@@ -214,7 +243,7 @@ impl BufferPool {
     fn rebuild_from_owed(&self, loading: &mut Loading<'_>, is_whole: bool) -> bool {
         // Whoever is owed has a change held, the last one; and each is checked against the version
         // that it was written on.
-        let redo = self.redo.lock().clone().filter(|_| self.is_owed(loading.page));
+        let redo = self.owed.redo().filter(|_| self.is_owed(loading.page));
         redo.is_some_and(|redo| {
             let page = loading.page;
             loading.guard.change(|bytes| redo.redo(page, bytes, is_whole)).is_ok()

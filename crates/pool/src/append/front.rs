@@ -379,18 +379,17 @@ impl BufferPool {
                 return self.end_front(partition, &mut books, front.first);
             }
         }
-        let Some(pool) = self.itself.upgrade() else {
+        let Some(pool) = self.background.pool() else {
             return self.bring_home(partition, front, staging);
         };
         self.cleaner_runs.fetch_add(1, Ordering::Relaxed);
         let slot = partition.first_slot;
-        let task = move || {
+        self.background.spawn("front group", pool, move |pool| {
             pool.bring_home(pool.partition_of_slot(slot), front, staging);
             pool.cleaner_runs.fetch_sub(1, Ordering::Relaxed);
             pool.cleaner_news.notify_all();
             pool.run_cleaned.notify_all();
-        };
-        drop(self.world.spawn("front group", task));
+        });
     }
 
     fn bring_home(&self, partition: &Partition, front: Front, mut staging: Staging) {

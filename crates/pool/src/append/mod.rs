@@ -64,7 +64,7 @@ impl BufferPool {
             && self.flash_is_usable()
             && !self.is_over_budget()
             && self.sharp.load(Ordering::Relaxed) == 0
-            && !self.is_stopped.load(Ordering::Relaxed)
+            && !self.stop.is_set()
     }
 
     /// Frees frames of one partition, until `wanted` are free, or a group was written.
