@@ -69,7 +69,7 @@ impl BufferPool {
 
     pub(crate) fn start_late_tasks(self: &Arc<BufferPool>) {
         let design = self.config.design;
-        if self.keeper.is_some() {
+        if self.restart.keeper.is_some() {
             self.start("restart", BufferPool::run_keeper);
         }
         if self.owed() > 0 {
@@ -89,7 +89,7 @@ impl BufferPool {
     }
 
     fn run_keeper(&self) {
-        if let Some(keeper) = &self.keeper {
+        if let Some(keeper) = &self.restart.keeper {
             keeper.run(self);
         }
     }
@@ -104,11 +104,11 @@ impl BufferPool {
     /// first.
     pub fn shutdown(&self) {
         self.background.is_closing.store(true, Ordering::Release);
-        self.tac_queue.close();
+        self.traffic.offered.close();
         self.frames_wanted.notify_all();
         self.cleaner_news.notify_all();
         self.age.notify();
-        if let Some(keeper) = &self.keeper {
+        if let Some(keeper) = &self.restart.keeper {
             keeper.close();
         }
         let tasks = std::mem::take(&mut *self.background.tasks.lock());

@@ -18,23 +18,24 @@
 //! (eviction and checkpoint), `cleaner`.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 
 use terrace_device::{Device, Operation};
 use terrace_page::{Damage, PAGE_SIZE, PageId};
-use terrace_policy::{AccessClass, Costs, Filling, Tick};
-use terrace_rt::{LeafMutex, Mutex, Queue, Signal, World};
+use terrace_policy::{AccessClass, Costs, Tick};
+use terrace_rt::{LeafMutex, Signal, World};
 use terrace_tier::{Freed, Gauge, PAGES_MAX};
 
 use crate::age::AgeWatch;
 use crate::background::Background;
-use crate::budget::WriteBudget;
 use crate::build::Plan;
 use crate::choosing::Choosing;
 use crate::costs::costs_of;
 use crate::directory::PageHash;
-use crate::dirty::BufWrites;
+use crate::dirty::Durability;
+use crate::fetch::FetchHistory;
+use crate::flash::FlashTraffic;
 use crate::frames::{Exclusive, FrameTable};
 use crate::metadata::{partition_bytes, sweep_of};
 use crate::observe::SampledMisses;
@@ -42,16 +43,15 @@ use crate::owed::Owed;
 use crate::partition::Partition;
 use crate::peeks::Peeks;
 use crate::shares::TierShares;
+use crate::site::RestartState;
 use crate::spill::Spilling;
 use crate::stop::StopSwitch;
 use crate::sweep::Sweep;
 use crate::{Journal, PageMut, PoolConfig, PoolError, PoolStats, Stop, Tier};
-use terrace_restart::{ColdStart, FlashLayout, FlashRecovery, Keeper};
+use terrace_restart::{ColdStart, FlashLayout, FlashRecovery};
 
 /// How often a page is looked up anew because it left before it was latched.
 pub(crate) const LOOKUPS_MAX: u32 = 1_000_000;
-/// Copies that wait for a TAC writer, at most; more are abandoned.
-const TAC_QUEUE_MAX: usize = 4096;
 
 /// Pages in memory over flash over home.
 pub struct BufferPool {
@@ -64,8 +64,7 @@ pub struct BufferPool {
     pub(crate) peeks: Peeks,
     pub(crate) partitions: Box<[Partition]>,
     home_pages: u64,
-    /// The clock of the policies: one tick for each miss.
-    pub(crate) tick: AtomicU64,
+    pub(crate) fetches: FetchHistory,
     pub(crate) shares: TierShares,
     /// What requests cost: as configured, or measured.
     costs: Costs,
@@ -74,24 +73,9 @@ pub struct BufferPool {
     pub(crate) spilling: Option<Spilling>,
     /// A partition wants slots cleaned ahead, and the cleaner has not been told.
     pub(crate) cleaning_wanted: AtomicBool,
-    /// The retired hits that temperatures have aged by.
-    pub(crate) aged_hits: AtomicU64,
-    pub(crate) filling: LeafMutex<Filling>,
-    /// Of writes to flash, if they are limited.
-    pub(crate) write_budget: Option<WriteBudget>,
-    /// Memory was full once: ramp-up is over [S0 4.3.2].
-    pub(crate) memory_full: AtomicBool,
-    /// The last page fetched by a read of its own, for the 64-page rule.
-    pub(crate) last_fetched: AtomicU64,
-    /// Sharp checkpoints under way: no new dirty page goes to flash meanwhile [S0 3.2].
-    pub(crate) sharp: AtomicU32,
-    pub(crate) buf_writes: LeafMutex<BufWrites>,
-    /// Held by whoever syncs home.
-    pub(crate) sync: Mutex<()>,
+    pub(crate) traffic: FlashTraffic,
+    pub(crate) durability: Durability,
     pub(crate) stop: StopSwitch,
-    /// Writes to flash that failed since the last that did not.
-    pub(crate) flash_failures: AtomicU32,
-    pub(crate) tac_queue: Queue<PageId>,
     /// Given when a partition runs low on free frames.
     pub(crate) frames_wanted: Signal,
     /// Given when the cleaner may have work.
@@ -106,14 +90,8 @@ pub struct BufferPool {
     pub(crate) read_aheads: AtomicU32,
     pub(crate) background: Background,
     pub(crate) stats: LeafMutex<PoolStats>,
-    pub(crate) keeper: Keeper,
-    pub(crate) keeps_bases: bool,
-    /// Whether the restart wants to know the LSNs of changes.
-    pub(crate) follows_changes: bool,
-    cold_start: Option<ColdStart>,
+    pub(crate) restart: RestartState,
     pub(crate) owed: Owed,
-    /// From the opening until `begin`.
-    pub(crate) is_recovering: AtomicBool,
     pub(crate) misses: SampledMisses,
 }
 
@@ -170,20 +148,14 @@ impl BufferPool {
         let plan = Plan::new(&config, &layout, &shares, recovery.as_ref(), &costs);
         let (partitions, doubled) = Arc::new(plan).build(&world);
         let recovery = recovery.as_deref();
-        let keeper = terrace_restart::keeper_of(&config.of_restart(), &layout, recovery);
         let pool = Arc::new_cyclic(|itself| BufferPool {
             home_pages: (home.len() / PAGE_SIZE as u64).min(PAGES_MAX),
-            filling: LeafMutex::new(Filling::new(slots, config.tau)),
-            write_budget: write_budget(&config, flash.as_deref()),
-            keeps_bases: keeps_bases(&config),
-            follows_changes: keeper.as_ref().is_some_and(|keeper| keeper.follows_changes()),
-            keeper,
+            traffic: FlashTraffic::new(&config, slots, flash.as_deref()),
+            restart: RestartState::new(&config, &layout, recovery),
             choosing: Choosing::new(&config, &costs),
             spilling: Spilling::new(&config, &costs),
             sweep: LeafMutex::new(sweep_of(&config, slots)),
             owed: Owed::default(),
-            cold_start: recovery.and_then(FlashRecovery::cold),
-            is_recovering: AtomicBool::new(true),
             config,
             home,
             flash,
@@ -191,19 +163,12 @@ impl BufferPool {
             frames,
             peeks: Peeks::default(),
             partitions,
-            tick: AtomicU64::new(recovery.map_or(1, |recovery| recovery.clock() + 1)),
+            fetches: FetchHistory::since(Tick(recovery.map_or(1, |found| found.clock() + 1))),
             shares,
             costs,
             cleaning_wanted: AtomicBool::new(false),
-            aged_hits: AtomicU64::new(0),
-            memory_full: AtomicBool::new(false),
-            last_fetched: AtomicU64::new(u64::MAX),
-            sharp: AtomicU32::new(0),
-            buf_writes: LeafMutex::default(),
-            sync: Mutex::new(()),
+            durability: Durability::default(),
             stop: StopSwitch::default(),
-            flash_failures: AtomicU32::new(0),
-            tac_queue: Queue::new(TAC_QUEUE_MAX),
             frames_wanted: Signal::new(),
             cleaner_news: Signal::new(),
             age: AgeWatch::default(),
@@ -241,7 +206,7 @@ impl BufferPool {
     /// Recovery is over: starts the cleaner, and what the restart does in the background [S3
     /// III-D6, Pitfall 2].
     pub fn begin(self: &Arc<BufferPool>) {
-        self.is_recovering.store(false, Ordering::Release);
+        self.restart.recovered();
         self.exclude_loaded();
         self.start_late_tasks();
     }
@@ -249,12 +214,12 @@ impl BufferPool {
     /// Why the flash tier started cold, if it did.
     #[must_use]
     pub fn cold_start(&self) -> Option<ColdStart> {
-        self.cold_start
+        self.restart.cold_start
     }
 
     /// Whether a copy that only flash has may be dropped: the log is redone, and has it all.
     pub(crate) fn redo_covers_flash(&self) -> bool {
-        self.is_recovering.load(Ordering::Relaxed) && !self.config.restart.kind.is_journalled()
+        self.restart.is_recovering() && !self.config.restart.kind.is_journalled()
     }
 
     /// What requests cost, as far as a policy wants to know: as configured, or measured.
@@ -295,7 +260,7 @@ impl BufferPool {
             (stats.choice, stats.choice_changes) = (Some(choosing.choice()), choosing.changes());
         }
         slot_bytes += self.sweep.lock().bytes() as u64;
-        slot_bytes += self.keeper.as_ref().map_or(0, |keeper| keeper.bytes()) as u64;
+        slot_bytes += self.restart.keeper.as_ref().map_or(0, |keeper| keeper.bytes()) as u64;
         if slots_count > 0 {
             stats.metadata_bytes_per_slot = slot_bytes.div_ceil(slots_count);
         }
@@ -326,7 +291,7 @@ impl BufferPool {
 
     #[inline]
     pub(crate) fn now(&self) -> Tick {
-        Tick(self.tick.load(Ordering::Relaxed))
+        self.fetches.now()
     }
 
     /// Whether `page` lies at home.
@@ -376,20 +341,6 @@ fn aging_requests(config: &PoolConfig, slots: u32) -> u64 {
         0 => u64::from(slots.max(1)),
         requests => requests,
     }
-}
-
-/// Whether redo may start from copies on flash that are older than the log's last checkpoint.
-fn write_budget(config: &PoolConfig, flash: Option<&dyn Device>) -> Option<WriteBudget> {
-    let (flash, bytes_per_day) = flash.zip(config.flash_writes_per_day)?;
-    Some(WriteBudget::new(bytes_per_day, terrace_rt::now(), flash.counters().written_bytes))
-}
-
-fn keeps_bases(config: &PoolConfig) -> bool {
-    let keeps_dirty = config.design.keeps_dirty_on_flash();
-    // The slots of an append log are overwritten in order: one is kept by moving it to the rear,
-    // which is worth its write only where the log does not have it all.
-    let may_keep = config.design.batch().is_none() || config.flash_role.is_persistent();
-    config.restart.kind.is_journalled() && keeps_dirty && may_keep
 }
 
 /// What a fetch is for.

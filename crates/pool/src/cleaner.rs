@@ -81,7 +81,7 @@ impl BufferPool {
     }
 
     pub(crate) fn is_sharp(&self) -> bool {
-        self.sharp.load(Ordering::Relaxed) > 0
+        self.durability.sharp.load(Ordering::Relaxed) > 0
     }
 
     /// Tells the cleaner if there are too many dirty pages on flash.

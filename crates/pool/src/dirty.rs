@@ -33,9 +33,11 @@
 //!   under its latch (or the partition's lock, for the cleaner) if it was not modified since its
 //!   image was written; home is synced before the record is appended [S3 II-A; D in SPEC 1.1].
 
+use std::sync::atomic::AtomicU32;
+
 use terrace_device::Operation;
 use terrace_page::{Lsn, PageId};
-use terrace_rt::{Nanos, sleep};
+use terrace_rt::{LeafMutex, Mutex, Nanos, sleep};
 use terrace_tier::{After, BaseRule, Changed, Freed, Gauge};
 
 use crate::frames::{Exclusive, Frame};
@@ -49,9 +51,19 @@ const WRONG_ORDER_GAP: Nanos = Nanos(3_000_000);
 
 /// Batches of pages for BUF_WRITE records.
 #[derive(Default)]
-pub(crate) struct BufWrites {
+struct BufWrites {
     open: Option<Batch>,
     full: Vec<Batch>,
+}
+
+/// What makes changes durable at home, page by page and all together.
+#[derive(Default)]
+pub(crate) struct Durability {
+    /// Sharp checkpoints under way: no new dirty page goes to flash meanwhile [S0 3.2].
+    pub(crate) sharp: AtomicU32,
+    buf_writes: LeafMutex<BufWrites>,
+    /// Held by the task that syncs home.
+    sync: Mutex<()>,
 }
 
 /// How old the oldest changes are that are not everywhere. `Lsn::MAX` where there is none.
@@ -280,7 +292,7 @@ impl BufferPool {
 
     /// `page` joins the open batch (E4).
     pub(crate) fn join_buf_write(&self, page: PageId) {
-        let mut writes = self.buf_writes.lock();
+        let mut writes = self.durability.buf_writes.lock();
         let batch = writes
             .open
             .get_or_insert_with(|| Batch { eol: self.journal.last_lsn(), pages: Vec::new() });
@@ -294,7 +306,7 @@ impl BufferPool {
     /// Logs the batches that are full, or the open one too. Call it without latches.
     pub(crate) fn log_buf_writes(&self, which: Logged) -> Result<(), PoolError> {
         let batches = {
-            let mut writes = self.buf_writes.lock();
+            let mut writes = self.durability.buf_writes.lock();
             let mut batches = std::mem::take(&mut writes.full);
             if which == Logged::Open {
                 batches.extend(writes.open.take());
@@ -325,7 +337,7 @@ impl BufferPool {
 
     /// Makes the home writes that have completed durable, and lets go of their entries.
     pub(crate) fn sync_home(&self) -> Result<(), PoolError> {
-        let _one_at_a_time = self.sync.lock();
+        let _one_at_a_time = self.durability.sync.lock();
         self.check_writable()?;
         for partition in &self.partitions {
             partition.books.lock().ledger.sync_begins();

@@ -19,7 +19,7 @@
 //!   again.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use terrace_page::{Damage, PageBuf, PageId, lsn, verify};
 use terrace_policy::{AccessClass, Tick, Touch};
@@ -118,6 +118,49 @@ impl Devices for BufferPool {
 
     fn spills(&self) -> bool {
         self.is_spilling()
+    }
+}
+
+/// What a miss needs to know of the misses before it.
+pub(crate) struct FetchHistory {
+    /// The clock of the policies: one tick for each miss.
+    clock: AtomicU64,
+    /// Memory was full once: ramp-up is over [S0 4.3.2].
+    memory_was_full: AtomicBool,
+    /// The page that a read of its own fetched last, for the 64-page rule.
+    last: AtomicU64,
+}
+
+impl FetchHistory {
+    pub(crate) fn since(now: Tick) -> FetchHistory {
+        FetchHistory {
+            clock: AtomicU64::new(now.0),
+            memory_was_full: AtomicBool::new(false),
+            last: AtomicU64::new(u64::MAX),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn now(&self) -> Tick {
+        Tick(self.clock.load(Ordering::Relaxed))
+    }
+
+    fn tick(&self) -> Tick {
+        Tick(self.clock.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+
+    fn memory_is_full(&self) {
+        self.memory_was_full.store(true, Ordering::Relaxed);
+    }
+
+    fn is_ramp_up(&self) -> bool {
+        !self.memory_was_full.load(Ordering::Relaxed)
+    }
+
+    /// The page that was fetched before `page`.
+    fn followed_by(&self, page: PageId) -> Option<PageId> {
+        let previous = self.last.swap(page.0, Ordering::Relaxed);
+        (previous != u64::MAX).then_some(PageId(previous))
     }
 }
 
@@ -224,10 +267,10 @@ impl BufferPool {
             Place::Flash(_) | Place::Nowhere => {}
         }
         let Some(guard) = self.pop_free(&mut books) else {
-            self.memory_full.store(true, Ordering::Relaxed);
+            self.fetches.memory_is_full();
             return Installed::NoFrame;
         };
-        let now = Tick(self.tick.fetch_add(1, Ordering::Relaxed) + 1);
+        let now = self.fetches.tick();
         partition.install(&guard, page, place);
         let reading = match place {
             Place::Flash(slot) => self.choose_source(&mut books, slot, want, now),
@@ -267,7 +310,7 @@ impl BufferPool {
         drop(books);
         if is_low {
             // The evictor keeps some frames free: from here on memory is as full as it gets.
-            self.memory_full.store(true, Ordering::Relaxed);
+            self.fetches.memory_is_full();
             self.frames_wanted.notify_all();
         }
         if want == Want::Best {
@@ -290,8 +333,7 @@ impl BufferPool {
         if intent.cold {
             return;
         }
-        let previous = self.last_fetched.swap(page.0, Ordering::Relaxed);
-        let previous = (previous != u64::MAX).then_some(PageId(previous));
+        let previous = self.fetches.followed_by(page);
         frame.set_class(self.config.classifier.class(intent.class, previous, page));
     }
 
@@ -501,7 +543,7 @@ impl BufferPool {
     /// Whether single reads from home fetch neighbours now [S0 4.3.2; S3 IV-A1].
     fn reads_neighbours(&self) -> bool {
         let fills = self.config.fills;
-        (fills.ramp_up && !self.memory_full.load(Ordering::Relaxed)) || self.fills_aggressively()
+        (fills.ramp_up && self.fetches.is_ramp_up()) || self.fills_aggressively()
     }
 
     /// Whether flash is being filled with the neighbours of what is read [S3 IV-A1].

@@ -12,22 +12,57 @@
 //! - A4: a page that owns an invalid slot gets that one again, never a second [R in S4 3].
 
 use std::io::ErrorKind;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use terrace_device::{Device, DeviceError, Operation};
 use terrace_page::PageId;
-use terrace_policy::{AccessClass, AdmissionRule, Refusal, Replacement, Temperatures, admit};
+use terrace_policy::{
+    AccessClass, AdmissionRule, Filling, Refusal, Replacement, Temperatures, admit,
+};
+use terrace_rt::{LeafMutex, Queue};
 use terrace_tier::{Count, Freed, Gauge, Held, Lend, NoVictim};
 
+use crate::budget::WriteBudget;
 use crate::config::TacWrite;
 use crate::fetch::Loading;
 use crate::frames::{Exclusive, Frame};
 use crate::io::{self, PageIo};
 use crate::partition::{Books, Partition, Place};
-use crate::{BufferPool, PageEvent, Stop, Tier};
+use crate::{BufferPool, PageEvent, PoolConfig, Stop, Tier};
 
 /// After so many writes in a row failed, the flash is left alone.
 const FLASH_FAILURES_MAX: u32 = 8;
+
+/// Copies that wait for a TAC writer, at most; more are abandoned.
+const OFFERED_MAX: usize = 4096;
+
+/// What decides which pages are written to flash, beside the design.
+pub(crate) struct FlashTraffic {
+    pub(crate) filling: LeafMutex<Filling>,
+    /// Of writes to flash, if they are limited.
+    budget: Option<WriteBudget>,
+    /// Writes to flash that failed since the last that did not.
+    failures: AtomicU32,
+    /// Pages that were read from home, for the TAC writers.
+    pub(crate) offered: Queue<PageId>,
+    /// The retired hits that temperatures have aged by.
+    aged_hits: AtomicU64,
+}
+
+impl FlashTraffic {
+    pub(crate) fn new(config: &PoolConfig, slots: u32, flash: Option<&dyn Device>) -> FlashTraffic {
+        let budget = flash.zip(config.flash_writes_per_day).map(|(flash, bytes_per_day)| {
+            WriteBudget::new(bytes_per_day, terrace_rt::now(), flash.counters().written_bytes)
+        });
+        FlashTraffic {
+            filling: LeafMutex::new(Filling::new(slots, config.tau)),
+            budget,
+            failures: AtomicU32::new(0),
+            offered: Queue::new(OFFERED_MAX),
+            aged_hits: AtomicU64::new(0),
+        }
+    }
+}
 
 impl BufferPool {
     /// Whether the flash is too busy for what can do without it [S0 3.3.2].
@@ -37,17 +72,17 @@ impl BufferPool {
 
     /// Whether the tier is being filled with every page [S0 3.3.1].
     pub(crate) fn is_filling(&self) -> bool {
-        self.filling.lock().is_on(self.shares.gauge(Gauge::Used))
+        self.traffic.filling.lock().is_on(self.shares.gauge(Gauge::Used))
     }
 
     pub(crate) fn flash_is_usable(&self) -> bool {
         let is_there = self.flash.as_ref().is_some_and(|flash| !flash.is_given_up());
-        is_there && self.flash_failures.load(Ordering::Relaxed) < FLASH_FAILURES_MAX
+        is_there && self.traffic.failures.load(Ordering::Relaxed) < FLASH_FAILURES_MAX
     }
 
     /// Whether the day's share of writes to flash is spent.
     pub(crate) fn is_over_budget(&self) -> bool {
-        let budget = self.write_budget.as_ref().zip(self.flash.as_ref());
+        let budget = self.traffic.budget.as_ref().zip(self.flash.as_ref());
         budget.is_some_and(|(budget, flash)| {
             !budget.allows(terrace_rt::now(), flash.counters().written_bytes)
         })
@@ -56,9 +91,9 @@ impl BufferPool {
     /// A write to flash ended.
     pub(crate) fn flash_was_written(&self, written: bool) {
         if written {
-            self.flash_failures.store(0, Ordering::Relaxed);
+            self.traffic.failures.store(0, Ordering::Relaxed);
         } else {
-            self.flash_failures.fetch_add(1, Ordering::Relaxed);
+            self.traffic.failures.fetch_add(1, Ordering::Relaxed);
             self.stats.lock().flash_faults += 1;
             self.look_at_flash();
         }
@@ -257,7 +292,7 @@ impl BufferPool {
             return;
         }
         let hits = self.retired_hits();
-        let before = self.aged_hits.fetch_max(hits, Ordering::Relaxed);
+        let before = self.traffic.aged_hits.fetch_max(hits, Ordering::Relaxed);
         let hits = hits.saturating_sub(before) + 1;
         self.shares.lend(|temperatures: &mut Temperatures| temperatures.on_miss(page, hits));
     }
@@ -271,7 +306,7 @@ impl BufferPool {
         match self.config.tac.write {
             TacWrite::Sync => self.write_read_page(loading.page, &loading.guard),
             TacWrite::Async => {
-                if self.tac_queue.try_push(loading.page).is_err() {
+                if self.traffic.offered.try_push(loading.page).is_err() {
                     self.stats.lock().tac_abandoned += 1;
                 }
             }
@@ -280,7 +315,7 @@ impl BufferPool {
 
     /// Writes the pages that were read, one by one: the life of a TAC writer.
     pub(crate) fn run_tac_writer(&self) {
-        while let Some(page) = self.tac_queue.pop() {
+        while let Some(page) = self.traffic.offered.pop() {
             let partition = self.partition(page);
             let place = partition.find(&partition.books.lock(), &self.frames, page);
             let guard = match place {

@@ -166,13 +166,13 @@ impl BufferPool {
     pub fn flush_all(&self) -> Result<(), PoolError> {
         let end = Lsn(self.journal.last_lsn().0 + 1);
         self.drain_owed_now();
-        self.sharp.fetch_add(1, Ordering::Relaxed);
+        self.durability.sharp.fetch_add(1, Ordering::Relaxed);
         let flushed = self
             .flush_below(Lsn::MAX)
             .and_then(|()| self.flush_flash())
             // A page that was modified meanwhile has taken its old entry from flash to memory.
             .and_then(|()| self.flush_below(end));
-        self.sharp.fetch_sub(1, Ordering::Relaxed);
+        self.durability.sharp.fetch_sub(1, Ordering::Relaxed);
         flushed?;
         self.log_buf_writes(Logged::Open)
     }

@@ -21,8 +21,6 @@
 //! - N4: exclusive: a page that is used while it is on its way to flash stays in memory, and what
 //!   was written of it is forgotten.
 
-use std::sync::atomic::Ordering;
-
 use terrace_page::{Lsn, PageId};
 use terrace_policy::{Inclusion, RestartKind};
 use terrace_tier::{BaseRule, Freed};
@@ -82,7 +80,7 @@ impl BufferPool {
 
     /// N2: the copy of a page that was just read goes.
     pub(crate) fn exclude(&self, loading: &Loading<'_>) {
-        let is_redone = self.is_recovering.load(Ordering::Relaxed);
+        let is_redone = self.restart.is_recovering();
         if self.is_exclusive() && !is_redone && !self.stop.is_set() {
             let freed = self.take_over(loading.partition, &loading.guard);
             self.harden(freed.as_slice());

@@ -3,6 +3,7 @@
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use terrace_device::{Device, said_again};
 use terrace_page::{Lsn, PageId};
@@ -13,19 +14,66 @@ use crate::partition::Partition;
 use crate::shares::SlotTable;
 use crate::{BufferPool, PoolConfig, PoolError, Tier};
 use terrace_restart::{
-    Freed, Held, Image, Settings, Site, TableError, TableEvent, TableLog, Waited, unlogged,
+    ColdStart, FlashLayout, FlashRecovery, Freed, Held, Image, Keeper, Settings, Site, TableError,
+    TableEvent, TableLog, Waited, unlogged,
 };
+
+/// What the restart wants of the pool, and the pool of it.
+pub(crate) struct RestartState {
+    pub(crate) keeper: Keeper,
+    keeps_bases: bool,
+    /// Whether it wants to know the LSNs of changes.
+    pub(crate) follows_changes: bool,
+    /// Why the flash tier started cold, if it did.
+    pub(crate) cold_start: Option<ColdStart>,
+    /// From the opening until `begin`.
+    is_recovering: AtomicBool,
+}
+
+impl RestartState {
+    pub(crate) fn new(
+        config: &PoolConfig,
+        layout: &FlashLayout,
+        recovery: Option<&FlashRecovery>,
+    ) -> RestartState {
+        let keeper = terrace_restart::keeper_of(&config.of_restart(), layout, recovery);
+        RestartState {
+            keeps_bases: keeps_bases(config),
+            follows_changes: keeper.as_ref().is_some_and(|keeper| keeper.follows_changes()),
+            keeper,
+            cold_start: recovery.and_then(FlashRecovery::cold),
+            is_recovering: AtomicBool::new(true),
+        }
+    }
+
+    pub(crate) fn is_recovering(&self) -> bool {
+        self.is_recovering.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn recovered(&self) {
+        self.is_recovering.store(false, Ordering::Release);
+    }
+}
+
+/// Whether redo may start from copies on flash that are older than the log's last checkpoint.
+fn keeps_bases(config: &PoolConfig) -> bool {
+    let keeps_dirty = config.design.keeps_dirty_on_flash();
+    // The slots of an append log are overwritten in order: one is kept by moving it to the rear,
+    // which is worth its write only where the log does not have it all.
+    let may_keep = config.design.batch().is_none() || config.flash_role.is_persistent();
+    config.restart.kind.is_journalled() && keeps_dirty && may_keep
+}
 
 impl BufferPool {
     /// Whether copies on flash are kept as the bases of changes: redo then starts from them.
     pub(crate) fn keeps_bases(&self) -> bool {
-        self.keeps_bases
+        self.restart.keeps_bases
     }
 
     /// K2: bytes are about to be written into `slots`, numbered over all partitions. A cache whose
     /// table cannot be written is given up, and takes none of them (K3).
     pub(crate) fn before_slot_writes(&self, slots: &[u32]) -> Result<(), PoolError> {
-        match &self.keeper {
+        match &self.restart.keeper {
             Some(keeper) if !slots.is_empty() => {
                 let begun = keeper.before_writes(self, slots).map_err(PoolError::from);
                 begun.or_else(|error| if self.gives_up(&error) { Ok(()) } else { Err(error) })
@@ -45,33 +93,33 @@ impl BufferPool {
     }
 
     pub(crate) fn slot_filled(&self, held: &Held) {
-        if let Some(keeper) = &self.keeper {
+        if let Some(keeper) = &self.restart.keeper {
             keeper.filled(self, held);
         }
     }
 
     pub(crate) fn slot_cleaned(&self, slot: u32, page: PageId) {
-        if let Some(keeper) = &self.keeper {
+        if let Some(keeper) = &self.restart.keeper {
             keeper.cleaned(self, slot, page);
         }
     }
 
     pub(crate) fn slot_freed(&self, slot: u32, page: PageId, why: Freed) {
-        if let Some(keeper) = &self.keeper {
+        if let Some(keeper) = &self.restart.keeper {
             keeper.freed(self, slot, page, why);
         }
     }
 
     /// No slot can be reused now.
     pub(crate) fn slots_wanted(&self) {
-        if let Some(keeper) = &self.keeper {
+        if let Some(keeper) = &self.restart.keeper {
             keeper.wanted();
         }
     }
 
     /// A base gave way to a newer copy on flash: it is free once the table there says so.
     pub(crate) fn retire_base(&self, partition: &Partition, slot: u32) {
-        if let Some(keeper) = &self.keeper {
+        if let Some(keeper) = &self.restart.keeper {
             keeper.retired(self, partition.first_slot + slot);
         }
     }
@@ -80,7 +128,7 @@ impl BufferPool {
     pub(crate) fn unpin_later(&self, partition: &Partition, slot: u32, page: PageId) {
         let number = partition.first_slot + slot;
         self.slot_cleaned(number, page);
-        if let Some(keeper) = &self.keeper {
+        if let Some(keeper) = &self.restart.keeper {
             keeper.unpin_later(self, number);
         }
     }
@@ -92,13 +140,13 @@ impl BufferPool {
     ///
     /// The table cannot be hardened: what is on flash may not be believed after this session.
     pub fn harden_table(&self) -> Result<u64, PoolError> {
-        let hardened = self.keeper.as_ref().map_or(Ok(0), |keeper| keeper.checkpoint(self));
+        let hardened = self.restart.keeper.as_ref().map_or(Ok(0), |keeper| keeper.checkpoint(self));
         hardened.map_err(PoolError::from).inspect_err(|_| self.look_at_flash())
     }
 
     /// A change of `page` was logged at `lsn`.
     pub(crate) fn page_changed(&self, page: PageId, lsn: Lsn) {
-        if let Some(keeper) = &self.keeper {
+        if let Some(keeper) = &self.restart.keeper {
             keeper.changed(page, lsn);
         }
     }
@@ -106,14 +154,14 @@ impl BufferPool {
     /// `page`, whose dirty entry was made, changes without a record. False if the restart needs one
     /// of that, and the log is full.
     pub(crate) fn log_unlogged(&self, page: PageId) -> bool {
-        let wants = self.keeper.as_ref().is_some_and(|keeper| keeper.wants_unlogged());
+        let wants = self.restart.keeper.as_ref().is_some_and(|keeper| keeper.wants_unlogged());
         !wants || self.journal.log_flash(&unlogged(page)).is_some()
     }
 
     /// K2. A table that cannot be hardened may not be believed later: a cache is given up (K3), and
     /// a database that flash is a part of stops.
     pub(crate) fn harden(&self, slots: &[u32]) {
-        let Some(keeper) = &self.keeper else { return };
+        let Some(keeper) = &self.restart.keeper else { return };
         if let (false, Err(error)) = (slots.is_empty(), keeper.harden(self, slots)) {
             let error = PoolError::from(error);
             if self.gives_up(&error) {

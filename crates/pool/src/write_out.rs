@@ -108,7 +108,7 @@ impl BufferPool {
         if purpose == Purpose::Evict {
             self.count_leaving(partition, books, frame);
         }
-        let is_sharp = self.sharp.load(std::sync::atomic::Ordering::Relaxed) > 0;
+        let is_sharp = self.is_sharp();
         // A persistent tier is as good as home to a checkpoint, too.
         let to_flash = purpose == Purpose::Evict || self.is_persistent();
         let mut slot_by = |class: AccessClass| self.place(partition, books, (page, frame), class);

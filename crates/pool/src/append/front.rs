@@ -146,9 +146,9 @@ impl BufferPool {
         room: u32,
     ) -> Option<Front> {
         // The tier has been full once.
-        self.filling.lock().is_on(u32::MAX);
+        self.traffic.filling.lock().is_on(u32::MAX);
         // A cleaner that wakes before the end of recovery could take home back in time [S3 III-D6].
-        let may_write = !self.is_recovering.load(Ordering::Relaxed);
+        let may_write = !self.restart.is_recovering();
         let (mut slots, table) = (books.slots.take().expect("a log of slots"), &*books);
         let free_to_write = |page| may_write && table.ledger.may_go_home(page);
         let leaving = Leaving { group, room, now: self.now() };

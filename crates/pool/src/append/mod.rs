@@ -40,8 +40,6 @@ mod group;
 pub(crate) use front::Stuck;
 pub(crate) use group::Gathered;
 
-use std::sync::atomic::Ordering;
-
 use crate::BufferPool;
 use crate::partition::Partition;
 
@@ -63,7 +61,7 @@ impl BufferPool {
         self.config.design.batch().is_some()
             && self.flash_is_usable()
             && !self.is_over_budget()
-            && self.sharp.load(Ordering::Relaxed) == 0
+            && !self.is_sharp()
             && !self.stop.is_set()
     }
 
