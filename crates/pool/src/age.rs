@@ -48,7 +48,7 @@ impl BufferPool {
     /// The log has grown to `end`: what has become too old is brought home.
     #[inline]
     pub fn log_grew(&self, end: Lsn) {
-        if end.0 >= self.age.due.load(Ordering::Relaxed) {
+        if end.0 >= self.durability.age.due.load(Ordering::Relaxed) {
             self.grow_older(end);
         }
     }
@@ -56,12 +56,12 @@ impl BufferPool {
     #[cold]
     fn grow_older(&self, end: Lsn) {
         let Some(age) = self.config.clean_age else {
-            self.age.due.store(u64::MAX, Ordering::Relaxed);
+            self.durability.age.due.store(u64::MAX, Ordering::Relaxed);
             return;
         };
-        self.age.due.store(end.0 + age / LOOKS, Ordering::Relaxed);
-        self.age.notify();
-        self.cleaner_news.notify_all();
+        self.durability.age.due.store(end.0 + age / LOOKS, Ordering::Relaxed);
+        self.durability.age.notify();
+        self.cleaning.news.notify_all();
     }
 
     /// What is dirty since before this is too old; zero if nothing ever is.
@@ -76,10 +76,10 @@ impl BufferPool {
     /// Brings home what has been dirty in memory for too long: the life of a background task.
     pub(crate) fn run_age_writer(&self) {
         while !self.is_closing() {
-            let seen = self.age.news.seen();
+            let seen = self.durability.age.news.seen();
             // A failure has stopped the pool: whoever writes next is told.
             let _failed = self.flush_below(self.age_floor());
-            self.age.news.wait(seen);
+            self.durability.age.news.wait(seen);
         }
     }
 }

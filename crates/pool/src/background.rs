@@ -105,9 +105,9 @@ impl BufferPool {
     pub fn shutdown(&self) {
         self.background.is_closing.store(true, Ordering::Release);
         self.traffic.offered.close();
-        self.frames_wanted.notify_all();
-        self.cleaner_news.notify_all();
-        self.age.notify();
+        self.memory.frames_wanted.notify_all();
+        self.cleaning.news.notify_all();
+        self.durability.age.notify();
         if let Some(keeper) = &self.restart.keeper {
             keeper.close();
         }

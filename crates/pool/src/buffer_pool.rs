@@ -18,35 +18,29 @@
 //! (eviction and checkpoint), `cleaner`.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 use terrace_device::{Device, Operation};
-use terrace_page::{Damage, PAGE_SIZE, PageId};
+use terrace_page::{Damage, PageId};
 use terrace_policy::{AccessClass, Costs, Tick};
-use terrace_rt::{LeafMutex, Signal, World};
-use terrace_tier::{Freed, Gauge, PAGES_MAX};
+use terrace_rt::{LeafMutex, World};
+use terrace_tier::{Freed, Gauge};
 
-use crate::age::AgeWatch;
 use crate::background::Background;
 use crate::build::Plan;
-use crate::choosing::Choosing;
+use crate::cleaner::CleanerState;
 use crate::costs::costs_of;
-use crate::directory::PageHash;
+use crate::devices::Devices;
 use crate::dirty::Durability;
 use crate::fetch::FetchHistory;
 use crate::flash::FlashTraffic;
 use crate::frames::{Exclusive, FrameTable};
+use crate::memory::Memory;
 use crate::metadata::{partition_bytes, sweep_of};
-use crate::observe::SampledMisses;
 use crate::owed::Owed;
-use crate::partition::Partition;
-use crate::peeks::Peeks;
 use crate::shares::TierShares;
 use crate::site::RestartState;
-use crate::spill::Spilling;
-use crate::stop::StopSwitch;
-use crate::sweep::Sweep;
 use crate::{Journal, PageMut, PoolConfig, PoolError, PoolStats, Stop, Tier};
 use terrace_restart::{ColdStart, FlashLayout, FlashRecovery};
 
@@ -56,43 +50,17 @@ pub(crate) const LOOKUPS_MAX: u32 = 1_000_000;
 /// Pages in memory over flash over home.
 pub struct BufferPool {
     pub(crate) config: PoolConfig,
-    pub(crate) home: Arc<dyn Device>,
-    pub(crate) flash: Option<Arc<dyn Device>>,
     pub(crate) journal: Arc<dyn Journal>,
-    pub(crate) frames: FrameTable,
-    /// Page requests that took no latch, as far as no frame counts them.
-    pub(crate) peeks: Peeks,
-    pub(crate) partitions: Box<[Partition]>,
-    home_pages: u64,
-    pub(crate) fetches: FetchHistory,
+    pub(crate) devices: Devices,
+    pub(crate) memory: Memory,
     pub(crate) shares: TierShares,
-    /// What requests cost: as configured, or measured.
-    costs: Costs,
-    /// Of a design that picks itself.
-    pub(crate) choosing: Option<Choosing>,
-    pub(crate) spilling: Option<Spilling>,
-    /// A partition wants slots cleaned ahead, and the cleaner has not been told.
-    pub(crate) cleaning_wanted: AtomicBool,
     pub(crate) traffic: FlashTraffic,
     pub(crate) durability: Durability,
-    pub(crate) stop: StopSwitch,
-    /// Given when a partition runs low on free frames.
-    pub(crate) frames_wanted: Signal,
-    /// Given when the cleaner may have work.
-    pub(crate) cleaner_news: Signal,
-    pub(crate) age: AgeWatch,
-    /// Given when a run of pages was cleaned.
-    pub(crate) run_cleaned: Signal,
-    /// Pages that go home in the order in which they lie there.
-    pub(crate) sweep: LeafMutex<Sweep>,
-    /// Runs of pages being cleaned.
-    pub(crate) cleaner_runs: AtomicU32,
-    pub(crate) read_aheads: AtomicU32,
+    pub(crate) cleaning: CleanerState,
     pub(crate) background: Background,
     pub(crate) stats: LeafMutex<PoolStats>,
     pub(crate) restart: RestartState,
     pub(crate) owed: Owed,
-    pub(crate) misses: SampledMisses,
 }
 
 /// A page as recovery found it.
@@ -148,36 +116,20 @@ impl BufferPool {
         let plan = Plan::new(&config, &layout, &shares, recovery.as_ref(), &costs);
         let (partitions, doubled) = Arc::new(plan).build(&world);
         let recovery = recovery.as_deref();
+        let fetches = FetchHistory::since(Tick(recovery.map_or(1, |found| found.clock() + 1)));
         let pool = Arc::new_cyclic(|itself| BufferPool {
-            home_pages: (home.len() / PAGE_SIZE as u64).min(PAGES_MAX),
-            traffic: FlashTraffic::new(&config, slots, flash.as_deref()),
+            traffic: FlashTraffic::new(&config, slots, flash.as_deref(), costs),
+            cleaning: CleanerState::new(sweep_of(&config, slots)),
             restart: RestartState::new(&config, &layout, recovery),
-            choosing: Choosing::new(&config, &costs),
-            spilling: Spilling::new(&config, &costs),
-            sweep: LeafMutex::new(sweep_of(&config, slots)),
-            owed: Owed::default(),
-            config,
-            home,
-            flash,
-            journal,
-            frames,
-            peeks: Peeks::default(),
-            partitions,
-            fetches: FetchHistory::since(Tick(recovery.map_or(1, |found| found.clock() + 1))),
-            shares,
-            costs,
-            cleaning_wanted: AtomicBool::new(false),
-            durability: Durability::default(),
-            stop: StopSwitch::default(),
-            frames_wanted: Signal::new(),
-            cleaner_news: Signal::new(),
-            age: AgeWatch::default(),
-            run_cleaned: Signal::new(),
-            cleaner_runs: AtomicU32::new(0),
-            read_aheads: AtomicU32::new(0),
+            devices: Devices::new(home, flash),
+            memory: Memory::new(frames, partitions, fetches),
             background: Background::new(world, Weak::clone(itself)),
+            config,
+            journal,
+            shares,
+            durability: Durability::default(),
+            owed: Owed::default(),
             stats: LeafMutex::new(PoolStats::default()),
-            misses: SampledMisses::new(),
         });
         pool.started_without(&doubled)
     }
@@ -225,7 +177,7 @@ impl BufferPool {
     /// What requests cost, as far as a policy wants to know: as configured, or measured.
     #[must_use]
     pub fn costs(&self) -> Costs {
-        self.costs
+        self.traffic.costs
     }
 
     /// Counters and gauges.
@@ -233,7 +185,7 @@ impl BufferPool {
     pub fn stats(&self) -> PoolStats {
         let mut stats = *self.stats.lock();
         let (mut slots_count, mut slot_bytes) = (0, 0);
-        for partition in &self.partitions {
+        for partition in &self.memory.partitions {
             let books = partition.books.lock();
             stats.add(&books.stats);
             stats.frames_used += u64::from(partition.frames_count) - books.free.len() as u64;
@@ -245,21 +197,21 @@ impl BufferPool {
             }
         }
         slot_bytes += self.shares.bytes(self.config.design.replacement) as u64;
-        stats.hits =
-            self.retired_hits() + self.frames.iter().map(|frame| frame.hits()).sum::<u64>();
-        stats.hits += self.peeks.sum();
+        stats.hits = self.memory.retired_hits()
+            + self.memory.frames.iter().map(|frame| frame.hits()).sum::<u64>();
+        stats.hits += self.memory.peeks.sum();
         stats.slots = slots_count;
         stats.slots_used = u64::from(self.shares.gauge(Gauge::Used));
         stats.slots_dirty = u64::from(self.shares.gauge(Gauge::Dirty));
         stats.slots_invalid += u64::from(self.shares.gauge(Gauge::Invalid));
         stats.frames = u64::from(self.config.frames);
-        stats.latch_waits = self.frames.waits.count.load(Ordering::Relaxed);
-        stats.latch_wait_ns = self.frames.waits.ns.load(Ordering::Relaxed);
-        if let Some(choosing) = &self.choosing {
+        stats.latch_waits = self.memory.frames.waits.count.load(Ordering::Relaxed);
+        stats.latch_wait_ns = self.memory.frames.waits.ns.load(Ordering::Relaxed);
+        if let Some(choosing) = &self.traffic.choosing {
             slot_bytes += choosing.bytes() as u64;
             (stats.choice, stats.choice_changes) = (Some(choosing.choice()), choosing.changes());
         }
-        slot_bytes += self.sweep.lock().bytes() as u64;
+        slot_bytes += self.cleaning.sweep.lock().bytes() as u64;
         slot_bytes += self.restart.keeper.as_ref().map_or(0, |keeper| keeper.bytes()) as u64;
         if slots_count > 0 {
             stats.metadata_bytes_per_slot = slot_bytes.div_ceil(slots_count);
@@ -267,65 +219,38 @@ impl BufferPool {
         stats
     }
 
-    /// Hits on pages that have left memory since.
-    pub(crate) fn retired_hits(&self) -> u64 {
-        self.partitions.iter().map(|part| part.retired_hits.load(Ordering::Relaxed)).sum()
-    }
-
-    /// The partition of `slot`, numbered over all partitions.
-    pub(crate) fn partition_of_slot(&self, slot: u32) -> &Partition {
-        let after = self.partitions.partition_point(|part| part.first_slot <= slot);
-        &self.partitions[after - 1]
-    }
-
-    /// The partition of `page`.
-    #[inline]
-    pub(crate) fn partition(&self, page: PageId) -> &Partition {
-        &self.partitions[self.partition_number(page)]
-    }
-
-    #[inline]
-    pub(crate) fn partition_number(&self, page: PageId) -> usize {
-        PageHash::of(page).partition(self.partitions.len())
-    }
-
     #[inline]
     pub(crate) fn now(&self) -> Tick {
-        self.fetches.now()
-    }
-
-    /// Whether `page` lies at home.
-    pub(crate) fn is_at_home(&self, page: PageId) -> bool {
-        page.0 < self.home_pages
+        self.memory.fetches.now()
     }
 
     #[inline]
     pub(crate) fn check_writable(&self) -> Result<(), PoolError> {
-        self.stop.check()
+        self.durability.stop.check()
     }
 
     /// A write or sync of home failed: no more changes. Returns the error for the caller.
     pub(crate) fn stop(&self, operation: Operation, source: io::Error) -> PoolError {
-        self.stop_for(Stop::new(Tier::Home, &*self.home, operation, source))
+        self.stop_for(Stop::new(Tier::Home, &*self.devices.home, operation, source))
     }
 
     /// As `stop`, for a device that the database cannot do without.
     pub(crate) fn stop_for(&self, stop: Stop) -> PoolError {
-        self.stop.set(|| self.journal.stopped(stop))
+        self.durability.stop.set(|| self.journal.stopped(stop))
     }
 
     /// A write of the table on flash failed, whose failure cannot be made known.
     pub(crate) fn stop_for_table(&self, source: io::Error) -> PoolError {
-        let flash = self.flash.as_deref().unwrap_or(&*self.home);
+        let flash = self.devices.flash.as_deref().unwrap_or(&*self.devices.home);
         self.stop_for(Stop::new(Tier::Flash, flash, Operation::Write, source))
     }
 
     /// The frame's page leaves memory again without having been read or changed.
     pub(crate) fn discard(&self, page: PageId, guard: Exclusive<'_>) {
-        let partition = self.partition(page);
+        let partition = self.memory.partition(page);
         let mut books = partition.books.lock();
         self.give_back_stale(&mut books, guard.frame());
-        partition.uninstall(&mut books, &self.frames, guard);
+        partition.uninstall(&mut books, &self.memory.frames, guard);
         drop(books);
         partition.room.notify_all();
     }

@@ -42,10 +42,10 @@ impl BufferPool {
     #[doc(hidden)]
     #[must_use]
     pub fn copies(&self, page: PageId) -> Copies {
-        let partition = self.partition(page);
+        let partition = self.memory.partition(page);
         let books = partition.books.lock();
-        let (in_memory, slot) = match partition.find(&books, &self.frames, page) {
-            Place::Memory(id) => (true, self.frames.frame(id).slot()),
+        let (in_memory, slot) = match partition.find(&books, &self.memory.frames, page) {
+            Place::Memory(id) => (true, self.memory.frames.frame(id).slot()),
             Place::Flash(slot) => (false, Some(slot)),
             Place::Nowhere => (false, None),
         };
@@ -64,7 +64,7 @@ impl BufferPool {
     ///
     /// If a relation is broken: a bug.
     pub fn check(&self) {
-        for partition in &self.partitions {
+        for partition in &self.memory.partitions {
             let books = partition.books.lock();
             self.check_frames(partition, &books);
             self.check_slots(partition, &books);
@@ -75,20 +75,20 @@ impl BufferPool {
         let (mut used, mut dirty) = (0, 0);
         for at in 0..partition.frames_count {
             let id = partition.frame_at(at);
-            let frame = self.frames.frame(id);
+            let frame = self.memory.frames.frame(id);
             let Some(page) = frame.page() else {
                 assert_eq!(frame.rec_lsn(), None, "{id} is dirty without a page");
                 continue;
             };
             used += 1;
             dirty += u32::from(frame.rec_lsn().is_some());
-            let found = partition.find(books, &self.frames, page);
+            let found = partition.find(books, &self.memory.frames, page);
             assert_eq!(found, Place::Memory(id), "{page} is in {id}");
             self.check_copies(books, page, frame);
         }
         assert_eq!(used + books.free.len() as u32, partition.frames_count, "every frame is known");
         assert_eq!(dirty, books.ledger.dirty_frames(), "dirty frames are counted");
-        let is_free = |id: &FrameId| self.frames.frame(*id).page().is_none();
+        let is_free = |id: &FrameId| self.memory.frames.frame(*id).page().is_none();
         assert!(books.free.iter().all(is_free), "a free frame has no page");
     }
 
@@ -122,10 +122,14 @@ impl BufferPool {
             }
             let is_known = slots.is_valid(slot) || state == SlotState::Invalid;
             let Some(page) = slots.page(slot).filter(|_| is_known) else { continue };
-            match partition.find(books, &self.frames, page) {
+            match partition.find(books, &self.memory.frames, page) {
                 Place::Flash(found) => assert_eq!(found, slot, "{page} has one slot"),
                 Place::Memory(id) => {
-                    assert_eq!(self.frames.frame(id).slot(), Some(slot), "{page} knows its slot");
+                    assert_eq!(
+                        self.memory.frames.frame(id).slot(),
+                        Some(slot),
+                        "{page} knows its slot"
+                    );
                 }
                 Place::Nowhere => panic!("{page} in slot {slot} is not in the directory"),
             }

@@ -124,24 +124,24 @@ impl Meter {
 impl BufferPool {
     /// What becomes of changed pages that leave memory.
     pub(crate) fn dirty_leave(&self) -> DirtyLeave {
-        let chosen = self.choosing.as_ref().map(|choosing| choosing.choice().dirty);
+        let chosen = self.traffic.choosing.as_ref().map(|choosing| choosing.choice().dirty);
         chosen.unwrap_or(self.config.design.dirty_leave)
     }
 
     /// What is admitted to flash.
     pub(crate) fn admission(&self) -> AdmissionRule {
-        let chosen = self.choosing.as_ref().map(|choosing| choosing.choice().admission);
+        let chosen = self.traffic.choosing.as_ref().map(|choosing| choosing.choice().admission);
         chosen.unwrap_or(self.config.design.admission)
     }
 
     /// Whether pages that are newer than home are wanted no more (N2).
     pub(crate) fn drains(&self) -> bool {
-        self.choosing.is_some() && self.dirty_leave() != DirtyLeave::Flash
+        self.traffic.choosing.is_some() && self.dirty_leave() != DirtyLeave::Flash
     }
 
     /// Memory has missed `page`. To be called without a lock.
     pub(crate) fn choosing_asked(&self, page: PageId) {
-        let Some(choosing) = &self.choosing else { return };
+        let Some(choosing) = &self.traffic.choosing else { return };
         if let Some(every) = choosing.forced_misses {
             let misses = choosing.misses.fetch_add(1, Ordering::Relaxed) + 1;
             if misses.is_multiple_of(every) {
@@ -167,10 +167,10 @@ impl BufferPool {
         let (costs, ratio) = {
             let mut meter = choosing.meter.lock();
             // Read under the lock: what another thread reads later is more.
-            let counters = (of(Some(&*self.home)), of(self.flash.as_deref()));
+            let counters = (of(Some(&*self.devices.home)), of(self.devices.flash.as_deref()));
             (meter.costs(counters, cleaned_together), meter.prices.ratio())
         };
-        for partition in &self.partitions {
+        for partition in &self.memory.partitions {
             partition.books.lock().policy.set_price_ratio(ratio);
         }
         let choice = {
@@ -185,22 +185,22 @@ impl BufferPool {
     }
 
     fn choose(&self, at: usize) {
-        let Some(choosing) = &self.choosing else { return };
+        let Some(choosing) = &self.traffic.choosing else { return };
         if choosing.chosen.swap(at, Ordering::Relaxed) == at {
             return;
         }
         choosing.changes.fetch_add(1, Ordering::Relaxed);
-        for partition in &self.partitions {
+        for partition in &self.memory.partitions {
             partition.books.lock().slots_mut().choose(CHOICES[at]);
         }
         if self.drains() {
-            self.cleaner_news.notify_all();
+            self.cleaning.news.notify_all();
         }
     }
 
     /// `page` changes in memory.
     pub(crate) fn choosing_changed(&self, page: PageId) {
-        if let Some(choosing) = &self.choosing
+        if let Some(choosing) = &self.traffic.choosing
             && Chooser::samples(choosing.one_in, page)
         {
             choosing.chooser.lock().changed(page);
@@ -209,7 +209,7 @@ impl BufferPool {
 
     /// The page of `frame` is about to leave memory.
     pub(crate) fn choosing_left(&self, page: PageId, frame: &Frame) {
-        if let Some(choosing) = &self.choosing
+        if let Some(choosing) = &self.traffic.choosing
             && Chooser::samples(choosing.one_in, page)
         {
             let is_reused = frame.touch().history(self.now()).previous.is_some();

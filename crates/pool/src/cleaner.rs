@@ -26,10 +26,11 @@
 //!   image in the log.
 //! - A slot whose bytes are damaged keeps its entry: the log has to keep what only it can tell.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use terrace_page::{Lsn, PageBuf, PageId, lsn, verify};
 use terrace_policy::{CleanKey, Cleaning};
+use terrace_rt::{LeafMutex, Signal};
 use terrace_tier::{Cleaned, Gauge};
 
 use crate::choosing::DRAIN_RUNS;
@@ -40,6 +41,7 @@ use crate::io::{self, PageIo};
 use crate::ledger::DirtyLsns;
 use crate::partition::{Books, Place};
 use crate::shares::SlotTable;
+use crate::sweep::Sweep;
 use crate::{BufferPool, PoolError};
 
 /// How far below lambda the cleaner goes, as a share of the slots [S0 2.3.3].
@@ -66,6 +68,32 @@ pub(crate) struct Claim {
     pub rec_lsn: Lsn,
 }
 
+/// What the cleaner shares with the tasks that wake it, and those that wait for it.
+pub(crate) struct CleanerState {
+    /// Given when the cleaner may have work.
+    pub(crate) news: Signal,
+    /// Given when a run of pages was cleaned.
+    pub(crate) run_ended: Signal,
+    /// Runs of pages being cleaned.
+    pub(crate) runs: AtomicU32,
+    /// Pages that go home in the order in which they lie there.
+    pub(crate) sweep: LeafMutex<Sweep>,
+    /// A partition wants slots cleaned ahead, and the cleaner has not been told.
+    pub(crate) is_wanted: AtomicBool,
+}
+
+impl CleanerState {
+    pub(crate) fn new(sweep: Sweep) -> CleanerState {
+        CleanerState {
+            news: Signal::new(),
+            run_ended: Signal::new(),
+            runs: AtomicU32::new(0),
+            sweep: LeafMutex::new(sweep),
+            is_wanted: AtomicBool::new(false),
+        }
+    }
+}
+
 impl BufferPool {
     fn dirty_share(&self, share: f64) -> u32 {
         (f64::from(self.config.flash_slots) * share.max(0.0)) as u32
@@ -87,7 +115,7 @@ impl BufferPool {
     /// Tells the cleaner if there are too many dirty pages on flash.
     pub(crate) fn wake_cleaner(&self) {
         if self.is_sharp() || self.flash_dirty() > self.dirty_share(self.lambda()) {
-            self.cleaner_news.notify_all();
+            self.cleaning.news.notify_all();
         }
     }
 
@@ -95,7 +123,7 @@ impl BufferPool {
     pub(crate) fn run_cleaner(&self) {
         let mut is_cleaning = false;
         while !self.is_closing() {
-            let seen = self.cleaner_news.seen();
+            let seen = self.cleaning.news.seen();
             let dirty = self.flash_dirty();
             let low = match self.is_sharp() {
                 true => 0,
@@ -122,7 +150,7 @@ impl BufferPool {
             {
                 continue;
             }
-            self.cleaner_news.wait(seen);
+            self.cleaning.news.wait(seen);
         }
     }
 
@@ -138,21 +166,21 @@ impl BufferPool {
             return false;
         }
         let share = if self.is_sharp() { 0 } else { self.dirty_share(self.lambda()) };
-        if self.sweep.lock().is_over() && self.has_more_than(share) {
-            for partition in &self.partitions {
+        if self.cleaning.sweep.lock().is_over() && self.has_more_than(share) {
+            for partition in &self.memory.partitions {
                 let books = partition.books.lock();
                 let dirty = books.slots.iter().flat_map(SlotTable::cleanable_pages);
-                self.sweep.lock().add(dirty);
+                self.cleaning.sweep.lock().add(dirty);
             }
-            self.sweep.lock().begin();
+            self.cleaning.sweep.lock().begin();
         }
-        !self.sweep.lock().is_over()
+        !self.cleaning.sweep.lock().is_over()
     }
 
     /// The next page of the sweep that is still to be cleaned.
     fn claim_swept(&self) -> Option<Claim> {
         loop {
-            let page = self.sweep.lock().next()?;
+            let page = self.cleaning.sweep.lock().next()?;
             let claim = self.claim(page);
             if claim.is_some() {
                 return claim;
@@ -163,7 +191,7 @@ impl BufferPool {
     /// Starts to clean one run, from `root`. Whether it did.
     fn start_run(&self, root: Root) -> bool {
         let drain_runs = if self.drains() { DRAIN_RUNS } else { u32::MAX };
-        if self.cleaner_runs.load(Ordering::Relaxed) >= self.config.cleaner_ios.min(drain_runs) {
+        if self.cleaning.runs.load(Ordering::Relaxed) >= self.config.cleaner_ios.min(drain_runs) {
             return false;
         }
         let run = self.claim_run(root);
@@ -171,12 +199,12 @@ impl BufferPool {
             return false;
         }
         let Some(pool) = self.background.pool() else { return false };
-        self.cleaner_runs.fetch_add(1, Ordering::Relaxed);
+        self.cleaning.runs.fetch_add(1, Ordering::Relaxed);
         self.background.spawn("cleaner run", pool, move |pool| {
             pool.clean(&run);
-            pool.cleaner_runs.fetch_sub(1, Ordering::Relaxed);
-            pool.cleaner_news.notify_all();
-            pool.run_cleaned.notify_all();
+            pool.cleaning.runs.fetch_sub(1, Ordering::Relaxed);
+            pool.cleaning.news.notify_all();
+            pool.cleaning.run_ended.notify_all();
         });
         true
     }
@@ -224,7 +252,7 @@ impl BufferPool {
         let below = if let Root::Below(floor) = root { floor } else { Lsn::MAX };
         let mut best: Option<(terrace_rt::LeafGuard<'_, Books>, u32, CleanKey)> = None;
         // Locks are taken in order of partitions; the best one's is kept.
-        for partition in &self.partitions {
+        for partition in &self.memory.partitions {
             let books = partition.books.lock();
             let Some(slots) = &books.slots else { continue };
             if root == Root::Wanted && !slots.wants_cleaning() {
@@ -251,10 +279,10 @@ impl BufferPool {
 
     /// Claims `page` if it is dirty on flash and nobody uses the slot.
     fn claim(&self, page: PageId) -> Option<Claim> {
-        let partition = self.partition(page);
+        let partition = self.memory.partition(page);
         let mut books = partition.books.lock();
-        let slot = match partition.find(&books, &self.frames, page) {
-            Place::Memory(id) => self.frames.frame(id).slot()?,
+        let slot = match partition.find(&books, &self.memory.frames, page) {
+            Place::Memory(id) => self.memory.frames.frame(id).slot()?,
             Place::Flash(slot) => slot,
             Place::Nowhere => return None,
         };
@@ -285,14 +313,14 @@ impl BufferPool {
 
     /// The slot of a claim, over all partitions.
     fn slot_number(&self, claim: &Claim) -> u32 {
-        self.partition(claim.page).first_slot + claim.slot
+        self.memory.partition(claim.page).first_slot + claim.slot
     }
 
     /// Reads the run from flash; says which pages are whole.
     fn stage(&self, run: &[Claim], staging: &mut Staging) -> Vec<Staged> {
-        let flash = self.flash.as_deref().expect("dirty slots are on flash");
+        let flash = self.devices.flash.as_deref().expect("dirty slots are on flash");
         let ios = run.iter().zip(staging.pages_mut()).map(|(claim, bytes)| {
-            PageIo::read(self.partition(claim.page).slot_page(claim.slot), [bytes])
+            PageIo::read(self.memory.partition(claim.page).slot_page(claim.slot), [bytes])
         });
         if io::run(flash, ios.collect()).is_err() {
             self.stats.lock().flash_faults += 1;
@@ -317,14 +345,14 @@ impl BufferPool {
 
     /// Whether `bytes` are `page` in the version that was written into `slot`.
     pub(crate) fn is_copy_of(&self, page: PageId, slot: u32, bytes: &PageBuf) -> bool {
-        let mut books = self.partition(page).books.lock();
+        let mut books = self.memory.partition(page).books.lock();
         let is_version = !self.checks_versions() || books.slots_mut().may_be(slot, lsn(bytes));
         verify(bytes, page).is_ok() && is_version
     }
 
     fn stage_one(&self, claim: Claim, bytes: &mut PageBuf) -> Staged {
-        let flash = self.flash.as_deref().expect("dirty slots are on flash");
-        let number = self.partition(claim.page).slot_page(claim.slot);
+        let flash = self.devices.flash.as_deref().expect("dirty slots are on flash");
+        let number = self.memory.partition(claim.page).slot_page(claim.slot);
         match io::run(flash, vec![PageIo::read(number, [&mut *bytes])]) {
             Err(_) => Staged::Damaged,
             Ok(()) if !self.is_copy(&claim, bytes) => Staged::Damaged,
@@ -350,11 +378,11 @@ impl BufferPool {
             stats.home_writes += ios;
             stats.home_write_pages += whole.len() as u64;
         }
-        self.write_shielded(&whole, |part| io::run(&*self.home, home_runs(part)))
+        self.write_shielded(&whole, |part| io::run(&*self.devices.home, home_runs(part)))
     }
 
     pub(crate) fn end_claim(&self, claim: &Claim, cleaned: Cleaned) {
-        let partition = self.partition(claim.page);
+        let partition = self.memory.partition(claim.page);
         let mut books = partition.books.lock();
         let was_valid = books.slots_mut().clean_ends(claim.slot, cleaned);
         if cleaned == Cleaned::AtHome && was_valid {

@@ -40,10 +40,12 @@ use terrace_page::{Lsn, PageId};
 use terrace_rt::{LeafMutex, Mutex, Nanos, sleep};
 use terrace_tier::{After, BaseRule, Changed, Freed, Gauge};
 
+use crate::age::AgeWatch;
 use crate::frames::{Exclusive, Frame};
 use crate::ledger::{DirtyLsns, Ledger};
 use crate::partition::{Books, Partition};
 use crate::shares::SlotTable;
+use crate::stop::StopSwitch;
 use crate::{BufferPool, Dirtied, PageEvent, PoolError};
 
 /// How long a page is without an entry when `entry_before_invalidation` is off.
@@ -64,6 +66,8 @@ pub(crate) struct Durability {
     buf_writes: LeafMutex<BufWrites>,
     /// Held by the task that syncs home.
     sync: Mutex<()>,
+    pub(crate) stop: StopSwitch,
+    pub(crate) age: AgeWatch,
 }
 
 /// How old the oldest changes are that are not everywhere. `Lsn::MAX` where there is none.
@@ -83,7 +87,7 @@ struct Batch {
 impl BufferPool {
     /// Makes the dirty entry of a page that is about to change, then invalidates its flash copy.
     pub(crate) fn make_dirty(&self, page: PageId, guard: &Exclusive<'_>) -> Dirtied {
-        let partition = self.partition(page);
+        let partition = self.memory.partition(page);
         let lower = Lsn(self.journal.last_lsn().0 + 1);
         self.log_grew(lower);
         if !self.config.rules.entry_before_invalidation {
@@ -109,7 +113,7 @@ impl BufferPool {
     ) -> Option<u32> {
         let newer = newer_on_flash(books, guard);
         let lsns = self.entry_of(books, guard, newer, lower);
-        books.set_dirty(&self.frames, guard, lsns);
+        books.set_dirty(&self.memory.frames, guard, lsns);
         match self.config.rules.invalidate_on_modify {
             true => self.invalidate(partition, books, guard),
             false => None,
@@ -188,7 +192,7 @@ impl BufferPool {
         sleep(WRONG_ORDER_GAP);
         let mut books = partition.books.lock();
         let lsns = DirtyLsns::at(newer.unwrap_or(lower).min(lower));
-        books.set_dirty(&self.frames, guard, lsns);
+        books.set_dirty(&self.memory.frames, guard, lsns);
         found(newer)
     }
 
@@ -212,7 +216,7 @@ impl BufferPool {
     }
 
     pub(crate) fn is_clean_copy(&self, page: PageId, guard: &Exclusive<'_>) -> bool {
-        let mut books = self.partition(page).books.lock();
+        let mut books = self.memory.partition(page).books.lock();
         // In a persistent tier it counts as clean once home was synced.
         let slot = guard.frame().slot().filter(|_| !self.is_persistent());
         let Some(slot) = slot else { return false };
@@ -222,7 +226,7 @@ impl BufferPool {
 
     /// The change that was announced does not come, and the frame's bytes are no page.
     pub(crate) fn unmake_dirty(&self, page: PageId, guard: &Exclusive<'_>, found: Dirtied) {
-        let mut books = self.partition(page).books.lock();
+        let mut books = self.memory.partition(page).books.lock();
         let lsns = guard.frame().dirty().expect("an entry to take back");
         books.clear_dirty(guard.frame());
         if found == Dirtied::Already {
@@ -249,7 +253,7 @@ impl BufferPool {
 
     /// Home says durably that analysis begins at `from` or before.
     pub fn checkpoint_taken(&self, from: Lsn) {
-        for partition in &self.partitions {
+        for partition in &self.memory.partitions {
             partition.books.lock().ledger.set_base_floor(from);
         }
     }
@@ -258,18 +262,18 @@ impl BufferPool {
     fn oldest_over_partitions(&self, floor: impl Fn(&Ledger) -> Lsn) -> OldestDirty {
         // After a failure the entries stay, and so does the log: nothing to report.
         let _failed = self.log_buf_writes(Logged::Open);
-        let oldest = self.partitions.iter().map(|partition| {
+        let oldest = self.memory.partitions.iter().map(|partition| {
             let mut books = partition.books.lock();
             let floor = floor(&books.ledger);
             books.ledger.set_base_floor(floor);
-            let in_frame = books.ledger.oldest_frame(self.frames.rec_of());
+            let in_frame = books.ledger.oldest_frame(self.memory.frames.rec_of());
             let in_frame = in_frame.map_or(Lsn::MAX, |(lsn, _)| lsn);
             let in_slot = match &books.slots {
                 Some(slots) if self.config.rules.oldest_covers_flash => slots.oldest_newer(),
                 _ => None,
             };
             let rec = in_frame.min(in_slot.unwrap_or(Lsn::MAX));
-            let base = partition.oldest_base(&self.frames);
+            let base = partition.oldest_base(&self.memory.frames);
             DirtyLsns { rec, base }.min(books.ledger.oldest())
         });
         let oldest = oldest.fold(DirtyLsns::NONE, DirtyLsns::min);
@@ -332,24 +336,24 @@ impl BufferPool {
     fn has_unsynced(&self) -> bool {
         // A sync that is under way may still fail: it is waited for.
         let unsynced = |partition: &Partition| partition.books.lock().ledger.has_unsynced();
-        self.partitions.iter().any(unsynced)
+        self.memory.partitions.iter().any(unsynced)
     }
 
     /// Makes the home writes that have completed durable, and lets go of their entries.
     pub(crate) fn sync_home(&self) -> Result<(), PoolError> {
         let _one_at_a_time = self.durability.sync.lock();
         self.check_writable()?;
-        for partition in &self.partitions {
+        for partition in &self.memory.partitions {
             partition.books.lock().ledger.sync_begins();
         }
-        let synced = self.home.sync();
+        let synced = self.devices.home.sync();
         if let Err(source) = synced {
-            for partition in &self.partitions {
+            for partition in &self.memory.partitions {
                 partition.books.lock().ledger.sync_failed();
             }
             return Err(self.stop(Operation::Sync, source));
         }
-        for partition in &self.partitions {
+        for partition in &self.memory.partitions {
             let mut books = partition.books.lock();
             self.end_bases(partition, &mut books);
         }
@@ -367,7 +371,7 @@ impl BufferPool {
                 self.slot_cleaned(partition.first_slot + slot, page);
             }
             if books.slots_mut().is_kept_for(slot, page) {
-                partition.detach_slot(books, &self.frames, page, slot);
+                partition.detach_slot(books, &self.memory.frames, page, slot);
                 self.observe(page, PageEvent::SlotLost);
                 books.slots_mut().release_base(slot);
                 self.slot_freed(partition.first_slot + slot, page, Freed::Modified);
@@ -391,7 +395,7 @@ impl BufferPool {
         if books.slots_mut().is_pinned(slot) {
             self.unpin_later(partition, slot, page);
         } else if books.slots_mut().is_kept_for(slot, page) {
-            partition.detach_slot(books, &self.frames, page, slot);
+            partition.detach_slot(books, &self.memory.frames, page, slot);
             self.observe(page, PageEvent::SlotLost);
             books.slots_mut().retire(slot);
             self.retire_base(partition, slot);

@@ -89,8 +89,8 @@ impl BufferPool {
             return Ok(freed);
         }
         let (freed, jobs) = self.gather(partition, quota);
-        if self.cleaning_wanted.swap(false, Ordering::Relaxed) {
-            self.cleaner_news.notify_all();
+        if self.cleaning.is_wanted.swap(false, Ordering::Relaxed) {
+            self.cleaning.news.notify_all();
         }
         if freed > 0 {
             partition.room.notify_all();
@@ -112,8 +112,8 @@ impl BufferPool {
         let mut books = partition.books.lock();
         let frames = PolicyFrames {
             partition,
-            frames: &self.frames,
-            takes_dirty: !self.stop.is_set(),
+            frames: &self.memory.frames,
+            takes_dirty: !self.durability.stop.is_set(),
             passed_over: RefCell::new(Vec::new()),
         };
         for _ in 0..VICTIMS_MAX {
@@ -121,7 +121,7 @@ impl BufferPool {
                 break;
             }
             let Some(victim) = books.name_victim(&frames, self.now()) else { break };
-            let guard = self.frames.try_exclusive(partition.frame_at(victim.0));
+            let guard = self.memory.frames.try_exclusive(partition.frame_at(victim.0));
             let guard = guard.filter(|guard| guard.frame().page().is_some());
             let Some(guard) = guard else {
                 frames.passed_over.borrow_mut().push(victim);
@@ -132,7 +132,7 @@ impl BufferPool {
                 Plan::Nothing => {
                     books.stats.evictions += 1;
                     self.give_back_stale(&mut books, guard.frame());
-                    partition.uninstall(&mut books, &self.frames, guard);
+                    partition.uninstall(&mut books, &self.memory.frames, guard);
                     freed += 1;
                 }
                 Plan::Write(targets) => {
@@ -146,11 +146,11 @@ impl BufferPool {
 
     /// Tries to have a free frame for each of `pages`, together. Call it with nothing in flight.
     pub(crate) fn make_room_for(&self, pages: &[PageId]) {
-        let mut wanted = vec![0_usize; self.partitions.len()];
+        let mut wanted = vec![0_usize; self.memory.partitions.len()];
         for &page in pages {
-            wanted[self.partition_number(page)] += 1;
+            wanted[self.memory.partition_number(page)] += 1;
         }
-        for (partition, wanted) in self.partitions.iter().zip(wanted) {
+        for (partition, wanted) in self.memory.partitions.iter().zip(wanted) {
             for _ in 0..ROUNDS_MAX {
                 let missing = wanted.saturating_sub(partition.books.lock().free.len());
                 let writes = missing.min(self.config.evict_batch as usize);
@@ -164,9 +164,9 @@ impl BufferPool {
     /// Keeps a few frames free in every partition: the life of the background evictor.
     pub(crate) fn run_evictor(&self) {
         while !self.is_closing() {
-            let seen = self.frames_wanted.seen();
+            let seen = self.memory.frames_wanted.seen();
             let mut freed = 0;
-            for partition in &self.partitions {
+            for partition in &self.memory.partitions {
                 let wanted = 2 * self.free_frames_low(partition);
                 let missing = wanted.saturating_sub(partition.books.lock().free.len());
                 if missing > 0 && !self.is_closing() {
@@ -177,7 +177,7 @@ impl BufferPool {
                 }
             }
             if freed == 0 {
-                self.frames_wanted.wait(seen);
+                self.memory.frames_wanted.wait(seen);
             }
         }
     }

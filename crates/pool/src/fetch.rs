@@ -112,7 +112,7 @@ const RANDOM: Intent = Intent { class: AccessClass::Random, cold: false };
 
 impl Devices for BufferPool {
     fn is_flash_spared(&self) -> bool {
-        let is_given_up = self.flash.as_ref().is_some_and(|flash| flash.is_given_up());
+        let is_given_up = self.devices.flash.as_ref().is_some_and(|flash| flash.is_given_up());
         is_given_up || self.flash_is_throttled()
     }
 
@@ -240,12 +240,12 @@ impl BufferPool {
     }
 
     fn install_with_room(&self, page: PageId, want: Want) -> Result<Installed<'_>, PoolError> {
-        if !self.is_at_home(page) {
+        if !self.devices.has(page) {
             return Err(PoolError::OutOfRange { page });
         }
         for attempt in 0..crate::buffer_pool::LOOKUPS_MAX {
             match self.install(page, RANDOM, want) {
-                Installed::NoFrame => self.make_room(self.partition(page))?,
+                Installed::NoFrame => self.make_room(self.memory.partition(page))?,
                 installed => return Ok(installed),
             }
             if attempt > 0 {
@@ -258,19 +258,19 @@ impl BufferPool {
 
     /// Gives `page` a frame if one is free: puts it into the directory, latched, to be loaded.
     pub(crate) fn install(&self, page: PageId, intent: Intent, want: Want) -> Installed<'_> {
-        let partition = self.partition(page);
+        let partition = self.memory.partition(page);
         let mut books = partition.books.lock();
-        let place = partition.find(&books, &self.frames, page);
+        let place = partition.find(&books, &self.memory.frames, page);
         match place {
             Place::Memory(id) => return Installed::Memory(id),
             Place::Flash(_) if want == Want::OnlyHome => return Installed::Unwanted,
             Place::Flash(_) | Place::Nowhere => {}
         }
         let Some(guard) = self.pop_free(&mut books) else {
-            self.fetches.memory_is_full();
+            self.memory.fetches.memory_is_full();
             return Installed::NoFrame;
         };
-        let now = self.fetches.tick();
+        let now = self.memory.fetches.tick();
         partition.install(&guard, page, place);
         let reading = match place {
             Place::Flash(slot) => self.choose_source(&mut books, slot, want, now),
@@ -280,7 +280,7 @@ impl BufferPool {
             Some(reading) => books.slots_mut().history(reading.slot()),
             // A page that is spilled keeps its uses.
             None => match place {
-                Place::Flash(slot) if self.spilling.is_some() => {
+                Place::Flash(slot) if self.traffic.spilling.is_some() => {
                     let slots = books.slots_mut();
                     if slots.is_valid(slot) { slots.history(slot) } else { None }
                 }
@@ -310,8 +310,8 @@ impl BufferPool {
         drop(books);
         if is_low {
             // The evictor keeps some frames free: from here on memory is as full as it gets.
-            self.fetches.memory_is_full();
-            self.frames_wanted.notify_all();
+            self.memory.fetches.memory_is_full();
+            self.memory.frames_wanted.notify_all();
         }
         if want == Want::Best {
             self.choosing_asked(page);
@@ -333,14 +333,14 @@ impl BufferPool {
         if intent.cold {
             return;
         }
-        let previous = self.fetches.followed_by(page);
+        let previous = self.memory.fetches.followed_by(page);
         frame.set_class(self.config.classifier.class(intent.class, previous, page));
     }
 
     /// Takes a free frame that no late reader holds.
     fn pop_free(&self, books: &mut Books) -> Option<Exclusive<'_>> {
         for at in (0..books.free.len()).rev() {
-            if let Some(guard) = self.frames.try_exclusive(books.free[at]) {
+            if let Some(guard) = self.memory.frames.try_exclusive(books.free[at]) {
                 books.free.remove(at);
                 return Some(guard);
             }
@@ -386,7 +386,7 @@ impl BufferPool {
         while let Some(reading) = loading.reading.take() {
             let slot = reading.slot();
             let number = loading.partition.slot_page(slot);
-            let flash = self.flash.as_deref().expect("a slot is on flash");
+            let flash = self.devices.flash.as_deref().expect("a slot is on flash");
             let read = io::run(flash, vec![PageIo::read(number, [loading.guard.target()])]);
             let read = self.judge(loading.page, Tier::Flash, read, &loading.guard);
             attempts += 1;
@@ -451,7 +451,7 @@ impl BufferPool {
     pub(crate) fn read_home(&self, loading: &mut Loading<'_>) -> Result<(), PoolError> {
         let io = PageIo::read(loading.page.0, [loading.guard.target()]);
         self.count_home_read(1);
-        let read = io::run(&*self.home, vec![io]);
+        let read = io::run(&*self.devices.home, vec![io]);
         self.judge(loading.page, Tier::Home, read, &loading.guard)
     }
 
@@ -543,11 +543,11 @@ impl BufferPool {
     /// Whether single reads from home fetch neighbours now [S0 4.3.2; S3 IV-A1].
     fn reads_neighbours(&self) -> bool {
         let fills = self.config.fills;
-        (fills.ramp_up && self.fetches.is_ramp_up()) || self.fills_aggressively()
+        (fills.ramp_up && self.memory.fetches.is_ramp_up()) || self.fills_aggressively()
     }
 
     /// Whether flash is being filled with the neighbours of what is read [S3 IV-A1].
     fn fills_aggressively(&self) -> bool {
-        self.config.fills.aggressive && self.flash.is_some() && self.is_filling()
+        self.config.fills.aggressive && self.devices.flash.is_some() && self.is_filling()
     }
 }

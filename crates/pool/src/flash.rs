@@ -17,17 +17,19 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use terrace_device::{Device, DeviceError, Operation};
 use terrace_page::PageId;
 use terrace_policy::{
-    AccessClass, AdmissionRule, Filling, Refusal, Replacement, Temperatures, admit,
+    AccessClass, AdmissionRule, Costs, Filling, Refusal, Replacement, Temperatures, admit,
 };
 use terrace_rt::{LeafMutex, Queue};
 use terrace_tier::{Count, Freed, Gauge, Held, Lend, NoVictim};
 
 use crate::budget::WriteBudget;
+use crate::choosing::Choosing;
 use crate::config::TacWrite;
 use crate::fetch::Loading;
 use crate::frames::{Exclusive, Frame};
 use crate::io::{self, PageIo};
 use crate::partition::{Books, Partition, Place};
+use crate::spill::Spilling;
 use crate::{BufferPool, PageEvent, PoolConfig, Stop, Tier};
 
 /// After so many writes in a row failed, the flash is left alone.
@@ -47,10 +49,20 @@ pub(crate) struct FlashTraffic {
     pub(crate) offered: Queue<PageId>,
     /// The retired hits that temperatures have aged by.
     aged_hits: AtomicU64,
+    /// Of a design that picks itself.
+    pub(crate) choosing: Option<Choosing>,
+    pub(crate) spilling: Option<Spilling>,
+    /// What requests cost: as configured, or measured.
+    pub(crate) costs: Costs,
 }
 
 impl FlashTraffic {
-    pub(crate) fn new(config: &PoolConfig, slots: u32, flash: Option<&dyn Device>) -> FlashTraffic {
+    pub(crate) fn new(
+        config: &PoolConfig,
+        slots: u32,
+        flash: Option<&dyn Device>,
+        costs: Costs,
+    ) -> FlashTraffic {
         let budget = flash.zip(config.flash_writes_per_day).map(|(flash, bytes_per_day)| {
             WriteBudget::new(bytes_per_day, terrace_rt::now(), flash.counters().written_bytes)
         });
@@ -60,6 +72,9 @@ impl FlashTraffic {
             failures: AtomicU32::new(0),
             offered: Queue::new(OFFERED_MAX),
             aged_hits: AtomicU64::new(0),
+            choosing: Choosing::new(config, &costs),
+            spilling: Spilling::new(config, &costs),
+            costs,
         }
     }
 }
@@ -67,7 +82,7 @@ impl FlashTraffic {
 impl BufferPool {
     /// Whether the flash is too busy for what can do without it [S0 3.3.2].
     pub(crate) fn flash_is_throttled(&self) -> bool {
-        self.flash.as_ref().is_some_and(|flash| flash.queued() > self.config.mu)
+        self.devices.flash.as_ref().is_some_and(|flash| flash.queued() > self.config.mu)
     }
 
     /// Whether the tier is being filled with every page [S0 3.3.1].
@@ -76,13 +91,13 @@ impl BufferPool {
     }
 
     pub(crate) fn flash_is_usable(&self) -> bool {
-        let is_there = self.flash.as_ref().is_some_and(|flash| !flash.is_given_up());
+        let is_there = self.devices.flash.as_ref().is_some_and(|flash| !flash.is_given_up());
         is_there && self.traffic.failures.load(Ordering::Relaxed) < FLASH_FAILURES_MAX
     }
 
     /// Whether the day's share of writes to flash is spent.
     pub(crate) fn is_over_budget(&self) -> bool {
-        let budget = self.traffic.budget.as_ref().zip(self.flash.as_ref());
+        let budget = self.traffic.budget.as_ref().zip(self.devices.flash.as_ref());
         budget.is_some_and(|(budget, flash)| {
             !budget.allows(terrace_rt::now(), flash.counters().written_bytes)
         })
@@ -101,7 +116,9 @@ impl BufferPool {
 
     /// The flash failed: a database that it is a part of stops once it is given up.
     pub(crate) fn look_at_flash(&self) {
-        let Some(flash) = self.flash.as_deref().filter(|flash| flash.is_given_up()) else { return };
+        let Some(flash) = self.devices.flash.as_deref().filter(|flash| flash.is_given_up()) else {
+            return;
+        };
         if self.is_persistent() {
             let what = "the device has not answered in time, or has lost a write";
             let source = std::io::Error::new(ErrorKind::TimedOut, what);
@@ -122,7 +139,7 @@ impl BufferPool {
         if !self.flash_is_usable() || self.config.design.batch().is_some() {
             return None;
         }
-        let queued = self.flash.as_ref().map_or(0, |flash| flash.queued());
+        let queued = self.devices.flash.as_ref().map_or(0, |flash| flash.queued());
         let class = match self.admission() {
             AdmissionRule::Temperature | AdmissionRule::All | AdmissionRule::Benefit => {
                 AccessClass::Random
@@ -179,7 +196,7 @@ impl BufferPool {
         }
         let victim = self.victim(partition, books, page, own);
         if books.slots_mut().wants_cleaning() {
-            self.cleaning_wanted.store(true, Ordering::Relaxed);
+            self.cleaning.is_wanted.store(true, Ordering::Relaxed);
         }
         let victim = match victim {
             Ok(victim) => victim,
@@ -191,7 +208,7 @@ impl BufferPool {
             Err(NoVictim::Colder) => return Err(Refusal::Sequential),
         };
         let former = books.slots_mut().page(victim).expect("a clean slot has a page");
-        partition.detach_slot(books, &self.frames, former, victim);
+        partition.detach_slot(books, &self.memory.frames, former, victim);
         self.observe(former, PageEvent::SlotLost);
         books.slots_mut().reuse(victim, page);
         self.slot_freed(partition.first_slot + victim, former, Freed::Reused);
@@ -254,7 +271,7 @@ impl BufferPool {
         }
         // Pages that stay in memory were read from it, too.
         for id in (0..partition.frames_count).map(|at| partition.frame_at(at)) {
-            let frame = self.frames.frame(id);
+            let frame = self.memory.frames.frame(id);
             if let Some(page) = frame.page() {
                 let hits = self.take_hits(partition, frame);
                 let what = Count::InMemory { logical: hits, physical: 0 };
@@ -291,7 +308,7 @@ impl BufferPool {
         if self.config.design.replacement != Replacement::Temperature {
             return;
         }
-        let hits = self.retired_hits();
+        let hits = self.memory.retired_hits();
         let before = self.traffic.aged_hits.fetch_max(hits, Ordering::Relaxed);
         let hits = hits.saturating_sub(before) + 1;
         self.shares.lend(|temperatures: &mut Temperatures| temperatures.on_miss(page, hits));
@@ -316,10 +333,10 @@ impl BufferPool {
     /// Writes the pages that were read, one by one: the life of a TAC writer.
     pub(crate) fn run_tac_writer(&self) {
         while let Some(page) = self.traffic.offered.pop() {
-            let partition = self.partition(page);
-            let place = partition.find(&partition.books.lock(), &self.frames, page);
+            let partition = self.memory.partition(page);
+            let place = partition.find(&partition.books.lock(), &self.memory.frames, page);
             let guard = match place {
-                Place::Memory(id) => self.frames.exclusive_if(id, page),
+                Place::Memory(id) => self.memory.frames.exclusive_if(id, page),
                 _ => None,
             };
             match guard {
@@ -333,7 +350,7 @@ impl BufferPool {
 
     /// Writes a clean page to flash under its exclusive latch, if it is admitted.
     fn write_read_page(&self, page: PageId, guard: &Exclusive<'_>) {
-        let partition = self.partition(page);
+        let partition = self.memory.partition(page);
         let frame = guard.frame();
         let slot = {
             let mut books = partition.books.lock();
@@ -355,7 +372,7 @@ impl BufferPool {
         };
         let number = partition.first_slot + slot;
         let written = self.before_slot_writes(&[number]).is_ok() && {
-            let flash: &dyn Device = self.flash.as_deref().expect("an admitted page");
+            let flash: &dyn Device = self.devices.flash.as_deref().expect("an admitted page");
             io::run(flash, vec![PageIo::write(partition.slot_page(slot), [&**guard])]).is_ok()
         };
         self.flash_was_written(written);

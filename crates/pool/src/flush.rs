@@ -39,10 +39,10 @@ impl BufferPool {
         }
         // Entries made after the call are at least this new, unless they come back from flash.
         let mut oldest_first = Vec::new();
-        for partition in &self.partitions {
+        for partition in &self.memory.partitions {
             let mut books = partition.books.lock();
             let all = partition.frames_count as usize;
-            books.ledger.frames_below(lsn, all, self.frames.rec_of(), &mut oldest_first);
+            books.ledger.frames_below(lsn, all, self.memory.frames.rec_of(), &mut oldest_first);
         }
         oldest_first.sort_unstable();
         for batch in oldest_first.chunks(BATCH_PAGES) {
@@ -63,11 +63,11 @@ impl BufferPool {
             return self.flush_below(lsn);
         }
         let mut oldest_first: Vec<(Lsn, FrameId)> = Vec::new();
-        for partition in &self.partitions {
+        for partition in &self.memory.partitions {
             let _books = partition.books.lock();
             let frames = (0..partition.frames_count).map(|at| partition.frame_at(at));
             oldest_first.extend(frames.filter_map(|id| {
-                let base = self.frames.frame(id).dirty()?.base;
+                let base = self.memory.frames.frame(id).dirty()?.base;
                 (base < lsn).then_some((base, id))
             }));
         }
@@ -85,9 +85,9 @@ impl BufferPool {
         }
         let (mut jobs, mut busy) = (Vec::new(), Vec::new());
         for &(_, id) in batch {
-            let Some(page) = self.frames.frame(id).page() else { continue };
-            let partition = self.partition(page);
-            match self.frames.try_exclusive(id) {
+            let Some(page) = self.memory.frames.frame(id).page() else { continue };
+            let partition = self.memory.partition(page);
+            match self.memory.frames.try_exclusive(id) {
                 Some(guard) => match self.flush_job(partition, page, guard, below) {
                     Flush::Job(job) => jobs.push(job),
                     Flush::Busy => busy.push((id, page)),
@@ -107,7 +107,7 @@ impl BufferPool {
 
     /// Writes one page, if it is in memory and has changed. Call it without latches.
     pub(crate) fn flush_page(&self, partition: &Partition, page: PageId) -> Result<(), PoolError> {
-        let place = partition.find(&partition.books.lock(), &self.frames, page);
+        let place = partition.find(&partition.books.lock(), &self.memory.frames, page);
         match place {
             Place::Memory(id) => self.flush_busy(id, page, Lsn::MAX),
             Place::Flash(_) | Place::Nowhere => Ok(()),
@@ -116,12 +116,12 @@ impl BufferPool {
 
     /// Writes one page that was latched, or being written home, when it was tried.
     fn flush_busy(&self, id: FrameId, page: PageId, below: Lsn) -> Result<(), PoolError> {
-        let partition = self.partition(page);
+        let partition = self.memory.partition(page);
         loop {
             self.check_writable()?;
             let seen = partition.home_write_ended.seen();
             // A page that has left its frame was written, or has moved to flash.
-            let Some(guard) = self.frames.exclusive_if(id, page) else { return Ok(()) };
+            let Some(guard) = self.memory.frames.exclusive_if(id, page) else { return Ok(()) };
             match self.flush_job(partition, page, guard, below) {
                 Flush::Job(job) => {
                     self.write_out(vec![job], Purpose::Checkpoint)?;
@@ -201,17 +201,17 @@ impl BufferPool {
             if self.is_closing() && self.clean_one_run() {
                 continue;
             }
-            let seen = self.run_cleaned.seen();
-            self.cleaner_news.notify_all();
+            let seen = self.cleaning.run_ended.seen();
+            self.cleaning.news.notify_all();
             // Pages stop being dirty on flash by being modified, too: look again after a while.
-            self.run_cleaned.wait_until(seen, now() + CLEANER_NAP);
+            self.cleaning.run_ended.wait_until(seen, now() + CLEANER_NAP);
         }
         Ok(())
     }
 
     /// Redoes pages that are still owed, which the cleaner leaves alone.
     fn check_owed(&self) -> Result<(), PoolError> {
-        for partition in &self.partitions {
+        for partition in &self.memory.partitions {
             let owed = partition.books.lock().ledger.owed().next();
             if let Some(page) = owed {
                 drop(self.read(page)?);
@@ -223,7 +223,7 @@ impl BufferPool {
     /// Brings pages into memory whose only copy is bad, if the log can mend them: they are dirty
     /// there, and no longer on flash.
     fn check_flash_damage(&self) -> Result<(), PoolError> {
-        for partition in &self.partitions {
+        for partition in &self.memory.partitions {
             let damaged = partition.books.lock().slots.as_ref().and_then(SlotTable::damaged);
             if let Some(page) = damaged {
                 self.write(page)?.dirty();

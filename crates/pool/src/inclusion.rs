@@ -62,7 +62,7 @@ impl BufferPool {
 
     /// N1: whether the slot of `page` may not be reused.
     pub(crate) fn is_included(&self, partition: &Partition, books: &Books, page: PageId) -> bool {
-        let find = || partition.find(books, &self.frames, page);
+        let find = || partition.find(books, &self.memory.frames, page);
         self.is_inclusive() && matches!(find(), Place::Memory(_))
     }
 
@@ -81,7 +81,7 @@ impl BufferPool {
     /// N2: the copy of a page that was just read goes.
     pub(crate) fn exclude(&self, loading: &Loading<'_>) {
         let is_redone = self.restart.is_recovering();
-        if self.is_exclusive() && !is_redone && !self.stop.is_set() {
+        if self.is_exclusive() && !is_redone && !self.durability.stop.is_set() {
             let freed = self.take_over(loading.partition, &loading.guard);
             self.harden(freed.as_slice());
         }
@@ -89,14 +89,14 @@ impl BufferPool {
 
     /// N2: the log was redone: the copies of the pages that are in memory go.
     pub(crate) fn exclude_loaded(&self) {
-        if !self.is_exclusive() || self.stop.is_set() {
+        if !self.is_exclusive() || self.durability.stop.is_set() {
             return;
         }
-        for partition in &self.partitions {
+        for partition in &self.memory.partitions {
             for at in 0..partition.frames_count {
                 let id = partition.frame_at(at);
-                let page = self.frames.frame(id).page();
-                let guard = page.and_then(|page| self.frames.exclusive_if(id, page));
+                let page = self.memory.frames.frame(id).page();
+                let guard = page.and_then(|page| self.memory.frames.exclusive_if(id, page));
                 if let Some(guard) = guard {
                     let freed = self.take_over(partition, &guard);
                     self.harden(freed.as_slice());
@@ -151,7 +151,7 @@ impl BufferPool {
         }
         books.stats.evictions += 1;
         books.stats.evictions_dirty += u64::from(dirty.is_some());
-        partition.uninstall(&mut books, &self.frames, guard);
+        partition.uninstall(&mut books, &self.memory.frames, guard);
         drop(books);
         partition.room.notify_all();
         if dirty.is_some() {
@@ -164,7 +164,7 @@ impl BufferPool {
     pub(crate) fn check_inclusion(&self, books: &Books, page: PageId, frame: &Frame) {
         let slots = books.slots.as_ref();
         let has_copy = slots.zip(frame.slot()).is_some_and(|(slots, slot)| slots.is_valid(slot));
-        let is_settled = !frame.is_latched() && !self.stop.is_set();
+        let is_settled = !frame.is_latched() && !self.durability.stop.is_set();
         let is_pure = self.config.restart.kind == RestartKind::Forget;
         if self.is_exclusive() && is_settled && is_pure {
             assert!(!has_copy, "{page} is in memory and on flash");

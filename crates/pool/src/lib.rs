@@ -12,7 +12,9 @@
 //! slots are `terrace_tier`'s, and `shares` what they share) and what they cost (`metadata`);
 //! `check`, which asserts it all; and `site`, the pool as a restart sees it.
 
+mod devices;
 mod journal;
+mod memory;
 mod observe;
 
 mod config;

@@ -100,14 +100,14 @@ impl BufferPool {
         let Some(pool) = self.background.pool() else { return };
         if count == 0
             || self.is_closing()
-            || self.read_aheads.fetch_add(1, Ordering::Relaxed) >= READ_AHEADS_MAX
+            || self.memory.read_aheads.fetch_add(1, Ordering::Relaxed) >= READ_AHEADS_MAX
         {
-            self.read_aheads.fetch_sub(u32::from(count > 0), Ordering::Relaxed);
+            self.memory.read_aheads.fetch_sub(u32::from(count > 0), Ordering::Relaxed);
             return;
         }
         self.background.spawn("read-ahead", pool, move |pool| {
             pool.read_run(first, count);
-            pool.read_aheads.fetch_sub(1, Ordering::Relaxed);
+            pool.memory.read_aheads.fetch_sub(1, Ordering::Relaxed);
         });
     }
 
@@ -115,7 +115,7 @@ impl BufferPool {
     fn read_run(&self, first: PageId, count: u32) {
         let pages: Vec<PageId> = (0..u64::from(count))
             .map(|at| first.plus(at))
-            .take_while(|&page| self.is_at_home(page))
+            .take_while(|&page| self.devices.has(page))
             .collect();
         let residences: Vec<Residence> = pages.iter().map(|&page| self.residence(page)).collect();
         let trimmed = trim(&residences);
@@ -144,9 +144,9 @@ impl BufferPool {
     }
 
     fn residence(&self, page: PageId) -> Residence {
-        let partition = self.partition(page);
+        let partition = self.memory.partition(page);
         let books = partition.books.lock();
-        match partition.find(&books, &self.frames, page) {
+        match partition.find(&books, &self.memory.frames, page) {
             Place::Memory(_) => Residence::Memory,
             Place::Nowhere => Residence::Home,
             Place::Flash(slot) => match &books.slots {
@@ -177,7 +177,7 @@ impl BufferPool {
         let bufs = bufs_of_run(run.iter_mut().map(Option::as_mut), &mut staging);
         self.count_home_read(bufs.len());
         let io = PageIo::read(start.0 + first as u64, bufs);
-        let read = io::run(&*self.home, vec![io]);
+        let read = io::run(&*self.devices.home, vec![io]);
         for place in run {
             let Some(loading) = place.take() else { continue };
             let read = same_result(&read);
@@ -208,8 +208,8 @@ impl BufferPool {
             stats.home_reads += home.len() as u64;
             stats.home_read_pages += home.len() as u64;
         }
-        let device = self.flash.as_deref().unwrap_or(&*self.home);
-        let (home, flash) = io::run_both((&*self.home, home), (device, flash));
+        let device = self.devices.flash.as_deref().unwrap_or(&*self.devices.home);
+        let (home, flash) = io::run_both((&*self.devices.home, home), (device, flash));
         for loading in loadings {
             let read = match loading.source {
                 Source::Home => same_result(&home),
@@ -239,7 +239,8 @@ impl BufferPool {
     pub fn prefetch(&self, pages: &[PageId]) {
         let intent = Intent { class: AccessClass::Random, cold: false };
         for batch in pages.chunks(PREFETCH_PAGES_MAX) {
-            let is_away = |page: &PageId| self.is_at_home(*page) && self.lookup(*page).is_none();
+            let is_away =
+                |page: &PageId| self.devices.has(*page) && self.memory.lookup(*page).is_none();
             let away: Vec<PageId> = batch.iter().copied().filter(is_away).collect();
             self.make_room_for(&away);
             let loadings =
@@ -260,7 +261,7 @@ impl BufferPool {
         let group = page.0 - page.0 % GROUP_PAGES;
         let pages = (group..group + GROUP_PAGES).map(PageId);
         let away =
-            |page: &PageId| self.is_at_home(*page) && self.residence(*page) == Residence::Home;
+            |page: &PageId| self.devices.has(*page) && self.residence(*page) == Residence::Home;
         self.make_room_for(&pages.filter(away).collect::<Vec<_>>());
     }
 
@@ -275,7 +276,7 @@ impl BufferPool {
         let group = page - page % GROUP_PAGES;
         let intent = Intent { class: AccessClass::Random, cold: true };
         let neighbour = |page: u64| match PageId(page) {
-            page if !self.is_at_home(page) => None,
+            page if !self.devices.has(page) => None,
             page => match self.install(page, intent, Want::OnlyHome) {
                 Installed::New(loading) => Some(loading),
                 _ => None,
@@ -292,7 +293,7 @@ impl BufferPool {
             .chain(after.iter_mut().map(Option::as_mut));
         let bufs = bufs_of_run(run, &mut staging);
         self.count_home_read(bufs.len());
-        let read = io::run(&*self.home, vec![PageIo::read(first, bufs)]);
+        let read = io::run(&*self.devices.home, vec![PageIo::read(first, bufs)]);
         let is_read = read.is_ok();
         for other in before.into_iter().chain(after).flatten() {
             self.end_loading(other, same_result(&read));

@@ -67,23 +67,23 @@ impl BufferPool {
     /// Memory missed `page`, which was asked for.
     #[inline]
     pub(crate) fn sample_miss(&self, page: PageId) {
-        if sample_hash(page) < self.misses.bound.load(Ordering::Relaxed) {
+        if sample_hash(page) < self.memory.misses.bound.load(Ordering::Relaxed) {
             self.sample(page);
         }
     }
 
     #[inline(never)]
     fn sample(&self, page: PageId) {
-        let mut sampler = self.misses.sampler.lock();
+        let mut sampler = self.memory.misses.sampler.lock();
         sampler.miss(page);
-        self.misses.bound.store(sampler.bound(), Ordering::Relaxed);
+        self.memory.misses.bound.store(sampler.bound(), Ordering::Relaxed);
     }
 
     /// What a second tier of any size would have had of the misses since the pool was opened.
     #[must_use]
     pub fn miss_curve(&self) -> MissCurve {
-        let misses = self.partitions.iter().map(|part| part.books.lock().stats.misses).sum();
-        self.misses.sampler.lock().curve(misses)
+        let misses = self.memory.partitions.iter().map(|part| part.books.lock().stats.misses).sum();
+        self.memory.misses.sampler.lock().curve(misses)
     }
 
     /// Tells the observer, if there is one.

@@ -96,10 +96,10 @@ impl BufferPool {
     pub fn owe(&self, pages: impl IntoIterator<Item = (PageId, Lsn, Lsn)>, redo: Arc<dyn Redo>) {
         let mut count = 0;
         for (page, rec, rebuilt_from) in pages {
-            let partition = self.partition(page);
+            let partition = self.memory.partition(page);
             let mut books = partition.books.lock();
             // O4. A dirty copy tells itself from where on home lacks changes.
-            let is_clean = match partition.find(&books, &self.frames, page) {
+            let is_clean = match partition.find(&books, &self.memory.frames, page) {
                 _ if self.is_persistent() => false,
                 Place::Flash(slot) => {
                     books.slots.as_ref().is_some_and(|slots| slots.newer(slot).is_none())
@@ -120,7 +120,7 @@ impl BufferPool {
     }
 
     pub(crate) fn is_owed(&self, page: PageId) -> bool {
-        self.owed() > 0 && self.partition(page).books.lock().ledger.is_owed(page)
+        self.owed() > 0 && self.memory.partition(page).books.lock().ledger.is_owed(page)
     }
 
     /// Redoes a page that was just read, if it is owed (O2).
@@ -231,7 +231,7 @@ impl BufferPool {
         let changed = books.slots_mut().spoiled(slot, self.any_base());
         let of = (loading.page, loading.guard.frame());
         self.copy_changed(partition, of, slot, (changed, Freed::Modified));
-        books.set_dirty(&self.frames, &loading.guard, DirtyLsns::at(rec));
+        books.set_dirty(&self.memory.frames, &loading.guard, DirtyLsns::at(rec));
         drop(books);
         self.harden(&[partition.first_slot + slot]);
         loading.source = Source::Home;
@@ -254,7 +254,7 @@ impl BufferPool {
     /// are busy with what others want.
     pub(crate) fn drain_owed_gently(&self) {
         self.drain_owed(|| {
-            let queued = self.home.queued() + self.flash.as_ref().map_or(0, |flash| flash.queued());
+            let queued = self.devices.home.queued() + self.devices.queued_at_flash();
             if queued < BUSY_REQUESTS { DRAIN_PAGES } else { 1 }
         });
     }
@@ -267,7 +267,7 @@ impl BufferPool {
     /// Brings in what is owed, as many pages at a time as `pages_at_once` says each time.
     fn drain_owed(&self, pages_at_once: impl Fn() -> usize) {
         for _ in 0..DRAIN_ROUNDS_MAX {
-            for partition in &self.partitions {
+            for partition in &self.memory.partitions {
                 loop {
                     let pages: Vec<PageId> = {
                         let books = partition.books.lock();

@@ -7,7 +7,6 @@
 use terrace_page::{FrameId, PageId};
 
 use crate::buffer_pool::{LOOKUPS_MAX, Recovered};
-use crate::directory::PageHash;
 use crate::fetch::Fetched;
 use crate::{BufferPool, PageEvent, PageMut, PageRef, Peek, PoolError};
 
@@ -20,7 +19,7 @@ impl BufferPool {
     /// none can be written out.
     #[inline]
     pub fn read(&self, page: PageId) -> Result<PageRef<'_>, PoolError> {
-        match self.lookup_ahead(page).and_then(|id| self.shared(id, page)) {
+        match self.memory.lookup_ahead(page).and_then(|id| self.shared(id, page)) {
             Some(page) => Ok(page),
             None => self.read_slow(page),
         }
@@ -29,13 +28,13 @@ impl BufferPool {
     /// The page, latched shared, if frame `id` holds it, as it did when its guard was asked.
     #[inline]
     pub fn read_in(&self, id: FrameId, page: PageId) -> Option<PageRef<'_>> {
-        self.frames.prefetch(id);
+        self.memory.frames.prefetch(id);
         self.shared(id, page)
     }
 
     #[inline]
     fn shared(&self, id: FrameId, page: PageId) -> Option<PageRef<'_>> {
-        let guard = self.frames.shared_if(id, page)?;
+        let guard = self.memory.frames.shared_if(id, page)?;
         guard.frame().hit(self.now());
         self.observe(page, PageEvent::Read);
         Some(PageRef::new(page, guard))
@@ -48,15 +47,15 @@ impl BufferPool {
     #[inline]
     pub fn peek<T>(&self, page: PageId, read: impl FnOnce(Peek<'_>) -> Option<T>) -> Option<T> {
         terrace_rt::maybe_switch();
-        let id = self.lookup(page)?;
-        let seen = self.frames.peek_if(id, page, read)??;
-        let frame = self.frames.frame(id);
+        let id = self.memory.lookup(page)?;
+        let seen = self.memory.frames.peek_if(id, page, read)??;
+        let frame = self.memory.frames.frame(id);
         if self.config.design.replacement.counts_hits() {
             // The hits of a page that leaves memory age temperatures, and count as logical reads.
             frame.hit(self.now());
         } else {
             frame.used(self.now());
-            self.peeks.count();
+            self.memory.peeks.count();
         }
         self.observe(page, PageEvent::Read);
         Some(seen)
@@ -88,7 +87,7 @@ impl BufferPool {
     #[inline]
     pub fn write(&self, page: PageId) -> Result<PageMut<'_>, PoolError> {
         self.check_writable()?;
-        match self.lookup_ahead(page).and_then(|id| self.in_memory(id, page)) {
+        match self.memory.lookup_ahead(page).and_then(|id| self.in_memory(id, page)) {
             Some(page) => Ok(page),
             None => self.write_slow(page),
         }
@@ -102,7 +101,7 @@ impl BufferPool {
     #[inline]
     pub fn write_in(&self, id: FrameId, page: PageId) -> Result<Option<PageMut<'_>>, PoolError> {
         self.check_writable()?;
-        self.frames.prefetch(id);
+        self.memory.frames.prefetch(id);
         Ok(self.in_memory(id, page))
     }
 
@@ -123,7 +122,7 @@ impl BufferPool {
 
     #[inline]
     fn in_memory(&self, id: FrameId, page: PageId) -> Option<PageMut<'_>> {
-        let guard = self.frames.exclusive_if(id, page)?;
+        let guard = self.memory.frames.exclusive_if(id, page)?;
         guard.frame().hit(self.now());
         Some(PageMut::new(self, page, guard))
     }
@@ -176,20 +175,5 @@ impl BufferPool {
             }
         }
         Err(PoolError::AllPinned)
-    }
-
-    #[inline]
-    pub(crate) fn lookup(&self, page: PageId) -> Option<FrameId> {
-        let hash = PageHash::of(page);
-        let partition = &self.partitions[hash.partition(self.partitions.len())];
-        partition.find_frame(&self.frames, hash, page)
-    }
-
-    /// As `lookup`, for a page that will be looked into.
-    #[inline]
-    fn lookup_ahead(&self, page: PageId) -> Option<FrameId> {
-        let hash = PageHash::of(page);
-        let partition = &self.partitions[hash.partition(self.partitions.len())];
-        partition.find_frame_ahead(&self.frames, hash, page)
     }
 }

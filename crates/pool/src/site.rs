@@ -84,7 +84,7 @@ impl BufferPool {
 
     /// K3. The table was not written, for `error`: whether flash is given up for that.
     fn gives_up(&self, error: &PoolError) -> bool {
-        let Some(flash) = &self.flash else { return false };
+        let Some(flash) = &self.devices.flash else { return false };
         if self.is_persistent() || !matches!(error, PoolError::Read { tier: Tier::Flash, .. }) {
             return false;
         }
@@ -178,7 +178,7 @@ impl BufferPool {
 
 impl Site for BufferPool {
     fn flash(&self) -> &dyn Device {
-        self.flash.as_deref().expect("slots are on flash")
+        self.devices.flash.as_deref().expect("slots are on flash")
     }
 
     fn log(&self) -> &dyn TableLog {
@@ -194,8 +194,8 @@ impl Site for BufferPool {
     }
 
     fn images(&self, slots: Range<u32>, see: &mut dyn FnMut(u32, Vec<Option<Image>>)) {
-        let after = self.partitions.partition_point(|part| part.first_slot <= slots.start);
-        for partition in &self.partitions[after.saturating_sub(1)..] {
+        let after = self.memory.partitions.partition_point(|part| part.first_slot <= slots.start);
+        for partition in &self.memory.partitions[after.saturating_sub(1)..] {
             let first = partition.first_slot;
             if first >= slots.end {
                 break;
@@ -210,12 +210,12 @@ impl Site for BufferPool {
     }
 
     fn span_of(&self, slot: u32) -> Range<u32> {
-        let partition = self.partition_of_slot(slot);
+        let partition = self.memory.partition_of_slot(slot);
         partition.first_slot..partition.first_slot + partition.slots_count
     }
 
     fn release(&self, slot: u32, waited: Waited) {
-        let partition = self.partition_of_slot(slot);
+        let partition = self.memory.partition_of_slot(slot);
         let mut books = partition.books.lock();
         let (slots, slot) = (books.slots_mut(), slot - partition.first_slot);
         match waited {
@@ -230,7 +230,7 @@ impl Site for BufferPool {
             let slots = partition.books.lock().slots_mut().begin_zone(parts);
             slots.into_iter().map(|slot| partition.first_slot + slot).collect::<Vec<u32>>()
         };
-        self.partitions.iter().flat_map(of_partition).collect()
+        self.memory.partitions.iter().flat_map(of_partition).collect()
     }
 
     fn count(&self, what: TableEvent, by: u64) {

@@ -66,24 +66,28 @@ impl Spilling {
 impl BufferPool {
     /// Whether a page that both have is read from home (Z2).
     pub(crate) fn is_spilling(&self) -> bool {
-        let Some((spilling, flash)) = self.spilling.as_ref().zip(self.flash.as_ref()) else {
+        let Some((spilling, flash)) =
+            self.traffic.spilling.as_ref().zip(self.devices.flash.as_ref())
+        else {
             return false;
         };
         flash.queued() > spilling.flash_over.load(Ordering::Relaxed) as usize
-            && self.home.queued() < spilling.home_under.load(Ordering::Relaxed) as usize
+            && self.devices.home.queued() < spilling.home_under.load(Ordering::Relaxed) as usize
     }
 
     /// Memory has missed a page: looks at the devices from time to time. To be called without a
     /// lock.
     pub(crate) fn spilling_missed(&self) {
-        let Some((spilling, flash)) = self.spilling.as_ref().zip(self.flash.as_ref()) else {
+        let Some((spilling, flash)) =
+            self.traffic.spilling.as_ref().zip(self.devices.flash.as_ref())
+        else {
             return;
         };
         let misses = spilling.misses.fetch_add(1, Ordering::Relaxed) + 1;
         if !misses.is_multiple_of(LOOK_MISSES) {
             return;
         }
-        let now = (flash.counters(), self.home.counters());
+        let now = (flash.counters(), self.devices.home.counters());
         let before = std::mem::replace(&mut *spilling.before.lock(), now);
         let busy = (busy_ms(now.0 - before.0), busy_ms(now.1 - before.1));
         let (flash_over, home_under) = limits(&spilling.costs, busy.0, busy.1);

@@ -372,10 +372,10 @@ impl BufferPool {
             stats.flash_writes += flash.len() as u64;
         }
         if flash.is_empty() {
-            return (io::run(&*self.home, home), true);
+            return (io::run(&*self.devices.home, home), true);
         }
-        let device = self.flash.as_deref().expect("a slot is on flash");
-        let (home, flash) = io::run_both((&*self.home, home), (device, flash));
+        let device = self.devices.flash.as_deref().expect("a slot is on flash");
+        let (home, flash) = io::run_both((&*self.devices.home, home), (device, flash));
         self.flash_was_written(flash.is_ok());
         (home, flash.is_ok())
     }
@@ -430,7 +430,7 @@ impl BufferPool {
                 books.stats.evictions += 1;
                 books.stats.evictions_dirty += u64::from(was_dirty);
                 self.give_back_stale(&mut books, exclusive.frame());
-                partition.uninstall(&mut books, &self.frames, exclusive);
+                partition.uninstall(&mut books, &self.memory.frames, exclusive);
                 true
             }
             None => false,

@@ -34,7 +34,7 @@ impl BufferPool {
         batch: &[(Lsn, FrameId)],
         below: Lsn,
     ) -> Result<(), PoolError> {
-        for partition in &self.partitions {
+        for partition in &self.memory.partitions {
             let of_partition = |id: &FrameId| {
                 let range = partition.first_frame..partition.first_frame + partition.frames_count;
                 range.contains(&id.0)
@@ -48,7 +48,7 @@ impl BufferPool {
     }
 
     fn waits(&self, partition: &Partition, id: FrameId, below: Lsn) -> Option<Gathered> {
-        let frame = self.frames.frame(id);
+        let frame = self.memory.frames.frame(id);
         let (page, touch) = (frame.page()?, frame.touch());
         let is_old = frame.dirty()?.base < below;
         is_old.then(|| Gathered { frame: FrameId(id.0 - partition.first_frame), page, touch })

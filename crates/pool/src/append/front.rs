@@ -199,7 +199,7 @@ impl BufferPool {
             Leave::Again
                 if !self.config.rules.bases_move_on && books.slots_mut().keeps_base(slot) =>
             {
-                partition.detach_slot(books, &self.frames, page, slot);
+                partition.detach_slot(books, &self.memory.frames, page, slot);
                 self.observe(page, PageEvent::SlotLost);
                 books.slots_mut().release_base(slot);
                 return None;
@@ -219,15 +219,17 @@ impl BufferPool {
         if self.config.design.replacement != Replacement::Rotating {
             return false;
         }
-        let Place::Memory(id) = partition.find(books, &self.frames, page) else { return false };
-        let Some(guard) = self.frames.try_exclusive(id) else { return false };
+        let Place::Memory(id) = partition.find(books, &self.memory.frames, page) else {
+            return false;
+        };
+        let Some(guard) = self.memory.frames.try_exclusive(id) else { return false };
         self.take_back(partition, books, &guard);
         true
     }
 
     /// The page of clean `slot` is forgotten.
     fn drop_slot(&self, partition: &Partition, books: &mut Books, page: PageId, slot: u32) {
-        partition.detach_slot(books, &self.frames, page, slot);
+        partition.detach_slot(books, &self.memory.frames, page, slot);
         self.observe(page, PageEvent::SlotLost);
         books.slots_mut().drop_clean(slot);
         self.slot_freed(partition.first_slot + slot, page, Freed::Reused);
@@ -260,7 +262,7 @@ impl BufferPool {
         let span = front.leavers.last().map_or(0, |leaver| leaver.at + 1);
         let mut staging = Staging::new(span);
         let Some(from) = front.leavers.first().map(|leaver| leaver.slot) else { return staging };
-        let flash = self.flash.as_deref().expect("a slot is on flash");
+        let flash = self.devices.flash.as_deref().expect("a slot is on flash");
         let ios = match self.config.design.batch() {
             Some(Batch::Block) => front.reads_of_leavers(partition, &mut staging),
             _ => front.read_of_all(partition, from, &mut staging),
@@ -340,7 +342,7 @@ impl BufferPool {
 
     fn moved(&self, partition: &Partition, books: &mut Books, leaver: &Leaver, to: u32) {
         let Leaver { page, slot: from, .. } = *leaver;
-        partition.copy_moved(books, &self.frames, page, (from, to));
+        partition.copy_moved(books, &self.memory.frames, page, (from, to));
         let is_kept = self.waits_for_table();
         let slots = books.slots_mut();
         let newer = if slots.keeps_base(from) {
@@ -382,13 +384,13 @@ impl BufferPool {
         let Some(pool) = self.background.pool() else {
             return self.bring_home(partition, front, staging);
         };
-        self.cleaner_runs.fetch_add(1, Ordering::Relaxed);
+        self.cleaning.runs.fetch_add(1, Ordering::Relaxed);
         let slot = partition.first_slot;
         self.background.spawn("front group", pool, move |pool| {
-            pool.bring_home(pool.partition_of_slot(slot), front, staging);
-            pool.cleaner_runs.fetch_sub(1, Ordering::Relaxed);
-            pool.cleaner_news.notify_all();
-            pool.run_cleaned.notify_all();
+            pool.bring_home(pool.memory.partition_of_slot(slot), front, staging);
+            pool.cleaning.runs.fetch_sub(1, Ordering::Relaxed);
+            pool.cleaning.news.notify_all();
+            pool.cleaning.run_ended.notify_all();
         });
     }
 
@@ -525,7 +527,7 @@ impl BufferPool {
         }
         self.write_shielded(&whole, |part| {
             let batches: Vec<Vec<PageIo<'_>>> = part.chunks(at_once).map(home_runs).collect();
-            io::run_in_turn(&*self.home, &batches, MIGRATIONS)
+            io::run_in_turn(&*self.devices.home, &batches, MIGRATIONS)
         })
     }
 
@@ -537,7 +539,7 @@ impl BufferPool {
         bytes: &mut PageBuf,
     ) -> Result<(), PoolError> {
         self.stats.lock().flash_faults += 1;
-        let read = io::run(&*self.home, vec![PageIo::read(claim.page.0, [&mut *bytes])]);
+        let read = io::run(&*self.devices.home, vec![PageIo::read(claim.page.0, [&mut *bytes])]);
         let (tier, page) = (Tier::Home, claim.page);
         let read = read.map_err(|source| PoolError::Read { tier, page, source: Arc::new(source) });
         let is_whole = read.is_ok() && verify(bytes, page).is_ok();

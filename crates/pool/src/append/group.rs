@@ -59,20 +59,20 @@ impl BufferPool {
             run => run as usize,
         };
         let is_waiting = |it: &Gathered| {
-            let frame = self.frames.frame(partition.frame_at(it.frame.0));
+            let frame = self.memory.frames.frame(partition.frame_at(it.frame.0));
             frame.holds(it.page) && frame.touch() == it.touch
         };
         books.gathered.retain(is_waiting);
         let frames = PolicyFrames {
             partition,
-            frames: &self.frames,
+            frames: &self.memory.frames,
             takes_dirty: true,
             passed_over: RefCell::new(books.gathered.iter().map(|it| it.frame).collect()),
         };
         let mut freed = 0;
         while freed < wanted && books.gathered.len() < group {
             let Some(victim) = books.name_victim(&frames, self.now()) else { break };
-            let guard = self.frames.try_exclusive(partition.frame_at(victim.0));
+            let guard = self.memory.frames.try_exclusive(partition.frame_at(victim.0));
             let guard = guard.filter(|guard| guard.frame().page().is_some());
             let Some(guard) = guard else {
                 frames.passed_over.borrow_mut().push(victim);
@@ -85,7 +85,7 @@ impl BufferPool {
                 frames.passed_over.borrow_mut().push(victim);
             } else {
                 books.stats.evictions += 1;
-                partition.uninstall(books, &self.frames, guard);
+                partition.uninstall(books, &self.memory.frames, guard);
                 freed += 1;
             }
         }
@@ -141,7 +141,7 @@ impl BufferPool {
             }
             done += 1;
             // One that is in use now will be named again.
-            let guard = self.frames.try_exclusive(partition.frame_at(victim.frame.0));
+            let guard = self.memory.frames.try_exclusive(partition.frame_at(victim.frame.0));
             let Some(guard) = guard.filter(|guard| guard.frame().holds(victim.page)) else {
                 continue;
             };
@@ -181,7 +181,7 @@ impl BufferPool {
         }
         let changed = books.slots_mut().changes(slot, self.any_base());
         if let Some(rec_lsn) = changed.newer {
-            books.set_dirty(&self.frames, guard, DirtyLsns::at(rec_lsn));
+            books.set_dirty(&self.memory.frames, guard, DirtyLsns::at(rec_lsn));
         }
         self.copy_changed(partition, (page, frame), slot, (changed, Freed::Reused));
     }
@@ -237,7 +237,7 @@ impl BufferPool {
         let ios = runs.map(|run| {
             PageIo::write(partition.slot_page(run[0].0), run.iter().map(|&(_, bytes)| bytes))
         });
-        let flash = self.flash.as_deref().expect("a slot is on flash");
+        let flash = self.devices.flash.as_deref().expect("a slot is on flash");
         let written = io::run(flash, ios.collect());
         self.flash_was_written(written.is_ok());
         self.stats.lock().flash_writes += pages.len() as u64;

@@ -62,7 +62,7 @@ impl BufferPool {
             && self.flash_is_usable()
             && !self.is_over_budget()
             && !self.is_sharp()
-            && !self.stop.is_set()
+            && !self.durability.stop.is_set()
     }
 
     /// Frees frames of one partition, until `wanted` are free, or a group was written.
