@@ -54,7 +54,7 @@ const UNSAFE_FILES: &[&str] = &[
     // The frames, and what hands them to devices.
     "crates/page-io/src/memory.rs",
     "crates/page-io/src/io.rs",
-    "crates/pool/src/frames.rs",
+    "crates/pool/src/memory/frames.rs",
 ];
 
 /// What blocks, or differs from run to run: only `rt` may, and the command around its worlds.

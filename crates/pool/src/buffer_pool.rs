@@ -29,18 +29,18 @@ use terrace_tier::{Freed, Gauge};
 
 use crate::background::Background;
 use crate::build::Plan;
-use crate::cleaner::CleanerState;
-use crate::costs::costs_of;
 use crate::devices::Devices;
-use crate::dirty::Durability;
-use crate::fetch::FetchHistory;
-use crate::flash::FlashTraffic;
-use crate::frames::{Exclusive, FrameTable};
+use crate::devices::costs::costs_of;
+use crate::durability::dirty::Durability;
+use crate::flow::cleaner::CleanerState;
+use crate::flow::flash::FlashTraffic;
+use crate::flow::owed::Owed;
 use crate::memory::Memory;
-use crate::metadata::{partition_bytes, sweep_of};
-use crate::owed::Owed;
+use crate::memory::fetch::FetchHistory;
+use crate::memory::frames::{Exclusive, FrameTable};
 use crate::shares::TierShares;
 use crate::site::RestartState;
+use crate::watch::metadata::{partition_bytes, sweep_of};
 use crate::{Journal, PageMut, PoolConfig, PoolError, PoolStats, Stop, Tier};
 use terrace_restart::{ColdStart, FlashLayout, FlashRecovery};
 

@@ -17,10 +17,10 @@ use terrace_rt::{LeafMutex, Signal, Task, World};
 use terrace_tier::{AnyOrder, Image, SlotRules};
 
 use crate::PoolConfig;
-use crate::directory::{Directory, PageHash};
-use crate::metadata::partition_bytes;
-use crate::partition::{Books, Partition};
+use crate::memory::directory::{Directory, PageHash};
+use crate::memory::partition::{Books, Partition};
 use crate::shares::{SlotTable, TierShares};
+use crate::watch::metadata::partition_bytes;
 use terrace_restart::{FlashLayout, FlashRecovery};
 
 /// With so many slots, partitions are built side by side.
@@ -225,8 +225,8 @@ impl Plan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::frames::FrameTable;
-    use crate::partition::Place;
+    use crate::memory::frames::FrameTable;
+    use crate::memory::partition::Place;
     use terrace_page::Lsn;
     use terrace_policy::{History, designs, restarts};
     use terrace_rt::{Prng, Virtual, VirtualConfig};

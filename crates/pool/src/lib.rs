@@ -4,93 +4,52 @@
 //! they go when it leaves memory, is decided here. The log is the engine's: the pool reaches it
 //! through [`Journal`].
 //!
-//! Modules in reading order: the seams to the log and to who watches, what can be told and what can
-//! go wrong; then the pool, its guards and its page requests; then a page's way (`fetch`,
-//! `multi_read`, `dirty`, `evict`, `doublewrite`, `write_out`, `flash`, `inclusion`, `spill`,
-//! `choosing`, `append`, `cleaner`, `sweep`, `age`, `flush`), the tasks that push it along; then
-//! what the books are kept in (`partition`, `ledger`, `directory`, `frames`, `peeks`; the
-//! slots are `terrace_tier`'s, and `shares` what they share) and what they cost (`metadata`);
-//! `check`, which asserts it all; and `site`, the pool as a restart sees it.
+//! Modules in reading order: `buffer_pool`, which holds the parts together, `build` and
+//! `background`, its beginning and its tasks; then the parts: `memory` with the requests for pages,
+//! `flow` with a page's way below memory, `durability` with the changes that home lacks, `devices`
+//! with flash and home, `watch` with what can be seen. The slots of flash are `terrace_tier`'s, and
+//! `shares` what they share; `site` is the pool as a restart sees it.
 
 mod devices;
-mod journal;
+mod durability;
+mod flow;
 mod memory;
-mod observe;
+mod watch;
 
 mod config;
 mod error;
-mod stats;
 
 mod buffer_pool;
-mod guard;
-mod request;
-
-mod fetch;
-mod multi_read;
-
-mod dirty;
-mod doublewrite;
-mod evict;
-mod homeward;
-mod write_out;
-
-mod choosing;
-mod flash;
-mod inclusion;
-mod spill;
-
-mod append;
-
-mod age;
-mod cleaner;
-mod sweep;
-
-mod flush;
 
 mod background;
-mod budget;
-mod stop;
 
 mod build;
-mod costs;
-mod ledger;
-mod metadata;
-mod partition;
 
-mod directory;
 mod shares;
-
-mod frames;
-mod home_versions;
-mod peeks;
-
-mod owed;
-
-mod check;
 
 mod site;
 
 pub use buffer_pool::{BufferPool, Recovered};
-pub use check::Copies;
 pub use config::{FascConfig, Fills, PoolConfig, Rules, Spill, TacConfig, TacWrite};
-pub use dirty::OldestDirty;
-pub use doublewrite::{
+pub use durability::dirty::OldestDirty;
+pub use durability::doublewrite::{
     Doublewrite, DoublewriteOwner, DoublewritePlace, HALF_BYTES_MIN, RestoreError, restore_torn,
 };
+pub use durability::home_versions::home_versions;
+pub use durability::journal::Journal;
 pub use error::{PoolError, Stop, Tier};
-pub use frames::Peek;
-pub use guard::{Dirtied, PageMut, PageRef};
-pub use home_versions::home_versions;
-pub use journal::Journal;
-pub use metadata::Metadata;
-pub use observe::{PageEvent, PageObserver};
-pub use owed::Redo;
-pub use stats::PoolStats;
+pub use flow::owed::Redo;
+pub use memory::frames::Peek;
+pub use memory::guard::{Dirtied, PageMut, PageRef};
 pub use terrace_page_io::prefetch;
 pub use terrace_restart::fuzz;
 pub use terrace_restart::{
     ColdStart, FlashLayout, FlashNeed, FlashRecovery, Image, LogFacts, ScanFrom,
 };
 pub use terrace_restart::{RestartRules, RestartTuning, Settings, flash_part_of};
+pub use watch::check::Copies;
+pub use watch::metadata::Metadata;
+pub use watch::observe::{PageEvent, PageObserver};
+pub use watch::stats::PoolStats;
 
 use terrace_page_io as io;

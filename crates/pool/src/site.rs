@@ -9,8 +9,8 @@ use terrace_device::{Device, said_again};
 use terrace_page::{Lsn, PageId};
 use terrace_policy::{History, Tick};
 
-use crate::directory::PageHash;
-use crate::partition::Partition;
+use crate::memory::directory::PageHash;
+use crate::memory::partition::Partition;
 use crate::shares::SlotTable;
 use crate::{BufferPool, PoolConfig, PoolError, Tier};
 use terrace_restart::{

@@ -1,0 +1,426 @@
+//! The dirty table: which changes are not at home, and what the log may forget.
+//!
+//! One entry per page [R in S3 Fig.3]. It is made by `make_dirty`, moves to flash and back with the
+//! page's newest version, and ends when home has that version durably:
+//!
+//! ```text
+//!           make_dirty           wrote_dirty (LC eviction)
+//! (none) ------------> in frame -------------------------> in slot (NEWER)
+//!    ^                  |   ^            make_dirty          |
+//!    |       home write |   +--------------------------------+
+//!    |                  v                                    | home write (cleaner)
+//!    |               unsynced <------------------------------+
+//!    |  sync_home       |
+//!    +----- syncing <---+
+//! ```
+//!
+//! The entries that are in no frame and no slot are in the ledger of the page's partition
+//! (`ledger.rs`), and so is what stays on flash until home was synced.
+//!
+//! Recovery that redoes on first use begins with entries that are owed: they are in no frame until
+//! their page is read.
+//!
+//! - E1: entry first, then the flash copy is invalidated, then the record is appended: otherwise a
+//!   checkpoint or the cleaner could believe, in between, that no record is owed [D in S0 2.3].
+//! - E2: every arrow is one section under the lock of the page's partition, which a page never
+//!   changes. So a walk over the partitions, one lock at a time, meets every entry that existed
+//!   when the walk began and still exists; an entry made meanwhile has a recLSN above every LSN
+//!   appended before the walk, and a checkpoint keeps the log from its own beginning anyway.
+//! - E3: a written page counts until home was synced after the write: a power cut may take back
+//!   what a device has only completed.
+//! - E4: a BUF_WRITE record lists pages whose home copy is durable and holds every update up to
+//!   its EOL. EOL is the last LSN when the batch is opened, before any page joins; a page joins
+//!   under its latch (or the partition's lock, for the cleaner) if it was not modified since its
+//!   image was written; home is synced before the record is appended [S3 II-A; D in SPEC 1.1].
+
+use std::sync::atomic::AtomicU32;
+
+use terrace_device::Operation;
+use terrace_page::{Lsn, PageId};
+use terrace_rt::{LeafMutex, Mutex, Nanos, sleep};
+use terrace_tier::{After, BaseRule, Changed, Freed, Gauge};
+
+use crate::durability::age::AgeWatch;
+use crate::durability::ledger::{DirtyLsns, Ledger};
+use crate::durability::stop::StopSwitch;
+use crate::memory::frames::{Exclusive, Frame};
+use crate::memory::partition::{Books, Partition};
+use crate::shares::SlotTable;
+use crate::{BufferPool, Dirtied, PageEvent, PoolError};
+
+/// How long a page is without an entry when `entry_before_invalidation` is off.
+const WRONG_ORDER_GAP: Nanos = Nanos(3_000_000);
+
+/// Batches of pages for BUF_WRITE records.
+#[derive(Default)]
+struct BufWrites {
+    open: Option<Batch>,
+    full: Vec<Batch>,
+}
+
+/// What makes changes durable at home, page by page and all together.
+#[derive(Default)]
+pub(crate) struct Durability {
+    /// Sharp checkpoints under way: no new dirty page goes to flash meanwhile [S0 3.2].
+    pub(crate) sharp: AtomicU32,
+    buf_writes: LeafMutex<BufWrites>,
+    /// Held by the task that syncs home.
+    sync: Mutex<()>,
+    pub(crate) stop: StopSwitch,
+    pub(crate) age: AgeWatch,
+}
+
+/// How old the oldest changes are that are not everywhere. `Lsn::MAX` where there is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OldestDirty {
+    /// The first change that home may lack: the log from here on makes the flash discardable.
+    pub rec: Lsn,
+    /// The first change that home and the flash may lack.
+    pub base: Lsn,
+}
+
+struct Batch {
+    eol: Lsn,
+    pages: Vec<PageId>,
+}
+
+impl BufferPool {
+    /// Makes the dirty entry of a page that is about to change, then invalidates its flash copy.
+    pub(crate) fn make_dirty(&self, page: PageId, guard: &Exclusive<'_>) -> Dirtied {
+        let partition = self.memory.partition(page);
+        let lower = Lsn(self.journal.last_lsn().0 + 1);
+        self.log_grew(lower);
+        if !self.config.rules.entry_before_invalidation {
+            return self.make_dirty_too_late(partition, guard, lower);
+        }
+        self.choosing_changed(page);
+        let mut books = partition.books.lock();
+        let newer = newer_on_flash(&books, guard);
+        let freed = self.make_dirty_since(partition, &mut books, guard, lower);
+        drop(books);
+        self.harden(freed.as_slice());
+        found(newer)
+    }
+
+    /// Makes the entry of a page whose first change is at `lower`, and invalidates its flash copy;
+    /// the slot that is freed, over all partitions, is still to be hardened.
+    pub(crate) fn make_dirty_since(
+        &self,
+        partition: &Partition,
+        books: &mut Books,
+        guard: &Exclusive<'_>,
+        lower: Lsn,
+    ) -> Option<u32> {
+        let newer = newer_on_flash(books, guard);
+        let lsns = self.entry_of(books, guard, newer, lower);
+        books.set_dirty(&self.memory.frames, guard, lsns);
+        match self.config.rules.invalidate_on_modify {
+            true => self.invalidate(partition, books, guard),
+            false => None,
+        }
+    }
+
+    /// The entry of a page that changes first at `lower`, by what flash has of it.
+    fn entry_of(
+        &self,
+        books: &Books,
+        guard: &Exclusive<'_>,
+        newer: Option<Lsn>,
+        lower: Lsn,
+    ) -> DirtyLsns {
+        let rec = newer.unwrap_or(lower).min(lower);
+        let rule = self.base_rule(books);
+        let is_base =
+            |(slots, slot): (&SlotTable, u32)| !slots.is_damaged(slot) && slots.keeps(slot, rule);
+        let stays = books.slots.as_ref().zip(guard.frame().slot()).is_some_and(is_base);
+        // Without a base of its own the page has what home has.
+        DirtyLsns { rec, base: if stays { lower } else { rec } }
+    }
+
+    /// Which copies must outlast a change of their page. One whose every change that home lacks is
+    /// in the log that analysis reads need not: the page counts as it does without a copy, and its
+    /// slot is free for another. But where flash is persistent no slot is that the table calls
+    /// newer than home: what the table says of it would be all that there is.
+    fn base_rule(&self, books: &Books) -> BaseRule {
+        match self.any_base() {
+            BaseRule::Below(_) if !self.config.rules.keeps_old_bases => BaseRule::Below(Lsn::ZERO),
+            BaseRule::Below(_) if !self.is_persistent() => {
+                BaseRule::Below(books.ledger.base_floor())
+            }
+            any => any,
+        }
+    }
+
+    /// Which copies are needed while home may lack changes of theirs.
+    pub(crate) fn any_base(&self) -> BaseRule {
+        if self.keeps_bases() { BaseRule::ALL } else { BaseRule::Never }
+    }
+
+    /// The copy in `slot` stopped being the page of `frame`, as `changed` says: tells the frame,
+    /// the watcher and the restart. Returns the slot over all partitions, if its page lost it.
+    pub(crate) fn copy_changed(
+        &self,
+        partition: &Partition,
+        (page, frame): (PageId, &Frame),
+        slot: u32,
+        (changed, why): (Changed, Freed),
+    ) -> Option<u32> {
+        match changed.slot {
+            After::Base => return None,
+            After::Own => {}
+            After::Gone => {
+                frame.set_slot(None);
+                self.observe(page, PageEvent::SlotLost);
+            }
+        }
+        let number = partition.first_slot + slot;
+        self.slot_freed(number, page, why);
+        Some(number)
+    }
+
+    /// The order that is wrong, for tests.
+    fn make_dirty_too_late(
+        &self,
+        partition: &Partition,
+        guard: &Exclusive<'_>,
+        lower: Lsn,
+    ) -> Dirtied {
+        let mut books = partition.books.lock();
+        let newer = newer_on_flash(&books, guard);
+        self.invalidate(partition, &mut books, guard);
+        drop(books);
+        sleep(WRONG_ORDER_GAP);
+        let mut books = partition.books.lock();
+        let lsns = DirtyLsns::at(newer.unwrap_or(lower).min(lower));
+        books.set_dirty(&self.memory.frames, guard, lsns);
+        found(newer)
+    }
+
+    /// The slot, over all partitions, whose copy is no longer the page's.
+    fn invalidate(
+        &self,
+        partition: &Partition,
+        books: &mut Books,
+        guard: &Exclusive<'_>,
+    ) -> Option<u32> {
+        let slot = guard.frame().slot()?;
+        let page = guard.frame().page().expect("a page that changes");
+        if !books.slots_mut().is_valid(slot) {
+            return None;
+        }
+        books.stats.invalidations += 1;
+        let rule = self.base_rule(books);
+        let changed = books.slots_mut().changes(slot, rule);
+        let of = (page, guard.frame());
+        self.copy_changed(partition, of, slot, (changed, Freed::Modified))
+    }
+
+    pub(crate) fn is_clean_copy(&self, page: PageId, guard: &Exclusive<'_>) -> bool {
+        let mut books = self.memory.partition(page).books.lock();
+        // In a persistent tier it counts as clean once home was synced.
+        let slot = guard.frame().slot().filter(|_| !self.is_persistent());
+        let Some(slot) = slot else { return false };
+        let slots = books.slots_mut();
+        slots.is_valid(slot) && slots.newer(slot).is_none()
+    }
+
+    /// The change that was announced does not come, and the frame's bytes are no page.
+    pub(crate) fn unmake_dirty(&self, page: PageId, guard: &Exclusive<'_>, found: Dirtied) {
+        let mut books = self.memory.partition(page).books.lock();
+        let lsns = guard.frame().dirty().expect("an entry to take back");
+        books.clear_dirty(guard.frame());
+        if found == Dirtied::Already {
+            books.ledger.lost(lsns.rec);
+        }
+    }
+
+    /// The least LSN that the log must keep for redo: a lower bound of every change that is not
+    /// durable at home, over memory and flash, as one consistent view [S3 Fig.3]; `None` if home
+    /// has them all. Syncs home first, so that pages written before the call no longer count.
+    pub fn oldest_dirty_lsn(&self) -> Option<Lsn> {
+        let oldest = self.oldest_over_partitions(Ledger::base_floor);
+        Some(oldest.rec).filter(|&lsn| lsn != Lsn::MAX)
+    }
+
+    /// As `oldest_dirty_lsn`, and the same for what neither home nor the flash has: where analysis
+    /// may begin while the flash tier is whole. The flash counts only once its table is hardened.
+    /// A checkpoint begins with this, and ends with `checkpoint_taken`.
+    pub fn oldest_dirty(&self) -> OldestDirty {
+        // Where analysis will begin is not known before all were asked: until then every base is
+        // kept.
+        self.oldest_over_partitions(|_| Lsn::MAX)
+    }
+
+    /// Home says durably that analysis begins at `from` or before.
+    pub fn checkpoint_taken(&self, from: Lsn) {
+        for partition in &self.memory.partitions {
+            partition.books.lock().ledger.set_base_floor(from);
+        }
+    }
+
+    /// The minimum over all partitions, each of which gets a floor of bases by `floor`.
+    fn oldest_over_partitions(&self, floor: impl Fn(&Ledger) -> Lsn) -> OldestDirty {
+        // After a failure the entries stay, and so does the log: nothing to report.
+        let _failed = self.log_buf_writes(Logged::Open);
+        let oldest = self.memory.partitions.iter().map(|partition| {
+            let mut books = partition.books.lock();
+            let floor = floor(&books.ledger);
+            books.ledger.set_base_floor(floor);
+            let in_frame = books.ledger.oldest_frame(self.memory.frames.rec_of());
+            let in_frame = in_frame.map_or(Lsn::MAX, |(lsn, _)| lsn);
+            let in_slot = match &books.slots {
+                Some(slots) if self.config.rules.oldest_covers_flash => slots.oldest_newer(),
+                _ => None,
+            };
+            let rec = in_frame.min(in_slot.unwrap_or(Lsn::MAX));
+            let base = partition.oldest_base(&self.memory.frames);
+            DirtyLsns { rec, base }.min(books.ledger.oldest())
+        });
+        let oldest = oldest.fold(DirtyLsns::NONE, DirtyLsns::min);
+        // Without bases, what is dirty on flash is found by analysis.
+        let base = if self.keeps_bases() { oldest.base } else { oldest.rec };
+        OldestDirty { rec: oldest.rec, base }
+    }
+
+    /// The entry of a page that was written home, and not modified since, becomes one that waits
+    /// for a sync; the page joins a BUF_WRITE batch. Under the lock of the partition.
+    pub(crate) fn written_home(&self, books: &mut Books, page: PageId, lsns: DirtyLsns) {
+        if self.config.rules.entry_until_sync {
+            books.ledger.written_home(lsns);
+            if self.keeps_bases() {
+                books.ledger.at_risk_until_sync(page, lsns.rec);
+            }
+        }
+        self.join_buf_write(page);
+    }
+
+    /// `page` joins the open batch (E4).
+    pub(crate) fn join_buf_write(&self, page: PageId) {
+        let mut writes = self.durability.buf_writes.lock();
+        let batch = writes
+            .open
+            .get_or_insert_with(|| Batch { eol: self.journal.last_lsn(), pages: Vec::new() });
+        batch.pages.push(page);
+        if batch.pages.len() >= self.config.buf_write_pages as usize {
+            let batch = writes.open.take();
+            writes.full.extend(batch);
+        }
+    }
+
+    /// Logs the batches that are full, or the open one too. Call it without latches.
+    pub(crate) fn log_buf_writes(&self, which: Logged) -> Result<(), PoolError> {
+        let batches = {
+            let mut writes = self.durability.buf_writes.lock();
+            let mut batches = std::mem::take(&mut writes.full);
+            if which == Logged::Open {
+                batches.extend(writes.open.take());
+            }
+            batches
+        };
+        if batches.is_empty() && (which == Logged::Full || !self.has_unsynced()) {
+            return Ok(());
+        }
+        if self.config.rules.sync_before_buf_write {
+            self.sync_home()?;
+        }
+        for batch in &batches {
+            let eol = match self.config.rules.buf_write_eol_rule {
+                true => batch.eol,
+                false => self.journal.last_lsn(),
+            };
+            self.journal.log_buf_write(&batch.pages, eol);
+        }
+        Ok(())
+    }
+
+    fn has_unsynced(&self) -> bool {
+        // A sync that is under way may still fail: it is waited for.
+        let unsynced = |partition: &Partition| partition.books.lock().ledger.has_unsynced();
+        self.memory.partitions.iter().any(unsynced)
+    }
+
+    /// Makes the home writes that have completed durable, and lets go of their entries.
+    pub(crate) fn sync_home(&self) -> Result<(), PoolError> {
+        let _one_at_a_time = self.durability.sync.lock();
+        self.check_writable()?;
+        for partition in &self.memory.partitions {
+            partition.books.lock().ledger.sync_begins();
+        }
+        let synced = self.devices.home.sync();
+        if let Err(source) = synced {
+            for partition in &self.memory.partitions {
+                partition.books.lock().ledger.sync_failed();
+            }
+            return Err(self.stop(Operation::Sync, source));
+        }
+        for partition in &self.memory.partitions {
+            let mut books = partition.books.lock();
+            self.end_bases(partition, &mut books);
+        }
+        Ok(())
+    }
+
+    /// Home was synced: it has what bases were kept for, and what pinned copies stand for.
+    fn end_bases(&self, partition: &Partition, books: &mut Books) {
+        for (slot, page) in books.ledger.sync_ended() {
+            if self.waits_for_table() {
+                self.end_base_later(partition, books, (slot, page));
+                continue;
+            }
+            if books.slots_mut().unpin(slot) {
+                self.slot_cleaned(partition.first_slot + slot, page);
+            }
+            if books.slots_mut().is_kept_for(slot, page) {
+                partition.detach_slot(books, &self.memory.frames, page, slot);
+                self.observe(page, PageEvent::SlotLost);
+                books.slots_mut().release_base(slot);
+                self.slot_freed(partition.first_slot + slot, page, Freed::Modified);
+            }
+        }
+    }
+
+    /// Whether a slot is used again only when the table says durably that it may be.
+    pub(crate) fn waits_for_table(&self) -> bool {
+        self.is_persistent() && self.config.rules.reused_slots_are_free_in_table
+    }
+
+    /// As `end_bases`, for a slot of a persistent tier: it is used again only when the table says
+    /// durably that it may be. So what the table calls newer than home is there, always.
+    fn end_base_later(
+        &self,
+        partition: &Partition,
+        books: &mut Books,
+        (slot, page): (u32, PageId),
+    ) {
+        if books.slots_mut().is_pinned(slot) {
+            self.unpin_later(partition, slot, page);
+        } else if books.slots_mut().is_kept_for(slot, page) {
+            partition.detach_slot(books, &self.memory.frames, page, slot);
+            self.observe(page, PageEvent::SlotLost);
+            books.slots_mut().retire(slot);
+            self.retire_base(partition, slot);
+        }
+    }
+
+    /// Slots whose page is newer than home.
+    pub(crate) fn flash_dirty(&self) -> u32 {
+        self.shares.gauge(Gauge::Dirty)
+    }
+}
+
+/// Which batches to log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Logged {
+    /// Those with as many pages as a record takes.
+    Full,
+    /// These and the one that still grows.
+    Open,
+}
+
+fn newer_on_flash(books: &Books, guard: &Exclusive<'_>) -> Option<Lsn> {
+    books.slots.as_ref()?.newer(guard.frame().slot()?)
+}
+
+fn found(newer: Option<Lsn>) -> Dirtied {
+    if newer.is_some() { Dirtied::Already } else { Dirtied::Fresh }
+}

@@ -1,0 +1,244 @@
+//! Bringing home up to date for a checkpoint: in ascending order of recLSN, or all of it.
+//!
+//! - C1: `flush_below` writes the oldest changes first, so that each round moves the oldest dirty
+//!   LSN [S3 II-A2; the list of dirty pages is a heap, S3 II-B, since pages come back from flash
+//!   old].
+//! - C2: latches are tried, so that a batch never waits for one while it holds others; who is
+//!   busy is waited for alone, holding nothing.
+//! - C4: where flash is a part of the database, what is newer there than at home does not hold the
+//!   log: pages are brought to flash, and home only if it takes no more.
+//! - C3: the sharp checkpoint stops LC from caching new dirty pages, then empties memory, then
+//!   flash [S0 2.3.3, 3.2].
+
+use std::sync::atomic::Ordering;
+
+use terrace_page::{FrameId, Lsn, PageId};
+use terrace_rt::{Nanos, now};
+
+use crate::durability::dirty::Logged;
+use crate::flow::write_out::{Job, Plan, Purpose};
+use crate::memory::frames::Exclusive;
+use crate::memory::partition::{Partition, Place};
+use crate::shares::SlotTable;
+use crate::{BufferPool, PoolError};
+
+/// Pages written together.
+const BATCH_PAGES: usize = 64;
+/// How long a sharp checkpoint waits for news of the cleaner.
+const CLEANER_NAP: Nanos = Nanos(10_000_000);
+
+impl BufferPool {
+    /// Writes home every page in memory whose dirty entry is older than `lsn`, oldest first.
+    ///
+    /// # Errors
+    ///
+    /// `Stopped` or `Journal`.
+    pub fn flush_below(&self, lsn: Lsn) -> Result<(), PoolError> {
+        if self.is_persistent() && !self.is_sharp() {
+            return self.write_older(lsn);
+        }
+        // Entries made after the call are at least this new, unless they come back from flash.
+        let mut oldest_first = Vec::new();
+        for partition in &self.memory.partitions {
+            let mut books = partition.books.lock();
+            let all = partition.frames_count as usize;
+            books.ledger.frames_below(lsn, all, self.memory.frames.rec_of(), &mut oldest_first);
+        }
+        oldest_first.sort_unstable();
+        for batch in oldest_first.chunks(BATCH_PAGES) {
+            self.flush_batch(batch, lsn)?;
+        }
+        Ok(())
+    }
+
+    /// The background writer: writes home what has been dirty in memory since before `lsn`. Where
+    /// copies on flash are kept as bases, a page counts from the first change that its base lacks:
+    /// that is what the next opening would have to read.
+    ///
+    /// # Errors
+    ///
+    /// `Stopped` or `Journal`.
+    pub fn write_older(&self, lsn: Lsn) -> Result<(), PoolError> {
+        if !self.keeps_bases() {
+            return self.flush_below(lsn);
+        }
+        let mut oldest_first: Vec<(Lsn, FrameId)> = Vec::new();
+        for partition in &self.memory.partitions {
+            let _books = partition.books.lock();
+            let frames = (0..partition.frames_count).map(|at| partition.frame_at(at));
+            oldest_first.extend(frames.filter_map(|id| {
+                let base = self.memory.frames.frame(id).dirty()?.base;
+                (base < lsn).then_some((base, id))
+            }));
+        }
+        oldest_first.sort_unstable();
+        for batch in oldest_first.chunks(BATCH_PAGES) {
+            self.flush_batch(batch, lsn)?;
+        }
+        Ok(())
+    }
+
+    fn flush_batch(&self, batch: &[(Lsn, FrameId)], below: Lsn) -> Result<(), PoolError> {
+        self.check_writable()?;
+        if self.brings_to_flash() {
+            self.bring_to_flash(batch, below)?;
+        }
+        let (mut jobs, mut busy) = (Vec::new(), Vec::new());
+        for &(_, id) in batch {
+            let Some(page) = self.memory.frames.frame(id).page() else { continue };
+            let partition = self.memory.partition(page);
+            match self.memory.frames.try_exclusive(id) {
+                Some(guard) => match self.flush_job(partition, page, guard, below) {
+                    Flush::Job(job) => jobs.push(job),
+                    Flush::Busy => busy.push((id, page)),
+                    Flush::Done => {}
+                },
+                None => busy.push((id, page)),
+            }
+        }
+        if !jobs.is_empty() {
+            self.write_out(jobs, Purpose::Checkpoint)?;
+        }
+        for (id, page) in busy {
+            self.flush_busy(id, page, below)?;
+        }
+        Ok(())
+    }
+
+    /// Writes one page, if it is in memory and has changed. Call it without latches.
+    pub(crate) fn flush_page(&self, partition: &Partition, page: PageId) -> Result<(), PoolError> {
+        let place = partition.find(&partition.books.lock(), &self.memory.frames, page);
+        match place {
+            Place::Memory(id) => self.flush_busy(id, page, Lsn::MAX),
+            Place::Flash(_) | Place::Nowhere => Ok(()),
+        }
+    }
+
+    /// Writes one page that was latched, or being written home, when it was tried.
+    fn flush_busy(&self, id: FrameId, page: PageId, below: Lsn) -> Result<(), PoolError> {
+        let partition = self.memory.partition(page);
+        loop {
+            self.check_writable()?;
+            let seen = partition.home_write_ended.seen();
+            // A page that has left its frame was written, or has moved to flash.
+            let Some(guard) = self.memory.frames.exclusive_if(id, page) else { return Ok(()) };
+            match self.flush_job(partition, page, guard, below) {
+                Flush::Job(job) => {
+                    self.write_out(vec![job], Purpose::Checkpoint)?;
+                    return Ok(());
+                }
+                Flush::Done => return Ok(()),
+                Flush::Busy => partition.home_write_ended.wait(seen),
+            }
+        }
+    }
+
+    fn flush_job<'p>(
+        &'p self,
+        partition: &'p Partition,
+        page: PageId,
+        guard: Exclusive<'p>,
+        below: Lsn,
+    ) -> Flush<'p> {
+        let is_old = guard.frame().dirty().is_some_and(|lsns| match self.is_persistent() {
+            true if !self.is_sharp() => lsns.base < below,
+            _ => lsns.rec < below,
+        });
+        if !guard.frame().holds(page) || !is_old {
+            return Flush::Done;
+        }
+        let mut books = partition.books.lock();
+        let plan = self.plan(partition, &mut books, &guard, Purpose::Checkpoint);
+        drop(books);
+        match plan {
+            Plan::Nothing => Flush::Done,
+            Plan::Busy => Flush::Busy,
+            Plan::Write(targets) => Flush::Job(Job { partition, page, guard, targets }),
+        }
+    }
+
+    /// Writes home every page that is dirty at the call, in memory and on flash, and syncs it: the
+    /// sharp checkpoint [S0 3.2].
+    ///
+    /// # Errors
+    ///
+    /// `Stopped` or `Journal`; `Damaged` if flash lost a page that only the log has now.
+    pub fn flush_all(&self) -> Result<(), PoolError> {
+        let end = Lsn(self.journal.last_lsn().0 + 1);
+        self.drain_owed_now();
+        self.durability.sharp.fetch_add(1, Ordering::Relaxed);
+        let flushed = self
+            .flush_below(Lsn::MAX)
+            .and_then(|()| self.flush_flash())
+            // A page that was modified meanwhile has taken its old entry from flash to memory.
+            .and_then(|()| self.flush_below(end));
+        self.durability.sharp.fetch_sub(1, Ordering::Relaxed);
+        flushed?;
+        self.log_buf_writes(Logged::Open)
+    }
+
+    /// Writes home what has to be there before the pool is closed in good order: every dirty page
+    /// in memory; what is dirty on flash stays there [S3 IV-B2]. A journalled table needs
+    /// nothing: it reopens as fast after a power cut.
+    ///
+    /// # Errors
+    ///
+    /// `Stopped` or `Journal`.
+    pub fn flush_for_close(&self) -> Result<(), PoolError> {
+        if self.config.restart.kind.is_journalled() {
+            return Ok(());
+        }
+        self.flush_below(Lsn::MAX)?;
+        self.log_buf_writes(Logged::Open)
+    }
+
+    /// Waits until no dirty page is on flash; the cleaner brings them home.
+    fn flush_flash(&self) -> Result<(), PoolError> {
+        while self.flash_dirty() > 0 {
+            self.check_writable()?;
+            self.check_flash_damage()?;
+            self.check_owed()?;
+            if self.is_closing() && self.clean_one_run() {
+                continue;
+            }
+            let seen = self.cleaning.run_ended.seen();
+            self.cleaning.news.notify_all();
+            // Pages stop being dirty on flash by being modified, too: look again after a while.
+            self.cleaning.run_ended.wait_until(seen, now() + CLEANER_NAP);
+        }
+        Ok(())
+    }
+
+    /// Redoes pages that are still owed, which the cleaner leaves alone.
+    fn check_owed(&self) -> Result<(), PoolError> {
+        for partition in &self.memory.partitions {
+            let owed = partition.books.lock().ledger.owed().next();
+            if let Some(page) = owed {
+                drop(self.read(page)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Brings pages into memory whose only copy is bad, if the log can mend them: they are dirty
+    /// there, and no longer on flash.
+    fn check_flash_damage(&self) -> Result<(), PoolError> {
+        for partition in &self.memory.partitions {
+            let damaged = partition.books.lock().slots.as_ref().and_then(SlotTable::damaged);
+            if let Some(page) = damaged {
+                self.write(page)?.dirty();
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What flushing a page needs.
+enum Flush<'p> {
+    /// To be written.
+    Job(Job<'p>),
+    /// Its home write is outstanding already, maybe of an older version.
+    Busy,
+    /// Nothing.
+    Done,
+}

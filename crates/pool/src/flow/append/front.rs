@@ -1,0 +1,564 @@
+//! The front of an append log: what leaves, in groups.
+//!
+//! ```text
+//!             claim_front         stage_front            move_on               let_go
+//!  Dropped:   slot FREE
+//!  Again:                         read, verified         new slot, old FREE
+//!  Home:      LAZYCLEANING        read, verified                               home, slot FREE
+//!                                                                              the group has left
+//! ```
+//!
+//! - F1: a second chance that cannot be taken goes home, if home lacks the page, or is dropped.
+//! - F2: a page whose bytes on flash are bad is rebuilt from home and the log, which has what home
+//!   lacks. If the log cannot, its slot stays as it is, and so does the group: the ring
+//!   takes no more pages, and those that leave memory go home.
+//! - F3: a slot that somebody reads is let go when the read has ended.
+//! - F4: of a persistent tier a slot may be the only place of its page, or the base of changes that
+//!   are nowhere else. So a base moves on like a page with a second chance; a slot that is moved
+//!   from stays as it is until the table says durably where its page went; what went home was
+//!   synced there; and only then the table says, durably, that the group is free, and its slots are
+//!   overwritten [D in SPEC 5, 7.2].
+//! - F5: a page that changes in memory while its group leaves keeps the group, with its base. If it
+//!   is asked for often it does not leave memory, and the ring would stand still until the next
+//!   checkpoint. So it is written home at once, and the base is free when home was synced.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use terrace_page::{Damage, Lsn, PageBuf, PageId, lsn, verify};
+use terrace_policy::{Batch, History, Leave, Replacement};
+use terrace_rt::{LeafGuard, Nanos, dead, sleep};
+use terrace_tier::{Cleaned, Freed, Held, Leaving};
+
+use crate::durability::dirty::Logged;
+use crate::flow::cleaner::{Claim, take_claim};
+use crate::flow::homeward::home_runs;
+use crate::flow::owed::first_cause;
+use crate::io::{self, PageIo};
+use crate::memory::frames::Staging;
+use crate::memory::partition::{Books, Partition, Place};
+use crate::{BufferPool, PageEvent, PoolError, Tier};
+
+/// How long one waits for the read of a slot to end, before looking again.
+const READ_NAP: Nanos = Nanos(20_000);
+
+/// Batches of pages on their way home at once, of a block that leaves.
+const MIGRATIONS: usize = 2;
+
+/// Slots that are leaving together.
+pub(super) struct Front {
+    /// The first slot of the group.
+    first: u32,
+    /// All of them.
+    slots: Vec<u32>,
+    /// Those whose pages go somewhere, in order.
+    pub leavers: Vec<Leaver>,
+    /// Nothing of it had to go anywhere, and it is gone.
+    has_left: bool,
+}
+
+/// A group that cannot leave: the bytes of some slots are bad, and the log cannot make them good.
+#[derive(Debug)]
+pub(crate) struct Stuck {
+    first: u32,
+    /// Slots that are not free.
+    slots: Vec<u32>,
+}
+
+/// A page that leaves its slot.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Leaver {
+    page: PageId,
+    slot: u32,
+    pub leave: Leave,
+    /// Where a second chance is written.
+    pub to: Option<u32>,
+    /// Its place in the staging.
+    at: usize,
+    /// Its bytes are there.
+    pub is_whole: bool,
+    lsn: Lsn,
+    /// Its claim, if it is on its way home.
+    claim: Option<Claim>,
+}
+
+impl Leaver {
+    pub fn bytes<'a>(&self, staging: &'a Staging) -> &'a PageBuf {
+        &staging.pages()[self.at]
+    }
+}
+
+impl Front {
+    /// Whether none of its slots holds anything.
+    fn is_free(&self, books: &mut Books) -> bool {
+        let slots = books.slots_mut();
+        self.slots.iter().all(|&slot| slots.is_free(slot))
+    }
+
+    pub fn second_chances(&self) -> usize {
+        self.leavers.iter().filter(|leaver| leaver.is_second_chance()).count()
+    }
+
+    /// One read of the slots from `from` on, or two where the ring ends.
+    fn read_of_all<'a>(
+        &self,
+        partition: &Partition,
+        from: u32,
+        staging: &'a mut Staging,
+    ) -> Vec<PageIo<'a>> {
+        // Where slot numbers begin anew.
+        let wrapped = self.leavers.iter().find(|leaver| leaver.slot < from);
+        let span = staging.pages().len();
+        let before = wrapped.map_or(span, |leaver| leaver.at - leaver.slot as usize);
+        let (head, tail) = staging.pages_mut().split_at_mut(before);
+        let mut ios = vec![PageIo::read(partition.slot_page(from), head)];
+        if !tail.is_empty() {
+            ios.push(PageIo::read(partition.slot_page(0), tail));
+        }
+        ios
+    }
+
+    /// A read for each run of pages that go somewhere: of a block they are few.
+    fn reads_of_leavers<'a>(
+        &self,
+        partition: &Partition,
+        staging: &'a mut Staging,
+    ) -> Vec<PageIo<'a>> {
+        let mut pages: Vec<Option<&mut PageBuf>> =
+            staging.pages_mut().iter_mut().map(Some).collect();
+        let runs = self.leavers.chunk_by(|a, b| a.at + 1 == b.at);
+        let read = |run: &[Leaver]| {
+            let bytes = run.iter().filter_map(|leaver| pages[leaver.at].take());
+            PageIo::read(partition.slot_page(run[0].slot), bytes.collect::<Vec<_>>())
+        };
+        runs.map(read).collect()
+    }
+}
+
+impl BufferPool {
+    /// Begins to let a group of up to `group` slots leave, of which up to `room` may go to the
+    /// rear. `None` if none can leave.
+    pub(super) fn claim_front(
+        &self,
+        partition: &Partition,
+        books: &mut Books,
+        group: u32,
+        room: u32,
+    ) -> Option<Front> {
+        // The tier has been full once.
+        self.traffic.filling.lock().is_on(u32::MAX);
+        // A cleaner that wakes before the end of recovery could take home back in time [S3 III-D6].
+        let may_write = !self.restart.is_recovering();
+        let (mut slots, table) = (books.slots.take().expect("a log of slots"), &*books);
+        let free_to_write = |page| may_write && table.ledger.may_go_home(page);
+        let leaving = Leaving { group, room, now: self.now() };
+        let answers = slots.leave(&leaving, free_to_write);
+        books.slots = Some(slots);
+        let first = answers.first()?.0;
+        if !self.config.rules.front_is_kept_until_left {
+            books.slots_mut().left(first);
+        }
+        let mut leavers = Vec::new();
+        let slots = answers.iter().map(|&(slot, _)| slot).collect();
+        for (slot, leave) in answers {
+            leavers.extend(self.claim_leaver(partition, books, slot, leave));
+        }
+        let from = leavers.first().map_or(0, |leaver: &Leaver| leaver.slot);
+        for leaver in &mut leavers {
+            // The ring may end within the group.
+            leaver.at = leaver.slot.wrapping_sub(from) as usize;
+            if leaver.slot < from {
+                leaver.at = (leaver.slot + books.slots_mut().count() - from) as usize;
+            }
+        }
+        let mut front = Front { first, slots, leavers, has_left: false };
+        if front.leavers.is_empty() && front.is_free(books) {
+            self.end_front(partition, books, first);
+            front.has_left = true;
+        }
+        Some(front)
+    }
+
+    fn claim_leaver(
+        &self,
+        partition: &Partition,
+        books: &mut Books,
+        slot: u32,
+        leave: Leave,
+    ) -> Option<Leaver> {
+        let page = books.slots_mut().page(slot)?;
+        let (to, claim) = (None, None);
+        let (at, is_whole, lsn) = (0, false, Lsn::ZERO);
+        let mut leaver = Leaver { page, slot, leave, to, at, is_whole, lsn, claim };
+        match leave {
+            Leave::Dropped => {
+                self.drop_slot(partition, books, page, slot);
+                return None;
+            }
+            Leave::Home if self.stays_in_memory(partition, books, page) => return None,
+            Leave::Again
+                if !self.config.rules.bases_move_on && books.slots_mut().keeps_base(slot) =>
+            {
+                partition.detach_slot(books, &self.memory.frames, page, slot);
+                self.observe(page, PageEvent::SlotLost);
+                books.slots_mut().release_base(slot);
+                return None;
+            }
+            Leave::Home => {
+                books.slots_mut().forget_damage(slot);
+                leaver.claim = Some(take_claim(books, page, slot));
+            }
+            Leave::Again => leaver.to = Leaver::take_slot(self, books, page),
+        }
+        Some(leaver)
+    }
+
+    /// The rotating tier drops a page that is in memory without a write: its frame takes over what
+    /// home lacks [SPEC 4]. Whether it did.
+    fn stays_in_memory(&self, partition: &Partition, books: &mut Books, page: PageId) -> bool {
+        if self.config.design.replacement != Replacement::Rotating {
+            return false;
+        }
+        let Place::Memory(id) = partition.find(books, &self.memory.frames, page) else {
+            return false;
+        };
+        let Some(guard) = self.memory.frames.try_exclusive(id) else { return false };
+        self.take_back(partition, books, &guard);
+        true
+    }
+
+    /// The page of clean `slot` is forgotten.
+    fn drop_slot(&self, partition: &Partition, books: &mut Books, page: PageId, slot: u32) {
+        partition.detach_slot(books, &self.memory.frames, page, slot);
+        self.observe(page, PageEvent::SlotLost);
+        books.slots_mut().drop_clean(slot);
+        self.slot_freed(partition.first_slot + slot, page, Freed::Reused);
+    }
+
+    /// Groups that could not leave do, if their bad pages were rebuilt elsewhere. Whether some are
+    /// left.
+    pub(super) fn is_stuck(&self, partition: &Partition, books: &mut Books) -> bool {
+        let (slots, mut first) = (books.slots.as_ref().expect("a log of slots"), Vec::new());
+        books.stuck.retain(|stuck| {
+            let is_held = stuck.slots.iter().any(|&slot| !slots.is_free(slot));
+            if !is_held {
+                first.push(stuck.first);
+            }
+            is_held
+        });
+        first.into_iter().for_each(|first| self.end_front(partition, books, first));
+        !books.stuck.is_empty()
+    }
+
+    fn end_front(&self, partition: &Partition, books: &mut Books, first: u32) {
+        if self.config.rules.front_is_kept_until_left {
+            books.slots_mut().left(first);
+        }
+        partition.room.notify_all();
+    }
+
+    /// Reads the front group; what that does not give is read one by one.
+    pub(super) fn stage_front(&self, partition: &Partition, front: &mut Front) -> Staging {
+        let span = front.leavers.last().map_or(0, |leaver| leaver.at + 1);
+        let mut staging = Staging::new(span);
+        let Some(from) = front.leavers.first().map(|leaver| leaver.slot) else { return staging };
+        let flash = self.devices.flash.as_deref().expect("a slot is on flash");
+        let ios = match self.config.design.batch() {
+            Some(Batch::Block) => front.reads_of_leavers(partition, &mut staging),
+            _ => front.read_of_all(partition, from, &mut staging),
+        };
+        if io::run(flash, ios).is_err() {
+            self.stats.lock().flash_faults += 1;
+            for leaver in &front.leavers {
+                let bytes = &mut staging.pages_mut()[leaver.at];
+                bytes.fill(0);
+                let io = PageIo::read(partition.slot_page(leaver.slot), [&mut *bytes]);
+                // Bytes that could not be read are no page.
+                let _failed = io::run(flash, vec![io]);
+            }
+        }
+        for leaver in &mut front.leavers {
+            let bytes = &staging.pages()[leaver.at];
+            leaver.is_whole =
+                !self.config.rules.verify_reads || self.is_copy_of(leaver.page, leaver.slot, bytes);
+            leaver.lsn = lsn(bytes);
+        }
+        staging
+    }
+
+    /// The lock of the partition, when nobody reads `slot` (F3). `None` in a world that is dead.
+    fn books_unread<'p>(
+        &self,
+        partition: &'p Partition,
+        slot: u32,
+    ) -> Option<LeafGuard<'p, Books>> {
+        loop {
+            let mut books = partition.books.lock();
+            if !books.slots_mut().is_read(slot) {
+                return Some(books);
+            }
+            drop(books);
+            sleep(READ_NAP);
+            if dead() {
+                return None;
+            }
+        }
+    }
+
+    /// The second chances are `written`: their pages move on. Returns the slots, over all
+    /// partitions.
+    pub(super) fn move_on(
+        &self,
+        partition: &Partition,
+        front: &mut Front,
+        written: bool,
+    ) -> Vec<u32> {
+        let mut slots = Vec::new();
+        for leaver in front.leavers.iter_mut().filter(|leaver| leaver.is_second_chance()) {
+            let Some(mut books) = self.books_unread(partition, leaver.slot) else { break };
+            let is_there = books.slots_mut().holds(leaver.slot, leaver.page);
+            match leaver.to {
+                Some(to) if is_there && written && leaver.is_whole => {
+                    self.moved(partition, &mut books, leaver, to);
+                    slots.push(partition.first_slot + to);
+                    continue;
+                }
+                Some(to) => books.slots_mut().give_back(to, false),
+                None => {}
+            }
+            // A base that cannot move keeps its group.
+            if is_there && !books.slots_mut().keeps_base(leaver.slot) {
+                // F1.
+                if books.slots_mut().newer(leaver.slot).is_some() {
+                    books.slots_mut().forget_damage(leaver.slot);
+                    leaver.claim = Some(take_claim(&mut books, leaver.page, leaver.slot));
+                } else {
+                    self.drop_slot(partition, &mut books, leaver.page, leaver.slot);
+                }
+            }
+        }
+        slots
+    }
+
+    fn moved(&self, partition: &Partition, books: &mut Books, leaver: &Leaver, to: u32) {
+        let Leaver { page, slot: from, .. } = *leaver;
+        partition.copy_moved(books, &self.memory.frames, page, (from, to));
+        let is_kept = self.waits_for_table();
+        let slots = books.slots_mut();
+        let newer = if slots.keeps_base(from) {
+            slots.move_base(from, to);
+            let rec = slots.base_rec(to);
+            books.ledger.kept_moved(from, to);
+            Some(rec)
+        } else {
+            slots.move_on(from, to, is_kept);
+            books.stats.second_chances += 1;
+            books.slots_mut().newer(to)
+        };
+        let held = Held {
+            slot: partition.first_slot + to,
+            page,
+            lsn: leaver.lsn,
+            newer,
+            history: Some(History::once(self.now())),
+        };
+        self.slot_filled(&held);
+        if is_kept {
+            self.retire_base(partition, from);
+        } else {
+            self.slot_freed(partition.first_slot + from, page, Freed::Reused);
+        }
+    }
+
+    /// Brings home what must go there, in a task of its own, and then lets the group go.
+    pub(super) fn let_go(&self, partition: &Partition, front: Front, staging: Staging) {
+        if front.has_left {
+            return;
+        }
+        if front.leavers.iter().all(|leaver| leaver.claim.is_none()) {
+            let mut books = partition.books.lock();
+            if !self.keeps_bases() || front.is_free(&mut books) {
+                return self.end_front(partition, &mut books, front.first);
+            }
+        }
+        let Some(pool) = self.background.pool() else {
+            return self.bring_home(partition, front, staging);
+        };
+        self.cleaning.runs.fetch_add(1, Ordering::Relaxed);
+        let slot = partition.first_slot;
+        self.background.spawn("front group", pool, move |pool| {
+            pool.bring_home(pool.memory.partition_of_slot(slot), front, staging);
+            pool.cleaning.runs.fetch_sub(1, Ordering::Relaxed);
+            pool.cleaning.news.notify_all();
+            pool.cleaning.run_ended.notify_all();
+        });
+    }
+
+    fn bring_home(&self, partition: &Partition, front: Front, mut staging: Staging) {
+        let Front { first, slots: group, leavers, .. } = front;
+        let mut homeward: Vec<(Leaver, Claim)> =
+            leavers.into_iter().filter_map(|leaver| Some((leaver, leaver.claim?))).collect();
+        homeward.sort_unstable_by_key(|(leaver, _)| leaver.page);
+        for (leaver, claim) in &mut homeward {
+            let bytes = &mut staging.pages_mut()[leaver.at];
+            leaver.is_whole = leaver.is_whole || self.rebuild(partition, claim, bytes).is_ok();
+        }
+        let slots: Vec<u32> =
+            homeward.iter().map(|(leaver, _)| partition.first_slot + leaver.slot).collect();
+        if !self.config.rules.front_is_dirty_until_home {
+            homeward.iter().for_each(|(_, claim)| self.end_claim(claim, Cleaned::AtHome));
+        }
+        let at_home = self.write_home(&homeward, &staging).is_ok();
+        let outcomes: Vec<Cleaned> = homeward
+            .iter()
+            .map(|(leaver, claim)| {
+                let cleaned = match (leaver.is_whole, at_home) {
+                    (true, true) => Cleaned::AtHome,
+                    (false, _) => Cleaned::Damaged,
+                    (true, false) => Cleaned::NotYet,
+                };
+                if self.config.rules.front_is_dirty_until_home {
+                    self.end_claim(claim, cleaned);
+                }
+                cleaned
+            })
+            .collect();
+        if self.keeps_bases() && self.settle_front(partition, &homeward).is_err() {
+            // What is not durable elsewhere stays; the next writer is told why.
+            return self.end_front_if_free(partition, first, &group);
+        }
+        for ((leaver, _), cleaned) in homeward.iter().zip(outcomes) {
+            let Some(mut books) = self.books_unread(partition, leaver.slot) else { return };
+            // A page that changed meanwhile may have left its slot, or keep it as a base.
+            let slots_now = books.slots_mut();
+            let is_copy = slots_now.holds(leaver.slot, leaver.page)
+                && slots_now.is_valid(leaver.slot)
+                && !slots_now.is_pinned(leaver.slot);
+            if is_copy && cleaned == Cleaned::AtHome {
+                self.drop_slot(partition, &mut books, leaver.page, leaver.slot);
+            }
+        }
+        self.harden(&slots);
+        self.end_front_if_free(partition, first, &group);
+        // A failure stops the pool, and the next writer reports it.
+        let _failed: Result<(), PoolError> =
+            self.free_bases(partition, &group).and_then(|()| self.log_buf_writes(Logged::Full));
+    }
+
+    /// F5. The group counts as stuck meanwhile: whoever has a page latched that this waits for may
+    /// wait for room itself, and is told that there is none.
+    fn free_bases(&self, partition: &Partition, group: &[u32]) -> Result<(), PoolError> {
+        let bases: Vec<PageId> = {
+            let mut books = partition.books.lock();
+            let slots = books.slots_mut();
+            let bases = group.iter().filter(|&&slot| slots.keeps_base(slot));
+            bases.filter_map(|&slot| slots.page(slot)).collect()
+        };
+        if bases.is_empty() || !self.keeps_bases() {
+            return Ok(());
+        }
+        for page in bases {
+            self.flush_page(partition, page)?;
+        }
+        self.sync_home()?;
+        if self.config.rules.reused_slots_are_free_in_table {
+            self.harden_table()?;
+        }
+        self.is_stuck(partition, &mut partition.books.lock());
+        Ok(())
+    }
+
+    /// F4: home has durably what was written there, and the table on flash knows it, and where the
+    /// others went.
+    fn settle_front(
+        &self,
+        partition: &Partition,
+        homeward: &[(Leaver, Claim)],
+    ) -> Result<(), PoolError> {
+        let rules = self.config.rules;
+        if !homeward.is_empty() && rules.front_is_synced_home {
+            self.sync_home()?;
+        }
+        if rules.reused_slots_are_free_in_table {
+            self.harden_table()?;
+        }
+        if !rules.front_is_synced_home {
+            let mut books = partition.books.lock();
+            for (leaver, _) in homeward {
+                books.ledger.keep_no_longer(leaver.slot);
+                books.slots_mut().unpin(leaver.slot);
+            }
+        }
+        Ok(())
+    }
+
+    /// The group that began with slot `first` has left, or waits for slots that still hold
+    /// something.
+    fn end_front_if_free(&self, partition: &Partition, first: u32, group: &[u32]) {
+        let mut books = partition.books.lock();
+        let slots = books.slots_mut();
+        let held: Vec<u32> = group.iter().copied().filter(|&it| !slots.is_free(it)).collect();
+        if held.is_empty() {
+            self.end_front(partition, &mut books, first);
+        } else {
+            books.stuck.push(Stuck { first, slots: held });
+        }
+    }
+
+    /// Writes the whole pages home, neighbours together. `homeward` is in page order. Pages of a
+    /// block go in small batches, one of which is filled while another is written [S2 3.1].
+    fn write_home(&self, homeward: &[(Leaver, Claim)], staging: &Staging) -> Result<(), PoolError> {
+        let whole = homeward.iter().map(|row| &row.0).filter(|leaver| leaver.is_whole);
+        let whole: Vec<(PageId, &PageBuf)> =
+            whole.map(|leaver| (leaver.page, leaver.bytes(staging))).collect();
+        let at_once = match self.config.design.batch() {
+            Some(Batch::Block) => self.config.fasc.migration_pages as usize,
+            _ => whole.len().max(1),
+        };
+        let runs =
+            |part: &[(PageId, &PageBuf)]| part.chunk_by(|a, b| a.0.plus(1) == b.0).count() as u64;
+        let ios: u64 = whole.chunks(at_once).map(runs).sum();
+        {
+            let mut stats = self.stats.lock();
+            stats.cleaner_ios += ios;
+            stats.cleaner_pages += whole.len() as u64;
+            stats.home_writes += ios;
+            stats.home_write_pages += whole.len() as u64;
+        }
+        self.write_shielded(&whole, |part| {
+            let batches: Vec<Vec<PageIo<'_>>> = part.chunks(at_once).map(home_runs).collect();
+            io::run_in_turn(&*self.devices.home, &batches, MIGRATIONS)
+        })
+    }
+
+    /// F2. What is rebuilt may be newer than the copy was, so the log goes first.
+    fn rebuild(
+        &self,
+        partition: &Partition,
+        claim: &Claim,
+        bytes: &mut PageBuf,
+    ) -> Result<(), PoolError> {
+        self.stats.lock().flash_faults += 1;
+        let read = io::run(&*self.devices.home, vec![PageIo::read(claim.page.0, [&mut *bytes])]);
+        let (tier, page) = (Tier::Home, claim.page);
+        let read = read.map_err(|source| PoolError::Read { tier, page, source: Arc::new(source) });
+        let is_whole = read.is_ok() && verify(bytes, page).is_ok();
+        let is_same = is_whole
+            && self.config.restart.kind.is_journalled()
+            && partition.books.lock().slots_mut().may_be(claim.slot, lsn(bytes));
+        if !is_same {
+            if self.is_persistent() {
+                // As in `rescue`: the log need not have it, and home, whole but old, would pass.
+                let tier = Tier::Flash;
+                return Err(PoolError::Damaged { tier, page, damage: Damage::Checksum });
+            }
+            let repaired = self.journal.repair(page, claim.rec_lsn, bytes, is_whole);
+            repaired.map_err(|error| first_cause(read, error))?;
+            terrace_page::seal(bytes);
+        }
+        match self.journal.durable_lsn() < lsn(bytes) {
+            true => self.journal.make_durable(lsn(bytes)),
+            false => Ok(()),
+        }
+    }
+}

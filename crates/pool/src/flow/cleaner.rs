@@ -1,0 +1,421 @@
+//! The lazy cleaner: brings pages that are newer on flash home, in runs of neighbours [S0 2.3.3,
+//! 3.3.5; S3 II-B].
+//!
+//! ```text
+//! wake when dirty > lambda * S, until dirty <= (lambda - 0.0001) * S,
+//! and while the first slot in order by recLSN is below the floor of `age`:
+//!   claim:  the first slot of all partitions' dirty orders, up to alpha dirty neighbours at home
+//!   clean:  read the slots into staging, one write home, then each slot CLEAN, or FREE if its page
+//!           was modified meanwhile
+//! ```
+//!
+//! Designs that sweep take all that is dirty, in the order of home (`sweep`), instead of the first.
+//!
+//! Designs that rank slots by benefit have no lambda: dirty slots whose pages benefit least are
+//! cleaned when they are next to be reused, a few ahead, so that a victim is at home when it is
+//! wanted [S1e 5].
+//!
+//! - L1: one task claims; each run is cleaned by a task of its own, up to `cleaner_ios` at a time:
+//!   the whole excess is on its way at once, as deep a queue as the disks can use.
+//! - L2: a claimed page has a registered home write, so nobody else writes it home before this
+//!   write has ended, even if its slot is invalidated [D in SPEC 1.5].
+//! - L3: a page joins a BUF_WRITE batch under the partition's lock, and only if its slot is still
+//!   valid: modifying a page invalidates its slot before the record is appended [D in SPEC 1.1].
+//! - L4: a page that is owed is not cleaned before it is redone: its copy lacks what the log has of
+//!   it, which a BUF_WRITE would then take for written, and is the base of changes that have no
+//!   image in the log.
+//! - A slot whose bytes are damaged keeps its entry: the log has to keep what only it can tell.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use terrace_page::{Lsn, PageBuf, PageId, lsn, verify};
+use terrace_policy::{CleanKey, Cleaning};
+use terrace_rt::{LeafMutex, Signal};
+use terrace_tier::{Cleaned, Gauge};
+
+use crate::durability::dirty::Logged;
+use crate::durability::ledger::DirtyLsns;
+use crate::flow::choosing::DRAIN_RUNS;
+use crate::flow::homeward::home_runs;
+use crate::flow::sweep::Sweep;
+use crate::io::{self, PageIo};
+use crate::memory::frames::Staging;
+use crate::memory::partition::{Books, Place};
+use crate::shares::SlotTable;
+use crate::{BufferPool, PoolError};
+
+/// How far below lambda the cleaner goes, as a share of the slots [S0 2.3.3].
+const BELOW_LAMBDA: f64 = 0.0001;
+
+/// Where a run begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Root {
+    /// With the page that is first in order.
+    First,
+    /// With the oldest, if it is dirty since before that.
+    Below(Lsn),
+    /// With the page that is first in order, of a partition that wants slots cleaned.
+    Wanted,
+    /// With the next page of the sweep.
+    Swept,
+}
+
+/// A dirty page in LAZYCLEANING.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Claim {
+    pub page: PageId,
+    pub slot: u32,
+    pub rec_lsn: Lsn,
+}
+
+/// What the cleaner shares with the tasks that wake it, and those that wait for it.
+pub(crate) struct CleanerState {
+    /// Given when the cleaner may have work.
+    pub(crate) news: Signal,
+    /// Given when a run of pages was cleaned.
+    pub(crate) run_ended: Signal,
+    /// Runs of pages being cleaned.
+    pub(crate) runs: AtomicU32,
+    /// Pages that go home in the order in which they lie there.
+    pub(crate) sweep: LeafMutex<Sweep>,
+    /// A partition wants slots cleaned ahead, and the cleaner has not been told.
+    pub(crate) is_wanted: AtomicBool,
+}
+
+impl CleanerState {
+    pub(crate) fn new(sweep: Sweep) -> CleanerState {
+        CleanerState {
+            news: Signal::new(),
+            run_ended: Signal::new(),
+            runs: AtomicU32::new(0),
+            sweep: LeafMutex::new(sweep),
+            is_wanted: AtomicBool::new(false),
+        }
+    }
+}
+
+impl BufferPool {
+    fn dirty_share(&self, share: f64) -> u32 {
+        (f64::from(self.config.flash_slots) * share.max(0.0)) as u32
+    }
+
+    /// Where the share does not count it is all.
+    fn lambda(&self) -> f64 {
+        match self.config.design.is_cleaned_by_share() {
+            true if self.drains() => 0.0,
+            true => self.config.lambda,
+            false => 1.0,
+        }
+    }
+
+    pub(crate) fn is_sharp(&self) -> bool {
+        self.durability.sharp.load(Ordering::Relaxed) > 0
+    }
+
+    /// Tells the cleaner if there are too many dirty pages on flash.
+    pub(crate) fn wake_cleaner(&self) {
+        if self.is_sharp() || self.flash_dirty() > self.dirty_share(self.lambda()) {
+            self.cleaning.news.notify_all();
+        }
+    }
+
+    /// Claims runs and has them cleaned: the life of the cleaner.
+    pub(crate) fn run_cleaner(&self) {
+        let mut is_cleaning = false;
+        while !self.is_closing() {
+            let seen = self.cleaning.news.seen();
+            let dirty = self.flash_dirty();
+            let low = match self.is_sharp() {
+                true => 0,
+                false => self.dirty_share(self.lambda() - BELOW_LAMBDA),
+            };
+            is_cleaning |= self.is_sharp() || dirty > self.dirty_share(self.lambda());
+            is_cleaning &= dirty > low && self.check_writable().is_ok();
+            let cleaning = self.config.design.cleaning;
+            let is_begun = match cleaning {
+                Cleaning::Sweeps => self.is_sweeping() && self.start_run(Root::Swept),
+                _ => is_cleaning && self.has_more_than(low) && self.start_run(Root::First),
+            };
+            if is_begun {
+                continue;
+            }
+            let is_wanted = cleaning == Cleaning::WhenWanted;
+            if is_wanted && self.check_writable().is_ok() && self.start_run(Root::Wanted) {
+                continue;
+            }
+            let floor = self.age_floor();
+            if floor > Lsn::ZERO
+                && self.check_writable().is_ok()
+                && self.start_run(Root::Below(floor))
+            {
+                continue;
+            }
+            self.cleaning.news.wait(seen);
+        }
+    }
+
+    /// Whether more than `low` pages are dirty that nobody cleans yet.
+    fn has_more_than(&self, low: u32) -> bool {
+        let unavailable = self.shares.gauge(Gauge::Unavailable);
+        self.flash_dirty().saturating_sub(unavailable) > low
+    }
+
+    /// Whether pages of a sweep are still to go home; begins one if it is time.
+    fn is_sweeping(&self) -> bool {
+        if self.check_writable().is_err() {
+            return false;
+        }
+        let share = if self.is_sharp() { 0 } else { self.dirty_share(self.lambda()) };
+        if self.cleaning.sweep.lock().is_over() && self.has_more_than(share) {
+            for partition in &self.memory.partitions {
+                let books = partition.books.lock();
+                let dirty = books.slots.iter().flat_map(SlotTable::cleanable_pages);
+                self.cleaning.sweep.lock().add(dirty);
+            }
+            self.cleaning.sweep.lock().begin();
+        }
+        !self.cleaning.sweep.lock().is_over()
+    }
+
+    /// The next page of the sweep that is still to be cleaned.
+    fn claim_swept(&self) -> Option<Claim> {
+        loop {
+            let page = self.cleaning.sweep.lock().next()?;
+            let claim = self.claim(page);
+            if claim.is_some() {
+                return claim;
+            }
+        }
+    }
+
+    /// Starts to clean one run, from `root`. Whether it did.
+    fn start_run(&self, root: Root) -> bool {
+        let drain_runs = if self.drains() { DRAIN_RUNS } else { u32::MAX };
+        if self.cleaning.runs.load(Ordering::Relaxed) >= self.config.cleaner_ios.min(drain_runs) {
+            return false;
+        }
+        let run = self.claim_run(root);
+        if run.is_empty() {
+            return false;
+        }
+        let Some(pool) = self.background.pool() else { return false };
+        self.cleaning.runs.fetch_add(1, Ordering::Relaxed);
+        self.background.spawn("cleaner run", pool, move |pool| {
+            pool.clean(&run);
+            pool.cleaning.runs.fetch_sub(1, Ordering::Relaxed);
+            pool.cleaning.news.notify_all();
+            pool.cleaning.run_ended.notify_all();
+        });
+        true
+    }
+
+    /// Cleans one run in the calling task, when there is no cleaner any more. Whether it found one.
+    pub(crate) fn clean_one_run(&self) -> bool {
+        let run = self.claim_run(Root::First);
+        if !run.is_empty() {
+            self.clean(&run);
+        }
+        !run.is_empty()
+    }
+
+    /// Claims the dirty page that `root` says, and its dirty neighbours at home.
+    fn claim_run(&self, root: Root) -> Vec<Claim> {
+        let root = match root {
+            Root::Swept => self.claim_swept(),
+            root => self.claim_root(root),
+        };
+        let Some(root) = root else { return Vec::new() };
+        let alpha = self.config.alpha as usize;
+        let mut after = Vec::new();
+        while after.len() + 1 < alpha {
+            match self.claim(root.page.plus(after.len() as u64 + 1)) {
+                Some(claim) => after.push(claim),
+                None => break,
+            }
+        }
+        let mut before = Vec::new();
+        while before.len() + 1 + after.len() < alpha {
+            let page = root.page.0.checked_sub(before.len() as u64 + 1);
+            match page.and_then(|page| self.claim(PageId(page))) {
+                Some(claim) => before.push(claim),
+                None => break,
+            }
+        }
+        before.reverse();
+        before.push(root);
+        before.append(&mut after);
+        before
+    }
+
+    /// The first of the partitions' first dirty slots, lambda being global [R in S0 2.6].
+    fn claim_root(&self, root: Root) -> Option<Claim> {
+        let below = if let Root::Below(floor) = root { floor } else { Lsn::MAX };
+        let mut best: Option<(terrace_rt::LeafGuard<'_, Books>, u32, CleanKey)> = None;
+        // Locks are taken in order of partitions; the best one's is kept.
+        for partition in &self.memory.partitions {
+            let books = partition.books.lock();
+            let Some(slots) = &books.slots else { continue };
+            if root == Root::Wanted && !slots.wants_cleaning() {
+                continue;
+            }
+            let may = |page| books.ledger.may_go_home(page);
+            let Some(slot) = slots.next_dirty(below, may) else { continue };
+            let key = match root {
+                Root::Below(_) => slots.age_key(slot),
+                Root::First | Root::Wanted | Root::Swept => slots.clean_key(slot),
+            };
+            if best.as_ref().is_none_or(|&(_, _, least)| key < least) {
+                best = Some((books, slot, key));
+            }
+        }
+        let (mut books, slot, _) = best?;
+        if books.slots_mut().newer(slot) >= Some(below) {
+            return None;
+        }
+        let page = books.slots_mut().page(slot).expect("a dirty slot has a page");
+        books.slots_mut().cleaning_begun();
+        Some(take_claim(&mut books, page, slot))
+    }
+
+    /// Claims `page` if it is dirty on flash and nobody uses the slot.
+    fn claim(&self, page: PageId) -> Option<Claim> {
+        let partition = self.memory.partition(page);
+        let mut books = partition.books.lock();
+        let slot = match partition.find(&books, &self.memory.frames, page) {
+            Place::Memory(id) => self.memory.frames.frame(id).slot()?,
+            Place::Flash(slot) => slot,
+            Place::Nowhere => return None,
+        };
+        let may = books.ledger.may_go_home(page) && books.slots_mut().is_cleanable(slot);
+        may.then(|| take_claim(&mut books, page, slot))
+    }
+
+    /// Cleans a run of consecutive pages.
+    fn clean(&self, run: &[Claim]) {
+        let mut staging = Staging::new(run.len());
+        let whole = self.stage(run, &mut staging);
+        let at_home = self.write_staged(run, &whole, &staging).is_ok();
+        for (claim, whole) in run.iter().zip(whole) {
+            self.end_claim(
+                claim,
+                match (whole, at_home) {
+                    (Staged::Whole, true) => Cleaned::AtHome,
+                    (Staged::Damaged, _) => Cleaned::Damaged,
+                    (Staged::Whole, false) => Cleaned::NotYet,
+                },
+            );
+        }
+        let slots: Vec<u32> = run.iter().map(|claim| self.slot_number(claim)).collect();
+        self.harden(&slots);
+        // A failed sync stops the pool, and the next writer reports it.
+        let _failed: Result<(), PoolError> = self.log_buf_writes(Logged::Full);
+    }
+
+    /// The slot of a claim, over all partitions.
+    fn slot_number(&self, claim: &Claim) -> u32 {
+        self.memory.partition(claim.page).first_slot + claim.slot
+    }
+
+    /// Reads the run from flash; says which pages are whole.
+    fn stage(&self, run: &[Claim], staging: &mut Staging) -> Vec<Staged> {
+        let flash = self.devices.flash.as_deref().expect("dirty slots are on flash");
+        let ios = run.iter().zip(staging.pages_mut()).map(|(claim, bytes)| {
+            PageIo::read(self.memory.partition(claim.page).slot_page(claim.slot), [bytes])
+        });
+        if io::run(flash, ios.collect()).is_err() {
+            self.stats.lock().flash_faults += 1;
+            // One bad sector must not keep the others from home: one by one, then.
+            return run
+                .iter()
+                .zip(staging.pages_mut())
+                .map(|row| self.stage_one(*row.0, row.1))
+                .collect();
+        }
+        let judge = |(claim, bytes): (&Claim, &PageBuf)| {
+            let is_whole = !self.config.rules.verify_reads || self.is_copy(claim, bytes);
+            if is_whole { Staged::Whole } else { Staged::Damaged }
+        };
+        run.iter().zip(staging.pages()).map(judge).collect()
+    }
+
+    /// Whether what was read from the slot is the page, in the version that was written there.
+    fn is_copy(&self, claim: &Claim, bytes: &PageBuf) -> bool {
+        self.is_copy_of(claim.page, claim.slot, bytes)
+    }
+
+    /// Whether `bytes` are `page` in the version that was written into `slot`.
+    pub(crate) fn is_copy_of(&self, page: PageId, slot: u32, bytes: &PageBuf) -> bool {
+        let mut books = self.memory.partition(page).books.lock();
+        let is_version = !self.checks_versions() || books.slots_mut().may_be(slot, lsn(bytes));
+        verify(bytes, page).is_ok() && is_version
+    }
+
+    fn stage_one(&self, claim: Claim, bytes: &mut PageBuf) -> Staged {
+        let flash = self.devices.flash.as_deref().expect("dirty slots are on flash");
+        let number = self.memory.partition(claim.page).slot_page(claim.slot);
+        match io::run(flash, vec![PageIo::read(number, [&mut *bytes])]) {
+            Err(_) => Staged::Damaged,
+            Ok(()) if !self.is_copy(&claim, bytes) => Staged::Damaged,
+            Ok(()) => Staged::Whole,
+        }
+    }
+
+    /// Writes the whole pages home, one write for each unbroken run of them.
+    fn write_staged(
+        &self,
+        run: &[Claim],
+        staged: &[Staged],
+        staging: &Staging,
+    ) -> Result<(), PoolError> {
+        let whole = (0..run.len()).filter(|&at| staged[at] == Staged::Whole);
+        let whole: Vec<(PageId, &PageBuf)> =
+            whole.map(|at| (run[at].page, &staging.pages()[at])).collect();
+        {
+            let ios = whole.chunk_by(|a, b| a.0.plus(1) == b.0).count() as u64;
+            let mut stats = self.stats.lock();
+            stats.cleaner_ios += ios;
+            stats.cleaner_pages += whole.len() as u64;
+            stats.home_writes += ios;
+            stats.home_write_pages += whole.len() as u64;
+        }
+        self.write_shielded(&whole, |part| io::run(&*self.devices.home, home_runs(part)))
+    }
+
+    pub(crate) fn end_claim(&self, claim: &Claim, cleaned: Cleaned) {
+        let partition = self.memory.partition(claim.page);
+        let mut books = partition.books.lock();
+        let was_valid = books.slots_mut().clean_ends(claim.slot, cleaned);
+        if cleaned == Cleaned::AtHome && was_valid {
+            let mut lsns = DirtyLsns::at(claim.rec_lsn);
+            if self.keeps_bases() {
+                // Until home is synced the copy on flash stands for the page.
+                lsns.base = Lsn::MAX;
+                books.slots_mut().pin(claim.slot);
+                books.ledger.keep_until_sync(claim.slot, claim.page);
+            } else {
+                self.slot_cleaned(partition.first_slot + claim.slot, claim.page);
+            }
+            self.written_home(&mut books, claim.page, lsns);
+        } else if cleaned == Cleaned::AtHome && !self.config.rules.buf_write_join_rule {
+            self.join_buf_write(claim.page);
+        }
+        books.ledger.home_write_ends(claim.page);
+        drop(books);
+        partition.home_write_ended.notify_all();
+    }
+}
+
+/// What staging a page came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Staged {
+    Whole,
+    Damaged,
+}
+
+pub(crate) fn take_claim(books: &mut Books, page: PageId, slot: u32) -> Claim {
+    let slots = books.slots_mut();
+    let rec_lsn = slots.newer(slot).expect("a cleanable slot is newer");
+    slots.clean_begins(slot);
+    books.ledger.home_write_begins(page);
+    Claim { page, slot, rec_lsn }
+}

@@ -1,0 +1,173 @@
+//! What flash has of a page while it is in memory: a slot of its own, nothing, or what it had
+//! [S0 5; SPEC 4; Koltsidas and Viglas, "Designing a flash-aware two-level cache", ADBIS 2011].
+//!
+//! ```text
+//!             comes into memory                 while it is there        leaves memory
+//! inclusive   takes a slot, and is written      nobody else gets it      writes it, if it changed
+//!             there if it was read from home
+//! exclusive   its copy goes; what home lacks    no slot                  is written anew
+//!             is the frame's, as if it changed
+//! ```
+//!
+//! - N1: inclusive: a page in memory has a slot from the moment it has a frame, if one was free or
+//!   clean then, flash took pages, and no write is lost; a slot whose page is in memory is never
+//!   reused. A slot without bytes of its page is given back when the page leaves.
+//! - N2: exclusive: no page whose latch is free has a copy on flash. Except while the log is redone
+//!   (who redoes wants to know where a page came from; the copies go when that is over), after a
+//!   failed write of home (nothing that is dirty could leave memory again), and a clean copy that
+//!   stands for a home write that is not synced (`warm`).
+//! - N3: exclusive: the entry of a dirty copy moves to the frame in the section under the lock in
+//!   which the copy goes. So the log keeps what home lacks, and flash stays safe to discard.
+//! - N4: exclusive: a page that is used while it is on its way to flash stays in memory, and what
+//!   was written of it is forgotten.
+
+use terrace_page::{Lsn, PageId};
+use terrace_policy::{Inclusion, RestartKind};
+use terrace_tier::{BaseRule, Freed};
+
+use crate::flow::write_out::{Outcome, Transfer};
+use crate::memory::fetch::Loading;
+use crate::memory::frames::{Exclusive, Frame};
+use crate::memory::partition::{Books, Partition, Place};
+use crate::{BufferPool, PageEvent};
+
+impl BufferPool {
+    fn is_inclusive(&self) -> bool {
+        self.config.design.inclusion == Inclusion::Inclusive
+    }
+
+    /// Whether copies go when their pages are read.
+    pub(crate) fn is_exclusive(&self) -> bool {
+        self.config.design.inclusion == Inclusion::Exclusive
+    }
+
+    /// N1: a slot for `page`, which has just got a frame, if it has none.
+    pub(crate) fn include(
+        &self,
+        partition: &Partition,
+        books: &mut Books,
+        page: PageId,
+        frame: &Frame,
+    ) {
+        if !self.is_inclusive() || frame.slot().is_some() {
+            return;
+        }
+        if let Some(slot) = self.admit(partition, books, page, frame.class()) {
+            // There is nothing in it yet.
+            books.slots_mut().give_back(slot, true);
+            frame.set_slot(Some(slot));
+            self.observe(page, PageEvent::SlotTaken);
+        }
+    }
+
+    /// N1: whether the slot of `page` may not be reused.
+    pub(crate) fn is_included(&self, partition: &Partition, books: &Books, page: PageId) -> bool {
+        let find = || partition.find(books, &self.memory.frames, page);
+        self.is_inclusive() && matches!(find(), Place::Memory(_))
+    }
+
+    /// N1: a page leaves memory, and its slot does not hold it.
+    pub(crate) fn give_back_stale(&self, books: &mut Books, frame: &Frame) {
+        if !self.is_inclusive() {
+            return;
+        }
+        if let Some(slot) = frame.slot().filter(|&slot| books.slots_mut().is_own(slot)) {
+            books.slots_mut().release_own(slot);
+            frame.set_slot(None);
+            self.observe(frame.page().expect("a page that leaves"), PageEvent::SlotLost);
+        }
+    }
+
+    /// N2: the copy of a page that was just read goes.
+    pub(crate) fn exclude(&self, loading: &Loading<'_>) {
+        let is_redone = self.restart.is_recovering();
+        if self.is_exclusive() && !is_redone && !self.durability.stop.is_set() {
+            let freed = self.take_over(loading.partition, &loading.guard);
+            self.harden(freed.as_slice());
+        }
+    }
+
+    /// N2: the log was redone: the copies of the pages that are in memory go.
+    pub(crate) fn exclude_loaded(&self) {
+        if !self.is_exclusive() || self.durability.stop.is_set() {
+            return;
+        }
+        for partition in &self.memory.partitions {
+            for at in 0..partition.frames_count {
+                let id = partition.frame_at(at);
+                let page = self.memory.frames.frame(id).page();
+                let guard = page.and_then(|page| self.memory.frames.exclusive_if(id, page));
+                if let Some(guard) = guard {
+                    let freed = self.take_over(partition, &guard);
+                    self.harden(freed.as_slice());
+                }
+            }
+        }
+    }
+
+    /// N3: what flash has of the page of a latched frame is the frame's from now on. The slot that
+    /// is freed, over all partitions, is still to be hardened.
+    fn take_over(&self, partition: &Partition, guard: &Exclusive<'_>) -> Option<u32> {
+        let frame = guard.frame();
+        let slot = frame.slot()?;
+        let lower = Lsn(self.journal.last_lsn().0 + 1);
+        let mut books = partition.books.lock();
+        if !books.slots_mut().is_valid(slot) {
+            return None;
+        }
+        if books.slots_mut().newer(slot).is_some() {
+            return self.make_dirty_since(partition, &mut books, guard, lower);
+        }
+        if books.slots_mut().keeps(slot, self.any_base()) {
+            return None;
+        }
+        books.stats.invalidations += 1;
+        let changed = books.slots_mut().changes(slot, BaseRule::Never);
+        let page = frame.page().expect("a page that was read");
+        self.copy_changed(partition, (page, frame), slot, (changed, Freed::Modified))
+    }
+
+    /// N4: a page was written to flash, to leave memory. Whether it did.
+    pub(crate) fn complete_exclusive(&self, transfer: Transfer<'_>, outcome: Outcome) -> bool {
+        let Transfer { partition, page, guard, targets, page_lsn, touch, .. } = transfer;
+        let slot = targets.slot.expect("a page on its way to flash");
+        let mut books = partition.books.lock();
+        let leaves = outcome.flash && guard.frame().touch() == touch;
+        let Some(guard) = guard.try_upgrade_if(leaves) else {
+            books.slots_mut().give_back(slot, false);
+            return false;
+        };
+        let frame = guard.frame();
+        let (dirty, had_slot) = (frame.dirty(), frame.slot().is_some());
+        let rec = dirty.map(|lsns| lsns.rec);
+        let held = self.held(partition, &books, (slot, page, frame), page_lsn, rec);
+        self.end_slot_write(partition, &mut books, frame, &held, (true, dirty.is_some()));
+        if dirty.is_some() {
+            books.clear_dirty(frame);
+            self.observe(page, PageEvent::WriteOut);
+        }
+        if !had_slot {
+            self.observe(page, PageEvent::SlotTaken);
+        }
+        books.stats.evictions += 1;
+        books.stats.evictions_dirty += u64::from(dirty.is_some());
+        partition.uninstall(&mut books, &self.memory.frames, guard);
+        drop(books);
+        partition.room.notify_all();
+        if dirty.is_some() {
+            self.wake_cleaner();
+        }
+        true
+    }
+
+    /// Asserts N1 and N2 of a page in memory.
+    pub(crate) fn check_inclusion(&self, books: &Books, page: PageId, frame: &Frame) {
+        let slots = books.slots.as_ref();
+        let has_copy = slots.zip(frame.slot()).is_some_and(|(slots, slot)| slots.is_valid(slot));
+        let is_settled = !frame.is_latched() && !self.durability.stop.is_set();
+        let is_pure = self.config.restart.kind == RestartKind::Forget;
+        if self.is_exclusive() && is_settled && is_pure {
+            assert!(!has_copy, "{page} is in memory and on flash");
+        }
+    }
+}

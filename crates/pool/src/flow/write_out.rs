@@ -1,0 +1,574 @@
+//! Writing pages from memory to home and flash: the one way for eviction and checkpoints.
+//!
+//! ```text
+//!  job: exclusive latch, places chosen        plan (under the partition's lock)
+//!   |   seal the checksum, downgrade          seal
+//!   |   readers may come in from here on; a change waits for the latch
+//!   |   the log is durable to the page's LSN  journal.make_durable
+//!   |   home and flash writes, side by side   transfer
+//!   v   entry and slot move on together       complete (under the lock)
+//!  done: the latch goes, or is upgraded and the page leaves
+//! ```
+//!
+//! - W1: write-ahead: no page leaves before the log is durable up to its LSN, to flash as to home
+//!   [S0 2.4].
+//! - W7: pages that go home are copied to the doublewrite area first, as many at a time as it
+//!   takes. The barrier that makes the copies durable is the force of W1.
+//! - W2: the bytes that are written are not changed meanwhile: the shared latch is held throughout.
+//! - W3: at most one home write of a page is outstanding, the cleaner's included: who finds one
+//!   leaves the page alone, or waits [D in SPEC 1.5].
+//! - W4: a slot is CLEAN only after the home write, if there is one, has finished too [S0 2.3].
+//! - W5: in LC the entry moves to flash only after the flash write has finished [D in S0 2.3].
+//! - W6: a home write that was not synced may be lost. Where flash is found again with its dirty
+//!   pages, what is said there of a page that was written home since the last sync counts from the
+//!   first change that home would lack; and its clean copy is pinned until home was synced.
+
+use std::sync::Arc;
+
+use terrace_device::Operation;
+use terrace_page::{Lsn, PageBuf, PageId, lsn, seal};
+use terrace_policy::{AccessClass, CleanLeave, DirtyLeave, Invalidation, Touch};
+use terrace_tier::{Held, SlotState};
+
+use crate::durability::dirty::Logged;
+use crate::durability::doublewrite::{CopyError, Doublewrite, Shield};
+use crate::durability::ledger::DirtyLsns;
+use crate::flow::homeward::{Homeward, home_runs, homeward};
+use crate::io::{self, PageIo};
+use crate::memory::frames::{Exclusive, Frame, Shared};
+use crate::memory::partition::{Books, Partition};
+use crate::{BufferPool, PageEvent, PoolError};
+
+/// Why a page is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// It leaves memory.
+    Evict,
+    /// It stays; home is to be brought up to date.
+    Checkpoint,
+}
+
+/// A page to write, and where to.
+pub(crate) struct Job<'p> {
+    pub partition: &'p Partition,
+    pub page: PageId,
+    pub guard: Exclusive<'p>,
+    pub targets: Targets,
+}
+
+/// Where a page goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Targets {
+    pub home: bool,
+    /// A slot in READY.
+    pub slot: Option<u32>,
+}
+
+/// What the design says of a page.
+pub(crate) enum Plan {
+    /// It need not be written.
+    Nothing,
+    /// It is to be written there; home writes are registered.
+    Write(Targets),
+    /// Another home write of it is outstanding.
+    Busy,
+}
+
+/// A job under way.
+pub(crate) struct Transfer<'p> {
+    pub partition: &'p Partition,
+    pub page: PageId,
+    pub guard: Shared<'p>,
+    pub targets: Targets,
+    pub page_lsn: Lsn,
+    pub dirty: Option<DirtyLsns>,
+    pub touch: Touch,
+}
+
+impl BufferPool {
+    /// Asks the design where a latched page goes [S0 2.3; S4 3]. Takes a slot and registers the
+    /// home write if it says so.
+    pub(crate) fn plan(
+        &self,
+        partition: &Partition,
+        books: &mut Books,
+        guard: &Exclusive<'_>,
+        purpose: Purpose,
+    ) -> Plan {
+        let frame = guard.frame();
+        let page = frame.page().expect("a page to write");
+        let is_dirty = frame.rec_lsn().is_some();
+        let is_busy = self.config.rules.in_flight_home_writes && books.ledger.is_going_home(page);
+        // A base that is kept for the page is no copy of it, nor is its own slot while it is stale.
+        let has_copy = frame.slot().is_some_and(|slot| books.slots_mut().is_valid(slot));
+        if !has_copy && self.is_slot_being_cleaned(books, frame) {
+            return Plan::Busy;
+        }
+        let dirty_leave = self.dirty_leave();
+        if purpose == Purpose::Evict {
+            self.count_leaving(partition, books, frame);
+        }
+        let is_sharp = self.is_sharp();
+        // A persistent tier is as good as home to a checkpoint, too.
+        let to_flash = purpose == Purpose::Evict || self.is_persistent();
+        let mut slot_by = |class: AccessClass| self.place(partition, books, (page, frame), class);
+        let targets = match (is_dirty, dirty_leave, purpose) {
+            (false, ..) => match self.config.design.clean_leave {
+                CleanLeave::Flash if purpose == Purpose::Evict && !has_copy => {
+                    Targets { home: false, slot: slot_by(frame.class()) }
+                }
+                _ => Targets { home: false, slot: None },
+            },
+            (true, DirtyLeave::Flash, _) if to_flash && !is_sharp => {
+                let slot = slot_by(frame.class());
+                Targets { home: slot.is_none(), slot }
+            }
+            (true, ..) if is_busy => return Plan::Busy,
+            (true, DirtyLeave::Home | DirtyLeave::Flash, _) => Targets { home: true, slot: None },
+            (true, DirtyLeave::FlashAndHome, Purpose::Evict) => {
+                Targets { home: true, slot: slot_by(frame.class()) }
+            }
+            (true, DirtyLeave::FlashAndHome, Purpose::Checkpoint) => {
+                // At a sharp checkpoint random pages are dual-written, filling or not [S0 3.2].
+                let both = is_sharp && frame.class() == AccessClass::Random;
+                Targets { home: true, slot: if both { slot_by(frame.class()) } else { None } }
+            }
+            (true, DirtyLeave::HomeAndOwnSlot, _) => {
+                Targets { home: true, slot: self.take_own_slot(books, frame.slot()) }
+            }
+        };
+        if targets.home && is_busy {
+            return Plan::Busy;
+        }
+        if targets.home {
+            books.ledger.home_write_begins(page);
+        }
+        if let Some(slot) = targets.slot {
+            books.slots_mut().issue(slot);
+        }
+        if purpose == Purpose::Evict {
+            self.choosing_left(page, frame);
+        }
+        let nothing = !targets.home && targets.slot.is_none();
+        if nothing { Plan::Nothing } else { Plan::Write(targets) }
+    }
+
+    /// A slot for a page without a valid copy: its own, if it has one, or one that it is admitted
+    /// to.
+    fn place(
+        &self,
+        partition: &Partition,
+        books: &mut Books,
+        (page, frame): (PageId, &Frame),
+        class: AccessClass,
+    ) -> Option<u32> {
+        let is_kept = self.config.design.invalidation == Invalidation::Logical;
+        match frame.slot().filter(|_| is_kept) {
+            Some(slot) if books.slots_mut().is_own(slot) => self.take_own_slot(books, Some(slot)),
+            Some(base) => self.take_other_slot(partition, books, page, base),
+            None => self.admit(partition, books, page, class),
+        }
+    }
+
+    /// Whether the cleaner still is at the slot that the page will get again: what it writes home
+    /// is registered, so the page could go nowhere else.
+    fn is_slot_being_cleaned(&self, books: &mut Books, frame: &Frame) -> bool {
+        let is_kept = self.config.design.invalidation == Invalidation::Logical;
+        let slot = frame.slot().filter(|_| is_kept);
+        slot.is_some_and(|slot| books.slots_mut().state(slot) == SlotState::LazyCleaning)
+    }
+
+    /// Runs `jobs` together, or as many at a time as the doublewrite area takes. For eviction the
+    /// pages then leave memory, unless they were used meanwhile. Returns how many frames became
+    /// free.
+    pub(crate) fn write_out(
+        &self,
+        mut jobs: Vec<Job<'_>>,
+        purpose: Purpose,
+    ) -> Result<usize, PoolError> {
+        let at_once = self.shielded_pages();
+        // Of a stopped pool, too, the jobs are ended one by one: others wait for their home writes.
+        let mut written = self.check_writable().map(|()| 0);
+        while !jobs.is_empty() {
+            let rest = jobs.split_off(jobs.len().min(at_once));
+            let batch = std::mem::replace(&mut jobs, rest);
+            match written {
+                Ok(freed) => written = self.write_batch(batch, purpose).map(|more| freed + more),
+                Err(_) => self.give_up(batch.into_iter().map(Transfer::seal), purpose),
+            }
+        }
+        written
+    }
+
+    fn give_up<'p>(&self, transfers: impl Iterator<Item = Transfer<'p>>, purpose: Purpose) {
+        for transfer in transfers {
+            self.complete(transfer, purpose, Outcome { home: false, flash: false });
+        }
+    }
+
+    fn write_batch(&self, jobs: Vec<Job<'_>>, purpose: Purpose) -> Result<usize, PoolError> {
+        let mut transfers: Vec<Transfer<'_>> = jobs.into_iter().map(Transfer::seal).collect();
+        transfers.sort_by_key(|transfer| transfer.page);
+        let shield = match self.shield_transfers(&transfers) {
+            Ok(shield) => shield,
+            Err(error) => {
+                self.give_up(transfers.into_iter(), purpose);
+                return Err(error);
+            }
+        };
+        self.skip_rules(&transfers);
+        let slots: Vec<u32> = transfers.iter().filter_map(Transfer::slot_number).collect();
+        let (home, flash) = match self.before_slot_writes(&slots) {
+            Ok(()) => self.transfer(&transfers, shield.as_ref()),
+            Err(error) => {
+                self.give_up(transfers.into_iter(), purpose);
+                return Err(error);
+            }
+        };
+        // From here on the copies of what is home are needed no more.
+        let home = match home {
+            Ok(()) => {
+                drop(shield);
+                Ok(())
+            }
+            Err(source) => Err(self.stop_torn(source, shield)),
+        };
+        let mut freed = 0;
+        for transfer in transfers {
+            let outcome = Outcome { home: home.is_ok(), flash };
+            freed += usize::from(self.complete(transfer, purpose, outcome));
+        }
+        self.harden(&slots);
+        home?;
+        self.log_buf_writes(Logged::Full)?;
+        Ok(freed)
+    }
+
+    /// W1 and W7.
+    fn shield_transfers(
+        &self,
+        transfers: &[Transfer<'_>],
+    ) -> Result<Option<Shield<'_>>, PoolError> {
+        let homeward = transfers.iter().filter(|transfer| transfer.targets.home);
+        let pages: Vec<&PageBuf> = homeward.map(|transfer| &*transfer.guard).collect();
+        let dirty = transfers.iter().filter(|transfer| transfer.dirty.is_some());
+        let upto = dirty.map(|transfer| transfer.page_lsn).max().unwrap_or(Lsn::ZERO);
+        match self.shield(&pages, upto)? {
+            Some(shield) => Ok(Some(shield)),
+            None => self.write_ahead(transfers).map(|()| None),
+        }
+    }
+
+    /// The area that home writes go through.
+    fn doublewrite(&self) -> Option<&Arc<Doublewrite>> {
+        self.journal.doublewrite().filter(|_| self.config.rules.copies_before_home)
+    }
+
+    /// Most pages that may go home together.
+    pub(crate) fn shielded_pages(&self) -> usize {
+        self.doublewrite().map_or(usize::MAX, |area| area.batch_pages())
+    }
+
+    /// W7: copies `pages`, at most `shielded_pages`, beside the log, and makes the copies durable,
+    /// and the log up to `upto`. The shield is to be kept until the pages are at home. `None` if
+    /// nothing is copied.
+    pub(crate) fn shield(
+        &self,
+        pages: &[&PageBuf],
+        upto: Lsn,
+    ) -> Result<Option<Shield<'_>>, PoolError> {
+        let Some(area) = self.doublewrite().filter(|_| !pages.is_empty()) else { return Ok(None) };
+        let shield = area.copy(pages).map_err(|error| match error {
+            CopyError::Log(source) => self.journal.failed(source),
+            CopyError::Home(source) => self.stop(Operation::Sync, source),
+            error @ CopyError::Torn => self.stop(Operation::Write, error.into()),
+        })?;
+        if self.config.rules.wal_before_page {
+            self.journal.barrier(upto)?;
+        }
+        Ok(Some(shield))
+    }
+
+    /// W1.
+    pub(crate) fn write_ahead(&self, transfers: &[Transfer<'_>]) -> Result<(), PoolError> {
+        let dirty = transfers.iter().filter(|transfer| transfer.dirty.is_some());
+        let upto = dirty.map(|transfer| transfer.page_lsn).max();
+        match upto {
+            Some(lsn) if self.config.rules.wal_before_page && self.journal.durable_lsn() < lsn => {
+                self.journal.make_durable(lsn)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Breaks W4 and W5 for tests that must notice: entries move before the writes.
+    pub(crate) fn skip_rules(&self, transfers: &[Transfer<'_>]) {
+        let rules = self.config.rules;
+        for transfer in transfers {
+            let Some(lsns) = transfer.dirty else { continue };
+            let (home, flash) = (transfer.targets.home, transfer.targets.slot.is_some());
+            let too_soon = if home && flash {
+                !rules.dw_clean_after_both
+            } else {
+                flash && !home && !rules.lc_entry_moves_after_flash_write
+            };
+            if too_soon {
+                let mut books = transfer.partition.books.lock();
+                books.clear_dirty(transfer.guard.frame());
+                if home {
+                    self.written_home(&mut books, transfer.page, lsns);
+                }
+            }
+        }
+    }
+
+    /// Runs `work`, which writes some of `pages` home, on as many at a time as the doublewrite area
+    /// takes. The log has their changes already. A failure stops the pool.
+    pub(crate) fn write_shielded(
+        &self,
+        pages: &[(PageId, &PageBuf)],
+        work: impl Fn(&[Homeward<'_>]) -> std::io::Result<()>,
+    ) -> Result<(), PoolError> {
+        for part in pages.chunks(self.shielded_pages()) {
+            let copied: Vec<&PageBuf> = part.iter().map(|(_, bytes)| *bytes).collect();
+            let shield = self
+                .shield(&copied, Lsn::ZERO)
+                .map_err(|error| self.stop(Operation::Write, std::io::Error::other(error)))?;
+            let written = work(&homeward(part.iter().copied(), shield.as_ref()));
+            written.map_err(|source| self.stop_torn(source, shield))?;
+        }
+        Ok(())
+    }
+
+    /// A home write failed, and may have torn its pages. The cause is kept before anyone meets
+    /// what follows from it.
+    fn stop_torn(&self, source: std::io::Error, shield: Option<Shield<'_>>) -> PoolError {
+        let error = self.stop(Operation::Write, source);
+        if let Some(shield) = shield {
+            shield.torn();
+        }
+        error
+    }
+
+    fn transfer(
+        &self,
+        transfers: &[Transfer<'_>],
+        shield: Option<&Shield<'_>>,
+    ) -> (std::io::Result<()>, bool) {
+        let pages = transfers.iter().filter(|transfer| transfer.targets.home);
+        let pages = pages.map(|transfer| (transfer.page, &*transfer.guard));
+        let home = home_runs(&homeward(pages, shield));
+        let mut flash = Vec::new();
+        for transfer in transfers {
+            if let Some(slot) = transfer.targets.slot {
+                let number = transfer.partition.slot_page(slot);
+                flash.push(PageIo::write(number, [&*transfer.guard]));
+            }
+        }
+        {
+            let mut stats = self.stats.lock();
+            stats.home_writes += home.len() as u64;
+            stats.home_write_pages += home.iter().map(|io| io.pages() as u64).sum::<u64>();
+            stats.flash_writes += flash.len() as u64;
+        }
+        if flash.is_empty() {
+            return (io::run(&*self.devices.home, home), true);
+        }
+        let device = self.devices.flash.as_deref().expect("a slot is on flash");
+        let (home, flash) = io::run_both((&*self.devices.home, home), (device, flash));
+        self.flash_was_written(flash.is_ok());
+        (home, flash.is_ok())
+    }
+
+    /// Moves slot and entry on, and lets the page leave if it may. Whether a frame became free.
+    pub(crate) fn complete(
+        &self,
+        transfer: Transfer<'_>,
+        purpose: Purpose,
+        outcome: Outcome,
+    ) -> bool {
+        if self.is_exclusive() && transfer.targets.slot.is_some() {
+            return self.complete_exclusive(transfer, outcome);
+        }
+        let Transfer { partition, page, guard, targets, page_lsn, dirty, touch } = transfer;
+        let was_dirty = dirty.is_some();
+        let frame = guard.frame();
+        let mut books = partition.books.lock();
+        let had_slot = frame.slot().is_some();
+        let at_home = targets.home && outcome.home;
+        let on_flash = targets.slot.is_some() && !targets.home && outcome.flash;
+        if let Some(slot) = targets.slot {
+            // W6: what home was just sent counts as lacking until it is synced.
+            let lacking = dirty.filter(|_| !targets.home || self.keeps_bases());
+            let rec = lacking.map(|lsns| lsns.rec);
+            let held = self.held(partition, &books, (slot, page, frame), page_lsn, rec);
+            let is_written = outcome.flash && (at_home || !targets.home);
+            let is_dirty = was_dirty && !targets.home;
+            self.end_slot_write(partition, &mut books, frame, &held, (is_written, is_dirty));
+            if is_written && at_home && self.keeps_bases() {
+                books.ledger.keep_until_sync(slot, page);
+            }
+        }
+        // A rule that is off may have cleared the entry already.
+        if let Some(lsns) = dirty.filter(|_| frame.rec_lsn().is_some()) {
+            if at_home || on_flash {
+                books.clear_dirty(frame);
+                self.observe(page, PageEvent::WriteOut);
+            }
+            if at_home {
+                let has_copy = outcome.flash && targets.slot.is_some();
+                self.entry_until_sync(&mut books, (page, frame), lsns, has_copy);
+            }
+        }
+        if !had_slot && frame.slot().is_some() {
+            self.observe(page, PageEvent::SlotTaken);
+        }
+        let leaves =
+            purpose == Purpose::Evict && frame.rec_lsn().is_none() && frame.touch() == touch;
+        let left = match guard.try_upgrade_if(leaves) {
+            Some(exclusive) => {
+                books.stats.evictions += 1;
+                books.stats.evictions_dirty += u64::from(was_dirty);
+                self.give_back_stale(&mut books, exclusive.frame());
+                partition.uninstall(&mut books, &self.memory.frames, exclusive);
+                true
+            }
+            None => false,
+        };
+        if targets.home {
+            books.ledger.home_write_ends(page);
+        }
+        drop(books);
+        if targets.home {
+            partition.home_write_ended.notify_all();
+        }
+        if left {
+            partition.room.notify_all();
+        }
+        if on_flash && was_dirty {
+            self.wake_cleaner();
+        }
+        left
+    }
+}
+
+impl BufferPool {
+    /// What `slot` will hold when the write of the page of `frame` into it has ended, if home lacks
+    /// changes from `rec` on.
+    pub(crate) fn held(
+        &self,
+        partition: &Partition,
+        books: &Books,
+        (slot, page, frame): (u32, PageId, &Frame),
+        page_lsn: Lsn,
+        rec: Option<Lsn>,
+    ) -> Held {
+        Held {
+            slot: partition.first_slot + slot,
+            page,
+            lsn: page_lsn,
+            // W6: what the slot says must hold after a power cut, too.
+            newer: rec.into_iter().chain(books.ledger.at_risk(page)).min(),
+            history: Some(frame.touch().history(self.now())),
+        }
+    }
+
+    /// The write of a page into a slot of its partition has ended.
+    pub(crate) fn end_slot_write(
+        &self,
+        partition: &Partition,
+        books: &mut Books,
+        frame: &Frame,
+        held: &Held,
+        (is_written, is_dirty): (bool, bool),
+    ) {
+        let slot = held.slot - partition.first_slot;
+        let owned = frame.slot() == Some(slot);
+        let history = held.history.expect("a page in memory has uses");
+        let slots = books.slots_mut();
+        match (is_written, held.newer) {
+            (false, _) => slots.give_back(slot, owned),
+            (true, Some(rec_lsn)) if is_dirty => {
+                slots.wrote_dirty(slot, history, held.lsn, rec_lsn);
+            }
+            (true, at_risk) => {
+                slots.wrote_clean(slot, history, held.lsn);
+                if at_risk.is_some() {
+                    slots.pin(slot);
+                    books.ledger.keep_while_at_risk(slot, held.page);
+                }
+            }
+        }
+        if !is_written {
+            // A base that the page has elsewhere stays.
+            return;
+        }
+        self.slot_filled(held);
+        if let Some(base) = frame.slot().filter(|&base| base != slot) {
+            books.slots_mut().carry(base, slot);
+            books.slots_mut().retire(base);
+            books.ledger.keep_no_longer(base);
+            self.retire_base(partition, base);
+        }
+        frame.set_slot(Some(slot));
+    }
+
+    /// The page was written home, and to flash if it `has_copy`: its entry waits for a sync.
+    fn entry_until_sync(
+        &self,
+        books: &mut Books,
+        (page, frame): (PageId, &Frame),
+        lsns: DirtyLsns,
+        has_copy: bool,
+    ) {
+        // Until home is synced a copy on flash stands for the page.
+        let stands = has_copy && self.keeps_bases();
+        let base = if stands { Lsn::MAX } else { lsns.base };
+        self.written_home(books, page, DirtyLsns { base, ..lsns });
+        self.base_until_sync(books, frame, page);
+    }
+
+    /// The page was written home: a base that it has is kept until home is synced.
+    fn base_until_sync(&self, books: &mut Books, frame: &Frame, page: PageId) {
+        if let (true, Some(slot)) = (self.keeps_bases(), frame.slot())
+            && books.slots_mut().is_kept_for(slot, page)
+        {
+            books.ledger.keep_until_sync(slot, page);
+        }
+    }
+}
+
+/// How the writes of a batch ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Outcome {
+    pub home: bool,
+    pub flash: bool,
+}
+
+impl<'p> Transfer<'p> {
+    /// The slot that is written, over all partitions.
+    pub fn slot_number(&self) -> Option<u32> {
+        self.targets.slot.map(|slot| self.partition.first_slot + slot)
+    }
+
+    /// The slot, and what is written into it.
+    pub fn to_slot(&self) -> Option<(u32, &PageBuf)> {
+        self.targets.slot.map(|slot| (slot, &*self.guard))
+    }
+
+    pub fn seal(job: Job<'p>) -> Transfer<'p> {
+        let Job { partition, page, mut guard, targets } = job;
+        guard.change(seal);
+        let guard = guard.downgrade();
+        let frame = guard.frame();
+        Transfer {
+            partition,
+            page,
+            targets,
+            page_lsn: lsn(&guard),
+            dirty: frame.dirty(),
+            touch: frame.touch(),
+            guard,
+        }
+    }
+}

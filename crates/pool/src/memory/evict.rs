@@ -1,0 +1,184 @@
+//! Making room in memory: victims in batches, by tasks that need a frame and by a background task.
+//!
+//! - V1: what becomes free at once (clean, and not admitted to flash) costs one lock section for
+//!   the whole batch. What must be written is written together, in one batch per device.
+//! - V2: a task that needs a frame stops gathering as soon as it has one; it writes one victim at
+//!   most. The background task gathers `evict_batch` of them, and sleeps while every partition has
+//!   a few free frames.
+//! - V5: where pages are copied beside the log before they go home, a task writes up to
+//!   `SHIELDED_VICTIMS` with its own, so that they share one barrier.
+//! - V3: where the design appends to flash, victims gather in groups (`append`).
+//! - V4: who finds no victim waits for a frame to be freed, and gives up after `PATIENCE`.
+
+use std::cell::RefCell;
+use std::sync::atomic::Ordering;
+
+use terrace_page::PageId;
+use terrace_rt::{Nanos, now};
+
+use crate::flow::append::Appended;
+use crate::flow::write_out::{Job, Plan, Purpose};
+use crate::memory::partition::{Partition, PolicyFrames};
+use crate::{BufferPool, PoolError};
+
+/// Victims that one lock section looks at, at most.
+const VICTIMS_MAX: usize = 16;
+/// Batches of victims for one reading ahead, at most.
+const ROUNDS_MAX: u32 = 4;
+/// How long a task waits for a frame before it reports that all are pinned.
+const PATIENCE: Nanos = Nanos(20_000_000_000);
+/// How long a task waits before it looks for victims again.
+const NAP: Nanos = Nanos(1_000_000);
+/// Victims written with one barrier (V5), and no more than one frame in so many.
+const SHIELDED_VICTIMS: usize = 16;
+const FRAMES_PER_VICTIM: usize = 8;
+/// One of so many frames is kept free by the background task.
+const FRAMES_PER_FREE: u32 = 128;
+
+/// How many victims to gather.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Quota {
+    /// Stop when so many frames are free.
+    free: usize,
+    /// Stop when so many are to be written.
+    writes: usize,
+}
+
+impl BufferPool {
+    /// Free frames below which the background task is called.
+    pub(crate) fn free_frames_low(&self, partition: &Partition) -> usize {
+        (partition.frames_count / FRAMES_PER_FREE) as usize
+    }
+
+    /// Returns when the partition had a free frame.
+    ///
+    /// # Errors
+    ///
+    /// `AllPinned`, or why no victim could be written.
+    pub(crate) fn make_room(&self, partition: &Partition) -> Result<(), PoolError> {
+        let deadline = now() + PATIENCE;
+        loop {
+            let seen = partition.room.seen();
+            let writes = self.writes_together(partition, 1);
+            let freed = self.evict(partition, Quota { free: 1, writes })?;
+            if freed > 0 || !partition.books.lock().free.is_empty() {
+                return Ok(());
+            }
+            // A stopped pool writes nothing, so changed pages never leave.
+            self.check_writable()?;
+            if now() >= deadline {
+                return Err(PoolError::AllPinned);
+            }
+            let nap = now() + NAP;
+            partition.room.wait_until(seen, if nap < deadline { nap } else { deadline });
+        }
+    }
+
+    /// How many victims to write together where `wanted` would do: more if each batch waits for a
+    /// barrier of the log's device (V5).
+    fn writes_together(&self, partition: &Partition, wanted: usize) -> usize {
+        let most = SHIELDED_VICTIMS.min(partition.frames_count as usize / FRAMES_PER_VICTIM);
+        if self.shielded_pages() == usize::MAX { wanted } else { wanted.max(most) }
+    }
+
+    /// Frees frames of one partition; returns how many.
+    fn evict(&self, partition: &Partition, quota: Quota) -> Result<usize, PoolError> {
+        if self.appends()
+            && let Appended::Freed(freed) = self.append_victims(partition, quota.free)?
+        {
+            return Ok(freed);
+        }
+        let (freed, jobs) = self.gather(partition, quota);
+        if self.cleaning.is_wanted.swap(false, Ordering::Relaxed) {
+            self.cleaning.news.notify_all();
+        }
+        if freed > 0 {
+            partition.room.notify_all();
+        }
+        if jobs.is_empty() {
+            return Ok(freed);
+        }
+        // What is free already is worth more than an error that others will report too.
+        match self.write_out(jobs, Purpose::Evict) {
+            Ok(written) => Ok(freed + written),
+            Err(_) if freed > 0 => Ok(freed),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Chooses victims: frees those that need no write, and returns the others.
+    fn gather<'p>(&'p self, partition: &'p Partition, quota: Quota) -> (usize, Vec<Job<'p>>) {
+        let (mut freed, mut jobs) = (0, Vec::new());
+        let mut books = partition.books.lock();
+        let frames = PolicyFrames {
+            partition,
+            frames: &self.memory.frames,
+            takes_dirty: !self.durability.stop.is_set(),
+            passed_over: RefCell::new(Vec::new()),
+        };
+        for _ in 0..VICTIMS_MAX {
+            if freed >= quota.free || jobs.len() >= quota.writes {
+                break;
+            }
+            let Some(victim) = books.name_victim(&frames, self.now()) else { break };
+            let guard = self.memory.frames.try_exclusive(partition.frame_at(victim.0));
+            let guard = guard.filter(|guard| guard.frame().page().is_some());
+            let Some(guard) = guard else {
+                frames.passed_over.borrow_mut().push(victim);
+                continue;
+            };
+            match self.plan(partition, &mut books, &guard, Purpose::Evict) {
+                Plan::Busy => frames.passed_over.borrow_mut().push(victim),
+                Plan::Nothing => {
+                    books.stats.evictions += 1;
+                    self.give_back_stale(&mut books, guard.frame());
+                    partition.uninstall(&mut books, &self.memory.frames, guard);
+                    freed += 1;
+                }
+                Plan::Write(targets) => {
+                    let page = guard.frame().page().expect("a victim has a page");
+                    jobs.push(Job { partition, page, guard, targets });
+                }
+            }
+        }
+        (freed, jobs)
+    }
+
+    /// Tries to have a free frame for each of `pages`, together. Call it with nothing in flight.
+    pub(crate) fn make_room_for(&self, pages: &[PageId]) {
+        let mut wanted = vec![0_usize; self.memory.partitions.len()];
+        for &page in pages {
+            wanted[self.memory.partition_number(page)] += 1;
+        }
+        for (partition, wanted) in self.memory.partitions.iter().zip(wanted) {
+            for _ in 0..ROUNDS_MAX {
+                let missing = wanted.saturating_sub(partition.books.lock().free.len());
+                let writes = missing.min(self.config.evict_batch as usize);
+                if missing == 0 || self.evict(partition, Quota { free: missing, writes }).is_err() {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Keeps a few frames free in every partition: the life of the background evictor.
+    pub(crate) fn run_evictor(&self) {
+        while !self.is_closing() {
+            let seen = self.memory.frames_wanted.seen();
+            let mut freed = 0;
+            for partition in &self.memory.partitions {
+                let wanted = 2 * self.free_frames_low(partition);
+                let missing = wanted.saturating_sub(partition.books.lock().free.len());
+                if missing > 0 && !self.is_closing() {
+                    let writes = missing.min(self.config.evict_batch as usize);
+                    let writes = self.writes_together(partition, writes);
+                    // Whoever needs a frame meets the same error, and reports it.
+                    freed += self.evict(partition, Quota { free: missing, writes }).unwrap_or(0);
+                }
+            }
+            if freed == 0 {
+                self.memory.frames_wanted.wait(seen);
+            }
+        }
+    }
+}

@@ -1,0 +1,553 @@
+//! Misses: a page gets a frame, and its bytes from flash or home.
+//!
+//! ```text
+//!   install                    load                       serve
+//! (no frame) ---> in flight ---------> verified ---------------------> page
+//!                 exclusive latch        |  unload
+//!                                        +--------> (no frame)  damaged, or the device failed
+//! ```
+//!
+//! - F1: the frame is in the directory, latched exclusively, before the read begins: whoever wants
+//!   the page meanwhile waits for the latch, and nobody reads it twice.
+//! - F2: flash serves a page if its copy is valid, and if it is newer than home, or if no more
+//!   than mu requests are queued there [S0 3.3.2], and none of them is spilled (`spill`).
+//! - F3: what a device returns is verified. A bad copy of what home has too is dropped and home is
+//!   read; what only flash had is rebuilt from home and the log (`owed`), if flash is a cache. Else
+//!   it is the caller's error.
+//! - F4: while a page is in flight the cleaner, or a front of an append log, may bring it home, or
+//!   move its copy. Whoever finds that copy bad waits for the end of that, and chooses the source
+//!   again.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use terrace_page::{Damage, PageBuf, PageId, lsn, verify};
+use terrace_policy::{AccessClass, Tick, Touch};
+use terrace_tier::{Devices, Freed, Missed, Reading, Wanted};
+
+use crate::buffer_pool::Intent;
+use crate::flow::owed::first_cause;
+use crate::io::{self, PageIo};
+use crate::memory::frames::Exclusive;
+use crate::memory::partition::{Books, Partition, Place};
+use crate::{BufferPool, PageEvent, PoolError, Tier};
+
+/// What a lookup that may read came to.
+pub(crate) enum Fetched<'p> {
+    /// The page is, or was a moment ago, in this frame.
+    Memory(terrace_page::FrameId),
+    /// The page was not in memory; now it is.
+    New(Exclusive<'p>),
+}
+
+/// Where a page's bytes come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    Home,
+    Flash,
+}
+
+/// Which sources a fetch takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Want {
+    /// The best one.
+    Best,
+    /// The best one, ahead of need.
+    BestAhead,
+    /// Home, unless flash is newer: the page lies in the middle of a long read [S0 3.3.3].
+    HomeUnlessNewer,
+    /// Home, and only if flash does not know the page: a neighbour that comes along.
+    OnlyHome,
+    /// None: the page will be created.
+    Nothing,
+}
+
+/// What is to be done about a bad copy that home lacked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BadCopy {
+    /// Nothing: the page is whole, from home and the log.
+    Rescued,
+    /// Its source is to be read, which may be another one now.
+    LookAgain,
+}
+
+/// A page in flight.
+pub(crate) struct Loading<'p> {
+    pub guard: Exclusive<'p>,
+    pub partition: &'p Partition,
+    pub page: PageId,
+    /// Where its bytes come from, or came from.
+    pub source: Source,
+    /// The read of its slot, until it has ended.
+    pub reading: Option<Reading>,
+}
+
+impl Loading<'_> {
+    /// The page is to be read from its slot, or else from home.
+    fn read_from(&mut self, reading: Option<Reading>) {
+        (self.source, self.reading) = (source_of(&reading), reading);
+    }
+}
+
+fn source_of(reading: &Option<Reading>) -> Source {
+    if reading.is_some() { Source::Flash } else { Source::Home }
+}
+
+/// What `install` did.
+pub(crate) enum Installed<'p> {
+    /// Nothing: the page is in memory, or on its way there.
+    Memory(terrace_page::FrameId),
+    /// Nothing: no frame is free.
+    NoFrame,
+    /// Nothing: the source is not one that was wanted.
+    Unwanted,
+    /// The page has a frame.
+    New(Loading<'p>),
+}
+
+/// How often a page in flight is read from flash: its copy may be moved, or cleaned, each time.
+const SOURCES_MAX: u32 = 64;
+
+const RANDOM: Intent = Intent { class: AccessClass::Random, cold: false };
+
+impl Devices for BufferPool {
+    fn is_flash_spared(&self) -> bool {
+        let is_given_up = self.devices.flash.as_ref().is_some_and(|flash| flash.is_given_up());
+        is_given_up || self.flash_is_throttled()
+    }
+
+    fn spills(&self) -> bool {
+        self.is_spilling()
+    }
+}
+
+/// What a miss needs to know of the misses before it.
+pub(crate) struct FetchHistory {
+    /// The clock of the policies: one tick for each miss.
+    clock: AtomicU64,
+    /// Memory was full once: ramp-up is over [S0 4.3.2].
+    memory_was_full: AtomicBool,
+    /// The page that a read of its own fetched last, for the 64-page rule.
+    last: AtomicU64,
+}
+
+impl FetchHistory {
+    pub(crate) fn since(now: Tick) -> FetchHistory {
+        FetchHistory {
+            clock: AtomicU64::new(now.0),
+            memory_was_full: AtomicBool::new(false),
+            last: AtomicU64::new(u64::MAX),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn now(&self) -> Tick {
+        Tick(self.clock.load(Ordering::Relaxed))
+    }
+
+    fn tick(&self) -> Tick {
+        Tick(self.clock.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+
+    fn memory_is_full(&self) {
+        self.memory_was_full.store(true, Ordering::Relaxed);
+    }
+
+    fn is_ramp_up(&self) -> bool {
+        !self.memory_was_full.load(Ordering::Relaxed)
+    }
+
+    /// The page that was fetched before `page`.
+    fn followed_by(&self, page: PageId) -> Option<PageId> {
+        let previous = self.last.swap(page.0, Ordering::Relaxed);
+        (previous != u64::MAX).then_some(PageId(previous))
+    }
+}
+
+impl BufferPool {
+    /// The page's frame; reads the page if it has none.
+    pub(crate) fn fetch(&self, page: PageId) -> Result<Fetched<'_>, PoolError> {
+        if self.fills_aggressively() {
+            self.make_room_for_group(page);
+        }
+        let mut loading = match self.install_with_room(page, Want::Best)? {
+            Installed::New(loading) => loading,
+            Installed::Memory(id) => return Ok(Fetched::Memory(id)),
+            Installed::NoFrame | Installed::Unwanted => unreachable!("any source is wanted"),
+        };
+        let loaded = if loading.source == Source::Home && self.reads_neighbours() {
+            self.load_with_neighbours(&mut loading)
+        } else {
+            self.load(&mut loading)
+        };
+        match loaded.and_then(|()| self.redo_if_owed(&mut loading)) {
+            Ok(()) => Ok(Fetched::New(self.serve(loading))),
+            Err(error) => {
+                self.unload(loading);
+                Err(error)
+            }
+        }
+    }
+
+    /// As `fetch`, but a damaged page is given out, with the tier that has it damaged.
+    pub(crate) fn fetch_any(
+        &self,
+        page: PageId,
+    ) -> Result<(Fetched<'_>, Option<(Tier, Damage)>), PoolError> {
+        let mut loading = match self.install_with_room(page, Want::Best)? {
+            Installed::New(loading) => loading,
+            Installed::Memory(id) => return Ok((Fetched::Memory(id), None)),
+            Installed::NoFrame | Installed::Unwanted => unreachable!("any source is wanted"),
+        };
+        match self.load(&mut loading).and_then(|()| self.redo_if_owed(&mut loading)) {
+            Ok(()) => Ok((Fetched::New(self.serve(loading)), None)),
+            Err(PoolError::Damaged { tier, damage, .. }) => {
+                Ok((Fetched::New(loading.guard), Some((tier, damage))))
+            }
+            Err(error) => {
+                self.unload(loading);
+                Err(error)
+            }
+        }
+    }
+
+    /// A frame for a page that will be created; reads it only if flash is newer than home, since
+    /// its LSN is needed then.
+    pub(crate) fn fetch_blank(&self, page: PageId) -> Result<Fetched<'_>, PoolError> {
+        if self.is_owed(page) {
+            return self.fetch(page);
+        }
+        match self.install_with_room(page, Want::Nothing)? {
+            Installed::New(loading) => match loading.source {
+                Source::Home => Ok(Fetched::New(loading.guard)),
+                Source::Flash => {
+                    self.read_flash_to_recreate(loading);
+                    self.fetch(page)
+                }
+            },
+            Installed::Memory(id) => Ok(Fetched::Memory(id)),
+            Installed::NoFrame | Installed::Unwanted => unreachable!("any source is wanted"),
+        }
+    }
+
+    /// Brings a page into memory that is newer on flash; the next lookup finds it there.
+    fn read_flash_to_recreate(&self, mut loading: Loading<'_>) {
+        match self.load(&mut loading).and_then(|()| self.redo_if_owed(&mut loading)) {
+            Ok(()) => drop(self.serve(loading)),
+            // The next lookup meets the same error, and reports it.
+            Err(_) => self.unload(loading),
+        }
+    }
+
+    fn install_with_room(&self, page: PageId, want: Want) -> Result<Installed<'_>, PoolError> {
+        if !self.devices.has(page) {
+            return Err(PoolError::OutOfRange { page });
+        }
+        for attempt in 0..crate::buffer_pool::LOOKUPS_MAX {
+            match self.install(page, RANDOM, want) {
+                Installed::NoFrame => self.make_room(self.memory.partition(page))?,
+                installed => return Ok(installed),
+            }
+            if attempt > 0 {
+                // A frame is free, but a task that came too late for its page has yet to see that.
+                terrace_rt::yield_now();
+            }
+        }
+        Err(PoolError::AllPinned)
+    }
+
+    /// Gives `page` a frame if one is free: puts it into the directory, latched, to be loaded.
+    pub(crate) fn install(&self, page: PageId, intent: Intent, want: Want) -> Installed<'_> {
+        let partition = self.memory.partition(page);
+        let mut books = partition.books.lock();
+        let place = partition.find(&books, &self.memory.frames, page);
+        match place {
+            Place::Memory(id) => return Installed::Memory(id),
+            Place::Flash(_) if want == Want::OnlyHome => return Installed::Unwanted,
+            Place::Flash(_) | Place::Nowhere => {}
+        }
+        let Some(guard) = self.pop_free(&mut books) else {
+            self.memory.fetches.memory_is_full();
+            return Installed::NoFrame;
+        };
+        let now = self.memory.fetches.tick();
+        partition.install(&guard, page, place);
+        let reading = match place {
+            Place::Flash(slot) => self.choose_source(&mut books, slot, want, now),
+            _ => None,
+        };
+        let history = match &reading {
+            Some(reading) => books.slots_mut().history(reading.slot()),
+            // A page that is spilled keeps its uses.
+            None => match place {
+                Place::Flash(slot) if self.traffic.spilling.is_some() => {
+                    let slots = books.slots_mut();
+                    if slots.is_valid(slot) { slots.history(slot) } else { None }
+                }
+                _ => None,
+            },
+        };
+        guard.frame().set_touch(match history {
+            _ if intent.cold => Touch::cold(now),
+            Some(history) => Touch::with_history(history),
+            None => Touch::first(now),
+        });
+        guard.frame().set_class(intent.class);
+        self.include(partition, &mut books, page, guard.frame());
+        match want {
+            Want::Best => {
+                books.stats.misses += 1;
+                self.sample_miss(page);
+                self.count_read(partition, &mut books, (page, guard.frame().slot()));
+                books.slots.iter_mut().for_each(|slots| slots.asked_for(page));
+            }
+            Want::BestAhead | Want::HomeUnlessNewer | Want::OnlyHome => {
+                books.stats.pages_read_ahead += 1
+            }
+            Want::Nothing => {}
+        }
+        let is_low = books.free.len() < self.free_frames_low(partition);
+        drop(books);
+        if is_low {
+            // The evictor keeps some frames free: from here on memory is as full as it gets.
+            self.memory.fetches.memory_is_full();
+            self.memory.frames_wanted.notify_all();
+        }
+        if want == Want::Best {
+            self.choosing_asked(page);
+            self.spilling_missed();
+        }
+        if want != Want::Nothing {
+            self.observe(page, PageEvent::Fetch);
+            self.classify(page, intent, guard.frame());
+            if !intent.cold {
+                self.warm(page);
+            }
+        }
+        let source = source_of(&reading);
+        Installed::New(Loading { guard, partition, page, source, reading })
+    }
+
+    /// Marks the page's class by the rule that is configured [S0 2.2].
+    fn classify(&self, page: PageId, intent: Intent, frame: &crate::memory::frames::Frame) {
+        if intent.cold {
+            return;
+        }
+        let previous = self.memory.fetches.followed_by(page);
+        frame.set_class(self.config.classifier.class(intent.class, previous, page));
+    }
+
+    /// Takes a free frame that no late reader holds.
+    fn pop_free(&self, books: &mut Books) -> Option<Exclusive<'_>> {
+        for at in (0..books.free.len()).rev() {
+            if let Some(guard) = self.memory.frames.try_exclusive(books.free[at]) {
+                books.free.remove(at);
+                return Some(guard);
+            }
+        }
+        None
+    }
+
+    /// F2. The read of the page's slot, if flash serves it.
+    fn choose_source(
+        &self,
+        books: &mut Books,
+        slot: u32,
+        want: Want,
+        now: Tick,
+    ) -> Option<Reading> {
+        let wanted = match want {
+            Want::Best | Want::BestAhead => Wanted::Copy,
+            Want::HomeUnlessNewer | Want::OnlyHome | Want::Nothing => Wanted::OnlyNewer,
+        };
+        let reading = match books.slots_mut().missed(slot, wanted, now, self) {
+            Missed::Flash(reading) => reading,
+            Missed::Home => return None,
+            Missed::Spared => {
+                books.stats.throttled_reads += 1;
+                return None;
+            }
+            Missed::Spilled => {
+                books.stats.spilled_reads += 1;
+                return None;
+            }
+        };
+        if want == Want::Best {
+            books.stats.flash_hits += 1;
+            books.stats.flash_hits_dirty += u64::from(reading.is_newer());
+        }
+        books.stats.flash_reads += 1;
+        Some(reading)
+    }
+
+    /// Reads one page in flight, and verifies it. On an error the page is still in flight.
+    pub(crate) fn load(&self, loading: &mut Loading<'_>) -> Result<(), PoolError> {
+        let mut attempts = 0;
+        while let Some(reading) = loading.reading.take() {
+            let slot = reading.slot();
+            let number = loading.partition.slot_page(slot);
+            let flash = self.devices.flash.as_deref().expect("a slot is on flash");
+            let read = io::run(flash, vec![PageIo::read(number, [loading.guard.target()])]);
+            let read = self.judge(loading.page, Tier::Flash, read, &loading.guard);
+            attempts += 1;
+            match self.flash_was_read(loading, reading, read) {
+                Ok(true) => return Ok(()),
+                Ok(false) => loading.source = Source::Home,
+                Err(error) if attempts == SOURCES_MAX || terrace_rt::dead() => return Err(error),
+                Err(error) => match self.after_bad_copy(loading, slot, error)? {
+                    BadCopy::Rescued => return Ok(()),
+                    BadCopy::LookAgain => {}
+                },
+            }
+        }
+        let read = self.read_home(loading);
+        read.or_else(|error| self.redo_damaged(loading, error))
+    }
+
+    /// The copy in `slot`, which home lacked when its read began, is bad: what is to be read
+    /// instead may have changed since. Waits for whoever brings the page home just now (F4).
+    fn after_bad_copy(
+        &self,
+        loading: &mut Loading<'_>,
+        slot: u32,
+        error: PoolError,
+    ) -> Result<BadCopy, PoolError> {
+        let seen = loading.partition.home_write_ended.seen();
+        let rec = {
+            let mut books = loading.partition.books.lock();
+            let now = loading.guard.frame().slot();
+            let slots = books.slots_mut();
+            match slots.newer(slot).filter(|_| now == Some(slot)) {
+                None => {
+                    loading.read_from(now.and_then(|slot| {
+                        self.choose_source(&mut books, slot, Want::BestAhead, self.now())
+                    }));
+                    return Ok(BadCopy::LookAgain);
+                }
+                Some(rec) if self.may_rescue(slots, slot) => Some(rec),
+                Some(_) => None,
+            }
+        };
+        let rescued = match rec {
+            Some(rec) => {
+                self.rescue(loading, slot, rec).map_err(|failed| first_cause(Err(failed), error))?
+            }
+            None => {
+                loading.partition.home_write_ended.wait(seen);
+                BadCopy::LookAgain
+            }
+        };
+        if rescued == BadCopy::LookAgain {
+            let mut books = loading.partition.books.lock();
+            let slot = loading.guard.frame().slot();
+            loading.read_from(slot.and_then(|slot| {
+                self.choose_source(&mut books, slot, Want::BestAhead, self.now())
+            }));
+        }
+        Ok(rescued)
+    }
+
+    /// Reads a page in flight from home, and verifies it.
+    pub(crate) fn read_home(&self, loading: &mut Loading<'_>) -> Result<(), PoolError> {
+        let io = PageIo::read(loading.page.0, [loading.guard.target()]);
+        self.count_home_read(1);
+        let read = io::run(&*self.devices.home, vec![io]);
+        self.judge(loading.page, Tier::Home, read, &loading.guard)
+    }
+
+    pub(crate) fn redo_if_owed(&self, loading: &mut Loading<'_>) -> Result<(), PoolError> {
+        if self.owed() == 0 { Ok(()) } else { self.redo_owed(loading, true) }
+    }
+
+    /// The read of a slot has ended. Whether flash served; if not, home will.
+    pub(crate) fn flash_was_read(
+        &self,
+        loading: &Loading<'_>,
+        reading: Reading,
+        read: Result<(), PoolError>,
+    ) -> Result<bool, PoolError> {
+        let mut books = loading.partition.books.lock();
+        let slot = reading.slot();
+        let copy = books.slots_mut().read_ended(reading, lsn(&loading.guard));
+        let read = match read {
+            Ok(()) if self.checks_versions() && !copy.is_version => {
+                let (tier, page, damage) = (Tier::Flash, loading.page, Damage::Version);
+                Err(PoolError::Damaged { tier, page, damage })
+            }
+            read => read,
+        };
+        let Err(error) = read else { return Ok(true) };
+        self.look_at_flash();
+        // While the log is redone it has all that the copy had.
+        if copy.is_newer && !self.redo_covers_flash() {
+            return Err(error);
+        }
+        books.stats.flash_faults += 1;
+        // A base stays: home has the page, but may lose it again.
+        let changed = books.slots_mut().changes(slot, self.any_base());
+        let of = (loading.page, loading.guard.frame());
+        let freed = self.copy_changed(loading.partition, of, slot, (changed, Freed::Modified));
+        drop(books);
+        self.harden(freed.as_slice());
+        Ok(false)
+    }
+
+    /// Whether what is read from a slot must be the version that was written there.
+    pub(crate) fn checks_versions(&self) -> bool {
+        self.config.rules.verify_reads && self.config.restart_rules.checks_lsn
+    }
+
+    /// Whether what a device returned is `page` (F3).
+    pub(crate) fn judge(
+        &self,
+        page: PageId,
+        tier: Tier,
+        read: std::io::Result<()>,
+        bytes: &PageBuf,
+    ) -> Result<(), PoolError> {
+        read.map_err(|source| PoolError::Read { tier, page, source: Arc::new(source) })?;
+        if !self.config.rules.verify_reads {
+            return Ok(());
+        }
+        match verify(bytes, page) {
+            Err(Damage::WrongPage { .. })
+                if tier == Tier::Flash && !self.config.restart_rules.checks_page_id =>
+            {
+                Ok(())
+            }
+            verified => verified.map_err(|damage| PoolError::Damaged { tier, page, damage }),
+        }
+    }
+
+    /// A loaded page is a page like any other.
+    pub(crate) fn serve<'p>(&self, loading: Loading<'p>) -> Exclusive<'p> {
+        if loading.source == Source::Home {
+            self.offer_read_page(&loading);
+        }
+        self.exclude(&loading);
+        loading.guard
+    }
+
+    /// A page in flight that could not be loaded leaves memory.
+    pub(crate) fn unload(&self, loading: Loading<'_>) {
+        self.owe_again(&loading);
+        self.discard(loading.page, loading.guard);
+    }
+
+    pub(crate) fn count_home_read(&self, pages: usize) {
+        let mut stats = self.stats.lock();
+        stats.home_reads += 1;
+        stats.home_read_pages += pages as u64;
+    }
+
+    /// Whether single reads from home fetch neighbours now [S0 4.3.2; S3 IV-A1].
+    fn reads_neighbours(&self) -> bool {
+        let fills = self.config.fills;
+        (fills.ramp_up && self.memory.fetches.is_ramp_up()) || self.fills_aggressively()
+    }
+
+    /// Whether flash is being filled with the neighbours of what is read [S3 IV-A1].
+    fn fills_aggressively(&self) -> bool {
+        self.config.fills.aggressive && self.devices.flash.is_some() && self.is_filling()
+    }
+}

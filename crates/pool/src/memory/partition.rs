@@ -1,0 +1,337 @@
+//! A partition: the directory, frames, slots and dirty entries of the pages that hash to it.
+//!
+//! - P1: a page never changes its partition, so all that is known of it changes under one lock.
+//! - P2: the lock (`books`) is a leaf: nobody waits under it. Latches are only tried under it.
+//! - P3: the dirty entry of a page is the `rec_lsn` of its frame, or the NEWER mark of its slot,
+//!   or, after its home write and until the next sync of home, a part of the ledger. It moves
+//!   between them within one lock section, so every view under the lock has it.
+
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use terrace_page::{FrameId, Lsn, PageId};
+use terrace_policy::{FramePolicy, Frames, Standing, Tick, Touch};
+use terrace_rt::{LeafMutex, Signal};
+
+use crate::PoolStats;
+use crate::durability::ledger::{DirtyLsns, Ledger};
+use crate::flow::append::{Gathered, Stuck};
+use crate::memory::directory::{Directory, PageHash};
+use crate::memory::frames::{Exclusive, Frame, FrameTable};
+use crate::shares::SlotTable;
+
+/// A partition of the pool.
+pub(crate) struct Partition {
+    pub directory: Directory,
+    pub first_frame: u32,
+    pub frames_count: u32,
+    /// Number of the partition's first slot, over all partitions.
+    pub first_slot: u32,
+    pub slots_count: u32,
+    /// The page of the flash device that this slot is.
+    pub first_slot_page: u64,
+    pub books: LeafMutex<Books>,
+    /// Given when a frame becomes free.
+    pub room: Signal,
+    /// Given when a home write of one of the partition's pages ends.
+    pub home_write_ended: Signal,
+    /// Hits on pages that have left memory since.
+    pub retired_hits: AtomicU64,
+}
+
+/// What the partition's lock guards.
+pub(crate) struct Books {
+    /// Frames without a page.
+    pub free: Vec<FrameId>,
+    pub policy: FramePolicy,
+    /// `None` if the design uses no flash.
+    pub slots: Option<SlotTable>,
+    /// Victims that wait in their frames to be appended together.
+    pub gathered: Vec<Gathered>,
+    /// Groups at the front of an append log that could not leave.
+    pub stuck: Vec<Stuck>,
+    pub ledger: Ledger,
+    pub stats: PoolStats,
+}
+
+/// Where a page is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    Memory(FrameId),
+    /// A slot of the partition, valid or not.
+    Flash(u32),
+    Nowhere,
+}
+
+impl Books {
+    pub fn new(free: Vec<FrameId>, policy: FramePolicy, slots: Option<SlotTable>) -> Books {
+        Books {
+            free,
+            policy,
+            slots,
+            gathered: Vec::new(),
+            stuck: Vec::new(),
+            ledger: Ledger::new(),
+            stats: PoolStats::default(),
+        }
+    }
+
+    /// The slots of a design that has some.
+    pub fn slots_mut(&mut self) -> &mut SlotTable {
+        self.slots.as_mut().expect("the design uses flash")
+    }
+
+    /// The frame, numbered within the partition, whose page is to leave memory next.
+    pub fn name_victim(&mut self, frames: &PolicyFrames<'_>, now: Tick) -> Option<FrameId> {
+        let mut victims = Vec::with_capacity(1);
+        let view = PolicyView { frames, slots: self.slots.as_ref() };
+        self.policy.victims(&view, now, 1, &mut victims);
+        victims.pop()
+    }
+
+    /// Makes the dirty entry of the frame that `guard` holds.
+    pub fn set_dirty(&mut self, frames: &FrameTable, guard: &Exclusive<'_>, lsns: DirtyLsns) {
+        assert!(guard.frame().rec_lsn().is_none(), "one dirty entry per page");
+        assert!(lsns.rec <= lsns.base, "home's copy is no newer than the base");
+        guard.frame().set_dirty(Some(lsns));
+        self.ledger.frame_dirtied(guard.id(), lsns.rec, frames.rec_of());
+    }
+
+    /// Takes the dirty entry of `frame` away; the caller has put it elsewhere.
+    pub fn clear_dirty(&mut self, frame: &Frame) {
+        assert!(frame.rec_lsn().is_some(), "a dirty entry");
+        frame.set_dirty(None);
+        self.ledger.frame_cleaned();
+    }
+}
+
+impl Partition {
+    /// The frame of `page`, if a lookup without the lock finds it.
+    #[inline]
+    pub fn find_frame(&self, frames: &FrameTable, hash: PageHash, page: PageId) -> Option<FrameId> {
+        let place = self.directory.find(hash, |place| {
+            place < self.frames_count && frames.frame(self.frame_at(place)).holds(page)
+        })?;
+        Some(self.frame_at(place))
+    }
+
+    /// As `find_frame`, for a page that will be looked into: its bytes are on their way while the
+    /// frame says whether it is the one.
+    #[inline]
+    pub fn find_frame_ahead(
+        &self,
+        frames: &FrameTable,
+        hash: PageHash,
+        page: PageId,
+    ) -> Option<FrameId> {
+        let place = self.directory.find(hash, |place| {
+            place < self.frames_count && {
+                let id = self.frame_at(place);
+                frames.prefetch(id);
+                frames.frame(id).holds(page)
+            }
+        })?;
+        Some(self.frame_at(place))
+    }
+
+    /// Where `page` is.
+    pub fn find(&self, books: &Books, frames: &FrameTable, page: PageId) -> Place {
+        let is = |place| match self.slot_at(place) {
+            None => frames.frame(self.frame_at(place)).holds(page),
+            Some(slot) => books.slots.as_ref().is_some_and(|slots| slots.holds(slot, page)),
+        };
+        match self.directory.find(PageHash::of(page), is) {
+            None => Place::Nowhere,
+            Some(place) => match self.slot_at(place) {
+                None => Place::Memory(self.frame_at(place)),
+                Some(slot) => Place::Flash(slot),
+            },
+        }
+    }
+
+    #[inline]
+    pub fn frame_at(&self, place: u32) -> FrameId {
+        FrameId(self.first_frame + place)
+    }
+
+    fn slot_at(&self, place: u32) -> Option<u32> {
+        place.checked_sub(self.frames_count)
+    }
+
+    fn place_of_frame(&self, id: FrameId) -> u32 {
+        id.0 - self.first_frame
+    }
+
+    /// The least base of dirty frames. Under the lock.
+    pub fn oldest_base(&self, frames: &FrameTable) -> Lsn {
+        let bases = (0..self.frames_count)
+            .filter_map(|at| frames.frame(self.frame_at(at)).dirty())
+            .map(|lsns| lsns.base);
+        bases.min().unwrap_or(Lsn::MAX)
+    }
+
+    /// The page of the flash device that `slot` is.
+    pub fn slot_page(&self, slot: u32) -> u64 {
+        self.first_slot_page + u64::from(slot)
+    }
+
+    /// `page` was found in another slot, too, and that one counts.
+    pub fn move_slot(&self, page: PageId, from: u32, to: u32) {
+        let (from, to) = (self.place_of_slot(from), self.place_of_slot(to));
+        self.directory.replace(PageHash::of(page), from, to);
+    }
+
+    /// The copy of `page` has moved on to another slot, wherever the page is.
+    pub fn copy_moved(
+        &self,
+        books: &Books,
+        frames: &FrameTable,
+        page: PageId,
+        (from, to): (u32, u32),
+    ) {
+        match self.find(books, frames, page) {
+            Place::Memory(id) => {
+                assert_eq!(frames.frame(id).slot(), Some(from), "{page} in memory knows its slot");
+                frames.frame(id).set_slot(Some(to));
+            }
+            Place::Flash(found) => {
+                assert_eq!(found, from, "{page} has one slot");
+                self.move_slot(page, from, to);
+            }
+            Place::Nowhere => panic!("{page} in slot {from} is not in the directory"),
+        }
+    }
+
+    /// Puts a page that was found in `slot` into the directory of a new pool; if it was found in
+    /// another slot before, as `is_it` tells, says which.
+    pub fn restore_slot(
+        &self,
+        hash: PageHash,
+        slot: u32,
+        is_it: impl Fn(u32) -> bool,
+    ) -> Option<u32> {
+        let is_it = |place| self.slot_at(place).is_some_and(&is_it);
+        let other = self.directory.insert_new(hash, self.place_of_slot(slot), is_it);
+        other.and_then(|place| self.slot_at(place))
+    }
+
+    fn place_of_slot(&self, slot: u32) -> u32 {
+        self.frames_count + slot
+    }
+
+    /// Puts `page`, which is at `place`, into a free frame.
+    pub fn install(&self, frame: &Exclusive<'_>, page: PageId, place: Place) {
+        let (hash, to) = (PageHash::of(page), self.place_of_frame(frame.id()));
+        match place {
+            Place::Memory(_) => panic!("{page} is in memory already"),
+            Place::Nowhere => self.directory.insert(hash, to),
+            Place::Flash(slot) => self.directory.replace(hash, self.place_of_slot(slot), to),
+        }
+        frame.frame().set_page(Some(page));
+        frame.frame().set_slot(match place {
+            Place::Flash(slot) => Some(slot),
+            _ => None,
+        });
+    }
+
+    /// Takes the page out of its frame, which becomes free; its flash copy stays known.
+    pub fn uninstall(&self, books: &mut Books, frames: &FrameTable, guard: Exclusive<'_>) {
+        let frame = guard.frame();
+        let page = frame.page().expect("a page to take out");
+        assert!(frame.rec_lsn().is_none(), "dirty {page} leaves memory");
+        let from = self.place_of_frame(guard.id());
+        match frame.slot() {
+            Some(slot) => {
+                self.directory.replace(PageHash::of(page), from, self.place_of_slot(slot));
+            }
+            None => self.remove(books, frames, page, from),
+        }
+        frame.set_page(None);
+        frame.set_slot(None);
+        self.retired_hits.fetch_add(frame.take_hits(), Ordering::Relaxed);
+        books.free.push(guard.id());
+        drop(guard);
+    }
+
+    /// Forgets that `page` has a copy in `slot`, wherever the page is.
+    pub fn detach_slot(&self, books: &Books, frames: &FrameTable, page: PageId, slot: u32) {
+        match self.find(books, frames, page) {
+            Place::Memory(id) => {
+                let frame = frames.frame(id);
+                assert_eq!(frame.slot(), Some(slot), "{page} in memory knows its slot");
+                frame.set_slot(None);
+            }
+            Place::Flash(found) => {
+                assert_eq!(found, slot, "{page} has one slot");
+                self.remove(books, frames, page, self.place_of_slot(slot));
+            }
+            Place::Nowhere => panic!("{page} in slot {slot} is not in the directory"),
+        }
+    }
+
+    fn remove(&self, books: &Books, frames: &FrameTable, page: PageId, place: u32) {
+        let hash_at = |place| {
+            let page = match self.slot_at(place) {
+                None => frames.frame(self.frame_at(place)).page(),
+                Some(slot) => books.slots.as_ref().and_then(|slots| slots.page(slot)),
+            };
+            PageHash::of(page.expect("a place in the directory has a page"))
+        };
+        self.directory.remove(PageHash::of(page), place, hash_at);
+    }
+}
+
+/// A partition's frames, and which of them may leave.
+pub(crate) struct PolicyFrames<'a> {
+    pub partition: &'a Partition,
+    pub frames: &'a FrameTable,
+    /// Whether dirty pages may leave.
+    pub takes_dirty: bool,
+    /// Frames that were named and cannot leave now.
+    pub passed_over: RefCell<Vec<FrameId>>,
+}
+
+impl PolicyFrames<'_> {
+    fn frame(&self, id: FrameId) -> &Frame {
+        self.frames.frame(self.partition.frame_at(id.0))
+    }
+}
+
+/// A partition's frames, as the memory policy sees them.
+struct PolicyView<'a> {
+    frames: &'a PolicyFrames<'a>,
+    slots: Option<&'a SlotTable>,
+}
+
+impl Frames for PolicyView<'_> {
+    fn count(&self) -> u32 {
+        self.frames.partition.frames_count
+    }
+
+    fn touch(&self, frame: FrameId) -> Touch {
+        self.frames.frame(frame).touch()
+    }
+
+    fn set_touch(&self, frame: FrameId, touch: Touch) {
+        self.frames.frame(frame).set_touch(touch);
+    }
+
+    fn evictable(&self, frame: FrameId) -> bool {
+        let state = self.frames.frame(frame);
+        state.page().is_some()
+            && !state.is_latched()
+            && (self.frames.takes_dirty || state.rec_lsn().is_none())
+            && !self.frames.passed_over.borrow().contains(&frame)
+    }
+
+    fn standing(&self, frame: FrameId) -> Option<Standing> {
+        let state = self.frames.frame(frame);
+        state.page()?;
+        let slot = state.slot();
+        let is_newer = |slot| self.slots.is_some_and(|slots| slots.newer(slot).is_some());
+        Some(Standing {
+            is_on_flash: slot.is_some(),
+            is_ahead_of_home: state.rec_lsn().is_some() || slot.is_some_and(is_newer),
+        })
+    }
+}

@@ -1,0 +1,179 @@
+//! Page requests: a page is read, changed or created, in memory.
+//!
+//! Each is a lookup without locks, the frame's latch, a check that the frame still holds the page,
+//! and a store or two. What is not found this way is fetched. The bytes of a page are asked of the
+//! processor's memory before the frame has said that it is the one: one miss, not two in a row.
+
+use terrace_page::{FrameId, PageId};
+
+use crate::buffer_pool::{LOOKUPS_MAX, Recovered};
+use crate::memory::fetch::Fetched;
+use crate::{BufferPool, PageEvent, PageMut, PageRef, Peek, PoolError};
+
+impl BufferPool {
+    /// The page, latched shared. Waits while another task holds it exclusively, or reads it in.
+    ///
+    /// # Errors
+    ///
+    /// `Damaged`, `Read`, `AllPinned`, `OutOfRange`; `Stopped` or `Journal` if no frame is free and
+    /// none can be written out.
+    #[inline]
+    pub fn read(&self, page: PageId) -> Result<PageRef<'_>, PoolError> {
+        match self.memory.lookup_ahead(page).and_then(|id| self.shared(id, page)) {
+            Some(page) => Ok(page),
+            None => self.read_slow(page),
+        }
+    }
+
+    /// The page, latched shared, if frame `id` holds it, as it did when its guard was asked.
+    #[inline]
+    pub fn read_in(&self, id: FrameId, page: PageId) -> Option<PageRef<'_>> {
+        self.memory.frames.prefetch(id);
+        self.shared(id, page)
+    }
+
+    #[inline]
+    fn shared(&self, id: FrameId, page: PageId) -> Option<PageRef<'_>> {
+        let guard = self.memory.frames.shared_if(id, page)?;
+        guard.frame().hit(self.now());
+        self.observe(page, PageEvent::Read);
+        Some(PageRef::new(page, guard))
+    }
+
+    /// What `read` makes of the page as it is in memory, without its latch. `None`, if the page is
+    /// not in memory, or a task changes it meanwhile, or waits to: then `read` was given nonsense,
+    /// and what it returned is dropped. Writes to no memory that others read: it is for pages that
+    /// everybody reads and few change. Not counted as a page request if `read` makes nothing of it.
+    #[inline]
+    pub fn peek<T>(&self, page: PageId, read: impl FnOnce(Peek<'_>) -> Option<T>) -> Option<T> {
+        terrace_rt::maybe_switch();
+        let id = self.memory.lookup(page)?;
+        let seen = self.memory.frames.peek_if(id, page, read)??;
+        let frame = self.memory.frames.frame(id);
+        if self.config.design.replacement.counts_hits() {
+            // The hits of a page that leaves memory age temperatures, and count as logical reads.
+            frame.hit(self.now());
+        } else {
+            frame.used(self.now());
+            self.memory.peeks.count();
+        }
+        self.observe(page, PageEvent::Read);
+        Some(seen)
+    }
+
+    #[cold]
+    fn read_slow(&self, page: PageId) -> Result<PageRef<'_>, PoolError> {
+        for _ in 0..LOOKUPS_MAX {
+            match self.fetch(page)? {
+                Fetched::New(guard) => {
+                    self.observe(page, PageEvent::Read);
+                    return Ok(PageRef::new(page, guard.downgrade()));
+                }
+                Fetched::Memory(id) => {
+                    if let Some(guard) = self.shared(id, page) {
+                        return Ok(guard);
+                    }
+                }
+            }
+        }
+        Err(PoolError::AllPinned)
+    }
+
+    /// The page, latched exclusively.
+    ///
+    /// # Errors
+    ///
+    /// As [`BufferPool::read`], and `Stopped` after a failed write.
+    #[inline]
+    pub fn write(&self, page: PageId) -> Result<PageMut<'_>, PoolError> {
+        self.check_writable()?;
+        match self.memory.lookup_ahead(page).and_then(|id| self.in_memory(id, page)) {
+            Some(page) => Ok(page),
+            None => self.write_slow(page),
+        }
+    }
+
+    /// The page, latched exclusively, if frame `id` holds it, as it did when its guard was asked.
+    ///
+    /// # Errors
+    ///
+    /// `Stopped` after a failed write.
+    #[inline]
+    pub fn write_in(&self, id: FrameId, page: PageId) -> Result<Option<PageMut<'_>>, PoolError> {
+        self.check_writable()?;
+        self.memory.frames.prefetch(id);
+        Ok(self.in_memory(id, page))
+    }
+
+    #[cold]
+    fn write_slow(&self, page: PageId) -> Result<PageMut<'_>, PoolError> {
+        for _ in 0..LOOKUPS_MAX {
+            match self.fetch(page)? {
+                Fetched::New(guard) => return Ok(PageMut::new(self, page, guard)),
+                Fetched::Memory(id) => {
+                    if let Some(guard) = self.in_memory(id, page) {
+                        return Ok(guard);
+                    }
+                }
+            }
+        }
+        Err(PoolError::AllPinned)
+    }
+
+    #[inline]
+    fn in_memory(&self, id: FrameId, page: PageId) -> Option<PageMut<'_>> {
+        let guard = self.memory.frames.exclusive_if(id, page)?;
+        guard.frame().hit(self.now());
+        Some(PageMut::new(self, page, guard))
+    }
+
+    /// The page, latched exclusively, without reading it: zeroes, with its id in the header. Its
+    /// LSN is that of the page's earlier life if memory or a newer flash copy tells it, else zero.
+    /// The zeroes stay only if the guard changes them.
+    ///
+    /// # Errors
+    ///
+    /// As [`BufferPool::write`].
+    pub fn create(&self, page: PageId) -> Result<PageMut<'_>, PoolError> {
+        self.check_writable()?;
+        for _ in 0..LOOKUPS_MAX {
+            match self.fetch_blank(page)? {
+                Fetched::New(guard) => return Ok(PageMut::blank(self, page, guard)),
+                Fetched::Memory(id) => {
+                    if let Some(guard) = self.in_memory(id, page) {
+                        return Ok(guard.recreated());
+                    }
+                }
+            }
+        }
+        Err(PoolError::AllPinned)
+    }
+
+    /// As [`BufferPool::write`], for recovery: a torn or blank page is no error, so that the image
+    /// in the log can repair it.
+    ///
+    /// # Errors
+    ///
+    /// As [`BufferPool::write`], but not `Damaged`.
+    pub fn read_damaged_ok(&self, page: PageId) -> Result<Recovered<'_>, PoolError> {
+        self.check_writable()?;
+        for _ in 0..LOOKUPS_MAX {
+            let (fetched, damage) = self.fetch_any(page)?;
+            match (fetched, damage) {
+                (Fetched::New(guard), None) => {
+                    return Ok(Recovered::Whole(PageMut::new(self, page, guard)));
+                }
+                (Fetched::New(guard), Some((tier, damage))) => {
+                    let blank = PageMut::blank(self, page, guard);
+                    return Ok(Recovered::Damaged(blank, tier, damage));
+                }
+                (Fetched::Memory(id), _) => {
+                    if let Some(guard) = self.in_memory(id, page) {
+                        return Ok(Recovered::Whole(guard));
+                    }
+                }
+            }
+        }
+        Err(PoolError::AllPinned)
+    }
+}
