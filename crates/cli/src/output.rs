@@ -4,8 +4,9 @@
 
 use crate::failure::Failure;
 use serde::Serialize;
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -23,11 +24,14 @@ impl Sink {
     ///
     /// # Errors
     ///
-    /// A file that cannot be written.
+    /// A file that cannot be written, or that holds what this command has not written.
     pub fn open(path: &Path) -> Result<Sink, Failure> {
         if path.as_os_str() == "-" {
             return Ok(Sink::Standard);
         }
+        check_replaceable(path, "a text of JSON or HTML", |head| {
+            matches!(head.trim_ascii_start().first(), Some(b'{' | b'[' | b'<'))
+        })?;
         let made = !path.exists();
         OpenOptions::new()
             .append(true)
@@ -41,7 +45,7 @@ impl Sink {
         Ok(Sink::File(path.to_path_buf()))
     }
 
-    /// Writes `text`.
+    /// Writes `text`. A file has all of it, or what it had before.
     ///
     /// # Errors
     ///
@@ -52,11 +56,65 @@ impl Sink {
                 standard_output(text);
                 Ok(())
             }
-            Sink::File(path) => fs::write(path, text).map_err(|error| {
+            Sink::File(path) => replace(path, text).map_err(|error| {
                 Failure::failed(format!("cannot write {}", path.display()), error)
             }),
         }
     }
+}
+
+/// Bytes that tell what a file holds.
+const HEAD_BYTES: u64 = 64;
+
+/// Refuses to write to `path` if there is a file that is not empty and that `is_ours` does not know
+/// by its first bytes, or a block device: a mistyped name must cost nobody a database. Pipes and
+/// terminals may be written to.
+///
+/// # Errors
+///
+/// Says that it holds no `kind`.
+pub fn check_replaceable(
+    path: &Path,
+    kind: &str,
+    is_ours: fn(&[u8]) -> bool,
+) -> Result<(), Failure> {
+    let refused = |why: &dyn std::fmt::Display| {
+        Failure::usage(format!("cannot write {}: {why}", path.display()))
+    };
+    let Ok(found) = fs::metadata(path) else { return Ok(()) };
+    if found.file_type().is_block_device() {
+        return Err(refused(&"it is a block device"));
+    }
+    if !found.is_file() || found.len() == 0 {
+        return Ok(());
+    }
+    let mut head = Vec::new();
+    let file = File::open(path).and_then(|file| file.take(HEAD_BYTES).read_to_end(&mut head));
+    file.map_err(|error| refused(&error))?;
+    if is_ours(&head) {
+        return Ok(());
+    }
+    Err(refused(&format_args!(
+        "it holds something other than {kind}, and stays: choose another name, or remove it"
+    )))
+}
+
+/// Puts `text` in the place of what a file holds; a pipe or a terminal is written to.
+fn replace(path: &Path, text: &str) -> io::Result<()> {
+    // What a link leads to is replaced, not the link.
+    let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
+    if fs::metadata(&path).is_ok_and(|found| !found.is_file()) {
+        return fs::write(&path, text);
+    }
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let mut file = tempfile::NamedTempFile::new_in(folder.unwrap_or(Path::new(".")))?;
+    file.write_all(text.as_bytes())?;
+    // Read by all, as a file made in the usual way.
+    file.as_file().set_permissions(
+        fs::metadata(&path)
+            .map_or_else(|_| fs::Permissions::from_mode(0o644), |found| found.permissions()),
+    )?;
+    file.persist(&path).map(drop).map_err(|failed| failed.error)
 }
 
 /// The sinks of one command.

@@ -52,6 +52,38 @@ fn make(folder: &Path) -> Database {
     db
 }
 
+/// The bug: `terrace stat db --json db` put a text in the place of the database.
+#[test]
+fn nothing_is_written_over_a_database() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = folder.path();
+    make(at).close().expect("closed");
+    fs::hard_link(at.join("db"), at.join("same")).expect("a link");
+    std::os::unix::fs::symlink("db.log", at.join("link")).expect("a link");
+    let before = files(at);
+    for file in ["db", "db.log", "same", "link"] {
+        for words in [
+            &["stat", "db", "--json", file][..],
+            &["check", "db", "--json", file],
+            &["trace", "make", file, "--ids", "10", "--requests", "100"],
+        ] {
+            let ran = terrace(at, words);
+            assert!(!ran.status.success(), "{words:?}");
+        }
+        assert_eq!(files(at), before, "{file}");
+    }
+    // What the command wrote itself is replaced, through a link, too.
+    for name in ["out.json", "out.json"] {
+        let ran = terrace(at, &["stat", "db", "--json", name]);
+        assert!(ran.status.success(), "{}", text(&ran.stderr));
+    }
+    std::os::unix::fs::symlink("out.json", at.join("through")).expect("a link");
+    assert!(terrace(at, &["check", "db", "--json", "through"]).status.success());
+    let kept = fs::read_to_string(at.join("out.json")).expect("a text");
+    assert!(kept.starts_with('{'), "{kept}");
+    assert!(at.join("through").is_symlink());
+}
+
 /// Bytes and times of all files of a folder.
 fn files(folder: &Path) -> BTreeMap<String, (Vec<u8>, SystemTime)> {
     let entries = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("a file"));

@@ -52,7 +52,7 @@ mod zipf;
 #[doc(hidden)]
 pub mod fuzz;
 
-pub use compact::{CompactHeader, CompactWriter};
+pub use compact::{CompactHeader, CompactWriter, is_compact};
 pub use error::{BadField, Place, Problem, TraceError};
 pub use format::{FORMATS, Format, FormatRow, UnknownFormatName, known_names};
 pub use interner::{Interner, PAGES_MAX};

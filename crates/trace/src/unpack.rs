@@ -31,7 +31,7 @@ pub enum Packing {
 
 impl Packing {
     /// What the first bytes of a file say.
-    fn of(head: &[u8]) -> Packing {
+    pub fn of(head: &[u8]) -> Packing {
         match head {
             [0x28, 0xB5, 0x2F, 0xFD, ..] => Packing::Zstd,
             [0x50..=0x5F, 0x2A, 0x4D, 0x18, ..] => Packing::Zstd,

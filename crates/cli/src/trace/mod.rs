@@ -15,6 +15,7 @@ pub use record::Recorder;
 
 use crate::command::{TraceConvert, TraceFile, TraceHead};
 use crate::failure::Failure;
+use crate::output::check_replaceable;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use std::fs::File;
@@ -23,7 +24,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use terrace_trace::{
     BadInput, CompactHeader, CompactWriter, Kind, Packing, Paging, ReadOptions, Reader, Request,
-    TraceError,
+    TraceError, is_compact,
 };
 
 /// Bytes that are written at a time.
@@ -126,6 +127,7 @@ struct Out {
 
 impl Out {
     fn begin(path: &Path, header: CompactHeader) -> Result<Out, Failure> {
+        check_replaceable(path, "a trace in Terrace's format", is_trace)?;
         let begun = sink(path).and_then(|sink| CompactWriter::new(sink, header));
         match begun {
             Ok(writer) => Ok(Out { path: path.to_path_buf(), writer }),
@@ -153,6 +155,11 @@ fn sink(path: &Path) -> io::Result<Box<dyn Write + Send>> {
         return Ok(Box::new(GzEncoder::new(file, Compression::default())));
     }
     Ok(Box::new(file))
+}
+
+/// Whether a file that begins with `head` is a trace of ours, packed or not.
+fn is_trace(head: &[u8]) -> bool {
+    is_compact(head) || Packing::of(head) != Packing::Plain
 }
 
 fn cannot_write(path: &Path, error: &io::Error) -> Failure {
