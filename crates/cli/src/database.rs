@@ -8,7 +8,7 @@ use crate::output::{Sinks, Stopwatch};
 use crate::table::{Table, thousands};
 use serde_json::json;
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
 use terrace::dump::{Loss, Saved};
 use terrace::{BadCopy, Builder, ColdStart, Database};
 
@@ -186,7 +186,7 @@ fn flash_tier(options: &StoredAt, blank: Option<&str>, database: &Database) -> S
 /// Why the flash device holds no tier yet, if it does not: who looks leaves it as it is.
 pub fn blank_flash(options: &StoredAt) -> Result<Option<&'static str>, Failure> {
     let Some(flash) = &options.flash_device else { return Ok(None) };
-    let look = || {
+    let look = || -> io::Result<Option<&'static str>> {
         let mut file = File::open(flash)?;
         let bytes = file.seek(SeekFrom::End(0))?;
         if bytes < PAGE_BYTES {
@@ -202,7 +202,15 @@ pub fn blank_flash(options: &StoredAt) -> Result<Option<&'static str>, Failure> 
         }
         Ok(is_blank.then_some("the file is blank: a new tier"))
     };
-    look().map_err(|error: io::Error| Failure::failed(flash.display(), error))
+    match look() {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            Ok(Some("there is no such file: a new tier"))
+        }
+        looked => {
+            let what = || format!("cannot read --flash-device {}", flash.display());
+            looked.map_err(|error| Failure::failed(what(), error))
+        }
+    }
 }
 
 fn open(options: &StoredAt, blank: Option<&str>) -> Result<Database, Failure> {

@@ -84,6 +84,21 @@ fn nothing_is_written_over_a_database() {
     assert!(at.join("through").is_symlink());
 }
 
+/// The bug: a database whose cache had vanished could not be looked at with the options that it was
+/// used with: "No such file or directory".
+#[test]
+fn a_database_is_looked_at_without_its_cache() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = folder.path();
+    make(at).close().expect("closed");
+    fs::remove_file(at.join("flash")).expect("a file");
+    for words in [&["stat", "db"][..], &["check", "db"], &["dump", "db"]] {
+        let ran = terrace(at, &[words, &["--flash-device", "flash"]].concat());
+        assert!(ran.status.success(), "{words:?}: {}", text(&ran.stderr));
+        assert!(!at.join("flash").exists());
+    }
+}
+
 /// Bytes and times of all files of a folder.
 fn files(folder: &Path) -> BTreeMap<String, (Vec<u8>, SystemTime)> {
     let entries = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("a file"));

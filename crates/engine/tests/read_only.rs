@@ -244,3 +244,28 @@ fn a_database_without_write_permission_can_be_read() {
     let db = small().read_only().open(&path).expect("readable");
     assert_eq!(contents(&db), Contents::from([(1, b"one".to_vec())]));
 }
+
+/// The bug: a database whose cache had vanished opened for writing, and could not be looked at.
+#[test]
+fn a_cache_that_is_gone_is_left_out() {
+    for design in terrace_policy::DESIGNS.iter().filter(|design| design.uses_flash()) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (path, flash) = (folder.path().join("db"), folder.path().join("flash"));
+        let builder = small().flash(&flash, 1 << 20).design(*design);
+        let db = builder.clone().create(&path).expect("made");
+        db.write(|txn| txn.open_table(ROWS)?.insert(1, b"one")).expect("room");
+        db.close().expect("closed");
+        fs::remove_file(&flash).expect("a file");
+        let expected = Contents::from([(1, b"one".to_vec())]);
+        for reader in [builder.clone(), small().design(*design)] {
+            let db = reader.read_only().open(&path);
+            let db = db.unwrap_or_else(|error| panic!("{}: {error}", design.name));
+            assert_eq!(contents(&db), expected, "{}", design.name);
+            db.close().expect("closed");
+            assert!(!flash.exists(), "{}", design.name);
+        }
+        // Who writes must say where the flash is.
+        let error = small().design(*design).open(&path).expect_err("no flash");
+        assert!(matches!(error, Error::InvalidOption { option: "flash", .. }), "{error}");
+    }
+}

@@ -1,13 +1,15 @@
 //! The builder: how a database is created and opened.
 
+mod setup;
+
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use terrace_device::{Access, OverlayMemory};
 use terrace_page::{LOG_BYTES_MAX, Lsn, PAGE_SIZE};
-use terrace_policy::{Design, FlashRole, Restart, designs, restarts};
-use terrace_pool::{ColdStart, FlashLayout, Metadata, PoolConfig, PoolError};
+use terrace_policy::{Design, FlashRole, Restart};
+use terrace_pool::{ColdStart, Metadata, PoolConfig};
 use terrace_rt::{Nanos, World};
 
 use crate::api::files::{Files, Overwrite, Sizes};
@@ -16,7 +18,7 @@ use crate::api::{Checkpoints, DirectIo, Misses, TornPages};
 use crate::engine::LockLimits;
 use crate::error::Places;
 use crate::log::FIRST_LSN;
-use crate::open::{self, Losers, Setup};
+use crate::open::{self, Losers};
 use crate::superblock::{self, Found};
 use crate::{Action, Database, Devices, Error, Part};
 
@@ -534,61 +536,6 @@ impl Builder {
     fn files(&self, path: &Path, overwrite: Overwrite) -> Result<Files, Error> {
         let flash = self.flash.as_ref().map(|(path, bytes)| (path.as_path(), *bytes));
         Files::at(path, self.log.as_deref(), flash, self.direct_io, overwrite)
-    }
-
-    fn given(&self) -> Result<Devices, Error> {
-        let what = "devices must be given, or a path";
-        let given = self.devices.clone().ok_or(Error::InvalidOption { option: "devices", what })?;
-        Ok(given.within(self.io_timeouts))
-    }
-
-    fn setup(&self) -> Result<Setup, Error> {
-        let mut pool = self.pool.clone();
-        pool.frames = (self.memory_bytes / PAGE_SIZE as u64) as u32;
-        let flash = self.given()?.flash.map(|device| device.len());
-        pool.design = match (self.design, flash) {
-            (Some(design), _) => design,
-            (None, Some(_)) if !pool.design.uses_flash() => {
-                designs::find("auto").expect("a row of the table")
-            }
-            _ => pool.design,
-        };
-        pool.restart = match self.restart {
-            Some(restart) => restart,
-            None if pool.design.uses_flash() && pool.restart == Restart::forget() => {
-                restarts::find("warm").expect("a row of the table")
-            }
-            None => pool.restart,
-        };
-        let role = pool.flash_role.refusal(&pool.design, &pool.restart);
-        let restart = pool.restart.refusal(&pool.design).map(|what| ("restart", what));
-        if let Some((option, what)) = restart.or(role.map(|what| ("flash_role", what))) {
-            return Err(Error::InvalidOption { option, what });
-        }
-        let flash_bytes = self.flash.as_ref().map(|(_, bytes)| *bytes).or(flash).unwrap_or(0);
-        if pool.flash_slots == 0 && pool.design.uses_flash() {
-            if flash_bytes / PAGE_SIZE as u64 >= u64::from(u32::MAX) {
-                let what = "the flash must be less than 32 TiB";
-                return Err(Error::InvalidOption { option: "flash", what });
-            }
-            let pages = flash_bytes / PAGE_SIZE as u64;
-            pool.flash_slots = FlashLayout::fitting(pages, pool.restart.kind).slots;
-        }
-        let home_pages = self.given()?.home.len() / PAGE_SIZE as u64;
-        if let Err(PoolError::Config { what }) = pool.charge(home_pages) {
-            return Err(Error::InvalidOption { option: "memory", what });
-        }
-        Ok(Setup {
-            pool,
-            world: self.world.clone().unwrap_or_else(World::current),
-            torn_pages: self.torn_pages,
-            lock_bytes: self.lock_bytes,
-            lock_limits: self.lock_limits,
-            places: self.places.clone(),
-            access: self.access,
-            flash_doubt: self.flash_doubt,
-            losers: self.losers,
-        })
     }
 }
 

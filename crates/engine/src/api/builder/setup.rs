@@ -1,0 +1,87 @@
+//! What a builder makes of its options once the devices are known.
+
+use terrace_device::Access;
+use terrace_page::PAGE_SIZE;
+use terrace_policy::{FlashRole, Restart, designs, restarts};
+use terrace_pool::{FlashLayout, PoolConfig, PoolError};
+use terrace_rt::World;
+
+use super::Builder;
+use crate::Error;
+use crate::api::Devices;
+use crate::open::Setup;
+
+impl Builder {
+    pub(super) fn given(&self) -> Result<Devices, Error> {
+        let what = "devices must be given, or a path";
+        let given = self.devices.clone().ok_or(Error::InvalidOption { option: "devices", what })?;
+        Ok(given.within(self.io_timeouts))
+    }
+
+    pub(super) fn setup(&self) -> Result<Setup, Error> {
+        let mut pool = self.pool.clone();
+        pool.frames = (self.memory_bytes / PAGE_SIZE as u64) as u32;
+        let flash = self.given()?.flash.map(|device| device.len());
+        self.choose_design(&mut pool, flash.is_some())?;
+        let role = pool.flash_role.refusal(&pool.design, &pool.restart);
+        let restart = pool.restart.refusal(&pool.design).map(|what| ("restart", what));
+        if let Some((option, what)) = restart.or(role.map(|what| ("flash_role", what))) {
+            return Err(Error::InvalidOption { option, what });
+        }
+        let flash_bytes = self.flash.as_ref().map(|(_, bytes)| *bytes).or(flash).unwrap_or(0);
+        if pool.flash_slots == 0 && pool.design.uses_flash() {
+            if flash_bytes / PAGE_SIZE as u64 >= u64::from(u32::MAX) {
+                let what = "the flash must be less than 32 TiB";
+                return Err(Error::InvalidOption { option: "flash", what });
+            }
+            let pages = flash_bytes / PAGE_SIZE as u64;
+            pool.flash_slots = FlashLayout::fitting(pages, pool.restart.kind).slots;
+        }
+        let home_pages = self.given()?.home.len() / PAGE_SIZE as u64;
+        if let Err(PoolError::Config { what }) = pool.charge(home_pages) {
+            return Err(Error::InvalidOption { option: "memory", what });
+        }
+        Ok(Setup {
+            pool,
+            world: self.world.clone().unwrap_or_else(World::current),
+            torn_pages: self.torn_pages,
+            lock_bytes: self.lock_bytes,
+            lock_limits: self.lock_limits,
+            places: self.places.clone(),
+            access: self.access,
+            flash_doubt: self.flash_doubt,
+            losers: self.losers,
+        })
+    }
+
+    /// The design and the restart: as asked for, or what suits the devices. A reader does without
+    /// a flash that is not there: what needs it is refused when its superblock is read.
+    fn choose_design(&self, pool: &mut PoolConfig, has_flash: bool) -> Result<(), Error> {
+        let no_ssd = || designs::find("no-ssd").expect("a row of the table");
+        match (self.design, self.access) {
+            (Some(design), Access::ReadOnly) if design.uses_flash() && !has_flash => {
+                pool.design = no_ssd();
+                pool.restart = Restart::forget();
+                pool.flash_role = FlashRole::Cache;
+                return Ok(());
+            }
+            (Some(design), Access::ReadWrite) if design.uses_flash() && !has_flash => {
+                let what = "the design needs a flash: give its path, or take no-ssd";
+                return Err(Error::InvalidOption { option: "flash", what });
+            }
+            (Some(design), _) => pool.design = design,
+            (None, _) if has_flash && !pool.design.uses_flash() => {
+                pool.design = designs::find("auto").expect("a row of the table");
+            }
+            (None, _) => (),
+        }
+        match self.restart {
+            Some(restart) => pool.restart = restart,
+            None if pool.design.uses_flash() && pool.restart == Restart::forget() => {
+                pool.restart = restarts::find("warm").expect("a row of the table");
+            }
+            None => (),
+        }
+        Ok(())
+    }
+}
