@@ -16,6 +16,7 @@
 mod log_room;
 
 use std::collections::VecDeque;
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -43,6 +44,8 @@ use crate::{Error, TreeId};
 /// Closing looks for open transactions after a pause, at first this and then twice as long.
 const CLOSE_PAUSE: Nanos = Nanos::from_micros(100);
 const CLOSE_PAUSE_MAX: Nanos = Nanos::from_millis(10);
+/// How long a closing waits for devices to answer what is under way.
+const ANSWERS_MAX: Nanos = Nanos::from_millis(500);
 /// Sets of buffers kept for transactions to come.
 const BUFFERS_KEPT: usize = 64;
 
@@ -241,6 +244,9 @@ impl Engine {
     /// not know.
     #[cold]
     pub(crate) fn explain(&self, error: Error) -> Error {
+        if self.is_closed() && is_of_closing(&error) {
+            return Error::Closed;
+        }
         error.explained(&self.places, &|tree: TreeId| self.trees.name_of(tree))
     }
 
@@ -478,7 +484,16 @@ impl Engine {
     pub(crate) fn release(&self) {
         self.log.fail(Error::Closed);
         let devices = [Some(&self.home), self.flash.as_ref(), Some(&self.log_device)];
-        devices.into_iter().flatten().for_each(|device| device.release());
+        // What readers have just asked for is answered soon, unless the device is silent.
+        let deadline = now().saturating_add(ANSWERS_MAX);
+        for device in devices.into_iter().flatten() {
+            let mut pause = CLOSE_PAUSE;
+            while device.queued() > 0 && !device.has_failed() && now() < deadline && !dead() {
+                terrace_rt::sleep(pause);
+                pause = (pause * 2).min(CLOSE_PAUSE_MAX);
+            }
+            device.release();
+        }
     }
 
     fn last_checkpoint(&self) -> Result<(), Error> {
@@ -495,5 +510,16 @@ impl Drop for Engine {
             // Nobody is left to be told; recovery does what could not be done.
             let _closed = self.close();
         }
+    }
+}
+
+/// Whether `error` says no more than that the engine was closed meanwhile.
+fn is_of_closing(error: &Error) -> bool {
+    match error {
+        Error::Failed { cause: Some(cause) } | Error::Doomed { cause: Some(cause) } => {
+            is_of_closing(cause)
+        }
+        Error::Device { source, .. } => source.kind() == ErrorKind::NotConnected,
+        error => matches!(error, Error::Closed),
     }
 }

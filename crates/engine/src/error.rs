@@ -142,6 +142,14 @@ pub enum Error {
         /// Bytes that it left.
         len: usize,
     },
+    /// A page is whole, and the type of the table's keys or values does not decode what it holds:
+    /// `decode` gave `None`. Read it with a type that knows what was written.
+    Undecodable {
+        /// The table.
+        table: TableRef,
+        /// The type, as Rust calls it.
+        type_name: &'static str,
+    },
     /// The table exists with other key or value types. Open it with those.
     TableTypes {
         /// The table.

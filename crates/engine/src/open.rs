@@ -131,9 +131,18 @@ pub(crate) fn open(setup: Setup, devices: Devices) -> Result<Arc<Engine>, Error>
         Err((error, true)) if may_be_of_flash(&error) && is_cache(&setup) => {
             let flash_doubt = Some(ColdStart::Device(std::io::ErrorKind::Other));
             let setup = Setup { flash_doubt, ..setup };
-            attempt(setup, &devices).map_err(|(error, _)| error)
+            attempt(setup, &devices).map_err(|(error, _)| why(error))
         }
-        opened => opened.map_err(|(error, _)| error),
+        opened => opened.map_err(|(error, _)| why(error)),
+    }
+}
+
+/// Why an opening failed: that the engine has stopped says nothing of one that never ran, and to
+/// open again is no advice.
+fn why(error: Error) -> Error {
+    match error {
+        Error::Failed { cause: Some(cause) } => Error::clone(&cause),
+        error => error,
     }
 }
 

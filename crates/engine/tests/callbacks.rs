@@ -235,3 +235,40 @@ fn types_and_observers_that_use_the_database_are_refused() {
         db.close().expect("a good disk");
     });
 }
+
+/// Takes only what has the length that it is told to.
+struct Even;
+
+impl Value for Even {
+    type View<'v> = &'v [u8];
+
+    fn type_name() -> String {
+        <&[u8]>::type_name()
+    }
+
+    fn encode(value: &&[u8], out: &mut Vec<u8>) {
+        out.extend_from_slice(value);
+    }
+
+    fn decode(bytes: &[u8]) -> Option<&[u8]> {
+        bytes.len().is_multiple_of(2).then_some(bytes)
+    }
+}
+
+/// The bug: a value that its type refused was told as a corrupt page, to be restored from a backup.
+#[test]
+fn what_a_type_does_not_decode_is_told_with_its_table() {
+    const EVEN: TableDef<u64, Even> = TableDef::new("rows");
+    let (_folder, db) = database();
+    let told = |error: Error| {
+        let Error::Undecodable { table, type_name } = &error else { panic!("{error}") };
+        assert_eq!((table.name(), type_name.ends_with("Even")), (Some("rows"), true), "{error}");
+    };
+    told(db.read(|txn| txn.open_table(EVEN)?.get(3).map(drop)).expect_err("three bytes"));
+    told(db.read(|txn| txn.open_table(EVEN)?.first().map(drop)).expect_err("three bytes"));
+    told(db.write(|txn| txn.open_table(EVEN)?.take(3).map(drop)).expect_err("three bytes"));
+    db.write(|txn| txn.open_table(EVEN)?.insert(3, b"even")).expect("room");
+    let read =
+        db.read(|txn| Ok::<_, Error>(txn.open_table(EVEN)?.get(3)?.map(|v| v.bytes().len())));
+    assert_eq!(read.expect("four bytes"), Some(4));
+}

@@ -164,7 +164,7 @@ impl FileDevice {
             return transfer.refuse(io::Error::other(what));
         }
         if self.0.released.load(Ordering::Acquire) {
-            return transfer.refuse(io::Error::other("it was closed"));
+            return transfer.refuse(io::Error::new(ErrorKind::NotConnected, "it was closed"));
         }
         let mut transfer = Some(transfer);
         if self.0.method == Method::Uring {

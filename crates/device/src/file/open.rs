@@ -386,12 +386,15 @@ impl Patience {
     const TRIES: u32 = 100;
     /// For one that is not known: it may have gone between the two questions.
     const TRIES_UNKNOWN: u32 = 5;
+    /// For requests of an earlier opening: a device that is well answers within that.
+    const TRIES_UNANSWERED: u32 = 25;
 
     /// Waits for the holder of what `found` describes, if there is hope.
     fn wait_for(&mut self, found: &Metadata) -> Result<(), Refusal> {
         let holder = Holder::of(found);
         let tries = match holder {
             Holder::Unknown => Patience::TRIES_UNKNOWN,
+            Holder::Unanswered => Patience::TRIES_UNANSWERED,
             _ if holder.is_going() => Patience::TRIES,
             _ => 0,
         };

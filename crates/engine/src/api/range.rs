@@ -1,10 +1,12 @@
 //! Ranges of a table, read from either end.
 
+use std::any::type_name;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Bound;
 use std::sync::Arc;
 
+use crate::api::core::Core;
 use crate::api::table::check_decoded;
 use crate::btree::{Batch, Direction, Scan, Tree};
 use crate::{Error, Key, LockMode, Transaction, Value};
@@ -35,9 +37,10 @@ pub struct Entry<K: Key, V: Value> {
 
 impl<K: Key, V: Value> Entry<K, V> {
     #[inline]
-    fn new(batch: &Arc<Batch>, index: usize, tree: &Tree) -> Result<Entry<K, V>, Error> {
+    fn new(batch: &Arc<Batch>, index: usize, of: (&Core, &Tree)) -> Result<Entry<K, V>, Error> {
         let (key, value) = batch.entry(index);
-        check_decoded(K::decode(key).is_some() && V::decode(value).is_some(), tree)?;
+        check_decoded(K::decode(key), of, type_name::<K>())?;
+        check_decoded(V::decode(value), of, type_name::<V>())?;
         Ok(Entry { batch: Arc::clone(batch), index, types: PhantomData })
     }
 
@@ -185,7 +188,7 @@ impl<'a, K: Key, V: Value, T: Transaction> Range<'a, K, V, T> {
                 return None;
             }
         }
-        Some(Entry::new(&side.batch, index, &self.tree))
+        Some(Entry::new(&side.batch, index, (self.transaction.core(), &self.tree)))
     }
 
     /// Fetches the next entries at one end, if there are any.

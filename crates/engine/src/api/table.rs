@@ -1,6 +1,6 @@
 //! Tables: ordered maps from keys to values, seen through a transaction.
 
-use std::any::TypeId;
+use std::any::{TypeId, type_name};
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Bound, RangeBounds};
@@ -11,7 +11,7 @@ use crate::btree::{Modified, Put, Tree};
 use crate::opened::Types;
 use crate::writer::Step;
 use crate::{
-    Entry, Error, Key, LockMode, Part, Range, ReadTransaction, Transaction, Value, WriteTransaction,
+    Entry, Error, Key, LockMode, Range, ReadTransaction, Transaction, Value, WriteTransaction,
 };
 
 /// The name and the types of a table.
@@ -79,8 +79,8 @@ pub struct Owned<V: Value> {
 
 impl<V: Value> Owned<V> {
     /// Checks that the bytes decode.
-    fn new(bytes: Vec<u8>, tree: &Tree) -> Result<Owned<V>, Error> {
-        check_decoded(V::decode(&bytes).is_some(), tree)?;
+    fn new(bytes: Vec<u8>, of: (&Core, &Tree)) -> Result<Owned<V>, Error> {
+        check_decoded(V::decode(&bytes), of, type_name::<V>())?;
         Ok(Owned { bytes, types: PhantomData })
     }
 
@@ -101,10 +101,22 @@ impl<V: Value> fmt::Debug for Owned<V> {
     }
 }
 
-pub(crate) fn check_decoded(decodes: bool, tree: &Tree) -> Result<(), Error> {
-    let what = "its table holds bytes that are none of its type";
-    let corrupt = Error::corrupt(Part::Home, tree.header(), what);
-    if decodes { Ok(()) } else { Err(corrupt) }
+/// Checks that bytes of `tree` were decoded.
+#[inline]
+pub(crate) fn check_decoded<V>(
+    decoded: Option<V>,
+    (core, tree): (&Core, &Tree),
+    type_name: &'static str,
+) -> Result<(), Error> {
+    match decoded {
+        Some(_) => Ok(()),
+        None => Err(undecodable(core, tree, type_name)),
+    }
+}
+
+#[cold]
+fn undecodable(core: &Core, tree: &Tree, type_name: &'static str) -> Error {
+    core.explain(Error::Undecodable { table: tree.id().into(), type_name })
 }
 
 /// A table that a read transaction has open.
@@ -241,7 +253,7 @@ impl<'t, K: Key, V: Value, T: Transaction> Table<'t, K, V, T> {
     fn get_owned(&self, key: &K::View<'_>, mode: LockMode) -> Result<Option<Owned<V>>, Error> {
         let mut bytes = Vec::new();
         let found = self.get_in(key, mode, &mut bytes)?;
-        found.then(|| Owned::new(bytes, &self.tree)).transpose()
+        found.then(|| Owned::new(bytes, (self.core(), &self.tree))).transpose()
     }
 
     /// The value of `key`.
@@ -476,7 +488,7 @@ impl<K: Key, V: Value> Table<'_, K, V, WriteTransaction> {
     ) -> Result<Option<Owned<V>>, Error> {
         let mut old = Vec::new();
         let found = self.put(&key, &value, Put::Upsert, Some(&mut old))?;
-        found.then(|| Owned::new(old, &self.tree)).transpose()
+        found.then(|| Owned::new(old, (self.core(), &self.tree))).transpose()
     }
 
     /// Deletes the entry of `key`; returns whether there was one.
@@ -501,7 +513,7 @@ impl<K: Key, V: Value> Table<'_, K, V, WriteTransaction> {
     pub fn take(&mut self, key: K::View<'_>) -> Result<Option<Owned<V>>, Error> {
         let mut old = Vec::new();
         let found = self.delete(&Encoded::key::<K>(self.core(), &key).key, Some(&mut old))?;
-        found.then(|| Owned::new(old, &self.tree)).transpose()
+        found.then(|| Owned::new(old, (self.core(), &self.tree))).transpose()
     }
 
     /// Sets room aside for the table to grow by `bytes`, as far as possible in one piece: what

@@ -43,6 +43,7 @@ impl fmt::Display for Error {
             | Error::NotAscending { .. }
             | Error::NotEmpty { .. }
             | Error::NotAValue { .. }
+            | Error::Undecodable { .. }
             | Error::TableTypes { .. }
             | Error::NoSuchTable { .. } => of_table(self, f),
             Error::InvalidOption { .. }
@@ -168,6 +169,11 @@ fn of_table(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             f,
             "the {len} bytes that `modify` was left with are no value of {table}: nothing was \
              changed",
+        ),
+        Error::Undecodable { table, type_name } => write!(
+            f,
+            "{type_name} does not decode what {table} holds, in a page that is whole: read it with \
+             a type that knows what was written",
         ),
         Error::TableTypes { table, stored, asked } => {
             write!(f, "{table} has the types {stored}, and was opened with {asked}: use its own")
