@@ -259,12 +259,37 @@ impl Trees {
         engine: &Arc<Engine>,
         work: impl FnOnce(&mut Context) -> Result<T, Error>,
     ) -> Result<T, Error> {
+        self.counted(engine, work).map(|(worked, _)| worked)
+    }
+
+    /// As `alone`, for the transaction of `context`, which answers for what that logs.
+    fn alone_for<T>(
+        &self,
+        context: &mut Context,
+        work: impl FnOnce(&mut Context) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        context.before_beside()?;
+        let engine = Arc::clone(context.engine());
+        let (worked, bytes) = self.counted(&engine, work)?;
+        context.logged_beside(bytes);
+        Ok(worked)
+    }
+
+    /// As `alone`; with the bytes that it has logged before its commit.
+    fn counted<T>(
+        &self,
+        engine: &Arc<Engine>,
+        work: impl FnOnce(&mut Context) -> Result<T, Error>,
+    ) -> Result<(T, u64), Error> {
         let mut context = Context::begin(engine, Locking::Off)?;
         context.begin_operation(0)?;
         let worked = work(&mut context);
         context.end_operation();
         match worked {
-            Ok(value) => context.commit(Durability::None).map(|()| value),
+            Ok(value) => {
+                let bytes = context.own_log_bytes();
+                context.commit(Durability::None).map(|()| (value, bytes))
+            }
             Err(error) => {
                 let error = context.first_cause(error);
                 context.rollback()?;
@@ -387,15 +412,14 @@ impl Trees {
 
     /// Makes an empty tree, which is garbage until it gets a name (N1).
     fn make(&self, context: &mut Context) -> Result<Tree, Error> {
-        let engine = Arc::clone(context.engine());
         let id = TreeId(self.next.fetch_add(1, Ordering::Relaxed));
         let put = |context: &mut Context, header| {
             let value = Entry::garbage(id, header).encode();
             self.catalog.put(context, &garbage_key(id), &value, Put::Upsert, None).map(done)
         };
-        self.alone(&engine, |context| put(context, PageId(0)))?;
+        self.alone_for(context, |context| put(context, PageId(0)))?;
         context.made(id);
-        self.alone(&engine, |context| {
+        self.alone_for(context, |context| {
             let (pool, space) = (Arc::clone(&self.pool), Arc::clone(&self.space));
             let tree = Tree::create(context, id, pool, space)?;
             put(context, tree.header())?;

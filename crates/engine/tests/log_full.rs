@@ -472,3 +472,35 @@ fn splits_of_many_writers_find_room_in_the_smallest_log() {
         world.run(work).expect("nobody waits for ever");
     }
 }
+
+/// The bug: what the making of a table logs was nobody's, so the transaction waited ten seconds for
+/// room that it alone held, and was told that it had logged nothing.
+#[test]
+fn a_transaction_answers_for_the_tables_that_it_makes() {
+    for rows in [0, 1] {
+        let world = world(4);
+        let rig = Rig::blank(&world.world(), 1 << 20);
+        let work = || {
+            let db = rig.open().expect("blank");
+            let began = terrace_rt::now();
+            let txn = db.begin_write().expect("open");
+            let error = (0..10_000)
+                .find_map(|number| {
+                    let name: &'static str = Box::leak(format!("table {number}").into_boxed_str());
+                    let table = TableDef::<u64, &[u8]>::new(name);
+                    let made = txn.open_table(table).and_then(|mut table| {
+                        (0..rows).try_for_each(|row| table.insert(row, &[7; 100]))
+                    });
+                    made.err()
+                })
+                .expect("the log is small");
+            let Error::LogFull { own_bytes, capacity, .. } = error else { panic!("{error}") };
+            assert!(own_bytes > capacity / 3, "{error}");
+            assert!((terrace_rt::now() - began).0 < 5_000_000_000, "nobody else has the log");
+            txn.rollback().expect("room");
+            write_others(&db, 1, 100).expect("room again");
+            db.check().expect("whole");
+        };
+        world.run(work).expect("nobody waits for ever");
+    }
+}

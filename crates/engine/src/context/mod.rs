@@ -87,6 +87,8 @@ pub(crate) struct Context {
     /// Log bytes reserved, and how many of them the rollback may need: see `room`.
     reserved: u64,
     rollback_room: u64,
+    /// Log bytes of what was made beside the transaction for it alone.
+    beside: u64,
     ended: bool,
 }
 
@@ -155,6 +157,7 @@ impl Context {
             spilled: false,
             reserved: 0,
             rollback_room: 0,
+            beside: 0,
             ended: false,
         }
     }

@@ -85,11 +85,9 @@ impl Context {
         if log.end() >= LSN_MAX {
             return Err(Error::LogEnds { position: log.end() });
         }
-        let own_bytes = self.chain.as_ref().map_or(0, |chain| chain.bytes());
+        let own_bytes = self.own_log_bytes();
         let operation = self.operation_bytes() + RECORD_BYTES + CLR_BYTES + 3 * bytes as u64;
-        if own_bytes + self.rollback_room > log.capacity() / 2 {
-            return Err(self.log_full(operation));
-        }
+        self.check_log_share(operation)?;
         if self.engine.log_holder.load(Ordering::Relaxed) == self.txn.0 {
             let first = self.chain.as_ref().and_then(|chain| chain.open());
             let held_bytes = first.map_or(0, |(first, _)| log.end().0 - first.0);
@@ -116,10 +114,38 @@ impl Context {
         Ok(())
     }
 
+    /// Log bytes that the transaction answers for: its own, and those of what was made for it.
+    pub(crate) fn own_log_bytes(&self) -> u64 {
+        self.beside + self.chain.as_ref().map_or(0, |chain| chain.bytes())
+    }
+
+    /// `bytes` were logged for this transaction, by one that has ended.
+    pub(crate) fn logged_beside(&mut self, bytes: u64) {
+        self.beside += bytes;
+    }
+
+    /// # Errors
+    ///
+    /// `LogFull` if the transaction has its share of the log: what it logs, and what is logged for
+    /// it, cannot be cut off before it ends.
+    fn check_log_share(&self, wanted_bytes: u64) -> Result<(), Error> {
+        let has_share = self.own_log_bytes() + self.rollback_room > self.engine.log.capacity() / 2;
+        if has_share { Err(self.log_full(wanted_bytes)) } else { Ok(()) }
+    }
+
+    /// Before something is made beside the transaction, for it alone.
+    ///
+    /// # Errors
+    ///
+    /// As `check_log_share`.
+    pub(crate) fn before_beside(&self) -> Result<(), Error> {
+        self.check_log_share(self.operation_bytes() + RECORD_BYTES + CLR_BYTES)
+    }
+
     /// The log is too small for an operation of this transaction that wants `wanted_bytes`.
     pub(super) fn log_full(&self, wanted_bytes: u64) -> Error {
         Error::LogFull {
-            own_bytes: self.chain.as_ref().map_or(0, |chain| chain.bytes()),
+            own_bytes: self.own_log_bytes(),
             rollback_bytes: self.rollback_room,
             wanted_bytes,
             capacity: self.engine.log.capacity(),
