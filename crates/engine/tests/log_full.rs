@@ -18,11 +18,15 @@ struct Rig {
 
 impl Rig {
     fn blank(world: &World, log_bytes: u64) -> Rig {
+        Rig::with_home(world, 64 << 20, log_bytes)
+    }
+
+    fn with_home(world: &World, home_bytes: u64, log_bytes: u64) -> Rig {
         let device = |bytes| {
             let spec = Preset::Ram.spec().with_write_cache();
             SimDevice::new(spec, world.clone(), Store::new(bytes, Keep::Plain))
         };
-        Rig { home: device(64 << 20), log: device(log_bytes) }
+        Rig { home: device(home_bytes), log: device(log_bytes) }
     }
 
     fn open(&self) -> Result<Database, Error> {
@@ -479,7 +483,7 @@ fn splits_of_many_writers_find_room_in_the_smallest_log() {
 fn a_transaction_answers_for_the_tables_that_it_makes() {
     for rows in [0, 1] {
         let world = world(4);
-        let rig = Rig::blank(&world.world(), 1 << 20);
+        let rig = Rig::with_home(&world.world(), 256 << 20, 1 << 20);
         let work = || {
             let db = rig.open().expect("blank");
             let began = terrace_rt::now();
