@@ -346,7 +346,9 @@ pub enum Error {
         /// Why it cannot be used.
         why: ColdStart,
     },
-    /// Every frame of memory is in use. Use fewer tasks, or give more memory.
+    /// Every frame of memory is in use, by operations that need more of them and wait for each
+    /// other. Run the transaction again; if that is told often, use fewer tasks at a time, or give
+    /// the database more memory.
     AllPinned,
     /// The system gives the process no thread, or no file descriptor, and an opening needs one.
     /// Raise its limits, or have it do with less elsewhere. Nothing was opened or made.
@@ -395,6 +397,7 @@ impl Error {
             | Error::LockTimeout(_)
             | Error::HoldsLog { .. }
             | Error::LogHeld { .. }
+            | Error::AllPinned
             | Error::TooManyTransactions { .. } => true,
             Error::Doomed { cause: Some(cause) } => cause.is_transient(),
             _ => false,

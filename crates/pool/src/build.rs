@@ -152,6 +152,7 @@ impl Plan {
             first_slot_page: self.layout.first_slot + u64::from(first_slot),
             books: LeafMutex::new(Books::new(free, policy, table)),
             room: Signal::new(),
+            refused_at: AtomicU64::new(0),
             home_write_ended: Signal::new(),
             retired_hits: AtomicU64::new(0),
         };

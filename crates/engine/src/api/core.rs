@@ -10,6 +10,8 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use terrace_rt::Nanos;
+
 use crate::btree::{Batch, Tree};
 use crate::context::{Buffers, Context};
 use crate::engine::Engine;
@@ -40,12 +42,23 @@ enum Again {
     Conflict,
     /// It was open for so long that the log was full.
     HeldLog,
+    /// There was no frame of memory for it.
+    NoFrame,
 }
 
 /// A transaction that meets this many conflicts in a row gives up.
 const RUNS_MAX: u32 = 1000;
 /// One that held a full log as often as this is too slow for it.
 const RUNS_HOLDING_LOG: u32 = 5;
+/// One that finds no frame as often as this may need more than there are.
+const RUNS_WITHOUT_FRAME: u32 = 100;
+/// From the next run on it pauses first, longer each time.
+const RUNS_WITHOUT_PAUSE: u32 = 3;
+const PAUSE: Nanos = Nanos::from_micros(50);
+/// As a pause, so long that others come to their end with the frames that there are.
+const PAUSE_WITHOUT_FRAME: Nanos = Nanos::from_millis(20);
+/// So many of them at a time, at most.
+const PAUSES_MAX: u64 = 40;
 /// Batches that a transaction keeps for later scans.
 const BATCHES_KEPT: usize = 4;
 /// Bytes of the largest of them.
@@ -81,13 +94,16 @@ impl Core {
         })
     }
 
-    /// Whether it is to be run again, after `runs` runs.
-    pub(super) fn may_run_again(&self, runs: u32) -> bool {
-        match self.again.get() {
-            Again::No => false,
-            Again::Conflict => runs < RUNS_MAX,
-            Again::HeldLog => runs < RUNS_HOLDING_LOG,
-        }
+    /// The pause after which to run it again, after `runs` runs, if it is to be.
+    pub(super) fn run_again(&self, runs: u32) -> Option<Nanos> {
+        let (runs_max, runs_without, pause) = match self.again.get() {
+            Again::No => return None,
+            Again::Conflict => (RUNS_MAX, RUNS_WITHOUT_PAUSE, PAUSE),
+            Again::HeldLog => (RUNS_HOLDING_LOG, RUNS_WITHOUT_PAUSE, PAUSE),
+            Again::NoFrame => (RUNS_WITHOUT_FRAME, 0, PAUSE_WITHOUT_FRAME),
+        };
+        let pauses = if runs > runs_without { u64::from(runs).min(PAUSES_MAX) } else { 0 };
+        (runs < runs_max).then(|| pause * pauses)
     }
 
     /// What users call it.
@@ -221,6 +237,9 @@ impl Core {
         }
         if matches!(error, Error::HoldsLog { .. }) && self.again.get() == Again::No {
             self.again.set(Again::HeldLog);
+        }
+        if matches!(error, Error::AllPinned) && self.again.get() == Again::No {
+            self.again.set(Again::NoFrame);
         }
         error
     }

@@ -20,11 +20,6 @@ use crate::{
     TransactionStats, WriteTransaction,
 };
 
-/// From this run on it pauses first, longer each time.
-const RUNS_WITHOUT_PAUSE: u32 = 3;
-const PAUSE: Nanos = Nanos::from_micros(50);
-const PAUSES_MAX: u64 = 40;
-
 /// Which kind of checkpoint to take.
 ///
 /// # Examples
@@ -325,7 +320,8 @@ impl Database {
 
     /// Runs `run` in a write transaction and commits it durably; runs it again, from its start,
     /// as long as it meets a conflict, and a few times if it was open for so long that the log
-    /// was full. If it returns an error, its changes are rolled back.
+    /// was full, or if there was no frame of memory for it. If it returns an error, its changes
+    /// are rolled back.
     ///
     /// # Errors
     ///
@@ -352,9 +348,9 @@ impl Database {
             let txn = self.begin_write()?;
             let ran = run(&txn);
             runs += 1;
-            let again = txn.may_run_again(runs);
+            let again = txn.run_again(runs);
             match ran {
-                _ if again => txn.rollback()?,
+                _ if again.is_some() => txn.rollback()?,
                 Ok(value) => return txn.commit(durability).map(|()| value).map_err(E::from),
                 Err(error) => {
                     // What the rollback says is less than what went wrong before.
@@ -362,11 +358,12 @@ impl Database {
                     return Err(error);
                 }
             }
-            pause(runs);
+            again.into_iter().for_each(pause);
         }
     }
 
-    /// Runs `run` in a read transaction; runs it again as long as it meets a conflict.
+    /// Runs `run` in a read transaction; runs it again as long as it meets a conflict, and a few
+    /// times if there was no frame of memory for it.
     ///
     /// # Errors
     ///
@@ -380,11 +377,9 @@ impl Database {
             let txn = self.begin_read()?;
             let ran = run(&txn);
             runs += 1;
-            if !txn.may_run_again(runs) {
-                return ran;
-            }
+            let Some(span) = txn.run_again(runs) else { return ran };
             drop(txn);
-            pause(runs);
+            pause(span);
         }
     }
 
@@ -554,9 +549,9 @@ impl Database {
     }
 }
 
-/// Lets others go first, if a transaction has met conflicts again and again.
-fn pause(runs: u32) {
-    if runs > RUNS_WITHOUT_PAUSE {
-        terrace_rt::sleep(PAUSE * u64::from(runs).min(PAUSES_MAX));
+/// Lets others go first.
+fn pause(span: Nanos) {
+    if span > Nanos::ZERO {
+        terrace_rt::sleep(span);
     }
 }

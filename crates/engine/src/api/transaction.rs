@@ -186,8 +186,8 @@ impl WriteTransaction {
         Ok(WriteTransaction { core: Core::begin(engine)? })
     }
 
-    pub(crate) fn may_run_again(&self, runs: u32) -> bool {
-        self.core.may_run_again(runs)
+    pub(crate) fn run_again(&self, runs: u32) -> Option<Nanos> {
+        self.core.run_again(runs)
     }
 
     /// Its number, by which errors about locks name it: [`LockWait::holder`](crate::LockWait) is
@@ -345,8 +345,8 @@ impl ReadTransaction {
         Ok(ReadTransaction { core: Core::begin(engine)? })
     }
 
-    pub(crate) fn may_run_again(&self, runs: u32) -> bool {
-        self.core.may_run_again(runs)
+    pub(crate) fn run_again(&self, runs: u32) -> Option<Nanos> {
+        self.core.run_again(runs)
     }
 
     /// Its number, by which errors about locks name it: [`LockWait::holder`](crate::LockWait) is

@@ -33,7 +33,7 @@ use std::sync::atomic::Ordering;
 
 use terrace_page::{Lsn, PageBuf, PageId, TxnId};
 use terrace_pool::PageMut;
-use terrace_rt::Nanos;
+use terrace_rt::{Nanos, now};
 
 use self::buffers::{Borrowed, UndoEntry};
 use crate::api::Durability;
@@ -51,6 +51,8 @@ use crate::{Error, TransactionId, TreeId};
 const UNDO_BYTES_MAX: usize = 4 << 20;
 /// How often a rollback tries to go on that a device stops.
 const UNDO_ATTEMPTS: u32 = 3;
+/// How long a rollback waits for frames of memory.
+const UNDO_PATIENCE: Nanos = Nanos::from_secs(60);
 
 /// The transaction may move from task to task.
 pub(crate) const NO_TASK: u64 = 0;
@@ -309,14 +311,18 @@ impl Context {
         let rollbacks = &self.engine.tally.rollbacks;
         rollbacks.fetch_add(1, Ordering::Relaxed);
         let mut undone = self.undo_and_end();
-        for _ in 1..UNDO_ATTEMPTS {
-            // What a device refuses once it may do the next time.
+        let (mut attempts, deadline) = (1, now().saturating_add(UNDO_PATIENCE));
+        while self.chain.is_some() && !terrace_rt::dead() {
             match undone {
-                Err(Error::Device { .. } | Error::Corrupt { .. }) if self.chain.is_some() => {
-                    undone = self.undo_and_end();
+                // What a device refuses once it may do the next time.
+                Err(Error::Device { .. } | Error::Corrupt { .. }) if attempts < UNDO_ATTEMPTS => {
+                    attempts += 1;
                 }
+                // Other tasks have the frames, and are refused in their turn.
+                Err(Error::AllPinned) if now() < deadline => (),
                 _ => break,
             }
+            undone = self.undo_and_end();
         }
         if !terrace_rt::dead() && self.chain.is_some() {
             // Its changes stay, half undone, and its locks go: only recovery can put that right.

@@ -325,7 +325,9 @@ fn of_engine(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             "{page} has {found} where the record at {record} was written on {expected}: \
              home and log do not belong together; restore both from a backup",
         ),
-        Error::AllPinned => f.write_str("every frame of memory is in use: give it more memory"),
+        Error::AllPinned => f.write_str(
+            "every frame of memory is in use: run it again, or give it more memory or fewer tasks",
+        ),
         Error::NoThread { source } => write!(
             f,
             "the system gives this process no more threads or file descriptors ({source}): raise \

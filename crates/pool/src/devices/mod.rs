@@ -33,4 +33,9 @@ impl Devices {
     pub(crate) fn queued_at_flash(&self) -> usize {
         self.flash.as_ref().map_or(0, |flash| flash.queued())
     }
+
+    /// As `queued_at_flash`, of home, too.
+    pub(crate) fn queued(&self) -> usize {
+        self.home.queued() + self.queued_at_flash()
+    }
 }

@@ -254,7 +254,7 @@ impl BufferPool {
     /// are busy with what others want.
     pub(crate) fn drain_owed_gently(&self) {
         self.drain_owed(|| {
-            let queued = self.devices.home.queued() + self.devices.queued_at_flash();
+            let queued = self.devices.queued();
             if queued < BUSY_REQUESTS { DRAIN_PAGES } else { 1 }
         });
     }

@@ -186,6 +186,7 @@ impl BufferPool {
         mut jobs: Vec<Job<'_>>,
         purpose: Purpose,
     ) -> Result<usize, PoolError> {
+        let _at_work = self.memory.at_work();
         let at_once = self.shielded_pages();
         // Of a stopped pool, too, the jobs are ended one by one: others wait for their home writes.
         let mut written = self.check_writable().map(|()| 0);

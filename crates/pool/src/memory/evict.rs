@@ -8,7 +8,8 @@
 //! - V5: where pages are copied beside the log before they go home, a task writes up to
 //!   `SHIELDED_VICTIMS` with its own, so that they share one barrier.
 //! - V3: where the design appends to flash, victims gather in groups (`append`).
-//! - V4: who finds no victim waits for a frame to be freed, and gives up after `PATIENCE`.
+//! - V4: who finds no victim waits for a frame to be freed, and gives up after `PATIENCE`, or if
+//!   those who hold the frames wait in turn (`standstill`).
 
 use std::cell::RefCell;
 use std::sync::atomic::Ordering;
@@ -19,6 +20,7 @@ use terrace_rt::{Nanos, now};
 use crate::flow::append::Appended;
 use crate::flow::write_out::{Job, Plan, Purpose};
 use crate::memory::partition::{Partition, PolicyFrames};
+use crate::memory::standstill::Standstill;
 use crate::{BufferPool, PoolError};
 
 /// Victims that one lock section looks at, at most.
@@ -57,6 +59,7 @@ impl BufferPool {
     /// `AllPinned`, or why no victim could be written.
     pub(crate) fn make_room(&self, partition: &Partition) -> Result<(), PoolError> {
         let deadline = now() + PATIENCE;
+        let mut standstill = Standstill::begin(partition);
         loop {
             let seen = partition.room.seen();
             let writes = self.writes_together(partition, 1);
@@ -66,7 +69,7 @@ impl BufferPool {
             }
             // A stopped pool writes nothing, so changed pages never leave.
             self.check_writable()?;
-            if now() >= deadline {
+            if now() >= deadline || standstill.refuses(self, partition) {
                 return Err(PoolError::AllPinned);
             }
             let nap = now() + NAP;

@@ -175,6 +175,7 @@ impl BufferPool {
             Installed::Memory(id) => return Ok(Fetched::Memory(id)),
             Installed::NoFrame | Installed::Unwanted => unreachable!("any source is wanted"),
         };
+        let _at_work = self.memory.at_work();
         let loaded = if loading.source == Source::Home && self.reads_neighbours() {
             self.load_with_neighbours(&mut loading)
         } else {
@@ -199,6 +200,7 @@ impl BufferPool {
             Installed::Memory(id) => return Ok((Fetched::Memory(id), None)),
             Installed::NoFrame | Installed::Unwanted => unreachable!("any source is wanted"),
         };
+        let _at_work = self.memory.at_work();
         match self.load(&mut loading).and_then(|()| self.redo_if_owed(&mut loading)) {
             Ok(()) => Ok((Fetched::New(self.serve(loading)), None)),
             Err(PoolError::Damaged { tier, damage, .. }) => {

@@ -1,9 +1,9 @@
 //! Memory: its frames, the partitions that say which page is where, and the requests for pages.
 //!
 //! A request reads downward: `request` looks the page up and latches it; `fetch` gives it a frame
-//! and reads it; `evict` makes room; `guard` is what the caller holds. `multi_read` does that for
-//! many pages together. `frames` has the bytes and latches, `directory` finds a page's frame,
-//! `partition` the lock that a miss takes.
+//! and reads it; `evict` makes room, and `standstill` ends a wait for it that would not end;
+//! `guard` is what the caller holds. `multi_read` does that for many pages together. `frames` has
+//! the bytes and latches, `directory` finds a page's frame, `partition` the lock that a miss takes.
 
 pub(crate) mod directory;
 pub(crate) mod evict;
@@ -14,6 +14,7 @@ pub(crate) mod multi_read;
 pub(crate) mod partition;
 pub(crate) mod peeks;
 pub(crate) mod request;
+pub(crate) mod standstill;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -37,6 +38,8 @@ pub(crate) struct Memory {
     pub(crate) frames_wanted: Signal,
     /// Runs that are being read ahead.
     pub(crate) read_aheads: AtomicU32,
+    /// Batches on their way out, and pages on their way in.
+    pub(crate) working: AtomicU32,
     pub(crate) misses: SampledMisses,
 }
 
@@ -53,6 +56,7 @@ impl Memory {
             fetches,
             frames_wanted: Signal::new(),
             read_aheads: AtomicU32::new(0),
+            working: AtomicU32::new(0),
             misses: SampledMisses::new(),
         }
     }

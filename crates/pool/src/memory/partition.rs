@@ -33,6 +33,8 @@ pub(crate) struct Partition {
     pub books: LeafMutex<Books>,
     /// Given when a frame becomes free.
     pub room: Signal,
+    /// When a task was refused a frame since all waited for each other (`standstill`).
+    pub refused_at: AtomicU64,
     /// Given when a home write of one of the partition's pages ends.
     pub home_write_ended: Signal,
     /// Hits on pages that have left memory since.

@@ -189,6 +189,7 @@ impl BufferPool {
     /// Reads the front group, writes the group at the rear, and lets the front group go. Returns
     /// how many frames became free.
     pub(super) fn append(&self, group: Group<'_>) -> Result<usize, PoolError> {
+        let _at_work = self.memory.at_work();
         let Group { partition, jobs, mut front, purpose } = group;
         let staging = front.as_mut().map(|front| self.stage_front(partition, front));
         let transfers: Vec<Transfer<'_>> = jobs.into_iter().map(Transfer::seal).collect();
