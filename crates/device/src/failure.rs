@@ -112,6 +112,26 @@ pub fn errno(error: &io::Error) -> Option<i32> {
     (kind == io::ErrorKind::TimedOut).then_some(libc::ETIMEDOUT)
 }
 
+/// Whether the operating system tells by `error` that the device or its file system has failed, is
+/// gone, or takes no writes any more: not that it was asked for what cannot be.
+#[must_use]
+pub fn has_failed(error: &io::Error) -> bool {
+    const FAILURES: [i32; 11] = [
+        libc::EIO,
+        libc::ENXIO,
+        libc::ENODEV,
+        libc::ENOMEDIUM,
+        libc::EREMOTEIO,
+        libc::EROFS,
+        libc::EUCLEAN,
+        libc::EBADMSG,
+        libc::ESTALE,
+        libc::ENOTCONN,
+        libc::ETIMEDOUT,
+    ];
+    errno(error).is_some_and(|code| FAILURES.contains(&code))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -39,7 +39,7 @@ pub use device::{
     Counters, Device, IoBuf, IoFailure, MemoryOwner, Op, Request, SECTOR_SIZE, read, write,
     write_shared,
 };
-pub use failure::{DeviceError, Operation, errno, said_again};
+pub use failure::{DeviceError, Operation, errno, has_failed, said_again};
 pub use fault::{FaultCounts, FaultPlan, FaultyDevice};
 pub use file::{
     Access, FileClaim, FileDevice, FileOptions, Holder, Method, OpenError, Refusal, Room,

@@ -41,6 +41,8 @@ mod task;
 #[cfg(not(loom))]
 mod virtual_world;
 #[cfg(not(loom))]
+mod within;
+#[cfg(not(loom))]
 mod world;
 
 #[cfg(not(loom))]
@@ -62,6 +64,8 @@ pub use real_world::{
 };
 #[cfg(not(loom))]
 pub use virtual_world::{Stopped, Virtual, VirtualConfig};
+#[cfg(not(loom))]
+pub use within::within;
 #[cfg(not(loom))]
 pub use world::{
     Task, Timer, Waited, World, charge, dead, is_virtual, maybe_switch, now, sleep, spawn,

@@ -412,6 +412,14 @@ impl Builder {
         };
         let opened = files.open(home, self.access, &boot)?;
         self.flash_doubt = opened.flash_doubt;
+        if let (None, Some(why)) = (&opened.devices.flash, self.flash_doubt)
+            && self.access == Access::ReadWrite
+            && self.pool.flash_role.is_persistent()
+        {
+            // It needs nothing of it now, and would from the first change on.
+            let needed = Error::FlashNeeded { path: None, why };
+            return Err(self.places.explain(needed));
+        }
         self.on_files(opened.devices).open_on_devices()
     }
 
@@ -535,7 +543,8 @@ impl Builder {
     /// The files of a database whose home is at `path`.
     fn files(&self, path: &Path, overwrite: Overwrite) -> Result<Files, Error> {
         let flash = self.flash.as_ref().map(|(path, bytes)| (path.as_path(), *bytes));
-        Files::at(path, self.log.as_deref(), flash, self.direct_io, overwrite)
+        let how = (self.direct_io, overwrite);
+        Files::at(path, self.log.as_deref(), flash, self.io_timeouts.flash, how)
     }
 }
 

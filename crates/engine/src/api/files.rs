@@ -11,7 +11,8 @@
 //! - P2: a creation that was cut short leaves each part missing, empty, blank, or in the case of
 //!   the log and the flash with a header alone: another one takes that for its own.
 //! - P3: a flash file that flash needs for nothing, since it is a cache, never keeps a database
-//!   from opening: what is left of it starts cold. What is no flash tier of ours is refused.
+//!   from opening: what is left of it starts cold, and one that does not answer or has failed is
+//!   done without. What is no flash tier of ours is refused.
 //!
 //! Direct I/O is used where the file system has it, else the page cache unless that is refused: it
 //! costs memory, nothing else, since durability comes from `fdatasync` in both.
@@ -29,8 +30,9 @@ use terrace_device::{
 };
 use terrace_page::PAGE_SIZE;
 use terrace_pool::{ColdStart, FlashNeed};
+use terrace_rt::Nanos;
 
-use self::flash::FlashFound;
+use self::flash::{FlashFound, FlashOpening};
 use crate::api::DirectIo;
 use crate::error::{Places, error_path};
 use crate::log::{Aligned, BLOCK, ring};
@@ -65,10 +67,13 @@ pub(crate) struct Files {
     home: Place,
     log: Place,
     flash: Option<(Place, u64)>,
+    /// How long the file system of the flash may be silent; zero: for ever.
+    flash_limit: Nanos,
     direct_io: DirectIo,
     overwrite: Overwrite,
 }
 
+#[derive(Clone)]
 struct Place {
     part: Part,
     path: PathBuf,
@@ -103,7 +108,7 @@ impl Made {
 
 impl Files {
     /// The parts of the database whose home is at `home`: its log is beside it unless it has a path
-    /// of its own.
+    /// of its own. The file system of the flash is waited for up to `flash_limit`.
     ///
     /// # Errors
     ///
@@ -113,8 +118,8 @@ impl Files {
         home: &Path,
         log: Option<&Path>,
         flash: Option<(&Path, u64)>,
-        direct_io: DirectIo,
-        overwrite: Overwrite,
+        flash_limit: Nanos,
+        (direct_io, overwrite): (DirectIo, Overwrite),
     ) -> Result<Files, Error> {
         let home = Place { part: Part::Home, path: resolve(home) };
         let log = match log {
@@ -129,9 +134,13 @@ impl Files {
             }
         };
         let log = Place { part: Part::Log, path: log };
-        let flash = flash.map(|(path, bytes)| {
+        let flash = flash.map(|(given, bytes)| {
+            let asked = given.to_path_buf();
+            let path = terrace_rt::within(flash_limit, move || resolve(&asked));
+            // The one that was asked for is silent, too.
+            let path = path.unwrap_or_else(|| given.to_path_buf());
             // Beside the slots there is the label.
-            (Place { part: Part::Flash, path: resolve(path) }, whole(bytes.saturating_add(PAGE)))
+            (Place { part: Part::Flash, path }, whole(bytes.saturating_add(PAGE)))
         });
         let what = "home, log and flash must be three files or devices";
         if log.path == home.path {
@@ -140,7 +149,7 @@ impl Files {
         if flash.as_ref().is_some_and(|(it, _)| it.path == home.path || it.path == log.path) {
             return Err(Error::InvalidOption { option: "flash", what });
         }
-        Ok(Files { home, log, flash, direct_io, overwrite })
+        Ok(Files { home, log, flash, flash_limit, direct_io, overwrite })
     }
 
     /// The paths, for errors.
@@ -281,13 +290,18 @@ impl Files {
             return Err(self.log.no_database(&log)?);
         }
         let log = self.log.device(log, None, self.direct_io)?;
-        let (flash, flash_doubt) = match (&self.flash, access) {
-            (None, _) => (None, None),
-            (Some((place, size)), Access::ReadWrite) if need == FlashNeed::Optional => {
-                let (flash, doubt) = self.open_cache(place, *size, boot.database)?;
-                (Some(flash), doubt)
-            }
-            (Some((place, size)), _) => self.open_as_it_is(place, *size, access, need)?,
+        let opening = |(place, size): &(Place, u64)| FlashOpening {
+            place: place.clone(),
+            size: *size,
+            access,
+            need,
+            database: boot.database,
+            may_overwrite: self.overwrite.allows(Part::Flash),
+            direct_io: self.direct_io,
+        };
+        let (flash, flash_doubt) = match &self.flash {
+            Some(flash) => opening(flash).open_within(self.flash_limit)?,
+            None => (None, None),
         };
         Ok(Opened { devices: Devices { home, flash, log }, flash_doubt })
     }

@@ -46,7 +46,7 @@ impl Builder {
     /// How long the flash may be silent, with requests waiting for it, before it is given up: 5 s
     /// by default. The database goes on without it, unless flash is a part of it
     /// ([`Builder::flash_role`]): then the engine stops. Zero waits for ever. Time in which the
-    /// process was stopped does not count.
+    /// process was stopped does not count. `open` waits as long for the file system of the flash.
     #[must_use]
     pub fn io_timeout_flash(mut self, limit: Nanos) -> Builder {
         self.io_timeouts.flash = limit;

@@ -54,26 +54,28 @@ impl Builder {
         })
     }
 
-    /// The design and the restart: as asked for, or what suits the devices. A reader does without
-    /// a flash that is not there: what needs it is refused when its superblock is read.
+    /// The design and the restart: as asked for, or what suits the devices. Without its flash are a
+    /// reader, and who opens a database whose flash is silent or has failed: what needs it was
+    /// refused by then, or is when its superblock is read.
     fn choose_design(&self, pool: &mut PoolConfig, has_flash: bool) -> Result<(), Error> {
-        let no_ssd = || designs::find("no-ssd").expect("a row of the table");
-        match (self.design, self.access) {
-            (Some(design), Access::ReadOnly) if design.uses_flash() && !has_flash => {
-                pool.design = no_ssd();
-                pool.restart = Restart::forget();
-                pool.flash_role = FlashRole::Cache;
-                return Ok(());
+        let asked = self.design.unwrap_or(pool.design);
+        let may_leave_out = self.access == Access::ReadOnly || self.flash_doubt.is_some();
+        let is_asked_for = asked.uses_flash() || self.flash.is_some();
+        if !has_flash && is_asked_for && may_leave_out {
+            pool.design = designs::find("no-ssd").expect("a row of the table");
+            (pool.restart, pool.flash_slots) = (Restart::forget(), 0);
+            pool.flash_role = FlashRole::Cache;
+            return Ok(());
+        }
+        pool.design = match self.design {
+            None if has_flash && !asked.uses_flash() => {
+                designs::find("auto").expect("a row of the table")
             }
-            (Some(design), Access::ReadWrite) if design.uses_flash() && !has_flash => {
-                let what = "the design needs a flash: give its path, or take no-ssd";
-                return Err(Error::InvalidOption { option: "flash", what });
-            }
-            (Some(design), _) => pool.design = design,
-            (None, _) if has_flash && !pool.design.uses_flash() => {
-                pool.design = designs::find("auto").expect("a row of the table");
-            }
-            (None, _) => (),
+            _ => asked,
+        };
+        if pool.design.uses_flash() && !has_flash {
+            let what = "the design needs a flash: give its path, or take no-ssd";
+            return Err(Error::InvalidOption { option: "flash", what });
         }
         match self.restart {
             Some(restart) => pool.restart = restart,

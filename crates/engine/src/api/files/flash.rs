@@ -6,16 +6,18 @@
 //!   any sealed page          /                   a part: as it is, or refused
 //! ```
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::sync::Arc;
 
 use terrace_device::contents::{self, ReadAt};
-use terrace_device::{Access, Contents, Device, FileClaim, Room, SECTOR_SIZE};
+use terrace_device::{Access, Contents, Device, FileClaim, Holder, Room, SECTOR_SIZE, has_failed};
 use terrace_page::{PAGE_SIZE, PageBuf, page_id, verify};
 use terrace_pool::{ColdStart, FlashNeed, flash_part_of};
+use terrace_rt::Nanos;
 
-use super::{Files, PAGE, Place};
-use crate::{Error, Part};
+use super::{PAGE, Place};
+use crate::Error;
+use crate::api::DirectIo;
 
 pub(super) type OpenedFlash = (Option<Arc<dyn Device>>, Option<ColdStart>);
 
@@ -34,28 +36,67 @@ pub(super) enum FlashFound {
     Foreign(Contents),
 }
 
-impl Files {
-    /// The flash of `database`, which can do without: made if it is not there, begun anew if it is
-    /// not whole (P3).
-    pub(super) fn open_cache(
-        &self,
-        place: &Place,
-        size: u64,
-        database: u128,
-    ) -> Result<(Arc<dyn Device>, Option<ColdStart>), Error> {
+/// How the flash of a database that exists is opened.
+pub(super) struct FlashOpening {
+    pub(super) place: Place,
+    pub(super) size: u64,
+    pub(super) access: Access,
+    pub(super) need: FlashNeed,
+    /// The database that it is of.
+    pub(super) database: u128,
+    pub(super) may_overwrite: bool,
+    pub(super) direct_io: DirectIo,
+}
+
+impl FlashOpening {
+    /// Opens it, and waits for the file system no longer than `limit`. What a database can do
+    /// without is left out if it is silent or has failed (P3).
+    ///
+    /// # Errors
+    ///
+    /// `FlashNeeded`, `AlreadyOpen`, `NotBlank`, `NotAFile`, `NoRoom`, `Device`.
+    pub(super) fn open_within(self, limit: Nanos) -> Result<OpenedFlash, Error> {
+        let (need, path) = (self.need, self.place.error_path());
+        let why = match terrace_rt::within(limit, move || self.open()) {
+            None => ColdStart::Device(ErrorKind::TimedOut),
+            Some(Err(error)) if need == FlashNeed::Optional => failure_of(&error).ok_or(error)?,
+            Some(opened) => return opened,
+        };
+        match need {
+            FlashNeed::Needed => Err(Error::FlashNeeded { path, why }),
+            FlashNeed::Optional => Ok((None, Some(why))),
+        }
+    }
+
+    fn open(&self) -> Result<OpenedFlash, Error> {
+        match (self.access, self.need) {
+            (Access::ReadWrite, FlashNeed::Optional) => self.open_cache(),
+            _ => self.open_as_it_is(),
+        }
+    }
+
+    /// One that the database can do without: made if it is not there, begun anew if it is not whole
+    /// (P3).
+    fn open_cache(&self) -> Result<OpenedFlash, Error> {
+        let (place, size) = (&self.place, self.size);
         let claim = place.claim(Access::ReadWrite, true)?;
-        if !self.overwrite.allows(Part::Flash) {
-            place.check_no_part(&claim, |other| other == database)?;
+        if !self.may_overwrite {
+            place.check_no_part(&claim, |other| other == self.database)?;
         }
         let found = place.flash_found(&claim)?;
-        let is_short = claim.len() < size && !claim.is_block_device();
+        let is_short = claim.len() < size;
+        if is_short && claim.is_block_device() && found == FlashFound::Unlabelled {
+            // It was longer: its end, where the label was, is gone.
+            return Ok((None, Some(ColdStart::CutShort)));
+        }
+        let is_short = is_short && !claim.is_block_device();
         let doubt = match found {
             FlashFound::Blank => None,
             FlashFound::Labelled if is_short => Some(ColdStart::OtherShape),
             FlashFound::Labelled => None,
             FlashFound::Unlabelled if is_short => Some(ColdStart::CutShort),
             FlashFound::Unlabelled => Some(ColdStart::Label),
-            FlashFound::Foreign(_) if self.overwrite.allows(Part::Flash) => Some(ColdStart::Blank),
+            FlashFound::Foreign(_) if self.may_overwrite => Some(ColdStart::Blank),
             FlashFound::Foreign(found) => return Err(place.not_blank(found)),
         };
         if is_short || matches!(found, FlashFound::Foreign(_)) {
@@ -64,22 +105,17 @@ impl Files {
         if found != FlashFound::Labelled || is_short {
             place.label(&claim)?;
         }
-        Ok((place.device(claim, Some(size), self.direct_io)?, doubt))
+        Ok((Some(place.device(claim, Some(size), self.direct_io)?), doubt))
     }
 
-    /// The flash of a database that needs it, or that is only read: nothing of it changes.
-    pub(super) fn open_as_it_is(
-        &self,
-        place: &Place,
-        size: u64,
-        access: Access,
-        need: FlashNeed,
-    ) -> Result<OpenedFlash, Error> {
-        let refuse = |why| match need {
+    /// One that the database needs, or that is only read: nothing of it changes.
+    fn open_as_it_is(&self) -> Result<OpenedFlash, Error> {
+        let (place, size) = (&self.place, self.size);
+        let refuse = |why| match self.need {
             FlashNeed::Needed => Err(Error::FlashNeeded { path: place.error_path(), why }),
             FlashNeed::Optional => Ok((None, Some(why))),
         };
-        let claim = match place.claim(access, false) {
+        let claim = match place.claim(self.access, false) {
             Err(Error::Missing { .. }) => return refuse(ColdStart::NoDevice),
             claim => claim?,
         };
@@ -92,6 +128,21 @@ impl Files {
             FlashFound::Labelled | FlashFound::Unlabelled => (),
         }
         Ok((Some(place.device(claim, Some(size), self.direct_io)?), None))
+    }
+}
+
+/// What has become of a flash device, if `error` tells that it is silent or has failed, and not
+/// that it was asked for what cannot be.
+fn failure_of(error: &Error) -> Option<ColdStart> {
+    match error {
+        // It was given up by an earlier opening, and does not answer yet.
+        Error::AlreadyOpen { holder, .. } if **holder == Holder::Unanswered => {
+            Some(ColdStart::Device(ErrorKind::TimedOut))
+        }
+        Error::Device { source, .. } if has_failed(source) => {
+            Some(ColdStart::Device(source.kind()))
+        }
+        _ => None,
     }
 }
 
@@ -159,4 +210,32 @@ fn has_page(claim: &FileClaim) -> io::Result<bool> {
         }
     }
     Ok(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Action, Part};
+
+    /// An opening was refused since its cache did not answer an earlier one, or since its cache
+    /// could not be read.
+    #[test]
+    fn what_tells_of_a_flash_that_fails_is_told_from_what_is_asked_of_it_in_vain() {
+        let in_use =
+            |holder| Error::AlreadyOpen { part: Part::Flash, path: None, holder: Box::new(holder) };
+        let device = |code| {
+            let source = io::Error::from_raw_os_error(code);
+            Error::device(Part::Flash, Action::Open)(source)
+        };
+        let silent = Some(ColdStart::Device(ErrorKind::TimedOut));
+        assert_eq!(failure_of(&in_use(Holder::Unanswered)), silent);
+        assert_eq!(failure_of(&in_use(Holder::Process { pid: 1 })), None);
+        // EIO, ENXIO and ENODEV; EACCES, EMFILE and ENOENT.
+        for code in [5, 6, 19] {
+            assert!(matches!(failure_of(&device(code)), Some(ColdStart::Device(_))), "{code}");
+        }
+        for code in [13, 24, 2] {
+            assert_eq!(failure_of(&device(code)), None, "{code}");
+        }
+    }
 }
