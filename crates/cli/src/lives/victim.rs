@@ -12,9 +12,8 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use terrace_policy::{DESIGNS, Design, FlashRole, Restart, restarts};
+use terrace_policy::{DESIGNS, Design, FlashRole, RESTARTS, Restart, restarts};
 use terrace_rt::Prng;
-use terrace_workload::torture::OPEN_RESTARTS;
 
 /// Lives of a seed, before the trials of damage.
 const LIVES: u64 = 9;
@@ -76,23 +75,31 @@ pub fn torture(seed: u64, options: &Torture) -> io::Result<Report> {
 fn draw(seed: u64, options: &Torture, prng: &mut Prng) -> io::Result<Setting> {
     let pick = |prng: &mut Prng, count: usize| prng.below(count as u64) as usize;
     let is_persistent = options.persistent_flash || prng.below(4) == 0;
-    let [warm, forget] = ["warm", "forget"].map(|it| restarts::find(it).expect("a row"));
     let mut design = options.design.unwrap_or(DESIGNS[pick(prng, DESIGNS.len())]);
-    let drawn = OPEN_RESTARTS[pick(prng, OPEN_RESTARTS.len())];
-    let drawn = restarts::find(drawn).expect("a row of the table");
-    let mut restart = options.restart.unwrap_or(drawn);
     while options.design.is_none() && design.name == "ssd-only" {
         design = DESIGNS[pick(prng, DESIGNS.len())];
     }
     let wanted = if is_persistent { FlashRole::Persistent } else { FlashRole::Cache };
-    let mut role = wanted;
-    let refusal = restart.refusal(&design).or_else(|| wanted.refusal(&design, &restart));
-    if refusal.is_some() && options.restart.is_none() {
-        restart = if design.uses_flash() { warm } else { forget };
-    }
-    if wanted.refusal(&design, &restart).is_some() {
-        role = FlashRole::Cache;
-    }
+    // Every restart that can go with the design, if any can, where flash is what it should be.
+    let fitting = |role: FlashRole| -> Vec<Restart> {
+        let fits =
+            |it: &Restart| it.refusal(&design).is_none() && role.refusal(&design, it).is_none();
+        options
+            .restart
+            .map_or(RESTARTS.to_vec(), |one| vec![one])
+            .into_iter()
+            .filter(fits)
+            .collect()
+    };
+    let (role, fitting) = match fitting(wanted) {
+        none if none.is_empty() => (FlashRole::Cache, fitting(FlashRole::Cache)),
+        some => (wanted, some),
+    };
+    let restart = match (fitting.as_slice(), options.restart) {
+        // Refused when the database is made, with its reason.
+        ([], asked) => asked.unwrap_or(restarts::find("forget").expect("a row")),
+        (some, _) => some[pick(prng, some.len())],
+    };
     let fills_disk = options.full_disk.is_some();
     let folder = options.full_disk.as_deref().or(options.folder.as_deref());
     // A full disk must not keep the ledger from being written.
