@@ -42,7 +42,31 @@ pub struct DeviceError {
     pub source: io::Error,
 }
 
+/// A request came after its device was released.
+#[derive(Debug)]
+pub(crate) struct Released;
+
+impl fmt::Display for Released {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("it was closed")
+    }
+}
+
+impl std::error::Error for Released {}
+
+impl Released {
+    pub(crate) fn error() -> io::Error {
+        io::Error::new(io::ErrorKind::NotConnected, Released)
+    }
+}
+
 impl DeviceError {
+    /// Whether nothing is wrong with the device: it was released before it was asked.
+    #[must_use]
+    pub fn is_released(&self) -> bool {
+        self.source.get_ref().is_some_and(|source| source.is::<Released>())
+    }
+
     /// An error of the same kind as `source` that says where it happened.
     #[must_use]
     pub fn wrap(

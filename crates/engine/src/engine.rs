@@ -16,11 +16,10 @@
 mod log_room;
 
 use std::collections::VecDeque;
-use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use terrace_device::Device;
+use terrace_device::{Device, DeviceError};
 use terrace_page::{Lsn, TxnId};
 use terrace_policy::FlashRole;
 use terrace_pool::BufferPool;
@@ -519,7 +518,9 @@ fn is_of_closing(error: &Error) -> bool {
         Error::Failed { cause: Some(cause) } | Error::Doomed { cause: Some(cause) } => {
             is_of_closing(cause)
         }
-        Error::Device { source, .. } => source.kind() == ErrorKind::NotConnected,
+        Error::Device { source, .. } => {
+            DeviceError::of(source).is_some_and(DeviceError::is_released)
+        }
         error => matches!(error, Error::Closed),
     }
 }

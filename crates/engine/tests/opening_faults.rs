@@ -153,12 +153,16 @@ fn a_cache_that_fails_while_its_database_opens_is_done_without() {
             let opened = written.rig.session(rules, well.clone(), holds);
             opened.outcome.unwrap_or_else(|error| panic!("{name}: {error}"));
             let mut prng = Prng::from_seed(number * 10 + other);
-            for round in 0..4 {
+            for round in 0..rounds().max(8) {
                 let at = Some(prng.below(opened.requests + 4));
-                let plan = match round {
+                let plan = match round % 8 {
                     0 | 1 => FaultPlan { dies_after: at, ..FaultPlan::default() },
                     2 => FaultPlan { silent_after: at, ..FaultPlan::default() },
-                    _ => FaultPlan { seed: round, read_error_one_in: 8, ..FaultPlan::default() },
+                    3 => FaultPlan { seed: round, read_error_one_in: 8, ..FaultPlan::default() },
+                    4 | 5 => {
+                        FaultPlan { seed: round, write_error_one_in: 8, ..FaultPlan::default() }
+                    }
+                    _ => FaultPlan { seed: round, partial_error_one_in: 8, ..FaultPlan::default() },
                 };
                 let what = format!("{name}, {plan:?}");
                 let opened = written.rig.session(rules, Fault { plan, ..well.clone() }, holds);

@@ -56,6 +56,7 @@ use self::gauge::Gauge;
 use self::held::Unanswered;
 use self::ring::Ring;
 use self::transfer::{Job, Transfer};
+use crate::failure::Released;
 use crate::time_limit::TimeLimit;
 use crate::{Completion, Counters, Device, DeviceError, Drain, IoBuf, Op, Request, Ticket};
 
@@ -164,7 +165,7 @@ impl FileDevice {
             return transfer.refuse(io::Error::other(what));
         }
         if self.0.released.load(Ordering::Acquire) {
-            return transfer.refuse(io::Error::new(ErrorKind::NotConnected, "it was closed"));
+            return transfer.refuse(Released::error());
         }
         let mut transfer = Some(transfer);
         if self.0.method == Method::Uring {
