@@ -2,7 +2,7 @@
 
 use crate::command::{Dump, Load, NewDatabase};
 use crate::database::{blank_flash, builder};
-use crate::failure::Failure;
+use crate::failure::{Failure, in_options};
 use crate::new_place::NewPlace;
 use crate::quantity::Size;
 use crate::table::thousands;
@@ -67,7 +67,7 @@ fn refused(options: &Dump, error: &terrace::Error) -> Failure {
         salvage(options)
     );
     let remedy = match error {
-        _ if options.salvage => return Failure::failed(path, error),
+        _ if options.salvage => return Failure::of_engine(path, error),
         FlashNeeded { .. } => format!(
             "name it with --flash-device FILE --persistent-flash, and --design, --restart and \
              --dram if they were not the defaults; {lost}"
@@ -81,9 +81,9 @@ fn refused(options: &Dump, error: &terrace::Error) -> Failure {
         | HomeFull { .. }
         | LogFull { .. }
         | Failed { .. } => salvage(options),
-        _ => return Failure::failed(path, error),
+        _ => return Failure::of_engine(path, error),
     };
-    Failure::failed(path, format!("{error}; {remedy}"))
+    Failure::failed(path, format!("{}; {remedy}", in_options(error)))
 }
 
 fn salvage(options: &Dump) -> String {

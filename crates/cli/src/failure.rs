@@ -15,6 +15,26 @@ pub enum Failure {
     Partial(String),
 }
 
+/// Methods of `terrace::Builder`, and the options of the command that set the same.
+const OPTIONS: [(&str, &str); 8] = [
+    ("memory", "--dram"),
+    ("flash", "--flash-device"),
+    ("flash_role", "--persistent-flash"),
+    ("log_size", "--log-size"),
+    ("home_size", "--home-size"),
+    ("restart", "--restart"),
+    ("design", "--design"),
+    ("log", "--log"),
+];
+
+/// What the engine says, with the options of the command for the methods that it advises.
+pub fn in_options(error: impl fmt::Display) -> String {
+    let with = |text: String, (name, option): &(&str, &str)| {
+        text.replace(&format!("`{name}`"), &format!("`{option}`"))
+    };
+    OPTIONS.iter().fold(error.to_string(), with)
+}
+
 impl Failure {
     /// A failure with its cause behind it.
     pub fn failed(what: impl fmt::Display, cause: impl fmt::Display) -> Failure {
@@ -40,19 +60,9 @@ impl Failure {
     /// the command has them.
     pub fn of_engine(what: impl fmt::Display, error: &terrace::Error) -> Failure {
         let terrace::Error::InvalidOption { option, what: why } = error else {
-            return Failure::failed(what, error);
+            return Failure::failed(what, in_options(error));
         };
-        let option = match *option {
-            "memory" => "--dram",
-            "flash" => "--flash-device",
-            "flash_role" => "--persistent-flash",
-            "log_size" => "--log-size",
-            "home_size" => "--home-size",
-            "restart" => "--restart",
-            "design" => "--design",
-            "log" => "--log",
-            other => return Failure::usage(format!("{other}: {why}")),
-        };
+        let option = OPTIONS.iter().find(|(name, _)| name == option).map_or(*option, |it| it.1);
         Failure::usage(format!("{option}: {why}"))
     }
 

@@ -203,6 +203,22 @@ fn check_tells_all_damage_and_what_to_do() {
     assert!(report.contains("\"sound\": false"), "{report}");
 }
 
+/// A lost log was to be named "with `log`", which is no option of the command.
+#[test]
+fn a_lost_log_is_told_with_the_option_that_names_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    make(folder.path()).close().expect("closed");
+    fs::rename(folder.path().join("db.log"), folder.path().join("elsewhere")).expect("there");
+    for command in ["check", "stat", "dump"] {
+        let output = terrace(folder.path(), &[command, "db"]);
+        let said = text(&output.stderr);
+        assert!(said.contains("say with `--log` where it is"), "{command}: {said}");
+        assert!(!said.contains("`log`"), "{command}: {said}");
+        let found = terrace(folder.path(), &[command, "db", "--log", "elsewhere"]);
+        assert!(found.status.success(), "{command}: {}", text(&found.stderr));
+    }
+}
+
 /// `check` said that a database is sound of which one superblock was destroyed.
 #[test]
 fn check_tells_what_another_copy_made_good() {

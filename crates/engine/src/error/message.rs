@@ -1,8 +1,9 @@
 //! What errors say: what is wrong, where, and what to do about it.
 
 use std::fmt;
+use std::path::Path;
 
-use terrace_device::Holder;
+use terrace_device::{DeviceError, Holder};
 use terrace_page::PageId;
 use terrace_pool::ColdStart;
 
@@ -360,8 +361,19 @@ fn device(
     source: &std::io::Error,
 ) -> fmt::Result {
     match page {
-        Some(page) => write!(f, "cannot {action} {page} of {at}: {source}"),
-        None => write!(f, "cannot {action} {at}: {source}"),
+        Some(page) => write!(f, "cannot {action} {page} of {at}: ")?,
+        None => write!(f, "cannot {action} {at}: ")?,
+    }
+    let is_named = |device: &str| at.1.as_ref().is_some_and(|path| **path == *Path::new(device));
+    match DeviceError::of(source) {
+        // The name of the device is the path, which is told.
+        Some(DeviceError { device, operation, range, source }) if is_named(device) => {
+            if let Some((offset, len)) = range {
+                write!(f, "{operation} of {len} bytes at {offset}: ")?;
+            }
+            write!(f, "{source}")
+        }
+        _ => write!(f, "{source}"),
     }
 }
 
@@ -386,5 +398,40 @@ fn remedy(why: ColdStart) -> &'static str {
         ColdStart::Version => "open it with the version that wrote the flash device",
         ColdStart::Device(_) => "see to the device, and open it again",
         _ => "attach the device that it had last, or restore home, log and flash from one backup",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use terrace_device::Operation;
+
+    use super::*;
+    use crate::error::{Places, error_path};
+
+    /// "cannot sync the log /x/db.log: /x/db.log: sync: Input/output error": the path stood there
+    /// twice.
+    #[test]
+    fn an_error_of_a_device_names_its_path_once() {
+        let told = |action, operation, range, page| {
+            let source = io::Error::from_raw_os_error(5);
+            let source = DeviceError::wrap(String::from("/x/db.log"), operation, range, source);
+            let error = match Error::device(Part::Log, action)(source) {
+                Error::Device { part, path, action, source, .. } => {
+                    Error::Device { part, path, action, page, source }
+                }
+                other => other,
+            };
+            let places = Places { log: error_path(Path::new("/x/db.log")), ..Places::default() };
+            (error.to_string(), places.explain(error).to_string())
+        };
+        let what = io::Error::from_raw_os_error(5).to_string();
+        let (bare, placed) = told(Action::Sync, Operation::Sync, None, None);
+        assert_eq!(placed, format!("cannot sync the log /x/db.log: {what}"));
+        assert_eq!(bare, format!("cannot sync the log: /x/db.log: sync: {what}"));
+        let (_, placed) = told(Action::Read, Operation::Read, Some((512, 1024)), Some(PageId(7)));
+        let expected = "cannot read page 7 of the log /x/db.log: read of 1024 bytes at 512: ";
+        assert_eq!(placed, format!("{expected}{what}"));
     }
 }
