@@ -230,6 +230,7 @@ fn check_tells_what_another_copy_made_good() {
         ("db.log", 0, "header at byte 0 of the log is damaged"),
         ("db.log", 4096, "header at byte 4096 of the log is damaged"),
         ("flash", 0, "the flash device has no whole header"),
+        ("flash", 2 << 20, "the label at byte 2097152 of the flash is damaged"),
     ];
     for (file, at, expected) in cases {
         let folder = tempfile::tempdir().expect("a folder");

@@ -1,4 +1,5 @@
-//! Headers that are kept twice: a copy that is bad, while the other one stands in for it.
+//! Headers that are kept twice: a copy that is bad, while the other one stands in for it. So does
+//! the header of a flash tier for its label.
 
 use std::fmt;
 use std::io::ErrorKind;
@@ -9,10 +10,11 @@ use crate::{Action, Error, Part};
 
 /// A copy of the superblock or of the log's header that was bad when the database was opened. The
 /// other copy is whole, so nothing is lost, and the next opening for writing writes this one anew.
+/// Or the label of the flash, which is known by its header, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BadCopy {
-    /// The home for a superblock, the log for its header.
+    /// The home for a superblock, the log for its header, the flash for its label.
     pub part: Part,
     /// The first byte of the copy.
     pub offset: u64,
@@ -34,16 +36,17 @@ pub enum CopyFlaw {
 
 impl fmt::Display for BadCopy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let header = match self.part {
-            Part::Home => "superblock",
-            Part::Flash | Part::Log => "header",
+        let what = match self.part {
+            Part::Home => "copy of the superblock",
+            Part::Log => "copy of the header",
+            Part::Flash => "label",
         };
         let flaw = match self.flaw {
             CopyFlaw::Blank => "is blank",
             CopyFlaw::Damaged => "is damaged",
             CopyFlaw::Unreadable => "cannot be read",
         };
-        write!(f, "the copy of the {header} at byte {} of the {} {flaw}", self.offset, self.part)
+        write!(f, "the {what} at byte {} of the {} {flaw}", self.offset, self.part)
     }
 }
 

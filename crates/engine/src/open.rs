@@ -53,6 +53,8 @@ pub(crate) struct Setup {
     pub(crate) access: Access,
     /// Why the flash starts cold, whatever it holds, unless it is needed.
     pub(crate) flash_doubt: Option<ColdStart>,
+    /// A flash that is known by its header or its pages, and not by its label.
+    pub(crate) bad_label: Option<BadCopy>,
     /// What becomes of the transactions that a crash cut off.
     pub(crate) losers: Losers,
 }
@@ -263,7 +265,7 @@ fn recovered(mut setup: Setup, devices: Devices) -> Result<(Arc<Engine>, ring::H
         lock_bytes: setup.lock_bytes,
         lock_limits: setup.lock_limits,
         places: setup.places,
-        bad_copies: bad_superblock.into_iter().chain(header.bad).collect(),
+        bad_copies: bad_superblock.into_iter().chain(header.bad).chain(setup.bad_label).collect(),
         was_closed: last_opening.clean,
     };
     let engine = Arc::new(Engine::assemble(parts));

@@ -3,7 +3,9 @@
 use std::fs;
 use std::path::Path;
 
-use terrace::{Builder, ColdStart, Database, Error, FlashLayout, FlashRole, Part, TableDef};
+use terrace::{
+    Builder, ColdStart, CopyFlaw, Database, Error, FlashLayout, FlashRole, Part, TableDef,
+};
 use terrace_policy::{Restart, RestartKind};
 
 const ROWS: TableDef<u64, u64> = TableDef::new("rows");
@@ -155,8 +157,21 @@ fn a_flash_file_that_is_needed_and_not_whole_is_refused_and_left_alone() {
     let label = unlabelled.len() - 8192;
     unlabelled[label..label + 16].fill(0);
     fs::write(&flash, unlabelled).expect("room");
+    // Nobody was told, and no opening wrote it anew.
+    let told = |db: &Database| -> Vec<_> {
+        db.bad_copies().iter().map(|bad| (bad.part, bad.offset, bad.flaw)).collect()
+    };
+    let bad = [(Part::Flash, label as u64, CopyFlaw::Blank)];
+    let reader = builder().read_only().open(&path).expect("whole but for its label");
+    assert_eq!(told(&reader), bad);
+    drop(reader);
+    assert_eq!(fs::read(&flash).expect("there")[label..label + 16], [0; 16], "only read");
     let db = builder().open(&path).expect("whole but for its label");
     assert_eq!(db.check().expect("sound").entries, 80_001);
+    assert_eq!(told(&db), bad);
+    db.close().expect("room");
+    let db = builder().read_only().open(&path).expect("whole");
+    assert_eq!(told(&db), []);
 }
 
 /// Another database took it for free, and the one that it is a part of never opened again.

@@ -20,7 +20,7 @@ use crate::error::Places;
 use crate::log::FIRST_LSN;
 use crate::open::{self, Losers};
 use crate::superblock::{self, Found};
-use crate::{Action, Database, Devices, Error, Part};
+use crate::{Action, BadCopy, Database, Devices, Error, Part};
 
 const MEMORY_BYTES: u64 = 64 << 20;
 const LOG_BYTES: u64 = 256 << 20;
@@ -74,6 +74,7 @@ pub struct Builder {
     places: Places,
     overwrite: Overwrite,
     flash_doubt: Option<ColdStart>,
+    bad_label: Option<BadCopy>,
     pub(super) losers: Losers,
     pub(super) create_step: fn(),
     pub(super) wrap: Option<Wrap>,
@@ -111,6 +112,7 @@ impl Default for Builder {
             places: Places::default(),
             overwrite: Overwrite::No,
             flash_doubt: None,
+            bad_label: None,
             losers: Losers::RollBack,
             create_step: || (),
             wrap: None,
@@ -420,7 +422,13 @@ impl Builder {
             let needed = Error::FlashNeeded { path: None, why };
             return Err(self.places.explain(needed));
         }
-        self.on_files(opened.devices).open_on_devices()
+        self.bad_label = opened.bad_label.as_ref().map(|label| label.copy);
+        let (access, limit) = (self.access, self.io_timeouts.flash);
+        let database = self.on_files(opened.devices).open_on_devices()?;
+        if let Some(label) = opened.bad_label.filter(|_| access == Access::ReadWrite) {
+            label.repair(limit);
+        }
+        Ok(database)
     }
 
     /// Opens the database at `path`, or creates it if there is nothing, or nothing but zeroes.

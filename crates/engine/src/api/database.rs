@@ -518,8 +518,9 @@ impl Database {
     }
 
     /// Copies of headers that were bad when the database was opened, and that another copy stood in
-    /// for: nothing is lost by them. An opening for writing has written them anew since, unless the
-    /// device refused that; one for reading has left them as they are.
+    /// for, and a bad label of the flash, which its header stands in for: nothing is lost by them.
+    /// An opening for writing has written them anew since, unless the device refused that; one for
+    /// reading has left them as they are.
     pub fn bad_copies(&self) -> &[BadCopy] {
         &self.engine().bad_copies
     }

@@ -32,7 +32,7 @@ use terrace_page::PAGE_SIZE;
 use terrace_pool::{ColdStart, FlashNeed};
 use terrace_rt::Nanos;
 
-use self::flash::{FlashFound, FlashOpening};
+use self::flash::{BadLabel, FlashFound, FlashOpening, OpenedFlash};
 use crate::api::DirectIo;
 use crate::error::{Places, error_path};
 use crate::log::{Aligned, BLOCK, ring};
@@ -90,6 +90,7 @@ pub(crate) struct Opened {
     pub(crate) devices: Devices,
     /// Why the flash starts cold, whatever its header says.
     pub(crate) flash_doubt: Option<ColdStart>,
+    pub(crate) bad_label: Option<BadLabel>,
 }
 
 /// Files that were not there before, open and so locked.
@@ -299,11 +300,12 @@ impl Files {
             may_overwrite: self.overwrite.allows(Part::Flash),
             direct_io: self.direct_io,
         };
-        let (flash, flash_doubt) = match &self.flash {
+        let flash = match &self.flash {
             Some(flash) => opening(flash).open_within(self.flash_limit)?,
-            None => (None, None),
+            None => OpenedFlash::default(),
         };
-        Ok(Opened { devices: Devices { home, flash, log }, flash_doubt })
+        let devices = Devices { home, flash: flash.device, log };
+        Ok(Opened { devices, flash_doubt: flash.doubt, bad_label: flash.bad_label })
     }
 }
 

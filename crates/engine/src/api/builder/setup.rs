@@ -50,6 +50,7 @@ impl Builder {
             places: self.places.clone(),
             access: self.access,
             flash_doubt: self.flash_doubt,
+            bad_label: self.bad_label,
             losers: self.losers,
         })
     }

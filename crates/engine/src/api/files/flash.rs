@@ -6,7 +6,10 @@
 //!   any sealed page          /                   a part: as it is, or refused
 //! ```
 
+use std::fs::{self, File, Metadata};
 use std::io::{self, ErrorKind};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use terrace_device::contents::{self, ReadAt};
@@ -16,10 +19,46 @@ use terrace_pool::{ColdStart, FlashNeed, flash_part_of};
 use terrace_rt::Nanos;
 
 use super::{PAGE, Place};
-use crate::Error;
 use crate::api::DirectIo;
+use crate::{BadCopy, CopyFlaw, Error};
 
-pub(super) type OpenedFlash = (Option<Arc<dyn Device>>, Option<ColdStart>);
+/// A flash as it was found.
+#[derive(Default)]
+pub(super) struct OpenedFlash {
+    pub(super) device: Option<Arc<dyn Device>>,
+    pub(super) doubt: Option<ColdStart>,
+    pub(super) bad_label: Option<BadLabel>,
+}
+
+/// A label that is not what was written, on a flash that is known by its header or its pages.
+#[derive(Clone)]
+pub(crate) struct BadLabel {
+    path: PathBuf,
+    /// Device and inode of the file.
+    identity: (u64, u64),
+    pub(crate) copy: BadCopy,
+}
+
+impl BadLabel {
+    /// Writes it anew, once the database is open, and so has the flash locked. If that fails, the
+    /// database does without, and `check` goes on telling of it. Waits up to `limit`.
+    pub(crate) fn repair(self, limit: Nanos) {
+        let _repaired = terrace_rt::within(limit, move || self.write());
+    }
+
+    fn write(&self) -> io::Result<()> {
+        let file = File::options().write(true).open(&self.path)?;
+        if identity(&file.metadata()?) != self.identity {
+            return Err(io::Error::other("another file has its path"));
+        }
+        file.write_all_at(&FLASH_LABEL, self.copy.offset)?;
+        file.sync_all()
+    }
+}
+
+fn identity(found: &Metadata) -> (u64, u64) {
+    (found.dev(), found.ino())
+}
 
 /// How the last page of a flash file or device begins.
 const FLASH_LABEL: [u8; 16] = *b"terrace flash 1\n";
@@ -64,7 +103,7 @@ impl FlashOpening {
         };
         match need {
             FlashNeed::Needed => Err(Error::FlashNeeded { path, why }),
-            FlashNeed::Optional => Ok((None, Some(why))),
+            FlashNeed::Optional => Ok(OpenedFlash::without(why)),
         }
     }
 
@@ -87,7 +126,7 @@ impl FlashOpening {
         let is_short = claim.len() < size;
         if is_short && claim.is_block_device() && found == FlashFound::Unlabelled {
             // It was longer: its end, where the label was, is gone.
-            return Ok((None, Some(ColdStart::CutShort)));
+            return Ok(OpenedFlash::without(ColdStart::CutShort));
         }
         let is_short = is_short && !claim.is_block_device();
         let doubt = match found {
@@ -105,7 +144,8 @@ impl FlashOpening {
         if found != FlashFound::Labelled || is_short {
             place.label(&claim)?;
         }
-        Ok((Some(place.device(claim, Some(size), self.direct_io)?), doubt))
+        let device = Some(place.device(claim, Some(size), self.direct_io)?);
+        Ok(OpenedFlash { device, doubt, bad_label: None })
     }
 
     /// One that the database needs, or that is only read: nothing of it changes.
@@ -113,13 +153,14 @@ impl FlashOpening {
         let (place, size) = (&self.place, self.size);
         let refuse = |why| match self.need {
             FlashNeed::Needed => Err(Error::FlashNeeded { path: place.error_path(), why }),
-            FlashNeed::Optional => Ok((None, Some(why))),
+            FlashNeed::Optional => Ok(OpenedFlash::without(why)),
         };
         let claim = match place.claim(self.access, false) {
             Err(Error::Missing { .. }) => return refuse(ColdStart::NoDevice),
             claim => claim?,
         };
-        match place.flash_found(&claim)? {
+        let found = place.flash_found(&claim)?;
+        match found {
             FlashFound::Foreign(found) => return Err(place.not_blank(found)),
             FlashFound::Blank => return refuse(ColdStart::Blank),
             FlashFound::Labelled if claim.len() < size => return refuse(ColdStart::OtherShape),
@@ -127,7 +168,17 @@ impl FlashOpening {
             // What is left is whole: header and table tell whose it is.
             FlashFound::Labelled | FlashFound::Unlabelled => (),
         }
-        Ok((Some(place.device(claim, Some(size), self.direct_io)?), None))
+        let is_labelled = found == FlashFound::Labelled;
+        let bad_label = if is_labelled { None } else { Some(place.bad_label(&claim)?) };
+        let device = Some(place.device(claim, Some(size), self.direct_io)?);
+        Ok(OpenedFlash { device, doubt: None, bad_label })
+    }
+}
+
+impl OpenedFlash {
+    /// None, because of `why`.
+    fn without(why: ColdStart) -> OpenedFlash {
+        OpenedFlash { doubt: Some(why), ..OpenedFlash::default() }
     }
 }
 
@@ -181,6 +232,19 @@ impl Place {
             Contents::Data { .. } if has_page(claim).map_err(failed)? => FlashFound::Unlabelled,
             found => FlashFound::Foreign(found),
         })
+    }
+
+    /// What is wrong with the label of a flash that is ours.
+    fn bad_label(&self, claim: &FileClaim) -> Result<BadLabel, Error> {
+        let failed = |source| self.device_failed(source);
+        let offset = claim.len().saturating_sub(PAGE);
+        let mut found = [0; FLASH_LABEL.len()];
+        claim.read_at(offset, &mut found).map_err(failed)?;
+        let is_blank = found.iter().all(|&byte| byte == 0);
+        let flaw = if is_blank { CopyFlaw::Blank } else { CopyFlaw::Damaged };
+        let identity = identity(&fs::metadata(&self.path).map_err(failed)?);
+        let copy = BadCopy { part: self.part, offset, flaw };
+        Ok(BadLabel { path: self.path.clone(), identity, copy })
     }
 
     /// Labels the flash, whose last page is no slot.
