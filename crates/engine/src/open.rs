@@ -325,23 +325,20 @@ fn make_whole(
     may_have_torn: &dyn Fn(PageId) -> bool,
 ) -> Result<Option<Arc<Doublewrite>>, Error> {
     let (log, home) = (&devices.log, &devices.home);
-    restore_torn(&**log, &**home, ring.area, (boot.database, end), may_have_torn).map_err(
-        |error| match error {
-            RestoreError::Log(source) => Error::device(Part::Log, Action::Read)(source),
-            RestoreError::Home(operation, source) => {
-                Error::device(Part::Home, operation.into())(source)
-            }
-        },
-    )?;
+    let looked = restore_torn(&**log, &**home, ring.area, (boot.database, end), may_have_torn);
+    let restored = looked.map_err(|error| match error {
+        RestoreError::Log(source) => Error::device(Part::Log, Action::Read)(source),
+        RestoreError::Home(operation, source) => {
+            Error::device(Part::Home, operation.into())(source)
+        }
+    })?;
     let owner = DoublewriteOwner { database: boot.database, epoch: boot.epoch };
     let area = Doublewrite::new(Arc::clone(log), Arc::clone(home), ring.area, owner);
-    match setup.torn_pages {
-        TornPages::Doublewrite => Ok(Some(Arc::new(area))),
-        TornPages::Off => {
-            area.disown().map_err(Error::device(Part::Log, Action::Write))?;
-            Ok(None)
-        }
+    let is_off = setup.torn_pages == TornPages::Off;
+    if is_off || restored.is_ahead {
+        area.disown().map_err(Error::device(Part::Log, Action::Write))?;
     }
+    Ok((!is_off).then(|| Arc::new(area)))
 }
 
 /// The log, which goes on where `reader` found its end.

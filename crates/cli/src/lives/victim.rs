@@ -306,20 +306,12 @@ impl Victim {
     /// Has the files stay where they are, and says where; of the first failures alone.
     fn keep(&mut self) -> String {
         static KEPT: AtomicU64 = AtomicU64::new(0);
-        if KEPT.fetch_add(1, Ordering::Relaxed) >= KEPT_MAX {
+        if self.setting.fills_disk || KEPT.fetch_add(1, Ordering::Relaxed) >= KEPT_MAX {
             return String::new();
         }
-        let Setting { folder, ledger, fills_disk, .. } = &mut self.setting;
-        ledger.keep();
-        if *fills_disk {
-            // There they would leave no room for the seeds that come.
-            let copies = FILES.map(|name| {
-                fs::copy(folder.path().join(name), ledger.path().join(name)).map_or(0, |_| 1)
-            });
-            let count: u32 = copies.iter().sum();
-            return format!("; {count} files and its ledger are in {}", ledger.path().display());
-        }
+        let Setting { folder, ledger, .. } = &mut self.setting;
         folder.keep();
+        ledger.keep();
         let (folder, ledger) = (folder.path().display(), ledger.path().display());
         format!("; its files are kept in {folder}, its ledger in {ledger}")
     }

@@ -38,7 +38,9 @@
 //! - D5: a copy whose LSN the log does not reach is passed by: D1's barrier covers the log up to
 //!   it, so its home write had not begun.
 //! - D6: the first batch of an opening, or an empty one where copies are not made, precedes the
-//!   first home write: copies of an earlier opening do not count after that.
+//!   first home write: copies of an earlier opening do not count after that. Where copies were
+//!   passed by (D5), an empty one precedes the opening's first record, too: the log is about to
+//!   reach their LSNs with other records, and a page that home never had counts as torn.
 //! - D7: only a page that home was not known to have may have been torn: one that redo changes, or
 //!   of which flash has a newer version. Redo, now or when flash is lost, wants the version that
 //!   its first record was written on, or a later one; so an older copy, where the newest is
@@ -407,9 +409,19 @@ struct Copy {
     at: u64,
 }
 
+/// What `restore_torn` found.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Restored {
+    /// The pages that were torn, and are whole now.
+    pub pages: Vec<PageId>,
+    /// There are copies that the log does not reach: [`Doublewrite::disown`] them before it grows
+    /// (D6).
+    pub is_ahead: bool,
+}
+
 /// Overwrites each page that a power cut `may_have_torn`, and that `home` does not have whole, with
 /// its newest whole copy in the area that the log, which ends at `end`, reaches, and syncs home if
-/// it did. Call it before home is read for redo. Returns the pages that were torn.
+/// it did. Call it before home is read for redo.
 ///
 /// # Errors
 ///
@@ -420,8 +432,8 @@ pub fn restore_torn(
     place: DoublewritePlace,
     (database, end): (u128, Lsn),
     may_have_torn: &dyn Fn(PageId) -> bool,
-) -> Result<Vec<PageId>, RestoreError> {
-    let copies = copies(device, place, database, end).map_err(RestoreError::Log)?;
+) -> Result<Restored, RestoreError> {
+    let (copies, is_ahead) = copies(device, place, database, end).map_err(RestoreError::Log)?;
     let home_pages = home.len() / PAGE_SIZE as u64;
     let is_wanted = |page: &PageId| page.0 < home_pages && may_have_torn(*page);
     let pages: Vec<PageId> = copies.keys().copied().filter(is_wanted).collect();
@@ -454,16 +466,17 @@ pub fn restore_torn(
     if !restored.is_empty() {
         home.sync().map_err(|source| RestoreError::Home(Operation::Sync, source))?;
     }
-    Ok(restored)
+    Ok(Restored { pages: restored, is_ahead })
 }
 
-/// The copies of each page that count and that the log reaches, the newest first.
+/// The copies of each page that count and that the log reaches, the newest first; and whether there
+/// are others, which it does not reach.
 fn copies(
     device: &dyn Device,
     place: DoublewritePlace,
     database: u128,
     end: Lsn,
-) -> io::Result<BTreeMap<PageId, Vec<Copy>>> {
+) -> io::Result<(BTreeMap<PageId, Vec<Copy>>, bool)> {
     let pages = (HALVES as u64 * place.half_bytes / PAGE_SIZE as u64) as usize;
     let mut staging = Staging::new(pages);
     let io = PageIo::read_from(place.at, staging.pages_mut().iter_mut());
@@ -476,6 +489,7 @@ fn copies(
         .collect();
     let newest = found.iter().map(|batch| (batch.age.0, batch.age.1)).max().unwrap_or_default();
     let mut copies: BTreeMap<PageId, Vec<Copy>> = BTreeMap::new();
+    let mut is_ahead = false;
     for batch in found {
         let (epoch, generation, sequence) = batch.age;
         if epoch != newest.0 || generation.saturating_add(1) < newest.1 {
@@ -490,6 +504,7 @@ fn copies(
             let at = batch.at + (index * PAGE_SIZE) as u64;
             let is_inside = at + PAGE_SIZE as u64 <= place.at + HALVES as u64 * place.half_bytes;
             let copy = Copy { sequence, lsn, crc, at };
+            is_ahead |= lsn >= end;
             if is_inside && lsn < end {
                 copies.entry(page).or_default().push(copy);
             }
@@ -498,7 +513,7 @@ fn copies(
     for of_page in copies.values_mut() {
         of_page.sort_unstable_by_key(|copy| std::cmp::Reverse(copy.sequence));
     }
-    Ok(copies)
+    Ok((copies, is_ahead))
 }
 
 #[cfg(test)]
@@ -550,12 +565,16 @@ mod tests {
         fn open(&self, end: u64, epoch: u32) -> (Doublewrite, Vec<Option<Lsn>>) {
             let restored =
                 restore_torn(&*self.log, &*self.home, PLACE, (DATABASE, Lsn(end)), &|_| true);
-            restored.expect("memory");
+            let is_ahead = restored.expect("memory").is_ahead;
             self.home.sync().expect("memory");
             let all: Vec<PageId> = (0..PAGES).map(PageId).collect();
             let found = crate::home_versions(&*self.home, &all);
             let owner = DoublewriteOwner { database: DATABASE, epoch };
-            (Doublewrite::new(self.log.clone(), self.home.clone(), PLACE, owner), found)
+            let area = Doublewrite::new(self.log.clone(), self.home.clone(), PLACE, owner);
+            if is_ahead {
+                area.disown().expect("memory");
+            }
+            (area, found)
         }
     }
 
@@ -648,20 +667,39 @@ mod tests {
             drop(area.copy(&[&staging.pages()[0]]).expect("memory"));
             let restored =
                 restore_torn(&*rig.log, &*rig.home, PLACE, (DATABASE, Lsn(5)), &|_| true);
-            assert!(restored.expect("memory").is_empty(), "the log does not reach it");
+            assert!(restored.expect("memory").pages.is_empty(), "the log does not reach it");
             let restored =
                 restore_torn(&*rig.log, &*rig.home, PLACE, (DATABASE + 1, Lsn(100)), &|_| true);
-            assert!(restored.expect("memory").is_empty(), "another database's");
+            assert!(restored.expect("memory").pages.is_empty(), "another database's");
             let restored =
                 restore_torn(&*rig.log, &*rig.home, PLACE, (DATABASE, Lsn(100)), &|_| true);
-            assert_eq!(restored.expect("memory"), [PageId(3)]);
+            assert_eq!(restored.expect("memory").pages, [PageId(3)]);
             let (area, _) = rig.open(100, 2);
             area.disown().expect("memory");
             let (home, zeroes) = (&rig.home, [0; 4096]);
             terrace_device::write(&**home, 3 * PAGE_SIZE as u64, &zeroes).expect("memory");
             let restored =
                 restore_torn(&*rig.log, &*rig.home, PLACE, (DATABASE, Lsn(100)), &|_| true);
-            assert!(restored.expect("memory").is_empty(), "an earlier opening's");
+            assert!(restored.expect("memory").pages.is_empty(), "an earlier opening's");
+        };
+        world.run(work).expect("nobody waits for ever");
+    }
+
+    /// The bug: a copy that the log did not reach was put back two openings later, when other
+    /// records had its LSN. The database did not open again.
+    #[test]
+    fn a_copy_that_was_passed_by_does_not_count_when_the_log_has_grown() {
+        let world = Virtual::new(VirtualConfig::default());
+        let rig = Rig::blank(&world.world());
+        let work = || {
+            let mut staging = Staging::new(1);
+            let (area, _) = rig.open(100, 1);
+            filled(&mut staging, &[PageId(3)], 105);
+            drop(area.copy(&[&staging.pages()[0]]).expect("memory"));
+            // The log never had what it was copied with. This opening writes nothing home.
+            drop(rig.open(100, 2));
+            let (_, found) = rig.open(200, 3);
+            assert_eq!(found[3], None, "home has never had the page");
         };
         world.run(work).expect("nobody waits for ever");
     }
