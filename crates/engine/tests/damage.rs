@@ -194,6 +194,64 @@ fn used_pages(store: &Store) -> Vec<u64> {
     (0..pages.len() as u64).filter(is_used).collect()
 }
 
+/// A row was removed before the first page of its large value was found to be damaged, and its
+/// rollback needed that page: the engine stopped, and once the log was flushed no opening came
+/// through.
+#[test]
+fn a_row_whose_large_value_is_damaged_refuses_its_removal_and_all_else_goes_on() {
+    let image = image(End::Closed);
+    let is_overflow = |page: &u64| {
+        let mut bytes = [0; PAGE_SIZE];
+        image.home.read(page * PAGE_SIZE as u64, &mut bytes).expect("kept");
+        terrace_page::kind(&bytes) == Some(terrace_page::PageKind::Overflow)
+    };
+    let pages: Vec<u64> = used_pages(&image.home).into_iter().filter(is_overflow).collect();
+    let mut refused = 0;
+    for page in pages {
+        let mut image = image.clone();
+        damage(&mut image.home, page, Damage::Sector, &mut Prng::from_seed(page));
+        refused += in_world(3, move |world| {
+            let (home, log) = (device(world, &image.home), device(world, &image.log));
+            let refused = remove_large_rows(open(&home, &log).expect("its pages are whole"));
+            let (home, log) = (device(world, &home.store()), device(world, &log.store()));
+            let db = open(&home, &log).expect("nothing is left to be rolled back");
+            let is_there =
+                db.read(|txn| txn.open_table(table(1))?.get(9_999).map(|it| it.is_some()));
+            assert!(is_there.is_ok_and(|it| it));
+            db.close().expect("good devices");
+            refused
+        });
+    }
+    assert!(refused > 0, "a first page was damaged");
+}
+
+/// Removes and replaces the rows that cannot be read, and rolls back; how often that was refused.
+fn remove_large_rows(db: Database) -> u64 {
+    let mut refused = 0;
+    for row in (0..560).step_by(17) {
+        if db.read(|txn| txn.open_table(table(row % TABLES))?.get(row).map(drop)).is_ok() {
+            continue;
+        }
+        for replaces in [false, true] {
+            let txn = db.begin_write().expect("open");
+            let mut rows = txn.open_table(table(row % TABLES)).expect("whole");
+            let done = match replaces {
+                true => rows.insert(row, &[1; 9]).map(drop),
+                false => rows.remove(row).map(drop),
+            };
+            drop(rows);
+            // As the commit of any other transaction does.
+            db.flush().expect("good devices");
+            refused += u64::from(matches!(done, Err(Error::Corrupt { .. })));
+            txn.rollback().expect("it needs no damaged page");
+        }
+    }
+    db.write(|txn| txn.open_table(table(1))?.insert(9_999, &[1; 9]).map(drop))
+        .expect("all else goes on");
+    db.close().expect("good devices");
+    refused
+}
+
 /// Damages pages of home and log at random, and counts what came of it.
 fn damage_at_random(end: End, seeds: std::ops::Range<u64>) {
     let whole = image(end);

@@ -309,6 +309,25 @@ impl Tree {
         }
     }
 
+    /// The large value that a record of the leaf `leaf` is about to give up, if it has one. Its
+    /// first page is read while nothing has changed: a rollback needs it, too, and one that met its
+    /// damage would stop the engine, and each opening after it.
+    pub(super) fn large_to_give_up(
+        &self,
+        leaf: PageId,
+        flags: u8,
+        value: &[u8],
+    ) -> Result<Option<Reference>, Error> {
+        if flags & OVERFLOW == 0 {
+            return Ok(None);
+        }
+        let large = Reference::of(leaf, value)?;
+        if large.first != PageId(0) {
+            self.link(large.first, &*self.pool.read(large.first)?)?;
+        }
+        Ok(Some(large))
+    }
+
     /// Puts a chain that no record refers to any more onto the list of those to be freed, unless
     /// it is there already.
     pub(super) fn push_pending<W: Writer>(&self, w: &mut W, value: Reference) -> Result<(), Error> {

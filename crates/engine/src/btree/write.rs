@@ -230,10 +230,7 @@ impl Tree {
                     return Ok(Attempt::NoRoom(Need::Replace { record_len: 1 + new.1.len() }));
                 }
                 let (flags, value) = node.record(slot);
-                let large = match flags & OVERFLOW {
-                    0 => None,
-                    _ => Some(Reference::of(leaf.id(), value)?),
-                };
+                let large = self.large_to_give_up(leaf.id(), flags, value)?;
                 self.replace(w, &mut leaf, slot, key, new)?;
                 drop(leaf);
                 if let Some(large) = large {
@@ -399,10 +396,7 @@ impl Tree {
             self.copy_value(&leaf, slot, old)?;
         }
         let (flags, value) = node.record(slot);
-        let large = match flags & OVERFLOW {
-            0 => None,
-            _ => Some(Reference::of(leaf.id(), value)?),
-        };
+        let large = self.large_to_give_up(leaf.id(), flags, value)?;
         let change = Change::LeafMark { slot: slot as u16, flags: flags | GHOST };
         w.change(&mut leaf, &change, Undo::Delete { tree: self.id, key, record: &[flags] })?;
         self.note_ghosts(w, leaf.id(), &Node::again(&leaf), key);
