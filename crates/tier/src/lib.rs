@@ -20,6 +20,6 @@ pub use image::{Freed, Held, Image};
 pub use order::{AnyOrder, Asks, Count, Fill, Leaving, LogSlots, SlotOrder, Slots};
 pub use shares::{Gauge, Lend, Shares};
 pub use table::{
-    After, BaseRule, Changed, Cleaned, Devices, HasRead, Missed, NoVictim, PAGES_MAX, Reading,
-    SlotRules, SlotState, SlotTable, VersionBits, Wanted,
+    After, BaseRule, Changed, Claim, Cleaned, Devices, Ended, HasRead, Missed, NoVictim, PAGES_MAX,
+    Reading, Root, SlotRules, SlotState, SlotTable, UntilSync, VersionBits, Wanted,
 };

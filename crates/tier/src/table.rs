@@ -8,7 +8,7 @@
 //!  +------------------------+-----------------+
 //!
 //! CLEAN|DIRTY --missed--> READING --read_ended--> back
-//! DIRTY --clean_begins--> LAZYCLEANING --clean_ends--> CLEAN
+//! DIRTY --claim--> LAZYCLEANING --cleaned--> CLEAN, or back
 //! CLEAN|DIRTY --changes--> FREE, or INVALID and its page's OWN (TAC, CAC), or INVALID and a base
 //!
 //! INVALID --retire--> RETIRED --release_retired--> FREE
@@ -32,20 +32,22 @@
 
 mod bases;
 mod changes;
+mod cleaning;
 mod counts;
 mod log;
 mod reads;
 mod versions;
 
 pub use changes::{After, BaseRule, Changed};
+pub use cleaning::{Claim, Cleaned, Ended, Root, UntilSync};
 pub use reads::{Devices, HasRead, Missed, Reading, Wanted};
 pub use versions::VersionBits;
 
 use terrace_page::{Lsn, PageId, SlotId, narrow, widen};
 use terrace_policy::replacement::sketch::{FrequencySketch, page_hash};
 use terrace_policy::{
-    AdmissionRule, BlockRules, Choice, CleanKey, CleanerOrder, Costs, History, Replacement,
-    SKETCH_SLOTS, TacRule, Tick,
+    AdmissionRule, BlockRules, Choice, CleanerOrder, Costs, History, Replacement, SKETCH_SLOTS,
+    TacRule, Tick,
 };
 
 use crate::order::{Asks, Fill, SlotOrder, Slots};
@@ -401,87 +403,6 @@ impl<O: SlotOrder, S: Shares> SlotTable<O, S> {
         self.order.history(SlotId(slot))
     }
 
-    /// The dirty slot to clean first, among those that no task uses and that are `free_to_write`.
-    /// With a bound, the oldest counts whatever the order is.
-    pub fn next_dirty(&self, below: Lsn, free_to_write: impl Fn(PageId) -> bool) -> Option<u32> {
-        let cleanable = |slot: SlotId| {
-            let page = PageId(u64::from(self.pages[slot.0 as usize]));
-            self.is_cleanable(slot.0) && free_to_write(page)
-        };
-        let slot = match below {
-            Lsn::MAX => self.order.next_dirty(cleanable),
-            _ => self.order.oldest_dirty(cleanable, |slot| self.rec(slot)),
-        };
-        slot.map(|slot| slot.0)
-    }
-
-    /// Where dirty `slot` stands among those of all partitions: the least is cleaned first, of
-    /// those of append logs the oldest.
-    pub fn clean_key(&self, slot: u32) -> CleanKey {
-        self.order.clean_key(SlotId(slot)).unwrap_or_else(|| self.age_key(slot))
-    }
-
-    /// As `clean_key`, if the oldest is cleaned first.
-    pub fn age_key(&self, slot: u32) -> CleanKey {
-        CleanKey([self.newer(slot).unwrap_or(Lsn::ZERO).0, 0, 0, 0])
-    }
-
-    /// Whether the cleaner may take `slot`.
-    pub fn is_cleanable(&self, slot: u32) -> bool {
-        self.states[slot as usize] == DIRTY | NEWER && !self.is_leaving(slot)
-    }
-
-    /// The pages that the cleaner may take.
-    pub fn cleanable_pages(&self) -> impl Iterator<Item = PageId> + '_ {
-        let slots = (0..self.count()).filter(|&slot| self.is_cleanable(slot));
-        slots.filter_map(|slot| self.page(slot))
-    }
-
-    /// A page that is newer than at home and whose bytes are damaged, if there is one.
-    pub fn damaged(&self) -> Option<PageId> {
-        let slot = (0..self.count()).find(|&slot| self.has(slot, DAMAGED))?;
-        self.page(slot)
-    }
-
-    /// The cleaner takes dirty `slot`: DIRTY -> LAZYCLEANING.
-    pub fn clean_begins(&mut self, slot: u32) {
-        assert_eq!(self.states[slot as usize], DIRTY | NEWER);
-        self.order.taken(SlotId(slot));
-        self.set_base(slot, &[DIRTY], LAZYCLEANING);
-    }
-
-    /// The cleaner is done with `slot`: LAZYCLEANING -> CLEAN, or FREE if doomed, or back to DIRTY
-    /// if home did not get the page. Says whether the slot still was the page.
-    pub fn clean_ends(&mut self, slot: u32, cleaned: Cleaned) -> bool {
-        if self.has(slot, DOOMED) {
-            let is_own = self.keeps_own && self.page(slot).is_some();
-            match (self.has(slot, PINNED), is_own) {
-                (true, _) => self.base_was_cleaned(slot),
-                (false, true) => self.make_own(slot),
-                (false, false) => self.release(slot, &[LAZYCLEANING]),
-            }
-            return false;
-        }
-        match cleaned {
-            Cleaned::AtHome => {
-                self.set_newer(slot, None);
-                self.set_base(slot, &[LAZYCLEANING], CLEAN);
-                let page = PageId(u64::from(self.pages[slot as usize]));
-                self.order.filled(SlotId(slot), page, Fill::Cleaned, &self.shares);
-            }
-            Cleaned::NotYet | Cleaned::Damaged => {
-                let rec_lsn = self.newer(slot).expect("a dirty slot");
-                self.set_base(slot, &[LAZYCLEANING], DIRTY);
-                let page = PageId(u64::from(self.pages[slot as usize]));
-                self.order.filled(SlotId(slot), page, Fill::StillDirty(rec_lsn), &self.shares);
-                if cleaned == Cleaned::Damaged {
-                    self.set_damaged(slot, true);
-                }
-            }
-        }
-        true
-    }
-
     /// The page of a slot that holds none of its versions no longer wants it: INVALID -> FREE.
     pub fn release_own(&mut self, slot: u32) {
         assert!(self.is_own(slot), "slot {slot} is nobody's own");
@@ -536,17 +457,6 @@ pub enum NoVictim {
     Busy,
     /// The new page is not worth more than the one that would give way.
     Colder,
-}
-
-/// How a cleaning ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cleaned {
-    /// Home has the page.
-    AtHome,
-    /// Home has not got it.
-    NotYet,
-    /// The slot's bytes are not the page: only the log can help.
-    Damaged,
 }
 
 /// A page number that fits a slot's 32 bits.

@@ -11,8 +11,8 @@ use terrace_policy::{
 };
 use terrace_rt::Prng;
 use terrace_tier::{
-    After, AnyOrder, BaseRule, Changed, Cleaned, Devices, Gauge, HasRead, Lend, Missed, Reading,
-    Shares, SlotRules, SlotState, SlotTable, VersionBits, Wanted,
+    After, AnyOrder, BaseRule, Changed, Claim, Cleaned, Devices, Ended, Gauge, HasRead, Lend,
+    Missed, Reading, Root, Shares, SlotRules, SlotState, SlotTable, UntilSync, VersionBits, Wanted,
 };
 
 const SLOTS: u32 = 12;
@@ -119,11 +119,15 @@ struct Both {
     table: SlotTable<AnyOrder, Plain>,
     /// Reads under way, and what was written last, by slot.
     readings: Vec<Option<Reading>>,
+    /// Cleanings under way, by slot.
+    claims: Vec<Option<Claim>>,
     versions: Vec<Lsn>,
     shares: Plain,
     model: Vec<Slot>,
     keeps_dirty: bool,
     keeps_own: bool,
+    /// Whether the order finds the oldest dirty slot; the others begin with the first in order.
+    tells_oldest: bool,
     now: Tick,
 }
 
@@ -145,9 +149,18 @@ impl Both {
         let table =
             SlotTable::new(SLOTS, AnyOrder::new((SLOTS, 4), &rules, &shares), &rules, &shares);
         let model = vec![Slot::FREE; SLOTS as usize];
-        let (readings, versions) =
-            ((0..SLOTS).map(|_| None).collect(), vec![Lsn::ZERO; SLOTS as usize]);
-        Both { table, readings, versions, shares, model, keeps_dirty, keeps_own, now: Tick(1) }
+        Both {
+            table,
+            readings: (0..SLOTS).map(|_| None).collect(),
+            claims: (0..SLOTS).map(|_| None).collect(),
+            versions: vec![Lsn::ZERO; SLOTS as usize],
+            shares,
+            model,
+            keeps_dirty,
+            keeps_own,
+            tells_oldest: matches!(replacement, Replacement::Benefit | Replacement::Recency),
+            now: Tick(1),
+        }
     }
 
     /// A page that has no slot.
@@ -214,11 +227,73 @@ impl Both {
         }
     }
 
+    /// A page goes home: one that the tier names, or one that its neighbour brings along.
+    fn claim(&mut self, slot: u32, prng: &mut Prng) {
+        // Of a page, a home write may be under way already.
+        let held = PageId(prng.below(PAGES));
+        let bound = Lsn(prng.below(1 << 20) << 12);
+        let (root, at) = match prng.below(4) {
+            0 => (Root::First, None),
+            2 => (Root::Wanted, None),
+            1 => (Root::Below(bound), None),
+            _ => (Root::First, Some(slot)),
+        };
+        let may = |of: &Slot| of.is_cleanable() && of.page != Some(held);
+        let claim = match at {
+            Some(slot) => {
+                let claim = self.table.claim(slot);
+                assert_eq!(claim.is_some(), self.model[slot as usize].is_cleanable());
+                claim
+            }
+            None => {
+                let named = self.table.root(root, |page| page != held);
+                let is_unwanted = root == Root::Wanted && !self.table.wants_cleaning();
+                let oldest = self.model.iter().filter(|of| may(of)).filter_map(|of| of.newer).min();
+                let is_due = |rec: Lsn| root != Root::Below(bound) || rec < bound;
+                match root {
+                    Root::Below(_) if !self.tells_oldest => {}
+                    Root::Wanted if is_unwanted => assert_eq!(named, None),
+                    _ => assert_eq!(named.is_some(), oldest.is_some_and(is_due), "{root:?}"),
+                }
+                named.map(|(slot, _)| {
+                    let of = &self.model[slot as usize];
+                    assert!(may(of) && of.newer.is_some_and(is_due), "slot {slot}, {root:?}");
+                    if root == Root::Below(bound) && self.tells_oldest {
+                        assert_eq!(of.newer, oldest, "slot {slot} is not the oldest");
+                    }
+                    self.table.claim_root(slot)
+                })
+            }
+        };
+        let Some(claim) = claim else { return };
+        let of = &mut self.model[claim.slot() as usize];
+        assert_eq!((Some(claim.page()), Some(claim.rec_lsn())), (of.page, of.newer));
+        of.state = SlotState::LazyCleaning;
+        let at = claim.slot() as usize;
+        self.claims[at] = Some(claim);
+    }
+
+    /// A group leaves, and takes a dirty slot along, damaged or not.
+    fn claim_leaver(&mut self, slot: u32) {
+        let claim = self.table.claim_leaver(slot);
+        let of = &mut self.model[slot as usize];
+        assert_eq!((Some(claim.page()), Some(claim.rec_lsn())), (of.page, of.newer));
+        (of.state, of.is_damaged) = (SlotState::LazyCleaning, false);
+        self.claims[slot as usize] = Some(claim);
+    }
+
     fn cleaned(&mut self, slot: u32, prng: &mut Prng) {
         let how = [Cleaned::AtHome, Cleaned::NotYet, Cleaned::Damaged][prng.below(3) as usize];
-        let was_valid = self.table.clean_ends(slot, how);
+        let until_sync = [UntilSync::Reusable, UntilSync::Pinned][prng.below(2) as usize];
+        let claim = self.claims[slot as usize].take().expect("a slot that is being cleaned");
+        let ended = self.table.cleaned(claim, how, until_sync);
         let of = &mut self.model[slot as usize];
-        assert_eq!(was_valid, !of.is_doomed);
+        let expected = match (of.is_doomed, how) {
+            (true, _) => Ended::Stale,
+            (false, Cleaned::AtHome) => Ended::Clean,
+            (false, _) => Ended::Dirty,
+        };
+        assert_eq!(ended, expected);
         match (of.is_doomed, how) {
             (true, _) if of.is_pinned => {
                 *of = Slot { state: SlotState::Invalid, page: of.page, ..Slot::FREE };
@@ -230,7 +305,11 @@ impl Both {
                 *of = Slot { state: SlotState::Invalid, page: of.page, is_own: true, ..Slot::FREE }
             }
             (true, _) => *of = Slot::FREE,
-            (false, Cleaned::AtHome) => (of.state, of.newer) = (SlotState::Clean, None),
+            (false, Cleaned::AtHome) => {
+                (of.state, of.newer) = (SlotState::Clean, None);
+                of.is_pinned = until_sync == UntilSync::Pinned;
+                assert_eq!(self.table.is_pinned(slot), of.is_pinned, "slot {slot}");
+            }
             (false, Cleaned::NotYet) => of.state = SlotState::Dirty,
             (false, Cleaned::Damaged) => (of.state, of.is_damaged) = (SlotState::Dirty, true),
         }
@@ -347,10 +426,10 @@ impl Both {
                 assert!(self.table.unpin(slot));
                 self.model[at].is_pinned = false;
             }
-            _ if of.is_cleanable() && prng.below(2) == 0 => {
-                self.table.clean_begins(slot);
-                self.model[at].state = SlotState::LazyCleaning;
+            _ if of.state == SlotState::Dirty && of.is_damaged && prng.below(4) == 0 => {
+                self.claim_leaver(slot);
             }
+            _ if prng.below(2) == 0 => self.claim(slot, prng),
             _ => self.changes(slot, prng),
         }
     }
@@ -368,9 +447,9 @@ impl Both {
         }
         let oldest = self.model.iter().filter_map(|of| of.newer).min();
         assert_eq!(self.table.oldest_newer(), oldest, "{context}");
-        let next = self.table.next_dirty(Lsn::MAX, |_| true);
+        let first = self.table.root(Root::First, |_| true);
         let cleanable = self.model.iter().any(Slot::is_cleanable);
-        assert_eq!(next.is_some(), cleanable, "{context}");
+        assert_eq!(first.is_some(), cleanable, "{context}");
         let count = |is: &dyn Fn(&Slot) -> bool| self.model.iter().filter(|of| is(of)).count();
         let used = count(&|of| of.state != SlotState::Free);
         assert_eq!(self.shares.gauge(Gauge::Used), used, "{context}");

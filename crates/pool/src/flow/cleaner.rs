@@ -31,7 +31,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use terrace_page::{Lsn, PageBuf, PageId, lsn, verify};
 use terrace_policy::{CleanKey, Cleaning};
 use terrace_rt::{LeafMutex, Signal};
-use terrace_tier::{Cleaned, Gauge};
+use terrace_tier::{Claim, Cleaned, Ended, Gauge, Root, UntilSync};
 
 use crate::durability::dirty::Logged;
 use crate::durability::ledger::DirtyLsns;
@@ -49,23 +49,11 @@ const BELOW_LAMBDA: f64 = 0.0001;
 
 /// Where a run begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Root {
-    /// With the page that is first in order.
-    First,
-    /// With the oldest, if it is dirty since before that.
-    Below(Lsn),
-    /// With the page that is first in order, of a partition that wants slots cleaned.
-    Wanted,
+enum Start {
+    /// With a dirty slot of the tier's choice.
+    Tier(Root),
     /// With the next page of the sweep.
-    Swept,
-}
-
-/// A dirty page in LAZYCLEANING.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Claim {
-    pub page: PageId,
-    pub slot: u32,
-    pub rec_lsn: Lsn,
+    Sweep,
 }
 
 /// What the cleaner shares with the tasks that wake it, and those that wait for it.
@@ -133,20 +121,27 @@ impl BufferPool {
             is_cleaning &= dirty > low && self.check_writable().is_ok();
             let cleaning = self.config.design.cleaning;
             let is_begun = match cleaning {
-                Cleaning::Sweeps => self.is_sweeping() && self.start_run(Root::Swept),
-                _ => is_cleaning && self.has_more_than(low) && self.start_run(Root::First),
+                Cleaning::Sweeps => self.is_sweeping() && self.start_run(Start::Sweep),
+                _ => {
+                    is_cleaning
+                        && self.has_more_than(low)
+                        && self.start_run(Start::Tier(Root::First))
+                }
             };
             if is_begun {
                 continue;
             }
             let is_wanted = cleaning == Cleaning::WhenWanted;
-            if is_wanted && self.check_writable().is_ok() && self.start_run(Root::Wanted) {
+            if is_wanted
+                && self.check_writable().is_ok()
+                && self.start_run(Start::Tier(Root::Wanted))
+            {
                 continue;
             }
             let floor = self.age_floor();
             if floor > Lsn::ZERO
                 && self.check_writable().is_ok()
-                && self.start_run(Root::Below(floor))
+                && self.start_run(Start::Tier(Root::Below(floor)))
             {
                 continue;
             }
@@ -188,20 +183,20 @@ impl BufferPool {
         }
     }
 
-    /// Starts to clean one run, from `root`. Whether it did.
-    fn start_run(&self, root: Root) -> bool {
+    /// Starts to clean one run, from `start`. Whether it did.
+    fn start_run(&self, start: Start) -> bool {
         let drain_runs = if self.drains() { DRAIN_RUNS } else { u32::MAX };
         if self.cleaning.runs.load(Ordering::Relaxed) >= self.config.cleaner_ios.min(drain_runs) {
             return false;
         }
-        let run = self.claim_run(root);
+        let run = self.claim_run(start);
         if run.is_empty() {
             return false;
         }
         let Some(pool) = self.background.pool() else { return false };
         self.cleaning.runs.fetch_add(1, Ordering::Relaxed);
         self.background.spawn("cleaner run", pool, move |pool| {
-            pool.clean(&run);
+            pool.clean(run);
             pool.cleaning.runs.fetch_sub(1, Ordering::Relaxed);
             pool.cleaning.news.notify_all();
             pool.cleaning.run_ended.notify_all();
@@ -211,31 +206,32 @@ impl BufferPool {
 
     /// Cleans one run in the calling task, when there is no cleaner any more. Whether it found one.
     pub(crate) fn clean_one_run(&self) -> bool {
-        let run = self.claim_run(Root::First);
-        if !run.is_empty() {
-            self.clean(&run);
+        let run = self.claim_run(Start::Tier(Root::First));
+        let is_found = !run.is_empty();
+        if is_found {
+            self.clean(run);
         }
-        !run.is_empty()
+        is_found
     }
 
-    /// Claims the dirty page that `root` says, and its dirty neighbours at home.
-    fn claim_run(&self, root: Root) -> Vec<Claim> {
-        let root = match root {
-            Root::Swept => self.claim_swept(),
-            root => self.claim_root(root),
+    /// Claims the dirty page that `start` says, and its dirty neighbours at home.
+    fn claim_run(&self, start: Start) -> Vec<Claim> {
+        let root = match start {
+            Start::Sweep => self.claim_swept(),
+            Start::Tier(root) => self.claim_root(root),
         };
         let Some(root) = root else { return Vec::new() };
         let alpha = self.config.alpha as usize;
         let mut after = Vec::new();
         while after.len() + 1 < alpha {
-            match self.claim(root.page.plus(after.len() as u64 + 1)) {
+            match self.claim(root.page().plus(after.len() as u64 + 1)) {
                 Some(claim) => after.push(claim),
                 None => break,
             }
         }
         let mut before = Vec::new();
         while before.len() + 1 + after.len() < alpha {
-            let page = root.page.0.checked_sub(before.len() as u64 + 1);
+            let page = root.page().0.checked_sub(before.len() as u64 + 1);
             match page.and_then(|page| self.claim(PageId(page))) {
                 Some(claim) => before.push(claim),
                 None => break,
@@ -249,32 +245,20 @@ impl BufferPool {
 
     /// The first of the partitions' first dirty slots, lambda being global [R in S0 2.6].
     fn claim_root(&self, root: Root) -> Option<Claim> {
-        let below = if let Root::Below(floor) = root { floor } else { Lsn::MAX };
         let mut best: Option<(terrace_rt::LeafGuard<'_, Books>, u32, CleanKey)> = None;
         // Locks are taken in order of partitions; the best one's is kept.
         for partition in &self.memory.partitions {
             let books = partition.books.lock();
             let Some(slots) = &books.slots else { continue };
-            if root == Root::Wanted && !slots.wants_cleaning() {
-                continue;
-            }
             let may = |page| books.ledger.may_go_home(page);
-            let Some(slot) = slots.next_dirty(below, may) else { continue };
-            let key = match root {
-                Root::Below(_) => slots.age_key(slot),
-                Root::First | Root::Wanted | Root::Swept => slots.clean_key(slot),
-            };
+            let Some((slot, key)) = slots.root(root, may) else { continue };
             if best.as_ref().is_none_or(|&(_, _, least)| key < least) {
                 best = Some((books, slot, key));
             }
         }
         let (mut books, slot, _) = best?;
-        if books.slots_mut().newer(slot) >= Some(below) {
-            return None;
-        }
-        let page = books.slots_mut().page(slot).expect("a dirty slot has a page");
-        books.slots_mut().cleaning_begun();
-        Some(take_claim(&mut books, page, slot))
+        let claim = books.slots_mut().claim_root(slot);
+        Some(register(&mut books, claim))
     }
 
     /// Claims `page` if it is dirty on flash and nobody uses the slot.
@@ -286,16 +270,20 @@ impl BufferPool {
             Place::Flash(slot) => slot,
             Place::Nowhere => return None,
         };
-        let may = books.ledger.may_go_home(page) && books.slots_mut().is_cleanable(slot);
-        may.then(|| take_claim(&mut books, page, slot))
+        if !books.ledger.may_go_home(page) {
+            return None;
+        }
+        let claim = books.slots_mut().claim(slot)?;
+        Some(register(&mut books, claim))
     }
 
     /// Cleans a run of consecutive pages.
-    fn clean(&self, run: &[Claim]) {
+    fn clean(&self, run: Vec<Claim>) {
         let mut staging = Staging::new(run.len());
-        let whole = self.stage(run, &mut staging);
-        let at_home = self.write_staged(run, &whole, &staging).is_ok();
-        for (claim, whole) in run.iter().zip(whole) {
+        let whole = self.stage(&run, &mut staging);
+        let at_home = self.write_staged(&run, &whole, &staging).is_ok();
+        let slots: Vec<u32> = run.iter().map(|claim| self.slot_number(claim)).collect();
+        for (claim, whole) in run.into_iter().zip(whole) {
             self.end_claim(
                 claim,
                 match (whole, at_home) {
@@ -305,7 +293,6 @@ impl BufferPool {
                 },
             );
         }
-        let slots: Vec<u32> = run.iter().map(|claim| self.slot_number(claim)).collect();
         self.harden(&slots);
         // A failed sync stops the pool, and the next writer reports it.
         let _failed: Result<(), PoolError> = self.log_buf_writes(Logged::Full);
@@ -313,14 +300,14 @@ impl BufferPool {
 
     /// The slot of a claim, over all partitions.
     fn slot_number(&self, claim: &Claim) -> u32 {
-        self.memory.partition(claim.page).first_slot + claim.slot
+        self.memory.partition(claim.page()).first_slot + claim.slot()
     }
 
     /// Reads the run from flash; says which pages are whole.
     fn stage(&self, run: &[Claim], staging: &mut Staging) -> Vec<Staged> {
         let flash = self.devices.flash.as_deref().expect("dirty slots are on flash");
         let ios = run.iter().zip(staging.pages_mut()).map(|(claim, bytes)| {
-            PageIo::read(self.memory.partition(claim.page).slot_page(claim.slot), [bytes])
+            PageIo::read(self.memory.partition(claim.page()).slot_page(claim.slot()), [bytes])
         });
         if io::run(flash, ios.collect()).is_err() {
             self.stats.lock().flash_faults += 1;
@@ -328,7 +315,7 @@ impl BufferPool {
             return run
                 .iter()
                 .zip(staging.pages_mut())
-                .map(|row| self.stage_one(*row.0, row.1))
+                .map(|row| self.stage_one(row.0, row.1))
                 .collect();
         }
         let judge = |(claim, bytes): (&Claim, &PageBuf)| {
@@ -340,7 +327,7 @@ impl BufferPool {
 
     /// Whether what was read from the slot is the page, in the version that was written there.
     fn is_copy(&self, claim: &Claim, bytes: &PageBuf) -> bool {
-        self.is_copy_of(claim.page, claim.slot, bytes)
+        self.is_copy_of(claim.page(), claim.slot(), bytes)
     }
 
     /// Whether `bytes` are `page` in the version that was written into `slot`.
@@ -350,12 +337,12 @@ impl BufferPool {
         verify(bytes, page).is_ok() && is_version
     }
 
-    fn stage_one(&self, claim: Claim, bytes: &mut PageBuf) -> Staged {
+    fn stage_one(&self, claim: &Claim, bytes: &mut PageBuf) -> Staged {
         let flash = self.devices.flash.as_deref().expect("dirty slots are on flash");
-        let number = self.memory.partition(claim.page).slot_page(claim.slot);
+        let number = self.memory.partition(claim.page()).slot_page(claim.slot());
         match io::run(flash, vec![PageIo::read(number, [&mut *bytes])]) {
             Err(_) => Staged::Damaged,
-            Ok(()) if !self.is_copy(&claim, bytes) => Staged::Damaged,
+            Ok(()) if !self.is_copy(claim, bytes) => Staged::Damaged,
             Ok(()) => Staged::Whole,
         }
     }
@@ -369,7 +356,7 @@ impl BufferPool {
     ) -> Result<(), PoolError> {
         let whole = (0..run.len()).filter(|&at| staged[at] == Staged::Whole);
         let whole: Vec<(PageId, &PageBuf)> =
-            whole.map(|at| (run[at].page, &staging.pages()[at])).collect();
+            whole.map(|at| (run[at].page(), &staging.pages()[at])).collect();
         {
             let ios = whole.chunk_by(|a, b| a.0.plus(1) == b.0).count() as u64;
             let mut stats = self.stats.lock();
@@ -381,25 +368,26 @@ impl BufferPool {
         self.write_shielded(&whole, |part| io::run(&*self.devices.home, home_runs(part)))
     }
 
-    pub(crate) fn end_claim(&self, claim: &Claim, cleaned: Cleaned) {
-        let partition = self.memory.partition(claim.page);
+    pub(crate) fn end_claim(&self, claim: Claim, cleaned: Cleaned) {
+        let (page, slot, rec_lsn) = (claim.page(), claim.slot(), claim.rec_lsn());
+        let partition = self.memory.partition(page);
         let mut books = partition.books.lock();
-        let was_valid = books.slots_mut().clean_ends(claim.slot, cleaned);
-        if cleaned == Cleaned::AtHome && was_valid {
-            let mut lsns = DirtyLsns::at(claim.rec_lsn);
-            if self.keeps_bases() {
-                // Until home is synced the copy on flash stands for the page.
+        // Until home is synced the copy on flash stands for the page.
+        let until_sync = if self.keeps_bases() { UntilSync::Pinned } else { UntilSync::Reusable };
+        let ended = books.slots_mut().cleaned(claim, cleaned, until_sync);
+        if ended == Ended::Clean {
+            let mut lsns = DirtyLsns::at(rec_lsn);
+            if until_sync == UntilSync::Pinned {
                 lsns.base = Lsn::MAX;
-                books.slots_mut().pin(claim.slot);
-                books.ledger.keep_until_sync(claim.slot, claim.page);
+                books.ledger.keep_until_sync(slot, page);
             } else {
-                self.slot_cleaned(partition.first_slot + claim.slot, claim.page);
+                self.slot_cleaned(partition.first_slot + slot, page);
             }
-            self.written_home(&mut books, claim.page, lsns);
+            self.written_home(&mut books, page, lsns);
         } else if cleaned == Cleaned::AtHome && !self.config.rules.buf_write_join_rule {
-            self.join_buf_write(claim.page);
+            self.join_buf_write(page);
         }
-        books.ledger.home_write_ends(claim.page);
+        books.ledger.home_write_ends(page);
         drop(books);
         partition.home_write_ended.notify_all();
     }
@@ -412,10 +400,8 @@ enum Staged {
     Damaged,
 }
 
-pub(crate) fn take_claim(books: &mut Books, page: PageId, slot: u32) -> Claim {
-    let slots = books.slots_mut();
-    let rec_lsn = slots.newer(slot).expect("a cleanable slot is newer");
-    slots.clean_begins(slot);
-    books.ledger.home_write_begins(page);
-    Claim { page, slot, rec_lsn }
+/// L2: the home write of a claimed page begins.
+pub(crate) fn register(books: &mut Books, claim: Claim) -> Claim {
+    books.ledger.home_write_begins(claim.page());
+    claim
 }

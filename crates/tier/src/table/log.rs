@@ -81,11 +81,6 @@ impl<O: SlotOrder, S: Shares> SlotTable<O, S> {
         self.states[slot as usize] == FREE
     }
 
-    /// A damaged page is about to be brought home all the same, from the log.
-    pub fn forget_damage(&mut self, slot: u32) {
-        self.set_damaged(slot, false);
-    }
-
     /// The page of clean `slot` is forgotten: CLEAN -> FREE.
     pub fn drop_clean(&mut self, slot: u32) {
         self.release(slot, &[CLEAN]);

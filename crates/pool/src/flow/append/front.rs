@@ -28,10 +28,10 @@ use std::sync::atomic::Ordering;
 use terrace_page::{Damage, Lsn, PageBuf, PageId, lsn, verify};
 use terrace_policy::{Batch, History, Leave, Replacement};
 use terrace_rt::{LeafGuard, Nanos, dead, sleep};
-use terrace_tier::{Cleaned, Freed, Held, Leaving};
+use terrace_tier::{Claim, Cleaned, Freed, Held, Leaving};
 
 use crate::durability::dirty::Logged;
-use crate::flow::cleaner::{Claim, take_claim};
+use crate::flow::cleaner::register;
 use crate::flow::homeward::home_runs;
 use crate::flow::owed::first_cause;
 use crate::io::{self, PageIo};
@@ -66,7 +66,7 @@ pub(crate) struct Stuck {
 }
 
 /// A page that leaves its slot.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(super) struct Leaver {
     page: PageId,
     slot: u32,
@@ -205,8 +205,8 @@ impl BufferPool {
                 return None;
             }
             Leave::Home => {
-                books.slots_mut().forget_damage(slot);
-                leaver.claim = Some(take_claim(books, page, slot));
+                let claim = books.slots_mut().claim_leaver(slot);
+                leaver.claim = Some(register(books, claim));
             }
             Leave::Again => leaver.to = Leaver::take_slot(self, books, page),
         }
@@ -330,8 +330,8 @@ impl BufferPool {
             if is_there && !books.slots_mut().keeps_base(leaver.slot) {
                 // F1.
                 if books.slots_mut().newer(leaver.slot).is_some() {
-                    books.slots_mut().forget_damage(leaver.slot);
-                    leaver.claim = Some(take_claim(&mut books, leaver.page, leaver.slot));
+                    let claim = books.slots_mut().claim_leaver(leaver.slot);
+                    leaver.claim = Some(register(&mut books, claim));
                 } else {
                     self.drop_slot(partition, &mut books, leaver.page, leaver.slot);
                 }
@@ -396,45 +396,42 @@ impl BufferPool {
 
     fn bring_home(&self, partition: &Partition, front: Front, mut staging: Staging) {
         let Front { first, slots: group, leavers, .. } = front;
-        let mut homeward: Vec<(Leaver, Claim)> =
-            leavers.into_iter().filter_map(|leaver| Some((leaver, leaver.claim?))).collect();
+        let mut homeward: Vec<(Leaver, Claim)> = leavers
+            .into_iter()
+            .filter_map(|mut leaver| leaver.claim.take().map(|claim| (leaver, claim)))
+            .collect();
         homeward.sort_unstable_by_key(|(leaver, _)| leaver.page);
         for (leaver, claim) in &mut homeward {
             let bytes = &mut staging.pages_mut()[leaver.at];
             leaver.is_whole = leaver.is_whole || self.rebuild(partition, claim, bytes).is_ok();
         }
+        let (homeward, mut claims): (Vec<Leaver>, Vec<Claim>) = homeward.into_iter().unzip();
         let slots: Vec<u32> =
-            homeward.iter().map(|(leaver, _)| partition.first_slot + leaver.slot).collect();
+            homeward.iter().map(|leaver| partition.first_slot + leaver.slot).collect();
         if !self.config.rules.front_is_dirty_until_home {
-            homeward.iter().for_each(|(_, claim)| self.end_claim(claim, Cleaned::AtHome));
+            claims.drain(..).for_each(|claim| self.end_claim(claim, Cleaned::AtHome));
         }
         let at_home = self.write_home(&homeward, &staging).is_ok();
-        let outcomes: Vec<Cleaned> = homeward
-            .iter()
-            .map(|(leaver, claim)| {
-                let cleaned = match (leaver.is_whole, at_home) {
-                    (true, true) => Cleaned::AtHome,
-                    (false, _) => Cleaned::Damaged,
-                    (true, false) => Cleaned::NotYet,
-                };
-                if self.config.rules.front_is_dirty_until_home {
-                    self.end_claim(claim, cleaned);
-                }
-                cleaned
-            })
-            .collect();
+        let outcome = |leaver: &Leaver| match (leaver.is_whole, at_home) {
+            (true, true) => Cleaned::AtHome,
+            (false, _) => Cleaned::Damaged,
+            (true, false) => Cleaned::NotYet,
+        };
+        for (claim, leaver) in claims.into_iter().zip(&homeward) {
+            self.end_claim(claim, outcome(leaver));
+        }
         if self.keeps_bases() && self.settle_front(partition, &homeward).is_err() {
             // What is not durable elsewhere stays; the next writer is told why.
             return self.end_front_if_free(partition, first, &group);
         }
-        for ((leaver, _), cleaned) in homeward.iter().zip(outcomes) {
+        for leaver in &homeward {
             let Some(mut books) = self.books_unread(partition, leaver.slot) else { return };
             // A page that changed meanwhile may have left its slot, or keep it as a base.
             let slots_now = books.slots_mut();
             let is_copy = slots_now.holds(leaver.slot, leaver.page)
                 && slots_now.is_valid(leaver.slot)
                 && !slots_now.is_pinned(leaver.slot);
-            if is_copy && cleaned == Cleaned::AtHome {
+            if is_copy && outcome(leaver) == Cleaned::AtHome {
                 self.drop_slot(partition, &mut books, leaver.page, leaver.slot);
             }
         }
@@ -470,11 +467,7 @@ impl BufferPool {
 
     /// F4: home has durably what was written there, and the table on flash knows it, and where the
     /// others went.
-    fn settle_front(
-        &self,
-        partition: &Partition,
-        homeward: &[(Leaver, Claim)],
-    ) -> Result<(), PoolError> {
+    fn settle_front(&self, partition: &Partition, homeward: &[Leaver]) -> Result<(), PoolError> {
         let rules = self.config.rules;
         if !homeward.is_empty() && rules.front_is_synced_home {
             self.sync_home()?;
@@ -484,7 +477,7 @@ impl BufferPool {
         }
         if !rules.front_is_synced_home {
             let mut books = partition.books.lock();
-            for (leaver, _) in homeward {
+            for leaver in homeward {
                 books.ledger.keep_no_longer(leaver.slot);
                 books.slots_mut().unpin(leaver.slot);
             }
@@ -507,8 +500,8 @@ impl BufferPool {
 
     /// Writes the whole pages home, neighbours together. `homeward` is in page order. Pages of a
     /// block go in small batches, one of which is filled while another is written [S2 3.1].
-    fn write_home(&self, homeward: &[(Leaver, Claim)], staging: &Staging) -> Result<(), PoolError> {
-        let whole = homeward.iter().map(|row| &row.0).filter(|leaver| leaver.is_whole);
+    fn write_home(&self, homeward: &[Leaver], staging: &Staging) -> Result<(), PoolError> {
+        let whole = homeward.iter().filter(|leaver| leaver.is_whole);
         let whole: Vec<(PageId, &PageBuf)> =
             whole.map(|leaver| (leaver.page, leaver.bytes(staging))).collect();
         let at_once = match self.config.design.batch() {
@@ -539,20 +532,20 @@ impl BufferPool {
         bytes: &mut PageBuf,
     ) -> Result<(), PoolError> {
         self.stats.lock().flash_faults += 1;
-        let read = io::run(&*self.devices.home, vec![PageIo::read(claim.page.0, [&mut *bytes])]);
-        let (tier, page) = (Tier::Home, claim.page);
+        let read = io::run(&*self.devices.home, vec![PageIo::read(claim.page().0, [&mut *bytes])]);
+        let (tier, page) = (Tier::Home, claim.page());
         let read = read.map_err(|source| PoolError::Read { tier, page, source: Arc::new(source) });
         let is_whole = read.is_ok() && verify(bytes, page).is_ok();
         let is_same = is_whole
             && self.config.restart.kind.is_journalled()
-            && partition.books.lock().slots_mut().may_be(claim.slot, lsn(bytes));
+            && partition.books.lock().slots_mut().may_be(claim.slot(), lsn(bytes));
         if !is_same {
             if self.is_persistent() {
                 // As in `rescue`: the log need not have it, and home, whole but old, would pass.
                 let tier = Tier::Flash;
                 return Err(PoolError::Damaged { tier, page, damage: Damage::Checksum });
             }
-            let repaired = self.journal.repair(page, claim.rec_lsn, bytes, is_whole);
+            let repaired = self.journal.repair(page, claim.rec_lsn(), bytes, is_whole);
             repaired.map_err(|error| first_cause(read, error))?;
             terrace_page::seal(bytes);
         }
