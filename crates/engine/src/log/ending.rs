@@ -15,8 +15,9 @@
 //! - T2: what was durable behind the end lies there without gaps but those of the damage. So the
 //!   search goes from record to record, and ends after `GAP_BYTES` without one.
 //! - T3: a sector arrives whole or not at all, and a force fills its last block with zeroes. So
-//!   where a record ends within a sector, what follows it there was written with it or is zero: a
-//!   record that lies wholly in the sector and is not valid was damaged.
+//!   where a record lies wholly within a sector, what follows it there was written with it or is
+//!   zero: a record that lies wholly in the sector and is not valid was damaged. Of a record that
+//!   began in a sector before, the last bytes may be there by chance, from the ring's lap before.
 //! - What is left: damage to what was forced last before a crash looks like a torn tail, if nothing
 //!   was written after it. An idle log writes a record that says so (`Log::witness`).
 
@@ -53,7 +54,11 @@ impl LogReader<'_> {
 
     /// T3.
     fn breaks_within_its_sector(&mut self, end: Lsn) -> Result<bool, Error> {
-        let to = end.0.next_multiple_of(SECTOR_SIZE as u64).min(self.limit());
+        let sector = SECTOR_SIZE as u64;
+        if self.end().last.0 < end.0 / sector * sector {
+            return Ok(false);
+        }
+        let to = end.0.next_multiple_of(sector).min(self.limit());
         let rest = self.bytes(end.0, (to - end.0) as usize)?;
         if rest.len() < size_of::<u32>() || rest.iter().all(|&byte| byte == 0) {
             return Ok(false);
