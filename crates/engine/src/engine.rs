@@ -346,7 +346,9 @@ impl Engine {
         self.take_checkpoint(&mut boot, false)
     }
 
-    /// The steps of SPEC 1.2, by number.
+    /// The steps of an indirect checkpoint, numbered [S3 Fig.3; sources.D6]: 1 BEGIN_CHKPT, 2
+    /// force, 3 the transaction table, 4 the oldest dirty LSN, 5 the oldest transaction, 6
+    /// END_CHKPT and a force, 7 the superblock, 8 the log is cut.
     fn take_checkpoint(&self, boot: &mut Superblock, clean: bool) -> Result<(), Error> {
         let begun = now();
         let mut draft = Draft::default();

@@ -1,4 +1,4 @@
-//! The superblock: the boot page of SPEC 1.2, kept as two copies on pages 0 and 1 of the home.
+//! The superblock: the boot page of [S3 Fig.3], kept as two copies on pages 0 and 1 of the home.
 //!
 //! ```text
 //! offset size field

@@ -14,7 +14,7 @@
 //!   else keeps it. A page in memory may carry any value there.
 //! - H2: a page of zeroes verifies as `Damage::Blank`, never as a page.
 //!
-//! Fields are little-endian. The checksum is CRC-32C (Castagnoli), as in SPEC.md 1.1.
+//! Fields are little-endian. The checksum is CRC-32C (Castagnoli).
 
 use crate::{Lsn, PAGE_SIZE, PageBuf, PageId};
 

@@ -3,7 +3,7 @@
 //!
 //! - Idea: flash helps random reads most, so pages that were read sequentially stay out; but until
 //!   the tier is nearly full every page is welcome, and while its queue is long none is.
-//! - A1: filling ends for good when its threshold is first reached [R in S0 2.3].
+//! - A1: filling ends for good when its threshold is first reached [sources.R1].
 //! - A2: nothing is admitted when no slot is free or clean.
 //! - Not for: TAC, which asks temperatures (`tac`) and keeps only the fill and the throttle.
 
@@ -92,7 +92,7 @@ pub enum Refusal {
     NoRoom,
 }
 
-/// Whether an evicted page of `class` may be written to flash [S0 2.2, 3.3; admit in SPEC 2.3].
+/// Whether an evicted page of `class` may be written to flash [S0 2.2, 3.3].
 ///
 /// # Errors
 ///

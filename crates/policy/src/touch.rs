@@ -3,7 +3,7 @@
 //! A hit costs one relaxed store of one word, and none if the clock stands still: the pool advances
 //! its clock on misses only, so hits between two misses count as one use (the correlated references
 //! of LRU-K, O'Neil 1993). Every memory policy reads the same word, so that a page carries its last
-//! two uses to the flash whatever the memory policy [S0 3.1, R in 2.3].
+//! two uses to the flash whatever the memory policy [S0 3.1; sources.R2].
 //!
 //! ```text
 //! bit 63        62..32                                   31..0

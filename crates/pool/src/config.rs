@@ -98,7 +98,7 @@ pub struct PoolConfig {
     pub rules: Rules,
 }
 
-/// Two of the three things called filling; the third is `tau` [SPEC 2.4].
+/// Two of the three things called filling; the third is `tau` [sources.R22].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fills {
     /// Single reads from home become reads of 8 pages until memory is full [S0 4.3.2].
@@ -156,7 +156,7 @@ impl Default for TacConfig {
     }
 }
 
-/// The choices of FASC [S2; SPEC 7].
+/// The choices of FASC [S2 4, 5].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FascConfig {
     /// Pages of a block, which is written whole: as many victims of memory gather first.
@@ -173,7 +173,7 @@ pub struct FascConfig {
 }
 
 impl Default for FascConfig {
-    /// As published; the share is not [R in SPEC 7.2].
+    /// As published; the share is not [sources.R15].
     fn default() -> FascConfig {
         FascConfig {
             block_pages: 128,
@@ -390,7 +390,7 @@ impl PoolConfig {
         let slots = self.flash_slots / self.partitions_count();
         let group = self.group();
         match self.design.batch() {
-            // Whole blocks, and one in reserve [R in SPEC 7.2].
+            // Whole blocks, and one in reserve [sources.R14].
             Some(Batch::Block) => {
                 let share = (f64::from(slots) * (1.0 - self.fasc.full)) as u32;
                 (2 * group).max(share)

@@ -290,8 +290,8 @@ impl From<TableError> for PoolError {
 }
 
 /// What `slot` of a table holds now. Transitions under way count as what a restart may rely on:
-/// READY and WRITING as nothing, READING as what is read, LAZYCLEANING as newer than home [R in
-/// SPEC 8.4].
+/// READY and WRITING as nothing, READING as what is read, LAZYCLEANING as newer than home
+/// [sources.R20].
 fn image_of(slots: &SlotTable, slot: u32) -> Option<Image> {
     if !slots.is_valid(slot) {
         return None;

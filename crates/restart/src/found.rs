@@ -103,7 +103,7 @@ impl fmt::Display for ColdStart {
 pub enum ScanFrom {
     /// At the oldest change that home may lack, or the last checkpoint: as without flash.
     OldestDirty,
-    /// At the first record that is kept [D in S3 III-D4].
+    /// At the first record that is kept [sources.D11].
     LogStart,
     /// At the oldest change that neither home nor the flash has.
     OldestBase,

@@ -133,7 +133,7 @@ impl Images {
     }
 
     /// Gives the slots that are newer than home the recLSNs that analysis found; one that it does
-    /// not know was brought home, and starts anew at the log's end [R in SPEC 8.2].
+    /// not know was brought home, and starts anew at the log's end [sources.R17].
     pub fn take_rec_lsns(&mut self, facts: &super::LogFacts<'_>) {
         for slot in 0..self.pages.len() as u32 {
             let at = slot as usize;

@@ -136,7 +136,7 @@ fn form_of(kind: RestartKind) -> warm::FormKind {
 fn pace_of(settings: &Settings) -> warm::Pace {
     match (settings.kind, settings.appends) {
         (RestartKind::MapThrough, _) => warm::Pace::AtOnce,
-        // One append to the log pages for each block that is written [R in SPEC 7.3].
+        // One append to the log pages for each block that is written [sources.R16].
         (RestartKind::MapChunks, true) => warm::Pace::Filled(settings.group as usize),
         (RestartKind::MapSegments, _) => warm::Pace::KeptBack(warm::Frontiers {
             reach: warm::Reach::Rears,

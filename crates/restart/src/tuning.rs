@@ -13,7 +13,7 @@ pub struct RestartTuning {
     /// LBR: writes that overwrite a clean slot and share one force of the log, at most; one turns
     /// group-writing off [S3 III-C3: eight].
     pub lbr_group: u32,
-    /// LBR: how long such a write waits for others, at most [R in SPEC 8.3: 2 ms].
+    /// LBR: how long such a write waits for others, at most [sources.R19].
     pub lbr_timeout: Nanos,
     /// LVR: parts of the table, each hardened by one write [S3 III-D2].
     pub lvr_chunks: u32,
@@ -24,10 +24,10 @@ pub struct RestartTuning {
     /// LVR: chunks after which a checkpoint's pass lets others run [S3 III-D2].
     pub lvr_chunks_per_yield: u32,
     /// FaCE's map: a segment has one of so many parts of the slots. The paper's have 64,000 entries
-    /// [U in SPEC 5], an eighth to a sixty-fourth of its tiers [R: 16].
+    /// [sources.U1], an eighth to a sixty-fourth of its tiers; here 16 [sources.R21].
     pub map_segments: u32,
     /// CAC's map: one of so many parts of the slots is in the eviction zone, beside those that are
-    /// free [R in SPEC 6.3: 16].
+    /// free [sources.R21].
     pub map_zones: u32,
 }
 

@@ -28,7 +28,7 @@
 //! - Cost: 9 bytes per slot beside the policy's, of which 4 if the design keeps dirty pages here;
 //!   and 4 or 8 for the version of the copy, if the restart wants it.
 //!
-//! Sources: S0 3.1 (the SSD buffer table), S3 II-B1 (the states).
+//! Sources: the SSD buffer table [S0 3.1], its states [S3 II-B1].
 
 mod bases;
 mod changes;

@@ -1,5 +1,5 @@
 //! How often pages are read and written while they have a slot on flash, and while they have none:
-//! whether memory gives up sooner what flash can give back [S1e 6, Fig. 6; E30 in RESULTS.md].
+//! whether memory gives up sooner what flash can give back [S1e 6, Fig. 6].
 //!
 //! - Idea: of each page the time with and without a slot, and what was asked of memory and of the
 //!   devices meanwhile. Pages that were long in both states are compared with themselves.

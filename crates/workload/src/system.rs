@@ -7,7 +7,7 @@
 //!  devices --power off--> devices in the next world, with the bytes that they kept
 //! ```
 //!
-//! The defaults are the TPC-C point of SIGMOD 2011 scaled by 1/100 (RESULTS.md, scaling rules):
+//! The defaults are the TPC-C point of SIGMOD 2011 scaled by 1/100:
 //! memory and flash fixed in pages, device speeds unscaled.
 
 use std::path::PathBuf;

@@ -162,7 +162,7 @@ pub struct Parts {
 }
 
 /// Defaults of `bench restart` that differ from those of `bench tpcc`: ICDE 2013, IV-A, scaled by
-/// 1/100 (RESULTS.md, H1 to H7).
+/// 1/100: sizes and times, not the speeds of devices.
 pub(super) const RESTART_DEFAULTS: [(&str, &str); 5] = [
     ("dram", "31457p"),
     ("lambda", "20%"),

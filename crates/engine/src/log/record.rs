@@ -32,8 +32,8 @@
 //! - R2: `decode` never panics, whatever the bytes.
 //! - R3: a COMMIT or END is a transaction's last record.
 //!
-//! Numbers are little-endian. The records are those of SPEC 1.1 (UPDATE, BUF_WRITE, checkpoint
-//! records) and of ARIES (CLR; NESTED_END is its dummy CLR).
+//! Numbers are little-endian. UPDATE, BUF_WRITE and the checkpoint records are those of [S3
+//! II-A]; CLR is that of ARIES, and NESTED_END its dummy CLR.
 
 use terrace_page::{Lsn, PAGE_SIZE, PageBuf, PageId, TxnId};
 

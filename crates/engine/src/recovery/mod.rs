@@ -1,4 +1,4 @@
-//! Recovery: ARIES, as SPEC 1.3 has it.
+//! Recovery: ARIES, with the dirty pages found by analysis instead of logged [S3 II-A3].
 //!
 //! ```text
 //!   boot page            analysis                 redo                    undo

@@ -3,7 +3,7 @@
 //!
 //! - C1: an append log reuses its slots in the order in which they were filled, and takes whatever
 //!   leaves memory. `fifo` and `clock` are the same order on both layouts: a second chance is a
-//!   page that is passed over in place, and taken in again in a log [SPEC 5].
+//!   page that is passed over in place, and taken in again in a log [S2 2].
 
 use crate::designs::{
     self, AdmissionRule, Batch, CleanLeave, DESIGNS, Design, Inclusion, Layout, Replacement,

@@ -1,5 +1,5 @@
 //! What the flash tier is to its database: a cache that may vanish, or a part of it, as FaCE, FASC
-//! and CAC are published [S2 2; S1e; SPEC 5, 6.3, 7.2].
+//! and CAC are published [S2 2; S1e; sources.U1, sources.U2].
 //!
 //! - R1: in a cache, redo for every page that is not at home is in the log. In a persistent tier a
 //!   page is as safe on flash as at home, so that it does not hold the log.

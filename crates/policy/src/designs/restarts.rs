@@ -34,16 +34,16 @@ pub enum RestartKind {
     /// first use: no paper has it.
     Warm,
     /// The table of `Warm`, and the log redone over a warm tier before the database is open: what
-    /// FaCE, FASC and CAC do after a crash [SPEC 5, 6.3, 7.3].
+    /// FaCE, FASC and CAC do after a crash [S2 6; sources.U1, sources.U2].
     MapLog,
     /// The same with FaCE's segments: appended slots are told of when a segment is full, and
-    /// an opening reads what is in the slots behind [SPEC 5].
+    /// an opening reads what is in the slots behind [sources.U1].
     MapSegments,
     /// The same with CAC's eviction zone: only its slots are reused before the next begins, and an
-    /// opening reads what is in them [SPEC 6.3].
+    /// opening reads what is in them [sources.U2].
     MapZone,
     /// The same over FASC's map: chunks of the table, changes appended to a log page of each, one
-    /// append for each block that is written [S2 6; SPEC 7.3].
+    /// append for each block that is written [S2 6; sources.R16].
     MapChunks,
     /// FASC's map with each change written at once (FASC_T) [S2 6, 7.2].
     MapThrough,

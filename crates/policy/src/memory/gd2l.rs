@@ -1,5 +1,5 @@
 //! GD2L: GreedyDual with two retrieval costs (Liu and Salem, "Hybrid storage management for
-//! database systems", PVLDB 6(8), 2013) [S1e 4; SPEC 6.2].
+//! database systems", PVLDB 6(8), 2013) [S1e 4].
 //!
 //! - Idea: a page that flash would give back costs little to lose. `H(p) = L + R` is set when `p`
 //!   is used, where `R` is what reading it again costs; the least `H` leaves, and `L` rises to it.
@@ -7,7 +7,7 @@
 //!   the others. The victim is the tail with the smaller `H`.
 //! - State: none on a hit but the touch word, which tells when the page was used; `Inflation` tells
 //!   what `L` was then. So `H` is derived, and a page that moves to or from flash keeps its age and
-//!   changes its `R` [R in SPEC 6.2]. The tails come from a look at all frames (`tails`).
+//!   changes its `R` [sources.R6]. The tails come from a look at all frames (`tails`).
 //! - G1: `L` never falls.
 //! - G2: between two looks at the frames the order is exact for pages that do not move: what is
 //!   used or enters since has `H` of at least `L + R`, and a batch is good no further than that.

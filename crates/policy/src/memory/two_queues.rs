@@ -1,6 +1,6 @@
 //! The two queues of FASC: what leaves memory by what it costs to let it go (Wang, Guo and Meng,
 //! "An efficient design and implementation of multi-level cache for database systems", DASFAA 2015)
-//! [S2 4; SPEC 7.1].
+//! [S2 4].
 //!
 //! - Idea: to let a page go that is on flash costs nothing now; one that is not there has to be
 //!   written. `Q_r` has the first, `Q_m` the others, both in LRU order, and their sizes are held in
@@ -9,9 +9,9 @@
 //! - The victim is in `Q_r` while `|Q_r| > beta |Q_m|`, else in `Q_m`: of the `scan_depth` pages at
 //!   its end the oldest that home has too, and the oldest if home lacks them all.
 //! - `theta` falls as more of memory is newer than home, which gives `Q_m` room: it is
-//!   1 less that share, between .05 and .95, unless it is given [R in SPEC 7.1].
+//!   1 less that share, between .05 and .95, unless it is given [sources.R9].
 //! - C_r and C_w are a read and a write of flash. D_w is a write to home: what is called a fetch in
-//!   one place is what migrating a page costs [SPEC 7.1].
+//!   one place is what migrating a page costs [sources.R11].
 //! - State: no more than what `Tails` has. The sizes and `theta` are those of the last look, less
 //!   the victims since.
 //! - V1: a page in `Q_r` is unchanged since it was copied to flash; so home lacks there what flash
@@ -44,7 +44,7 @@ pub struct QueueRules {
 }
 
 impl Default for QueueRules {
-    /// The paper does not give them [R in SPEC 7.1].
+    /// The paper does not give them [sources.R9, sources.R10].
     fn default() -> QueueRules {
         QueueRules { theta: None, scan_depth: 32 }
     }

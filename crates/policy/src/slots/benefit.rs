@@ -1,5 +1,5 @@
 //! CC and CAC for flash slots: the slot whose page benefits least from being there is reused, and
-//! only for a page that would benefit more (Liu and Salem, PVLDB 6(8), 2013) [S1e 5; SPEC 6.3].
+//! only for a page that would benefit more (Liu and Salem, PVLDB 6(8), 2013) [S1e 5].
 //!
 //! - Idea: exact order by benefit, in a clean and a dirty heap at the two ends of one array. The
 //!   keys are the counts; `benefit` says what they mean, with or without anticipation.
@@ -7,7 +7,7 @@
 //!   (`ghosts`).
 //! - B1: a slot's counts change only here, and its heap is put in order at once; all heaps are when
 //!   the expansion factors change, or counts are halved.
-//! - B2: counts are halved after as many physical requests as there are slots [R in SPEC 6.3].
+//! - B2: counts are halved after as many physical requests as there are slots [sources.R7].
 //! - B3: a page's counts go along when it gets a slot, and back when it loses it.
 //! - B4: a dirty slot cannot be reused at once, but it counts: when the least benefit of all is
 //!   that of a dirty slot, some of the least are wanted at home, ahead of the next victims.

@@ -1,12 +1,12 @@
 //! Blocks of flash slots that are written whole and leave whole: the flash of FASC (Wang, Guo and
-//! Meng, DASFAA 2015) [S2 5; SPEC 7.2].
+//! Meng, DASFAA 2015) [S2 5].
 //!
 //! - Idea: pages are written a block at a time, next to each other; so the device sees large
 //!   writes, and what is remembered of use is remembered of blocks. A block that is seldom used,
 //!   has many holes and little that home lacks gives way; but what was used of late is taken in
 //!   again.
 //! - The weight of a block is `frequency (1 + dirty) / (1 + holes)`; the lightest leaves. Without
-//!   the ones, as published, it is zero or infinite for most blocks [R in SPEC 7.2].
+//!   the ones, as published, it is zero or infinite for most blocks [sources.R12].
 //! - A window is so many page requests. Two bitmaps say which slots were used in this window and in
 //!   the one before, two Bloom filters which blocks: only in those are bits looked for. At the end
 //!   of a window the frequency of each block in neither filter is halved.
@@ -17,7 +17,7 @@
 //! - B3: a block leaves only if it can leave whole. A page that is being read is used: it is taken
 //!   in again, whatever else gives way; so is a base.
 //! - B4: of the used pages of a block those at its end are taken in again, as many as there is room
-//!   for, and never all: each block that leaves frees a slot at least [R in SPEC 7.2].
+//!   for, and never all: each block that leaves frees a slot at least [sources.R14].
 //! - B5: a page that is taken in counts as a use of its block, so that a new block is not the
 //!   lightest at once; but not as a use of the page.
 //! - Cost: a hit sets two bits and adds one; a victim is one look at each block.
@@ -31,7 +31,7 @@ use terrace_page::SlotId;
 
 /// Blocks with a slot in use that are passed over, at most, in one search.
 const PASSED_OVER_MAX: usize = 8;
-/// What is left of a frequency at the end of a window without use [R in SPEC 7.2].
+/// What is left of a frequency at the end of a window without use [sources.R13].
 const KEPT: f32 = 0.5;
 /// So many windows without use leave nothing.
 const WINDOWS_MAX: u64 = 150;

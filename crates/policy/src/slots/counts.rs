@@ -1,6 +1,5 @@
 //! What it is worth to have a page on flash, by its reads and writes: the benefit of CC and CAC
-//! (Liu and Salem, "Hybrid storage management for database systems", PVLDB 6(8), 2013) [S1e 5; SPEC
-//! 6.3].
+//! (Liu and Salem, "Hybrid storage management for database systems", PVLDB 6(8), 2013) [S1e 5].
 //!
 //! - Idea: a page's physical requests are counted apart while it is on flash and while it is not.
 //!   CC multiplies both with what flash saves. CAC anticipates: memory that knows of the flash
@@ -11,11 +10,11 @@
 //! - A1: with alpha fixed at 1 CAC is CC, page for page (a test).
 //! - A2: alpha of a group is 1 until a hundred logical reads were seen both on flash and not, and
 //!   stays between 1 and what a read from home costs in reads of flash, or a write in writes if
-//!   that is less [R in SPEC 6.3]: beyond, a page would be worse off on flash for being asked for.
+//!   that is less [sources.R8]: beyond, a page would be worse off on flash for being asked for.
 //! - A3: counters are in eighths, so that halving them from time to time, as who keeps them does,
 //!   does not forget a single request at once. They saturate at 31 requests.
-//! - Groups are pages with the same order of magnitude of logical reads and of writes [U in SPEC
-//!   6.3; R: powers of two].
+//! - Groups are pages with the same order of magnitude of logical reads and of writes
+//!   [sources.U3], by powers of two.
 //! - Not for: pages that a scan reads: whoever counts leaves out what was read ahead.
 
 use crate::placement::Costs;

@@ -1,5 +1,5 @@
 //! First in, first out for flash slots that are written in order: the multi-version FIFO of FaCE
-//! with its groups and their second chance, and the rotating tier [S2 2; SPEC 4, 5].
+//! with its groups and their second chance, and the rotating tier [S2 2; S0 5].
 //!
 //! - Idea: the slots are a ring. Pages are taken in at the rear, several next to each other, and
 //!   leave at the front in groups; what the device sees is one long sequential write. A page that
@@ -12,7 +12,7 @@
 //! - Q3: of a group the holes and what home has too are dropped, the rest goes home; but with
 //!   second chance, what was hit since it was taken in is to be taken in again, its bit cleared.
 //! - Q4: a group never goes whole to the rear: if every page was hit, the front one is forced out.
-//!   So each group frees a slot at least [U in SPEC 5].
+//!   So each group frees a slot at least [sources.U1].
 //! - Q5: a slot in use, or that is read, ends the group before it. So does a base for which there
 //!   is no room at the rear: it can neither be dropped nor go home.
 //! - Cost: one bit per slot; a hit sets it.

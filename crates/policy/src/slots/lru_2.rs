@@ -165,7 +165,7 @@ impl SlotLru2 {
     }
 
     /// Where dirty `slot` stands among those of all partitions: the cleaner takes the least of
-    /// their roots [R in S0 2.6].
+    /// their roots [sources.R3].
     #[must_use]
     pub fn clean_key(&self, slot: SlotId) -> CleanKey {
         self.keys.clean_key_of_all(slot.0)

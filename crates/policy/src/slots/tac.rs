@@ -65,7 +65,7 @@ pub struct Temperatures {
 
 impl Temperatures {
     /// Cold extents. All temperatures are halved after every `aging_requests` page requests; the
-    /// papers do not say how many: the number of slots is a fair choice [R in S4 3].
+    /// papers do not say how many: the number of slots is a fair choice [sources.R4].
     ///
     /// # Panics
     ///
@@ -177,7 +177,7 @@ impl Temperatures {
 /// The slots of one partition, coldest first, and its free slots.
 ///
 /// Slots of invalid copies are in no heap and not free: the caller removes them, and inserts them
-/// again when they are rewritten [R in S4 3].
+/// again when they are rewritten [sources.R5].
 pub struct SlotHeat {
     heaps: Heaps,
     /// Bits of a temperature, which as an integer sorts like it; or, with `FREE`, the next free

@@ -1,6 +1,6 @@
 //! Cleaning by age: no change stays away from home for longer than so much log. The papers' cleaner
 //! knows only how much of the flash is dirty: below lambda, a page that nobody uses holds the log,
-//! and the redo of the next opening, for ever [D in SPEC 2.7].
+//! and the redo of the next opening, for ever [sources.D7].
 //!
 //! ```text
 //!  log:  ... | too old: brought home |          the bound, `clean_age`          | end

@@ -1,6 +1,6 @@
 //! The dirty table: which changes are not at home, and what the log may forget.
 //!
-//! One entry per page [R in S3 Fig.3]. It is made by `make_dirty`, moves to flash and back with the
+//! One entry per page [sources.D5]. It is made by `make_dirty`, moves to flash and back with the
 //! page's newest version, and ends when home has that version durably:
 //!
 //! ```text
@@ -21,7 +21,7 @@
 //! their page is read.
 //!
 //! - E1: entry first, then the flash copy is invalidated, then the record is appended: otherwise a
-//!   checkpoint or the cleaner could believe, in between, that no record is owed [D in S0 2.3].
+//!   checkpoint or the cleaner could believe, in between, that no record is owed [sources.D2].
 //! - E2: every arrow is one section under the lock of the page's partition, which a page never
 //!   changes. So a walk over the partitions, one lock at a time, meets every entry that existed
 //!   when the walk began and still exists; an entry made meanwhile has a recLSN above every LSN
@@ -31,7 +31,7 @@
 //! - E4: a BUF_WRITE record lists pages whose home copy is durable and holds every update up to
 //!   its EOL. EOL is the last LSN when the batch is opened, before any page joins; a page joins
 //!   under its latch (or the partition's lock, for the cleaner) if it was not modified since its
-//!   image was written; home is synced before the record is appended [S3 II-A; D in SPEC 1.1].
+//!   image was written; home is synced before the record is appended [S3 II-A; sources.D1].
 
 use std::sync::atomic::AtomicU32;
 

@@ -71,7 +71,7 @@ pub(crate) struct Ledger {
     /// Dirty frames by recLSN, and stale entries (D1).
     frames: BinaryHeap<Reverse<(Lsn, u32)>>,
     frames_count: u32,
-    /// Pages with a home write outstanding, whoever issued it [D in S3 II-A].
+    /// Pages with a home write outstanding, whoever issued it [sources.D3].
     home_writes: Vec<PageId>,
     /// Pages that are to be redone when they are first read, by recLSN.
     owed: BTreeMap<PageId, Lsn>,

@@ -18,9 +18,10 @@
 //! - L1: one task claims; each run is cleaned by a task of its own, up to `cleaner_ios` at a time:
 //!   the whole excess is on its way at once, as deep a queue as the disks can use.
 //! - L2: a claimed page has a registered home write, so nobody else writes it home before this
-//!   write has ended, even if its slot is invalidated [D in SPEC 1.5].
+//!   write has ended, even if its slot is invalidated [sources.D3].
 //! - L3: a page joins a BUF_WRITE batch under the partition's lock, and only if its slot is still
-//!   valid: modifying a page invalidates its slot before the record is appended [D in SPEC 1.1].
+//!   valid: modifying a page invalidates its slot before the record is appended [sources.D1,
+//!   sources.D2].
 //! - L4: a page that is owed is not cleaned before it is redone: its copy lacks what the log has of
 //!   it, which a BUF_WRITE would then take for written, and is the base of changes that have no
 //!   image in the log.
@@ -243,7 +244,7 @@ impl BufferPool {
         before
     }
 
-    /// The first of the partitions' first dirty slots, lambda being global [R in S0 2.6].
+    /// The first of the partitions' first dirty slots, lambda being global [sources.R3].
     fn claim_root(&self, root: Root) -> Option<Claim> {
         let mut best: Option<(terrace_rt::LeafGuard<'_, Books>, u32, CleanKey)> = None;
         // Locks are taken in order of partitions; the best one's is kept.

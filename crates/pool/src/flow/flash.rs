@@ -7,9 +7,9 @@
 //!   write.
 //! - A3: a TAC copy is abandoned if the page was dirtied, or left memory, before its write began:
 //!   the flash would be newer than home [S0 4.2].
+//! - A4: a page that owns an invalid slot gets that one again, never a second [sources.R5].
 //! - A5: CC and CAC write a page that is on flash there again, whatever it benefits: in place, or,
 //!   where its copy is kept as a base, into another slot if there is one.
-//! - A4: a page that owns an invalid slot gets that one again, never a second [R in S4 3].
 
 use std::io::ErrorKind;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};

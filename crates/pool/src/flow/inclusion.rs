@@ -1,5 +1,5 @@
 //! What flash has of a page while it is in memory: a slot of its own, nothing, or what it had
-//! [S0 5; SPEC 4; Koltsidas and Viglas, "Designing a flash-aware two-level cache", ADBIS 2011].
+//! [S0 5; Koltsidas and Viglas, "Designing a flash-aware two-level cache", ADBIS 2011].
 //!
 //! ```text
 //!             comes into memory                 while it is there        leaves memory

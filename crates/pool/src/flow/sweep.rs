@@ -1,5 +1,5 @@
 //! Sweeps over home: flash collects changed pages, and all of them go home together, in the order
-//! in which they lie there (HeteroDrive: Kim et al., IWSSPS 2009) [S0 5; S4 4.4, 6; SPEC 4].
+//! in which they lie there (HeteroDrive: Kim et al., IWSSPS 2009) [S0 5; S4 4.4, 6].
 //!
 //! ```text
 //!          dirty > lambda * S: list, sorted             the list ends

@@ -16,9 +16,9 @@
 //!   takes. The barrier that makes the copies durable is the force of W1.
 //! - W2: the bytes that are written are not changed meanwhile: the shared latch is held throughout.
 //! - W3: at most one home write of a page is outstanding, the cleaner's included: who finds one
-//!   leaves the page alone, or waits [D in SPEC 1.5].
+//!   leaves the page alone, or waits [sources.D3].
 //! - W4: a slot is CLEAN only after the home write, if there is one, has finished too [S0 2.3].
-//! - W5: in LC the entry moves to flash only after the flash write has finished [D in S0 2.3].
+//! - W5: in LC the entry moves to flash only after the flash write has finished [sources.D4].
 //! - W6: a home write that was not synced may be lost. Where flash is found again with its dirty
 //!   pages, what is said there of a page that was written home since the last sync counts from the
 //!   first change that home would lack; and its clean copy is pinned until home was synced.

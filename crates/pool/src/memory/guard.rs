@@ -141,7 +141,7 @@ impl<'p> PageMut<'p> {
     }
 
     /// Announces a change: makes the page's dirty entry, then invalidates its flash copy; the
-    /// caller then appends the record, then calls `apply` [S0 2.3, order by SPEC 2.3]. Cheap from
+    /// caller then appends the record, then calls `apply` [S0 2.3; sources.D2]. Cheap from
     /// the second call on.
     pub fn dirty(&mut self) -> Dirtied {
         if self.dirtied.is_some() {

@@ -2,7 +2,7 @@
 //!
 //! - Idea: directory, slots, orders, ghosts and tables are memory that could have been frames. The
 //!   tier of 2011 took 88 bytes for each page of flash, a hundredth of it, and its comparisons left
-//!   that out; the FASC paper charges it [S2 7.3; H8 in RESULTS.md].
+//!   that out; the FASC paper charges it [S2 7.3].
 //! - M1: what is charged is what an open pool of this configuration allocates, rounded up to whole
 //!   frames. The structures of one partition, the largest, are built for it, and asked.
 //! - M2: what comes and goes is not in it: the bytes of runs on their way home, and the records of

@@ -1,6 +1,6 @@
 //! A log of page changes, kept in memory: the pool's journal, and enough of recovery to judge it.
 //!
-//! A record sets the value of a page. Recovery is that of S3 II-A3: analysis with BUF_WRITE
+//! A record sets the value of a page. Recovery is that of [S3 II-A3]: analysis with BUF_WRITE
 //! records, then redo, which finds exactly the version that it expects. A torn page is repaired by
 //! the first record after it became dirty, which counts as a full image.
 

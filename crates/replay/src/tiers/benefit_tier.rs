@@ -1,4 +1,4 @@
-//! CC and CAC, over the same slots by benefit as the pool [S1e 5; SPEC 6.3].
+//! CC and CAC, over the same slots by benefit as the pool [S1e 5].
 //!
 //! - B1: a slot whose page was changed stays its page's, and is written again when the page leaves
 //!   memory: `Invalidation::Logical`.

@@ -1,5 +1,5 @@
 //! The designs that append: the three of FaCE, the rotating tier, HeteroDrive and FASC, over the
-//! same rings and blocks of slots as the pool [S2; SPEC 4, 5, 7].
+//! same rings and blocks of slots as the pool [S2].
 //!
 //! - L1: what is done is done in the pool's order: a front group is named, the group of victims
 //!   gets slots behind the second chances, both are written, and then the front is free.

@@ -1,5 +1,5 @@
 //! Sweeps over home: when more than lambda of the slots are newer than home, all of these go there
-//! in the order in which they lie at home, neighbours together [S0 5; S4 4.4, 6; SPEC 4].
+//! in the order in which they lie at home, neighbours together [S0 5; S4 4.4, 6].
 //!
 //! - W1: a sweep is of the pages that were dirty when it began. One that was changed since, or went
 //!   home otherwise, is passed over.

@@ -10,7 +10,7 @@
 //! | UPDATE, CLR, RESTORE; UNLOGGED | the slot with this page is free |
 //!
 //! The paper says the last BEGIN_CHKPT; in a crash in the middle of a checkpoint that one has
-//! nothing to show yet [R in SPEC 8.3].
+//! nothing to show yet [sources.R18].
 
 use terrace_page::{Lsn, PageId};
 

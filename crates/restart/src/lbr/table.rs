@@ -10,7 +10,7 @@
 //!
 //! - T1: POST_WRITE, LAZY_CLEANED and CHKPT are appended under the lock of the slot's partition,
 //!   and say what it holds then: so the log has them in the order of the states, and no UPDATE of
-//!   the page lies between the state and its record [D in SPEC 8.3].
+//!   the page lies between the state and its record [sources.D12].
 //! - T2: no record says that a slot holds a page before the page is durable there.
 //! - T3: a slot that was freed because its page changed may be given to another page before the
 //!   UPDATE is appended: it is then invalidated like one that is reused.

@@ -14,7 +14,7 @@
 //!     56    8 reserved   zero
 //! ```
 //!
-//! The paper's list of fields lacks pageLSN and recLSN, which its algorithms use [D in SPEC 8.4].
+//! The paper's list of fields lacks pageLSN and recLSN, which its algorithms use [sources.D9].
 //! A blank entry is zeroes: its checksum is wrong.
 
 use terrace_page::{Lsn, PageId};

@@ -8,7 +8,7 @@
 //! - L1: the durable end is read before the slots are looked at: a slot that is valid in the copy
 //!   was valid when the log had become durable up to there, so every later change of its page has
 //!   a later LSN [S3 III-D4]. The paper has the log's tail there; what a power cut takes of it
-//!   gives its LSNs away again [D in SPEC 8.4].
+//!   gives its LSNs away again [sources.D10].
 //! - L2: one chunk is hardened at a time, by the flusher or by a checkpoint.
 //! - L3: an old entry is as good as a new one: recovery sees how old it is. So a write that fails,
 //!   or that a power cut takes, costs slots and no page.

@@ -18,7 +18,7 @@
 //!   transaction or the cleaner; after a crash before redo, all of them. Either way a slot that is
 //!   not what its entry says is dropped, without reading it again [S3 III-D4].
 //! - V2: analysis begins where the log begins, not at the oldest dirty page: an old copy may lack a
-//!   change from before it [D in SPEC 8.4]. Of such a change home has the result, and a copy
+//!   change from before it [sources.D11]. Of such a change home has the result, and a copy
 //!   without it is freed like one that a BUF_WRITE names.
 //! - V3: a page that changes without a record (bulk loads) leaves a record of that.
 //! - Cost: in memory 8 bytes a slot, the LSN; no write to flash waits for the table.

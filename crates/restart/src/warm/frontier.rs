@@ -1,5 +1,5 @@
 //! What an opening finds out by reading pages in their slots, so that it need not be written: of
-//! FaCE's last segments [SPEC 5], of CAC's eviction zone [SPEC 6.3].
+//! FaCE's last segments [sources.U1], of CAC's eviction zone [sources.U2].
 //!
 //! ```text
 //!  all written, and a frontier     fills of its slots are kept back;       all written, and

@@ -32,10 +32,10 @@ const RETIRED_MIN: usize = 4;
 pub(crate) enum Pace {
     /// When it fills a block.
     Gathered,
-    /// When so many slots were filled: once for each block that FASC writes [R in SPEC 7.3].
+    /// When so many slots were filled: once for each block that FASC writes [sources.R16].
     Filled(usize),
     /// Fills when their part of the slots is full, and when a slot outside the frontier is to be
-    /// written; the rest at checkpoints alone: FaCE's segments [SPEC 5].
+    /// written; the rest at checkpoints alone: FaCE's segments [sources.U1].
     KeptBack(Frontiers),
     /// Before whatever changed it goes on: FASC_T's map, which is right on flash at all times [S2
     /// 7.2]. What others told meanwhile goes along.
@@ -45,9 +45,9 @@ pub(crate) enum Pace {
 /// Which slots a frontier has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reach {
-    /// Two segments' worth from each rear on: FaCE [SPEC 5].
+    /// Two segments' worth from each rear on: FaCE [sources.U1].
     Rears,
-    /// A zone of those that benefit least: CAC [SPEC 6.3].
+    /// A zone of those that benefit least: CAC [sources.U2].
     Zone,
 }
 

@@ -11,7 +11,7 @@
 //!                                                                                       of two
 //! ```
 //!
-//! Why it is safe to believe the table after a power cut [SPEC 8.4, violations A to D]:
+//! Why it is safe to believe the table after a power cut [violations A to D, S3 III-D]:
 //!
 //! - W1: a slot whose bytes are another page, another version or torn is found out when it is read
 //!   (A, B, C): its entry has the page's id and LSN. Home, or the log, serves instead.

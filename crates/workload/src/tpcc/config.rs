@@ -1,7 +1,7 @@
 //! What a TPC-C run assumes: every option with its default and where that comes from.
 //!
-//! The defaults are the paper's 2K-warehouse point scaled by 1/100 (RESULTS.md, scaling rules): 20
-//! warehouses, ten hours as 360 seconds, and the system of `System::default`.
+//! The defaults are the 2K-warehouse point of [S0 4.2] scaled by 1/100: 20 warehouses, ten hours as
+//! 360 seconds, and the system of `System::default`.
 
 use terrace_rt::Nanos;
 
@@ -22,7 +22,7 @@ pub enum WarehouseChoice {
 /// How long a terminal rests around a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pacing {
-    /// Not at all: a closed loop that keeps the devices queued (RESULTS.md H4).
+    /// Not at all: a closed loop that keeps the devices queued.
     None,
     /// Keying and think times of clause 5.2.5.7, divided by `speedup`.
     Specification {

@@ -40,7 +40,7 @@ impl Kind {
     }
 }
 
-/// Shares of the five transactions, in percent (clause 5.2.3; SPEC 13 gives 45/43/4/4/4).
+/// Shares of the five transactions, in percent (clause 5.2.3; 45/43/4/4/4 in [S4 5.2]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mix(pub [u8; 5]);
 

@@ -17,7 +17,7 @@ use terrace_workload::tpcc::{self, Checks, Scale};
 use terrace_workload::{LogKept, System, Workload, brokerage};
 
 /// Times between checkpoints unless others are asked for: the recovery intervals of ICDE 2013,
-/// 30 minutes and 7.5 minutes, scaled by 1/100 (RESULTS.md, H7).
+/// 30 minutes and 7.5 minutes, scaled by 1/100.
 const TPCC_CHECKPOINT: Span = Span(18.0);
 const TPCE_LIKE_CHECKPOINT: Span = Span(4.5);
 /// Part of the interval between checkpoints after which power is cut, unless told otherwise: what

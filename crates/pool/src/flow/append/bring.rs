@@ -1,5 +1,5 @@
 //! Bringing flash up to date where it is a part of the database: changed pages are appended and
-//! stay in memory, so that the log can be cut. FaCE's checkpoint flushes to flash [S2 2; SPEC 5].
+//! stay in memory, so that the log can be cut. FaCE's checkpoint flushes to flash [sources.U1].
 //!
 //! - B1: a page is appended once more than it would be if it waited to leave; its slot before is a
 //!   base, and free when the table names the new one.

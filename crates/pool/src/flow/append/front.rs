@@ -17,7 +17,7 @@
 //!   are nowhere else. So a base moves on like a page with a second chance; a slot that is moved
 //!   from stays as it is until the table says durably where its page went; what went home was
 //!   synced there; and only then the table says, durably, that the group is free, and its slots are
-//!   overwritten [D in SPEC 5, 7.2].
+//!   overwritten [sources.D8].
 //! - F5: a page that changes in memory while its group leaves keeps the group, with its base. If it
 //!   is asked for often it does not leave memory, and the ring would stand still until the next
 //!   checkpoint. So it is written home at once, and the base is free when home was synced.
@@ -214,7 +214,7 @@ impl BufferPool {
     }
 
     /// The rotating tier drops a page that is in memory without a write: its frame takes over what
-    /// home lacks [SPEC 4]. Whether it did.
+    /// home lacks [S0 5]. Whether it did.
     fn stays_in_memory(&self, partition: &Partition, books: &mut Books, page: PageId) -> bool {
         if self.config.design.replacement != Replacement::Rotating {
             return false;

@@ -1,6 +1,6 @@
-//! The append layout: the flash is a log of pages, written in order, round and round [S2 2; SPEC
-//! 4, 5]. FaCE and its variants write groups; the rotating tier writes page by page; FASC writes
-//! blocks [S2 5; SPEC 7.2].
+//! The append layout: the flash is a log of pages, written in order, round and round [S2 2; S0 5].
+//! FaCE and its variants write groups; the rotating tier writes page by page; FASC writes blocks
+//! [S2 5].
 //!
 //! ```text
 //!  victims                 one write            the ring of a partition's slots           one read

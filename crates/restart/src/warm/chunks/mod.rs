@@ -1,4 +1,4 @@
-//! FASC's map [S2 6; SPEC 7.3]: the table is divided into fixed chunks of several flash pages, each
+//! FASC's map [S2 6]: the table is divided into fixed chunks of several flash pages, each
 //! with a log page of its own. Changes of a chunk are appended to its log page; when that is full,
 //! they are merged into the chunk.
 //!

@@ -1,4 +1,4 @@
-//! The crash matrix of SPEC 8.5: scripts that go through each path, cut at every event at which a
+//! The crash matrix [sources.R23]: scripts that go through each path, cut at every event at which a
 //! device changes, and opened again after everything that may have become of the flash device.
 //!
 //! Modules in reading order:

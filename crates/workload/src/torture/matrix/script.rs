@@ -1,4 +1,4 @@
-//! The scripts: short scenarios, each made to go through one path of SPEC 8.5.
+//! The scripts: short scenarios, each made to go through one path [sources.R23].
 //!
 //! | script | path |
 //! |---|---|
