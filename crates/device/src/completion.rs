@@ -13,11 +13,11 @@
 //! ```
 //!
 //! - C1: the word counts unfinished requests; it only falls, and is zero when the batch is done.
-//! - C3: a batch with a deadline belongs to a device that copies bytes itself, within
-//!   `with_buffers`, or never touches them: what waits for it may go when the deadline has passed.
 //! - C2: an abandoned batch belongs to a device that copies bytes itself (a model), which asks
 //!   `is_abandoned` before it touches a buffer. A device whose buffers the kernel holds gives a
 //!   `Drain` instead, and dropping its ticket waits without switching tasks.
+//! - C3: a batch with a deadline belongs to a device that copies bytes itself, within
+//!   `with_buffers`, or never touches them: what waits for it may go when the deadline has passed.
 
 use std::io::{self, ErrorKind};
 use std::sync::Arc;

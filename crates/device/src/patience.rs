@@ -3,7 +3,7 @@
 //! - `EINTR` and `EAGAIN` say nothing of the device: any request is tried again.
 //! - A read that failed otherwise may succeed the next time, and harms nothing.
 //! - A write that failed otherwise is not: what its range holds is the device's to say, and the
-//!   caller's to judge. Nor is a sync, which may fail only once for what it has lost (F4).
+//!   caller's to judge. Nor is a sync, which may fail only once for what it has lost (file.F4).
 //! - A device that did not answer in time is not asked again.
 
 use std::io::{self, ErrorKind};

@@ -18,12 +18,12 @@
 //!   work is a transaction of its own that commits at once.
 //! - R2: it waits for a signal, or after an error for a time; it never spins.
 //! - R3: once `stop` has returned, no piece of work is under way and none begins.
+//! - R4: garbage that an open transaction may undo waits in `blocked` until `ended` says that all
+//!   transactions up to that one are over.
 //! - R5: a leaf waits once, whoever offers it, with the least and the greatest key that it was
 //!   offered with: if it was split meanwhile, all that lies between is looked at. Kinds of work
 //!   are served in turn. Who leaves removed keys behind faster than they are purged waits, like
 //!   who puts large values faster than they are freed.
-//! - R4: garbage that an open transaction may undo waits in `blocked` until `ended` says that all
-//!   transactions up to that one are over.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;

@@ -22,7 +22,7 @@
 //!   until that has ended; a task holds at most one map, and takes no other latch meanwhile but
 //!   that of a page which no other task can reach.
 //! - S2: an extent with a used page has an owner. One whose last page is freed has none.
-//! - S3: forward operations leave the end of home alone. An undo needs no page (`leaf_room` R1),
+//! - S3: forward operations leave the end of home alone. An undo needs no page (leaf_room.R1),
 //!   but for those in a log that an earlier version has written.
 //! - S4: the device has promised room for an extent before it belongs to anybody: so a full file
 //!   system under a sparse home is met here, where nothing has changed yet, and not when a page is

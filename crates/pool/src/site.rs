@@ -70,8 +70,8 @@ impl BufferPool {
         self.restart.keeps_bases
     }
 
-    /// K2: bytes are about to be written into `slots`, numbered over all partitions. A cache whose
-    /// table cannot be written is given up, and takes none of them (K3).
+    /// Bytes are about to be written into `slots`, numbered over all partitions (keeper.K2). A
+    /// cache whose table cannot be written is given up, and takes none of them (keeper.K3).
     pub(crate) fn before_slot_writes(&self, slots: &[u32]) -> Result<(), PoolError> {
         match &self.restart.keeper {
             Some(keeper) if !slots.is_empty() => {
@@ -82,7 +82,7 @@ impl BufferPool {
         }
     }
 
-    /// K3. The table was not written, for `error`: whether flash is given up for that.
+    /// The table was not written, for `error`: whether flash is given up for that (keeper.K3).
     fn gives_up(&self, error: &PoolError) -> bool {
         let Some(flash) = &self.devices.flash else { return false };
         if self.is_persistent() || !matches!(error, PoolError::Read { tier: Tier::Flash, .. }) {
@@ -158,8 +158,8 @@ impl BufferPool {
         !wants || self.journal.log_flash(&unlogged(page)).is_some()
     }
 
-    /// K2. A table that cannot be hardened may not be believed later: a cache is given up (K3), and
-    /// a database that flash is a part of stops.
+    /// Hardens the table (keeper.K2). One that cannot be hardened may not be believed later: a
+    /// cache is given up (keeper.K3), and a database that flash is a part of stops.
     pub(crate) fn harden(&self, slots: &[u32]) {
         let Some(keeper) = &self.restart.keeper else { return };
         if let (false, Err(error)) = (slots.is_empty(), keeper.harden(self, slots)) {

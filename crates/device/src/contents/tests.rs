@@ -115,7 +115,7 @@ fn rows_stay_within_devices_of_every_length() {
     }
 }
 
-/// The chance that C1 names, over many devices.
+/// The chance that contents.C1 names, over many devices.
 #[test]
 fn data_in_one_page_of_a_hundred_is_found() {
     let mut seed = 1;

@@ -11,9 +11,9 @@
 //!   system, anything on a file system that has no asynchronous requests) occupies a worker thread
 //!   of the kernel, which the devices of a ring share: the kernel may make `WORKERS_MAX` of them,
 //!   where it would make four for each processor unasked.
+//! - U3: the ring is used by the thread that made it, and dropped by it once it is empty.
 //! - U4: a ring that ends does not wait for a device that does not answer, if the memory of all
 //!   requests is their own: it stays allocated until the process ends.
-//! - U3: the ring is used by the thread that made it, and dropped by it once it is empty.
 //! - U5: a kernel that refuses the ring in the middle of its life (a filter of system calls, no
 //!   memory) is asked no more for a while: blocking calls do what it has not taken yet, and what
 //!   comes. A read that it has taken is done again; a write or sync fails, as one that has no

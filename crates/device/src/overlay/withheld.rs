@@ -11,8 +11,8 @@
 //!
 //! - Idea: an opening that finds late in recovery that it must refuse leaves every byte as it was.
 //! - W1: below, a device gets the writes that stand between two syncs before the second one, and
-//!   after the first; among themselves only those that overlap keep their order (D2). So whatever
-//!   a power cut leaves below, the caller could have left without this.
+//!   after the first; among themselves only those that overlap keep their order (device.D2). So
+//!   whatever a power cut leaves below, the caller could have left without this.
 //! - W2: a withheld write has completed for the caller, and is read back from memory.
 //! - W3: once let go, every request goes straight below.
 //! - W4: a write that fails below when it is let go ends the rest: all later requests fail. A

@@ -1,4 +1,4 @@
-//! The whole tree, checked: T1 and T2 of `btree`, and every node by itself.
+//! The whole tree, checked: btree.T1 and btree.T2, and every node by itself.
 //!
 //! No other task may change the tree meanwhile.
 
@@ -195,7 +195,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// T1: used pages and reachable pages are the same.
+    /// btree.T1: used pages and reachable pages are the same.
     fn space(&mut self) -> Result<(), Error> {
         let extents = self.tree.space.extents_of(self.tree.id)?;
         self.stats.extents = extents.len() as u64;

@@ -1,4 +1,4 @@
-//! Room of a leaf beside what its rows may need again: see `leaf_room` R1.
+//! Room of a leaf beside what its rows may need again: see leaf_room.R1.
 
 use super::node::Node;
 use super::{Tree, edit};

@@ -3,8 +3,8 @@
 //! A removed key stays as a ghost: see [`purge`](super::purge). An insertion finds it there, and
 //! puts the new record in its place.
 //!
-//! All that can fail comes before the change of the leaf (W4), with one exception after which the
-//! caller must roll back: a large value runs out of room while it is being written.
+//! All that can fail comes before the change of the leaf (writer.W4), with one exception after
+//! which the caller must roll back: a large value runs out of room while it is being written.
 
 use terrace_page::PageId;
 use terrace_pool::PageMut;

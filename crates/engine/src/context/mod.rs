@@ -15,10 +15,10 @@
 //! - X3: within a nested action a record carries the bytes that it changes, as they were. Only
 //!   recovery uses them, if the action never ended: the pages are latched until then, so nobody
 //!   else has changed them since.
-//! - X5: an undo entry goes only once its CLR is applied: a rollback that a device stopped goes on
-//!   where it was, and one that gives up stops the engine, with everything left to recovery.
 //! - X4: locks are kept until COMMIT or END is in the log, or the log takes no more records; only
 //!   then is COMMIT made durable.
+//! - X5: an undo entry goes only once its CLR is applied: a rollback that a device stopped goes on
+//!   where it was, and one that gives up stops the engine, with everything left to recovery.
 
 mod buffers;
 mod changes;

@@ -7,7 +7,7 @@
 //! - M1: a forward record is appended only when what is reserved covers it and its own undo beside
 //!   the undo of all before. So a rollback never asks the ring for room that it might not have.
 //! - M2: one record is undone by one CLR, whose length is known when the change is logged. No undo
-//!   splits a page: what it makes longer again has kept its place (`leaf_room` R1).
+//!   splits a page: what it makes longer again has kept its place (leaf_room.R1).
 //! - M3: a transaction is refused for what it wrote itself, or because it is the one that keeps a
 //!   full log from being cut while others wait (`HoldsLog`); never for what others wrote.
 

@@ -1,4 +1,5 @@
-//! Runs of free extents: what was in use before comes first, and home grows if there is none (S5).
+//! Runs of free extents: what was in use before comes first, and home grows if there is none
+//! (space.S5).
 
 use std::ops::Range;
 
@@ -9,7 +10,7 @@ use crate::Error;
 
 impl Space {
     /// A run of free extents, at most `length`: the first one as long as that among those that were
-    /// in use before, else the longest there, else one behind them (S5).
+    /// in use before, else the longest there, else one behind them (space.S5).
     fn free_run(
         &self,
         length: u64,

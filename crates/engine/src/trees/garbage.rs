@@ -105,7 +105,7 @@ impl Trees {
         Ok(Progress::More)
     }
 
-    /// Frees a tree that is garbage for good, if it still is there (N5).
+    /// Frees a tree that is garbage for good, if it still is there (trees.N5).
     ///
     /// # Errors
     ///

@@ -44,7 +44,7 @@ impl Priced {
         priced
     }
 
-    /// From now on, until the coldest are looked for again (B2 in `coldest`).
+    /// From now on, until the coldest are looked for again (coldest.B2).
     pub fn set_ratio(&mut self, ratio: f64) {
         self.ratio = (ratio.clamp(1.0, RATIO_MAX) * PARTS as f64) as u64;
     }

@@ -328,8 +328,8 @@ mod tests {
         (keys[slot as usize], slot)
     }
 
-    /// C24 [S3 III-A]: pages that redo makes dirty come from flash with recLSNs of any age. In a
-    /// list that is kept sorted, each walks past half of the others; in a heap, past a few.
+    /// Pages that redo makes dirty come from flash with recLSNs of any age [S3 III-A]. In a list
+    /// that is kept sorted, each walks past half of the others; in a heap, past a few.
     #[test]
     fn a_redo_in_any_order_takes_a_heap_few_steps_each() {
         // Keys that the heap asks for, and entries that a list would walk past from its end.

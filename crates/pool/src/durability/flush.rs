@@ -5,10 +5,10 @@
 //!   old].
 //! - C2: latches are tried, so that a batch never waits for one while it holds others; who is
 //!   busy is waited for alone, holding nothing.
-//! - C4: where flash is a part of the database, what is newer there than at home does not hold the
-//!   log: pages are brought to flash, and home only if it takes no more.
 //! - C3: the sharp checkpoint stops LC from caching new dirty pages, then empties memory, then
 //!   flash [S0 2.3.3, 3.2].
+//! - C4: where flash is a part of the database, what is newer there than at home does not hold the
+//!   log: pages are brought to flash, and home only if it takes no more.
 
 use std::sync::atomic::Ordering;
 

@@ -16,7 +16,7 @@
 //! - D3: a slot that is kept until home was synced is kept with its page. If the page is written
 //!   home once more while a sync is under way, that sync does not release the slot.
 //! - D4: the minimum over the ledger, the dirty frames and the dirty slots is a lower bound of all
-//!   changes that home may lack (dirty.E1 and E2).
+//!   changes that home may lack (dirty.E1, dirty.E2).
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};

@@ -19,7 +19,7 @@ pub(crate) struct Homeward<'a> {
 
 enum Bytes<'a> {
     Own(&'a PageBuf),
-    /// W7: as they were copied, and where in that memory.
+    /// write_out.W7: as they were copied, and where in that memory.
     Copied(&'a Arc<Staging>, usize),
 }
 

@@ -11,9 +11,9 @@
 //!
 //! - O1: until then the page's dirty entry is in the ledger of its partition, and holds the log.
 //! - O2: a page is redone under its exclusive latch, before anybody else sees its bytes.
+//! - O3: what fails stays owed: whoever reads the page is told, and may try again.
 //! - O4: a page whose copy on flash counts as clean is made dirty from the image on that began its
 //!   dirty period, though analysis began later: home may have to be rebuilt.
-//! - O3: what fails stays owed: whoever reads the page is told, and may try again.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

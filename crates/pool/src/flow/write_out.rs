@@ -12,8 +12,6 @@
 //!
 //! - W1: write-ahead: no page leaves before the log is durable up to its LSN, to flash as to home
 //!   [S0 2.4].
-//! - W7: pages that go home are copied to the doublewrite area first, as many at a time as it
-//!   takes. The barrier that makes the copies durable is the force of W1.
 //! - W2: the bytes that are written are not changed meanwhile: the shared latch is held throughout.
 //! - W3: at most one home write of a page is outstanding, the cleaner's included: who finds one
 //!   leaves the page alone, or waits [sources.D3].
@@ -22,6 +20,8 @@
 //! - W6: a home write that was not synced may be lost. Where flash is found again with its dirty
 //!   pages, what is said there of a page that was written home since the last sync counts from the
 //!   first change that home would lack; and its clean copy is pinned until home was synced.
+//! - W7: pages that go home are copied to the doublewrite area first, as many at a time as it
+//!   takes. The barrier that makes the copies durable is the force of W1.
 
 use std::sync::Arc;
 

@@ -5,11 +5,11 @@
 //! - V2: a task that needs a frame stops gathering as soon as it has one; it writes one victim at
 //!   most. The background task gathers `evict_batch` of them, and sleeps while every partition has
 //!   a few free frames.
-//! - V5: where pages are copied beside the log before they go home, a task writes up to
-//!   `SHIELDED_VICTIMS` with its own, so that they share one barrier.
 //! - V3: where the design appends to flash, victims gather in groups (`append`).
 //! - V4: who finds no victim waits for a frame to be freed, and gives up after `PATIENCE`, or if
 //!   those who hold the frames wait in turn (`standstill`).
+//! - V5: where pages are copied beside the log before they go home, a task writes up to
+//!   `SHIELDED_VICTIMS` with its own, so that they share one barrier.
 
 use std::cell::RefCell;
 use std::sync::atomic::Ordering;

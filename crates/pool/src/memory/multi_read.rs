@@ -313,7 +313,7 @@ mod tests {
     use super::Residence::{FlashClean, FlashNewer, Home, Memory};
     use super::*;
 
-    /// Six pages, the 3rd and the 5th on flash: one read from home, not five [S0 3.3.3; A30].
+    /// Six pages, the 3rd and the 5th on flash: one read from home, not five [S0 3.3.3].
     #[test]
     fn a_long_read_is_not_split_in_the_middle() {
         let pages = [Home, Home, FlashClean, Home, FlashClean, Home];

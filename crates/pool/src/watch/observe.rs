@@ -8,9 +8,9 @@
 //!   is given back after a change.
 //! - O2: `Fetch` is a page that memory lacked and that is read, for whatever reason; `WriteOut` is
 //!   a changed page whose new version was written to flash or home from memory.
+//! - O3: of the misses a sample is always kept, by the pool itself, for `BufferPool::miss_curve`.
 //! - O4: `SlotTaken` and `SlotLost` of a page take turns; a write after which a page has a slot is
 //!   seen before that. What opening finds on flash is not told.
-//! - O3: of the misses a sample is always kept, by the pool itself, for `BufferPool::miss_curve`.
 //! - Cost without an observer: a test of one word for each page request, a hash for each miss.
 
 use std::fmt::Debug;

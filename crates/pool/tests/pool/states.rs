@@ -143,7 +143,7 @@ fn sequential_pages_stay_off_a_flash_that_is_filled() {
     });
 }
 
-/// A30 in the whole pool: the middle of a long read is one read, and newer pages come from flash.
+/// In the whole pool the middle of a long read is one read, and newer pages come from flash.
 #[test]
 fn a_long_read_over_a_newer_flash_page_drops_the_image_from_home() {
     in_world(|world| {

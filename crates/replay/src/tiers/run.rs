@@ -151,7 +151,7 @@ impl<'a, F: FlashTier> Replay<'a, F> {
         }
     }
 
-    /// Without memory a page that is written comes with the request (W1).
+    /// Without memory a page that is written comes with the request (tiers.W1).
     fn comes_whole(&mut self, page: u32) -> Frame {
         self.now.0 += 1;
         self.counts.flash_hits += u64::from(self.flash.held(page).is_current());

@@ -1,7 +1,7 @@
 //! How changes of the table get on flash: what the restarts of this folder differ in.
 //!
 //! What an entry says, when a slot may be used again and what the log contradicts is one code for
-//! all (`entry`, `keeper`, `load`). A form promises these, on which W1 to W5 rest:
+//! all (`entry`, `keeper`, `load`). A form promises these, on which warm.W1 to warm.W5 rest:
 //!
 //! - F1: records reach flash in their order. A power cut within `write` leaves all of them up to
 //!   some point and none after it, and nothing of what was written before is lost.

@@ -22,7 +22,8 @@
 //!   which no fill was written since, if its LSN is not before the frontier's. What the slot held
 //!   before the frontier began is older than that, whether it was still valid or not.
 //! - N4: whatever else is told is written at each checkpoint, in order, behind a sync of the flash:
-//!   what was kept back is then in its slot for certain. So F1 holds of records and pages together.
+//!   what was kept back is then in its slot for certain. So form.F1 holds of records and pages
+//!   together.
 //! - N5: a page found so was told with its first change that home lacks, which is not in the page.
 //!   Where flash is a cache, analysis reads from the first such change of all, and knows. Where it
 //!   is persistent, the page counts as newer than home since ever, until it was brought there.

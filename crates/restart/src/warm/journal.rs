@@ -1,7 +1,7 @@
 //! The journal: changes of the table in a ring of blocks, and a base copy of it now and then.
 //!
-//! - J1: blocks are chained, and written in the order of the records (F1): those up to the first
-//!   that is not whole count.
+//! - J1: blocks are chained, and written in the order of the records (form.F1): those up to the
+//!   first that is not whole count.
 //! - J2: blocks go into the ring at their number modulo its length, and never over a block that the
 //!   newest whole base copy does not cover.
 //! - J3: where there is a frontier, the first record of each block names the block where it was

@@ -1,8 +1,8 @@
 //! The keeper of the table: gathers changes of slots, and has its form write them.
 //!
-//! - K3: records are in the order in which the states changed.
-//! - K4: one task writes at a time.
-//! - K5: a retired slot is free once the record of the copy that replaced it is durable. Where
+//! - G1: records are in the order in which the states changed.
+//! - G2: one task writes at a time.
+//! - G3: a retired slot is free once the record of the copy that replaced it is durable. Where
 //!   flash is persistent, a slot that was cleaned stays pinned so long, too.
 //! - Cost: no request waits for any of it, but a checkpoint; and whatever changes the table, where
 //!   the pace is that.
@@ -69,7 +69,7 @@ pub(crate) struct TableKeeper {
     /// What is told of a slot that no longer holds its page.
     free: Entry,
     pending: LeafMutex<Pending>,
-    /// Held by whoever writes (K4).
+    /// Held by whoever writes (G2).
     form: Mutex<Box<dyn Form>>,
     /// Records that are durable.
     durable: AtomicU64,
@@ -205,7 +205,7 @@ impl TableKeeper {
         let written = match (is_nothing, what) {
             (true, Flush::Blocks) => return Ok(()),
             (true, _) if form.position() > 0 && !keeps => return Ok(()),
-            // N4.
+            // frontier.N4.
             (true, _) if form.position() > 0 => table.flash.sync(),
             _ => form.write(&table, &records, frontier.as_ref()),
         };
@@ -296,7 +296,7 @@ impl TableKeeper {
         OnFlash { flash, layout: &self.layout, table: self.table, now }
     }
 
-    /// K5.
+    /// G3.
     fn release_waiting(&self, site: &dyn Site) {
         let durable = self.durable.load(Ordering::Acquire);
         let released: Vec<(u64, u32, Waited)> = {
@@ -383,7 +383,7 @@ fn failed(source: Arc<io::Error>) -> TableError {
 }
 
 impl Keep for TableKeeper {
-    /// N1.
+    /// frontier.N1.
     fn before_writes(&self, site: &dyn Site, slots: &[u32]) -> Result<(), TableError> {
         let Pace::KeptBack(Frontiers { reach: Reach::Rears, .. }) = self.pace else {
             // What is written outside of a zone, in its page's own slot, is told at checkpoints.

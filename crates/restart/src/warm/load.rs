@@ -2,9 +2,10 @@
 //! base copy and the blocks after it, never a slot.
 //!
 //! - L1: home names how far the journal reaches at least. If it does not reach so far, or the base
-//!   copy is not whole, dirty copies may be unknown: the tier starts cold (F3).
+//!   copy is not whole, dirty copies may be unknown: the tier starts cold (form.F3).
 //! - L2: blocks after that point count up to the first that is not whole: the session may have been
-//!   cut while it wrote them. What they said is then found out another way (W1, W2).
+//!   cut while it wrote them. What they said is then found out another way (warm.W1,
+//!   warm.W2).
 //! - L3: a block counts only if it names the checksum of the one before: what a session left beyond
 //!   a block that was lost must not be taken for what a later session said.
 
@@ -108,7 +109,7 @@ impl WarmTable {
         }
     }
 
-    /// N5: what home lacks of the pages that were found, as the log says.
+    /// frontier.N5: what home lacks of the pages that were found, as the log says.
     fn settle_found(&mut self, facts: &LogFacts<'_>) {
         for (slot, entry) in &mut self.found {
             let page = entry.page().expect("a page was found");
@@ -273,7 +274,8 @@ fn read_base(place: &Place<'_>, number: u64, now: u64) -> Result<Vec<Entry>, Col
     }
 }
 
-/// The pages in slots of `frontier` that were written since it began, and are not told of (N3).
+/// The pages in slots of `frontier` that were written since it began, and are not told of
+/// (frontier.N3).
 fn read_slots(
     place: &Place<'_>,
     (frontier, known): (&Frontier, &Known),
@@ -357,7 +359,7 @@ impl Recover for WarmTable {
     }
 
     fn scan_from(&self) -> ScanFrom {
-        // N5.
+        // frontier.N5.
         match (self.form, self.role) {
             (FormKind::Frontier, FlashRole::Cache) => ScanFrom::OldestDirty,
             _ => ScanFrom::OldestBase,

@@ -1,4 +1,4 @@
-//! States that restarts need: slots found filled at the opening, bases and pins (S5).
+//! States that restarts need: slots found filled at the opening, bases and pins (table.S5).
 
 use terrace_page::{Lsn, PageId, SlotId};
 use terrace_policy::Tick;

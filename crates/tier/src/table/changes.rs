@@ -2,7 +2,7 @@
 //! becomes of the slot then is decided here, and nowhere else.
 //!
 //! ```text
-//!                        +--> INVALID, a base     the design counts on the copy (S5)
+//!                        +--> INVALID, a base     the design counts on the copy (table.S5)
 //! CLEAN|DIRTY -----------+--> INVALID, OWN        the slot stays its page's
 //!                        +--> FREE
 //! LAZYCLEANING ----------+--> the same, when the cleaning has ended (DOOMED)

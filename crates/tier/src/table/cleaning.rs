@@ -5,7 +5,7 @@
 //! DIRTY ---------------------------------> LAZYCLEANING
 //!
 //!               cleaned: home has the page
-//! LAZYCLEANING ----------------------------> CLEAN, PINNED if home is still to be synced (S5)
+//! LAZYCLEANING ----------------------------> CLEAN, PINNED until home is synced (table.S5)
 //! LAZYCLEANING ----------------------------> DIRTY, home has not got it
 //! LAZYCLEANING ----------------------------> what `changes` decided, if it is DOOMED
 //! ```

@@ -22,7 +22,7 @@ pub fn days(recency: &Zipf, random: &mut Rng) -> Range<u64> {
     one.min(other)..one.max(other) + 1
 }
 
-/// Q1: by flag: what lines were sold for, with tax, in ten-thousandths of cents.
+/// Query 1: by flag: what lines were sold for, with tax, in ten-thousandths of cents.
 pub fn pricing_summary<S: Steps>(steps: &mut S, days: Range<u64>) -> Result<Answer, S::Error> {
     let mut answer = Answer::default();
     steps.tally(days, |Shipped(line)| {
@@ -31,7 +31,7 @@ pub fn pricing_summary<S: Steps>(steps: &mut S, days: Range<u64>) -> Result<Answ
     Ok(answer)
 }
 
-/// Q6: what discounts of 5 to 7 percent on fewer than 24 were worth, in hundredths of cents.
+/// Query 6: what discounts of 5 to 7 percent on fewer than 24 were worth, in hundredths of cents.
 pub fn forecasting_revenue_change<S: Steps>(
     steps: &mut S,
     days: Range<u64>,
@@ -45,7 +45,7 @@ pub fn forecasting_revenue_change<S: Steps>(
     Ok(answer)
 }
 
-/// Q14: the revenue with parts on promotion (1) and with others (0).
+/// Query 14: the revenue with parts on promotion (1) and with others (0).
 pub fn promotion_effect<S: Steps>(steps: &mut S, days: Range<u64>) -> Result<Answer, S::Error> {
     let lines = steps.rows().shipped_on(&days);
     let class = |part: &Part| u64::from(part.class == PROMOTED);
@@ -64,7 +64,7 @@ pub fn promotion_effect<S: Steps>(steps: &mut S, days: Range<u64>) -> Result<Ans
     Ok(answer)
 }
 
-/// Q15: the supplier with most revenue, and how much that is.
+/// Query 15: the supplier with most revenue, and how much that is.
 pub fn top_supplier<S: Steps>(steps: &mut S, days: Range<u64>) -> Result<Answer, S::Error> {
     let mut sold = vec![Group::default(); steps.rows().sizes.suppliers as usize];
     steps.range(days, |Shipped(line)| sold[line.supplier as usize].add(line.revenue()))?;

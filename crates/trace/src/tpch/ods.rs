@@ -26,7 +26,7 @@ const REGION: Region = Region { key: 0 };
 /// The nation of query 11.
 const NATION: u64 = 0;
 
-/// Q2: parts of a size and metal, and who of a region offers them cheapest. By part: the cost.
+/// Query 2: parts of a size and metal, and who of a region offers them cheapest. By part: the cost.
 pub fn minimum_cost_supplier<S: Steps>(
     steps: &mut S,
     parts: Range<u64>,
@@ -56,7 +56,7 @@ pub fn minimum_cost_supplier<S: Steps>(
     Ok(answer)
 }
 
-/// Q5: lines of orders since 1993 by customers of a region, from suppliers of the customer's
+/// Query 5: lines of orders since 1993 by customers of a region, from suppliers of the customer's
 /// nation. By nation: the revenue.
 pub fn local_supplier_volume<S: Steps>(
     steps: &mut S,
@@ -92,8 +92,8 @@ pub fn local_supplier_volume<S: Steps>(
     Ok(answer)
 }
 
-/// Q9: lines of green parts, less what they cost their supplier. By the supplier's nation and the
-/// order's year: the profit.
+/// Query 9: lines of green parts, less what they cost their supplier. By the supplier's nation and
+/// the order's year: the profit.
 pub fn product_type_profit<S: Steps>(
     steps: &mut S,
     orders: Range<u64>,
@@ -118,8 +118,8 @@ pub fn product_type_profit<S: Steps>(
     Ok(answer)
 }
 
-/// Q11: the stock of suppliers of a nation, once in all and once by part. By part: its value, if
-/// that is more than the specification's share of all, for as many parts as the range has.
+/// Query 11: the stock of suppliers of a nation, once in all and once by part. By part: its value,
+/// if that is more than the specification's share of all, for as many parts as the range has.
 pub fn important_stock<S: Steps>(steps: &mut S, parts: Range<u64>) -> Result<Answer, S::Error> {
     let in_all: i64 = stock(steps, parts.clone())?.iter().map(|(_, value)| value).sum();
     let mut values = Answer::default();
@@ -141,8 +141,8 @@ fn stock<S: Steps>(steps: &mut S, parts: Range<u64>) -> Result<Vec<(u64, i64)>, 
     Ok(of_nation.map(|(offer, _)| (offer.part, (offer.cost * offer.quantity) as i64)).collect())
 }
 
-/// Q17: lines of parts of a brand in a container that are of less than a fifth of the part's mean
-/// quantity. By part: their price.
+/// Query 17: lines of parts of a brand in a container that are of less than a fifth of the part's
+/// mean quantity. By part: their price.
 pub fn small_quantity_revenue<S: Steps>(
     steps: &mut S,
     parts: Range<u64>,

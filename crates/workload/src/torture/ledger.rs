@@ -23,7 +23,9 @@
 //!   was asked for, and each that wrote earlier to a place that it wrote to.
 //! - L5: the tables hold exactly what those that are there wrote, in order, and nothing else.
 //!
-//! Before any cut (`check_read`): L6: a read sees the newest version of its place.
+//! Before any cut (`check_read`):
+//!
+//! - L6: a read sees the newest version of its place.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

@@ -89,7 +89,7 @@ pub(super) struct FlashOpening {
 
 impl FlashOpening {
     /// Opens it, and waits for the file system no longer than `limit`. What a database can do
-    /// without is left out if it is silent or has failed (P3).
+    /// without is left out if it is silent or has failed (files.P3).
     ///
     /// # Errors
     ///
@@ -115,7 +115,7 @@ impl FlashOpening {
     }
 
     /// One that the database can do without: made if it is not there, begun anew if it is not whole
-    /// (P3).
+    /// (files.P3).
     fn open_cache(&self) -> Result<OpenedFlash, Error> {
         let (place, size) = (&self.place, self.size);
         let claim = place.claim(Access::ReadWrite, true)?;

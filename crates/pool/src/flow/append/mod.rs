@@ -25,10 +25,10 @@
 //! - P3: a page that is newer than home counts as dirty all the while: in its old slot until its
 //!   new one is written, or until home has it. Redo stays in the log until home was synced, so the
 //!   slots may be overwritten before that, and the flash may vanish at any instant.
-//! - P5: FASC's log is of blocks, in any order: a group is what the open block has room for, and
-//!   the front is the lightest block. Its pages go home in small batches [S2 3.1].
 //! - P4: a page at the front that cannot leave now (somebody reads it, or it is still to be redone)
 //!   ends the group. If nothing can leave, victims go home as if there were no flash.
+//! - P5: FASC's log is of blocks, in any order: a group is what the open block has room for, and
+//!   the front is the lightest block. Its pages go home in small batches [S2 3.1].
 //!
 //! Modules in reading order: `group`, what is gathered and written; `front`, what leaves; `bring`,
 //! what is appended and stays in memory.

@@ -18,14 +18,14 @@
 //!   log page names it.
 //! - C2: the log pages that one `write` touches bear its number, and how many they are. They count
 //!   together: where one is missing, all count as they were before. So records of one write that go
-//!   to many chunks are there all or not at all (F1).
+//!   to many chunks are there all or not at all (form.F1).
 //! - C3: a write begins when the one before is durable, and takes a new number. So only the last
 //!   can be incomplete, and what it touched has its former log page in the other place.
 //! - C4: each log page names the write that counted before it. A session that follows an incomplete
 //!   write rewrites, with its first one, every log page that does not count, so that a later
 //!   reader never has to judge two incomplete writes.
 //! - C5: each log page has a digest of which write of each chunk counts. A chunk whose newest log
-//!   page is damaged would be taken for what it was before; the digest tells (F3).
+//!   page is damaged would be taken for what it was before; the digest tells (form.F3).
 //! - C6: a write that fails has used up its number. What it may have left is rewritten by the next,
 //!   as in C4.
 //! - Cost: a random write of a page for each chunk that changes, once for each `write`; 16 bytes a

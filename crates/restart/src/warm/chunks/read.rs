@@ -63,7 +63,7 @@ pub(in crate::warm) fn read(
         let records = records.into_iter().map(logged).collect();
         chunks.chunks[at as usize] = Chunk { number, place, base, records };
     }
-    // C5.
+    // chunks.C5.
     if rules.chunks_count_together && digests.1 != Some(digests.0) {
         return Err(ColdStart::Table);
     }
@@ -72,7 +72,7 @@ pub(in crate::warm) fn read(
     Ok(Loaded { entries, now, resumed: Resumed::Chunks(chunks), frontier: None })
 }
 
-/// The last write of which every part is there (C2, C3).
+/// The last write of which every part is there (chunks.C2, chunks.C3).
 fn last_write<'a>(headers: impl Iterator<Item = &'a LogPage> + Clone) -> Option<u64> {
     let newest = headers.clone().max_by_key(|header| header.number)?;
     let parts = headers.filter(|header| header.number == newest.number).count();

@@ -14,7 +14,8 @@ use crate::warm::merge::damaged;
 use terrace_page_io::Staging;
 use terrace_page_io::{PageIo, run};
 
-/// Log pages of one write, at most, beside those of C4: more records than these take go in several.
+/// Log pages of one write, at most, beside those of chunks.C4: more records than these take go in
+/// several.
 const PARTS_MAX: usize = 256;
 
 /// The chunks while the database is open.
@@ -53,7 +54,7 @@ impl ChunkTable {
             digest ^= mixed(at, chunk.number) ^ mixed(at, number);
             (chunk.number, chunk.place) = (number, other(chunk.place));
         }
-        // C6: until it is known to count.
+        // chunks.C6: until it is known to count.
         self.counts.next += 1;
         let mut stale: Vec<u32> = touched.keys().copied().collect();
         std::mem::swap(&mut self.counts.stale, &mut stale);
@@ -80,7 +81,8 @@ impl ChunkTable {
         Ok(())
     }
 
-    /// The chunks that `records` change, and those that C4 wants written, with what they then hold.
+    /// The chunks that `records` change, and those that chunks.C4 wants written, with what they
+    /// then hold.
     fn touch(&self, places: &Places<'_>, records: &[Record], now: u64) -> Touched {
         let mut touched = Touched::new();
         let chunks = &self.counts.chunks;
@@ -98,7 +100,7 @@ impl ChunkTable {
     }
 }
 
-/// Writes new copies of the chunks whose log pages are full (C1).
+/// Writes new copies of the chunks whose log pages are full (chunks.C1).
 fn merge_full(
     on_flash: &OnFlash<'_>,
     places: &Places<'_>,

@@ -18,7 +18,7 @@
 //!
 //! - D1: whatever the fate, home and log are one database, and it is the ledger of that day that
 //!   must be found: the flash may cost time, never a page.
-//!   Where flash is a part of the database, K3 of `case` holds.
+//!   Where flash is a part of the database, case.K3 holds.
 //! - D2: a tier that must not be found warm has no page in a slot before one was admitted.
 
 use std::sync::Arc;
