@@ -3,9 +3,14 @@
 //! It reads every file of the workspace that git would keep. Exceptions are few, stand in the
 //! tables below, and are there by design: none is for code that is merely not tidy yet.
 
+mod references;
+mod source;
+
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+
+use source::{root, sources};
 
 const LINE_CHARS_MAX: usize = 100;
 const FUNCTION_LINES_MAX: usize = 70;
@@ -100,83 +105,6 @@ const DOCUMENTS: [&str; 9] = [
     "docs/FORMAT.md",
     "docs/RECOVERY.md",
 ];
-
-struct Source {
-    /// Relative to the root, with `/`.
-    path: String,
-    text: String,
-}
-
-impl Source {
-    fn crate_name(&self) -> Option<&str> {
-        self.path.strip_prefix("crates/")?.split('/').next()
-    }
-
-    fn is_rust(&self) -> bool {
-        self.path.ends_with(".rs")
-    }
-
-    /// In `src` of a crate, so part of what is shipped; tests, benches, examples and the programs
-    /// beside the workspace are not.
-    fn is_shipped(&self) -> bool {
-        self.is_rust()
-            && self.path.starts_with("crates/")
-            && self.path.contains("/src/")
-            && !self.path.ends_with("/tests.rs")
-    }
-
-    /// Part of the modules of a crate, its tests included.
-    fn is_module(&self) -> bool {
-        self.is_rust() && self.path.contains("/src/")
-    }
-
-    /// The lines before the tests of the file.
-    fn lines_before_tests(&self) -> Vec<&str> {
-        let mut lines: Vec<&str> = Vec::new();
-        for line in self.text.lines() {
-            if line.starts_with("#[cfg(test)]") || line.starts_with("#[cfg(all(test") {
-                break;
-            }
-            lines.push(line);
-        }
-        lines
-    }
-}
-
-fn root() -> PathBuf {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    root.canonicalize().expect("the workspace is where the crate says")
-}
-
-fn sources() -> Vec<Source> {
-    let root = root();
-    let mut found = Vec::new();
-    collect(&root, &root, &mut found);
-    assert!(found.len() > 20, "the tidy test sees the workspace");
-    found.sort_by(|a: &Source, b: &Source| a.path.cmp(&b.path));
-    found
-}
-
-fn collect(root: &Path, folder: &Path, found: &mut Vec<Source>) {
-    for entry in fs::read_dir(folder).expect("a readable folder") {
-        let path = entry.expect("a readable entry").path();
-        let name = path.file_name().expect("a name").to_string_lossy().into_owned();
-        if path.is_dir() {
-            if !matches!(name.as_str(), ".git" | "target") {
-                collect(root, &path, found);
-            }
-            continue;
-        }
-        let kept = [".rs", ".md", ".toml", ".yml", ".sh", "slow-volume", "run"];
-        if !kept.iter().any(|end| name.ends_with(end)) {
-            continue;
-        }
-        if let Ok(text) = fs::read_to_string(&path) {
-            let relative = path.strip_prefix(root).expect("below the root");
-            found.push(Source { path: relative.to_string_lossy().replace('\\', "/"), text });
-        }
-    }
-}
 
 /// Fails with all findings at once.
 fn report(rule: &str, findings: &[String]) {
@@ -523,9 +451,11 @@ fn the_tests_behind_guarantees_exist() {
     let text = fs::read_to_string(root().join("docs/GUARANTEES.md")).expect("it is there");
     let sources = sources();
     let is_test = |file: &str, test: &str| {
-        let (end, begin) = (format!("/{file}.rs"), format!("#[test]\nfn {test}() {{"));
+        let ends = [format!("/{file}.rs"), format!("/{file}/main.rs")];
+        let begin = format!("#[test]\nfn {test}() {{");
         sources.iter().any(|source| {
-            source.path.ends_with(&end) && source.text.replace("    ", "").contains(&begin)
+            let is_it = ends.iter().any(|end| source.path.ends_with(end));
+            is_it && source.text.replace("    ", "").contains(&begin)
         })
     };
     let named = text.split('`').skip(1).step_by(2).filter_map(|name| name.split_once("::"));
