@@ -1,12 +1,88 @@
-//! Terrace: a transactional storage engine over memory, local flash and a slow home.
+//! Terrace is an embedded transactional storage engine that keeps a database on slow storage and
+//! caches it in memory and on local flash.
 //!
-//! Modules in reading order:
+//! ```
+//! use terrace::{Database, TableDef};
 //!
-//! - `api`: what an embedder sees.
-//! - `key`, `value`: the types that tables hold.
-//! - `lock`: transaction locks.
-//! - `writer`, `change`: how trees change pages.
-//! - `error`: what can go wrong.
+//! /// Points by year and name.
+//! const POINTS: TableDef<(u16, &str), u64> = TableDef::new("points");
+//!
+//! # let folder = tempfile::tempdir()?;
+//! # let (home, flash) = (folder.path().join("game.terrace"), folder.path().join("flash"));
+//! # let small = Database::builder().home_size(32 << 20).log_size(8 << 20);
+//! # small.create(&home)?.close()?;
+//! let db = Database::builder()
+//!     .memory(64 << 20) // bytes
+//!     .flash(&flash, 16 << 20)
+//!     .open_or_create(&home)?;
+//!
+//! db.write(|txn| {
+//!     let mut points = txn.open_table(POINTS)?; // made if it is not there
+//!     points.insert((1984, "Ada"), 30)?;
+//!     points.insert((1984, "Bob"), 12)
+//! })?; // committed, and durable
+//!
+//! let sum = db.read(|txn| {
+//!     let points = txn.open_table(POINTS)?;
+//!     let mut sum = 0;
+//!     for entry in points.range((1984, "")..(1985, ""))? {
+//!         sum += entry?.value();
+//!     }
+//!     Ok::<u64, terrace::Error>(sum)
+//! })?;
+//! assert_eq!(sum, 42);
+//! db.close()?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Concepts
+//!
+//! **Tables.** A database has tables by name, each a map that is sorted by its keys. A [`TableDef`]
+//! names a table and the types of its keys ([`Key`]) and values ([`Value`]). Opening a table in a
+//! write transaction makes it if it is not there.
+//!
+//! **Transactions.** [`Database::write`] and [`Database::read`] run a closure in a transaction, and
+//! run it again if it conflicts with another one. So the closure must have no other effects that
+//! may not be repeated. [`Database::begin_write`] and [`Database::begin_read`] leave that to the
+//! caller; [`Error::Conflict`] then means "run it again". [`WriteTransaction`] has savepoints and
+//! bulk loads.
+//!
+//! **Isolation.** Transactions are serializable, by strict two-phase locking: rows and the gaps
+//! between keys stay locked until the transaction ends. Readers lock, too: there are no snapshots.
+//! A long reader makes writers wait, up to [`Builder::lock_timeout`].
+//!
+//! **Durability.** [`Database::write`] returns when the commit is durable. A smaller [`Durability`]
+//! returns earlier; a power cut then leaves a prefix of the commits. Opening after a crash
+//! recovers.
+//!
+//! **Three files.** The *home* is the permanent place of every page. The *log* stands beside it, at
+//! the same path with `.log` added. Both are needed. The *flash* tier is by default a cache: it may
+//! fail, vanish or be replaced, and costs no commit. Each may also be a block device.
+//!
+//! **Designs.** A [`Design`] says which pages go to flash, and when changed pages go home. The
+//! default, `auto`, adapts to workload and devices while it runs; [`designs`] has the others.
+//! A [`Restart`] says how flash is found again after a restart: the default is `warm`.
+//! [`FlashRole::Persistent`] makes flash a part of the database.
+//!
+//! **Threads.** A [`Database`] is a handle that can be cloned and used by any thread. Calls block.
+//!
+//! # Limits
+//!
+//! - Linux only. One process opens a database at a time, or several that only read
+//!   ([`Database::open_read_only`]). A process that was forked cannot use its parent's.
+//! - At most 4,096 transactions are open at once, readers included.
+//! - A key has at most 1,024 bytes when encoded. A transaction may log half of the log
+//!   ([`Builder::log_size`]), which bounds the length of a value, too.
+//! - A home that is a file grows as needed, by default up to 64 GiB ([`Builder::home_size`]). It
+//!   never shrinks.
+//! - The file format may still change ([`FORMAT_VERSION`]); `terrace upgrade` converts.
+//!
+//! # More
+//!
+//! In the repository: `docs/GUARANTEES.md` lists what is promised and the test of each promise,
+//! `docs/OPERATING.md` says how to inspect, save and restore one, `docs/POLICIES.md` compares
+//! the designs, `docs/FORMAT.md` and `docs/RECOVERY.md` describe the files and recovery, and
+//! `ARCHITECTURE.md` maps the code.
 
 #![forbid(unsafe_code)]
 
