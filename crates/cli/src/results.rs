@@ -219,8 +219,9 @@ pub struct Flash {
     pub bypassed_by_policy: u64,
     /// Pages not admitted because of the queue at the device.
     pub bypassed_by_throttle: u64,
-    /// Pages not admitted because no slot was free or clean.
+    /// Pages not admitted because the day's share of writes to flash was spent.
     pub bypassed_by_budget: u64,
+    /// Pages not admitted because no slot was free or clean.
     pub bypassed_for_room: u64,
     /// Reads of pages on flash that home served, as the flash was busier.
     pub spilled_reads: u64,

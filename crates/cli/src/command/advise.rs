@@ -13,9 +13,9 @@ use terrace_policy::MemoryPolicy;
 pub struct Advise {
     #[command(flatten)]
     pub shown: Shown,
-    /// A trace of page references, plain or compressed: what `bench --record` or `trace capture`
-    /// wrote, or any format that `trace` reads; or what a database counted of its misses: the text
-    /// of `Database::misses`, or the database that was opened with `keep_misses`
+    /// A trace of page references, plain or compressed, in any format that `trace` reads (such as
+    /// those of `bench --record` and `trace capture`); or the misses of a database: the text of
+    /// `Database::misses`, or the path of a database that was opened with `keep_misses`
     #[arg(value_name = "TRACE")]
     pub trace: PathBuf,
     /// Write a report with the curves, one self-contained page
@@ -36,7 +36,7 @@ pub struct Advise {
 #[derive(Args)]
 #[command(next_help_heading = "Tiers")]
 pub struct AdviseTiers {
-    /// Where the database is, a preset
+    /// The home device, a preset
     #[arg(long, value_name = "PRESET", default_value = "sigmod2011-hdd", value_parser = device)]
     pub home: Preset,
     /// The flash device, a preset
@@ -49,17 +49,17 @@ pub struct AdviseTiers {
     /// Designs to choose from, by name [default: all]
     #[arg(long, value_name = "NAMES", value_parser = super::design_list)]
     pub design: Option<DesignList>,
-    /// Memory above the flash
+    /// Size of memory
     #[arg(long, value_name = "SIZE", default_value = "5%")]
     pub memory: CacheSize,
-    /// The trace is of a memory's misses already
+    /// The trace already has only the misses of a memory
     #[arg(long, conflicts_with = "memory")]
     pub no_memory: bool,
-    /// How memory chooses what leaves it: lru-2, clock, lru, sieve, gd2l, fasc, priced
-    /// [default: what goes with the design, mostly lru-2]
+    /// Eviction policy of memory: lru-2, clock, lru, sieve, gd2l, fasc, priced
+    /// [default: by design, mostly lru-2]
     #[arg(long, value_name = "NAME", value_parser = memory_policy)]
     pub memory_policy: Option<MemoryPolicy>,
-    /// lambda of `lc`: share of the flash that may be newer than home
+    /// lambda of `lc`: share of the slots that may be dirty
     #[arg(long, value_name = "SHARE", default_value = "50%")]
     pub lambda: Share,
 }
@@ -67,25 +67,25 @@ pub struct AdviseTiers {
 #[derive(Args)]
 #[command(next_help_heading = "Load and sampling")]
 pub struct AdviseLoad {
-    /// Clients that wait for a page at any time
+    /// Number of clients waiting for a page at any time
     #[arg(long, value_name = "N", default_value_t = 32,
           value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub clients: u32,
-    /// First share of the trace that fills the tiers, and is not counted
+    /// Share of the trace, from its start, that only fills the tiers and is not counted
     #[arg(long, value_name = "SHARE", default_value = "50%")]
     pub warm_up: Share,
     /// Time that the trace covers, for writes per day and requests per second
-    /// [default: as its times say]
+    /// [default: from its timestamps]
     #[arg(long, value_name = "TIME")]
     pub covers: Option<Span>,
-    /// Share of the trace's extents that is replayed, in four samples; 100% for all of it, once
-    /// [default: all of up to 4 million references, and so much of a longer trace]
+    /// Share of the trace's extents to replay, in four samples; 100% replays all of it, once
+    /// [default: about 4 million references, or all if there are fewer]
     #[arg(long, value_name = "SHARE")]
     pub sample: Option<Share>,
-    /// Measure what sampling is off by, against the full replay
+    /// Measure the error of sampling against the full replay
     #[arg(long)]
     pub errors: bool,
-    /// Decides which extents are sampled
+    /// Seed of the sample
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
 }
@@ -93,18 +93,18 @@ pub struct AdviseLoad {
 #[derive(Args)]
 #[command(next_help_heading = "Endurance")]
 pub struct Endurance {
-    /// Capacity of the flash drive, of which the tier takes a part [default: the tier's size,
-    /// and at least that of the smallest drive of the kind, where it is known]
+    /// Capacity of the flash drive [default: the tier's size, but at least that of the smallest
+    /// drive of the kind, if known]
     #[arg(long, value_name = "SIZE")]
     pub drive: Option<CacheSize>,
-    /// Times a day that its maker lets the whole drive be written, over the warranty
-    /// [default: 1 for nvme and dc-nvme; unknown for others]
+    /// Rated endurance: drive writes per day over the warranty [default: 1 for nvme and dc-nvme;
+    /// unknown for others]
     #[arg(long, value_name = "N", value_parser = positive)]
     pub drive_writes_per_day: Option<f64>,
-    /// Years of that warranty
+    /// Years of the warranty that the rated endurance refers to
     #[arg(long, value_name = "YEARS", default_value_t = 5.0, value_parser = positive)]
     pub warranty: f64,
-    /// Years that the drive has to last: what wears it out sooner is not advised
+    /// Years that the drive must last; a tier that wears it out sooner is not recommended
     #[arg(long, value_name = "YEARS", default_value_t = 5.0, value_parser = positive)]
     pub lifetime: f64,
 }
@@ -113,16 +113,16 @@ pub struct Endurance {
 #[derive(Args, Clone, Copy, Debug)]
 #[command(next_help_heading = "Prices a month")]
 pub struct Prices {
-    /// A GiB of flash
+    /// Price of a GiB of flash a month
     #[arg(long, value_name = "PRICE", value_parser = price)]
     pub price_flash: Option<f64>,
-    /// A GiB of memory
+    /// Price of a GiB of memory a month
     #[arg(long, value_name = "PRICE", value_parser = price)]
     pub price_memory: Option<f64>,
-    /// A GiB of home
+    /// Price of a GiB of home a month
     #[arg(long, value_name = "PRICE", value_parser = price)]
     pub price_home: Option<f64>,
-    /// A request a second that home has to serve
+    /// Price a month of one request per second that home must serve
     #[arg(long, value_name = "PRICE", value_parser = price)]
     pub price_iops: Option<f64>,
 }

@@ -15,13 +15,13 @@ pub struct Erp {
     /// Designs to run, by name, or `all`
     #[arg(long, value_name = "NAMES", default_value = "no-ssd,tac", value_parser = design_list)]
     pub design: DesignList,
-    /// Also run no-ssd with the indexes on the flash device for good, as many as `--flash` holds
+    /// Also run no-ssd with as many indexes placed on the flash device as fit in `--flash`
     #[arg(long)]
     pub indexes_on_flash: bool,
-    /// Decides the database and the orders of the queries
+    /// Seed of the database and of the order of the queries
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Runs side by side, each on a thread of its own [default: the cores, at most 4]
+    /// Number of runs in parallel, each on its own thread [default: the cores, at most 4]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=256))]
     pub jobs: Option<u64>,
 
@@ -29,14 +29,15 @@ pub struct Erp {
     #[arg(long, value_name = "N", default_value_t = 1_600_000,
           value_parser = clap::value_parser!(u32).range(facts_range()))]
     pub facts: u32,
-    /// Streams at once, each of which runs every query once: a list, for one run with each number
+    /// Number of concurrent streams, each of which runs every query once; one run for each number
+    /// in the list
     #[arg(long, value_name = "N,N,...", value_delimiter = ',', default_values_t = [1, 4, 8],
           value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub streams: Vec<u32>,
-    /// In which order the facts of an answer are fetched
+    /// Order in which the facts of an answer are fetched
     #[arg(long, value_enum, default_value_t = FetchName::Index)]
     pub fetch: FetchName,
-    /// Counters are shown for windows of this length
+    /// Length of the windows for which counters are shown
     #[arg(long, value_name = "TIME", default_value = "2s")]
     pub window: Span,
     #[command(flatten)]
@@ -45,12 +46,12 @@ pub struct Erp {
     pub tier: Tier,
 }
 
-/// In which order the facts of an answer are fetched.
+/// Order in which the facts of an answer are fetched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum FetchName {
-    /// As an index has them: for each member of a dimension a sweep over the months
+    /// In index order: for each member of a dimension, one sweep over the months
     Index,
-    /// In the order of their numbers: one sweep
+    /// In row order: one sweep
     Number,
 }
 

@@ -44,8 +44,8 @@ use terrace_policy::{AdmissionRule, Costs, Layout, MemoryPolicy, Replacement, Re
 use terrace_workload::{Place, System};
 use tpch::TPCH_DEFAULTS;
 
-/// A transactional storage engine over memory, local flash and a slow home: measure it, break it,
-/// look into it.
+/// A transactional storage engine over memory, local flash and slow storage (home): benchmarks,
+/// crash tests, and tools for databases and traces.
 #[derive(Parser)]
 #[command(name = "terrace", version, max_term_width = 100)]
 pub struct Terrace {
@@ -55,31 +55,31 @@ pub struct Terrace {
 
 #[derive(Subcommand)]
 pub enum Command {
-    /// Measure: designs of the flash tier on TPC-C, or the engine's own speed
+    /// Benchmark designs of the flash tier, or the engine itself
     Bench(BenchCommand),
-    /// Place pages in memory and on flash at least cost, their requests being known
+    /// Compute the cheapest static placement of pages in memory and on flash for known requests
     Placement(Placement),
-    /// Replay a trace: how often policies would have missed
+    /// Replay a trace through cache policies and flash tiers, and count hits and misses
     Replay(Box<Replay>),
-    /// Say from a trace what a flash tier would buy: which design, how large, how long it lasts
+    /// Recommend a flash tier for a trace: design, size, gain and lifetime of the drive
     Advise(Box<Advise>),
-    /// Look into traces of storage requests, convert them, make them up
+    /// Inspect, filter, convert, generate and capture traces of storage requests
     #[command(subcommand)]
     Trace(Trace),
-    /// Cut the power at random moments in the virtual world, and check what survives
+    /// Test crash safety: cut the power at random moments, and check what survives
     Torture(Torture),
     /// One life of a database that is tortured in the real world
     #[command(hide = true)]
     TortureLife(Life),
-    /// Verify a database: every tree, every page; changes nothing
+    /// Verify every tree and page of a database; changes nothing
     Check(Stored),
-    /// Show what is in a database; changes nothing
+    /// Show a database's format, tables, sizes and flash tier; changes nothing
     Stat(Stored),
     /// Save a database, or what can be read of a damaged one, as a stream of bytes
     Dump(Dump),
     /// Make a database from a dump
     Load(Load),
-    /// Convert a database of format 1 or 2, which was closed in good order
+    /// Convert a database of format 1 or 2 that was shut down cleanly
     Upgrade(Upgrade),
 }
 
@@ -94,9 +94,9 @@ pub struct BenchCommand {
 
 #[derive(Subcommand)]
 pub enum Bench {
-    /// Run TPC-C without a flash tier and with several designs of one
+    /// Run TPC-C without a flash tier and under several designs of one
     Tpcc(Box<Tpcc>),
-    /// Shut down or cut the power at peak, open again, and ramp up: the peak-to-peak interval
+    /// Measure how long a restart takes until throughput is back at its peak
     Restart(Box<RestartBench>),
     /// Run another workload than TPC-C on each design of the flash tier
     Steady(Box<Steady>),
@@ -111,7 +111,7 @@ pub enum Bench {
     Updates(Points),
     /// Read ranges of rows, in real time
     Scan(Points),
-    /// Open a large flash tier's table, in real time
+    /// Measure how long opening takes with a large flash tier, in real time
     FlashTable(FlashTable),
 }
 
@@ -148,17 +148,17 @@ pub struct Tpcc {
     #[arg(long, value_name = "NAMES", default_value = "no-ssd,cw,dw,lc,tac,auto",
           value_parser = design_list)]
     pub design: DesignList,
-    /// What of the flash is found again when the database is next opened, by name
+    /// How the flash tier is found again when the database is next opened, by name
     #[arg(long, value_name = "NAME", default_value = "forget", value_parser = one_restart)]
     pub restart: Restart,
-    /// Decides the database, the transactions and the order of events
+    /// Seed of the database, the transactions and the order of events
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Run each design with so many seeds, and give 95% intervals
+    /// Number of seeds to run each design with; more than one gives 95% intervals
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u64).range(1..=1000))]
     pub seeds: u64,
-    /// Runs side by side, each on a thread of its own [default: the cores, at most 4]
+    /// Number of runs in parallel, each on its own thread [default: the cores, at most 4]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=256))]
     pub jobs: Option<u64>,
 
@@ -170,9 +170,9 @@ pub struct Tpcc {
     pub tier: Tier,
     #[command(flatten)]
     pub clients: TpccClients,
-    /// Compare so many pages with themselves: how often they are read and written while they have a
-    /// slot on flash, and while they have none. One design, one seed
-    #[arg(long, value_name = "PAGES", conflicts_with = "record", help_heading = "Recording")]
+    /// Sample N pages, and report how often each is read and written while it is on flash and while
+    /// it is not. One design, one seed
+    #[arg(long, value_name = "N", conflicts_with = "record", help_heading = "Recording")]
     pub page_rates: Option<u32>,
 }
 
@@ -183,10 +183,10 @@ pub struct TpccDatabase {
     #[arg(long, value_name = "N", default_value_t = 20,
           value_parser = clap::value_parser!(u32).range(1..=20_000))]
     pub warehouses: u32,
-    /// Share of each page that the load fills
+    /// How full the load leaves each page
     #[arg(long, value_name = "SHARE", default_value = "70%")]
     pub fill: Share,
-    /// Rows of a warehouse: as specified, or few, for a quick look
+    /// Rows per warehouse: as specified, or few for a quick run
     #[arg(long, value_name = "ROWS", value_enum, default_value_t = Rows::Full)]
     pub rows: Rows,
     /// Skip the twelve consistency conditions after load and runs
@@ -222,10 +222,10 @@ pub struct TpccDevices {
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u64).range(1..=256))]
     pub threads: u64,
-    /// In the real world: what the paths hold may be destroyed, unless it is a database
+    /// In the real world: overwrite what is at the paths, unless it is a database
     #[arg(long)]
     pub overwrite: bool,
-    /// Cores that charged CPU time queues for, in the virtual world
+    /// Cores of the virtual world, on which CPU time is spent
     #[arg(long, value_name = "N", default_value_t = 8,
           value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub cores: u32,
@@ -240,43 +240,44 @@ pub struct Tier {
     /// The flash tier: as `--dram`
     #[arg(long, value_name = "SIZE", default_value = "183501p")]
     pub flash: Size,
-    /// Take the memory of the flash tier's books (directory, orders, ghosts, tables) from `--dram`
+    /// Take the memory for the flash tier's metadata (directory, eviction orders, ghosts, tables)
+    /// out of `--dram`
     #[arg(long, value_enum, default_value_t = Switch::Off)]
     pub charge_metadata: Switch,
-    /// How memory chooses what leaves it: lru-2, clock, lru, sieve, gd2l, fasc, priced [default:
-    /// what goes with the design: priced for auto, gd2l for cac, lru for cc, fasc for fasc, lru-2
-    /// for the others]
+    /// Eviction policy of memory: lru-2, clock, lru, sieve, gd2l, fasc, priced [default: by design:
+    /// priced for auto, gd2l for cac, lru for cc, fasc for fasc, lru-2 for the others]
     #[arg(long, value_name = "NAME", value_parser = memory_policy)]
     pub memory_policy: Option<MemoryPolicy>,
-    /// What requests cost gd2l, cc, cac, fasc, in ms: read and write home, read and write flash
-    /// [default: reads measured on the devices, and writes as dear as reads]
+    /// Request costs in ms that gd2l, cc, cac and fasc assume: home read and write, flash read and
+    /// write [default: reads as measured on the devices, writes the same]
     #[arg(long, value_name = "MS,MS,MS,MS", value_parser = costs)]
     pub costs: Option<Costs>,
-    /// What is admitted to flash if not what the design says: random-class, everything, tinylfu
+    /// Admission to flash: random-class, everything, tinylfu [default: by design]
     #[arg(long, value_name = "NAME", value_parser = admission)]
     pub admission: Option<AdmissionRule>,
-    /// Which slot of the flash is reused if not the one that the design says: lru-2, lru, fifo,
-    /// clock, 2q, arc, lirs, s3-fifo, sieve, w-tinylfu, lecar
+    /// Replacement on flash: lru-2, lru, fifo, clock, 2q, arc, lirs, s3-fifo, sieve, w-tinylfu,
+    /// lecar [default: by design]
     #[arg(long, value_name = "NAME", value_parser = replacement)]
     pub replacement: Option<Replacement>,
-    /// Where on flash pages are written if not where the design says: in-place, append-page,
-    /// append-group; the latter with the replacements fifo and clock
+    /// Layout of flash: in-place, append-page, append-group; the append layouts need the
+    /// replacement fifo or clock [default: by design]
     #[arg(long, value_name = "NAME", value_parser = layout)]
     pub layout: Option<Layout>,
-    /// Bytes that the flash may be sent in a day, like 100GiB: beyond, nothing is admitted
+    /// Most bytes to write to flash in a day, like 100GiB; then nothing more is admitted
     /// [default: no limit]
     #[arg(long, value_name = "SIZE", value_parser = daily_budget)]
     pub flash_writes_per_day: Option<u64>,
-    /// lambda: share of the flash that may be newer than home before the cleaner starts
+    /// lambda: share of the slots that may be dirty before the cleaner starts
     #[arg(long, value_name = "SHARE", default_value = "50%")]
     pub lambda: Share,
-    /// tau: share of the flash that is filled with whatever leaves memory
+    /// tau: share of the slots up to which every evicted page is admitted
     #[arg(long, value_name = "SHARE", default_value = "95%")]
     pub tau: Share,
-    /// mu: requests queued at the flash above which it is spared
+    /// mu: with more requests than this queued at the flash, clean reads go home and nothing is
+    /// admitted
     #[arg(long, value_name = "N", default_value_t = 100)]
     pub mu: u32,
-    /// While requests wait for the flash and home has little to do, read pages that both have from
+    /// While requests queue for the flash and home is nearly idle, read pages that both have from
     /// home [default: on for auto, off for the others]
     #[arg(long, value_enum)]
     pub spill: Option<Switch>,
@@ -284,11 +285,11 @@ pub struct Tier {
     #[arg(long, value_name = "N", default_value_t = 16,
           value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub partitions: u32,
-    /// alpha: most pages that one cleaning write gathers
+    /// alpha: most pages that the cleaner writes home with one request
     #[arg(long, value_name = "N", default_value_t = 32,
           value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub alpha: u32,
-    /// FaCE: most pages that are appended to the flash together, and leave its front together
+    /// FaCE: pages per group, which is appended with one write and evicted with one read
     #[arg(long, value_name = "N", default_value_t = 64,
           value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub face_group: u32,
@@ -296,60 +297,60 @@ pub struct Tier {
     #[arg(long, value_name = "N", default_value_t = 128,
           value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub fasc_block: u32,
-    /// FASC: page requests in a window; what is used in none of the last two is not hot
+    /// FASC: page requests per window; a page used in neither of the last two windows is cold
     #[arg(long, value_name = "N", default_value_t = 4096,
           value_parser = clap::value_parser!(u64).range(1..))]
     pub fasc_window: u64,
-    /// FASC: share of the flash from which on a block leaves for each one that is written
+    /// FASC: share of the slots in use above which each block written evicts another
     #[arg(long, value_name = "SHARE", default_value = "95%")]
     pub fasc_full: Share,
-    /// FASC: pages that are migrated home in one batch; one fills while another is written
+    /// FASC: pages per batch that is migrated home; one batch fills while another is written
     #[arg(long, value_name = "N", default_value_t = 8,
           value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub fasc_migration: u32,
-    /// FASC: theta of its two queues in memory, above 0 and below 1 [default: 1 less the share of
-    /// memory that is newer than home]
+    /// FASC: theta of its two memory queues, above 0 and below 1 [default: 1 minus the share of
+    /// memory that is dirty]
     #[arg(long, value_name = "THETA", value_parser = theta)]
     pub fasc_theta: Option<f64>,
-    /// FASC: pages at the end of a queue among which a clean one leaves first
+    /// FASC: how many pages to scan from the end of a queue for a clean victim
     #[arg(long, value_name = "N", default_value_t = 32,
           value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub fasc_scan: u32,
-    /// Writes that the cleaner keeps outstanding at most
+    /// Most writes that the cleaner keeps outstanding
     #[arg(long, value_name = "N", default_value_t = 256,
           value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub cleaner_ios: u32,
-    /// Pages in a record that says which pages are home
+    /// Pages per BUF_WRITE record, which logs that pages were written home
     #[arg(long, value_name = "N", default_value_t = 2048,
           value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub buf_write_pages: u32,
-    /// Which dirty pages the cleaner takes first
+    /// Order in which the cleaner takes dirty pages
     #[arg(long, value_enum, default_value_t = CleanerOrderName::Lru2)]
     pub cleaner_order: CleanerOrderName,
-    /// Bring changes home after so much log, whatever lambda says, oldest first: a bound on redo
-    /// [default: none]
+    /// Write each change home after this much further log, whatever lambda says: bounds redo
+    /// [default: no bound]
     #[arg(long, value_name = "SIZE", value_parser = log_age, conflicts_with = "cleaner_order")]
     pub clean_age: Option<u64>,
-    /// Read eight pages for one until memory is full [SIGMOD 2011, 4.3.2]
+    /// Read eight adjacent pages instead of one until memory is full [SIGMOD 2011, 4.3.2]
     #[arg(long, value_enum, default_value_t = Switch::On)]
     pub ramp_up_fill: Switch,
-    /// Read eight pages for one until the flash is full [ICDE 2013, IV-A1]
+    /// Read eight adjacent pages instead of one until the flash is full [ICDE 2013, IV-A1]
     #[arg(long, value_enum, default_value_t = Switch::Off)]
     pub aggressive_fill: Switch,
-    /// How a page is told to be sequential
+    /// What counts as a sequential page
     #[arg(long, value_enum, default_value_t = ClassifierName::ReadAhead)]
     pub classifier: ClassifierName,
     /// TAC: when an admitted page is written
     #[arg(long, value_enum, default_value_t = TacWriteName::Async)]
     pub tac_write: TacWriteName,
-    /// TAC: how much warmer than the coldest a page must be
+    /// TAC: how much warmer than the coldest cached page a page must be to be admitted
     #[arg(long, value_enum, default_value_t = TacRuleName::Hotter)]
     pub tac_rule: TacRuleName,
     /// TAC: page requests after which temperatures are halved; 0 for as many as there are slots
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub tac_aging: u64,
-    /// Flash is a part of the database, as FaCE, FASC and CAC are published: the log is cut where
-    /// flash has what home lacks, and the database does not open without it
+    /// Make flash a part of the database instead of a cache, as FaCE, FASC and CAC were published:
+    /// changes on flash no longer hold the log, and the database does not open without its flash
     #[arg(long)]
     pub persistent_flash: bool,
     /// Time between checkpoints; `0s` is never [default: never; `bench restart`: 18s, and 4.5s for
@@ -358,16 +359,16 @@ pub struct Tier {
     pub checkpoint: Option<Span>,
 }
 
-/// An optimization, used or not.
+/// Whether something is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Switch {
-    /// Used
+    /// On
     On,
-    /// Not used
+    /// Off
     Off,
 }
 
-/// Which dirty pages the cleaner takes first.
+/// Order in which the cleaner takes dirty pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum CleanerOrderName {
     /// The oldest use before the last [SIGMOD 2011]
@@ -377,12 +378,12 @@ pub enum CleanerOrderName {
     RecLsn,
 }
 
-/// How a page is told to be sequential.
+/// What counts as a sequential page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ClassifierName {
-    /// It came by read-ahead
+    /// One that was read ahead
     ReadAhead,
-    /// It is within 64 pages of the page read before
+    /// One within 64 pages of the page read before
     Near,
 }
 
@@ -407,26 +408,26 @@ pub enum TacRuleName {
 #[derive(Args)]
 #[command(next_help_heading = "Clients and time")]
 pub struct TpccClients {
-    /// Clients at once
+    /// Number of clients
     #[arg(long, value_name = "N", default_value_t = 50,
           value_parser = clap::value_parser!(u32).range(1..=20_000))]
     pub clients: u32,
     /// Measured time, by the clock of the world
     #[arg(long, value_name = "TIME", default_value = "360s")]
     pub duration: Span,
-    /// Throughput is shown for windows of this length [default: a hundredth of the duration]
+    /// Length of the windows for which throughput is shown [default: a hundredth of the duration]
     #[arg(long, value_name = "TIME")]
     pub window: Option<Span>,
-    /// Last share of the duration that is averaged
+    /// Average over this last share of the duration
     #[arg(long, value_name = "SHARE", default_value = "10%")]
     pub averaged: Share,
-    /// Read everything into memory first, as far as it finds room there
+    /// First read the database into memory, as far as it fits
     #[arg(long)]
     pub warm: bool,
-    /// Each client keeps to one warehouse, instead of drawing one per transaction
+    /// Give each client a warehouse of its own, instead of a random one per transaction
     #[arg(long)]
     pub own_warehouse: bool,
-    /// Keying and think times of the specification, divided by N; 0 for none
+    /// Divide the specification's keying and think times by N; 0 for no such times
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub think: u32,
     /// When a commit returns
@@ -437,11 +438,11 @@ pub struct TpccClients {
 /// When a commit returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum DurabilityName {
-    /// At once: the log is written when enough of it waits in memory
+    /// At once; the log is written when enough of it has gathered in memory
     None,
-    /// When the log is handed to its device, without a barrier
+    /// When the log was written to its device, without a sync
     Buffered,
-    /// When it survives a power cut
+    /// When the log was written and synced: the commit survives a power cut
     Durable,
 }
 
@@ -449,10 +450,10 @@ pub enum DurabilityName {
 pub struct Points {
     #[command(flatten)]
     pub shown: Shown,
-    /// Decides the rows that are drawn
+    /// Seed of the rows that are picked
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Files or block devices, in real time; there is no other world for this bench
+    /// This benchmark runs only in the real world: files or block devices, in real time
     #[arg(long, value_enum, default_value_t = WorldName::Real)]
     pub world: WorldName,
     /// The database; it is loaded if it is not there [default: a temporary one]
@@ -480,13 +481,13 @@ pub struct Points {
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u64).range(1..=256))]
     pub threads: u64,
-    /// Tasks, spread over the threads; more than one each keep a queue at the device
+    /// Tasks, spread over the threads; several per thread keep a queue at the device
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=20_000))]
     pub tasks: Option<u64>,
     /// Measured time
     #[arg(long, value_name = "TIME", default_value = "10s")]
     pub duration: Span,
-    /// Measure too what the file itself gives: pages read at random by as many tasks
+    /// Also measure the file alone: random page reads by as many tasks
     #[arg(long)]
     pub probe: bool,
 }
@@ -495,15 +496,15 @@ pub struct Points {
 pub struct FlashTable {
     #[command(flatten)]
     pub shown: Shown,
-    /// A file that is made for it and removed afterwards; it takes 16 bytes a slot and a journal
-    /// where files may have holes
+    /// A file to create for the benchmark, and remove afterwards; in a file system with sparse
+    /// files it takes 16 bytes a slot and a journal
     #[arg(long, value_name = "PATH")]
     pub path: PathBuf,
-    /// Pages that the tier holds
+    /// Slots of the flash tier
     #[arg(long, value_name = "N", default_value_t = 100_000_000,
           value_parser = clap::value_parser!(u32).range(1_000..=1_000_000_000))]
     pub slots: u32,
-    /// Pages that the log has changes of
+    /// Pages that have changes in the log
     #[arg(long, value_name = "N", default_value_t = 100_000)]
     pub updated: u32,
     /// Threads

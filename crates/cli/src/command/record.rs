@@ -6,8 +6,8 @@ use std::path::PathBuf;
 #[derive(Args)]
 #[command(next_help_heading = "Recording")]
 pub struct RecordOptions {
-    /// Record the page references of the run as a trace, which `replay` and `advise` read;
-    /// compressed if the name ends in `.gz`. One design, restart, seed and number of streams
+    /// Record the page references of the run as a trace for `replay` and `advise`; compressed if
+    /// the name ends in `.gz`. Needs exactly one design, restart, seed and number of streams
     #[arg(long, value_name = "FILE", global = true)]
     pub record: Option<PathBuf>,
     /// Where they are recorded
@@ -19,8 +19,8 @@ pub struct RecordOptions {
 /// Where page references are recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum RecordAt {
-    /// Before memory: every page that is asked for; a write is one that is changed
+    /// Above memory: every page request; a request that changes the page is a write
     References,
-    /// After memory: every page that memory lacks, and every changed page that it writes out
+    /// Below memory: every miss, and every dirty page that memory writes out
     Misses,
 }

@@ -22,20 +22,20 @@ pub struct Replay {
     pub trace: Option<PathBuf>,
     #[command(flatten)]
     pub source: TraceSource,
-    /// Policies, by name, or `all`; with --flash, of the flash tier [default: all; with --flash
-    /// none, but --design]
+    /// Replacement policies, by name, or `all`; with --flash, those of the flash tier [default:
+    /// all; with --flash none, since --design is used]
     #[arg(long, value_name = "NAMES", value_parser = policy_list)]
     pub policy: Option<PolicyList>,
     /// Pages that the cache holds: one size or several, like 10%,64MiB,5000p; a share is of the
     /// distinct pages, rounded down [default: 10%; 1% of the ids of --bench]
     #[arg(long, value_name = "SIZES", value_delimiter = ',')]
     pub capacity: Vec<CacheSize>,
-    /// Read the trace twice and keep no reference: 27 bytes a page at most beside the policies'
-    /// own, for policies and tiers that know the past alone [default policies: all of those], and
-    /// with --curve for the exact curve of lru
+    /// Stream the trace, reading it twice, instead of keeping it in memory: at most 27 bytes a page
+    /// beside the policies' own. For all policies and tiers but those that look ahead, and with
+    /// --curve for the exact curve of lru
     #[arg(long, conflicts_with_all = ["timed", "write_back_only", "errors", "report", "bench"])]
     pub stream: bool,
-    /// Decides all chance, of policies and samples
+    /// Seed of policies and samples
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
     #[command(flatten)]
@@ -49,14 +49,14 @@ pub struct Replay {
 #[derive(Args)]
 #[command(next_help_heading = "Trace")]
 pub struct TraceSource {
-    /// Its format [default: told from its content]
+    /// Format of the trace [default: recognized from its content]
     #[arg(long, value_name = "NAME", value_parser = format_name)]
     pub format: Option<Format>,
-    /// Bytes of a page, or `request`: each request is one object, whatever its length
-    /// [default: what suits the format, mostly 8KiB]
+    /// Page size, or `request` to treat each request as one object, whatever its length
+    /// [default: by format, mostly 8KiB]
     #[arg(long, value_name = "BYTES", value_parser = paging)]
     pub page: Option<Paging>,
-    /// Count and leave out what breaks the format, instead of stopping there
+    /// Skip and count malformed lines, instead of stopping at the first one
     #[arg(long)]
     pub skip_bad: bool,
     /// Leave out requests for these files, by number, or by name if a list of files
@@ -79,24 +79,24 @@ pub struct TierOptions {
     /// Pages that memory holds
     #[arg(long, value_name = "SIZE", default_value = "5%", requires = "flash")]
     pub memory: CacheSize,
-    /// The trace is of a memory's misses already
+    /// The trace already has only the misses of a memory
     #[arg(long, requires = "flash", conflicts_with = "memory")]
     pub no_memory: bool,
-    /// How memory chooses what leaves it: any replacement policy, or gd2l, fasc or priced, which
-    /// know what is on flash [default: what goes with the design; lru for the others]
+    /// Eviction policy of memory: any replacement policy, or gd2l, fasc or priced, which know what
+    /// is on flash [default: by design; lru under --policy]
     #[arg(long, value_name = "NAME", requires = "flash", value_parser = memory_rule)]
     pub memory_policy: Option<MemoryRule>,
-    /// Where a changed page goes that leaves memory, under a policy; a design says so itself
+    /// With --policy: where a dirty page goes when it leaves memory (a design decides that itself)
     #[arg(long, value_enum, default_value_t = WriteName::Back, requires = "flash")]
     pub write: WriteName,
-    /// Whether a page within 64 of the one missed before is sequential, which the designs of 2011
-    /// keep off the flash
+    /// How to treat a page within 64 of the last miss; cw, dw and lc keep sequential pages off the
+    /// flash
     #[arg(long, value_enum, default_value_t = NearName::Sequential, requires = "flash")]
     pub near: NearName,
-    /// lambda of `lc`: share of the flash that may be newer than home before the cleaner starts
+    /// lambda of `lc`: share of the slots that may be dirty before the cleaner starts
     #[arg(long, value_name = "SHARE", default_value = "50%", requires = "flash")]
     pub lambda: Share,
-    /// TAC: how much warmer than the coldest a page must be
+    /// TAC: how much warmer than the coldest cached page a page must be to be admitted
     #[arg(long, value_enum, default_value_t = TacRuleName::Hotter, requires = "flash")]
     pub tac_rule: TacRuleName,
     /// TAC: references after which temperatures are halved; 0 for as many as there are slots
@@ -109,25 +109,25 @@ pub struct TierOptions {
     #[arg(long, value_name = "N", value_delimiter = ',', requires = "flash",
           value_parser = clap::value_parser!(u16).range(1..=i64::from(BANDS_MAX)))]
     pub bands: Vec<u16>,
-    /// tac-bands: who leaves first of the coldest band
+    /// tac-bands: which page of the coldest band leaves first
     #[arg(long, value_enum, default_value_t = BandOrderName::Lru, requires = "flash")]
     pub band_order: BandOrderName,
-    /// Time every request on the modelled devices, one after the other, where it goes; TAC's
-    /// temperatures are then what these devices save
+    /// Time each request on the modelled devices, one after the other; TAC's temperatures then use
+    /// these times
     #[arg(long, requires = "flash")]
     pub timed: bool,
-    /// Replay writes alone: each is appended to flash, which is written home in order when it is
-    /// full [VLDB 2010, 4.4]
+    /// Replay only writes: each is appended to flash; when it is full, all go home in order of
+    /// address [VLDB 2010, 4.4]
     #[arg(long, requires = "flash", conflicts_with_all = ["policy", "design", "memory", "timed"])]
     pub write_back_only: bool,
-    /// --write-back-only: writes home that are at the device at once
+    /// With --write-back-only: home writes outstanding at once
     #[arg(long, value_name = "N", default_value_t = 1, requires = "write_back_only",
           value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub outstanding: u32,
-    /// Share of its disks' stroke that home takes [default: as the preset has it]
+    /// Share of its disks' stroke that home occupies [default: by preset]
     #[arg(long, value_name = "SHARE", requires = "flash")]
     pub span: Option<Share>,
-    /// Home's disks do not read ahead, so that a page just behind the last has passed by
+    /// Turn off the read-ahead of home's disks, so that the next page on the track is missed
     #[arg(long, requires = "flash")]
     pub no_read_ahead: bool,
     /// The home device, a preset
@@ -138,7 +138,7 @@ pub struct TierOptions {
     #[arg(long, value_name = "PRESET", default_value = "iodrive", requires = "flash",
           value_parser = device)]
     pub flash_device: Preset,
-    /// Time that the trace covers, for drive writes per day [default: as its times say]
+    /// Time that the trace covers, for drive writes per day [default: from its timestamps]
     #[arg(long, value_name = "TIME", requires = "flash")]
     pub covers: Option<Span>,
 }
@@ -146,13 +146,13 @@ pub struct TierOptions {
 /// Where a changed page goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum WriteName {
-    /// To flash; home has it when it leaves the flash
+    /// To flash; it goes home when it leaves the flash
     Back,
     /// To flash and home
     Through,
-    /// Home
+    /// Home only
     Around,
-    /// Home, and flash if the page is there, as TAC does
+    /// Home, and flash if the page has a slot there, as in TAC
     Update,
 }
 
@@ -185,7 +185,7 @@ fn memory_rule(name: &str) -> Result<MemoryRule, String> {
 #[derive(Args)]
 #[command(next_help_heading = "Miss-ratio curves")]
 pub struct CurveOptions {
-    /// Draw miss ratios against capacity: LRU exactly and by SHARDS, others by miniature simulation
+    /// Plot miss ratio against capacity: LRU exactly and by SHARDS, others by miniature simulation
     #[arg(long)]
     pub curve: bool,
     /// Share of the pages that is sampled

@@ -31,14 +31,15 @@ pub struct RestartBench {
     /// What the clients do
     #[arg(long, value_enum, default_value_t = WorkloadName::Tpcc)]
     pub workload: WorkloadName,
-    /// Decides the database, the transactions and the order of events
+    /// Seed of the database, the transactions and the order of events
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Run each pair of design and restart with so many seeds, and give 95% intervals
+    /// Number of seeds to run each pair of design and restart with; more than one gives 95%
+    /// intervals
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u64).range(1..=1000))]
     pub seeds: u64,
-    /// Runs side by side, each on a thread of its own [default: the cores, at most 4]
+    /// Number of runs in parallel, each on its own thread [default: the cores, at most 4]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=256))]
     pub jobs: Option<u64>,
 
@@ -95,10 +96,10 @@ pub struct Models {
     /// The log device
     #[arg(long, value_name = "PRESET", default_value = "sigmod2011-log", value_parser = preset)]
     pub log_device: String,
-    /// Bytes of the log, all of it kept in memory as far as it is written
+    /// Size of the log; the modelled device keeps what is written of it in memory
     #[arg(long, value_name = "SIZE", default_value = "4GiB")]
     pub log: Size,
-    /// Cores that charged CPU time queues for
+    /// Cores of the virtual world, on which CPU time is spent
     #[arg(long, value_name = "N", default_value_t = 8,
           value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub cores: u32,
@@ -107,22 +108,22 @@ pub struct Models {
 #[derive(Args)]
 #[command(next_help_heading = "How the published restarts harden their tables")]
 pub struct Hardening {
-    /// LBR: writes that share one force of the log, at most; 1 for no groups [ICDE 2013, III-C3]
+    /// LBR: most slot writes that share one force of the log; 1 for no groups [ICDE 2013, III-C3]
     #[arg(long, value_name = "N", default_value_t = 8,
           value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub lbr_group: u32,
-    /// LBR: how long such a write waits for others, at most
+    /// LBR: longest wait of a slot write for others to share the force with
     #[arg(long, value_name = "TIME", default_value = "2ms")]
     pub lbr_timeout: Span,
-    /// MMR: bytes of the table written at once, a power of two from 512 to 8192 [ICDE 2013, III-B2]
+    /// MMR: bytes of the table per write, a power of two from 512 to 8192 [ICDE 2013, III-B2]
     #[arg(long, value_name = "BYTES", default_value_t = 4096, value_parser = table_unit)]
     pub mmr_unit: u32,
-    /// LVR: parts of the table, each read and written at once [ICDE 2013, III-D2]
+    /// LVR: number of chunks of the table; each is read and written whole [ICDE 2013, III-D2]
     #[arg(long, value_name = "N", default_value_t = 1024,
           value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     pub lvr_chunks: u32,
-    /// LVR: pause of the flusher after eight chunks [ICDE 2013: 500 ms, here a hundredth, as the
-    /// table is]
+    /// LVR: pause of the flusher after every eight chunks [ICDE 2013: 500 ms; scaled by 1/100, like
+    /// the table]
     #[arg(long, value_name = "TIME", default_value = "5ms")]
     pub lvr_pause: Span,
 }
@@ -136,23 +137,24 @@ fn table_unit(text: &str) -> Result<u32, String> {
 #[derive(Args)]
 #[command(next_help_heading = "Clients and time")]
 pub struct Parts {
-    /// Clients at once
+    /// Number of clients
     #[arg(long, value_name = "N", default_value_t = 50,
           value_parser = clap::value_parser!(u32).range(1..=20_000))]
     pub clients: u32,
-    /// Time from the cold start to the event
+    /// Time from the cold start to the shutdown or power cut
     #[arg(long, value_name = "TIME", default_value = "200s")]
     pub peak: Span,
     /// Time from the end of recovery to the end of the run
     #[arg(long, value_name = "TIME", default_value = "200s")]
     pub after: Span,
-    /// Throughput is sampled in windows of this length [ICDE 2013: 60 s, here a hundredth]
+    /// Length of the windows in which throughput is sampled [ICDE 2013: 60 s; scaled by 1/100]
     #[arg(long, value_name = "TIME", default_value = "600ms")]
     pub window: Span,
-    /// Time before the event, and before the end, that is averaged: the steady levels
+    /// Time before the event, and before the end of the run, over which the steady throughput is
+    /// averaged
     #[arg(long, value_name = "TIME", default_value = "18s")]
     pub averaged: Span,
-    /// Share of the steady level at which throughput is back at its peak
+    /// Share of the steady throughput that counts as being back at the peak
     #[arg(long, value_name = "SHARE", default_value = "95%")]
     pub peak_share: Share,
     /// With `--event crash`: time from the end of a checkpoint to the cut [default: half of

@@ -17,37 +17,37 @@ pub struct Steady {
     /// What the clients do
     #[arg(long, value_enum, default_value_t = SteadyWorkload::TpceLike)]
     pub workload: SteadyWorkload,
-    /// Decides the database, the transactions and the order of events
+    /// Seed of the database, the transactions and the order of events
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Runs side by side, each on a thread of its own [default: the cores, at most 4]
+    /// Number of runs in parallel, each on its own thread [default: the cores, at most 4]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=256))]
     pub jobs: Option<u64>,
 
     #[command(flatten)]
     pub brokerage: BrokerageDatabase,
-    /// Tasks that read all trades in order, again and again, with the workload `scans`
+    /// With `--workload scans`: tasks that scan all trades, over and over
     #[arg(long, value_name = "N", default_value_t = 4,
           value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub scanners: u32,
-    /// Time after which other customers are popular, with the workload `shifting`
+    /// With `--workload shifting`: time after which other customers become popular
     #[arg(long, value_name = "TIME", default_value = "30s")]
     pub shift_every: Span,
     #[command(flatten)]
     pub models: Models,
     #[command(flatten)]
     pub tier: Tier,
-    /// Clients at once
+    /// Number of clients
     #[arg(long, value_name = "N", default_value_t = 50,
           value_parser = clap::value_parser!(u32).range(1..=20_000))]
     pub clients: u32,
     /// Measured time from a cold start, by the clock of the virtual world
     #[arg(long, value_name = "TIME", default_value = "180s")]
     pub duration: Span,
-    /// Throughput is shown for windows of this length
+    /// Length of the windows for which throughput is shown
     #[arg(long, value_name = "TIME", default_value = "3s")]
     pub window: Span,
-    /// Last share of the duration that is averaged
+    /// Average over this last share of the duration
     #[arg(long, value_name = "SHARE", default_value = "50%")]
     pub averaged: Share,
     /// Skip the check of the database after load and runs
@@ -63,8 +63,9 @@ pub(super) const STEADY_DEFAULTS: [(&str, &str); 1] = [("home", "sigmod2011-hdd"
 pub enum SteadyWorkload {
     /// Synthetic, with TPC-E's read:write ratio, and a skew
     TpceLike,
-    /// The same beside scans of the largest table
+    /// The same, with concurrent scans of the largest table
     Scans,
-    /// The same, but from time to time others are popular, and every second time most trade
+    /// The same, but the popular customers change from time to time, and so does the mix: every
+    /// second time most clients trade
     Shifting,
 }

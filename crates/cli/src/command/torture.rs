@@ -14,36 +14,36 @@ use terrace_workload::torture::matrix::Fate;
 pub struct Torture {
     #[command(flatten)]
     pub shown: Shown,
-    /// Power cuts in virtual time, or processes with threads and real files that are killed, and
-    /// whose files come to harm in between
+    /// Virtual: power cuts in virtual time. Real: processes with threads and real files are killed,
+    /// and their files damaged in between
     #[arg(long, value_enum, default_value_t = WorldName::Virtual)]
     pub world: WorldName,
-    /// The seed to repeat; with --seeds, the first
+    /// The seed to run; with --seeds, the first
     #[arg(long, value_name = "S")]
     pub seed: Option<u64>,
-    /// Seeds to try [default: 100, in the real world 20; or 1 with --seed]
+    /// Number of seeds to run [default: 100, in the real world 20; 1 with --seed]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub seeds: Option<u64>,
-    /// Torture this design only [default: the seed draws one; with --matrix, all]
+    /// Test only this design [default: chosen by the seed; with --matrix, all]
     #[arg(long, value_name = "NAME", value_parser = one_design)]
     pub design: Option<Design>,
-    /// Torture this restart only [default: the seed draws one; with --matrix, all]
+    /// Test only this restart [default: chosen by the seed; with --matrix, all]
     #[arg(long, value_name = "NAME", value_parser = one_restart)]
     pub restart: Option<Restart>,
-    /// Torture databases that flash is a part of: it survives each cut, or opening is refused
+    /// Make flash a part of the database: either it survives the cut, or opening must be refused
     #[arg(long)]
     pub persistent_flash: bool,
-    /// Bring changes home after so much log [default: the seed says whether]
+    /// Write each change home after this much further log [default: chosen by the seed]
     #[arg(long, value_name = "SIZE", value_parser = log_age, conflicts_with = "matrix")]
     pub clean_age: Option<u64>,
-    /// Seeds tried side by side [default: the cores, at most 4]
+    /// Number of seeds in parallel [default: the cores, at most 4]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=256))]
     pub jobs: Option<u64>,
     #[command(flatten)]
     pub matrix: Matrix,
     #[command(flatten)]
     pub histories: Histories,
-    /// With --world real: a folder on a small file system of its own, which is filled while
+    /// With --world real: a folder on a small file system of its own, which is filled up while
     /// databases run there
     #[arg(long, value_name = "DIR", conflicts_with_all = ["matrix", "histories"])]
     pub full_disk: Option<PathBuf>,
@@ -54,10 +54,11 @@ pub struct Torture {
 
 #[derive(Args)]
 pub struct Histories {
-    /// With --world real: random transactions of four threads, all of which must be serializable
+    /// With --world real: run random transactions in four threads, and check that they are
+    /// serializable
     #[arg(id = "histories", long = "histories", conflicts_with = "matrix")]
     pub is_asked: bool,
-    /// Transactions of each design, at least [default: 20000; or one database with --seed]
+    /// Least number of transactions for each design [default: 20000; one database with --seed]
     #[arg(long, value_name = "N", requires = "histories",
           value_parser = clap::value_parser!(u64).range(1..))]
     pub transactions: Option<u64>,
@@ -68,14 +69,14 @@ pub struct Histories {
 
 #[derive(Args)]
 pub struct Matrix {
-    /// Walk the crash matrix instead: scripted paths, cut at every event at which a device changes,
-    /// and opened again after everything that may become of the flash [default: 1 seed]
+    /// Run the crash matrix instead: cut the power at every event of scripted paths at which a
+    /// device changes, and reopen with each possible state of the flash [default: 1 seed]
     #[arg(id = "matrix", long = "matrix")]
     pub is_asked: bool,
     /// This script only, or `tpcc`
     #[arg(long, value_name = "NAME", requires = "matrix", value_parser = one_script)]
     pub script: Option<&'static str>,
-    /// One in so many cases, drawn by the seed [default: 1, all]
+    /// Run only one in N cases, chosen by the seed [default: 1, all]
     #[arg(long, value_name = "N", requires = "matrix",
           value_parser = clap::value_parser!(u64).range(1..))]
     pub one_in: Option<u64>,
@@ -83,10 +84,10 @@ pub struct Matrix {
     #[arg(long, value_name = "EVENT",
           requires_all = ["matrix", "script", "design", "restart", "fate"])]
     pub cut: Option<u64>,
-    /// What becomes of the flash in this case
+    /// With --cut: the state of the flash after the cut
     #[arg(long, value_name = "NAME", requires = "cut", value_parser = one_fate)]
     pub fate: Option<Fate>,
-    /// The event of the opening at which this case is cut again
+    /// With --cut: cut the power again at this event of the reopening
     #[arg(long, value_name = "EVENT", requires = "cut")]
     pub second: Option<u64>,
 }

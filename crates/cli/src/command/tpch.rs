@@ -14,26 +14,27 @@ pub struct TpchBench {
     /// Designs to run, by name, or `all`
     #[arg(long, value_name = "NAMES", default_value = "no-ssd,tac", value_parser = design_list)]
     pub design: DesignList,
-    /// Decides rows and queries, as it does for `trace make`
+    /// Seed of rows and queries, as in `trace make`
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Runs side by side, each on a thread of its own [default: the cores, at most 4]
+    /// Number of runs in parallel, each on its own thread [default: the cores, at most 4]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=256))]
     pub jobs: Option<u64>,
 
     /// Which queries, and how lines lie
     #[arg(long, value_enum, default_value_t = QueriesName::OdsTpch)]
     pub workload: QueriesName,
-    /// TPC-H's scale factor: about so many GB of rows [VLDB 2010: 10, here a tenth]
+    /// TPC-H's scale factor, about the GB of rows [VLDB 2010: 10; here a tenth]
     #[arg(long, value_name = "F", default_value_t = 1.0)]
     pub scale: f64,
     /// Queries, one after the other [default: 500 of ods-tpch, 100 of zipf-tpch]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub queries: Option<u32>,
-    /// ods-tpch: fewest and most values of a query's range of keys
+    /// ods-tpch: least and greatest number of values in a query's key range
     #[arg(long, value_name = "FEWEST,MOST", default_value = "100,10000", value_parser = widths)]
     pub widths: (u64, u64),
-    /// zipf-tpch: the k-th last day is an end of a range in proportion to 1/k^S
+    /// zipf-tpch: exponent S; a date range ends on the k-th last day with probability proportional
+    /// to 1/k^S
     #[arg(long, value_name = "S", default_value_t = 1.0)]
     pub zipf: f64,
     #[command(flatten)]
