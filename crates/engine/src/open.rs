@@ -335,8 +335,8 @@ fn make_whole(
     let owner = DoublewriteOwner { database: boot.database, epoch: boot.epoch };
     let area = Doublewrite::new(Arc::clone(log), Arc::clone(home), ring.area, owner);
     let is_off = setup.torn_pages == TornPages::Off;
-    if is_off || restored.is_ahead {
-        area.disown().map_err(Error::device(Part::Log, Action::Write))?;
+    if is_off || !restored.ahead.is_empty() {
+        area.disown(&restored.ahead).map_err(Error::device(Part::Log, Action::Write))?;
     }
     Ok((!is_off).then(|| Arc::new(area)))
 }

@@ -33,7 +33,7 @@ pub use buffer_pool::{BufferPool, Recovered};
 pub use config::{FascConfig, Fills, PoolConfig, Rules, Spill, TacConfig, TacWrite};
 pub use durability::dirty::OldestDirty;
 pub use durability::doublewrite::{
-    Doublewrite, DoublewriteOwner, DoublewritePlace, HALF_BYTES_MIN, RestoreError, Restored,
+    Ahead, Doublewrite, DoublewriteOwner, DoublewritePlace, HALF_BYTES_MIN, RestoreError, Restored,
     restore_torn,
 };
 pub use durability::home_versions::home_versions;
