@@ -130,7 +130,8 @@ impl FoundFlash {
     ///
     /// # Errors
     ///
-    /// `FlashNeeded`.
+    /// `FlashNeeded`; with `LogLost` it is of a later moment, and the opening is to begin anew, in
+    /// doubt of it, if the database can do without.
     pub(crate) fn settle(
         &mut self,
         setup: &Setup,
@@ -138,7 +139,9 @@ impl FoundFlash {
         boot: &Superblock,
         end: Lsn,
     ) -> Result<(), Error> {
-        let Some(device) = &self.device else { return Ok(()) };
+        let Some(device) = self.device.as_ref().filter(|_| self.is_believed()) else {
+            return Ok(());
+        };
         let facts = LogFacts {
             start: boot.log_start(),
             end,
@@ -146,7 +149,10 @@ impl FoundFlash {
             redo_base: &|page| analysis.dirty.get(&page).map(|entry| entry.base),
         };
         self.recovery.settle(&**device, &facts);
-        self.check(setup, boot)
+        match self.recovery.cold() {
+            Some(why @ ColdStart::LogLost) => Err(Error::FlashNeeded { path: None, why }),
+            _ => self.check(setup, boot),
+        }
     }
 }
 

@@ -128,14 +128,35 @@ pub(crate) fn create(devices: &Devices, database: u128, first: Lsn) -> Result<()
 /// `Missing`, `NotADatabase`, `Truncated`, `NewerFormat`, `OlderFormat`, `UnknownFeatures`,
 /// `Corrupt`, `CorruptLog`, `RedoGap`, `Device`, `InvalidOption`, `FlashNeeded`.
 pub(crate) fn open(setup: Setup, devices: Devices) -> Result<Arc<Engine>, Error> {
-    match attempt(setup.clone(), &devices) {
-        // A cache that fails after recovery has begun to count on it: home and log can do without.
-        Err((error, true)) if may_be_of_flash(&error) && is_cache(&setup) => {
-            let flash_doubt = Some(ColdStart::Device(std::io::ErrorKind::Other));
-            let setup = Setup { flash_doubt, ..setup };
-            attempt(setup, &devices).map_err(|(error, _)| why(error))
-        }
-        opened => opened.map_err(|(error, _)| why(error)),
+    let (error, has_failed) = match attempt(setup.clone(), &devices) {
+        Ok(engine) => return Ok(engine),
+        Err(refused) => refused,
+    };
+    let Some(doubt) = doubt_of(&setup, &devices, &error, has_failed) else {
+        return Err(why(error));
+    };
+    // Home and log can do without. If they cannot either, it was not the flash.
+    let setup = Setup { flash_doubt: Some(doubt), ..setup };
+    attempt(setup, &devices).map_err(|(error, _)| why(error))
+}
+
+/// Why to open again without the flash, if that may be why the opening was refused.
+fn doubt_of(
+    setup: &Setup,
+    devices: &Devices,
+    error: &Error,
+    has_failed: bool,
+) -> Option<ColdStart> {
+    if setup.flash_doubt.is_some() || devices.flash.is_none() {
+        return None;
+    }
+    match error {
+        // Analysis began where only the right flash allows.
+        Error::FlashNeeded { why: why @ ColdStart::LogLost, .. } => Some(*why),
+        // A part of the database, or not to be blamed.
+        _ if setup.pool.flash_role.is_persistent() || !may_be_of_flash(error) => None,
+        _ if has_failed => Some(ColdStart::Device(std::io::ErrorKind::Other)),
+        _ => Some(ColdStart::Contradicted),
     }
 }
 
@@ -188,11 +209,6 @@ fn may_be_of_flash(error: &Error) -> bool {
             | Error::Failed { .. }
             | Error::Device { part: Part::Flash, .. }
     )
-}
-
-/// Whether the database can do without its flash, and no doubt about it kept it from being used.
-fn is_cache(setup: &Setup) -> bool {
-    setup.flash_doubt.is_none() && !setup.pool.flash_role.is_persistent()
 }
 
 /// A write or sync of the opening has failed.

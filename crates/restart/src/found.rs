@@ -54,6 +54,8 @@ pub enum ColdStart {
     GivenUp,
     /// It has pages that are newer than the end of the log.
     LogLost,
+    /// With it the opening failed, and without it, not.
+    Contradicted,
     /// The file is shorter than it was, and was begun anew.
     CutShort,
     /// The mark at its end is damaged, by which a flash tier is known before its header is read.
@@ -89,6 +91,7 @@ impl fmt::Display for ColdStart {
             ColdStart::Table => "the table of the flash tier is damaged",
             ColdStart::GivenUp => "the table of the flash tier could not be written",
             ColdStart::LogLost => "the flash tier is newer than the log, which has lost its end",
+            ColdStart::Contradicted => "home and log contradict what the flash tier holds",
             ColdStart::CutShort => "the flash file was cut short",
             ColdStart::Label => "the label at the end of the flash is damaged",
             ColdStart::NotPersistent => "the database was not opened with persistent flash",
@@ -159,8 +162,6 @@ pub(super) struct Place<'a> {
     pub clean: bool,
     /// Where the last checkpoint that ended began.
     pub began: Lsn,
-    /// Whether the database can do without the tier.
-    pub need: FlashNeed,
 }
 
 /// Whether a database can be opened without what is on its flash.
@@ -366,7 +367,6 @@ impl FlashRecovery {
             table: self.header.table,
             clean: self.clean,
             began: self.began,
-            need: self.need,
         }
     }
 

@@ -20,7 +20,7 @@ use terrace_policy::{FlashRole, History, RestartKind, Tick};
 use terrace_rt::{LeafMutex, Nanos, Prng, Stopped, Virtual, VirtualConfig, sleep};
 
 use super::*;
-use crate::found::{FlashNeed, Place, Recover};
+use crate::found::{Place, Recover};
 use crate::keeper::Keep;
 
 const TABLE: u64 = 77;
@@ -297,8 +297,7 @@ fn judge(
 ) -> Result<usize, String> {
     let mut table: Box<dyn Recover> = table_of(settings.kind, *layout, settings);
     let began = Lsn(fake.began.load(Ordering::Relaxed));
-    let need = FlashNeed::Optional;
-    let place = Place { flash, layout: *layout, table: TABLE, clean: !cut, began, need };
+    let place = Place { flash, layout: *layout, table: TABLE, clean: !cut, began };
     table.load(&place, 0).map_err(|cold| cold.to_string())?;
     let records = fake.records.lock().clone();
     let mut last = BTreeMap::new();

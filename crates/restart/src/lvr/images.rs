@@ -68,6 +68,14 @@ impl FlushedImages {
         }
     }
 
+    /// Whether the table was written when the log reached further than `end`, which has lost its
+    /// tail since, or was put back.
+    fn is_of_later_than(&self, end: Lsn) -> bool {
+        let is_later =
+            |(slot, _)| self.images.lsn(slot) >= end || self.hardened[slot as usize] > end.0;
+        self.images.filled().any(is_later)
+    }
+
     /// Step 3: at `hardened` the slot was valid, so every later change of its page has a later LSN;
     /// if the log is whole from there on, the copy can be brought up to date.
     fn verify_shallow(&mut self, start: Lsn) {
@@ -157,6 +165,9 @@ impl Recover for FlushedImages {
     }
 
     fn settle(&mut self, place: &Place<'_>, facts: &LogFacts<'_>) -> Result<(), ColdStart> {
+        if self.is_of_later_than(facts.end) {
+            return Err(ColdStart::LogLost);
+        }
         self.verify_shallow(facts.start);
         if !place.clean {
             self.verify_deep(place);

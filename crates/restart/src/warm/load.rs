@@ -8,6 +8,9 @@
 //!   warm.W2).
 //! - L3: a block counts only if it names the checksum of the one before: what a session left beyond
 //!   a block that was lost must not be taken for what a later session said.
+//! - L4: a copy that the log does not reach is of a moment after that of home and log: a snapshot of
+//!   these was put back, say. Analysis began where the table of their moment would have allowed, so
+//!   the opening begins anew, without the tier.
 
 use std::collections::HashMap;
 
@@ -23,7 +26,7 @@ use super::frontier::{Frontier, FrontierReader, Known, place_of};
 use super::journal::Position;
 use super::{Resume, position_of};
 use crate::RestartRules;
-use crate::found::{ColdStart, FlashNeed, Image, LogFacts, Place, Recover, ScanFrom};
+use crate::found::{ColdStart, Image, LogFacts, Place, Recover, ScanFrom};
 use crate::layout::{FlashLayout, PAGE_ENTRIES};
 use crate::records::Record as TierRecord;
 use crate::settings::Settings;
@@ -125,10 +128,6 @@ impl WarmTable {
     fn is_believed(&self, entry: &Entry, facts: &LogFacts<'_>) -> bool {
         let Some(page) = entry.page() else { return true };
         let lsn = entry.lsn();
-        if lsn >= facts.end {
-            // The log has lost its tail, or was put back from an older day.
-            return false;
-        }
         match self.updated.last(page) {
             Some(last) if last > lsn => {
                 // Old, but maybe what the records to be redone were written on.
@@ -380,17 +379,19 @@ impl Recover for WarmTable {
         }
     }
 
-    fn settle(&mut self, place: &Place<'_>, facts: &LogFacts<'_>) -> Result<(), ColdStart> {
+    fn settle(&mut self, _place: &Place<'_>, facts: &LogFacts<'_>) -> Result<(), ColdStart> {
         self.log_end = facts.end;
         self.settle_found(facts);
         for slot in 0..self.entries.len() {
             let entry = &self.entries[slot];
             let Some(page) = entry.page() else { continue };
-            if entry.lsn() >= facts.end && place.need == FlashNeed::Needed {
+            if entry.lsn() >= facts.end {
+                // The log has lost its tail, or was put back: the table is of a later moment, and
+                // what it says no more of other slots, too, may be needed (L4).
                 return Err(ColdStart::LogLost);
             }
             let is_told = self.updated.may_have(page) || self.written.may_have(page);
-            if entry.lsn() < facts.end && !is_told {
+            if !is_told {
                 continue;
             }
             if !self.is_believed(&self.entries[slot], facts) {

@@ -13,7 +13,7 @@ use terrace_rt::{Nanos, Prng, Stopped, Virtual, VirtualConfig};
 
 use super::*;
 use crate::RestartRules;
-use crate::found::{ColdStart, FlashNeed, Place};
+use crate::found::{ColdStart, Place};
 use crate::warm::entry::Entry;
 use crate::warm::form::{FormKind, Loaded, OnFlash};
 
@@ -107,8 +107,8 @@ impl Told {
 }
 
 fn place<'a>(flash: &'a dyn Device, layout: FlashLayout) -> Place<'a> {
-    let (clean, began, need) = (false, Lsn::ZERO, FlashNeed::Optional);
-    Place { flash, layout, table: TABLE, clean, began, need }
+    let (clean, began) = (false, Lsn::ZERO);
+    Place { flash, layout, table: TABLE, clean, began }
 }
 
 /// Opens the table, holds it against what was told, and goes on telling until the power is cut.
