@@ -43,7 +43,7 @@ pub use cleaning::{Claim, Cleaned, Ended, Root, UntilSync};
 pub use reads::{Devices, HasRead, Missed, Reading, Wanted};
 pub use versions::VersionBits;
 
-use terrace_page::{Lsn, PageId, SlotId, narrow, widen};
+use terrace_page::{LOG_BYTES_MAX, Lsn, PageId, SlotId, narrow, widen};
 use terrace_policy::replacement::sketch::{FrequencySketch, page_hash};
 use terrace_policy::{
     AdmissionRule, BlockRules, Choice, CleanerOrder, Costs, History, Replacement, SKETCH_SLOTS,
@@ -53,6 +53,10 @@ use terrace_policy::{
 use crate::order::{Asks, Fill, SlotOrder, Slots};
 use crate::{Gauge, Shares};
 use versions::Versions;
+
+/// RecLSNs are looked through, for those that soon cannot be told from later ones, each time that
+/// the log has grown by so much.
+const REC_LAP: u64 = LOG_BYTES_MAX / 2;
 
 const STATE: u8 = 0b111;
 const NEWER: u8 = 1 << 3;
@@ -285,8 +289,24 @@ impl<O: SlotOrder, S: Shares> SlotTable<O, S> {
     }
 
     fn set_rec(&mut self, slot: u32, lsn: Lsn) {
+        if lsn.0 / REC_LAP > self.newest_rec.0 / REC_LAP {
+            self.forget_old_recs(lsn);
+        }
         self.newest_rec = self.newest_rec.max(lsn);
-        self.rec[slot as usize] = narrow(lsn);
+        let is_near = self.newest_rec.0 - lsn.0 < LOG_BYTES_MAX;
+        self.rec[slot as usize] = narrow(if is_near { lsn } else { Lsn::ZERO });
+    }
+
+    /// Of changes that no log can have any more beside `newest`, which a persistent tier may have,
+    /// only that is kept: the log's beginning stands for them.
+    #[cold]
+    fn forget_old_recs(&mut self, newest: Lsn) {
+        for slot in 0..self.rec.len() {
+            let is_near = newest.0.saturating_sub(self.rec(slot as u32).0) < LOG_BYTES_MAX;
+            if self.rec[slot] != 0 && !is_near {
+                self.rec[slot] = narrow(Lsn::ZERO);
+            }
+        }
     }
 
     fn set_newer(&mut self, slot: u32, rec_lsn: Option<Lsn>) {

@@ -488,3 +488,26 @@ fn table_agrees_with_its_model() {
         }
     }
 }
+
+/// The bug: what lay dirty on a persistent tier while eight tebibytes of log were written counted
+/// as a change to come, and the database as one that needs no flash.
+#[test]
+fn a_copy_that_home_lacks_stays_the_oldest_however_far_the_log_grows() {
+    let mut both = Both::new(Replacement::Recency, true, false);
+    let mut fill = |rec: Lsn| {
+        let page = PageId(1 + both.model.iter().filter(|of| of.page.is_some()).count() as u64);
+        let slot = both.table.alloc(page, Tick(1)).expect("a free slot");
+        both.model[slot as usize].page = Some(page);
+        both.table.issue(slot);
+        both.table.wrote_dirty(slot, History::once(Tick(1)), Lsn(rec.0 + 100), rec);
+        both.table.oldest_newer().expect("some are dirty")
+    };
+    const TEBIBYTE: u64 = 1 << 40;
+    assert_eq!(fill(Lsn(9 << 20)), Lsn(9 << 20));
+    assert_eq!(fill(Lsn(3 * TEBIBYTE)), Lsn(9 << 20));
+    for at in [7, 9, 14, 20, 40] {
+        assert!(fill(Lsn(at * TEBIBYTE)) <= Lsn(9 << 20), "at {at} TiB");
+    }
+    assert!(fill(Lsn(10 << 20)) <= Lsn(9 << 20), "a page of then leaves memory again");
+    assert_eq!(both.table.newer(0), Some(Lsn::ZERO), "older than any log");
+}

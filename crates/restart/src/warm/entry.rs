@@ -6,7 +6,8 @@
 //!      0    4 page    all ones: free            0    4 slot
 //!      4    6 lsn     version of the copy       4   16 entry
 //!     10    2 age     see below
-//!     12    4 rec     0: clean; else the first change that home lacks, narrowed (`terrace_page`)
+//!     12    4 rec     0: clean; else the first change that home lacks, narrowed (`terrace_page`);
+//!                     widened near the LSN, or the log's beginning if it is far from that
 //!
 //! page of the base copy                    block of the journal
 //! offset size field                        offset size field
@@ -30,7 +31,7 @@
 //!   lost and a later one written; the next session goes on at the lost one, and what it writes
 //!   must not lead into the later one, which is of another past.
 
-use terrace_page::{LSN_MAX, Lsn, PAGE_SIZE, PageBuf, PageId, narrow, widen};
+use terrace_page::{LOG_BYTES_MAX, LSN_MAX, Lsn, PAGE_SIZE, PageBuf, PageId, narrow, widen};
 use terrace_policy::{History, Tick};
 
 use crate::Image;
@@ -84,8 +85,7 @@ impl Entry {
     pub fn of(page: PageId, lsn: Lsn, newer: Option<Lsn>, history: History, now: Tick) -> Entry {
         assert!(lsn.0 < CLEANED, "the log ends before {LSN_MAX}");
         let page = u32::try_from(page.0).expect("slots keep 32 bits");
-        let rec = newer.map_or(0, narrow);
-        Entry::encode(page, lsn.0, age_of(history, now), rec)
+        Entry::encode(page, lsn.0, age_of(history, now), narrow_beside(lsn, newer))
     }
 
     /// Of a slot whose page home has too now.
@@ -98,7 +98,7 @@ impl Entry {
 
     /// The same copy, with its first change that home lacks at `newer`.
     pub fn since(self, newer: Option<Lsn>) -> Entry {
-        let rec = newer.map_or(0, narrow);
+        let rec = narrow_beside(self.lsn(), newer);
         Entry::encode(self.u32_at(0), self.lsn().0, self.age(), rec)
     }
 
@@ -145,9 +145,9 @@ impl Entry {
         self.u32_at(12) != 0
     }
 
-    /// The first change that home lacks, rounded down, of a log that ends at `end`.
-    fn newer(&self, end: Lsn) -> Option<Lsn> {
-        widen(self.u32_at(12), end)
+    /// The first change that home lacks, rounded down.
+    fn newer(&self) -> Option<Lsn> {
+        widen(self.u32_at(12), self.lsn())
     }
 
     fn age(&self) -> u16 {
@@ -175,16 +175,23 @@ impl Entry {
         }
     }
 
-    /// What it says of its slot, with the clock at `now`, and the log's end at `end`.
-    pub fn image(&self, now: u64, end: Lsn) -> Option<Image> {
+    /// What it says of its slot, with the clock at `now`.
+    pub fn image(&self, now: u64) -> Option<Image> {
         let (page, age) = (self.page()?, decode_age(self.age()));
         let used = Tick(now.saturating_sub(age).max(1));
         let history = match self.age() & ONCE {
             0 => History { last: Tick(now.max(1)), previous: Some(used) },
             _ => History::once(used),
         };
-        Some(Image { page, lsn: Some(self.lsn()), newer: self.newer(end), history })
+        Some(Image { page, lsn: Some(self.lsn()), newer: self.newer(), history })
     }
+}
+
+/// `newer`, of a copy of version `lsn`, as it is stored: of a change that no log can have any more
+/// only that it is old.
+fn narrow_beside(lsn: Lsn, newer: Option<Lsn>) -> u32 {
+    let is_near = |newer: &Lsn| lsn.0.saturating_sub(newer.0) < LOG_BYTES_MAX;
+    newer.map_or(0, |newer| narrow(Some(newer).filter(is_near).unwrap_or(Lsn::ZERO)))
 }
 
 fn age_of(history: History, now: Tick) -> u16 {
@@ -362,14 +369,13 @@ pub(crate) fn fuzz(bytes: &[u8]) {
         let _number = block_number(&page, table);
         if let Some((entries, then)) = read_entries(&page, table, number) {
             for entry in entries {
-                let _image = entry.aged(then, number).image(number, Lsn(number));
+                let _image = entry.aged(then, number).image(number);
             }
         }
         if let Some((header, records)) = read_block(&page, table, number) {
             for record in records {
                 let aged = record.entry.aged(header.now, number);
-                let _image =
-                    Entry::FREE.after(aged).after(record.entry).image(header.now, Lsn(number));
+                let _image = Entry::FREE.after(aged).after(record.entry).image(header.now);
             }
         }
         super::chunks::fuzz(&page, table, number);
@@ -403,7 +409,7 @@ mod tests {
         let now = Tick(1000);
         let entry =
             Entry::of(PageId(7), Lsn(1 << 40), Some(Lsn(9 << 12)), history(990, Some(900)), now);
-        let image = entry.image(1000, Lsn(1 << 40)).expect("a page");
+        let image = entry.image(1000).expect("a page");
         assert_eq!((image.page, image.lsn), (PageId(7), Some(Lsn(1 << 40))));
         assert_eq!(image.newer, Some(Lsn(9 << 12)));
         assert_eq!(image.history.previous, Some(Tick(900)));
@@ -413,15 +419,32 @@ mod tests {
         assert_eq!(entry.after(Entry::cleaned(PageId(8))), entry, "of another page");
         assert_eq!(entry.after(Entry::FREE), Entry::FREE);
         let once = Entry::of(PageId(7), Lsn(5), None, history(990, None), now);
-        let later = once.aged(1000, 3000).image(3000, Lsn(1 << 40)).expect("a page").history;
+        let later = once.aged(1000, 3000).image(3000).expect("a page").history;
         assert_eq!(later.previous, None);
         assert!(later.last.0.abs_diff(990) < 10);
-        assert_eq!(Entry::FREE.image(1000, Lsn::ZERO), None);
-        assert_eq!(Entry::DROPPED.aged(5, 900).image(1000, Lsn::ZERO), None);
+        assert_eq!(Entry::FREE.image(1000), None);
+        assert_eq!(Entry::DROPPED.aged(5, 900).image(1000), None);
         assert!(Entry::FREE.aged(5, 900).is_of_never_filled());
         assert!(!Entry::DROPPED.aged(5, 900).is_of_never_filled());
         assert!(!entry.is_of_never_filled());
         assert_eq!(entry.after(Entry::DROPPED), Entry::DROPPED);
+    }
+
+    /// The bug: the first change that home lacks was found again from where the log ended: once
+    /// that was eight tebibytes further, it lay ahead.
+    #[test]
+    fn the_first_change_that_home_lacks_is_told_by_the_entry_alone() {
+        let newer = |lsn: u64, rec: u64| {
+            let entry = Entry::of(PageId(7), Lsn(lsn), Some(Lsn(rec)), history(9, None), Tick(10));
+            entry.image(10).expect("a page").newer
+        };
+        assert_eq!(newer(9 << 12, 9 << 12), Some(Lsn(9 << 12)));
+        assert_eq!(newer(1 << 43, (1 << 43) - (1 << 41)), Some(Lsn((1 << 43) - (1 << 41))));
+        for lsn in [1 << 42, 3 << 42, 1 << 44, (1 << 44) + (9 << 12), 1 << 47] {
+            let told = newer(lsn + (1 << 20), 9 << 12).expect("home lacks it");
+            assert!(told <= Lsn(9 << 12), "{told} of a copy at {lsn}");
+        }
+        assert_eq!(newer(1 << 40, 0), Some(Lsn::ZERO));
     }
 
     #[test]

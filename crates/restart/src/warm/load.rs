@@ -8,7 +8,7 @@
 //!   warm.W2).
 //! - L3: a block counts only if it names the checksum of the one before: what a session left beyond
 //!   a block that was lost must not be taken for what a later session said.
-//! - L4: a copy that the log does not reach is of a moment after that of home and log: a snapshot of
+//! - L4: a copy that the log does not reach is of a later moment than home and log: a snapshot of
 //!   these was put back, say. Analysis began where the table of their moment would have allowed, so
 //!   the opening begins anew, without the tier.
 
@@ -52,8 +52,6 @@ pub(crate) struct WarmTable {
     /// Pages that were found in slots of the frontier, and their entries.
     found: Vec<(u32, Entry)>,
     role: FlashRole,
-    /// Where the log ends.
-    log_end: Lsn,
 }
 
 /// The greatest LSN that the log tells of each page.
@@ -108,7 +106,6 @@ impl WarmTable {
             resume: Resume::default(),
             found: Vec::new(),
             role: settings.role,
-            log_end: Lsn::ZERO,
         }
     }
 
@@ -380,7 +377,6 @@ impl Recover for WarmTable {
     }
 
     fn settle(&mut self, _place: &Place<'_>, facts: &LogFacts<'_>) -> Result<(), ColdStart> {
-        self.log_end = facts.end;
         self.settle_found(facts);
         for slot in 0..self.entries.len() {
             let entry = &self.entries[slot];
@@ -409,7 +405,7 @@ impl Recover for WarmTable {
     }
 
     fn image(&self, slot: u32) -> Option<Image> {
-        self.entries.get(slot as usize)?.image(self.resume.now, self.log_end)
+        self.entries.get(slot as usize)?.image(self.resume.now)
     }
 
     fn clock(&self) -> Option<u64> {

@@ -95,8 +95,7 @@ impl LogPage {
 pub(in crate::warm) fn fuzz(page: &PageBuf, table: u64, number: u64) {
     if let Some((header, records)) = LogPage::read(page, table, get(page, CHUNK_AT) as u32) {
         for record in records {
-            let _image =
-                record.entry.aged(header.now, number).image(number, terrace_page::Lsn(number));
+            let _image = record.entry.aged(header.now, number).image(number);
         }
     }
 }

@@ -74,7 +74,7 @@ impl Change {
 
 fn held(loaded: &Loaded) -> Model {
     let of_slot = |(slot, entry): (u32, &Entry)| {
-        let image = entry.image(loaded.now, Lsn(1 << 40))?;
+        let image = entry.image(loaded.now)?;
         let lsn = image.lsn.expect("an entry has an LSN").0;
         Some((slot, (image.page.0, lsn, image.newer.map(|lsn| lsn.0))))
     };
@@ -286,12 +286,7 @@ fn ages_do_not_drift_as_a_log_page_is_rewritten() {
         let read = FormKind::Chunks.read(&place(&*flash, layout), 300, RestartRules::default());
         let loaded = read.expect("a table");
         for slot in 0..300 {
-            let used = loaded.entries[slot]
-                .image(loaded.now, Lsn(1 << 40))
-                .expect("a page")
-                .history
-                .last
-                .0;
+            let used = loaded.entries[slot].image(loaded.now).expect("a page").history.last.0;
             assert!(used.abs_diff(start + slot as u64) <= 1, "slot {slot} was used at {used}");
         }
     });
