@@ -29,7 +29,7 @@ pub use self::lock_wait::{LockWait, TransactionId};
 const ERROR_BYTES_MAX: usize = 40;
 const _: () = assert!(size_of::<Error>() <= ERROR_BYTES_MAX);
 
-/// Why an operation failed: one variant for each thing a caller can do.
+/// Why an operation failed. There is one variant for each thing that the caller can do about it.
 ///
 /// # Examples
 ///
@@ -41,50 +41,52 @@ const _: () = assert!(size_of::<Error>() <= ERROR_BYTES_MAX);
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// Another transaction stands in the way and one of the two had to go: run this one again.
+    /// This transaction was chosen to end a deadlock with another one. Roll it back and run it
+    /// again.
     Conflict,
-    /// A lock was waited for until the time limit: run the transaction again, shorten the one that
+    /// A wait for a lock reached its time limit. Run the transaction again, shorten the one that
     /// holds the lock, or allow more time (`Builder::lock_timeout`).
     LockTimeout(Box<LockWait>),
-    /// The lock is held by a transaction of the same `Database::write` or `Database::read` that
-    /// waits here: it would wait for itself. Use the outer transaction.
+    /// The lock is held by another transaction of the same thread or task, which would wait for
+    /// itself. Use the outer transaction, or end it first.
     Nested(Box<LockWait>),
-    /// The call came from inside another one: from the closure of `Table::modify`, from
-    /// `Value::decode` while that checks what the closure left, or from a `PageObserver`. They run
-    /// while a page is latched, so it might wait for itself for ever. Nothing was changed; make it
-    /// before the outer call or after it.
+    /// A database was used from within the closure of `Table::modify`, from `Value::decode`, or
+    /// from a `PageObserver`. These run while a page is latched, so the call might deadlock.
+    /// Nothing was changed. Make the call before or after the outer one.
     Reentrant,
-    /// The lock table is full. Use smaller transactions, or allow it more memory.
+    /// The lock table is full, or the transaction has too many locks. Use smaller transactions, a
+    /// lower `Builder::lock_escalation`, or more `Builder::lock_memory`.
     TooManyLocks,
-    /// As many transactions are open as there may be, readers included. End some.
+    /// Too many transactions are open, readers included. End some.
     TooManyTransactions {
-        /// How many there may be: 4,096.
+        /// The limit: 4,096.
         max: usize,
     },
-    /// The log is too small for this transaction, with what its rollback would need. Split it into
-    /// smaller ones, or give the database a larger log (`Builder::log_size`).
+    /// The log is too small for the records of this transaction and of its rollback. Split it into
+    /// smaller ones, or create the database with a larger log (`Builder::log_size`; for an existing
+    /// one, `terrace dump` and `terrace load`).
     LogFull {
         /// Bytes that the transaction has logged.
         own_bytes: u64,
-        /// Bytes that are kept for its rollback.
+        /// Bytes that are reserved for its rollback.
         rollback_bytes: u64,
         /// Bytes that the operation asked for.
         wanted_bytes: u64,
         /// Bytes that the log holds. A transaction may log half of it.
         capacity: u64,
     },
-    /// The transaction is open for so long that the log is full of what others have written since
-    /// it began, and they wait. It gives way: run it again, and end it sooner.
+    /// The transaction has been open for so long that the log is full of what others have written
+    /// since it began, and they are waiting. Run it again, and end it sooner.
     HoldsLog {
-        /// Bytes that it has logged itself.
+        /// Bytes that this transaction has logged.
         own_bytes: u64,
         /// Bytes that the log keeps since it began.
         held_bytes: u64,
         /// Bytes that the log holds.
         capacity: u64,
     },
-    /// The log stayed full for as long as a transaction waits for room, because another one that
-    /// began long ago is still open. End that one.
+    /// The log stayed full until the time limit, because another transaction that began long ago is
+    /// still open. End that one.
     LogHeld {
         /// The transaction that holds the log; `None` if it is one of the engine's own.
         holder: Option<TransactionId>,
@@ -93,16 +95,15 @@ pub enum Error {
         /// Bytes that the log holds.
         capacity: u64,
     },
-    /// The log has come to the end of the positions that tables on flash can hold, after 255 TiB:
-    /// nothing can be changed any more, and all can be read. Save the database with `terrace dump`
-    /// and load it into a new one, whose log begins anew.
+    /// The log has reached its last position, after 255 TiB. Nothing can be changed any more;
+    /// everything can be read. Dump the database with `terrace dump` and load it into a new one.
     LogEnds {
         /// The position that the log has come to.
         position: Lsn,
     },
-    /// The home, or the file system that it grows on, has no room for another page. Delete
-    /// something, or make room on its device; then all goes on. Or open the database again with a
-    /// larger [`Builder::home_size`](crate::Builder::home_size).
+    /// The home has reached its size, or its file system is full. Delete rows, free space in the
+    /// file system, or open the database again with a larger
+    /// [`Builder::home_size`](crate::Builder::home_size).
     HomeFull {
         /// The path of the home.
         path: ErrorPath,
@@ -125,25 +126,26 @@ pub enum Error {
         /// The most that a value may have.
         max: u64,
     },
-    /// Bulk loading wants keys in strictly ascending order. Sort them, or insert them.
+    /// A bulk load needs keys in strictly ascending order. Sort them, or use `insert`.
     NotAscending {
         /// The table that was being loaded.
         table: TableRef,
     },
-    /// Bulk loading wants an empty table. Insert the entries, or delete the table first.
+    /// A bulk load needs an empty table. Use `insert`, or delete the table first.
     NotEmpty {
         /// The table.
         table: TableRef,
     },
-    /// What `modify` left is no value of the table's type; nothing was changed.
+    /// The bytes that the closure of `modify` has left do not decode as a value of the table;
+    /// nothing was changed.
     NotAValue {
         /// The table.
         table: TableRef,
-        /// Bytes that it left.
+        /// Length of the bytes.
         len: usize,
     },
-    /// A page is whole, and the type of the table's keys or values does not decode what it holds:
-    /// `decode` gave `None`. Read it with a type that knows what was written.
+    /// `decode` of the key or value type has returned `None` for stored bytes of an undamaged page.
+    /// Read the table with the type that it was written with.
     Undecodable {
         /// The table.
         table: TableRef,
@@ -169,7 +171,7 @@ pub enum Error {
         /// Why not.
         flaw: SavepointFlaw,
     },
-    /// The transaction failed before, and can only be rolled back.
+    /// An earlier operation of the transaction has failed, so that it can only be rolled back.
     Doomed {
         /// Its first failure.
         cause: Option<Arc<Error>>,
@@ -178,22 +180,23 @@ pub enum Error {
     UnfinishedLoad,
     /// The database was opened for reading only. Open it for writing.
     ReadOnly,
-    /// An option makes no sense; nothing was touched.
+    /// An option is invalid; nothing was changed.
     InvalidOption {
         /// The option: a method of the builder, or an argument.
         option: &'static str,
         /// What it must be.
         what: &'static str,
     },
-    /// There is already something at the path; nothing was touched. Open it, or choose another.
+    /// There is already a database at the path; nothing was changed. Open it, or choose another
+    /// path.
     Exists {
         /// The part that has the path.
         part: Part,
         /// The path.
         path: ErrorPath,
     },
-    /// Something else than a database is at the path; nothing was touched. Choose another path, or
-    /// say with `Builder::overwrite` that it may be destroyed.
+    /// Something other than a database is at the path; nothing was changed. Choose another path, or
+    /// allow with `Builder::overwrite` that it is destroyed.
     NotBlank {
         /// The part that has the path.
         part: Part,
@@ -202,7 +205,7 @@ pub enum Error {
         /// What was found.
         found: Contents,
     },
-    /// At the path is neither a file nor a block device. Choose another path.
+    /// What is at the path is neither a file nor a block device. Choose another path.
     NotAFile {
         /// The part that has the path.
         part: Part,
@@ -211,14 +214,13 @@ pub enum Error {
         /// What is there instead, with its article.
         found: &'static str,
     },
-    /// The home is a block device: beside it there is no place for a log. Say with `Builder::log`
-    /// where the log is.
+    /// The home is a block device, so the log has no default path. Set it with `Builder::log`.
     LogPlace {
         /// The home.
         home: ErrorPath,
     },
-    /// A device, or the file system of a file, has no room for a part; nothing is left of what was
-    /// made. Make room, or ask for less.
+    /// A device or file system has no space for a part; files that were created are removed again.
+    /// Free space, or ask for less.
     NoRoom {
         /// The part.
         part: Part,
@@ -229,9 +231,9 @@ pub enum Error {
         /// What the system said.
         source: Arc<io::Error>,
     },
-    /// There is no database at the path: no file, or a blank one. Where it is the log that is not
-    /// there, the home is: say where the log is (`Builder::log`), restore both from a backup, or
-    /// save with `terrace dump --salvage` what the home has by itself.
+    /// There is no database at the path: no file, or a blank one. If only the log is missing: give
+    /// its path (`Builder::log`), restore home and log from a backup, or save what the home has
+    /// with `terrace dump --salvage`.
     Missing {
         /// The part that is not there.
         part: Part,
@@ -244,22 +246,22 @@ pub enum Error {
         part: Part,
         /// Its path.
         path: ErrorPath,
-        /// Who has it, as far as the system tells.
+        /// The process that has it open, as far as the system tells.
         holder: Box<Holder>,
     },
-    /// The engine was opened by the parent of this process. It belongs to the parent; nothing was
-    /// touched. Open the database in one process only, after the fork.
+    /// The database was opened by the parent of this process before the fork, and cannot be used by
+    /// the child. Open it after the fork, in one of the processes.
     Forked {
         /// The process that opened it.
         pid: u32,
     },
-    /// What is stored there is no database, or not this one's; nothing was touched.
+    /// The file is not a database, or not a part of this one; nothing was changed.
     NotADatabase {
         /// Which part.
         part: Part,
         /// Its path.
         path: ErrorPath,
-        /// How it was seen.
+        /// What was found instead.
         what: &'static str,
     },
     /// The file or the device is shorter than the database that it holds; nothing was touched.
@@ -296,8 +298,8 @@ pub enum Error {
         /// The oldest that this version reads.
         supported: u32,
     },
-    /// The database has features that this version does not know; nothing was changed. Use a newer
-    /// version, or, where only `read_only` is not zero, open it for reading.
+    /// The database uses features that this version does not know; nothing was changed. Use a newer
+    /// version; if `incompatible` is zero, it can be opened for reading only.
     UnknownFeatures {
         /// The path of the home.
         path: ErrorPath,
@@ -326,8 +328,8 @@ pub enum Error {
         /// What is wrong there.
         what: &'static str,
     },
-    /// Redo met a version of a page that the log does not lead on from. The engine
-    /// refuses to open: the page or the log is not the one that was written last.
+    /// During redo a page had another version than the one that its log record was written on, so
+    /// home and log do not belong together. Restore both from one backup.
     RedoGap {
         /// The page.
         page: PageId,
@@ -338,20 +340,21 @@ pub enum Error {
         /// The page LSN found.
         found: Lsn,
     },
-    /// Flash is a part of this database, has changes that home and log lack, and cannot be used.
-    /// Nothing was changed. Give it the flash device, whole, that it had last; or restore a backup.
+    /// Flash is a part of this database and has changes that home and log lack, but cannot be used.
+    /// Nothing was changed. Attach the flash device that the database used last, or restore home,
+    /// log and flash from one backup.
     FlashNeeded {
         /// The path of the flash.
         path: ErrorPath,
         /// Why it cannot be used.
         why: ColdStart,
     },
-    /// Every frame of memory is in use, by operations that need more of them and wait for each
-    /// other. Run the transaction again; if that is told often, use fewer tasks at a time, or give
-    /// the database more memory.
+    /// Every frame of memory is in use by operations that wait for another one. Run the transaction
+    /// again. If this is frequent, use more memory (`Builder::memory`) or fewer concurrent
+    /// operations.
     AllPinned,
-    /// The system gives the process no thread, or no file descriptor, and an opening needs one.
-    /// Raise its limits, or have it do with less elsewhere. Nothing was opened or made.
+    /// The system refuses the process a thread or a file descriptor that opening needs. Raise the
+    /// limits of the process. Nothing was opened or created.
     NoThread {
         /// What the system says.
         source: Arc<io::Error>,
@@ -362,30 +365,32 @@ pub enum Error {
         part: Part,
         /// Its path.
         path: ErrorPath,
-        /// What it was to do.
+        /// The operation that failed.
         action: Action,
-        /// With which page, where it was one.
+        /// The page that it was for, if it was for one.
         page: Option<PageId>,
-        /// What it said.
+        /// The error of the system.
         source: Arc<io::Error>,
     },
-    /// A panic left a page half changed. The engine stops; opening the database again recovers it.
+    /// A panic has interrupted the change of a page. The engine stops; opening the database again
+    /// recovers it.
     Panicked {
         /// The page.
         page: Option<PageId>,
     },
-    /// The engine has stopped after its first failure, since writes may be lost. It refuses reads,
-    /// too: what memory shows may never have been committed. Reopen it, to recover.
+    /// The engine has stopped after a failed write, since later writes might be lost. It refuses
+    /// reads, too, because memory may hold changes that were never committed. Open the database
+    /// again to recover it.
     Failed {
-        /// That failure.
+        /// The first failure.
         cause: Option<Arc<Error>>,
     },
-    /// The database is closed, or its world lost power.
+    /// The database is closed, or its virtual world has lost power.
     Closed,
 }
 
 impl Error {
-    /// Whether running the same transaction again may well succeed.
+    /// Whether running the same transaction again may succeed.
     ///
     /// ```
     /// # use terrace::Error;

@@ -17,7 +17,7 @@
 //!     .open_or_create(&home)?;
 //!
 //! db.write(|txn| {
-//!     let mut points = txn.open_table(POINTS)?; // made if it is not there
+//!     let mut points = txn.open_table(POINTS)?; // created if it does not exist
 //!     points.insert((1984, "Ada"), 30)?;
 //!     points.insert((1984, "Bob"), 12)
 //! })?; // committed, and durable
@@ -37,52 +37,54 @@
 //!
 //! # Concepts
 //!
-//! **Tables.** A database has tables by name, each a map that is sorted by its keys. A [`TableDef`]
-//! names a table and the types of its keys ([`Key`]) and values ([`Value`]). Opening a table in a
-//! write transaction makes it if it is not there.
+//! **Tables.** A database has named tables, each a map that is sorted by its keys. A [`TableDef`]
+//! is the name of a table and the types of its keys ([`Key`]) and values ([`Value`]). Opening a
+//! table in a write transaction creates it if it does not exist.
 //!
-//! **Transactions.** [`Database::write`] and [`Database::read`] run a closure in a transaction, and
-//! run it again if it conflicts with another one. So the closure must have no other effects that
-//! may not be repeated. [`Database::begin_write`] and [`Database::begin_read`] leave that to the
-//! caller; [`Error::Conflict`] then means "run it again". [`WriteTransaction`] has savepoints and
-//! bulk loads.
+//! **Transactions.** [`Database::write`] and [`Database::read`] run a closure in a transaction,
+//! and run it again after a conflict. So the closure should have no side effects that must not be
+//! repeated. With [`Database::begin_write`] and [`Database::begin_read`] the caller retries:
+//! [`Error::Conflict`] means "roll back and run it again". A [`WriteTransaction`] has savepoints
+//! and bulk loads.
 //!
 //! **Isolation.** Transactions are serializable, by strict two-phase locking: rows and the gaps
 //! between keys stay locked until the transaction ends. Readers lock, too: there are no snapshots.
-//! A long reader makes writers wait, up to [`Builder::lock_timeout`].
+//! A long reader blocks writers, up to [`Builder::lock_timeout`].
 //!
-//! **Durability.** [`Database::write`] returns when the commit is durable. A smaller [`Durability`]
-//! returns earlier; a power cut then leaves a prefix of the commits. Opening after a crash
-//! recovers.
+//! **Durability.** [`Database::write`] returns when the commit is durable. With a lower
+//! [`Durability`] a commit returns earlier; a power cut then leaves a prefix of the commits.
+//! Opening after a crash recovers the database.
 //!
-//! **Three files.** The *home* is the permanent place of every page. The *log* stands beside it, at
-//! the same path with `.log` added. Both are needed. The *flash* tier is by default a cache: it may
-//! fail, vanish or be replaced, and costs no commit. Each may also be a block device.
+//! **Files.** The *home* is the permanent place of every page. The *log* is beside it, at the same
+//! path with `.log` added. Both are needed. The *flash* tier is by default a cache: it may fail,
+//! be lost or be replaced, without losing a commit. Each may also be a block device.
 //!
-//! **Designs.** A [`Design`] says which pages go to flash, and when changed pages go home. The
-//! default, `auto`, adapts to workload and devices while it runs; [`designs`] has the others.
-//! A [`Restart`] says how flash is found again after a restart: the default is `warm`.
-//! [`FlashRole::Persistent`] makes flash a part of the database.
+//! **Designs.** A [`Design`] says which pages are written to flash, and when dirty pages are
+//! written home. The default, `auto`, adapts to workload and devices while it runs; [`designs`]
+//! has the others. A [`Restart`] says how the contents of flash are found again after a restart:
+//! the default is `warm`. [`FlashRole::Persistent`] makes flash a part of the database.
 //!
-//! **Threads.** A [`Database`] is a handle that can be cloned and used by any thread. Calls block.
+//! **Threads.** A [`Database`] is a handle that can be cloned and used by any thread. Calls block;
+//! a transaction stays in the thread that began it.
 //!
 //! # Limits
 //!
-//! - Linux only. One process opens a database at a time, or several that only read
-//!   ([`Database::open_read_only`]). A process that was forked cannot use its parent's.
+//! - Linux only. Only one process can have a database open, or several that only read
+//!   ([`Database::open_read_only`]). A forked child cannot use its parent's database.
 //! - At most 4,096 transactions are open at once, readers included.
-//! - A key has at most 1,024 bytes when encoded. A transaction may log half of the log
-//!   ([`Builder::log_size`]), which bounds the length of a value, too.
-//! - A home that is a file grows as needed, by default up to 64 GiB ([`Builder::home_size`]). It
+//! - An encoded key has at most 1,024 bytes. The records of a transaction may fill half of the log
+//!   ([`Builder::log_size`]), which also bounds the length of a value.
+//! - The home is a file that grows as needed, by default up to 64 GiB ([`Builder::home_size`]). It
 //!   never shrinks.
-//! - The file format may still change ([`FORMAT_VERSION`]); `terrace upgrade` converts.
+//! - There are no snapshots, no online backup, and no secondary indexes.
+//! - The file format may still change ([`FORMAT_VERSION`]); `terrace upgrade` converts a database.
 //!
 //! # More
 //!
-//! In the repository: `docs/GUARANTEES.md` lists what is promised and the test of each promise,
-//! `docs/OPERATING.md` says how to inspect, save and restore one, `docs/POLICIES.md` compares
-//! the designs, `docs/FORMAT.md` and `docs/RECOVERY.md` describe the files and recovery, and
-//! `ARCHITECTURE.md` maps the code.
+//! In the repository, `docs/GUARANTEES.md` lists the guarantees with the tests of each,
+//! `docs/OPERATING.md` says how to inspect, change, back up and restore a database,
+//! `docs/POLICIES.md` compares the designs, `docs/FORMAT.md` and `docs/RECOVERY.md` describe the
+//! files and recovery, and `ARCHITECTURE.md` maps the code.
 
 #![forbid(unsafe_code)]
 

@@ -32,11 +32,15 @@ const FRAMES_MIN: u64 = 16;
 const READ_ONLY_BYTES: u64 = 64 << 20;
 const CHECKPOINT_INTERVAL: Nanos = Nanos::from_secs(60);
 
-/// How a database is created and opened.
+/// Options with which a database is created or opened.
 ///
-/// At a path, the home is a file of that name and the log is a file beside it, with `.log` added,
-/// unless [`Builder::log`] names another place. The flash tier is a file or block device of its
-/// own. Each may be a block device; a log has no place beside one, and then needs a path.
+/// The home is the file at the path given to [`Builder::create`] or [`Builder::open`]. The log is
+/// the file at the same path with `.log` added, unless [`Builder::log`] names another path. The
+/// flash tier is a file of its own ([`Builder::flash`]). Each of the three may be a block device
+/// instead; if the home is one, the log needs a path.
+///
+/// The files keep the sizes of home and log, which `create` sets. All other options, such as
+/// memory, flash and design, apply to one opening and may differ at the next.
 ///
 /// # Examples
 ///
@@ -133,196 +137,210 @@ impl fmt::Debug for Builder {
 }
 
 impl Builder {
-    /// A builder with the defaults: 64 MiB of memory, no flash, a log of 256 MiB, doublewrite,
-    /// an indirect checkpoint each minute.
+    /// A builder with the defaults: 64 MiB of memory, no flash tier, a log of 256 MiB, a
+    /// doublewrite area against torn pages, and an indirect checkpoint every minute.
     pub fn new() -> Builder {
         Builder::default()
     }
 
-    /// Memory for pages, in bytes: rounded down to whole pages, at least 128 KiB.
+    /// Memory for pages, in bytes: 64 MiB by default, at least 128 KiB, rounded down to whole
+    /// pages. Locks ([`Builder::lock_memory`]) and the metadata of the flash tier
+    /// ([`Builder::metadata`]) come on top of it.
     #[must_use]
     pub fn memory(mut self, bytes: u64) -> Builder {
         self.memory_bytes = bytes;
         self
     }
 
-    /// Keeps a flash tier of `bytes` in the file or block device at `path`, with the design `auto`
-    /// unless `design` says otherwise.
+    /// Uses a flash tier of `bytes` in the file or block device at `path`, which is created if
+    /// there is none. The database can be opened with another size, with another file or without
+    /// one: a flash tier that is a cache then starts cold.
     #[must_use]
     pub fn flash(mut self, path: impl AsRef<Path>, bytes: u64) -> Builder {
         self.flash = Some((path.as_ref().to_path_buf(), bytes));
         self
     }
 
-    /// How the flash tier is used: a row of `terrace_policy::designs::DESIGNS`.
+    /// How the flash tier is used: a design of [`designs`](crate::designs), for instance
+    /// `terrace::designs::find("lc")?`. With a flash tier the default is `auto`; without one,
+    /// `no-ssd`. It may differ from that of the last opening.
     #[must_use]
     pub fn design(mut self, design: Design) -> Builder {
         self.design = Some(design);
         self
     }
 
-    /// What of the flash tier is found again when the database is next opened: a row of
-    /// `terrace_policy::RESTARTS`. With a flash tier the default is `warm`.
+    /// How the contents of the flash tier are found again when the database is next opened: a
+    /// restart of [`restarts`](crate::restarts). With a flash tier the default is `warm`. A tier
+    /// that was kept by another restart starts cold.
     #[must_use]
     pub fn restart(mut self, restart: Restart) -> Builder {
         self.restart = Some(restart);
         self
     }
 
-    /// Whether flash is a part of the database, as FaCE, FASC and CAC are published, or a cache
-    /// that may vanish: the default.
+    /// Whether the flash tier is a cache that may be lost at any time (the default), or a part of
+    /// the database, as FaCE, FASC and CAC were published.
     ///
-    /// A part of the database does not hold the log: what is on flash need not go home before the
-    /// log is cut. But without it, or with an older copy of it, the database does not open
-    /// (`FlashNeeded`). It wants a design that keeps changed pages on flash, and a restart with
-    /// a journalled table (`warm`). A sharp checkpoint brings all home; closed then, the database
-    /// can do without.
+    /// As a part of the database it counts as durable: changed pages need not be written home
+    /// before the log is cut. In return the database does not open without its flash, or with an
+    /// older copy of it (`FlashNeeded`). This needs a design that keeps changed pages on flash, and
+    /// the restart `warm` or one of the `map-` restarts. After a sharp checkpoint
+    /// ([`Database::checkpoint`]) followed by a close, the flash is not needed any more.
     #[must_use]
     pub fn flash_role(mut self, role: FlashRole) -> Builder {
         self.pool.flash_role = role;
         self
     }
 
-    /// Tunes memory and flash by what the papers name: memory policy, tau, mu, lambda, the cleaner,
-    /// the fills, the classifier, TAC's choices. Sizes and design have methods of their own, which
-    /// win over what is set here.
+    /// Sets the tuning parameters of memory and flash: the memory policy, tau, mu, lambda, the
+    /// cleaner, fills, the classifier, TAC's options. Sizes and design have methods of their own,
+    /// which override what is set here.
     #[must_use]
     pub fn tune(mut self, change: impl FnOnce(&mut PoolConfig)) -> Builder {
         change(&mut self.pool);
         self
     }
 
-    /// Whether the memory that the books of the flash tier take comes out of [`Builder::memory`]:
-    /// then a large tier leaves fewer pages in memory. By default it is beside it: 16 bytes for
-    /// each page of flash with the design `auto`, twice that with some others.
+    /// Whether the metadata of the flash tier is charged to [`Builder::memory`], so that a large
+    /// tier leaves fewer pages in memory. By default it is allocated on top of it: 16 bytes for
+    /// each page of flash with the design `auto`, up to twice that with others.
     #[must_use]
     pub fn metadata(mut self, metadata: Metadata) -> Builder {
         self.pool.metadata = metadata;
         self
     }
 
-    /// Brings every change home after so many bytes of log, whatever else the cleaner goes by: a
-    /// bound on what recovery redoes, at least 64 KiB. Without, pages that nobody uses may stay on
-    /// flash alone for ever, and hold the log.
+    /// Writes every change home before the log has grown by `log_bytes` since, at least 64 KiB.
+    /// This bounds the log that recovery reads. By default there is no such bound: a changed page
+    /// that is not used any more may stay on flash, and its records in the log, until the flash
+    /// tier or the log needs the room.
     ///
-    /// It counts bytes of log, not time, since these are what recovery reads. What it costs is home
-    /// writes of pages that would have changed again.
+    /// The cost is extra home writes of pages that change again soon. A home that is too slow may
+    /// fall behind the bound.
     #[must_use]
     pub fn clean_age(mut self, log_bytes: u64) -> Builder {
         self.pool.clean_age = Some(log_bytes);
         self
     }
 
-    /// Bytes of the home, when it is created, or opened and smaller: reserved at once, so that a
-    /// full disk is found out then. Without, the home is a sparse file that may grow to 64 GiB, a
-    /// few MiB at a time; where its file system is full, transactions that need room fail with
-    /// `HomeFull`, and no others. A file or block device that has grown is used to its end.
+    /// Size of the home file in bytes. It is reserved when the database is created, or opened with
+    /// a larger size than it has, so that a full disk is noticed then. By default the home is a
+    /// sparse file that grows a few MiB at a time, up to 64 GiB. When its file system is full,
+    /// transactions that need space fail with `HomeFull`, and no others. A home never shrinks. If
+    /// its file or block device has become larger, all of it is used.
     #[must_use]
     pub fn home_size(mut self, bytes: u64) -> Builder {
         self.home_bytes = Some(bytes);
         self
     }
 
-    /// Puts the log at `path` instead of beside the home.
+    /// Path of the log, if it is not beside the home. It must be given at every opening.
     #[must_use]
     pub fn log(mut self, path: impl AsRef<Path>) -> Builder {
         self.log = Some(path.as_ref().to_path_buf());
         self
     }
 
-    /// Bytes of the log, when it is created: from 1 MiB to 4 TiB. A sixteenth, 128 KiB to 8 MiB, is
-    /// for copies of pages ([`Builder::torn_pages`]). Half of the rest may be one transaction's,
-    /// what its rollback would write included: of rows of 1,000 bytes, as measured, a fifth of the
-    /// log's size in new or shortened ones, a seventh in replaced ones.
+    /// Size of the log in bytes, when the database is created: 256 MiB by default, from 1 MiB to 4
+    /// TiB. It cannot be changed later, except by `terrace dump` and `terrace load`.
+    ///
+    /// It bounds a transaction, and so a value: the records of one transaction and of its rollback
+    /// may fill half of the log. Measured with rows of 1,000 bytes, a transaction can insert or
+    /// shorten a fifth of the log's size, or replace a seventh. A sixteenth of the log, 128 KiB to
+    /// 8 MiB, is the doublewrite area ([`Builder::torn_pages`]).
     #[must_use]
     pub fn log_size(mut self, bytes: u64) -> Builder {
         self.log_bytes = bytes;
         self
     }
 
-    /// Whether files are used that have no direct I/O.
+    /// Whether files that do not support direct I/O may be used: yes by default.
     #[must_use]
     pub fn direct_io(mut self, direct_io: DirectIo) -> Builder {
         self.direct_io = direct_io;
         self
     }
 
-    /// What is done about torn pages.
+    /// How torn pages are handled: by default with a doublewrite area.
     #[must_use]
     pub fn torn_pages(mut self, torn_pages: TornPages) -> Builder {
         self.torn_pages = torn_pages;
         self
     }
 
-    /// When checkpoints are taken.
+    /// When checkpoints are taken: by default every minute.
     #[must_use]
     pub fn checkpoints(mut self, checkpoints: Checkpoints) -> Builder {
         self.checkpoints = checkpoints;
         self
     }
 
-    /// The devices to use, instead of files. Then end with `create_on_devices`,
-    /// `open_on_devices` or `open_or_create_on_devices`.
+    /// Uses these devices instead of files. Finish with `create_on_devices`, `open_on_devices` or
+    /// `open_or_create_on_devices`.
     #[must_use]
     pub fn devices(mut self, devices: Devices) -> Builder {
         self.devices = Some(devices);
         self
     }
 
-    /// The world to run in: by default the one of the caller. Background tasks live there.
+    /// The world in which background tasks run, real or virtual: by default that of the caller.
     #[must_use]
     pub fn world(mut self, world: World) -> Builder {
         self.world = Some(world);
         self
     }
 
-    /// Memory for locks, in bytes, taken as needed: by default at most 64 MiB.
+    /// Most memory for locks, in bytes: 64 MiB by default. It is allocated as needed.
     #[must_use]
     pub fn lock_memory(mut self, bytes: u64) -> Builder {
         self.lock_bytes = bytes;
         self
     }
 
-    /// How long a transaction waits for a lock before it fails with `LockTimeout`, and for room in
-    /// a full log before it fails with `LogHeld`: 10 s by default. A transaction may set its own
-    /// limit.
+    /// How long a transaction waits for a lock before it fails with `LockTimeout`, and for space in
+    /// a full log before it fails with `LogHeld`: 10 s by default.
+    /// [`WriteTransaction::set_lock_timeout`](crate::WriteTransaction::set_lock_timeout) overrides
+    /// it for one transaction.
     #[must_use]
     pub fn lock_timeout(mut self, limit: Nanos) -> Builder {
         self.lock_limits.timeout = limit;
         self
     }
 
-    /// How long closing waits for transactions that other tasks and threads have open: 10 s by
-    /// default. Those that are still open then are told `Closed`, and rolled back at the next
-    /// opening.
+    /// How long [`Database::close`] waits for transactions that other tasks and threads have open:
+    /// 10 s by default. The next operation of one that is still open then fails with `Closed`; it
+    /// is rolled back, at the next opening at the latest.
     #[must_use]
     pub fn close_timeout(mut self, limit: Nanos) -> Builder {
         self.lock_limits.close_timeout = limit;
         self
     }
 
-    /// How many rows of a table a transaction locks before it tries to lock the table instead.
+    /// After how many row locks in one table a transaction tries to lock the whole table instead:
+    /// 10,000 by default.
     #[must_use]
     pub fn lock_escalation(mut self, rows: usize) -> Builder {
         self.lock_limits.escalate_at = rows;
         self
     }
 
-    /// Writes what memory missed to the file at `path` when the database is closed, as
-    /// [`Database::misses`] has it. With the path of the home and `.misses` behind it,
-    /// `terrace advise` finds it beside the database. Not written unless asked for. A file that
-    /// holds anything else is never overwritten: `create` and `open` refuse its path.
+    /// Writes the statistics of [`Database::misses`] to the file at `path` when the database is
+    /// closed. If that is the path of the home with `.misses` added, `terrace advise` finds it. By
+    /// default nothing is written. `create` and `open` refuse a path at which there is any other
+    /// file.
     #[must_use]
     pub fn keep_misses(mut self, path: impl AsRef<Path>) -> Builder {
         self.misses_path = Some(path.as_ref().to_path_buf());
         self
     }
 
-    /// Opens the database to be read only: no byte of it changes, and its files need no permission
-    /// to write. After a crash it is recovered as ever, but what that writes stays in memory (see
-    /// [`Builder::read_only_memory`]). Several may read at once, while nobody writes.
+    /// Opens the database for reading only: no byte of its files changes, and they need no write
+    /// permission. After a crash recovery runs as usual, but its writes are kept in memory
+    /// ([`Builder::read_only_memory`]). Several processes may have a database open for reading, as
+    /// long as none has it open for writing.
     ///
-    /// A flash tier that is named is only read, too; one that is a cache may be left out.
+    /// A flash tier that is given is only read, too. One that is a cache need not be given.
     ///
     /// # Examples
     ///
@@ -341,37 +359,36 @@ impl Builder {
         self
     }
 
-    /// Memory, in bytes, for what recovery would have written to a database that is opened to be
-    /// read only: 64 MiB unless told otherwise. What is more goes to a temporary file without a
-    /// name.
+    /// Memory for the writes of recovery in a read-only opening, in bytes: 64 MiB by default.
+    /// Beyond that they go to an unnamed temporary file.
     #[must_use]
     pub fn read_only_memory(mut self, bytes: u64) -> Builder {
         self.read_only_bytes = bytes;
         self
     }
 
-    /// Whether what stands at the paths of home, log and flash may be destroyed: by default only a
-    /// blank file or block device is taken, which means that its first and last MiB are zeroes, a
-    /// thousand pages between them are, and no other system has left its signature.
+    /// Whether `create` may destroy what is at the paths of home, log and flash, and `open` what is
+    /// at the path of the flash. By default they use only a blank file or block device: its first
+    /// and last MiB and a sample of a thousand pages in between are zeroes, and it has no signature
+    /// of a file system or of another known format.
     ///
-    /// It is for `create`, and for a flash tier that is opened. What a block device has between its
-    /// ends stays until it is written over. Nothing overwrites what somebody has open, or mounted,
-    /// and `open_or_create` never overwrites a home or a log.
+    /// What is open elsewhere, or mounted, is never overwritten, and `open_or_create` never
+    /// overwrites a home or a log. On a block device old data remain until they are overwritten.
     #[must_use]
     pub fn overwrite(mut self, may_destroy: bool) -> Builder {
         self.overwrite = if may_destroy { Overwrite::Yes } else { Overwrite::No };
         self
     }
 
-    /// Creates a database at `path`. Files are made for their user alone (0600). Where `path` is a
-    /// symbolic link, home and log are what and where it leads to. Where it is a block device,
-    /// [`Builder::log`] must say where the log is to be.
+    /// Creates a database at `path`. Files get the permissions 0600. If `path` is a symbolic link,
+    /// home and log are created at its target. If it is a block device, [`Builder::log`] must be
+    /// set.
     ///
     /// # Errors
     ///
     /// `Exists` if there is a database, `NotBlank` if there is anything else (see
     /// [`Builder::overwrite`]); `AlreadyOpen`, `LogPlace`, `NoRoom`, `NotAFile`, `Device`,
-    /// `InvalidOption`, `Reentrant`. Files that were made are gone then.
+    /// `InvalidOption`, `Reentrant`. Files that were created are removed again.
     pub fn create(mut self, path: impl AsRef<Path>) -> Result<Database, Error> {
         self.check()?;
         self.check_writable()?;
@@ -388,15 +405,16 @@ impl Builder {
         created
     }
 
-    /// Opens the database at `path`, after a crash too: it recovers first. Where `path` is a
-    /// symbolic link, the log is looked for beside what it leads to. A flash tier that the database
-    /// can do without and that is not whole starts cold: see [`Database::cold_start`].
+    /// Opens the database at `path`, and recovers it first if it was not closed. If `path` is a
+    /// symbolic link, the log is expected beside its target. A flash tier that is a cache and
+    /// cannot be used as it is starts cold ([`Database::cold_start`] says why); it never prevents
+    /// opening, unless something other than a flash tier is at its path.
     ///
     /// # Errors
     ///
-    /// Not there: `Missing`, `NotADatabase`, `NotAFile`, `LogPlace`. Another version's:
-    /// `NewerFormat`, `OlderFormat`, `UnknownFeatures`. Damaged: `Truncated`, `Corrupt`,
-    /// `CorruptLog`, `RedoGap`. No room: `HomeFull`, `LogFull`. Flash: `FlashNeeded`, `NotBlank`,
+    /// No database there: `Missing`, `NotADatabase`, `NotAFile`, `LogPlace`. Another version:
+    /// `NewerFormat`, `OlderFormat`, `UnknownFeatures`. Damage: `Truncated`, `Corrupt`,
+    /// `CorruptLog`, `RedoGap`. No space: `HomeFull`, `LogFull`. Flash: `FlashNeeded`, `NotBlank`,
     /// `NoRoom`. And `AlreadyOpen`, `Device`, `InvalidOption`, `Reentrant`.
     pub fn open(mut self, path: impl AsRef<Path>) -> Result<Database, Error> {
         self.check()?;
@@ -431,7 +449,8 @@ impl Builder {
         Ok(database)
     }
 
-    /// Opens the database at `path`, or creates it if there is nothing, or nothing but zeroes.
+    /// Opens the database at `path`, or creates it if there is no file, an empty one, or one that
+    /// is all zeroes.
     ///
     /// # Errors
     ///

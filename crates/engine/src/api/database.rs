@@ -31,13 +31,13 @@ use crate::{
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Checkpoint {
-    /// Notes the oldest change that is not at home, and lets the log be cut there.
+    /// Records the oldest change that is not at home, and cuts the log there. Nothing waits for it.
     Indirect,
-    /// Writes every changed page home first, from memory and flash.
+    /// Writes every dirty page home first, from memory and flash.
     Sharp,
 }
 
-/// What `Database::check` has gone through.
+/// What `Database::check` has verified.
 ///
 /// # Examples
 ///
@@ -58,7 +58,8 @@ pub struct CheckReport {
     pub entries: u64,
 }
 
-/// An open database. Clones are handles of the same one; the last one dropped closes it.
+/// An open database. It is a handle that can be cloned and shared by threads; dropping the last
+/// clone closes the database.
 ///
 /// # Examples
 ///
@@ -256,7 +257,7 @@ impl Database {
         &self.handle.engine
     }
 
-    /// How to create or open one with options.
+    /// Options to create or open a database with.
     pub fn builder() -> Builder {
         Builder::new()
     }
@@ -279,7 +280,7 @@ impl Database {
         Builder::new().open(path)
     }
 
-    /// Opens the database at `path` to be read only, with the defaults of `Builder`: see
+    /// Opens the database at `path` for reading only, with the defaults of `Builder`: see
     /// [`Builder::read_only`].
     ///
     /// # Errors
@@ -296,8 +297,7 @@ impl Database {
         }
     }
 
-    /// Begins a transaction that may write. Up to 4,096 transactions may be open at once, on any
-    /// tasks and threads.
+    /// Begins a transaction that may write. At most 4,096 transactions may be open at once.
     ///
     /// # Errors
     ///
@@ -308,8 +308,8 @@ impl Database {
         WriteTransaction::begin(self.engine())
     }
 
-    /// Begins a transaction that only reads. It locks what it reads until it ends, and counts
-    /// among the 4,096 that may be open at once: see [`ReadTransaction`].
+    /// Begins a transaction that only reads. It locks what it reads until it ends
+    /// ([`ReadTransaction`]), and counts among the 4,096 that may be open at once.
     ///
     /// # Errors
     ///
@@ -318,10 +318,12 @@ impl Database {
         ReadTransaction::begin(self.engine())
     }
 
-    /// Runs `run` in a write transaction and commits it durably; runs it again, from its start,
-    /// as long as it meets a conflict, and a few times if it was open for so long that the log
-    /// was full, or if there was no frame of memory for it. If it returns an error, its changes
-    /// are rolled back.
+    /// Runs `run` in a write transaction and commits it durably. If `run` returns an error, its
+    /// changes are rolled back.
+    ///
+    /// After [`Error::Conflict`] the transaction is rolled back and `run` is called again, at most
+    /// 1,000 times in all; after [`Error::AllPinned`] at most 100 times, after [`Error::HoldsLog`]
+    /// 5 times. Other errors, [`Error::LockTimeout`] among them, are returned at once.
     ///
     /// # Errors
     ///
@@ -362,8 +364,7 @@ impl Database {
         }
     }
 
-    /// Runs `run` in a read transaction; runs it again as long as it meets a conflict, and a few
-    /// times if there was no frame of memory for it.
+    /// Runs `run` in a read transaction. It is retried as that of [`Database::write`] is.
     ///
     /// # Errors
     ///
@@ -383,7 +384,7 @@ impl Database {
         }
     }
 
-    /// Returns when every transaction committed so far is durable.
+    /// Forces the log: returns when every transaction committed so far is durable.
     ///
     /// # Errors
     ///
@@ -395,8 +396,8 @@ impl Database {
         forced.map_err(|error| self.engine().explain(error))
     }
 
-    /// Why the flash tier started cold when the database was opened, if it did: one line to tell
-    /// whoever expected it warm.
+    /// Why the flash tier started cold when the database was opened, if it did. Its text is one
+    /// line for a log.
     ///
     /// ```
     /// # fn main() -> Result<(), terrace::Error> {
@@ -411,7 +412,7 @@ impl Database {
         self.engine().pool.cold_start()
     }
 
-    /// Takes a checkpoint and drops the log before it.
+    /// Takes a checkpoint, and cuts the part of the log that is not needed any more.
     ///
     /// # Errors
     ///
@@ -423,7 +424,7 @@ impl Database {
         self.engine().checkpoint(kind).map_err(|error| self.engine().explain_first(error))
     }
 
-    /// Counters and gauges.
+    /// Counters and gauges of transactions, log, memory, flash and devices.
     pub fn stats(&self) -> Stats {
         let engine = self.engine();
         let (locks, tally) = (engine.locks.counts(), &engine.tally);
@@ -457,8 +458,8 @@ impl Database {
         }
     }
 
-    /// Which transactions wait for which locks, and who holds them: lines for whoever looks at a
-    /// database that seems to stand still.
+    /// Which transactions wait for which locks, and which hold them, as text: for a database that
+    /// seems to hang.
     #[doc(hidden)]
     pub fn debug_waits(&self) -> String {
         let engine = self.engine();
@@ -468,7 +469,8 @@ impl Database {
         })
     }
 
-    /// What memory missed since the database was opened. Its text is what `terrace advise` reads.
+    /// Statistics of the page requests that missed memory since the database was opened. `terrace
+    /// advise` reads their text, and computes from it what a flash tier would gain.
     ///
     /// ```
     /// # let db = terrace::doc_test::database();
@@ -479,14 +481,14 @@ impl Database {
         self.handle.misses()
     }
 
-    /// Walks every tree and checks its order, its links and its checksums, and the pool's books.
-    /// It locks each table as a reader of all of it does: it waits for transactions that have
-    /// written to the table, and those that want to write to it wait for its end.
+    /// Verifies the order, links and checksums of every tree, and the consistency of the buffer
+    /// pool. It locks each table as a transaction that reads all of it does: it waits for writers
+    /// of the table, and they wait for its end.
     ///
     /// # Errors
     ///
-    /// `Corrupt` at the first flaw; `LockTimeout`, `Nested`, `Conflict` if others are in its way;
-    /// those of `begin_read`, and those of devices.
+    /// `Corrupt` at the first damage; `LockTimeout`, `Nested`, `Conflict` because of other
+    /// transactions; those of `begin_read`, and those of devices.
     pub fn check(&self) -> Result<CheckReport, Error> {
         self.engine().check_beginning()?;
         self.engine().check_running()?;
@@ -496,8 +498,8 @@ impl Database {
         Ok(report)
     }
 
-    /// The tables that there are now, those of open transactions among them, and the bytes of the
-    /// pages that each uses. One look at the allocation maps, and no row.
+    /// The names of all tables, uncommitted ones included, and the bytes of the pages that each
+    /// uses. It reads the allocation maps, no rows.
     ///
     /// # Errors
     ///
@@ -507,20 +509,20 @@ impl Database {
         self.engine().trees.table_bytes().map_err(|error| self.engine().explain(error))
     }
 
-    /// The random id that home, log and flash share.
+    /// The random id of the database, which home, log and flash carry.
     pub fn id(&self) -> u128 {
         self.engine().database_id()
     }
 
-    /// Whether it had been closed in good order when it was opened. If not it was recovered.
+    /// Whether the database had been shut down cleanly when it was opened. If not, it was
+    /// recovered.
     pub fn was_closed(&self) -> bool {
         self.engine().was_closed
     }
 
-    /// Copies of headers that were bad when the database was opened, and that another copy stood in
-    /// for, and a bad label of the flash, which its header stands in for: nothing is lost by them.
-    /// An opening for writing has written them anew since, unless the device refused that; one for
-    /// reading has left them as they are.
+    /// Damaged copies of headers that were found when the database was opened and of which another
+    /// copy was good, and a damaged label of the flash. Nothing is lost. An opening for writing has
+    /// repaired them, unless the device refused that; a read-only one has left them as they are.
     pub fn bad_copies(&self) -> &[BadCopy] {
         &self.engine().bad_copies
     }
@@ -533,18 +535,19 @@ impl Database {
         Ok(report)
     }
 
-    /// Closes the database. From now on no transaction begins: that is refused with `Closed`.
-    /// Transactions that other tasks and threads have open are waited for, up to
-    /// [`Builder::close_timeout`]; those that are open even then, and those of the caller, are told
-    /// `Closed` by their next operation, and are rolled back then or at the next opening. Then
-    /// changed pages are written home, with a last checkpoint. Once it returns nothing is
-    /// written any more and the files are unlocked, whatever handles and transactions are left.
+    /// Closes the database. New transactions are refused with `Closed`. Transactions that other
+    /// tasks and threads have open are waited for, up to [`Builder::close_timeout`]. Those that are
+    /// still open then, and those of the caller, get `Closed` from their next operation, and are
+    /// rolled back then or at the next opening. A last checkpoint follows. When `close` has
+    /// returned, nothing is written any more and the files are unlocked, even if clones of the
+    /// handle and transactions still exist.
     ///
-    /// The last handle dropped does the same, and tells nobody what went wrong.
+    /// Dropping the last handle does the same, but errors are lost.
     ///
     /// # Errors
     ///
-    /// Those of a checkpoint; the database is closed all the same, and recovers when opened.
+    /// Those of a checkpoint. The database is closed all the same, and recovers at the next
+    /// opening.
     pub fn close(self) -> Result<(), Error> {
         self.handle.close().map_err(|error| self.engine().explain(error))
     }

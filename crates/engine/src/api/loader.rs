@@ -76,8 +76,9 @@ impl Bulk {
     }
 }
 
-/// Loads an empty table with entries in key order. Without [`Loader::finish`], the transaction can
-/// only be rolled back.
+/// A bulk load in progress, begun by [`WriteTransaction::bulk_load`]: loads an empty table with
+/// entries in strictly ascending key order. Unless [`Loader::finish`] is called, the transaction
+/// can only be rolled back.
 ///
 /// # Examples
 ///
@@ -129,7 +130,7 @@ impl<'t, K: Key, V: Value> Loader<'t, K, V> {
         self.bulk.push(core, key, value)
     }
 
-    /// Completes the load: from here on the entries are there, for this transaction.
+    /// Completes the load. The entries can be read from then on, first by this transaction alone.
     ///
     /// # Errors
     ///

@@ -9,7 +9,7 @@ use crate::{Builder, Devices};
 /// Puts devices over those of the files.
 pub(crate) type Wrap = Arc<dyn Fn(Devices) -> Devices + Send + Sync>;
 
-/// What is done about pages that a power cut tears as they are written home.
+/// How pages are handled that a power cut tears while they are written home.
 ///
 /// # Examples
 ///
@@ -19,11 +19,11 @@ pub(crate) type Wrap = Arc<dyn Fn(Devices) -> Devices + Send + Sync>;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TornPages {
-    /// Pages are copied to an area beside the log before they go home, and made good from there at
-    /// the next opening.
+    /// Each page is written to the doublewrite area beside the log before it is written home, and
+    /// restored from there at the next opening.
     Doublewrite,
-    /// Nothing: such a page is seen (by its checksum) and refused, not repaired. Only for homes
-    /// that write 8 KiB whole or not at all.
+    /// Torn pages are detected by their checksum and reported as `Corrupt`, not repaired. Only for
+    /// a home that writes 8 KiB atomically.
     Off,
 }
 
@@ -43,25 +43,26 @@ impl Default for IoTimeouts {
 }
 
 impl Builder {
-    /// How long the flash may be silent, with requests waiting for it, before it is given up: 5 s
-    /// by default. The database goes on without it, unless flash is a part of it
-    /// ([`Builder::flash_role`]): then the engine stops. Zero waits for ever. Time in which the
-    /// process was stopped does not count. `open` waits as long for the file system of the flash.
+    /// How long the flash may leave requests unanswered before it is given up: 5 s by default. The
+    /// database then goes on without it; if flash is a part of the database
+    /// ([`Builder::flash_role`]), the engine stops. Zero means no limit. Time in which the process
+    /// is stopped does not count. `open` waits as long for the file system of the flash.
     #[must_use]
     pub fn io_timeout_flash(mut self, limit: Nanos) -> Builder {
         self.io_timeouts.flash = limit;
         self
     }
 
-    /// How long the home may be silent, with requests waiting for it, before they fail: 60 s by
-    /// default. A read fails with `Device`, a write stops the engine. Zero waits for ever.
+    /// How long the home may leave requests unanswered before they fail: 60 s by default. A read
+    /// then fails with `Device`; a failed write stops the engine. Zero means no limit.
     #[must_use]
     pub fn io_timeout_home(mut self, limit: Nanos) -> Builder {
         self.io_timeouts.home = limit;
         self
     }
 
-    /// The same for the log: the engine stops.
+    /// How long the log may leave requests unanswered before the engine stops: 60 s by default.
+    /// Zero means no limit.
     #[must_use]
     pub fn io_timeout_log(mut self, limit: Nanos) -> Builder {
         self.io_timeouts.log = limit;
@@ -102,16 +103,18 @@ impl Builder {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Checkpoints {
-    /// Only when asked for, when the log runs full, and when the database is closed.
+    /// Only by [`Database::checkpoint`](crate::Database::checkpoint), when a transaction finds the
+    /// log full, and at closing.
     Off,
-    /// Indirect ones whenever this much time has passed, and when the log runs full.
+    /// Also whenever this much time has passed, and when the log is half full: indirect ones, which
+    /// block nothing.
     Every(Nanos),
 }
 
-/// Whether files are used that have no direct I/O.
+/// Whether files that do not support direct I/O may be used.
 ///
-/// Without it the operating system keeps copies in its page cache: they cost memory, and a read
-/// that they serve says nothing of the device. Nothing is less durable.
+/// Without direct I/O the page cache of the operating system holds pages a second time, and
+/// measurements show its speed, not that of the device. Durability is the same.
 ///
 /// # Examples
 ///
@@ -121,11 +124,9 @@ pub enum Checkpoints {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DirectIo {
-    /// Where a file system has no direct I/O, the page cache is used, and [`Stats::cached`] says
-    /// so: the default.
-    ///
-    /// [`Stats::cached`]: crate::Stats::cached
+    /// Use the page cache if the file system does not support direct I/O: the default.
+    /// [`Stats::cached`](crate::Stats::cached) tells.
     Preferred,
-    /// What cannot be opened so is refused: for measurements.
+    /// Refuse files that do not support direct I/O: for measurements.
     Required,
 }

@@ -15,8 +15,8 @@ use crate::{Error, Key, LockMode, Transaction, Value};
 /// entry locks one.
 const BATCH_MAX: usize = 128;
 
-/// A key and its value: their bytes, decoded on demand. Entries that were fetched together, up to
-/// 128 in a long scan, share their memory: it is kept as long as one of them is.
+/// A key and its value, encoded, and decoded on demand. Entries that were fetched together, up to
+/// 128 in a long scan, share one buffer, which is freed with the last of them.
 ///
 /// # Examples
 ///
@@ -60,7 +60,7 @@ impl<K: Key, V: Value> Entry<K, V> {
         V::decode(self.value_bytes()).expect("checked when it was read")
     }
 
-    /// The value as it is stored.
+    /// The encoded bytes of the value.
     #[inline]
     pub fn value_bytes(&self) -> &[u8] {
         self.batch.entry(self.index).1
@@ -74,10 +74,10 @@ impl<K: Key, V: Value> fmt::Debug for Entry<K, V> {
     }
 }
 
-/// An iterator over the entries of a range, ascending; `rev` turns it round.
+/// An iterator over the entries of a range in ascending order; `rev` reverses it.
 ///
-/// What it has passed stays as it is until the transaction ends: the entries, and the gaps
-/// between them. A long scan locks up to 128 entries ahead.
+/// The entries that it has passed, and the gaps between them, stay locked until the transaction
+/// ends. A long scan locks up to 128 entries ahead.
 ///
 /// # Examples
 ///

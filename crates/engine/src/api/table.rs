@@ -59,7 +59,7 @@ pub(crate) fn types<K: Key, V: Value>() -> Types {
     Types { id: TypeId::of::<(K, V)>(), names: type_names::<K, V> }
 }
 
-/// A value that was read: its bytes, decoded on demand.
+/// A value that was read. It owns the encoded bytes, and decodes them on demand.
 ///
 /// # Examples
 ///
@@ -89,7 +89,7 @@ impl<V: Value> Owned<V> {
         V::decode(&self.bytes).expect("checked when it was read")
     }
 
-    /// The value as it is stored.
+    /// The encoded bytes of the value.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -119,7 +119,7 @@ fn undecodable(core: &Core, tree: &Tree, type_name: &'static str) -> Error {
     core.explain(Error::Undecodable { table: tree.id().into(), type_name })
 }
 
-/// A table that a read transaction has open.
+/// A table opened in a read transaction.
 ///
 /// # Examples
 ///
@@ -136,7 +136,8 @@ fn undecodable(core: &Core, tree: &Tree, type_name: &'static str) -> Error {
 /// ```
 pub type ReadTable<'t, K, V> = Table<'t, K, V, ReadTransaction>;
 
-/// An open table: an ordered map. What it can do depends on its transaction.
+/// An open table: a map that is sorted by its keys. In a [`WriteTransaction`] it can be changed, in
+/// a [`ReadTransaction`] only read.
 ///
 /// # Examples
 ///
@@ -260,13 +261,14 @@ impl<'t, K: Key, V: Value, T: Transaction> Table<'t, K, V, T> {
     ///
     /// # Errors
     ///
-    /// `Conflict`, `TooManyLocks`, `Corrupt`, and those of devices; so for all methods here.
+    /// `Conflict`, `LockTimeout`, `Nested`, `TooManyLocks`, `AllPinned`, `Undecodable`, `Corrupt`,
+    /// and those of devices; all methods of a table may return these.
     pub fn get(&self, key: K::View<'_>) -> Result<Option<Owned<V>>, Error> {
         self.get_owned(&key, LockMode::Shared)
     }
 
-    /// Puts the encoded value of `key` into `out`, whose memory is reused; returns whether there is
-    /// one. The fastest read: no allocation.
+    /// Replaces the contents of `out` by the encoded value of `key`; returns whether there is one.
+    /// The fastest read, since it need not allocate.
     ///
     /// # Errors
     ///
@@ -306,7 +308,8 @@ impl<'t, K: Key, V: Value, T: Transaction> Table<'t, K, V, T> {
         self.range(..)?.next_back().transpose()
     }
 
-    /// The entries whose keys lie in `bounds`, from either end: `range(3..9)`, `range(..).rev()`.
+    /// An iterator over the entries whose keys lie in `bounds`, from either end: `range(3..9)`,
+    /// `range(..).rev()`.
     ///
     /// # Errors
     ///
@@ -331,8 +334,9 @@ impl<'t, K: Key, V: Value, T: Transaction> Table<'t, K, V, T> {
 }
 
 impl<K: Key, V: Value> Table<'_, K, V, WriteTransaction> {
-    /// The value of `key`, locked as if it were written: for a change that depends on it. Reading
-    /// it with `get` first, two transactions that both go on to write would conflict.
+    /// The value of `key`, with an exclusive lock: for a read that a write of the same key will
+    /// follow. If two transactions read it with `get` and then both write it, they deadlock, and
+    /// one fails with `Conflict`.
     ///
     /// # Errors
     ///
@@ -341,7 +345,7 @@ impl<K: Key, V: Value> Table<'_, K, V, WriteTransaction> {
         self.get_owned(&key, LockMode::Exclusive)
     }
 
-    /// As `get_into`, locked as if it were written.
+    /// As `get_into`, with an exclusive lock.
     ///
     /// # Errors
     ///
@@ -350,7 +354,7 @@ impl<K: Key, V: Value> Table<'_, K, V, WriteTransaction> {
         self.get_in(&key, LockMode::Exclusive, out)
     }
 
-    /// As `range`, locked as if the entries were written.
+    /// As `range`, with exclusive locks.
     ///
     /// # Errors
     ///
@@ -377,8 +381,8 @@ impl<K: Key, V: Value> Table<'_, K, V, WriteTransaction> {
         })
     }
 
-    /// Puts `value` at `key`, in place of the value there, if there is one; returns nothing of it
-    /// (`replace` does).
+    /// Inserts the entry, or replaces the value of `key` if there is one. (`replace` also returns
+    /// the old value.)
     ///
     /// # Errors
     ///
@@ -387,7 +391,7 @@ impl<K: Key, V: Value> Table<'_, K, V, WriteTransaction> {
         self.put(&key, &value, Put::Upsert, None).map(|_| ())
     }
 
-    /// Puts `value` at `key` if there is none yet; returns whether it did.
+    /// Inserts the entry if there is none for `key`; returns whether it did.
     ///
     /// # Errors
     ///
@@ -396,7 +400,7 @@ impl<K: Key, V: Value> Table<'_, K, V, WriteTransaction> {
         self.put(&key, &value, Put::InsertNew, None).map(|found| !found)
     }
 
-    /// Puts `value` at `key` if there is an entry; returns whether there was.
+    /// Replaces the value of `key` if there is an entry; returns whether there was.
     ///
     /// # Errors
     ///
@@ -405,19 +409,19 @@ impl<K: Key, V: Value> Table<'_, K, V, WriteTransaction> {
         self.put(&key, &value, Put::Update, None)
     }
 
-    /// Changes the value of `key`, if there is one; returns whether there was. The encoded value is
-    /// copied to `row`, whose memory is reused, and what `change` leaves there is put back: one
-    /// search where `get_into_for_update` and `update` take two. If `change` returns an error
+    /// Changes the value of `key` in place, if there is one; returns whether there was. The encoded
+    /// value is copied to `row`, `change` modifies it there, and the result is stored: one search
+    /// of the tree, where `get_into_for_update` and `update` take two. If `change` returns an error
     /// nothing is changed.
     ///
-    /// `change` runs while the page is latched and others wait for it, so it should be short.
-    /// Whatever it asks of this database or another one is refused with [`Error::Reentrant`], and
-    /// a transaction that it drops is rolled back by another task. It must not wait for a thread
-    /// that uses the database: that one may wait for the page.
+    /// `change` runs while the page is latched, so it should be short. It cannot use this or
+    /// another database: that fails with [`Error::Reentrant`]; a transaction that it drops is
+    /// rolled back by another task. It must not wait for a thread that uses the database, which may
+    /// wait for the page.
     ///
     /// # Errors
     ///
-    /// What `change` returns; those of `insert`, and `NotAValue` if the bytes decode to no value.
+    /// What `change` returns; those of `insert`, and `NotAValue` if the new bytes do not decode.
     ///
     /// # Panics
     ///
@@ -476,7 +480,7 @@ impl<K: Key, V: Value> Table<'_, K, V, WriteTransaction> {
         }
     }
 
-    /// Puts `value` at `key` and returns the value that was there.
+    /// Inserts the entry or replaces its value; returns the value that was there.
     ///
     /// # Errors
     ///
@@ -516,8 +520,8 @@ impl<K: Key, V: Value> Table<'_, K, V, WriteTransaction> {
         found.then(|| Owned::new(old, (self.core(), &self.tree))).transpose()
     }
 
-    /// Sets room aside for the table to grow by `bytes`, as far as possible in one piece: what
-    /// grows slowly beside others then lies together all the same.
+    /// Reserves space for the table to grow by `bytes`, contiguous as far as possible, so that a
+    /// table that grows slowly beside others is not scattered.
     ///
     /// # Errors
     ///

@@ -27,13 +27,15 @@ use crate::{Error, Key, Loader, Nanos, ReadTable, Table, TableDef, TransactionId
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
-    /// At once: the commit reaches the log device when something else forces it there.
+    /// At once. The commit becomes durable with a later force of the log: a durable commit, a
+    /// checkpoint, [`Database::flush`](crate::Database::flush).
     None,
-    /// When it has been handed to the log device, without a barrier: it survives a crash of the
-    /// process, and of the machine if the device has no volatile cache.
+    /// When the commit has been written to the log device, without a sync: it survives a crash of
+    /// the process, and a power cut only if neither device nor file system has a volatile cache.
     Buffered,
-    /// When it survives a power cut, and with it all that the transaction has read. (A read
-    /// transaction does not wait: it may show a commit that a power cut then takes back.)
+    /// When the commit has been written and synced: it survives a power cut, and so does every
+    /// commit that the transaction has read. (A read transaction does not wait for that: it may see
+    /// a commit that a power cut then undoes.)
     #[default]
     Durable,
 }
@@ -46,7 +48,7 @@ pub(crate) mod sealed {
     }
 }
 
-/// A transaction of either kind: what a [`Table`] can be opened in.
+/// A transaction of either kind. Code that only reads can be generic over it.
 ///
 /// # Examples
 ///
@@ -66,13 +68,14 @@ pub trait Transaction: sealed::Sealed {}
 
 /// A transaction that reads and writes. Dropped without a commit, it is rolled back.
 ///
-/// It stays in the task or thread in which it began. Two transactions of one task never wait for
-/// each other: the second is told [`Error::Nested`] at once. An operation that fails with anything
-/// but a complaint about its arguments dooms it: it can then only be rolled back. A panic rolls it
-/// back, too: a task of its own does that, since nothing can wait while a task is unwound.
+/// It is not `Send`: it stays in the thread or task that began it. If a thread has two transactions
+/// and one would wait for a lock of the other, that operation fails at once with [`Error::Nested`].
 ///
-/// It cannot be held over an `await` of a task that a multi-threaded runtime may move, where it
-/// would keep its locks while the runtime's threads wait for them:
+/// After an operation has failed, other than for an invalid argument (`KeyTooLong`, for instance),
+/// the transaction can only be rolled back ([`Error::Doomed`]). A panic rolls it back, too.
+///
+/// It cannot be held across an `await` in a task that a multi-threaded runtime may move to another
+/// thread:
 ///
 /// ```compile_fail,E0277
 /// # use terrace::Database;
@@ -105,15 +108,15 @@ pub struct WriteTransaction {
     core: Core,
 }
 
-/// A transaction that only reads: what it has read stays as it is until it ends.
+/// A transaction that only reads. What it has read does not change until it ends.
 ///
-/// It locks what it reads, keys and the gaps between them, in shared mode (strict two-phase
-/// locking); beyond [`Builder::lock_escalation`](crate::Builder::lock_escalation) rows of a table,
-/// the table. There are no snapshots: transactions that want to write what it has read wait for its
-/// end, and fail with [`Error::LockTimeout`] after their time limit; it waits for those that have
-/// written what it wants to read. So it should be short.
+/// There are no snapshots. It takes shared locks on the keys that it reads and on the gaps between
+/// them, or on the whole table after [`Builder::lock_escalation`](crate::Builder::lock_escalation)
+/// rows, and keeps them until it ends (strict two-phase locking). Writers of what it has read wait
+/// for it, and fail with [`Error::LockTimeout`] after their time limit; it waits for transactions
+/// that have written what it reads. Keep it short.
 ///
-/// It stays in the task or thread in which it began, as a [`WriteTransaction`] does.
+/// It is not `Send`: it stays in the thread or task that began it.
 ///
 /// # Examples
 ///
@@ -206,7 +209,7 @@ impl WriteTransaction {
         self.core.context.borrow_mut().set_lock_timeout(limit);
     }
 
-    /// Opens the table, and creates it if there is none.
+    /// Opens the table, and creates it if it does not exist.
     ///
     /// # Errors
     ///
@@ -226,8 +229,8 @@ impl WriteTransaction {
         Ok(Table::new(self, tree, table.name()))
     }
 
-    /// Deletes the table with all it holds; returns whether there was one. Where this transaction
-    /// has it open, that `Table` is told `NoSuchTable` from now on.
+    /// Deletes the table and its rows; returns whether there was one. A `Table` of it that this
+    /// transaction has open returns `NoSuchTable` from then on.
     ///
     /// # Errors
     ///
@@ -250,13 +253,13 @@ impl WriteTransaction {
         self.core.run(|context| Arc::clone(context.engine()).trees.names(context))
     }
 
-    /// Loads an empty table with entries in key order. A table that this transaction makes is
-    /// built bottom up and not logged, many times faster than by insertion; a table that was there
-    /// before is filled by insertion. The table is locked as a whole.
+    /// Loads an empty table with entries in key order, and locks it as a whole. If this transaction
+    /// creates the table, its tree is built bottom-up and its rows are not logged, which is many
+    /// times faster than insertion. A table that existed before is filled by insertion.
     ///
     /// # Errors
     ///
-    /// `NotAscending` if the table is not empty; those of `open_table`.
+    /// `NotEmpty` if the table has entries; those of `open_table`.
     pub fn bulk_load<K: Key, V: Value>(
         &self,
         table: TableDef<K, V>,
@@ -264,7 +267,8 @@ impl WriteTransaction {
         self.bulk_load_filled(table, FILL)
     }
 
-    /// As `bulk_load`, with pages filled to `percent`, 10 to 100, so that rows to come find room.
+    /// As `bulk_load`, with pages filled to `percent`, 10 to 100, to leave room for later
+    /// insertions.
     ///
     /// # Errors
     ///
@@ -286,24 +290,25 @@ impl WriteTransaction {
             .map(|bulk| Loader::new(self, bulk, table.name()))
     }
 
-    /// Marks this point, to roll back to.
+    /// Creates a savepoint, to which `rollback_to` can return.
     ///
     /// # Errors
     ///
-    /// `Doomed`; `UnfinishedLoad` between a bulk load's begin and its end, which is one step.
+    /// `Doomed`; `UnfinishedLoad` while a bulk load is in progress.
     pub fn savepoint(&self) -> Result<Savepoint, Error> {
         self.core.check_loads()?;
         self.core.run(|context| Ok(Savepoint { mark: context.mark() }))
     }
 
-    /// Undoes every change since `savepoint` was made. Locks stay. Savepoints made after it are
-    /// gone then; it stays itself, and those made before it. A `Table` that was made after it is
-    /// told `NoSuchTable`.
+    /// Undoes every change since `savepoint` was created; locks are kept. It may be repeated: the
+    /// savepoint and earlier ones stay valid, later ones do not. A `Table` whose creation is undone
+    /// returns `NoSuchTable`.
     ///
     /// # Errors
     ///
-    /// `Savepoint` if another transaction made it, or if it is gone, and `UnfinishedLoad` if a bulk
-    /// load has begun and not ended: then nothing is changed. `Doomed`, and those of devices.
+    /// `Savepoint` if it belongs to another transaction or is not valid any more, and
+    /// `UnfinishedLoad` while a bulk load is in progress: then nothing is changed. `Doomed`, and
+    /// those of devices.
     pub fn rollback_to(&self, savepoint: &Savepoint) -> Result<(), Error> {
         self.core.check_loads()?;
         self.core.has_unnamed.set(true);
@@ -315,7 +320,7 @@ impl WriteTransaction {
     /// # Errors
     ///
     /// `Doomed` if an operation failed, `UnfinishedLoad`: the transaction is rolled back. `Failed`
-    /// if the log could not be written: reopening shows whether it is committed.
+    /// if the log could not be written: whether it is committed is known after reopening.
     pub fn commit(self, durability: Durability) -> Result<(), Error> {
         self.core.context.borrow().engine().check_running()?;
         self.core.check_doomed()?;
@@ -331,7 +336,7 @@ impl WriteTransaction {
     ///
     /// # Errors
     ///
-    /// `Failed` if the changes could not be undone now: recovery undoes them.
+    /// `Failed` if the changes could not be undone: recovery undoes them at the next opening.
     pub fn rollback(self) -> Result<(), Error> {
         let mut context = self.core.context.into_inner();
         context.engine().check_usable()?;
