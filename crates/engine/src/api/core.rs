@@ -106,6 +106,11 @@ impl Core {
         (runs < runs_max).then(|| pause * pauses)
     }
 
+    /// Whether it gave way since it held a full log.
+    pub(super) fn held_log(&self) -> bool {
+        self.again.get() == Again::HeldLog
+    }
+
     /// What users call it.
     pub(super) fn id(&self) -> TransactionId {
         self.context.borrow().id()

@@ -350,7 +350,7 @@ impl Database {
             let txn = self.begin_write()?;
             let ran = run(&txn);
             runs += 1;
-            let again = txn.run_again(runs);
+            let (again, held_log) = (txn.run_again(runs), txn.held_log());
             match ran {
                 _ if again.is_some() => txn.rollback()?,
                 Ok(value) => return txn.commit(durability).map(|()| value).map_err(E::from),
@@ -361,6 +361,9 @@ impl Database {
                 }
             }
             again.into_iter().for_each(pause);
+            if held_log {
+                self.engine().wait_for_others(self.engine().lock_limits.timeout);
+            }
         }
     }
 

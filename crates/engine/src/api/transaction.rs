@@ -193,6 +193,10 @@ impl WriteTransaction {
         self.core.run_again(runs)
     }
 
+    pub(crate) fn held_log(&self) -> bool {
+        self.core.held_log()
+    }
+
     /// Its number, by which errors about locks name it: [`LockWait::holder`](crate::LockWait) is
     /// one, for instance.
     ///

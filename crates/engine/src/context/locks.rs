@@ -75,7 +75,7 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// `Conflict`, `LockTimeout`, `Nested`, `TooManyLocks`, `Closed`.
+    /// `Conflict`, `LockTimeout`, `Nested`, `TooManyLocks`, `HoldsLog`, `Closed`.
     pub(crate) fn wait_for(&mut self, request: LockRequest) -> Result<(), Error> {
         let (resource, modes) = self.refused(request);
         self.acquire(resource, modes)?;
@@ -99,6 +99,7 @@ impl Context {
                 Refused::Circle => Error::Conflict,
                 Refused::Full => Error::TooManyLocks,
                 Refused::Dead => Error::Closed,
+                Refused::Interrupted => self.holds_log(),
                 Refused::TimedOut { holder, queued } => {
                     Error::LockTimeout(wait(holder, queued, limit))
                 }

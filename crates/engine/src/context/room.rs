@@ -89,10 +89,7 @@ impl Context {
         let operation = self.operation_bytes() + RECORD_BYTES + CLR_BYTES + 3 * bytes as u64;
         self.check_log_share(operation)?;
         if self.engine.log_holder.load(Ordering::Relaxed) == self.txn.0 {
-            let first = self.chain.as_ref().and_then(|chain| chain.open());
-            let held_bytes = first.map_or(0, |(first, _)| log.end().0 - first.0);
-            let capacity = log.capacity();
-            return Err(Error::HoldsLog { own_bytes, held_bytes, capacity });
+            return Err(self.holds_log());
         }
         let wanted = self.rollback_room + operation;
         if self.reserved < wanted {
@@ -112,6 +109,15 @@ impl Context {
             self.engine.checkpoint_wanted.notify_all();
         }
         Ok(())
+    }
+
+    /// What the transaction is told that others want to give way, for room in the log.
+    pub(super) fn holds_log(&self) -> Error {
+        let log = &self.engine.log;
+        let first = self.chain.as_ref().and_then(|chain| chain.open());
+        let held_bytes = first.map_or(0, |(first, _)| log.end().0 - first.0);
+        let own_bytes = self.own_log_bytes();
+        Error::HoldsLog { own_bytes, held_bytes, capacity: log.capacity() }
     }
 
     /// Log bytes that the transaction answers for: its own, and those of what was made for it.

@@ -2,13 +2,18 @@
 //!
 //! - L1: a log is full because of a transaction that is open, which keeps it from being cut, or
 //!   because of changes that only memory has. A checkpoint helps against the second only.
-//! - L2: the oldest transaction holds the log if it keeps most of it. It is told by its next
-//!   operation, and gives way; until then, or until their time limit, others wait.
+//! - L2: the oldest transaction holds the log if it keeps most of it, or if the log stays full for
+//!   [`PATIENCE`] though it was cut up to that transaction: what others have reserved did not come
+//!   free, perhaps since they wait for room too, or for its locks. It is told by its next
+//!   operation, or where it waits for a lock, and gives way; until then, or until their time
+//!   limit, others wait.
+//! - L3: who has given way and is run again lets the others come to their end first: else it fills
+//!   the log beside them as before.
 
 use std::sync::atomic::Ordering;
 
 use terrace_page::{Lsn, TxnId};
-use terrace_rt::{Nanos, now};
+use terrace_rt::{Nanos, now, sleep};
 
 use super::Engine;
 use crate::Error;
@@ -18,6 +23,10 @@ use crate::log::Room;
 /// each time.
 const ROOM_PAUSE: Nanos = Nanos::from_millis(2);
 const ROOM_PAUSE_MAX: Nanos = Nanos::from_millis(128);
+
+/// How long what transactions have reserved is waited for. Most of it comes free within the
+/// operation under way; the rest when they end.
+const PATIENCE: Nanos = Nanos::from_millis(250);
 
 impl Engine {
     /// Reserves `bytes` of the log for `txn`: takes checkpoints, waits for others to end, and tells
@@ -34,7 +43,8 @@ impl Engine {
         bytes: u64,
         limit: Nanos,
     ) -> Result<(), Error> {
-        let deadline = now().saturating_add(limit);
+        let began = now();
+        let deadline = began.saturating_add(limit);
         let room = self.log.wait_room();
         let mut pause = ROOM_PAUSE;
         for attempt in 0.. {
@@ -43,12 +53,16 @@ impl Engine {
                 self.log_holder.store(0, Ordering::Relaxed);
                 return Ok(());
             }
-            let holder = self.log_holder();
+            let is_patient = now() < began.saturating_add(PATIENCE);
+            let holder = self.log_holder(is_patient);
             match holder {
                 Some((other, held_bytes)) if other == txn => {
                     return Err(self.holds_log(full, held_bytes));
                 }
-                Some((other, _)) => self.log_holder.store(other.0, Ordering::Relaxed),
+                Some((other, _)) => {
+                    self.log_holder.store(other.0, Ordering::Relaxed);
+                    self.locks.interrupt(other);
+                }
                 None => {}
             }
             if now() >= deadline {
@@ -68,11 +82,33 @@ impl Engine {
         Err(full)
     }
 
+    /// Waits, for `limit` at most, until open transactions leave half of the log (L3).
+    pub(crate) fn wait_for_others(&self, limit: Nanos) {
+        let deadline = now().saturating_add(limit);
+        let mut pause = ROOM_PAUSE;
+        while self.held_and_reserved() > self.log.capacity() / 2
+            && now() < deadline
+            && self.check_open().is_ok()
+        {
+            sleep(pause);
+            pause = Nanos(pause.0 * 2).min(ROOM_PAUSE_MAX);
+        }
+    }
+
+    /// Bytes of log since the oldest transaction began, and those that are reserved.
+    fn held_and_reserved(&self) -> u64 {
+        let end = self.log.end();
+        let first = self.active().into_iter().map(|(_, first, _)| first).min().unwrap_or(end);
+        end.0 - first.0.min(end.0) + self.log.reserved()
+    }
+
     /// What a transaction is told that keeps `held_bytes` of the log and wants more of it: that it
     /// holds the log, unless what it has logged itself is most of that.
     fn holds_log(&self, full: Error, held_bytes: u64) -> Error {
         match full {
-            Error::LogFull { own_bytes, capacity, .. } if own_bytes < held_bytes / 2 => {
+            Error::LogFull { own_bytes, capacity, .. }
+                if own_bytes < held_bytes / 2 || !self.is_most(held_bytes) =>
+            {
                 Error::HoldsLog { own_bytes, held_bytes, capacity }
             }
             full => full,
@@ -102,10 +138,15 @@ impl Engine {
         Ok(self.log.try_reserve(bytes, Room::Forward))
     }
 
-    /// The oldest transaction, and the bytes of log kept since it began, if that is most of it.
-    fn log_holder(&self) -> Option<(TxnId, u64)> {
+    /// The oldest transaction, and the bytes of log kept since it began; while the log `is_patient`
+    /// only if that is most of it.
+    fn log_holder(&self, is_patient: bool) -> Option<(TxnId, u64)> {
         let (txn, first, _) = self.active().into_iter().min_by_key(|(_, first, _)| *first)?;
         let held_bytes = self.log.end().0 - first.0;
-        (held_bytes > self.log.capacity() / 4 * 3).then_some((txn, held_bytes))
+        (self.is_most(held_bytes) || !is_patient).then_some((txn, held_bytes))
+    }
+
+    fn is_most(&self, held_bytes: u64) -> bool {
+        held_bytes > self.log.capacity() / 4 * 3
     }
 }

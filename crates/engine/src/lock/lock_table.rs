@@ -38,11 +38,13 @@ const REQUEST_BYTES: u64 = 40;
 
 const RUNNING: u64 = 0;
 const WAITING: u64 = 1;
+/// It was waiting, and its request is gone.
+const INTERRUPTED: u64 = 2;
 
 /// One open transaction, as locks know it.
 #[derive(Debug)]
 struct OwnerState {
-    /// `RUNNING` or `WAITING`, and the word to wait on.
+    /// `RUNNING`, `WAITING` or `INTERRUPTED`, and the word to wait on.
     word: AtomicU64,
     /// The number of its transaction in the log, zero before that has written.
     txn: AtomicU64,
@@ -105,6 +107,8 @@ pub(crate) enum Refused {
     /// The time is over. The transaction that holds it, and the one that waits before this one, if
     /// what that one waits for is in the way, and not what is held.
     TimedOut { holder: Option<TransactionId>, queued: Option<TransactionId> },
+    /// Somebody has ended the wait: the transaction is to give way.
+    Interrupted,
     /// A transaction of the same task holds it, or those who hold it wait for that one.
     Nested { holder: TransactionId },
 }
@@ -241,8 +245,32 @@ impl LockTable {
                 return self.give_up(owner.id, resource);
             }
         }
-        self.waiting.lock()[owner.id.0 as usize] = None;
+        let mut waiting = self.waiting.lock();
+        waiting[owner.id.0 as usize] = None;
+        if word.swap(RUNNING, Ordering::AcqRel) == INTERRUPTED {
+            return Err(Refused::Interrupted);
+        }
         Ok(())
+    }
+
+    /// Ends the wait of the transaction that the log calls `txn`, if it waits for a lock: those for
+    /// whom it is to make way may be the ones that it waits for.
+    pub(crate) fn interrupt(&self, txn: TxnId) {
+        let mut waiting = self.waiting.lock();
+        for (owner, waits) in (0..).map(OwnerId).zip(waiting.iter_mut()) {
+            let state = &self.owners[owner.0 as usize].0;
+            let Some(resource) = *waits else { continue };
+            if state.txn.load(Ordering::Relaxed) != txn.0 {
+                continue;
+            }
+            let mut part = self.part(resource).lock();
+            if state.word.load(Ordering::Acquire) == WAITING {
+                part.cancel(resource, owner, |granted| self.wake(granted));
+                *waits = None;
+                state.word.store(INTERRUPTED, Ordering::Release);
+                wake_all(&state.word);
+            }
+        }
     }
 
     /// The time of a wait is over.
@@ -251,9 +279,11 @@ impl LockTable {
         let mut part = self.part(resource).lock();
         waiting[owner.0 as usize] = None;
         let word = &self.owners[owner.0 as usize].0.word;
-        if word.swap(RUNNING, Ordering::AcqRel) == RUNNING {
+        match word.swap(RUNNING, Ordering::AcqRel) {
+            WAITING => {}
+            INTERRUPTED => return Err(Refused::Interrupted),
             // Granted at the last moment.
-            return Ok(());
+            _ => return Ok(()),
         }
         let (holder, queued) = part.in_the_way(resource, owner);
         part.cancel(resource, owner, |granted| self.wake(granted));

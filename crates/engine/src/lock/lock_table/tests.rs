@@ -188,6 +188,34 @@ fn a_wait_ends_at_its_time_limit() {
     });
 }
 
+#[test]
+fn a_wait_that_is_interrupted_leaves_nothing_behind() {
+    in_world(1, || {
+        let table = Arc::new(LockTable::new(1 << 20));
+        let (holder, third) = (table.enter(1).expect("room"), table.enter(2).expect("room"));
+        table.acquire(&holder, key(1), LockMode::Shared.into(), LONG).expect("free");
+        let other = Arc::clone(&table);
+        let waiter = terrace_rt::spawn("waiter", move || {
+            let owner = other.enter(3).expect("room");
+            other.set_txn(&owner, TxnId(7));
+            let refused = other.acquire(&owner, key(1), LockMode::Exclusive.into(), LONG);
+            assert_eq!(refused, Err(Refused::Interrupted));
+            other.acquire(&owner, key(2), LockMode::Exclusive.into(), LONG).expect("free");
+            other.release(&owner, key(2));
+        });
+        terrace_rt::sleep(Nanos(10));
+        table.interrupt(TxnId(8));
+        assert!(!table.try_acquire(&third, key(1), LockMode::Shared.into()).expect("room"));
+        table.interrupt(TxnId(7));
+        // Nobody is behind its wish any more.
+        assert!(table.try_acquire(&third, key(1), LockMode::Shared.into()).expect("room"));
+        waiter.join();
+        table.interrupt(TxnId(7));
+        assert_eq!(table.counts().stored, 2);
+        table.check();
+    });
+}
+
 /// The bug: who waited behind a wish was told that the one who wished held the lock.
 #[test]
 fn who_waits_behind_a_wish_is_told_of_the_holder_too() {
