@@ -19,7 +19,7 @@ use std::panic;
 use std::sync::atomic::{AtomicU64, Ordering};
 use terrace_policy::{designs, restarts};
 use terrace_workload::torture::ledger::Failure;
-use terrace_workload::torture::{self, Cuts, Fixed, Report};
+use terrace_workload::torture::{self, Cuts, Fixed, MishapCounts, Report};
 
 const SEEDS: u64 = 100;
 pub const JOBS_MAX: u64 = 4;
@@ -65,22 +65,21 @@ pub fn torture(options: &Torture) -> Result<(), failure::Failure> {
             json!({ "seed": seed, "what": failure.to_string(), "repeat": repeat })
         })
         .collect();
-    let by_moment: serde_json::Map<_, _> = moments(&total.cuts)
-        .into_iter()
-        .map(|(name, count)| (name.replace(' ', "_"), count.into()))
-        .collect();
+    let by_moment = keyed(moments(&total.cuts));
+    let mut by_kind = by_moment.clone();
+    by_kind.extend(keyed(mishaps(&total.mishaps)));
     sinks.write(&json!({
         "command": "torture",
         "version": env!("CARGO_PKG_VERSION"),
         "seed": first,
         "seeds": seeds,
         "cuts": total.cuts.total,
-        "faults": total.cuts.faults(),
+        "faults": total.cuts.faults() + total.mishaps.device_faults,
         "kills": 0,
         "hangs": count_of(&total, |failure| matches!(failure, Failure::Stuck(_))),
         "panics": count_of(&total, is_panic),
         "wrong_answers": count_of(&total, is_wrong),
-        "by_kind": by_moment.clone(),
+        "by_kind": by_kind,
         "losses": total.failures.iter().filter(|(_, failure)| is_loss(failure)).count(),
         "failures": failures,
         "cuts_by_moment": by_moment,
@@ -199,10 +198,29 @@ fn moments(cuts: &Cuts) -> [(&'static str, u64); 12] {
     ]
 }
 
+/// What went wrong beside power cuts.
+fn mishaps(counts: &MishapCounts) -> [(&'static str, u64); 6] {
+    [
+        ("device faults", counts.device_faults),
+        ("stopped by a device", counts.stopped),
+        ("panics of clients", counts.panics),
+        ("savepoints gone back to", counts.savepoints),
+        ("tables made again", counts.remade),
+        ("too large for the log", counts.too_large),
+    ]
+}
+
+fn keyed<const N: usize>(counts: [(&str, u64); N]) -> serde_json::Map<String, serde_json::Value> {
+    counts.into_iter().map(|(name, count)| (name.replace(' ', "_"), count.into())).collect()
+}
+
 fn shown(total: &Report, options: &Torture, seeds: u64, wall_s: f64) -> String {
     let mut table = Table::new(["power cuts", &thousands(total.cuts.total as f64)]);
     for (moment, count) in moments(&total.cuts) {
         table.row([format!("  {moment}"), thousands(count as f64)]);
+    }
+    for (kind, count) in mishaps(&total.mishaps) {
+        table.row([kind.into(), thousands(count as f64)]);
     }
     table.row(["commits".into(), thousands(total.commits as f64)]);
     table.row(["lost, as they may".into(), thousands(total.losses_allowed as f64)]);

@@ -23,6 +23,10 @@ fn two_hundred_seeds_lose_nothing() {
     assert!(cuts.with_io_in_flight > 0 && cuts.with_flash_wiped > 0, "{cuts:?}");
     assert!(cuts.pages_dropped > 0 && cuts.pages_torn > 0, "{cuts:?}");
     assert!(total.commits > 1000 && total.losses_allowed > 0);
+    let mishaps = total.mishaps;
+    assert!(mishaps.panics > 0 && mishaps.savepoints > 0 && mishaps.remade > 0, "{mishaps:?}");
+    assert!(mishaps.too_large > 0 && mishaps.stopped > 0, "{mishaps:?}");
+    assert!(mishaps.device_faults > 0, "{mishaps:?}");
 }
 
 #[test]
@@ -67,6 +71,7 @@ fn every_switched_off_rule_is_found() {
     for (name, design, seeds, switch) in RULES {
         let mut fixed = Fixed { design: designs::find(design).ok(), ..Fixed::default() };
         switch(&mut fixed.rules);
+        fixed.is_calm = true;
         if name == ONE_HOME_WRITE {
             // A write must last while its page is changed and written again, by eviction and by
             // a cleaner that has much to do.
@@ -96,6 +101,7 @@ fn an_engine_that_trips_over_its_assertions_is_a_failure_and_no_abort() {
     for design in ["dw", "lc"] {
         let mut fixed = Fixed { design: designs::find(design).ok(), ..Fixed::default() };
         INVALIDATE_OFF(&mut fixed.rules);
+        fixed.is_calm = true;
         let run = |seed| catch_unwind(|| torture::run_fixed(seed, fixed));
         tripped += (0..12).filter(|&seed| run(seed).is_err()).count();
     }

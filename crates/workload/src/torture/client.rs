@@ -1,5 +1,6 @@
 //! One client: random transactions, each noted in the ledger before, during and after.
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 use terrace::{
@@ -8,7 +9,8 @@ use terrace::{
 use terrace_rt::Prng;
 
 use super::Shared;
-use super::ledger::{Entry, Failure, Found, Place, Promise, STAMP_SIZE, Stamp};
+use super::ledger::{Entry, Failure, Found, Mark, Place, Promise, STAMP_SIZE, Stamp};
+use super::mishaps::{is_of_device, is_stuck, is_too_large};
 use super::scenario::{Scenario, TABLES};
 
 /// A row: bytes that name their writer.
@@ -30,41 +32,70 @@ const PRELOADED_TOGETHER: usize = 30;
 /// Keys that one scan covers, at most.
 const SCAN_KEYS_MAX: u64 = 24;
 
+/// Keys that one does which reports, at most.
+const REPORTED_KEYS_MAX: u64 = 500;
+
+/// Rows that a transaction changes which changes many, at most.
+const BULK_ROWS_MAX: u64 = 600;
+
 /// Why a transaction did not commit.
 enum Stop {
-    Conflict,
-    Failure(Failure),
+    Engine(Error),
+    Found(Failure),
 }
 
 impl From<Error> for Stop {
     fn from(error: Error) -> Stop {
-        match error {
-            error if error.is_transient() => Stop::Conflict,
-            other => Stop::Failure(Failure::Error(other.to_string())),
-        }
+        Stop::Engine(error)
     }
+}
+
+/// What a client panics with.
+struct Mishap;
+
+/// Where a transaction is to panic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PanicAt {
+    /// Before this operation.
+    Operation(u64),
+    /// In the middle of the next scan.
+    Scan,
+    /// In the closure that changes a row.
+    Change,
 }
 
 /// A client of the database.
 pub struct Client {
     /// The database.
-    pub db: Database,
+    db: Database,
     /// Ledger and findings.
-    pub shared: Arc<Shared>,
+    shared: Arc<Shared>,
     /// What the torture is like.
-    pub scenario: Scenario,
+    scenario: Scenario,
     /// The client's own generator.
-    pub prng: Prng,
+    prng: Prng,
+    /// Where the transaction that runs is to panic.
+    panic_at: Option<PanicAt>,
 }
 
 impl Client {
-    /// Runs the transactions of one round, or until something is found to be wrong.
+    /// A client that does what `prng` says.
+    pub fn new(db: Database, shared: Arc<Shared>, scenario: Scenario, prng: Prng) -> Client {
+        Client { db, shared, scenario, prng, panic_at: None }
+    }
+
+    /// Runs the transactions of one round, or until something is found to be wrong, or the engine
+    /// has stopped as it may.
     pub fn run(mut self) {
         for _ in 0..self.scenario.transactions {
-            if self.shared.has_failed() {
+            if self.shared.has_failed() || self.shared.has_stopped() {
                 return;
             }
-            self.transact();
+            if self.prng.chance(self.scenario.mishaps.report_one_in) {
+                self.report();
+            } else {
+                self.transact();
+            }
             self.shared.note_stats(&self.db.stats());
             if self.prng.chance(u64::from(self.scenario.checkpoint_one_in)) {
                 self.checkpoint();
@@ -90,11 +121,36 @@ impl Client {
                 self.commit(txn, entry);
                 Ok(())
             });
-            match outcome {
-                Err(Stop::Failure(failure)) => return self.shared.fail(failure),
-                Err(Stop::Conflict) => self.shared.ledger().give_up(entry),
-                Ok(()) => self.shared.note_stats(&self.db.stats()),
+            if let Err(stop) = outcome {
+                self.shared.ledger().give_up(entry);
+                self.judge(stop);
             }
+            if self.shared.has_failed() || self.shared.has_stopped() {
+                return;
+            }
+            self.shared.note_stats(&self.db.stats());
+        }
+    }
+
+    /// Whether what ended a transaction may be.
+    fn judge(&self, stop: Stop) {
+        match stop {
+            Stop::Found(failure) => self.shared.fail(failure),
+            Stop::Engine(error) if is_of_device(&error) => self.shared.stopped_by(&error),
+            Stop::Engine(error) if is_stuck(&error) => {
+                self.shared.fail(Failure::Stuck(error.to_string()));
+            }
+            Stop::Engine(error) if is_too_large(&error) => {
+                self.shared.count(|counts| counts.too_large += 1);
+            }
+            Stop::Engine(error) if error.is_transient() => {}
+            Stop::Engine(error) => self.shared.fail(Failure::Error(error.to_string())),
+        }
+    }
+
+    fn judged(&self, outcome: Result<(), Error>) {
+        if let Err(error) = outcome {
+            self.judge(Stop::Engine(error));
         }
     }
 
@@ -104,27 +160,68 @@ impl Client {
             false => Checkpoint::Indirect,
         };
         self.shared.enter_checkpoint();
-        if let Err(error) = self.db.checkpoint(kind) {
-            self.shared.fail(Failure::Error(error.to_string()));
-        }
+        self.judged(self.db.checkpoint(kind));
         self.shared.leave_checkpoint();
     }
 
-    fn transact(&mut self) {
+    /// Reads hundreds of rows, and changes none.
+    fn report(&mut self) {
         let entry = self.shared.ledger().begin();
-        let txn = match self.db.begin_write() {
-            Ok(txn) => txn,
-            Err(error) => return self.shared.fail(Failure::Error(error.to_string())),
-        };
+        let place = self.place();
+        let keys = place.key..place.key + 1 + self.prng.below(REPORTED_KEYS_MAX) as u32;
+        let outcome = self.db.begin_read().map_err(Stop::from).and_then(|txn| {
+            let table = txn.open_table(ROWS[usize::from(place.table)])?;
+            self.scan(&table, entry, place.table, keys)
+        });
+        self.shared.ledger().give_up(entry);
+        match outcome {
+            // Its maker has not committed yet.
+            Ok(()) | Err(Stop::Engine(Error::NoSuchTable { .. })) => {}
+            Err(stop) => self.judge(stop),
+        }
+    }
+
+    fn transact(&mut self) {
+        self.panic_at = self.prng.chance(self.scenario.mishaps.panic_one_in).then(|| {
+            [PanicAt::Operation(self.prng.below(3)), PanicAt::Scan, PanicAt::Change]
+                [self.prng.below(3) as usize]
+        });
+        let entry = self.shared.ledger().begin();
+        // The transaction is dropped while its task is unwound.
+        let ran = catch_unwind(AssertUnwindSafe(|| self.transact_as(entry)));
+        self.panic_at = None;
+        match ran {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                self.shared.ledger().give_up(entry);
+                self.judge(Stop::Engine(error));
+            }
+            Err(payload) if payload.is::<Mishap>() => {
+                self.shared.ledger().give_up(entry);
+                self.shared.count(|counts| counts.panics += 1);
+            }
+            Err(payload) => resume_unwind(payload),
+        }
+    }
+
+    fn transact_as(&mut self, entry: Entry) -> Result<(), Error> {
+        let txn = self.db.begin_write()?;
         if let Err(stop) = self.operate(&txn, entry) {
             self.abandon(txn, entry);
-            if let Stop::Failure(failure) = stop {
-                self.shared.fail(failure);
-            }
+            self.judge(stop);
         } else if self.prng.chance(10) {
             self.roll_back(txn, entry);
         } else {
             self.commit(txn, entry);
+        }
+        Ok(())
+    }
+
+    fn panic_if(&mut self, at: PanicAt, entry: Entry) {
+        if self.panic_at == Some(at) {
+            self.panic_at = None;
+            self.shared.ledger().set_calling(entry, true);
+            resume_unwind(Box::new(Mishap));
         }
     }
 
@@ -138,9 +235,7 @@ impl Client {
         self.shared.ledger().set_calling(entry, true);
         let outcome = txn.rollback();
         self.shared.ledger().give_up(entry);
-        if let Err(error) = outcome {
-            self.shared.fail(Failure::Error(error.to_string()));
-        }
+        self.judged(outcome);
     }
 
     fn commit(&mut self, txn: WriteTransaction, entry: Entry) {
@@ -152,6 +247,7 @@ impl Client {
         self.shared.ledger().ask(entry);
         match txn.commit(durability) {
             Ok(()) => self.shared.ledger().acknowledge(entry, promise),
+            Err(error) if is_of_device(&error) => self.shared.stopped_by(&error),
             Err(error) => self.shared.fail(Failure::Error(error.to_string())),
         }
     }
@@ -160,28 +256,96 @@ impl Client {
     fn operate(&mut self, txn: &WriteTransaction, entry: Entry) -> Result<(), Stop> {
         let operations = 1 + self.prng.below(OPERATIONS_MAX);
         let marker_at = self.prng.below(operations);
+        let mishaps = self.scenario.mishaps;
+        let goes_back = self.prng.chance(mishaps.savepoint_one_in);
+        let mut savepoint: Option<(terrace::Savepoint, Mark)> = None;
         for operation in 0..operations {
+            self.panic_if(PanicAt::Operation(operation), entry);
+            if goes_back && savepoint.is_none() {
+                savepoint = Some((txn.savepoint()?, self.shared.ledger().mark(entry)));
+            }
             if operation == marker_at {
                 txn.open_table(MARKERS)?.insert(entry.0, ())?;
             }
-            let place = Place {
-                table: self.prng.below(u64::from(TABLES)) as u8,
-                key: self.prng.below(u64::from(self.scenario.keys)) as u32,
-            };
-            let mut table = txn.open_table(ROWS[usize::from(place.table)])?;
-            match self.prng.below(10) {
-                0 | 1 => self.read(&table, entry, place)?,
-                2 => self.scan(&table, entry, place)?,
-                3 => {
-                    table.remove(place.key)?;
-                    self.shared.ledger().wrote(entry, place, None);
-                }
-                4 => {
-                    let found = table.get_for_update(place.key)?;
-                    self.compare(entry, place, found.as_ref().map(|row| row.value()))?;
-                    self.write(&mut table, entry, place, operation)?;
-                }
-                _ => self.write(&mut table, entry, place, operation)?,
+            self.operation(txn, entry, operation)?;
+        }
+        if let Some((savepoint, mark)) = savepoint {
+            txn.rollback_to(&savepoint)?;
+            self.shared.ledger().went_back(entry, mark);
+            txn.open_table(MARKERS)?.insert(entry.0, ())?;
+            self.shared.count(|counts| counts.savepoints += 1);
+            self.operation(txn, entry, operations)?;
+        }
+        if self.prng.chance(mishaps.remake_one_in) {
+            self.remake(txn, entry)?;
+        }
+        if self.prng.chance(mishaps.bulk_one_in) {
+            self.change_many(txn, entry)?;
+        }
+        Ok(())
+    }
+
+    fn place(&mut self) -> Place {
+        Place {
+            table: self.prng.below(u64::from(TABLES)) as u8,
+            key: self.prng.below(u64::from(self.scenario.keys)) as u32,
+        }
+    }
+
+    fn operation(
+        &mut self,
+        txn: &WriteTransaction,
+        entry: Entry,
+        operation: u64,
+    ) -> Result<(), Stop> {
+        let place = self.place();
+        let mut table = txn.open_table(ROWS[usize::from(place.table)])?;
+        if self.panic_at == Some(PanicAt::Change) {
+            table.modify(place.key, &mut Vec::new(), |_| {
+                self.panic_if(PanicAt::Change, entry);
+                Ok::<_, Error>(())
+            })?;
+        }
+        match self.prng.below(10) {
+            0 | 1 => self.read(&table, entry, place),
+            2 => {
+                let keys = place.key..place.key + 1 + self.prng.below(SCAN_KEYS_MAX) as u32;
+                self.scan(&table, entry, place.table, keys)
+            }
+            3 => self.remove(&mut table, entry, place),
+            4 => {
+                let found = table.get_for_update(place.key)?;
+                self.compare(entry, place, found.as_ref().map(|row| row.value()))?;
+                drop(found);
+                self.write(&mut table, entry, place, operation)
+            }
+            _ => self.write(&mut table, entry, place, operation),
+        }
+    }
+
+    /// Deletes a table and makes it again, with a row.
+    fn remake(&mut self, txn: &WriteTransaction, entry: Entry) -> Result<(), Stop> {
+        let place = self.place();
+        let of_place = ROWS[usize::from(place.table)];
+        txn.delete_table(of_place.name())?;
+        self.shared.ledger().emptied(entry, place.table);
+        let mut table = txn.open_table(of_place)?;
+        self.shared.count(|counts| counts.remade += 1);
+        self.write(&mut table, entry, place, OPERATIONS_MAX + 1)
+    }
+
+    /// Writes or removes hundreds of rows that follow each other.
+    fn change_many(&mut self, txn: &WriteTransaction, entry: Entry) -> Result<(), Stop> {
+        let first = self.place();
+        let removes = self.prng.chance(3);
+        let mut table = txn.open_table(ROWS[usize::from(first.table)])?;
+        for nth in 0..1 + self.prng.below(BULK_ROWS_MAX) {
+            let key = ((u64::from(first.key) + nth) % u64::from(self.scenario.keys)) as u32;
+            let place = Place { key, ..first };
+            if removes {
+                self.remove(&mut table, entry, place)?;
+            } else {
+                self.write(&mut table, entry, place, OPERATIONS_MAX + 2 + nth)?;
             }
         }
         Ok(())
@@ -198,6 +362,20 @@ impl Client {
         table.insert(place.key, &stamp.value(place))?;
         self.shared.ledger().wrote(entry, place, Some(stamp));
         Ok(())
+    }
+
+    fn remove(
+        &mut self,
+        table: &mut Table<'_, u32, Row>,
+        entry: Entry,
+        place: Place,
+    ) -> Result<(), Stop> {
+        if table.remove(place.key)? {
+            self.shared.ledger().wrote(entry, place, None);
+            return Ok(());
+        }
+        // Nothing was written, and others may remove the same nothing.
+        self.compare(entry, place, None)
     }
 
     /// Mostly short, some long, a few of several pages.
@@ -221,18 +399,23 @@ impl Client {
     }
 
     fn compare(&self, entry: Entry, place: Place, found: Option<&[u8]>) -> Result<(), Stop> {
-        self.shared.ledger().check_read(entry, place, found).map_err(Stop::Failure)
+        self.shared.ledger().check_read(entry, place, found).map_err(Stop::Found)
     }
 
-    /// Scans a few keys from `place` on, forwards or backwards; absent keys are compared too.
+    /// Scans `keys`, forwards or backwards; absent keys are compared too.
     fn scan<T: Transaction>(
         &mut self,
         table: &Table<'_, u32, Row, T>,
         entry: Entry,
-        place: Place,
+        of_table: u8,
+        keys: std::ops::Range<u32>,
     ) -> Result<(), Stop> {
-        let keys = place.key..place.key + 1 + self.prng.below(SCAN_KEYS_MAX) as u32;
-        let range = table.range(keys.clone())?;
+        let mut range = table.range(keys.clone())?;
+        if self.panic_at == Some(PanicAt::Scan) {
+            let first = range.next().transpose()?;
+            self.panic_if(PanicAt::Scan, entry);
+            drop(first);
+        }
         let mut rows = match self.prng.chance(2) {
             true => range.rev().collect::<Result<Vec<_>, _>>()?,
             false => range.collect::<Result<Vec<_>, _>>()?,
@@ -241,11 +424,12 @@ impl Client {
         let mut rows = rows.iter().peekable();
         for key in keys {
             let row = rows.next_if(|row| row.key() == key);
-            self.compare(entry, Place { key, ..place }, row.map(|row| row.value()))?;
+            let place = Place { table: of_table, key };
+            self.compare(entry, place, row.map(|row| row.value()))?;
         }
         if rows.next().is_some() {
             let what = Failure::Error("a scan returned a key twice or out of its range".into());
-            return Err(Stop::Failure(what));
+            return Err(Stop::Found(what));
         }
         Ok(())
     }

@@ -117,13 +117,21 @@ struct Record {
     /// Whether a call into the engine is on its way: it may be rolling back.
     is_calling: bool,
     places: BTreeSet<Place>,
+    /// Writes so far.
+    writes: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Version {
     writer: Entry,
+    /// Which of its writes.
+    number: u32,
     stamp: Option<Stamp>,
 }
+
+/// How many writes a transaction had noted.
+#[derive(Clone, Copy, Debug)]
+pub struct Mark(u32);
 
 /// What is wrong with a recovered, or a running, database.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -209,7 +217,7 @@ impl Ledger {
     /// A new transaction.
     pub fn begin(&mut self) -> Entry {
         let (state, places) = (State::Running, BTreeSet::new());
-        self.records.push(Record { state, is_calling: false, places });
+        self.records.push(Record { state, is_calling: false, places, writes: 0 });
         Entry(self.records.len() as u32 - 1)
     }
 
@@ -223,7 +231,31 @@ impl Ledger {
         let record = &mut self.records[entry.0 as usize];
         assert_eq!(record.state, State::Running);
         record.places.insert(place);
-        self.versions.entry(place).or_default().push(Version { writer: entry, stamp });
+        let version = Version { writer: entry, number: record.writes, stamp };
+        record.writes += 1;
+        self.versions.entry(place).or_default().push(version);
+    }
+
+    /// Notes that `entry` has emptied a table.
+    pub fn emptied(&mut self, entry: Entry, table: u8) {
+        let places: BTreeSet<Place> =
+            self.base.keys().chain(self.versions.keys()).copied().collect();
+        for place in places.into_iter().filter(|place| place.table == table) {
+            self.wrote(entry, place, None);
+        }
+    }
+
+    /// The writes of `entry` so far, to go back to.
+    pub fn mark(&self, entry: Entry) -> Mark {
+        Mark(self.records[entry.0 as usize].writes)
+    }
+
+    /// Notes that `entry` has undone what it wrote since `mark`.
+    pub fn went_back(&mut self, entry: Entry, mark: Mark) {
+        for place in &self.records[entry.0 as usize].places {
+            let versions = self.versions.get_mut(place).expect("a place that was written");
+            versions.retain(|version| version.writer != entry || version.number < mark.0);
+        }
     }
 
     /// Notes that a commit is about to be asked for.
@@ -466,6 +498,23 @@ mod tests {
         ledger.give_up(one);
         let ghost = found(&[one], &[]);
         assert_eq!(ledger.verify(&ghost), [Failure::GhostFound(0)]);
+    }
+
+    #[test]
+    fn what_a_savepoint_undid_is_gone_and_an_emptied_table_is_empty() {
+        let mut ledger = Ledger::default();
+        let one = written(&mut ledger, &[HERE]);
+        let mark = ledger.mark(one);
+        ledger.emptied(one, HERE.table);
+        assert_eq!(ledger.check_read(one, HERE, None), Ok(()));
+        ledger.wrote(one, THERE, Some(stamp(one, 1)));
+        ledger.went_back(one, mark);
+        let old = stamp(one, 0).value(HERE);
+        assert_eq!(ledger.check_read(one, HERE, Some(&old)), Ok(()));
+        assert_eq!(ledger.check_read(one, THERE, None), Ok(()));
+        ledger.ask(one);
+        ledger.acknowledge(one, Promise::Durable);
+        assert_eq!(ledger.verify(&found(&[one], &[(HERE, stamp(one, 0))])), []);
     }
 
     #[test]

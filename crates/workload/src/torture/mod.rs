@@ -2,7 +2,8 @@
 //!
 //! Modules in reading order:
 //!
-//! - `ledger`: the oracle. `scenario`: what a seed does. `client`: random transactions.
+//! - `ledger`: the oracle. `scenario`: what a seed does. `mishaps`: what goes wrong beside power
+//!   cuts. `client`: random transactions.
 //! - `rig`: the devices. `round`: opens the database, holds it against the ledger, lets clients
 //!   run until the power is cut.
 //! - `matrix`: scripted paths, cut at every event at which a device changes.
@@ -19,18 +20,20 @@ pub mod ledger;
 pub mod matrix;
 
 mod client;
+mod mishaps;
 mod report;
 mod rig;
 mod round;
 mod scenario;
 
+pub use mishaps::MishapCounts;
 pub use report::{Cuts, Report};
 pub use round::{run, run_fixed};
 pub use scenario::{Fixed, OPEN_RESTARTS, Scenario};
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use terrace::Stats;
+use terrace::{Error, Stats};
 use terrace_rt::{LeafGuard, LeafMutex};
 
 use ledger::{Failure, Ledger};
@@ -49,6 +52,10 @@ pub(crate) struct Shared {
     ledger: LeafMutex<Ledger>,
     failure: LeafMutex<Option<Failure>>,
     phase: LeafMutex<Phase>,
+    mishaps: LeafMutex<MishapCounts>,
+    /// Whether the engine may stop in this round (mishaps.I3), and whether it has.
+    may_stop: AtomicBool,
+    has_stopped: AtomicBool,
     checkpoints: AtomicU64,
     frames_dirty: AtomicU64,
     slots_dirty: AtomicU64,
@@ -65,6 +72,9 @@ impl Shared {
             ledger: LeafMutex::new(ledger),
             failure: LeafMutex::new(None),
             phase: LeafMutex::new(Phase::Opening),
+            mishaps: LeafMutex::default(),
+            may_stop: AtomicBool::new(false),
+            has_stopped: AtomicBool::new(false),
             checkpoints: AtomicU64::new(0),
             frames_dirty: AtomicU64::new(0),
             slots_dirty: AtomicU64::new(0),
@@ -82,6 +92,22 @@ impl Shared {
 
     fn has_failed(&self) -> bool {
         self.failure.lock().is_some()
+    }
+
+    /// Notes that a device has stopped the engine, or that it must not have.
+    fn stopped_by(&self, error: &Error) {
+        if !self.may_stop.load(Ordering::Relaxed) {
+            return self.fail(Failure::Error(error.to_string()));
+        }
+        self.has_stopped.store(true, Ordering::Relaxed);
+    }
+
+    fn has_stopped(&self) -> bool {
+        self.has_stopped.load(Ordering::Relaxed)
+    }
+
+    fn count(&self, add: impl FnOnce(&mut MishapCounts)) {
+        add(&mut self.mishaps.lock());
     }
 
     /// The first finding, if there was one.
@@ -113,7 +139,9 @@ impl Shared {
     }
 
     /// Forgets what belongs to a world that is gone.
-    fn reset(&self) {
+    fn reset(&self, may_stop: bool) {
+        self.may_stop.store(may_stop, Ordering::Relaxed);
+        self.has_stopped.store(false, Ordering::Relaxed);
         self.checkpoints.store(0, Ordering::Relaxed);
         self.note_stats(&Stats::default());
         self.enter(Phase::Opening);

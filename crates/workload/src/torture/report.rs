@@ -1,6 +1,7 @@
 //! What tortures found.
 
 use super::ledger::Failure;
+use super::mishaps::MishapCounts;
 
 /// When the power was cut.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,6 +47,8 @@ impl Cuts {
 pub struct Report {
     /// When the power was cut.
     pub cuts: Cuts,
+    /// What else went wrong.
+    pub mishaps: MishapCounts,
     /// Transactions that were acknowledged.
     pub commits: u64,
     /// Transactions that were lost as their commit allows: buffered, or in flight.
@@ -90,6 +93,7 @@ impl Report {
         cuts.with_flash_wiped += with_flash_wiped;
         cuts.pages_dropped += pages_dropped;
         cuts.pages_torn += pages_torn;
+        self.mishaps.add(other.mishaps);
         self.commits += other.commits;
         self.losses_allowed += other.losses_allowed;
         self.verified += other.verified;

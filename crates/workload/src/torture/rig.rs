@@ -4,18 +4,16 @@ use std::sync::Arc;
 
 use terrace::Devices;
 use terrace_device::model::{CutReport, Faults, Preset, SimDevice};
-use terrace_device::{Device, Keep, Store};
+use terrace_device::{Device, FaultPlan, FaultyDevice, Keep, Store};
 use terrace_page::PAGE_SIZE;
-use terrace_rt::{Nanos, Prng, World};
+use terrace_rt::{LeafMutex, Nanos, Prng, World};
 
 use super::matrix::spec;
+use super::mishaps::Trouble;
 use super::scenario::{FlashFate, Scenario};
 
 /// Bytes of the home device.
 const HOME_BYTES: u64 = 2048 * PAGE_SIZE as u64;
-
-/// Bytes of the log device: small, so that it runs full and wraps.
-const LOG_BYTES: u64 = 4 << 20;
 
 /// The longest stall of a request.
 const STALL_NS_MAX: u64 = 30_000_000;
@@ -27,6 +25,8 @@ pub struct Rig {
     log: Arc<SimDevice>,
     /// The flash as it was at an earlier restart.
     old_flash: Option<Store>,
+    /// What stands in front of them in this world, and fails.
+    faulty: LeafMutex<Vec<Arc<FaultyDevice>>>,
 }
 
 impl Rig {
@@ -46,18 +46,32 @@ impl Rig {
         Rig {
             home: device(HOME_BYTES),
             flash: scenario.design.uses_flash().then(|| device(flash_bytes)),
-            log: device(LOG_BYTES),
+            log: device(scenario.mishaps.log_bytes),
             old_flash: None,
+            faulty: LeafMutex::default(),
         }
     }
 
-    /// As the engine takes them.
-    pub fn devices(&self) -> Devices {
+    /// As the engine takes them, with their trouble.
+    pub fn devices(&self, trouble: &Trouble) -> Devices {
+        let with = |device: Arc<SimDevice>, plan: &FaultPlan| {
+            if *plan == FaultPlan::default() {
+                return device as Arc<dyn Device>;
+            }
+            let faulty = FaultyDevice::new(device, plan.clone());
+            self.faulty.lock().push(Arc::clone(&faulty));
+            faulty
+        };
         Devices {
-            home: self.home.clone(),
-            flash: self.flash.clone().map(|flash| flash as Arc<dyn Device>),
-            log: self.log.clone(),
+            home: with(self.home.clone(), &trouble.home),
+            flash: self.flash.clone().map(|flash| with(flash, &trouble.flash)),
+            log: with(self.log.clone(), &trouble.log),
         }
+    }
+
+    /// Requests that the devices of this world did not do as they were asked.
+    pub fn device_faults(&self) -> u64 {
+        self.faulty.lock().iter().map(|device| device.counts().faults()).sum()
     }
 
     /// Requests in flight on all of them.
@@ -111,6 +125,7 @@ impl Rig {
             flash,
             log: self.log.reopen(world.clone()),
             old_flash: self.old_flash.clone().or(now),
+            faulty: LeafMutex::default(),
         }
     }
 }

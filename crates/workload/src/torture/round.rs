@@ -4,12 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use terrace::{Checkpoints, Database, Error, Spill};
+use terrace_device::FaultPlan;
 use terrace_page::PAGE_SIZE;
 use terrace_policy::Costs;
-use terrace_rt::{Prng, Stopped, Virtual, VirtualConfig, World};
+use terrace_rt::{Nanos, Prng, Stopped, Virtual, VirtualConfig, World, sleep};
 
 use super::client::{Client, read_all};
 use super::ledger::Failure;
+use super::mishaps::{Trouble, is_of_device};
 use super::report::{Cuts, Report};
 use super::rig::Rig;
 use super::scenario::{CutPlan, Fixed, FlashFate, Scenario};
@@ -17,6 +19,14 @@ use super::{Phase, Shared};
 
 /// Stack of a task: the engine's deepest path and a client on top of it.
 const STACK_BYTES: usize = 256 << 10;
+
+/// Longest time of a round, most of which take seconds: beyond it something waits for ever, though
+/// the engine's own timers go on.
+const ROUND: Nanos = Nanos::from_secs(1_800);
+
+/// Time limit for requests of the flash, and of home and log.
+const FLASH_LIMIT: Nanos = Nanos::from_millis(500);
+const LIMIT: Nanos = Nanos::from_secs(3);
 
 /// The torture that `seed` decides: its design, clients, devices and cuts.
 pub fn run(seed: u64) -> Report {
@@ -26,7 +36,7 @@ pub fn run(seed: u64) -> Report {
 /// The torture that `seed` decides but for what is `fixed`.
 pub fn run_fixed(seed: u64, fixed: Fixed) -> Report {
     let mut prng = Prng::from_seed(seed);
-    let scenario = Scenario::draw(&mut prng, fixed);
+    let scenario = Scenario::draw(seed, &mut prng, fixed);
     let mut torture = Torture {
         scenario,
         prng,
@@ -39,6 +49,7 @@ pub fn run_fixed(seed: u64, fixed: Fixed) -> Report {
     torture.run();
     let failure = torture.shared.failure.lock().take();
     (torture.report.commits, torture.report.losses_allowed) = torture.shared.ledger().totals();
+    torture.report.mishaps.add(*torture.shared.mishaps.lock());
     torture.report.failures.extend(failure.map(|failure| (seed, failure)));
     torture.report
 }
@@ -107,20 +118,34 @@ impl Torture {
             cores: 2,
             stack_bytes: STACK_BYTES,
         });
-        self.shared.reset();
         let (rig, fate) = self.power_on(rig, fate, &world.world());
+        let trouble = self.trouble(fate);
+        self.shared.reset(trouble.may_stop);
+        world.cut_at(ROUND);
         if let CutPlan::AtEvent(event) = plan {
             world.cut_at_event(event);
         }
         let body = Round {
             scenario: self.scenario.clone(),
             shared: Arc::clone(&self.shared),
-            devices: rig.devices(),
+            devices: rig.devices(&trouble),
             world: world.world(),
             prng: self.prng.fork(),
             is_created: self.is_created,
         };
-        match world.run(|| body.run()) {
+        let ran = world.run(|| {
+            let done = body.run();
+            if let Err(error) = &done {
+                self.note_stop(error, &trouble);
+            }
+            if self.shared.has_stopped() && self.prng.chance(2) {
+                world.cut_at_event(0);
+                sleep(Nanos(1));
+            }
+            done
+        });
+        self.note_trouble(&rig);
+        match ran {
             Ok(Ok(done)) => {
                 (self.opening, self.running) = (done.opening, world.world().events());
                 self.report.verified += u64::from(self.is_created);
@@ -131,7 +156,14 @@ impl Torture {
             {
                 return (rig, Attempt::Refused);
             }
+            Ok(Err(_)) if self.shared.has_stopped() => {
+                self.is_created |= *self.shared.phase.lock() > Phase::Opening;
+            }
             Ok(Err(error)) => self.shared.fail(Failure::Error(error.to_string())),
+            Err(Stopped::PowerCut { at, .. }) if at >= ROUND => {
+                let phase = *self.shared.phase.lock();
+                self.shared.fail(Failure::Stuck(format!("{phase:?} takes longer than {ROUND}")));
+            }
             Err(Stopped::PowerCut { .. }) => {
                 self.power_off(&rig);
                 let was_on = rig.flash_was_written() || fate == FlashFate::Kept;
@@ -142,6 +174,31 @@ impl Torture {
             Err(deadlock) => self.shared.fail(Failure::Stuck(deadlock.to_string())),
         }
         (rig, Attempt::Done)
+    }
+
+    /// The trouble of a round. Flash that is needed and was taken away has to be told as missing.
+    fn trouble(&mut self, fate: FlashFate) -> Trouble {
+        let is_needed = self.scenario.flash_role.is_persistent();
+        if is_needed && fate != FlashFate::Kept {
+            return Trouble::default();
+        }
+        Trouble::draw(&self.scenario.mishaps, is_needed, &mut self.prng)
+    }
+
+    /// Notes an error that the trouble of a round may end it with.
+    fn note_stop(&self, error: &Error, trouble: &Trouble) {
+        let flash_fails = trouble.flash != FaultPlan::default();
+        if is_of_device(error) || flash_fails && matches!(error, Error::FlashNeeded { .. }) {
+            self.shared.stopped_by(error);
+        }
+    }
+
+    fn note_trouble(&self, rig: &Rig) {
+        let stopped = u64::from(self.shared.has_stopped());
+        self.shared.count(|counts| {
+            counts.stopped += stopped;
+            counts.device_faults += rig.device_faults();
+        });
     }
 
     fn power_on(
@@ -226,6 +283,9 @@ impl Round {
                 tier.fasc.window_requests = self.scenario.window_requests;
             })
             .checkpoints(Checkpoints::Every(self.scenario.checkpoint_every))
+            .io_timeout_flash(FLASH_LIMIT)
+            .io_timeout_home(LIMIT)
+            .io_timeout_log(LIMIT)
             .world(self.world.clone())
             .devices(self.devices.clone());
         // A database whose creation was cut short is not there; one that was opened once is.
@@ -254,12 +314,8 @@ impl Round {
     }
 
     fn client(&mut self, db: &Database) -> Client {
-        Client {
-            db: db.clone(),
-            shared: Arc::clone(&self.shared),
-            scenario: self.scenario.clone(),
-            prng: self.prng.fork(),
-        }
+        let (shared, scenario) = (Arc::clone(&self.shared), self.scenario.clone());
+        Client::new(db.clone(), shared, scenario, self.prng.fork())
     }
 
     fn run_clients(&mut self, db: &Database) {

@@ -7,37 +7,42 @@ use terrace_policy::{
 use terrace_pool::Rules;
 use terrace_rt::{Nanos, Prng};
 
+use super::mishaps::Mishaps;
+
 /// Ordinary tables beside that of the markers.
 pub const TABLES: u8 = 3;
 
 /// The bound on age that one seed in three has: less than a round's log.
 const CLEAN_AGE: u64 = 64 << 10;
 
-/// Names of the restarts that a seed draws from; others are tortured when they are asked for.
+/// Names of the restarts that the matrix has, and a calm seed; others when they are asked for.
 pub const OPEN_RESTARTS: &[&str] = &["forget", "mmr", "lbr", "lvr", "warm"];
 
 /// The restarts that `design` can be opened with.
 pub(super) fn open_restarts(design: &Design, role: FlashRole) -> Vec<Restart> {
-    let is_open = |restart: &Restart| {
-        OPEN_RESTARTS.contains(&restart.name)
-            && restart.refusal(design).is_none()
-            && role.refusal(design, restart).is_none()
-    };
-    RESTARTS.into_iter().filter(is_open).collect()
+    let mut restarts = all_restarts(design, role);
+    restarts.retain(|restart| OPEN_RESTARTS.contains(&restart.name));
+    restarts
 }
 
-/// The same, or `asked` alone, if it can go with `design`.
+/// All that go with `design`.
+fn all_restarts(design: &Design, role: FlashRole) -> Vec<Restart> {
+    let can_be = |restart: &Restart| {
+        restart.refusal(design).is_none() && role.refusal(design, restart).is_none()
+    };
+    RESTARTS.into_iter().filter(can_be).collect()
+}
+
+/// Those of the matrix, or `asked` alone, if it can go with `design`.
 pub(super) fn restarts_of(
     design: &Design,
     asked: Option<Restart>,
     role: FlashRole,
 ) -> Vec<Restart> {
-    let can_be = |restart: &Restart| {
-        let no = restart.refusal(design);
-        no.or_else(|| role.refusal(design, restart)).is_none()
-    };
     match asked {
-        Some(asked) => Some(asked).into_iter().filter(can_be).collect(),
+        Some(asked) => {
+            all_restarts(design, role).into_iter().filter(|one| one.name == asked.name).collect()
+        }
         None => open_restarts(design, role),
     }
 }
@@ -64,6 +69,8 @@ pub struct Fixed {
     pub lambda: Option<f64>,
     /// Bytes of log after which changes are brought home.
     pub clean_age: Option<u64>,
+    /// Nothing goes wrong but the power: what is looked for is not to hide behind other failures.
+    pub is_calm: bool,
 }
 
 /// How a round is to end.
@@ -131,6 +138,8 @@ pub struct Scenario {
     pub stall_one_in: u64,
     /// A checkpoint is asked for after so many transactions; zero is never.
     pub checkpoint_one_in: u32,
+    /// What goes wrong beside power cuts.
+    pub mishaps: Mishaps,
 }
 
 /// Half of the time `design` with other answers, if they go together with it and with the rest.
@@ -161,12 +170,15 @@ fn varied(design: Design, restart: &Restart, role: FlashRole, number: u32) -> De
 }
 
 impl Scenario {
-    /// The scenario of `prng`, with what is `fixed`.
-    pub fn draw(prng: &mut Prng, fixed: Fixed) -> Scenario {
+    /// The scenario of `seed`, whose draws are those of `prng`, with what is `fixed`.
+    pub fn draw(seed: u64, prng: &mut Prng, fixed: Fixed) -> Scenario {
         let designs = open_designs(fixed.flash_role);
         let any = designs[prng.below(designs.len() as u64) as usize];
         let design = fixed.design.unwrap_or(any);
-        let restarts = open_restarts(&design, fixed.flash_role);
+        let restarts = match fixed.is_calm {
+            true => open_restarts(&design, fixed.flash_role),
+            false => all_restarts(&design, fixed.flash_role),
+        };
         let any = restarts[prng.below(restarts.len() as u64) as usize];
         let asked = restarts_of(&design, fixed.restart, fixed.flash_role);
         let fixed_restart = fixed.restart.and_then(|_| asked.first().copied());
@@ -192,6 +204,7 @@ impl Scenario {
             buf_write_pages: 1 << prng.below(6),
             stall_one_in: [0, 8, 40][prng.below(3) as usize],
             checkpoint_one_in: [0, 10, 40][prng.below(3) as usize],
+            mishaps: if fixed.is_calm { Mishaps::NONE } else { Mishaps::draw(seed) },
         };
         Scenario {
             // Not a draw of its own, so that a seed goes on being the torture that it was.
