@@ -33,7 +33,7 @@ pub use scenario::{Fixed, OPEN_RESTARTS, Scenario};
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use terrace::{Error, Stats};
+use terrace::{ColdStart, Database, Error, Stats};
 use terrace_rt::{LeafGuard, LeafMutex};
 
 use ledger::{Failure, Ledger};
@@ -45,6 +45,14 @@ pub(crate) enum Phase {
     Verifying,
     Running,
     Closing,
+}
+
+/// The opening did without a cache that home and log contradict, and would have failed with it. A
+/// cut and what befalls the flash meanwhile never come to that.
+pub(crate) fn contradiction(db: &Database) -> Option<Failure> {
+    let why = db.cold_start()?;
+    let is_broken = matches!(why, ColdStart::Contradicted | ColdStart::LogLost);
+    is_broken.then(|| Failure::Error(format!("an opening did without the flash: {why}")))
 }
 
 /// What clients and harness share; it outlives every world.

@@ -298,7 +298,8 @@ impl Round {
         if self.is_created {
             let found = read_all(&db)?;
             let failures = self.shared.ledger().verify(&found);
-            failures.into_iter().for_each(|failure| self.shared.fail(failure));
+            let failures = failures.into_iter().chain(super::contradiction(&db));
+            failures.for_each(|failure| self.shared.fail(failure));
             db.check()?;
         }
         self.shared.enter(Phase::Running);

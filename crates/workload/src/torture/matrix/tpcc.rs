@@ -184,10 +184,11 @@ impl Run {
         }
         let builder = self.builder(disks.slots).world(world.world()).devices(powered.devices());
         self.date += DATES_APART;
-        let (mut checked_at, mut broken) = (None, Vec::new());
+        let (mut checked_at, mut broken, mut contradicted) = (None, Vec::new(), None);
         let (config, date, name) = (&self.config, self.date, self.design.name);
         let ran = world.run(|| {
             let db = builder.open_on_devices()?;
+            contradicted = super::super::contradiction(&db);
             broken = consistency::check(&db, SCALE)?;
             db.check()?;
             checked_at = Some(world.world().events());
@@ -196,6 +197,9 @@ impl Run {
             }
             measure(&db, config, (name, date), &world.world(), &mut |_| {}).map(drop)
         });
+        if let Some(failure) = contradicted {
+            return Err(failure);
+        }
         if let Some(violation) = broken.first() {
             return Err(Failure::Error(format!("TPC-C: {violation}")));
         }

@@ -199,7 +199,10 @@ impl Walker {
 pub(super) fn verify(db: &Database, shared: &Shared) -> Result<(), Error> {
     let found = super::super::client::read_all(db)?;
     let failures: Vec<Failure> = shared.ledger().verify(&found);
-    failures.into_iter().for_each(|failure| shared.fail(failure));
+    failures
+        .into_iter()
+        .chain(super::super::contradiction(db))
+        .for_each(|failure| shared.fail(failure));
     db.check()?;
     Ok(())
 }
