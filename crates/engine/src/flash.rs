@@ -11,6 +11,8 @@
 //! - F2: while the database runs without a flash device, home names none.
 //! - F3: a database that needs what is on its flash is not opened without it, and a device that is
 //!   refused is left as it was, as are home and log.
+//! - F4: the last opening may have counted on copies that this one's design does not keep. Then all
+//!   that home lacks is redone, and home says so: who comes next cannot count on them either.
 
 use std::sync::Arc;
 
@@ -121,6 +123,10 @@ impl FoundFlash {
         let stamps = [self.recovery.adopted(); 2];
         boot.sequence += 1;
         boot.flash = FlashMark { stamps, ..boot.flash };
+        if !setup.pool.keeps_bases() {
+            // F4.
+            boot.oldest_base = boot.oldest_base.min(boot.oldest_dirty);
+        }
         boot.write(home)?;
         self.recovery.load(&**device, boot.flash.journal, boot.begin_checkpoint);
         self.check(setup, boot)

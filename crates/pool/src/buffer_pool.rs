@@ -140,13 +140,14 @@ impl BufferPool {
         self.config.flash_role.is_persistent()
     }
 
-    /// With what runs from the beginning. Copies that gave way to newer ones must not be found
-    /// again.
+    /// With what runs from the beginning. Copies that gave way to newer ones, or cannot be kept,
+    /// must not be found again.
     fn started_without(
         self: Arc<BufferPool>,
         doubled: &[(u32, PageId)],
     ) -> Result<Arc<BufferPool>, PoolError> {
         doubled.iter().for_each(|&(slot, page)| self.slot_freed(slot, page, Freed::Modified));
+        self.harden(&doubled.iter().map(|&(slot, _)| slot).collect::<Vec<_>>());
         if self.is_persistent() {
             // What the table says of slots that are free now must not outlast their next use.
             self.harden_table()?;

@@ -83,7 +83,8 @@ impl Plan {
         }
     }
 
-    /// All partitions in order, and the slots whose copies gave way to newer ones.
+    /// All partitions in order, and the slots whose copies gave way to newer ones, or cannot be
+    /// kept.
     pub fn build(self: Arc<Plan>, world: &World) -> (Box<[Partition]>, Vec<(u32, PageId)>) {
         let is_large = self.recovery.is_some() && self.layout.slots >= SIDE_BY_SIDE_SLOTS;
         let built: Vec<Built> = if is_large {
@@ -165,7 +166,7 @@ impl Plan {
     }
 
     /// Fills the slots of a new partition with what was found. Of two slots with one page the
-    /// newer copy counts; the other is free, and returned.
+    /// newer copy counts; the other is free, and returned, as are those that cannot be kept.
     fn restore(
         &self,
         partition: &Partition,
@@ -181,16 +182,21 @@ impl Plan {
         table.begin_restore(Tick(recovery.clock()));
         let mut batch = Vec::with_capacity(BATCH_SLOTS as usize);
         for first in (0..slots).step_by(BATCH_SLOTS as usize) {
-            let of_batch = first..slots.min(first + BATCH_SLOTS);
-            batch.extend(of_batch.filter_map(|slot| self.found(partition, at, slot, recovery)));
+            for slot in first..slots.min(first + BATCH_SLOTS) {
+                match self.found(partition, at, slot, recovery) {
+                    Some(Ok(found)) => batch.push(found),
+                    Some(Err(page)) => drop(older.insert(slot, page)),
+                    None => {}
+                }
+            }
             // Nothing else is in this loop, so that many looks are under way at once.
             let peek = |seen, found: &Found| seen | partition.directory.peek(found.hash);
             black_box(batch.iter().fold(0, peek));
             for Found { slot, hash, image } in batch.drain(..) {
                 let is_it = |other| table.holds(other, image.page);
                 if let Some(other) = partition.restore_slot(hash, slot, is_it) {
-                    let others = self.found(partition, at, other, recovery);
-                    if others.and_then(|found| found.image.lsn) >= image.lsn {
+                    let others = recovery.image(partition.first_slot + other);
+                    if others.and_then(|image| image.lsn) >= image.lsn {
                         older.insert(slot, image.page);
                         continue;
                     }
@@ -205,21 +211,23 @@ impl Plan {
         older
     }
 
-    /// What is believed of `slot` of partition `at`.
+    /// What is believed of `slot` of partition `at`, or the page of a copy that cannot be kept.
     fn found(
         &self,
         partition: &Partition,
         at: u32,
         slot: u32,
         recovery: &FlashRecovery,
-    ) -> Option<Found> {
+    ) -> Option<Result<Found, PageId>> {
         let image = recovery.image(partition.first_slot + slot)?;
         let hash = PageHash::of(image.page);
         // A page that hashes to another partition was never here.
         let is_here = hash.partition(self.partitions as usize) == at as usize;
-        // Another design may have left pages that this one cannot keep; the log has them.
+        // Another design may have left pages that this one cannot keep; the log has them. The table
+        // must not go on to name them: they change, and nobody would tell it.
         let may_be = image.newer.is_none() || self.rules.keeps_dirty;
-        (is_here && may_be).then_some(Found { slot, hash, image })
+        let is_kept = is_here && may_be;
+        Some(if is_kept { Ok(Found { slot, hash, image }) } else { Err(image.page) })
     }
 }
 
@@ -257,10 +265,11 @@ mod tests {
             let here = partitions.iter().rposition(|part| part.first_slot <= slot).unwrap();
             let is_here =
                 |image: &&Image| PageHash::of(image.page).partition(partitions.len()) == here;
-            let kept = image.as_ref().filter(is_here);
-            let Some(image) = kept.filter(|image| keeps_dirty || image.newer.is_none()) else {
+            let Some(image) = image else { continue };
+            if !is_here(&image) || (!keeps_dirty && image.newer.is_some()) {
+                older.insert(slot, image.page);
                 continue;
-            };
+            }
             let other = current.get(&image.page).copied();
             let others = other.map(|other: u32| images[other as usize].unwrap().lsn);
             match other {

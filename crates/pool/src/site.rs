@@ -38,7 +38,7 @@ impl RestartState {
     ) -> RestartState {
         let keeper = terrace_restart::keeper_of(&config.of_restart(), layout, recovery);
         RestartState {
-            keeps_bases: keeps_bases(config),
+            keeps_bases: config.keeps_bases(),
             follows_changes: keeper.as_ref().is_some_and(|keeper| keeper.follows_changes()),
             keeper,
             cold_start: recovery.and_then(FlashRecovery::cold),
@@ -55,13 +55,16 @@ impl RestartState {
     }
 }
 
-/// Whether redo may start from copies on flash that are older than the log's last checkpoint.
-fn keeps_bases(config: &PoolConfig) -> bool {
-    let keeps_dirty = config.design.keeps_dirty_on_flash();
-    // The slots of an append log are overwritten in order: one is kept by moving it to the rear,
-    // which is worth its write only where the log does not have it all.
-    let may_keep = config.design.batch().is_none() || config.flash_role.is_persistent();
-    config.restart.kind.is_journalled() && keeps_dirty && may_keep
+impl PoolConfig {
+    /// Whether redo may start from copies on flash that are older than the log's last checkpoint.
+    #[must_use]
+    pub fn keeps_bases(&self) -> bool {
+        let keeps_dirty = self.design.keeps_dirty_on_flash();
+        // The slots of an append log are overwritten in order: one is kept by moving it to the
+        // rear, which is worth its write only where the log does not have it all.
+        let may_keep = self.design.batch().is_none() || self.flash_role.is_persistent();
+        self.restart.kind.is_journalled() && keeps_dirty && may_keep
+    }
 }
 
 impl BufferPool {

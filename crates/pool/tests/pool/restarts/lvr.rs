@@ -91,6 +91,7 @@ fn violation_d_an_old_copy_is_told_by_the_start_of_the_log() {
 }
 
 /// Entries are hardened while much of the log is not durable, and its LSNs are given away again.
+/// With LSNs that are not `durable` the table is one of later than the log, and starts cold.
 fn reuse_of_lsns(durable: bool) -> Ended {
     let mut first = plan("dw", 1);
     first.config.flash_slots = 80;
@@ -112,8 +113,8 @@ fn reuse_of_lsns(durable: bool) -> Ended {
     machine.plan.config.frames = 100;
     machine.plan.config.restart_tuning.lvr_pause = Nanos(1_000_000_000_000);
     let plan = machine.plan.clone();
-    let script = |opened: Session, _: &_| {
-        assert!(opened.reused > 30, "{} slots used again", opened.reused);
+    let script = move |opened: Session, _: &_| {
+        assert_eq!(opened.reused > 30, durable, "{} slots used again", opened.reused);
         (1..60).for_each(|page| opened.change(page, page));
         opened.pool.flush_below(Lsn::MAX).expect("a flush");
         opened.checkpoint(false)
@@ -126,7 +127,7 @@ fn reuse_of_lsns(durable: bool) -> Ended {
 #[test]
 fn the_lsn_before_hardening_is_durable() {
     assert!(matches!(reuse_of_lsns(true), Ended::Done));
-    assert!(matches!(reuse_of_lsns(false), Ended::Lost(_)));
+    assert!(matches!(reuse_of_lsns(false), Ended::Done));
 }
 
 #[test]
