@@ -205,10 +205,17 @@ impl FlashRecovery {
         let wanted =
             Header { database, stamp: 0, table: 0, slots, partitions, restart: kind, is_part };
         let (header, cold) = match judge(flash, &wanted, known) {
-            Ok(found) => (
-                Header { is_part, ..found },
-                (kind == RestartKind::Forget).then_some(ColdStart::Forget),
-            ),
+            Ok(found) => {
+                let header = Header { is_part, ..found };
+                let cold = match kind {
+                    RestartKind::Forget => Some(ColdStart::Forget),
+                    // A cache uses slots again before its table says so: not all that it names is
+                    // there. The log has it.
+                    _ if is_part && !found.is_part => Some(ColdStart::NotPersistent),
+                    _ => None,
+                };
+                (header, cold)
+            }
             Err(cold) => (wanted, Some(cold)),
         };
         let table = super::table_of(kind, layout, settings);
