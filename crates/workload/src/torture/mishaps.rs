@@ -38,6 +38,9 @@ pub struct Mishaps {
     pub report_one_in: u64,
     /// One in so many rounds has devices that fail.
     pub trouble_one_in: u64,
+    /// One in so many rounds opens the database with other options than the one before: design,
+    /// restart, memory, partitions.
+    pub other_options_one_in: u64,
 }
 
 impl Mishaps {
@@ -50,6 +53,7 @@ impl Mishaps {
         bulk_one_in: 0,
         report_one_in: 0,
         trouble_one_in: 0,
+        other_options_one_in: 0,
     };
 
     /// Those of the torture that `seed` decides.
@@ -64,6 +68,7 @@ impl Mishaps {
             bulk_one_in: one_of([0, 20, 80]),
             report_one_in: one_of([0, 10, 40]),
             trouble_one_in: one_of([0, 2, 4]),
+            other_options_one_in: one_of([0, 1, 3]),
         }
     }
 }

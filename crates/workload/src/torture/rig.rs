@@ -45,7 +45,7 @@ impl Rig {
         };
         Rig {
             home: device(HOME_BYTES),
-            flash: scenario.design.uses_flash().then(|| device(flash_bytes)),
+            flash: scenario.may_use_flash().then(|| device(flash_bytes)),
             log: device(scenario.mishaps.log_bytes),
             old_flash: None,
             faulty: LeafMutex::default(),
@@ -53,7 +53,7 @@ impl Rig {
     }
 
     /// As the engine takes them, with their trouble.
-    pub fn devices(&self, trouble: &Trouble) -> Devices {
+    pub fn devices(&self, trouble: &Trouble, uses_flash: bool) -> Devices {
         let with = |device: Arc<SimDevice>, plan: &FaultPlan| {
             if *plan == FaultPlan::default() {
                 return device as Arc<dyn Device>;
@@ -64,7 +64,11 @@ impl Rig {
         };
         Devices {
             home: with(self.home.clone(), &trouble.home),
-            flash: self.flash.clone().map(|flash| with(flash, &trouble.flash)),
+            flash: self
+                .flash
+                .clone()
+                .filter(|_| uses_flash)
+                .map(|flash| with(flash, &trouble.flash)),
             log: with(self.log.clone(), &trouble.log),
         }
     }

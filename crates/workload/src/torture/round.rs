@@ -38,6 +38,7 @@ pub fn run_fixed(seed: u64, fixed: Fixed) -> Report {
     let mut prng = Prng::from_seed(seed);
     let scenario = Scenario::draw(seed, &mut prng, fixed);
     let mut torture = Torture {
+        fixed,
         scenario,
         prng,
         shared: Arc::new(Shared::new()),
@@ -66,6 +67,7 @@ enum Attempt {
 }
 
 struct Torture {
+    fixed: Fixed,
     scenario: Scenario,
     prng: Prng,
     shared: Arc<Shared>,
@@ -80,7 +82,10 @@ struct Torture {
 impl Torture {
     fn run(&mut self) {
         let mut rig: Option<Rig> = None;
-        for _ in 0..self.scenario.rounds {
+        for number in 0..self.scenario.rounds {
+            if number > 0 {
+                self.scenario.change_options(self.fixed, &mut self.prng);
+            }
             let plan = self.scenario.cut(&mut self.prng, self.opening, self.running);
             rig = Some(self.round(rig, plan));
             if self.shared.has_failed() {
@@ -128,7 +133,7 @@ impl Torture {
         let body = Round {
             scenario: self.scenario.clone(),
             shared: Arc::clone(&self.shared),
-            devices: rig.devices(&trouble),
+            devices: rig.devices(&trouble, self.scenario.design.uses_flash()),
             world: world.world(),
             prng: self.prng.fork(),
             is_created: self.is_created,

@@ -219,6 +219,29 @@ impl Scenario {
         }
     }
 
+    /// Whether a round may have a design that uses flash.
+    pub fn may_use_flash(&self) -> bool {
+        self.design.uses_flash() || self.mishaps.other_options_one_in > 0
+    }
+
+    /// Has the next round open the database with other options, by chance, if flash is a cache.
+    pub fn change_options(&mut self, fixed: Fixed, prng: &mut Prng) {
+        let may_change = !self.flash_role.is_persistent() && fixed.design.is_none();
+        if !may_change || !prng.chance(self.mishaps.other_options_one_in) {
+            return;
+        }
+        let design = DESIGNS[prng.below(DESIGNS.len() as u64) as usize];
+        let restarts = all_restarts(&design, self.flash_role);
+        let any = restarts[prng.below(restarts.len() as u64) as usize];
+        let asked = fixed.restart.filter(|one| one.refusal(&design).is_none());
+        self.restart = asked.unwrap_or(any);
+        self.design = varied(design, &self.restart, self.flash_role, prng.below(500) as u32);
+        if prng.chance(2) {
+            self.frames = 64 + prng.below(64) as u32;
+            self.partitions = 1 << prng.below(3);
+        }
+    }
+
     /// When the power of a round is cut. `opening` and `running` are the events that opening the
     /// database and a whole round took before, zero if not known.
     pub fn cut(&self, prng: &mut Prng, opening: u64, running: u64) -> CutPlan {
