@@ -23,9 +23,9 @@ use std::path::{Path, PathBuf};
 /// What PATH.making says once the new database is whole.
 const PUT: &str = "put\n";
 const IN_USE: &str = "another process is making a database here, see";
-const TAKEN: &str = "something is there already, and stays: choose another place";
-const NEW_TAKEN: &str = "something is there already, and stays; if it is nothing that you need, \
-                         remove it and try again: a database is made there first";
+const TAKEN: &str = "something is there already, and was not changed: choose another path";
+const NEW_TAKEN: &str = "something is there already, and was not changed; the database is made \
+                         there first: if you do not need it, remove it and try again";
 
 /// What becomes of what is at PATH.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -95,7 +95,7 @@ pub fn check_replaceable(
         return Ok(());
     }
     Err(refused(&format_args!(
-        "it holds something other than {kind}, and stays: choose another name, or remove it"
+        "it is not {kind}, and was not overwritten: choose another name, or remove it"
     )))
 }
 

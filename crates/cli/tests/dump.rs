@@ -212,7 +212,7 @@ fn a_lost_log_is_told_with_the_option_that_names_it() {
     for command in ["check", "stat", "dump"] {
         let output = terrace(folder.path(), &[command, "db"]);
         let said = text(&output.stderr);
-        assert!(said.contains("say with `--log` where it is"), "{command}: {said}");
+        assert!(said.contains("give its path (`--log`)"), "{command}: {said}");
         assert!(!said.contains("`log`"), "{command}: {said}");
         let found = terrace(folder.path(), &[command, "db", "--log", "elsewhere"]);
         assert!(found.status.success(), "{command}: {}", text(&found.stderr));

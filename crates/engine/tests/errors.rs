@@ -77,16 +77,16 @@ fn a_file_that_is_there_is_not_told_to_be_missing() {
     for len in [1, 6, 8_191, 8_192, 16_383, 16_384, 40_000] {
         let error = refused(&b"root:x:0:".repeat(5_000)[..len]);
         assert!(matches!(error, Error::NotADatabase { part: Part::Home, .. }), "{len}: {error}");
-        says(&error, &["is no database: it ", "nothing was changed"]);
+        says(&error, &["is not a database: it ", "nothing was changed"]);
         let error = refused(&vec![0; len]);
         assert!(matches!(error, Error::Missing { part: Part::Home, .. }), "{len}: {error}");
-        says(&error, &["not there, or blank", "create it"]);
+        says(&error, &["does not exist or is blank", "create the database"]);
     }
     let error = refused(&[&[0; 30_000][..], b"data"].concat());
     assert!(matches!(error, Error::NotADatabase { part: Part::Home, .. }), "{error}");
     let mut sqlite = vec![7; 8_192];
     sqlite[..16].copy_from_slice(b"SQLite format 3\0");
-    says(&refused(&sqlite), &["is no database: it"]);
+    says(&refused(&sqlite), &["is not a database: it"]);
 
     // A home without its log is no reason to create anything.
     std::fs::remove_file(&path).expect("it is there");
@@ -101,7 +101,7 @@ fn a_file_that_is_there_is_not_told_to_be_missing() {
         let error = small().open(&path).expect_err("no log");
         assert!(matches!(error, Error::Missing { part: Part::Log, .. }), "{error}");
         let log = log.to_str().expect("text");
-        says(&error, &["not there, or blank", "`terrace dump --salvage`", log]);
+        says(&error, &["does not exist or is blank", "`terrace dump --salvage`", log]);
         assert!(!error.to_string().contains("create"), "{error}");
     };
     lost(None);

@@ -55,7 +55,7 @@ fn a_full_home_is_opened_with_a_larger_size_and_goes_on() {
     let db = sized(2 << 20).create(&path).expect("a good place");
     let mut rows = fill(&db, 0);
     let text = fill_error(&db, rows);
-    assert!(text.contains("larger home size"), "{text}");
+    assert!(text.contains("larger `home_size`"), "{text}");
     db.close().expect("a good place");
     // By its option, and by whoever makes the file longer.
     for (bytes, by_hand) in [(4u64 << 20, false), (7 << 20, true)] {
@@ -410,7 +410,7 @@ fn what_is_neither_a_file_nor_a_block_device_is_refused_and_nothing_is_made() {
         (path("socket"), "a socket"),
         ("/dev/null".into(), "a character device"),
         (path(&long), "too long"),
-        (path("no").join("such").join("folder"), "is not there"),
+        (path("no").join("such").join("folder"), "does not exist"),
         (path("socket").join("within"), "Not a directory"),
     ];
     for (odd, what) in &odd {
@@ -494,7 +494,7 @@ fn a_block_device_needs_a_place_for_its_log() {
     for refused in refused {
         let Err(error) = refused else { panic!("a device was taken") };
         assert!(matches!(error, Error::LogPlace { .. }), "{error}");
-        assert!(error.to_string().contains("say with `log`"), "{error}");
+        assert!(error.to_string().contains("set it with `log`"), "{error}");
     }
 }
 

@@ -219,7 +219,7 @@ fn another_size_of_memory_keeps_what_flash_has() {
     let small = Options { memory: 1 << 20, ..LC };
     assert_eq!(rig.refusal(small), Some(ColdStart::Partitions(4)));
     let told = Error::FlashNeeded { path: None, why: ColdStart::Partitions(4) }.to_string();
-    assert!(told.contains("2048 KiB of memory") && told.contains("as much memory"), "{told}");
+    assert!(told.contains("2048 KiB of memory") && told.contains("that much memory"), "{told}");
 
     // A cache is warm with some more memory, and is divided anew for much more.
     let cache = Options { role: FlashRole::Cache, ..LC };
@@ -282,5 +282,5 @@ fn the_error_says_what_is_wrong_and_what_to_do() {
     assert!(blank.contains("the flash device is new") && blank.contains("attach"), "{blank}");
     assert!(told(ColdStart::NotPersistent).contains("open it with persistent flash"));
     let failed = told(ColdStart::Device(io::ErrorKind::NotFound));
-    assert!(failed.contains("see to the device"), "{failed}");
+    assert!(failed.contains("repair the device"), "{failed}");
 }

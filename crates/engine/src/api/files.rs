@@ -364,7 +364,7 @@ impl Place {
     fn claim(&self, access: Access, create: bool) -> Result<FileClaim, Error> {
         FileClaim::take(&self.path, access, create).map_err(|error| match error.why {
             Refusal::Missing if create => {
-                let what = "the folder that it is to be in is not there";
+                let what = "its folder does not exist";
                 self.device_failed(io::Error::new(ErrorKind::NotFound, what))
             }
             _ => self.failed(error),

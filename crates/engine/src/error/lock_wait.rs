@@ -78,13 +78,14 @@ pub(crate) fn locked(tree: TreeId, table: &str, key: Option<&[u8]>, key_type: &s
 
 impl LockWait {
     pub(super) fn timed_out(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let what = "run this transaction again, end that one earlier, or allow more time";
+        let what = "run this transaction again, end the other one sooner, or allow more time";
         write!(f, "{self}, after {} ms: {what}", self.waited.0 / 1_000_000)
     }
 
     pub(super) fn nested(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let what = "both are of one task, which would wait for itself: use the outer one";
-        write!(f, "{self}, within which this transaction began; {what}")
+        let what =
+            "this thread or task would wait for itself: use that transaction, or end it first";
+        write!(f, "{self}, which is of the same thread or task; {what}")
     }
 }
 

@@ -73,37 +73,38 @@ fn of_transaction(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         Error::LockTimeout(wait) => wait.timed_out(f),
         Error::Nested(wait) => wait.nested(f),
         Error::Reentrant => f.write_str(
-            "a database was used within the closure of `modify`, or within other code that the \
-             engine calls while it holds a page: do that before the call or after it",
+            "a database was used from the closure of `modify`, or from other code that the engine \
+             calls while a page is latched: do that before or after the call",
         ),
-        Error::TooManyLocks => {
-            f.write_str("the lock table is full: use smaller transactions, or allow it more memory")
-        }
+        Error::TooManyLocks => f.write_str(
+            "too many locks: use smaller transactions, a lower `lock_escalation` or more \
+             `lock_memory`",
+        ),
         Error::TooManyTransactions { max } => {
-            write!(f, "{max} transactions are open, as many as there may be: end some of them")
+            write!(f, "{max} transactions are open, which is the limit: end some of them")
         }
         Error::LogFull { .. }
         | Error::HoldsLog { .. }
         | Error::LogHeld { .. }
         | Error::LogEnds { .. } => of_log(error, f),
         Error::Savepoint { flaw: SavepointFlaw::OtherTransaction } => {
-            f.write_str("the savepoint is another transaction's: use one that this one made")
+            f.write_str("the savepoint belongs to another transaction: use one of this transaction")
         }
         Error::Savepoint { flaw: SavepointFlaw::RolledBack } => f.write_str(
-            "the savepoint is gone, since the transaction was rolled back to an earlier one: make \
-             it again",
+            "the savepoint is no longer valid, since the transaction was rolled back to an \
+             earlier one: create a new one",
         ),
         Error::Doomed { cause: Some(cause) } => {
-            write!(f, "the transaction failed before, roll it back: {cause}")
+            write!(f, "an earlier operation of this transaction failed, roll it back: {cause}")
         }
-        Error::Doomed { cause: None } => {
-            f.write_str("the transaction failed before: roll it back and run it again")
-        }
+        Error::Doomed { cause: None } => f.write_str(
+            "an earlier operation of this transaction failed: roll it back and run it again",
+        ),
         Error::UnfinishedLoad => f.write_str(
             "a bulk load of the transaction was not finished: call Loader::finish first, or roll \
              the transaction back",
         ),
-        _ => f.write_str("another transaction stands in the way: run it again"),
+        _ => f.write_str("deadlock with another transaction: roll this one back and run it again"),
     }
 }
 
@@ -113,19 +114,20 @@ fn of_log(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         Error::LogFull { own_bytes, rollback_bytes, wanted_bytes, capacity } => write!(
             f,
             "the log of {capacity} bytes is too small for this transaction, which has logged \
-             {own_bytes} bytes, keeps {rollback_bytes} for its rollback and asks for \
-             {wanted_bytes}: split it into smaller ones, or create the database with a larger log",
+             {own_bytes} bytes, has reserved {rollback_bytes} for its rollback and needs \
+             {wanted_bytes} more: split it into smaller ones, or create the database with a \
+             larger log (a transaction may fill half of it)",
         ),
         Error::HoldsLog { own_bytes, held_bytes, capacity } => write!(
             f,
-            "the log is full: it must keep {held_bytes} of its {capacity} bytes because this \
-             transaction, which has logged {own_bytes} itself, is still open; it gives way to \
-             others that wait: run it again, and end it sooner",
+            "the log is full: {held_bytes} of its {capacity} bytes cannot be cut because this \
+             transaction, which has logged {own_bytes} itself, is still open, and others are \
+             waiting: run it again, and end it sooner",
         ),
         Error::LogEnds { position } => write!(
             f,
-            "the log has come to {position}, and no database goes on from there: save this one \
-             with `terrace dump`, and load it into a new one, whose log begins anew",
+            "the log has reached {position}, its last position: nothing can be changed any more; \
+             dump the database with `terrace dump`, and load it into a new one",
         ),
         Error::LogHeld { holder, held_bytes, capacity } => {
             f.write_str("the log is full: ")?;
@@ -135,8 +137,8 @@ fn of_log(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             }
             write!(
                 f,
-                ", still open, keeps {held_bytes} of its {capacity} bytes: end it, and run this \
-                 one again",
+                ", still open, prevents {held_bytes} of its {capacity} bytes from being cut: end \
+                 it, and run this one again",
             )
         }
         _ => unreachable!("no error of the log's room"),
@@ -159,30 +161,33 @@ fn of_table(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         }
         Error::NotAscending { table } => write!(
             f,
-            "a bulk load of {table} wants strictly ascending keys: sort them, or use insert",
+            "a bulk load of {table} needs keys in strictly ascending order: sort them, or use \
+             insert",
         ),
         Error::NotEmpty { table } => write!(
             f,
-            "{table} has entries, and a bulk load wants an empty table: use insert, or delete it \
-             first",
+            "{table} has entries, and a bulk load needs an empty table: use insert, or delete the \
+             table first",
         ),
         Error::NotAValue { table, len } => write!(
             f,
-            "the {len} bytes that `modify` was left with are no value of {table}: nothing was \
-             changed",
+            "the {len} bytes that the closure of `modify` has left do not decode as a value of \
+             {table}: nothing was changed",
         ),
         Error::Undecodable { table, type_name } => write!(
             f,
-            "{type_name} does not decode what {table} holds, in a page that is whole: read it with \
-             a type that knows what was written",
+            "{type_name} cannot decode bytes of {table}, in a page that is not damaged: read it \
+             with the type that it was written with",
         ),
         Error::TableTypes { table, stored, asked } => {
-            write!(f, "{table} has the types {stored}, and was opened with {asked}: use its own")
+            write!(
+                f,
+                "{table} has the types {stored}, but was opened with {asked}: open it with its own"
+            )
         }
         Error::NoSuchTable { name } => write!(
             f,
-            "there is no table \"{}\": a write transaction creates it when it opens it, and opens \
-             it again after deleting it or rolling back to before it was made",
+            "there is no table \"{}\": open it in a write transaction to create it",
             name.escape_debug(),
         ),
         _ => unreachable!("no error of a table"),
@@ -195,7 +200,7 @@ fn of_opening(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         Error::InvalidOption { option, what } => write!(f, "invalid option {option}: {what}"),
         Error::Exists { part, path } => {
             let at = At(*part, path);
-            write!(f, "{at} exists already, and was not touched: open it, or choose another path")
+            write!(f, "{at} exists already, and was not changed: open it, or choose another path")
         }
         Error::Missing { part, path } => missing(At(*part, path), f),
         Error::AlreadyOpen { part, path, holder } => {
@@ -207,8 +212,8 @@ fn of_opening(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         | Error::NoRoom { .. } => of_place(error, f),
         Error::Forked { pid } => write!(
             f,
-            "the database was opened by process {pid}, of which this one is a fork: open it in one \
-             of the two only, after the fork",
+            "the database was opened by process {pid} before it forked this one: open it after \
+             the fork, in one of the two processes",
         ),
         Error::NotADatabase { part, path, what } => not_a_database(At(*part, path), what, f),
         Error::Truncated { part, path, needed, found } => write!(
@@ -219,14 +224,14 @@ fn of_opening(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         ),
         Error::NewerFormat { part, path, found, supported } => write!(
             f,
-            "{} has format {found}, this version reads {supported}: use a newer one; \
-             nothing was changed",
+            "{} has format {found}, this version reads {supported}: use a newer one; nothing was \
+             changed",
             At(*part, path),
         ),
         Error::OlderFormat { part, path, found, supported } => write!(
             f,
-            "{} has format {found}, this version reads {supported}: convert it with \
-             `terrace upgrade`; nothing was changed",
+            "{} has format {found}, this version reads {supported}: convert it with `terrace \
+             upgrade`; nothing was changed",
             At(*part, path),
         ),
         Error::UnknownFeatures { path, incompatible: 0, read_only } => write!(
@@ -243,8 +248,8 @@ fn of_opening(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         ),
         Error::FlashNeeded { path, why } => write!(
             f,
-            "{} has changes that home and log lack, and cannot be used: {why}; nothing was \
-             opened: {}",
+            "{} has changes that home and log lack, but cannot be used: {why}; nothing was \
+             changed: {}",
             At(Part::Flash, path),
             remedy(*why),
         ),
@@ -257,19 +262,23 @@ fn missing(at: At<'_>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     match at.0 {
         Part::Log => write!(
             f,
-            "{at}, without which the home is not opened, is not there, or blank: say with `log` \
-             where it is, restore home and log from a backup, or save with `terrace dump \
-             --salvage` what the home has by itself",
+            "{at} does not exist or is blank, and the home cannot be opened without it: give its \
+             path (`log`), restore home and log from a backup, or save what the home has with \
+             `terrace dump --salvage`",
         ),
         _ => {
-            write!(f, "no database here: {at} is not there, or blank; check the path, or create it")
+            write!(
+                f,
+                "no database here: {at} does not exist or is blank; check the path, or create the \
+                 database"
+            )
         }
     }
 }
 
 /// What is told of a part that is something else.
 fn not_a_database(at: At<'_>, what: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    let is = if at.0 == Part::Home { "no database" } else { "not of this database" };
+    let is = if at.0 == Part::Home { "not a database" } else { "not a part of this database" };
     let holds = if what.starts_with("it") { "" } else { "it holds " };
     write!(f, "{at} is {is}: {holds}{what}; nothing was changed, check the path")
 }
@@ -279,25 +288,24 @@ fn of_place(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     match error {
         Error::NotBlank { part, path, found } => write!(
             f,
-            "{} holds {found}, and was not touched: choose another path, or say with `overwrite` \
-             that it may be destroyed",
+            "{} holds {found}, and was not changed: choose another path, or allow with \
+             `overwrite` that it is destroyed",
             At(*part, path),
         ),
         Error::NotAFile { part, path, found } => write!(
             f,
-            "{} is {found}, and neither a file nor a block device: choose another path",
+            "{} is {found}, neither a file nor a block device: choose another path",
             At(*part, path),
         ),
         Error::LogPlace { home } => write!(
             f,
-            "{} is a block device, beside which is no place for a log: say with `log` where the \
-             log is",
+            "{} is a block device, so its log has no default path: set it with `log`",
             At(Part::Home, home),
         ),
         Error::NoRoom { part, path, needed, source } => write!(
             f,
-            "there is no room for {}, which is to have {needed} bytes: make room, or ask for \
-             less: {source}",
+            "there is no space for {}, which needs {needed} bytes: free space, or ask for less: \
+             {source}",
             At(*part, path),
         ),
         _ => unreachable!("no error of a place"),
@@ -309,8 +317,8 @@ fn of_engine(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     match error {
         Error::HomeFull { path } => write!(
             f,
-            "{} is full: delete something, make room on its device, or open it with a larger home \
-             size",
+            "{} is full: delete rows, free space on its file system, or open it with a larger \
+             `home_size`",
             At(Part::Home, path),
         ),
         Error::Corrupt { part, path, page, what } => {
@@ -323,11 +331,12 @@ fn of_engine(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         ),
         Error::RedoGap { page, record, expected, found } => write!(
             f,
-            "{page} has {found} where the record at {record} was written on {expected}: \
-             home and log do not belong together; restore both from a backup",
+            "{page} has {found}, but the log record at {record} was written on {expected}: home \
+             and log do not belong together; restore both from one backup",
         ),
         Error::AllPinned => f.write_str(
-            "every frame of memory is in use: run it again, or give it more memory or fewer tasks",
+            "every frame of memory is in use: run the transaction again, or use more memory or \
+             fewer concurrent operations",
         ),
         Error::NoThread { source } => write!(
             f,
@@ -338,18 +347,23 @@ fn of_engine(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             device(f, At(*part, path), (*action, *page), source)
         }
         Error::Panicked { page: Some(page) } => {
-            write!(f, "a panic left {page} half changed: reopen to recover")
+            write!(
+                f,
+                "a panic has interrupted a change of {page}: open the database again to recover it"
+            )
         }
         Error::Panicked { page: None } => {
-            f.write_str("a panic left a change half done: reopen to recover")
+            f.write_str("a panic has interrupted a change: open the database again to recover it")
         }
         Error::Failed { cause: Some(cause) } => {
-            write!(f, "the engine has stopped, reopen to recover: {cause}")
+            write!(f, "the engine has stopped, open the database again to recover it: {cause}")
         }
-        Error::Failed { cause: None } => {
-            f.write_str("an earlier write failed, nothing more is written: reopen to recover")
+        Error::Failed { cause: None } => f.write_str(
+            "the engine has stopped after a failed write: open the database again to recover it",
+        ),
+        Error::ReadOnly => {
+            f.write_str("the database was opened for reading only: open it for writing")
         }
-        Error::ReadOnly => f.write_str("the database is opened for reading: open it for writing"),
         _ => f.write_str("the database is closed: open it again"),
     }
 }
@@ -380,8 +394,13 @@ fn device(
 /// What to do about a part that is in use.
 fn way_out(holder: &Holder) -> &'static str {
     match holder {
-        Holder::Unanswered => "open it again once it has, or has been taken away",
-        _ => "end that first",
+        Holder::Unanswered => "open it again when the device has answered or was removed",
+        Holder::Process { pid } if *pid == std::process::id() => {
+            "use that handle, or close it first"
+        }
+        Holder::Process { .. } | Holder::Fork { .. } => "end that process first",
+        Holder::Mount { .. } => "unmount it first",
+        _ => "release it there first",
     }
 }
 
@@ -389,14 +408,14 @@ fn way_out(holder: &Holder) -> &'static str {
 fn remedy(why: ColdStart) -> &'static str {
     match why {
         ColdStart::NotPersistent => {
-            "open it with persistent flash; a sharp checkpoint then brings all home"
+            "open it with persistent flash; after a sharp checkpoint it is not needed any more"
         }
         ColdStart::NoDevice => "name the flash device that the database had last",
         ColdStart::Forget | ColdStart::OtherRestart => "open it with the restart it had last",
         ColdStart::OtherShape => "open it with the flash size it had last",
-        ColdStart::Partitions(_) => "open it with as much memory, or more",
+        ColdStart::Partitions(_) => "open it with that much memory, or more",
         ColdStart::Version => "open it with the version that wrote the flash device",
-        ColdStart::Device(_) => "see to the device, and open it again",
+        ColdStart::Device(_) => "repair the device, and open it again",
         _ => "attach the device that it had last, or restore home, log and flash from one backup",
     }
 }
