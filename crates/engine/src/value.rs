@@ -2,9 +2,12 @@
 
 /// A type that a table may have as its value: integers of 8 to 128 bits, `f32` and `f64`, `()`,
 /// `[u8; N]`, `&[u8]`, `&str`, and your own. `String`, `Vec<u8>`, `bool` and tuples are keys only:
-/// a row of several fields is encoded by a type of your own, or by a serialization library into
-/// `&[u8]`. How long a value may be depends on the log, through which it goes: a transaction may
-/// log half of it.
+/// encode a row of several fields with a type of your own, or with a serialization library into
+/// `&[u8]`.
+///
+/// Values are logged, so the size of the log ([`Builder::log_size`](crate::Builder::log_size))
+/// bounds their length: about three tenths of it, which are 76 MiB by default. Bulk loads into a
+/// new table have no such bound.
 ///
 /// # Examples
 ///
