@@ -28,17 +28,18 @@ const PARTITIONS_KEPT: u32 = 4;
 pub struct PoolConfig {
     /// Frames of memory, in pages.
     pub frames: u32,
-    /// Which page leaves memory; none for what goes with the design.
+    /// Eviction policy of memory; `None`: the one that goes with the design.
     pub memory_policy: Option<MemoryPolicy>,
-    /// Who pays for the memory that the books of the flash tier take: whoever builds the pool calls
-    /// [`PoolConfig::charge`].
+    /// Whether the metadata of the flash tier is charged to memory: the builder of the pool then
+    /// calls [`PoolConfig::charge`].
     pub metadata: Metadata,
-    /// What requests cost, in ms, for policies that weigh flash against home; none to have reads
-    /// measured when the pool is opened.
+    /// Costs of requests in ms, for policies that weigh flash against home; `None`: measured by
+    /// reads when the pool is opened.
     pub costs: Option<Costs>,
     /// The flash design, a row of `terrace_policy::DESIGNS`.
     pub design: Design,
-    /// What of the flash is found again at the next open, a row of `terrace_policy::RESTARTS`.
+    /// How the contents of flash are found again at the next opening, a row of
+    /// `terrace_policy::RESTARTS`.
     pub restart: Restart,
     /// What the flash tier is to its database: a cache, or a part of it.
     pub flash_role: FlashRole,
@@ -51,47 +52,47 @@ pub struct PoolConfig {
     pub flash_slots: u32,
     /// Aggressive filling: share of the slots up to which every page is admitted [S0 3.3.1].
     pub tau: f64,
-    /// Throttle: with more requests than this queued at the flash it gets no more [S0 3.3.2].
+    /// Throttle: with more requests than this queued, the flash is bypassed [S0 3.3.2].
     pub mu: usize,
     /// Whether reads that flash could serve go home while it is the busier device.
     pub spill: Spill,
     /// Partitions of directory, frames and slots [S0 3.3.4]; fewer if frames are few.
     pub partitions: u32,
-    /// Partitions that the flash tier is divided into already, kept as long as there are frames
-    /// for them: pages are found by partition.
+    /// Partitions that an existing flash tier is divided into; kept if there are enough frames,
+    /// since pages are found by partition.
     pub partitions_found: Option<u32>,
-    /// Pages in one write of the lazy cleaner, at most [S0 3.3.5].
+    /// The most pages that the lazy cleaner writes with one request [S0 3.3.5].
     pub alpha: u32,
     /// Share of the slots that may be dirty before the lazy cleaner starts [S0 2.3.3].
     pub lambda: f64,
     /// Which dirty slots the lazy cleaner takes first.
     pub cleaner_order: CleanerOrder,
-    /// Writes that the lazy cleaner keeps outstanding, at most.
+    /// The most writes that the lazy cleaner keeps outstanding.
     pub cleaner_ios: u32,
-    /// Bytes of log after which a change is brought home, whatever lambda says: what recovery may
-    /// have to redo. The cleaner then goes by recLSN. None: pages may stay dirty for ever.
+    /// Bytes of log after which a change is written home, whatever lambda says; bounds redo. The
+    /// cleaner then takes pages in order of recLSN. `None`: no bound.
     pub clean_age: Option<u64>,
-    /// Bytes that the flash may be sent in a day; beyond, nothing is admitted. None: no limit.
+    /// The most bytes written to flash in a day; beyond, nothing is admitted. `None`: no limit.
     pub flash_writes_per_day: Option<u64>,
-    /// Which reads fetch neighbours too.
+    /// Which reads also fetch adjacent pages.
     pub fills: Fills,
-    /// How a page is told to be sequential [S0 2.2].
+    /// Which pages count as sequential [S0 2.2].
     pub classifier: Classifier,
-    /// The choices of temperature-aware caching.
+    /// Options of TAC (temperature-aware caching).
     pub tac: TacConfig,
-    /// Pages that designs with an append log write together, and let leave together, at most.
+    /// The most pages that designs with an append log write, or evict, as one group.
     pub append_group: u32,
     /// The design that picks itself takes its next choice after so many misses, whatever it costs;
     /// for tests.
     #[doc(hidden)]
     pub forced_choice_misses: Option<u64>,
-    /// The choices of FASC.
+    /// Options of FASC.
     pub fasc: FascConfig,
     /// Pages in a BUF_WRITE record [S3 II-A].
     pub buf_write_pages: u32,
-    /// Dirty victims that the background evictor writes at once, at most.
+    /// The most dirty victims that the background evictor writes at once.
     pub evict_batch: u32,
-    /// Who sees page references; none, unless they are recorded.
+    /// Receives every page reference, to record a trace; `None` by default.
     pub observer: Option<Arc<dyn PageObserver>>,
     /// Safety rules; for tests.
     #[doc(hidden)]

@@ -32,35 +32,36 @@ pub enum ColdStart {
     NoDevice,
     /// The restart is `forget`.
     Forget,
-    /// The device is new: it holds zeroes where a header would be.
+    /// The device is new: its header is all zeroes.
     Blank,
-    /// The header is damaged, or something else stands there.
+    /// The header is damaged or missing.
     Header,
     /// The device has the format of another version.
     Version,
-    /// It is the tier of another database.
+    /// It belongs to another database.
     OtherDatabase,
-    /// The database was used without the device since, or the device with another copy of it.
+    /// The database was used without this device since, or the device with another copy of the
+    /// database.
     OtherSession,
     /// Its table was kept by another restart.
     OtherRestart,
     /// It had another number of slots.
     OtherShape,
-    /// It is divided into so many partitions, which do not go with the memory that there is.
+    /// It is divided into this many partitions, for which the memory is too small.
     Partitions(u32),
     /// The table, or its journal, is damaged or incomplete.
     Table,
-    /// The table could not be written any more in the last session.
+    /// In the last session its table could not be written any more.
     GivenUp,
     /// It has pages that are newer than the end of the log.
     LogLost,
-    /// With it the opening failed, and without it, not.
+    /// Opening failed with it, and succeeded without it.
     Contradicted,
-    /// The file is shorter than it was, and was begun anew.
+    /// The file had been truncated, and was created anew.
     CutShort,
-    /// The mark at its end is damaged, by which a flash tier is known before its header is read.
+    /// The label at its end is damaged, by which a flash tier is recognized.
     Label,
-    /// The database was opened without the option that makes flash a part of it.
+    /// The database was opened without `FlashRole::Persistent`.
     NotPersistent,
     /// The device could not be read or written.
     Device(io::ErrorKind),

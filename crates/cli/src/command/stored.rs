@@ -15,16 +15,16 @@ pub struct Stored {
     pub at: StoredAt,
 }
 
-/// Where a database is.
+/// Where a database is, and how to open it.
 #[derive(Args)]
 pub struct StoredAt {
-    /// The database
+    /// Path of the database
     #[arg(value_name = "PATH")]
     pub path: PathBuf,
-    /// Its log, if it is not at PATH.log
+    /// Path of its log, if it is not PATH.log
     #[arg(long, value_name = "PATH")]
     pub log: Option<PathBuf>,
-    /// Its flash tier; one that is a cache may be left out
+    /// Path of its flash tier; not needed if that is a cache
     #[arg(long, value_name = "PATH")]
     pub flash_device: Option<PathBuf>,
     /// The design of the flash tier
@@ -33,7 +33,7 @@ pub struct StoredAt {
     /// The restart of the flash tier
     #[arg(long, value_name = "NAME", default_value = "warm", value_parser = one_restart)]
     pub restart: Restart,
-    /// The flash tier is a part of the database
+    /// Open the flash tier as a part of the database
     #[arg(long, requires = "flash_device")]
     pub persistent_flash: bool,
     /// Memory for pages
@@ -41,56 +41,55 @@ pub struct StoredAt {
     pub dram: Size,
 }
 
-/// The dump goes to standard output, what could not be read to standard error. Exit status: 0 if
-/// all was saved, 1 if not: then what was written is no whole dump, and does not load. With
-/// --salvage 3 if something was lost, and 1 if nothing could be saved.
+/// The dump goes to standard output, reports of losses to standard error. Exit status: 0 if
+/// everything was saved; 1 if not, and what was written does not load. With --salvage: 3 if
+/// something was lost, 1 if nothing could be saved.
 #[derive(Args)]
 pub struct Dump {
     #[command(flatten)]
     pub at: StoredAt,
-    /// Save this table only; may be given several times
+    /// Save only this table; may be repeated
     #[arg(long, value_name = "NAME")]
     pub table: Vec<String>,
-    /// Save what is left of a damaged database, from its home alone if its log is lost
+    /// Save what can be read of a damaged database, from home alone if the log is lost
     #[arg(long)]
     pub salvage: bool,
 }
 
-/// Exit status: 0 if all was loaded, 3 if the dump is of a database that had lost something, 1 if
-/// nothing was loaded: then nothing is at PATH.
+/// Exit status: 0 if everything was loaded; 3 if so, but the dump was salvaged from a database that
+/// had lost something; 1 if it failed, and nothing is at PATH.
 #[derive(Args)]
 pub struct Load {
     /// The dump, or `-` for standard input
     #[arg(value_name = "FILE")]
     pub dump: PathBuf,
-    /// Where the database shall be; there must be nothing
+    /// Path of the database to create; nothing may be there
     #[arg(value_name = "PATH")]
     pub path: PathBuf,
     #[command(flatten)]
     pub made: NewDatabase,
 }
 
-/// Without --to, the old database is kept under its name with `.old` behind it, and the new one
-/// takes its place.
+/// Without --to, the old database is renamed to PATH.old, and the new one takes its place.
 #[derive(Args)]
 pub struct Upgrade {
-    /// The database to be converted; its log is not read
+    /// Path of the database to convert; its log is not read
     #[arg(value_name = "PATH")]
     pub path: PathBuf,
-    /// Where the new one shall be, instead of in the place of the old one
+    /// Path of the new database, which then does not replace the old one
     #[arg(long, value_name = "PATH")]
     pub to: Option<PathBuf>,
     #[command(flatten)]
     pub made: NewDatabase,
 }
 
-/// How a database is made.
+/// Options of a new database.
 #[derive(Args)]
 pub struct NewDatabase {
-    /// Bytes that its home may have, reserved at once [default: it grows, up to 64 GiB]
+    /// Size of the home, reserved at once [default: it grows, up to 64 GiB]
     #[arg(long, value_name = "SIZE")]
     pub home_size: Option<Size>,
-    /// Bytes of its log
+    /// Size of the log
     #[arg(long, value_name = "SIZE", default_value = "256MiB")]
     pub log_size: Size,
     /// Memory for pages
