@@ -443,7 +443,9 @@ impl Engine {
             return Ok(());
         }
         self.wait_for_transactions();
+        // A piece of work that meets the closing would leave a transaction open.
         self.reclaim.settle();
+        self.reclaim.stop_soon();
         if self.closed.swap(true, Ordering::AcqRel) {
             return Ok(());
         }

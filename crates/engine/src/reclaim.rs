@@ -310,6 +310,20 @@ impl Reclaim {
         }
     }
 
+    /// As `stop`, but waits for a second at most.
+    pub(crate) fn stop_soon(&self) {
+        self.queue.lock().is_stopped = true;
+        self.wanted.notify_all();
+        let deadline = now().saturating_add(PACE);
+        loop {
+            let seen = self.idle.seen();
+            let is_idle = !self.queue.lock().is_busy;
+            if is_idle || dead() || self.idle.wait_until(seen, deadline) == Waited::TimedOut {
+                return;
+            }
+        }
+    }
+
     /// Lets the piece of work under way end, and begins no other.
     pub(crate) fn stop(&self) {
         self.queue.lock().is_stopped = true;

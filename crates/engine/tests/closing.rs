@@ -6,7 +6,10 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use terrace::{Builder, Database, Durability, Error, Nanos, TableDef};
+use terrace::{Builder, Database, Devices, Durability, Error, Nanos, TableDef};
+use terrace_device::model::{Preset, build};
+use terrace_device::{Device, Keep, Store};
+use terrace_rt::{Virtual, VirtualConfig};
 
 const ROWS: TableDef<u64, u64> = TableDef::new("rows");
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -300,4 +303,49 @@ fn a_fork_of_a_process_that_has_used_a_database_opens_its_own() {
     let again = small().open(&case.path).expect("unlocked");
     let row = again.read(|txn| txn.open_table(ROWS)?.get(1)).expect("readable");
     assert_eq!(row.expect("there").value(), 6);
+}
+
+/// The bug: what was removed just before was still being reclaimed, and left its transaction open:
+/// `close` returned Ok, and the next opening had to recover.
+#[test]
+fn a_database_that_reclaims_as_it_is_closed_is_closed_in_good_order() {
+    const VALUES: TableDef<u64, &[u8]> = TableDef::new("values");
+    for pause in 0..40 {
+        let config = VirtualConfig { seed: pause, switch_one_in: 5, ..VirtualConfig::default() };
+        let world = Virtual::new(config);
+        let device = |bytes: u64| -> Arc<dyn Device> {
+            build(Preset::Nvme, world.world(), Store::new(bytes, Keep::Plain))
+        };
+        let devices = Devices { home: device(64 << 20), flash: None, log: device(16 << 20) };
+        let open = || {
+            let builder = Database::builder().memory(1 << 20).devices(devices.clone());
+            builder.open_or_create_on_devices().expect("good devices")
+        };
+        let work = || {
+            let db = open();
+            let large = vec![7; 200_000];
+            let fill = |txn: &terrace::WriteTransaction| {
+                let (mut values, mut rows) = (txn.open_table(VALUES)?, txn.open_table(ROWS)?);
+                (0..8).try_for_each(|key| values.insert(key, &large))?;
+                (0..1_500).try_for_each(|key| rows.insert(key, key))
+            };
+            db.write(fill).expect("room");
+            let empty = |txn: &terrace::WriteTransaction| {
+                let (mut values, mut rows) = (txn.open_table(VALUES)?, txn.open_table(ROWS)?);
+                (0..8).try_for_each(|key| values.remove(key).map(drop))?;
+                (0..1_500).try_for_each(|key| rows.remove(key).map(drop))
+            };
+            db.write_with(Durability::Buffered, empty).expect("room");
+            if pause % 3 == 0 {
+                db.write_with(Durability::Buffered, |txn| txn.delete_table("values"))
+                    .expect("room");
+            }
+            terrace_rt::sleep(Nanos(pause * 150_000));
+            db.close().expect("good devices");
+            let db = open();
+            assert!(db.was_closed(), "after a pause of {} us", pause * 150);
+            db.check().expect("whole");
+        };
+        world.run(work).expect("nobody waits for ever");
+    }
 }

@@ -12,6 +12,7 @@ use std::sync::atomic::Ordering;
 
 use terrace_rt::Nanos;
 
+use super::emptied::Emptied;
 use crate::btree::{Batch, Tree};
 use crate::context::{Buffers, Context};
 use crate::engine::Engine;
@@ -31,6 +32,8 @@ pub struct Core {
     loads: Cell<u32>,
     /// Whether it took names away from tables: those that it has open may be gone.
     pub(super) has_unnamed: Cell<bool>,
+    /// What it has emptied, for its searches.
+    pub(super) emptied: RefCell<Emptied>,
 }
 
 /// Whether a transaction gave way to others, so that it is to be run again.
@@ -91,6 +94,7 @@ impl Core {
             again: Cell::new(Again::No),
             loads: Cell::new(0),
             has_unnamed: Cell::new(false),
+            emptied: RefCell::default(),
         })
     }
 

@@ -28,6 +28,7 @@ pub(crate) struct Bulk {
 impl Bulk {
     /// Locks the table, which must be empty.
     pub(crate) fn begin(core: &Core, tree: Tree, age: Age, fill: u8) -> Result<Bulk, Error> {
+        core.emptied.borrow_mut().forget();
         core.run(|context| context.lock_table(tree.id(), LockMode::Exclusive))?;
         if age == Age::New && core.run(|_| tree.is_bare())? {
             let built =

@@ -4,6 +4,7 @@ mod builder;
 mod core;
 mod database;
 mod devices;
+mod emptied;
 mod files;
 mod for_tests;
 mod loader;

@@ -328,6 +328,7 @@ impl<'t, K: Key, V: Value, T: Transaction> Table<'t, K, V, T> {
     ) -> Result<Range<'_, K, V, T>, Error> {
         self.live()?;
         let (lower, upper) = encode_bounds::<K>(bounds);
+        let lower = self.core().emptied.borrow().skip(self.tree.id(), lower);
         let table = (Arc::clone(&self.tree), self.name);
         Ok(Range::new(self.transaction, table, lower, upper, mode))
     }
@@ -376,6 +377,7 @@ impl<K: Key, V: Value> Table<'_, K, V, WriteTransaction> {
         let core = self.live()?;
         let mut encoded = Encoded::key::<K>(core, key);
         let (key, value) = encoded.value::<V>(value);
+        core.emptied.borrow_mut().put(self.tree.id(), key);
         core.change(key.len() + value.len(), |context| {
             self.tree.put(context, key, value, put, old.as_deref_mut())
         })
@@ -545,6 +547,8 @@ impl<K: Key, V: Value> Table<'_, K, V, WriteTransaction> {
         };
         let found = self.delete(entry.key_bytes(), None)?;
         assert!(found, "an entry that is locked stays");
+        let (lower, _) = encode_bounds::<K>(&bounds);
+        self.core().emptied.borrow_mut().took(self.tree.id(), lower, entry.key_bytes());
         Ok(Some(entry))
     }
 }

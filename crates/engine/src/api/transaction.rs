@@ -242,6 +242,7 @@ impl WriteTransaction {
     pub fn delete_table(&self, name: &str) -> Result<bool, Error> {
         self.core.check_loads()?;
         self.core.has_unnamed.set(true);
+        self.core.emptied.borrow_mut().forget();
         self.core.run(|context| {
             let engine = Arc::clone(context.engine());
             engine.trees.drop_table(context, name)
@@ -316,6 +317,7 @@ impl WriteTransaction {
     pub fn rollback_to(&self, savepoint: &Savepoint) -> Result<(), Error> {
         self.core.check_loads()?;
         self.core.has_unnamed.set(true);
+        self.core.emptied.borrow_mut().forget();
         self.core.run(|context| context.undo_to_mark(savepoint.mark))
     }
 
