@@ -164,6 +164,13 @@ pub enum Failure {
     Error(String),
     /// Every task waits, and nothing is to come.
     Stuck(String),
+    /// The database takes more of home than its rows need.
+    Space {
+        /// Bytes that it takes.
+        used: u64,
+        /// Bytes that a new one of the same rows takes.
+        new: u64,
+    },
 }
 
 impl fmt::Display for Failure {
@@ -185,6 +192,9 @@ impl fmt::Display for Failure {
             ),
             Failure::UnknownMarker(one) => write!(f, "a marker of transaction {one}, unknown"),
             Failure::Error(error) => write!(f, "the engine failed: {error}"),
+            Failure::Space { used, new } => {
+                write!(f, "{used} bytes of home are in use, of which the rows need {new}")
+            }
             Failure::Stuck(who) => write!(f, "all stands still: {who}"),
         }
     }

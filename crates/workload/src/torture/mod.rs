@@ -5,7 +5,7 @@
 //! - `ledger`: the oracle. `scenario`: what a seed does. `mishaps`: what goes wrong beside power
 //!   cuts. `client`: random transactions.
 //! - `rig`: the devices. `round`: opens the database, holds it against the ledger, lets clients
-//!   run until the power is cut.
+//!   run until the power is cut. `space`: what is left of it all takes little.
 //! - `matrix`: scripted paths, cut at every event at which a device changes.
 //!
 //! ```text
@@ -25,6 +25,7 @@ mod report;
 mod rig;
 mod round;
 mod scenario;
+mod space;
 
 pub use mishaps::MishapCounts;
 pub use report::{Cuts, Report};

@@ -15,7 +15,7 @@ use super::mishaps::{Trouble, is_of_device};
 use super::report::{Cuts, Report};
 use super::rig::Rig;
 use super::scenario::{CutPlan, Fixed, FlashFate, Scenario};
-use super::{Phase, Shared};
+use super::{Phase, Shared, space};
 
 /// Stack of a task: the engine's deepest path and a client on top of it.
 const STACK_BYTES: usize = 256 << 10;
@@ -46,6 +46,7 @@ pub fn run_fixed(seed: u64, fixed: Fixed) -> Report {
         opening: 0,
         running: 0,
         is_created: false,
+        is_last: false,
     };
     torture.run();
     let failure = torture.shared.failure.lock().take();
@@ -77,6 +78,8 @@ struct Torture {
     running: u64,
     /// Whether the database was open once.
     is_created: bool,
+    /// Whether this is the last round.
+    is_last: bool,
 }
 
 impl Torture {
@@ -93,6 +96,7 @@ impl Torture {
             }
         }
         // A last restart that nothing interrupts.
+        self.is_last = true;
         self.round(rig, CutPlan::Close);
     }
 
@@ -137,6 +141,7 @@ impl Torture {
             world: world.world(),
             prng: self.prng.fork(),
             is_created: self.is_created,
+            is_last: self.is_last,
         };
         let ran = world.run(|| {
             let done = body.run();
@@ -184,7 +189,7 @@ impl Torture {
     /// The trouble of a round. Flash that is needed and was taken away has to be told as missing.
     fn trouble(&mut self, fate: FlashFate) -> Trouble {
         let is_needed = self.scenario.flash_role.is_persistent();
-        if is_needed && fate != FlashFate::Kept {
+        if self.is_last || is_needed && fate != FlashFate::Kept {
             return Trouble::default();
         }
         Trouble::draw(&self.scenario.mishaps, is_needed, &mut self.prng)
@@ -258,6 +263,7 @@ struct Round {
     world: World,
     prng: Prng,
     is_created: bool,
+    is_last: bool,
 }
 
 struct Done {
@@ -312,6 +318,10 @@ impl Round {
             self.client(&db).preload();
         }
         self.run_clients(&db);
+        if self.is_last && !self.shared.has_failed() {
+            let failure = space::compare(&db, &self.world)?;
+            failure.into_iter().for_each(|failure| self.shared.fail(failure));
+        }
         if !self.shared.has_failed() {
             self.shared.enter(Phase::Closing);
             db.close()?;
