@@ -259,7 +259,7 @@ impl Trees {
         engine: &Arc<Engine>,
         work: impl FnOnce(&mut Context) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        self.counted(engine, work).map(|(worked, _)| worked)
+        self.counted(Context::begin(engine, Locking::Off)?, work).map(|(worked, _)| worked)
     }
 
     /// As `alone`, for the transaction of `context`, which answers for what that logs.
@@ -269,19 +269,19 @@ impl Trees {
         work: impl FnOnce(&mut Context) -> Result<T, Error>,
     ) -> Result<T, Error> {
         context.before_beside()?;
-        let engine = Arc::clone(context.engine());
-        let (worked, bytes) = self.counted(&engine, work)?;
+        let mut beside = Context::begin(context.engine(), Locking::Off)?;
+        beside.work_for(context);
+        let (worked, bytes) = self.counted(beside, work)?;
         context.logged_beside(bytes);
         Ok(worked)
     }
 
-    /// As `alone`; with the bytes that it has logged before its commit.
+    /// As `alone`, in `context`; with the bytes that it has logged before its commit.
     fn counted<T>(
         &self,
-        engine: &Arc<Engine>,
+        mut context: Context,
         work: impl FnOnce(&mut Context) -> Result<T, Error>,
     ) -> Result<(T, u64), Error> {
-        let mut context = Context::begin(engine, Locking::Off)?;
         context.begin_operation(0)?;
         let worked = work(&mut context);
         context.end_operation();

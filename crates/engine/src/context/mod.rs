@@ -91,6 +91,8 @@ pub(crate) struct Context {
     rollback_room: u64,
     /// Log bytes of what was made beside the transaction for it alone.
     beside: u64,
+    /// The transaction that waits while this one makes something for it; zero if none does.
+    works_for: TxnId,
     ended: bool,
 }
 
@@ -122,6 +124,12 @@ impl Context {
     /// Sets how long the transaction waits for a lock.
     pub(crate) fn set_lock_timeout(&mut self, limit: Nanos) {
         self.lock_timeout = limit;
+    }
+
+    /// The transaction makes something for `other`, which waits for it.
+    pub(crate) fn work_for(&mut self, other: &Context) {
+        self.works_for = other.txn;
+        self.lock_timeout = other.lock_timeout;
     }
 
     /// A transaction that recovery found unfinished, to be rolled back.
@@ -160,6 +168,7 @@ impl Context {
             reserved: 0,
             rollback_room: 0,
             beside: 0,
+            works_for: TxnId(0),
             ended: false,
         }
     }

@@ -14,7 +14,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use terrace_page::{LSN_MAX, Lsn};
+use terrace_page::{LSN_MAX, Lsn, TxnId};
 
 use super::Context;
 use crate::Error;
@@ -88,7 +88,7 @@ impl Context {
         let own_bytes = self.own_log_bytes();
         let operation = self.operation_bytes() + RECORD_BYTES + CLR_BYTES + 3 * bytes as u64;
         self.check_log_share(operation)?;
-        if self.engine.log_holder.load(Ordering::Relaxed) == self.txn.0 {
+        if self.answers_for(TxnId(self.engine.log_holder.load(Ordering::Relaxed))) {
             return Err(self.holds_log());
         }
         let wanted = self.rollback_room + operation;
@@ -101,7 +101,9 @@ impl Context {
                     return Err(self.log_full(operation));
                 }
                 let limit = self.lock_timeout;
-                self.engine.wait_for_log_room(self.txn, self.log_full(operation), more, limit)?;
+                let full = self.log_full(operation);
+                let is_own = |txn| self.answers_for(txn);
+                self.engine.wait_for_log_room(is_own, full, more, limit)?;
             }
             self.reserved += more;
         }
@@ -109,6 +111,11 @@ impl Context {
             self.engine.checkpoint_wanted.notify_all();
         }
         Ok(())
+    }
+
+    /// Whether `txn` is this transaction, or the one that waits for it.
+    fn answers_for(&self, txn: TxnId) -> bool {
+        txn != TxnId(0) && (txn == self.txn || txn == self.works_for)
     }
 
     /// What the transaction is told that others want to give way, for room in the log.

@@ -29,16 +29,16 @@ const ROOM_PAUSE_MAX: Nanos = Nanos::from_millis(128);
 const PATIENCE: Nanos = Nanos::from_millis(250);
 
 impl Engine {
-    /// Reserves `bytes` of the log for `txn`: takes checkpoints, waits for others to end, and tells
-    /// the transaction that holds back a full log to go.
+    /// Reserves `bytes` of the log for a transaction: takes checkpoints, waits for others to end,
+    /// and tells the transaction that holds back a full log to go.
     ///
     /// # Errors
     ///
-    /// `HoldsLog` if `txn` itself holds it, `LogHeld` if another transaction did until `limit` was
-    /// over, `full` if none did; those of a checkpoint.
+    /// `HoldsLog` if one that `is_own` holds it, `LogHeld` if another transaction did until `limit`
+    /// was over, `full` if none did; those of a checkpoint.
     pub(crate) fn wait_for_log_room(
         &self,
-        txn: TxnId,
+        is_own: impl Fn(TxnId) -> bool,
         full: Error,
         bytes: u64,
         limit: Nanos,
@@ -56,7 +56,7 @@ impl Engine {
             let is_patient = now() < began.saturating_add(PATIENCE);
             let holder = self.log_holder(is_patient);
             match holder {
-                Some((other, held_bytes)) if other == txn => {
+                Some((other, held_bytes)) if is_own(other) => {
                     return Err(self.holds_log(full, held_bytes));
                 }
                 Some((other, _)) => {
