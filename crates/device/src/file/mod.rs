@@ -19,7 +19,7 @@
 //!   that is dropped waits for it, even while its task is unwound.
 //! - F4: after a failed sync every later sync fails too: the kernel may have dropped what it could
 //!   not write, and says so only once (Rebello et al., "Can Applications Recover from fsync
-//!   Failures?", USENIX ATC 2020).
+//!   Failures?", USENIX ATC 2020). So there is one sync at a time, too.
 //! - F5: what opening made and could not finish, for want of room say, it takes away again.
 //! - F6: a fork of the process that opened a device shares its lock, and cannot use the device: its
 //!   requests fail, and dropping the device there does not unlock it.
@@ -37,6 +37,7 @@ mod open;
 mod own_ring;
 mod refused;
 mod ring;
+mod syncs;
 mod transfer;
 
 use std::fs::File;
@@ -55,6 +56,7 @@ pub use self::refused::{OpenError, Refusal};
 use self::gauge::Gauge;
 use self::held::Unanswered;
 use self::ring::Ring;
+use self::syncs::Syncs;
 use self::transfer::{Job, Transfer};
 use crate::failure::Released;
 use crate::time_limit::TimeLimit;
@@ -126,7 +128,7 @@ struct Shared {
     identity: (u64, u64),
     /// It was closed with requests outstanding.
     unanswered: LeafMutex<Option<Unanswered>>,
-    sync_failed: AtomicBool,
+    syncs: Syncs,
     /// Its lock was given up: it is not ours any more.
     released: AtomicBool,
     time_limit: Arc<TimeLimit>,
@@ -226,18 +228,17 @@ impl Device for FileDevice {
     }
 
     fn sync(&self) -> io::Result<()> {
-        if self.0.sync_failed.load(Ordering::Acquire) {
+        let synced = self.0.syncs.run(|| {
+            let completion = self.0.completion(1, Job::Sync, None);
+            let ticket = completion.ticket();
+            self.0.gauge.start(1);
+            let empty = Request { op: Op::Write, offset: 0, bufs: &[], owner: None };
+            self.start(Transfer::new(&self.0, &completion, 0, Job::Sync, &empty));
+            ticket.wait().map_err(|failure| failure.source)
+        });
+        synced.unwrap_or_else(|| {
             let source = io::Error::other("an earlier sync failed; reopen");
-            return Err(self.0.explain(Job::Sync, (0, 0), source));
-        }
-        let completion = self.0.completion(1, Job::Sync, None);
-        let ticket = completion.ticket();
-        self.0.gauge.start(1);
-        let empty = Request { op: Op::Write, offset: 0, bufs: &[], owner: None };
-        self.start(Transfer::new(&self.0, &completion, 0, Job::Sync, &empty));
-        ticket.wait().map_err(|failure| {
-            self.0.sync_failed.store(true, Ordering::Release);
-            failure.source
+            Err(self.0.explain(Job::Sync, (0, 0), source))
         })
     }
 

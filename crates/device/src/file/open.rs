@@ -30,6 +30,7 @@ use super::gauge::Gauge;
 use super::held::{Holder, identity};
 use super::refused::{OpenError, Refusal};
 use super::ring;
+use super::syncs::Syncs;
 use super::{Access, FileDevice, FileOptions, Method, Shared};
 use crate::SECTOR_SIZE;
 use crate::contents::{Contents, ReadAt};
@@ -230,7 +231,7 @@ impl FileClaim {
             helpers: Arc::default(),
             identity: identity(&found),
             unanswered: LeafMutex::new(None),
-            sync_failed: AtomicBool::new(false),
+            syncs: Syncs::default(),
             released: AtomicBool::new(false),
         }))
     }

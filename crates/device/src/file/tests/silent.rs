@@ -22,7 +22,7 @@ pub(super) fn of(file: File) -> FileDevice {
         helpers: Arc::default(),
         identity: (0, 0),
         unanswered: LeafMutex::new(None),
-        sync_failed: AtomicBool::new(false),
+        syncs: Syncs::default(),
         released: AtomicBool::new(false),
         time_limit: TimeLimit::new(String::from("a pipe")),
     })
