@@ -106,7 +106,7 @@ impl TaskTable {
     /// Adds a task, which starts at its first `resume`.
     pub(crate) fn add(&self, name: &'static str, done: Arc<Done>, body: Body) -> TaskIndex {
         let mut tasks = self.tasks.borrow_mut();
-        let stack = tasks.stacks.take().expect("no memory for the stack of a task");
+        let stack = tasks.stacks.take();
         let table: *const TaskTable = self;
         let coroutine = Coroutine::with_stack(stack, move |suspender: &Suspender, ()| {
             // SAFETY: the table does not move, and ends its tasks before it is dropped.
