@@ -2,13 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use proc_macro2::{TokenStream, TokenTree};
 use syn::punctuated::Punctuated;
 use syn::visit::{self, Visit};
-use syn::{Expr, FnArg, ImplItem, Item, Local, Macro, Pat, Path, Signature, Token, TraitItem};
+use syn::{Block, Expr, FnArg, ImplItem, Item, Local, Macro, Pat, Path, Signature, Stmt, Token};
+use syn::{TraitItem, parse::Parser as _};
 
-use crate::definitions::{Definitions, Function, name_of};
+use crate::definitions::{Definitions, Function};
+use crate::library::{self, Handed};
+use crate::modules::{Imports, ModuleId};
 use crate::source::Source;
-use crate::types::{Bounds, Named, bounds_of};
+use crate::types::{Bounds, Named, Place, bounds_of};
 
 /// From file to file, with the names that are called.
 pub type Edges = BTreeMap<(usize, usize), BTreeSet<String>>;
@@ -27,9 +31,11 @@ pub fn calls_of(sources: &[Source], definitions: &Definitions) -> Calls {
     for (file, source) in sources.iter().enumerate() {
         let mut caller = Caller {
             file,
+            module: definitions.modules.at(&source.module),
             definitions,
             own: None,
             bounds: Bounds::new(),
+            imports: Imports::default(),
             scope: HashMap::new(),
             calls: &mut calls,
         };
@@ -38,103 +44,15 @@ pub fn calls_of(sources: &[Source], definitions: &Definitions) -> Calls {
     calls
 }
 
-/// Methods of the standard library that crates have under the same names. They count only where the
-/// receiver's type is known.
-const OF_THE_LIBRARY: [&str; 34] = [
-    "min", "max", "iter", "push", "take", "insert", "sum", "load", "store", "add", "count", "get",
-    "remove", "find", "first", "last", "next", "position", "append", "len", "is_empty", "pop",
-    "contains", "clear", "swap", "join", "map", "split", "entry", "extend", "write", "read",
-    "flush", "lock",
-];
-/// Methods of the library that hand on what they are called on.
-const SAME: [&str; 29] = [
-    "clone",
-    "as_ref",
-    "as_mut",
-    "iter",
-    "iter_mut",
-    "into_iter",
-    "map_err",
-    "ok",
-    "copied",
-    "cloned",
-    "as_deref",
-    "as_deref_mut",
-    "borrow",
-    "borrow_mut",
-    "rev",
-    "filter",
-    "skip",
-    "take",
-    "take_while",
-    "skip_while",
-    "peekable",
-    "ok_or",
-    "ok_or_else",
-    "or_else",
-    "inspect",
-    "chain",
-    "drain",
-    "to_vec",
-    "step_by",
-];
-/// Those that hand on one of many.
-const ONE_OF: [&str; 15] = [
-    "get",
-    "get_mut",
-    "first",
-    "first_mut",
-    "last",
-    "last_mut",
-    "pop",
-    "next",
-    "next_back",
-    "find",
-    "pop_front",
-    "pop_back",
-    "min_by_key",
-    "max_by_key",
-    "peek",
-];
-/// Those of locks and cells, which lend what they hold.
-const LENDS: [&str; 7] = ["lock", "read", "write", "get", "get_or_init", "upgrade", "try_lock"];
-/// Those that call a closure with one of what they are called on.
-const EACH: [&str; 27] = [
-    "map",
-    "filter",
-    "for_each",
-    "any",
-    "all",
-    "find",
-    "position",
-    "rposition",
-    "filter_map",
-    "flat_map",
-    "find_map",
-    "try_for_each",
-    "take_while",
-    "skip_while",
-    "inspect",
-    "is_some_and",
-    "is_none_or",
-    "and_then",
-    "map_or",
-    "map_or_else",
-    "partition",
-    "max_by_key",
-    "min_by_key",
-    "retain",
-    "sort_by_key",
-    "is_ok_and",
-    "map_while",
-];
-
 struct Caller<'a> {
     file: usize,
+    module: ModuleId,
     definitions: &'a Definitions,
     /// What `Self` is.
     own: Option<String>,
     bounds: Bounds,
+    /// What functions import for themselves.
+    imports: Imports,
     /// Bindings. One that hides another one takes its place until the function ends.
     scope: HashMap<String, Named>,
     calls: &'a mut Calls,
@@ -146,39 +64,47 @@ impl Caller<'_> {
             self.own = None;
             self.bounds = Bounds::new();
             match item {
-                Item::Fn(it) => self.function(&it.sig, |caller| caller.visit_block(&it.block)),
+                Item::Fn(it) => self.function(&it.sig, &it.block),
                 Item::Impl(it) => {
-                    self.own = name_of(&it.self_ty);
-                    self.bounds = bounds_of(&it.generics, &Bounds::new());
+                    (self.bounds, self.own) = self.definitions.implementor(self.module, it);
                     for inner in &it.items {
-                        if let ImplItem::Fn(method) = inner {
-                            let body = &method.block;
-                            self.function(&method.sig, |caller| caller.visit_block(body));
+                        match inner {
+                            ImplItem::Fn(method) => self.function(&method.sig, &method.block),
+                            other => self.visit_impl_item(other),
                         }
                     }
                 }
                 Item::Trait(it) => {
-                    self.own = Some(it.ident.to_string());
+                    self.own =
+                        Some(self.definitions.modules.key(self.module, &it.ident.to_string()));
                     for inner in &it.items {
                         if let TraitItem::Fn(method) = inner
                             && let Some(body) = &method.default
                         {
-                            self.function(&method.sig, |caller| caller.visit_block(body));
+                            self.function(&method.sig, body);
                         }
                     }
                 }
                 Item::Mod(it) => {
-                    self.items(it.content.as_ref().map_or(&[][..], |(_, items)| items));
+                    if let Some((_, inner)) = &it.content {
+                        let outer = self.module;
+                        self.module = self.definitions.modules.child(outer, &it.ident.to_string());
+                        self.items(inner);
+                        self.module = outer;
+                    }
                 }
+                // Of a macro's rules the calls count where they are written.
+                Item::Macro(it) => self.tokens(it.mac.tokens.clone()),
                 other => self.visit_item(other),
             }
         }
     }
 
-    fn function(&mut self, sig: &Signature, body: impl FnOnce(&mut Self)) {
+    fn function(&mut self, sig: &Signature, body: &Block) {
         let outer = self.bounds.clone();
-        self.bounds = bounds_of(&sig.generics, &outer);
+        self.bounds = bounds_of(&sig.generics, self.place());
         self.scope.clear();
+        self.imports = Imports::default();
         if let Some(own) = &self.own {
             self.scope.insert("self".to_string(), Named::Of(own.clone()));
         }
@@ -188,46 +114,80 @@ impl Caller<'_> {
                 self.bind(&it.pat, named);
             }
         }
-        body(self);
+        self.visit_block(body);
         self.bounds = outer;
     }
 
+    fn place(&self) -> Place<'_> {
+        Place {
+            modules: &self.definitions.modules,
+            module: self.module,
+            own: self.own.as_deref(),
+            bounds: &self.bounds,
+            imports: &self.imports,
+        }
+    }
+
     fn declared(&self, ty: &syn::Type) -> Named {
-        Named::of(ty, self.own.as_deref(), &self.bounds)
+        Named::of(ty, self.place())
+    }
+
+    /// The key of what a path names, if it is of the crate.
+    fn key(&self, path: &Path) -> Option<String> {
+        let mut segments: Vec<String> =
+            path.segments.iter().map(|segment| segment.ident.to_string()).collect();
+        if segments[0] == "Self" {
+            segments[0] = self.own.clone()?;
+            return Some(segments.join("::"));
+        }
+        self.definitions.modules.resolve(self.module, &segments, &self.imports)
     }
 
     /// Binds what a pattern names.
     fn bind(&mut self, pat: &Pat, named: Named) {
         match pat {
-            Pat::Ident(it) => drop(self.scope.insert(it.ident.to_string(), named)),
+            // A constant or a variant has the look of a binding.
+            Pat::Ident(it) if it.ident.to_string().starts_with(char::is_uppercase) => (),
+            Pat::Ident(it) => {
+                if let Some((_, inner)) = &it.subpat {
+                    self.bind(inner, named.clone());
+                }
+                drop(self.scope.insert(it.ident.to_string(), named));
+            }
             Pat::Type(it) => {
                 let named = self.declared(&it.ty);
                 self.bind(&it.pat, named);
             }
             Pat::Reference(it) => self.bind(&it.pat, named),
             Pat::Paren(it) => self.bind(&it.pat, named),
-            Pat::Tuple(it) => it.elems.iter().for_each(|pat| self.bind(pat, Named::Unknown)),
+            Pat::Tuple(it) => {
+                for (at, pat) in it.elems.iter().enumerate() {
+                    let part = self.definitions.field(&named, &at.to_string());
+                    self.bind(pat, part);
+                }
+            }
             Pat::TupleStruct(it) => {
-                let is_of = |names: &[&str]| names.iter().any(|name| it.path.is_ident(name));
-                let inner = if is_of(&["Some", "Ok"]) { named.unwrapped() } else { Named::Unknown };
-                it.elems.iter().for_each(|pat| self.bind(pat, inner.clone()));
+                let unwraps = ["Some", "Ok"].iter().any(|name| it.path.is_ident(name));
+                let of = self.key(&it.path).map_or(Named::Unknown, Named::Of);
+                for (at, pat) in it.elems.iter().enumerate() {
+                    let part = match unwraps {
+                        true => named.clone().unwrapped(),
+                        false => self.definitions.field(&of, &at.to_string()),
+                    };
+                    self.bind(pat, part);
+                }
             }
             Pat::Struct(it) => {
-                let of = it.path.segments.last().map(|last| last.ident.to_string());
-                let of = if of.as_deref() == Some("Self") { self.own.clone() } else { of };
+                let of = self.key(&it.path).map_or(Named::Unknown, Named::Of);
                 for field in &it.fields {
-                    let name = match &field.member {
-                        syn::Member::Named(name) => name.to_string(),
-                        syn::Member::Unnamed(index) => index.index.to_string(),
-                    };
-                    let of = of.as_deref().unwrap_or_default();
-                    let named = self.definitions.field(of, &name);
-                    self.bind(&field.pat, named);
+                    let part = self.definitions.field(&of, &member(&field.member));
+                    self.bind(&field.pat, part);
                 }
             }
             Pat::Slice(it) => {
-                it.elems.iter().for_each(|pat| self.bind(pat, named.clone().element()))
+                it.elems.iter().for_each(|pat| self.bind(pat, named.clone().element()));
             }
+            Pat::Rest(_) | Pat::Wild(_) => (),
             Pat::Or(it) => it.cases.iter().for_each(|pat| self.bind(pat, named.clone())),
             _ => (),
         }
@@ -236,84 +196,208 @@ impl Caller<'_> {
     /// The declared type of an expression.
     fn type_of(&self, expr: &Expr) -> Named {
         match expr {
-            Expr::Path(it) => match it.path.get_ident() {
-                Some(name) => self.scope.get(&name.to_string()).cloned().unwrap_or(Named::Unknown),
-                None => Named::Unknown,
-            },
+            Expr::Path(it) => self.type_of_path(it),
             Expr::Reference(it) => self.type_of(&it.expr),
             Expr::Paren(it) => self.type_of(&it.expr),
-            Expr::Unary(it) if matches!(it.op, syn::UnOp::Deref(_)) => self.type_of(&it.expr),
+            Expr::Group(it) => self.type_of(&it.expr),
+            Expr::Unary(it) => self.type_of(&it.expr),
             Expr::Try(it) => self.type_of(&it.expr).unwrapped(),
-            Expr::Index(it) => self.type_of(&it.expr).element(),
+            Expr::Index(it) if matches!(*it.index, Expr::Range(_)) => self.type_of(&it.expr),
+            Expr::Index(it) => self.type_of(&it.expr).value(),
             Expr::Cast(it) => self.declared(&it.ty),
-            Expr::Lit(_) => Named::Of("literal".to_string()),
-            Expr::Struct(it) => {
-                let last = it.path.segments.last().map(|last| last.ident.to_string());
-                match last.as_deref() {
-                    Some("Self") => self.own.clone().map_or(Named::Unknown, Named::Of),
-                    Some(name) => Named::Of(name.to_string()),
-                    None => Named::Unknown,
-                }
-            }
-            Expr::Field(it) => {
-                let Named::Of(of) = self.type_of(&it.base) else { return Named::Unknown };
-                let name = match &it.member {
-                    syn::Member::Named(name) => name.to_string(),
-                    syn::Member::Unnamed(index) => index.index.to_string(),
-                };
-                self.definitions.field(&of, &name)
-            }
-            Expr::Call(it) => match &*it.func {
-                Expr::Path(path) => match self.called(&path.path).as_slice() {
-                    [] => wrapped_by(&path.path, it.args.first().map(|first| self.type_of(first))),
-                    several => common_return(several),
-                },
-                _ => Named::Unknown,
+            Expr::Lit(_) | Expr::Assign(_) => Named::literal(),
+            Expr::Range(_) => Named::many(Named::literal()),
+            // Of numbers, or the same type again.
+            Expr::Binary(it) => match self.type_of(&it.left) {
+                Named::Unknown => Named::literal(),
+                known => known,
             },
-            Expr::MethodCall(it) => {
-                let receiver = self.type_of(&it.receiver);
-                let name = it.method.to_string();
-                match name.as_str() {
-                    "unwrap" | "expect" | "unwrap_or_default" => receiver.unwrapped(),
-                    name if SAME.contains(&name) => receiver,
-                    name if ONE_OF.contains(&name) && matches!(receiver, Named::Many(_)) => {
-                        Named::Wrapped(Box::new(receiver.element()))
-                    }
-                    name => match self.definitions.methods(&receiver, name).as_slice() {
-                        [] if LENDS.contains(&name) => receiver,
-                        several => common_return(several),
-                    },
+            Expr::Array(it) => {
+                Named::many(it.elems.first().map_or(Named::Unknown, |first| self.type_of(first)))
+            }
+            Expr::Repeat(it) => Named::many(self.type_of(&it.expr)),
+            Expr::Tuple(it) => Named::Tuple(it.elems.iter().map(|it| self.type_of(it)).collect()),
+            Expr::Struct(it) => {
+                let made = |key: String| self.definitions.made(&key);
+                self.key(&it.path).map_or_else(|| foreign(&it.path), made)
+            }
+            Expr::Field(it) => self.definitions.field(&self.type_of(&it.base), &member(&it.member)),
+            Expr::Block(it) => self.type_of_block(&it.block),
+            Expr::Unsafe(it) => self.type_of_block(&it.block),
+            Expr::If(it) => {
+                let first = self.type_of_block(&it.then_branch);
+                match (first, &it.else_branch) {
+                    (Named::Unknown, Some((_, other))) => self.type_of(other),
+                    (first, _) => first,
                 }
             }
+            Expr::Match(it) => {
+                let arms = it.arms.iter().map(|arm| self.type_of(&arm.body));
+                arms.into_iter().find(|named| *named != Named::Unknown).unwrap_or(Named::Unknown)
+            }
+            Expr::Closure(it) => Named::Closure(Vec::new(), Box::new(self.type_of(&it.body))),
+            Expr::Macro(it) => self.type_of_macro(&it.mac),
+            Expr::Call(it) => self.type_of_call(it),
+            Expr::MethodCall(it) => self.type_of_method(it),
             _ => Named::Unknown,
         }
     }
 
-    /// What the path of a call names.
-    fn called(&self, path: &Path) -> Vec<&Function> {
-        let Some(last) = path.segments.last() else { return Vec::new() };
-        let name = last.ident.to_string();
-        let before = path.segments.iter().rev().nth(1).map(|segment| segment.ident.to_string());
-        match before {
-            Some(own) if own == "Self" => {
-                let own = self.own.clone().map_or(Named::Unknown, Named::Of);
-                self.definitions.methods(&own, &name)
-            }
-            Some(of) if of.starts_with(char::is_uppercase) => {
-                let of = self.bounds.get(&of).cloned().unwrap_or(of);
-                self.definitions.methods(&Named::Of(of), &name)
-            }
-            _ => self.definitions.free(&name),
+    fn type_of_path(&self, it: &syn::ExprPath) -> Named {
+        let local = it.path.get_ident().and_then(|name| self.scope.get(&name.to_string()));
+        if let Some(local) = local {
+            return local.clone();
+        }
+        if let Some(value) = self.key(&it.path).and_then(|key| self.definitions.value(&key)) {
+            return value;
+        }
+        match self.called(it).as_slice() {
+            // A function that is handed on.
+            [function, ..] => Named::Closure(Vec::new(), Box::new(function.returns.clone())),
+            [] if it.path.segments.last().is_some_and(|it| it.ident == "None") => Named::Unknown,
+            // A constant of another crate, mostly a number.
+            [] if it.path.segments.len() > 1 => Named::literal(),
+            [] => Named::Unknown,
         }
     }
 
-    /// A closure whose last argument is `each`.
-    fn visit_closure(&mut self, closure: &syn::ExprClosure, each: &Named) {
-        let last = closure.inputs.len().saturating_sub(1);
-        for (index, pat) in closure.inputs.iter().enumerate() {
-            self.bind(pat, if index == last { each.clone() } else { Named::Unknown });
+    fn type_of_block(&self, block: &Block) -> Named {
+        match block.stmts.last() {
+            Some(Stmt::Expr(it, None)) => self.type_of(it),
+            Some(Stmt::Macro(it)) => self.type_of_macro(&it.mac),
+            _ => Named::Unknown,
+        }
+    }
+
+    fn type_of_macro(&self, it: &Macro) -> Named {
+        if !it.path.is_ident("vec") {
+            let is_text = it.path.is_ident("format") || it.path.is_ident("matches");
+            return if is_text { Named::literal() } else { Named::Unknown };
+        }
+        let first = match it.parse_body_with(Punctuated::<Expr, Token![,]>::parse_terminated) {
+            Ok(list) => list.first().map(|first| self.type_of(first)),
+            Err(_) => repeated(it.tokens.clone()).map(|it| self.type_of(&it)),
+        };
+        Named::many(first.unwrap_or(Named::Unknown))
+    }
+
+    fn type_of_call(&self, it: &syn::ExprCall) -> Named {
+        let Expr::Path(path) = &*it.func else {
+            let Named::Closure(_, returns) = self.type_of(&it.func) else { return Named::Unknown };
+            return *returns;
+        };
+        let argument = || it.args.first().map_or(Named::Unknown, |first| self.type_of(first));
+        if let Some(value) = self.key(&path.path).and_then(|key| self.definitions.value(&key)) {
+            return value;
+        }
+        let local = path.path.get_ident().and_then(|name| self.scope.get(&name.to_string()));
+        if let Some(Named::Closure(_, returns)) = local {
+            return (**returns).clone();
+        }
+        match self.called(path).as_slice() {
+            [] => match library::handed_by_path(&path.path) {
+                Handed::Wrapped => Named::wrapped(argument()),
+                Handed::Same => argument(),
+                // What another crate's constructor makes, or a derived one.
+                Handed::Unknown => self.constructed(&path.path),
+            },
+            several => common_return(several),
+        }
+    }
+
+    /// What `Type::new()` makes if the crate does not define it.
+    fn constructed(&self, path: &Path) -> Named {
+        let mut path = path.clone();
+        let name = path.segments.pop().map(|last| last.into_value().ident.to_string());
+        if let Some(syn::punctuated::Pair::Punctuated(last, _)) = path.segments.pop() {
+            path.segments.push_value(last);
+        }
+        let is_type = path
+            .segments
+            .last()
+            .is_some_and(|last| last.ident.to_string().starts_with(char::is_uppercase));
+        let makes = ["new", "default", "from", "with_capacity", "from_fn"];
+        match name {
+            Some(name) if is_type && makes.contains(&name.as_str()) => {
+                self.declared(&syn::Type::Path(syn::TypePath { qself: None, path }))
+            }
+            _ if is_type => Named::literal(),
+            _ => Named::Unknown,
+        }
+    }
+
+    fn type_of_method(&self, it: &syn::ExprMethodCall) -> Named {
+        let receiver = self.type_of(&it.receiver);
+        let name = it.method.to_string();
+        if receiver != Named::Unknown {
+            let called = self.definitions.methods(&receiver, &name);
+            if !called.is_empty() {
+                return common_return(&called);
+            }
+        }
+        let argument = |at: usize| it.args.get(at).map_or(Named::Unknown, |arg| self.type_of(arg));
+        let turbofish = it.turbofish.as_ref().and_then(|list| match list.args.first() {
+            Some(syn::GenericArgument::Type(ty)) => Some(self.declared(ty)),
+            _ => None,
+        });
+        match library::handed_by(&receiver, &name, argument, turbofish) {
+            Some(named) => named,
+            None if receiver == Named::Unknown && !library::has(&name) => {
+                common_return(&self.definitions.methods(&receiver, &name))
+            }
+            None => Named::Unknown,
+        }
+    }
+
+    /// What the path of a call names.
+    fn called(&self, it: &syn::ExprPath) -> Vec<&Function> {
+        let Some(last) = it.path.segments.last() else { return Vec::new() };
+        let name = last.ident.to_string();
+        if let Some(qself) = &it.qself {
+            return self.definitions.methods(&self.declared(&qself.ty), &name);
+        }
+        let first = it.path.segments[0].ident.to_string();
+        if it.path.segments.len() == 2
+            && let Some(bound) = self.bounds.get(&first)
+        {
+            return self.definitions.methods(bound, &name);
+        }
+        let Some(key) = self.key(&it.path) else { return Vec::new() };
+        if let Some(function) = self.definitions.free(&key) {
+            return vec![function];
+        }
+        let Some((owner, name)) = key.rsplit_once("::") else { return Vec::new() };
+        let owner = match self.definitions.modules.alias(owner) {
+            Some((module, ty)) => Named::of(ty, Place { module: *module, ..self.place() }),
+            None => Named::Of(owner.to_string()),
+        };
+        self.definitions.methods(&owner, name)
+    }
+
+    /// A closure that is called with `takes`.
+    fn visit_closure(&mut self, closure: &syn::ExprClosure, takes: &[Named]) {
+        for (at, pat) in closure.inputs.iter().enumerate() {
+            self.bind(pat, takes.get(at).cloned().unwrap_or(Named::Unknown));
         }
         self.visit_expr(&closure.body);
+    }
+
+    /// The arguments of a call, where each may be a closure that takes what is declared.
+    fn arguments(&mut self, arguments: &Punctuated<Expr, Token![,]>, takes: &[Named]) {
+        for (at, argument) in arguments.iter().enumerate() {
+            let taken = match takes.get(at) {
+                Some(Named::Closure(taken, _)) => taken.as_slice(),
+                _ => &[],
+            };
+            match argument {
+                Expr::Closure(closure) => self.visit_closure(closure, taken),
+                Expr::Reference(it) if matches!(*it.expr, Expr::Closure(_)) => {
+                    let Expr::Closure(closure) = &*it.expr else { continue };
+                    self.visit_closure(closure, taken);
+                }
+                other => self.visit_expr(other),
+            }
+        }
     }
 
     fn note(&mut self, name: &str, files: Vec<usize>) {
@@ -323,17 +407,72 @@ impl Caller<'_> {
             }
         }
     }
+
+    /// Calls in a macro's tokens that are no list of expressions: `path(` by what it names,
+    /// `.name(` by every method of the name.
+    fn tokens(&mut self, tokens: TokenStream) {
+        let trees: Vec<TokenTree> = tokens.into_iter().collect();
+        for (at, tree) in trees.iter().enumerate() {
+            match tree {
+                TokenTree::Group(it) => {
+                    if it.delimiter() == proc_macro2::Delimiter::Parenthesis {
+                        self.token_call(&trees[..at]);
+                    }
+                    self.tokens(it.stream());
+                }
+                _ => continue,
+            }
+        }
+    }
+
+    /// The call of what ends before a parenthesis.
+    fn token_call(&mut self, before: &[TokenTree]) {
+        let Some((TokenTree::Ident(name), rest)) = before.split_last() else { return };
+        let mut path = vec![name.to_string()];
+        let mut rest = rest;
+        while let [others @ .., TokenTree::Ident(of), TokenTree::Punct(a), TokenTree::Punct(b)] =
+            rest
+            && a.as_char() == ':'
+            && b.as_char() == ':'
+        {
+            path.insert(0, of.to_string());
+            rest = others;
+        }
+        let is_method = matches!(rest.last(), Some(TokenTree::Punct(it)) if it.as_char() == '.');
+        let name = name.to_string();
+        if is_method {
+            if !library::has(&name) {
+                let called = self.definitions.methods(&Named::Unknown, &name);
+                self.note(&name, called.into_iter().map(|function| function.file).collect());
+            }
+        } else if let Ok(it) = syn::parse_str::<syn::ExprPath>(&path.join("::")) {
+            let files = self.called(&it).into_iter().map(|function| function.file).collect();
+            self.note(&name, files);
+        }
+    }
 }
 
-/// What an `Option` or `Result` is of that a call makes.
-fn wrapped_by(path: &Path, argument: Option<Named>) -> Named {
-    let wraps = path.is_ident("Some") || path.is_ident("Ok");
-    let transparent = path.segments.last().is_some_and(|last| last.ident == "clone");
-    match argument {
-        Some(argument) if wraps => Named::Wrapped(Box::new(argument)),
-        Some(argument) if transparent => argument,
-        _ => Named::Unknown,
+fn member(member: &syn::Member) -> String {
+    match member {
+        syn::Member::Named(name) => name.to_string(),
+        syn::Member::Unnamed(index) => index.index.to_string(),
     }
+}
+
+fn foreign(path: &Path) -> Named {
+    let last = path.segments.last().map(|last| last.ident.to_string());
+    Named::Of(format!("::{}", last.unwrap_or_default()))
+}
+
+/// `value` of `vec![value; count]`.
+fn repeated(tokens: TokenStream) -> Option<Expr> {
+    let parser = |input: syn::parse::ParseStream<'_>| {
+        let value: Expr = input.parse()?;
+        input.parse::<Token![;]>()?;
+        input.parse::<Expr>()?;
+        Ok(value)
+    };
+    parser.parse2(tokens).ok()
 }
 
 /// What all of them return, if it is the same.
@@ -353,6 +492,18 @@ impl<'ast> Visit<'ast> for Caller<'_> {
         self.bind(&local.pat, named);
     }
 
+    fn visit_item_use(&mut self, it: &'ast syn::ItemUse) {
+        self.imports.add(&it.tree);
+    }
+
+    /// A function within a function sees none of its bindings.
+    fn visit_item_fn(&mut self, it: &'ast syn::ItemFn) {
+        let (scope, bounds) = (self.scope.clone(), self.bounds.clone());
+        let imports = self.imports.clone();
+        self.function(&it.sig, &it.block);
+        (self.scope, self.bounds, self.imports) = (scope, bounds, imports);
+    }
+
     fn visit_expr_let(&mut self, it: &'ast syn::ExprLet) {
         visit::visit_expr_let(self, it);
         let named = self.type_of(&it.expr);
@@ -360,14 +511,15 @@ impl<'ast> Visit<'ast> for Caller<'_> {
     }
 
     fn visit_expr_for_loop(&mut self, it: &'ast syn::ExprForLoop) {
+        self.visit_expr(&it.expr);
         let named = self.type_of(&it.expr).element();
         self.bind(&it.pat, named);
-        visit::visit_expr_for_loop(self, it);
+        self.visit_block(&it.body);
     }
 
     fn visit_expr_match(&mut self, it: &'ast syn::ExprMatch) {
-        let named = self.type_of(&it.expr);
         self.visit_expr(&it.expr);
+        let named = self.type_of(&it.expr);
         for arm in &it.arms {
             self.bind(&arm.pat, named.clone());
             self.visit_arm(arm);
@@ -375,32 +527,34 @@ impl<'ast> Visit<'ast> for Caller<'_> {
     }
 
     fn visit_expr_closure(&mut self, it: &'ast syn::ExprClosure) {
-        self.visit_closure(it, &Named::Unknown);
+        self.visit_closure(it, &[]);
+    }
+
+    fn visit_expr_call(&mut self, it: &'ast syn::ExprCall) {
+        self.visit_expr(&it.func);
+        let takes = match &*it.func {
+            Expr::Path(path) => self.called(path).first().map(|function| function.takes.clone()),
+            _ => None,
+        };
+        self.arguments(&it.args, &takes.unwrap_or_default());
     }
 
     fn visit_expr_method_call(&mut self, it: &'ast syn::ExprMethodCall) {
+        self.visit_expr(&it.receiver);
         let receiver = self.type_of(&it.receiver);
         let name = it.method.to_string();
-        let is_foreign = receiver == Named::Unknown && OF_THE_LIBRARY.contains(&name.as_str());
+        let is_foreign = receiver == Named::Unknown && library::has(&name);
         let mut called = self.definitions.methods(&receiver, &name);
         called.retain(|_| !is_foreign);
+        let takes = called.first().map(|function| function.takes.clone());
         let files: Vec<usize> = called.into_iter().map(|function| function.file).collect();
         if receiver == Named::Unknown && !files.is_empty() {
             *self.calls.unresolved.entry(name.clone()).or_default() += 1;
         }
         self.note(&name, files);
-        self.visit_expr(&it.receiver);
-        let each = match receiver {
-            Named::Many(inner) | Named::Wrapped(inner) if EACH.contains(&name.as_str()) => *inner,
-            _ => Named::Unknown,
-        };
-        for argument in &it.args {
-            if let Expr::Closure(closure) = argument {
-                self.visit_closure(closure, &each);
-            } else {
-                self.visit_expr(argument);
-            }
-        }
+        let first = it.args.first().map_or(Named::Unknown, |first| self.type_of(first));
+        let takes = takes.unwrap_or_else(|| library::taken_by(&receiver, &name, &first));
+        self.arguments(&it.args, &takes);
     }
 
     /// A call, or a function that is handed on.
@@ -408,22 +562,127 @@ impl<'ast> Visit<'ast> for Caller<'_> {
         let is_bound =
             it.path.get_ident().is_some_and(|name| self.scope.contains_key(&name.to_string()));
         if !is_bound && let Some(last) = it.path.segments.last() {
-            let files = self.called(&it.path).into_iter().map(|function| function.file).collect();
+            let files = self.called(it).into_iter().map(|function| function.file).collect();
             self.note(&last.ident.to_string(), files);
         }
         visit::visit_expr_path(self, it);
     }
 
-    /// The arguments of macros that take expressions.
+    /// The arguments of macros that take expressions, or what looks like a call in others.
     fn visit_macro(&mut self, it: &'ast Macro) {
         let parser = Punctuated::<Expr, Token![,]>::parse_terminated;
-        if let Ok(arguments) = it.parse_body_with(parser) {
+        match it.parse_body_with(parser) {
             // The borrow of the tree ends with this call: it is walked by a visitor of its own.
-            walk_arguments(self, &arguments);
+            Ok(arguments) => walk_arguments(self, &arguments),
+            Err(_) => match repeated(it.tokens.clone()) {
+                Some(value) => Visit::visit_expr(self, &value),
+                None => self.tokens(it.tokens.clone()),
+            },
         }
     }
 }
 
 fn walk_arguments(caller: &mut Caller<'_>, arguments: &Punctuated<Expr, Token![,]>) {
     arguments.iter().for_each(|argument| Visit::visit_expr(caller, argument));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::crate_of;
+
+    /// Edges as text, by the files' names.
+    fn edges(files: &[(&str, &str)]) -> Vec<String> {
+        let sources = crate_of(files);
+        let calls = calls_of(&sources, &Definitions::of(&sources));
+        assert!(calls.unresolved.is_empty(), "{:?}", calls.unresolved);
+        let names = |it: &BTreeSet<String>| it.iter().cloned().collect::<Vec<_>>().join(" ");
+        let shown = calls.edges.iter().map(|((from, to), called)| {
+            format!("{} -> {}: {}", sources[*from].name, sources[*to].name, names(called))
+        });
+        shown.collect()
+    }
+
+    const SHAPES: [(&str, &str); 3] = [
+        ("shape.rs", "pub trait Shape { fn area(&self) -> u32; fn twice(&self) {} }"),
+        (
+            "square.rs",
+            "use crate::shape::Shape; pub struct Square; impl Square { pub fn new() -> Square \
+             { Square } } impl Shape for Square { fn area(&self) -> u32 { 1 } }",
+        ),
+        (
+            "circle.rs",
+            "pub struct Circle; impl super::shape::Shape for Circle { fn area(&self) -> u32 { 2 } }",
+        ),
+    ];
+
+    fn with_shapes(text: &str) -> Vec<String> {
+        let files: Vec<(&str, &str)> = SHAPES.into_iter().chain([("user.rs", text)]).collect();
+        edges(&files)
+    }
+
+    #[test]
+    fn a_trait_object_is_a_call_of_the_trait_only() {
+        let found = with_shapes("use crate::shape::*; fn a(it: &dyn Shape) { it.area(); }");
+        assert_eq!(found, ["user.rs -> shape.rs: area"]);
+        let found = with_shapes("fn a<S>(s: Vec<S>) where S: crate::shape::Shape { s[0].area(); }");
+        assert_eq!(found, ["user.rs -> shape.rs: area"]);
+        let found = with_shapes(
+            "struct User<S: Copy + crate::shape::Shape> { s: Option<Box<S>> } \
+             impl<S: Copy + crate::shape::Shape> User<S> { fn a(&self) { \
+             if let Some(s) = &self.s { s.area(); S::area(s); } } }",
+        );
+        assert_eq!(found, ["user.rs -> shape.rs: area"]);
+    }
+
+    #[test]
+    fn a_type_is_a_call_of_its_own_method_or_of_the_provided_one() {
+        let found = with_shapes(
+            "use crate::square::Square; fn a() { let it = Square::new(); it.area(); it.twice(); }",
+        );
+        assert_eq!(found, ["user.rs -> shape.rs: twice", "user.rs -> square.rs: area new"]);
+    }
+
+    #[test]
+    fn a_function_is_resolved_by_its_path() {
+        let found = edges(&[
+            ("a.rs", "pub fn go() {} pub struct Entry; impl Entry { pub fn get(&self) {} }"),
+            ("b.rs", "pub fn go() {} pub struct Entry; impl Entry { pub fn get(&self) {} }"),
+            ("c.rs", "use crate::a::{self, Entry}; fn c(it: &Entry) { it.get(); a::go(); }"),
+            ("d.rs", "fn go() {} fn d() { go(); let x = std::iter::empty(); }"),
+        ]);
+        assert_eq!(found, ["c.rs -> a.rs: get go"]);
+    }
+
+    #[test]
+    fn types_pass_through_closures_tuples_variants_and_collections() {
+        let lib = "pub struct A; impl A { pub fn a(&self) -> Option<B> { None } } \
+                   pub struct B; impl B { pub fn b(&self) {} } \
+                   pub enum Kind { One(A), Two { b: B } } pub type List = Vec<(u32, A)>;";
+        let other = "pub struct X; impl X { pub fn a(&self) {} pub fn b(&self) {} \
+                     pub fn each(&self, f: impl Fn(&X)) {} }";
+        let calls = |text: &str| edges(&[("lib.rs", lib), ("other.rs", other), ("user.rs", text)]);
+        let user = |text: &str| calls(&format!("use crate::*; use crate::other::X; {text}"));
+        let (a, a_b) = (["user.rs -> lib.rs: a"], ["user.rs -> lib.rs: a b"]);
+        assert_eq!(user("fn f(l: &List) { for (_, it) in l { it.a(); } }"), a);
+        let chain = "fn f(l: List) { l.iter().enumerate().filter(|(_, it)| it.0 > 1)\
+                     .filter_map(|(_, (_, it))| it.a()).for_each(|it| it.b()); }";
+        assert_eq!(user(chain), a_b);
+        let kinds =
+            "fn f(k: Kind) { match k { Kind::One(x) => { x.a(); } Kind::Two { b } => b.b() } }";
+        assert_eq!(user(kinds), a_b);
+        assert_eq!(user("fn f(x: &X) { x.each(|it| it.b()); }"), ["user.rs -> other.rs: b each"]);
+        let question = "fn f(a: &A) -> Option<()> { let b = a.a()?; (b.b(), ()).1; None }";
+        assert_eq!(user(question), a_b);
+    }
+
+    #[test]
+    fn calls_in_macros_count() {
+        let found = edges(&[
+            ("a.rs", "pub fn one() -> u32 { 1 } pub struct A; impl A { pub fn two(&self) {} }"),
+            ("b.rs", "fn b() { assert_eq!(crate::a::one(), 1); }"),
+            ("c.rs", "macro_rules! each { ($it:ident) => { $it.two() } }"),
+        ]);
+        assert_eq!(found, ["b.rs -> a.rs: one", "c.rs -> a.rs: two"]);
+    }
 }

@@ -1,27 +1,35 @@
 //! Which files of a crate call each other, whatever their imports say.
 //!
 //! An edge leads from a file to another one of the crate that defines a function or method which it
-//! calls. A method that several types define is resolved by the declared type of its receiver, as
-//! far as parameters, fields, bindings and return types declare it; else it counts for all of them,
-//! but for names that the standard library has, too. Tests are left out.
+//! calls. Paths are resolved as the compiler does it (`modules`), and methods by the declared type of
+//! their receiver: of a type, the method of that type; of a trait object or a type parameter, the
+//! method of the trait, in whose file it is declared, and none of its implementations. So an edge
+//! stands for what the reader of the caller must know. Where parameters, fields, bindings and return
+//! types do not declare the receiver, its method counts for every type that has one of the name, but
+//! for names that the standard library has, too. Tests are left out.
+//!
+//! Of each circle the edges are named that close it (`back_edges`): without them it is none.
 
+mod back_edges;
 mod calls;
 mod circles;
 mod definitions;
+mod library;
+mod modules;
 mod source;
 mod types;
 
 use std::process::ExitCode;
 
-use calls::calls_of;
+use calls::{Edges, calls_of};
 use circles::circles;
 use definitions::Definitions;
 use source::Source;
 
-const USAGE: &str =
-    "usage: call-graph [--circle-max FILES] [--edges] [--types] [--unresolved] CRATE_SRC ...
+const USAGE: &str = "usage: call-graph [options] CRATE_SRC ...
 
   --circle-max FILES  fail if a circle of calls has more files
+  --lines-max LINES   fail if a circle of calls has more lines
   --edges             print every edge, with the names that make it
   --types             print the types with the most methods and fields
   --unresolved        print the names of methods whose receivers' types are not known";
@@ -29,10 +37,18 @@ const USAGE: &str =
 #[derive(Default)]
 struct Options {
     circle_max: Option<usize>,
+    lines_max: Option<usize>,
     prints_edges: bool,
     prints_types: bool,
     prints_unresolved: bool,
     folders: Vec<String>,
+}
+
+/// Files and lines of a circle.
+#[derive(Clone, Copy, Default)]
+struct Size {
+    files: usize,
+    lines: usize,
 }
 
 fn options() -> Option<Options> {
@@ -41,6 +57,7 @@ fn options() -> Option<Options> {
     while let Some(arg) = args.next() {
         match arg.as_str() {
             "--circle-max" => options.circle_max = Some(args.next()?.parse().ok()?),
+            "--lines-max" => options.lines_max = Some(args.next()?.parse().ok()?),
             "--edges" => options.prints_edges = true,
             "--unresolved" => options.prints_unresolved = true,
             "--types" => options.prints_types = true,
@@ -60,34 +77,40 @@ fn main() -> ExitCode {
         "{:<24}{:>7}{:>8}{:>11}{:>7}  circles (files, lines)",
         "crate", "files", "lines", "functions", "pairs"
     );
-    let mut largest = 0;
+    let mut failed = false;
     for folder in &options.folders {
-        match print_crate(folder, &options) {
-            Ok(files) => largest = largest.max(files),
+        let circles = match print_crate(folder, &options) {
+            Ok(circles) => circles,
             Err(why) => {
                 eprintln!("call-graph: {why}");
                 return ExitCode::from(2);
             }
+        };
+        for Size { files, lines } in circles {
+            if options.circle_max.is_some_and(|max| files > max)
+                || options.lines_max.is_some_and(|max| lines > max)
+            {
+                eprintln!("call-graph: {folder} has a circle of {files} files, {lines} lines");
+                failed = true;
+            }
         }
     }
-    match options.circle_max {
-        Some(max) if largest > max => {
-            eprintln!("call-graph: a circle of {largest} files; at most {max} are allowed");
-            ExitCode::FAILURE
-        }
-        _ => ExitCode::SUCCESS,
-    }
+    if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
-/// Prints a crate's line and what else was asked for; returns the files of its largest circle.
-fn print_crate(folder: &str, options: &Options) -> Result<usize, String> {
+/// Prints a crate's line and what else was asked for; returns how large its circles are.
+fn print_crate(folder: &str, options: &Options) -> Result<Vec<Size>, String> {
     let sources = Source::read_all(folder)?;
     let definitions = Definitions::of(&sources);
     let calls::Calls { edges, unresolved } = calls_of(&sources, &definitions);
     let circles = circles(sources.len(), &edges);
-    let lines_of = |files: &[usize]| files.iter().map(|&file| sources[file].lines).sum::<usize>();
+    let size_of = |files: &Vec<usize>| Size {
+        files: files.len(),
+        lines: files.iter().map(|&file| sources[file].lines).sum(),
+    };
+    let sizes: Vec<Size> = circles.iter().map(size_of).collect();
     let shown: Vec<String> =
-        circles.iter().map(|files| format!("{} ({})", files.len(), lines_of(files))).collect();
+        sizes.iter().map(|Size { files, lines }| format!("{files} ({lines})")).collect();
     let lines: usize = sources.iter().map(|source| source.lines).sum();
     println!(
         "{folder:<24}{:>7}{lines:>8}{:>11}{:>7}  {}",
@@ -96,14 +119,10 @@ fn print_crate(folder: &str, options: &Options) -> Result<usize, String> {
         edges.len(),
         if shown.is_empty() { "none".to_string() } else { shown.join(", ") },
     );
-    for files in &circles {
-        let names: Vec<&str> = files.iter().map(|&file| sources[file].name.as_str()).collect();
-        println!("    circle: {}", names.join(" "));
-    }
+    circles.iter().for_each(|circle| print_circle(circle, &sources, &edges));
     if options.prints_edges {
-        for ((from, to), names) in &edges {
-            let names: Vec<&str> = names.iter().map(String::as_str).collect();
-            println!("    {} -> {}: {}", sources[*from].name, sources[*to].name, names.join(" "));
+        for &edge in edges.keys() {
+            println!("    {}", shown_edge(edge, &sources, &edges));
         }
     }
     if options.prints_unresolved {
@@ -121,5 +140,24 @@ fn print_crate(folder: &str, options: &Options) -> Result<usize, String> {
             );
         }
     }
-    Ok(circles.first().map_or(0, Vec::len))
+    Ok(sizes)
+}
+
+/// Prints a circle, and the edges that close it with what each removal leaves.
+fn print_circle(circle: &[usize], sources: &[Source], edges: &Edges) {
+    let names: Vec<&str> = circle.iter().map(|&file| sources[file].name.as_str()).collect();
+    println!("    circle: {}", names.join(" "));
+    for edge in back_edges::back_edges(circle, edges) {
+        let left = match edge.leaves {
+            0 => "none".to_string(),
+            files => format!("{files} files"),
+        };
+        let shown = shown_edge((edge.from, edge.to), sources, edges);
+        println!("        closed by {shown}  (leaves {left})");
+    }
+}
+
+fn shown_edge((from, to): (usize, usize), sources: &[Source], edges: &Edges) -> String {
+    let names: Vec<&str> = edges[&(from, to)].iter().map(String::as_str).collect();
+    format!("{} -> {}: {}", sources[from].name, sources[to].name, names.join(" "))
 }

@@ -10,6 +10,8 @@ use syn::{Attribute, Item, Meta};
 pub struct Source {
     /// Its path within the crate's folder of sources.
     pub name: String,
+    /// The path of its module within the crate.
+    pub module: Vec<String>,
     pub items: Vec<Item>,
     /// Lines before its tests.
     pub lines: usize,
@@ -33,13 +35,36 @@ impl Source {
             tests.extend(file.items.iter().filter_map(|item| test_module(item, &path)));
             let items = file.items.into_iter().filter(|item| !is_test(item)).collect();
             let name = path.strip_prefix(folder).unwrap_or(&path).display().to_string();
-            sources.push((path, Source { name, items, lines }));
+            let module = module_of(&name);
+            sources.push((path, Source { name, module, items, lines }));
         }
         // A module of tests in a file or folder of its own.
         let is_kept = |path: &Path| !tests.iter().any(|test| path.starts_with(test));
         sources.retain(|(path, _)| is_kept(path) && is_kept(&path.with_extension("")));
         Ok(sources.into_iter().map(|(_, source)| source).collect())
     }
+}
+
+/// The path of the module that the file `name` is.
+fn module_of(name: &str) -> Vec<String> {
+    let name = name.trim_end_matches(".rs");
+    let mut path: Vec<String> = name.split('/').map(str::to_string).collect();
+    if path.last().is_some_and(|last| ["lib", "main", "mod"].contains(&last.as_str())) {
+        path.pop();
+    }
+    path
+}
+
+/// A crate for tests: names of files, and what is in them.
+#[cfg(test)]
+pub fn crate_of(files: &[(&str, &str)]) -> Vec<Source> {
+    let source = |&(name, text): &(&str, &str)| Source {
+        name: name.to_string(),
+        module: module_of(name),
+        items: syn::parse_file(text).expect("a test's source").items,
+        lines: text.lines().count(),
+    };
+    files.iter().map(source).collect()
 }
 
 fn find(folder: &Path, paths: &mut Vec<PathBuf>) -> Result<(), String> {
