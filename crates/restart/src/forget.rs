@@ -3,9 +3,10 @@
 use std::io;
 use std::sync::Arc;
 
-use super::found::{ColdStart, Image, LogFacts, Place, Recover, ScanFrom};
 use super::keeper::Keep;
+use super::recover::{ColdStart, LogFacts, Place, Recover, ScanFrom};
 use super::site::{Site, TableError};
+use terrace_tier::Image;
 
 /// A table that is not there.
 pub(super) struct Nothing;

@@ -4,166 +4,20 @@
 //! it stamps the device, reads the table, shows it the log, and hands it to the pool.
 
 use std::collections::BTreeSet;
-use std::fmt;
-use std::io;
 
 use terrace_device::{Device, write};
-use terrace_page::{Lsn, PAGE_SIZE, PageId};
+use terrace_page::{Lsn, PageId};
+use terrace_page_io::{PageIo, Staging, run};
 use terrace_policy::RestartKind;
-
-pub use terrace_tier::Image;
+use terrace_tier::Image;
 
 use super::header::{Header, Looked, SECTOR_BYTES};
+use super::keeper::Keeper;
 use super::layout::FlashLayout;
+use super::recover::{ColdStart, LogFacts, Place, Recover, ScanFrom};
+use super::rows;
 use super::settings::Settings;
 use super::warm::Resume;
-use terrace_page_io::Staging;
-use terrace_page_io::{PageIo, run};
-
-/// Fewer frames than this in a partition are too few for the latches that tasks hold at once: a
-/// pool with less memory cannot be divided as the tier on flash is.
-pub const PARTITION_FRAMES_MIN: u32 = 64;
-
-/// Why the tier starts cold. One line for whoever opened the database.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum ColdStart {
-    /// There is no flash device.
-    NoDevice,
-    /// The restart is `forget`.
-    Forget,
-    /// The device is new: its header is all zeroes.
-    Blank,
-    /// The header is damaged or missing.
-    Header,
-    /// The device has the format of another version.
-    Version,
-    /// It belongs to another database.
-    OtherDatabase,
-    /// The database was used without this device since, or the device with another copy of the
-    /// database.
-    OtherSession,
-    /// Its table was kept by another restart.
-    OtherRestart,
-    /// It had another number of slots.
-    OtherShape,
-    /// It is divided into this many partitions, for which the memory is too small.
-    Partitions(u32),
-    /// The table, or its journal, is damaged or incomplete.
-    Table,
-    /// In the last session its table could not be written any more.
-    GivenUp,
-    /// It has pages that are newer than the end of the log.
-    LogLost,
-    /// Opening failed with it, and succeeded without it.
-    Contradicted,
-    /// The file had been truncated, and was created anew.
-    CutShort,
-    /// The label at its end is damaged, by which a flash tier is recognized.
-    Label,
-    /// The database was opened without `FlashRole::Persistent`.
-    NotPersistent,
-    /// The device could not be read or written.
-    Device(io::ErrorKind),
-}
-
-impl fmt::Display for ColdStart {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let why = match self {
-            ColdStart::NoDevice => "there is no flash device",
-            ColdStart::Forget => "the restart is `forget`",
-            ColdStart::Blank => "the flash device is new",
-            ColdStart::Header => "the flash device has no whole header",
-            ColdStart::Version => "the flash device has the format of another version",
-            ColdStart::OtherDatabase => "the flash device belongs to another database",
-            ColdStart::OtherSession => {
-                "the flash device is not what this database used last, or is of an older day"
-            }
-            ColdStart::OtherRestart => "the flash device was kept for another restart",
-            ColdStart::OtherShape => "the flash tier had another size",
-            ColdStart::Partitions(found) => {
-                let memory = u64::from(*found) * u64::from(PARTITION_FRAMES_MIN) * PAGE_SIZE as u64;
-                let memory = memory >> 10;
-                return write!(
-                    f,
-                    "the flash tier has {found} partitions, for {memory} KiB of memory"
-                );
-            }
-            ColdStart::Table => "the table of the flash tier is damaged",
-            ColdStart::GivenUp => "the table of the flash tier could not be written",
-            ColdStart::LogLost => "the flash tier is newer than the log, which has lost its end",
-            ColdStart::Contradicted => "home and log contradict what the flash tier holds",
-            ColdStart::CutShort => "the flash file was cut short",
-            ColdStart::Label => "the label at the end of the flash is damaged",
-            ColdStart::NotPersistent => "the database was not opened with persistent flash",
-            ColdStart::Device(kind) => return write!(f, "the flash device failed: {kind}"),
-        };
-        f.write_str(why)
-    }
-}
-
-/// Where analysis must begin for the tier to be judged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ScanFrom {
-    /// At the oldest change that home may lack, or the last checkpoint: as without flash.
-    OldestDirty,
-    /// At the first record that is kept [sources.D11].
-    LogStart,
-    /// At the oldest change that neither home nor the flash has.
-    OldestBase,
-}
-
-/// What analysis knows of the log when it is done.
-pub struct LogFacts<'a> {
-    /// Where the log begins: truncationLSN.
-    pub start: Lsn,
-    /// Where it ends.
-    pub end: Lsn,
-    /// The dirty entry of a page: the first change that home may lack, and the last.
-    pub dirty: &'a dyn Fn(PageId) -> Option<(Lsn, Lsn)>,
-    /// The oldest version that the records to be redone of a page can be applied to, if some are.
-    pub redo_base: &'a dyn Fn(PageId) -> Option<Lsn>,
-}
-
-/// The table of one restart while the database is opened.
-pub(super) trait Recover: Send + Sync {
-    /// Reads the table. `journal` is the position that home names.
-    fn load(&mut self, place: &Place<'_>, journal: u64) -> Result<(), ColdStart>;
-    /// Where analysis begins.
-    fn scan_from(&self) -> ScanFrom;
-    /// The log has a change of `page`.
-    fn updated(&mut self, _page: PageId, _lsn: Lsn) {}
-    /// The log says that home has `page` with every change up to `eol`.
-    fn written(&mut self, _page: PageId, _eol: Lsn) {}
-    /// The log has a BEGIN_CHKPT at `lsn`.
-    fn checkpoint_began(&mut self, _lsn: Lsn) {}
-    /// The log has a record of the tier's own.
-    fn record(&mut self, _lsn: Lsn, _payload: &[u8]) {}
-    /// Drops what the log contradicts. Reads the slots if it must.
-    fn settle(&mut self, place: &Place<'_>, facts: &LogFacts<'_>) -> Result<(), ColdStart>;
-    /// What is believed of slot `slot`.
-    fn image(&self, slot: u32) -> Option<Image>;
-    /// The policies' clock when the table was written, if it says so.
-    fn clock(&self) -> Option<u64> {
-        None
-    }
-    /// Where the journal goes on, for the restart that has one.
-    fn resume(&self) -> Option<Resume> {
-        None
-    }
-}
-
-/// A flash device and its layout.
-pub(super) struct Place<'a> {
-    pub flash: &'a dyn Device,
-    pub layout: FlashLayout,
-    /// The stamp of the cold start at which the table was begun.
-    pub table: u64,
-    /// Whether the database was closed in good order.
-    pub clean: bool,
-    /// Where the last checkpoint that ended began.
-    pub began: Lsn,
-}
 
 /// Whether a database can be opened without what is on its flash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -219,7 +73,7 @@ impl FlashRecovery {
             }
             Err(cold) => (wanted, Some(cold)),
         };
-        let table = super::table_of(kind, layout, settings);
+        let table = rows::table_of(kind, layout, settings);
         let began = Lsn::ZERO;
         FlashRecovery { layout, header, cold, clean, began, is_disowned: false, need, table }
     }
@@ -239,7 +93,7 @@ impl FlashRecovery {
             restart: kind,
             is_part: false,
         };
-        let table = super::table_of(RestartKind::Forget, layout, settings);
+        let table = rows::table_of(RestartKind::Forget, layout, settings);
         FlashRecovery {
             layout,
             header,
@@ -310,7 +164,7 @@ impl FlashRecovery {
     }
 
     /// Whether the device could not be told what it holds: home must not believe it again.
-    pub(super) fn is_disowned(&self) -> bool {
+    fn is_disowned(&self) -> bool {
         self.is_disowned
     }
 
@@ -379,12 +233,12 @@ impl FlashRecovery {
     }
 
     /// The stamp of the cold start at which the table was begun.
-    pub(crate) fn table_stamp(&self) -> u64 {
+    fn table_stamp(&self) -> u64 {
         self.header.table
     }
 
     /// Where the journal goes on: at its beginning after a cold start.
-    pub(super) fn resume(&self) -> Resume {
+    fn resume(&self) -> Resume {
         let warm = if self.cold.is_none() { self.table.resume() } else { None };
         warm.unwrap_or(Resume { table: self.header.table, ..Resume::default() })
     }
@@ -413,6 +267,22 @@ impl FlashRecovery {
     pub fn image(&self, slot: u32) -> Option<Image> {
         if self.cold.is_some() { None } else { self.table.image(slot) }
     }
+}
+
+/// The keeper of the restart that `settings` names, which goes on from what `recovery` found.
+#[must_use]
+pub fn keeper_of(
+    settings: &Settings,
+    layout: FlashLayout,
+    recovery: Option<&FlashRecovery>,
+) -> Keeper {
+    let table = recovery.map_or(0, FlashRecovery::table_stamp);
+    let was_loaded = recovery.is_some_and(|recovery| recovery.cold().is_none());
+    if recovery.is_some_and(FlashRecovery::is_disowned) {
+        return rows::disowned();
+    }
+    let resume = || recovery.map(FlashRecovery::resume).unwrap_or_default();
+    rows::keeper_of(settings, layout, (table, was_loaded), resume)
 }
 
 /// The partitions into which the flash tier of `database` on `flash` is divided, if there is one.
@@ -447,19 +317,6 @@ fn judge(flash: &dyn Device, wanted: &Header, known: [u64; 2]) -> Result<Header,
         () if found.partitions != wanted.partitions => Err(ColdStart::Partitions(found.partitions)),
         () => Ok(found),
     }
-}
-
-/// Bytes of `pages` pages of `flash` from page `first` on, read in large requests.
-pub(super) fn read_pages(flash: &dyn Device, first: u64, staging: &mut Staging) -> io::Result<()> {
-    const PAGES_PER_IO: usize = 32;
-    let ios = staging.pages_mut().chunks_mut(PAGES_PER_IO).enumerate();
-    let ios = ios.map(|(at, pages)| PageIo::read(first + (at * PAGES_PER_IO) as u64, pages));
-    run(flash, ios.collect())
-}
-
-/// Pages that hold `bytes`.
-pub(super) fn pages_of(bytes: usize) -> usize {
-    bytes.div_ceil(PAGE_SIZE)
 }
 
 /// A table that says what a test wants it to.

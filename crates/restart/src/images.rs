@@ -2,12 +2,15 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
+use std::io;
 
 use terrace_page::{Lsn, PageId};
 use terrace_policy::{History, Tick};
 
-use super::found::{ColdStart, Image, Place, read_pages};
-use terrace_page_io::Staging;
+use super::recover::{ColdStart, LogFacts, Place};
+use terrace_device::Device;
+use terrace_page_io::{PageIo, Staging, run};
+use terrace_tier::Image;
 
 const NONE: u64 = u64::MAX;
 const NO_PAGE: u32 = u32::MAX;
@@ -134,7 +137,7 @@ impl Images {
 
     /// Gives the slots that are newer than home the recLSNs that analysis found; one that it does
     /// not know was brought home, and starts anew at the log's end [sources.R17].
-    pub fn take_rec_lsns(&mut self, facts: &super::LogFacts<'_>) {
+    pub fn take_rec_lsns(&mut self, facts: &LogFacts<'_>) {
         for slot in 0..self.pages.len() as u32 {
             let at = slot as usize;
             if let Some(page) = self.page(slot).filter(|_| self.newer[at] != NONE) {
@@ -155,4 +158,12 @@ pub(super) fn table_parts(place: &Place<'_>, mut see: impl FnMut(&[u8])) -> Resu
         see(staging.pages().as_flattened());
     }
     Ok(())
+}
+
+/// Reads pages of `flash` from page `first` on, in large requests.
+fn read_pages(flash: &dyn Device, first: u64, staging: &mut Staging) -> io::Result<()> {
+    const PAGES_PER_IO: usize = 32;
+    let ios = staging.pages_mut().chunks_mut(PAGES_PER_IO).enumerate();
+    let ios = ios.map(|(at, pages)| PageIo::read(first + (at * PAGES_PER_IO) as u64, pages));
+    run(flash, ios.collect())
 }

@@ -117,6 +117,16 @@ impl FlashLayout {
     pub fn bytes(&self) -> u64 {
         self.pages() * PAGE_SIZE as u64
     }
+
+    /// The first page of base copy `number` of the table.
+    pub(crate) fn base_copy(&self, number: u64) -> u64 {
+        self.table + (number % 2) * (self.table_pages / 2)
+    }
+}
+
+/// Pages that hold `bytes`.
+pub(super) fn pages_of(bytes: usize) -> usize {
+    bytes.div_ceil(PAGE_SIZE)
 }
 
 /// How the slots of a tier are put into the chunks of FASC's map: chunk after chunk.

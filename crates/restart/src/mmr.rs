@@ -44,16 +44,17 @@ use terrace_policy::{History, Tick};
 use terrace_rt::Mutex;
 
 use super::forget::not_written;
-use super::found::{ColdStart, Image, LogFacts, Place, Recover, ScanFrom};
 use super::images::{Images, table_parts};
 use super::keeper::{Freed, Held, Keep};
 use super::layout::{FlashLayout, MAPPED_ENTRY_BYTES};
 use super::records::Record;
+use super::recover::{ColdStart, LogFacts, Place, Recover, ScanFrom};
 use super::settings::Settings;
 use super::site::{Site, TableError, TableEvent, images_of};
 use super::tuning::RestartRules;
 use terrace_page_io::Staging;
 use terrace_page_io::{PageIo, run};
+use terrace_tier::Image;
 
 const CHECKSUM_AT: usize = 0;
 const PAGE_AT: usize = 4;

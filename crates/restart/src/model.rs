@@ -20,8 +20,9 @@ use terrace_policy::{FlashRole, History, RestartKind, Tick};
 use terrace_rt::{LeafMutex, Nanos, Prng, Stopped, Virtual, VirtualConfig, sleep};
 
 use super::*;
-use crate::found::{Place, Recover};
 use crate::keeper::Keep;
+use crate::recover::{Place, Recover};
+use crate::rows::table_of;
 
 const TABLE: u64 = 77;
 const SLOTS: u32 = 48;

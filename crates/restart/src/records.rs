@@ -22,7 +22,7 @@
 use terrace_page::{Lsn, PageId};
 use terrace_policy::{History, Tick};
 
-use super::found::Image;
+use terrace_tier::Image;
 
 /// Most entries in a CHKPT record [S3 III-C2].
 pub(super) const CHECKPOINT_ENTRIES: u32 = 64;

@@ -16,7 +16,7 @@ use terrace_device::Device;
 use terrace_page::Lsn;
 use terrace_policy::Tick;
 
-use super::found::Image;
+use terrace_tier::Image;
 
 /// The pool as a restart sees it. Slots are numbered over all partitions.
 pub trait Site: Sync {

@@ -14,11 +14,12 @@
 
 use terrace_page::{Lsn, PageId};
 
-use crate::found::{ColdStart, Image, LogFacts, Place, Recover, ScanFrom};
 use crate::images::{Images, SlotsByPage};
 use crate::layout::FlashLayout;
 use crate::records::{Record, What};
+use crate::recover::{ColdStart, LogFacts, Place, Recover, ScanFrom};
 use crate::tuning::RestartRules;
+use terrace_tier::Image;
 
 /// The table as analysis rebuilds it.
 pub(crate) struct LoggedImages {

@@ -20,8 +20,8 @@
 use terrace_page::{Lsn, PageId};
 use terrace_policy::{History, Tick};
 
-use crate::found::Image;
 use crate::layout::FLUSHED_ENTRY_BYTES;
+use terrace_tier::Image;
 
 const CHECKSUM_AT: usize = 0;
 const PAGE_AT: usize = 4;

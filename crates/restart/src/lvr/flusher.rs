@@ -21,9 +21,8 @@ use terrace_page::PAGE_SIZE;
 use terrace_rt::{Mutex, Signal, now, yield_now};
 
 use super::entry::{Bytes, Entry, decode, encode};
-use crate::found::pages_of;
 use crate::keeper::Keep;
-use crate::layout::{FLUSHED_ENTRY_BYTES, FlashLayout};
+use crate::layout::{FLUSHED_ENTRY_BYTES, FlashLayout, pages_of};
 use crate::settings::Settings;
 use crate::site::{Site, TableError, TableEvent, images_of};
 use crate::tuning::{RestartRules, RestartTuning};

@@ -18,13 +18,14 @@
 use terrace_page::{Damage, Lsn, PageBuf, PageId, lsn, verify};
 
 use super::entry::{Bytes, Entry, decode};
-use crate::found::{ColdStart, Image, LogFacts, Place, Recover, ScanFrom};
 use crate::images::{Images, SlotsByPage, table_parts};
 use crate::layout::{FLUSHED_ENTRY_BYTES, FlashLayout};
 use crate::records::Record;
+use crate::recover::{ColdStart, LogFacts, Place, Recover, ScanFrom};
 use crate::tuning::RestartRules;
 use terrace_page_io::Staging;
 use terrace_page_io::{PageIo, run};
+use terrace_tier::Image;
 
 /// Slots that deep verification reads together: 4 MiB, of which those that are believed.
 const SLOTS_PER_BATCH: u32 = 512;

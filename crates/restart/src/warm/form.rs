@@ -13,13 +13,9 @@ use std::io;
 
 use terrace_device::Device;
 
-use super::chunks::{ChunkTable, Chunks};
 use super::entry::{Entry, Record};
 use super::frontier::Frontier;
-use super::journal::{Journal, Position};
-use super::{chunks, load};
-use crate::found::{ColdStart, Place};
-use crate::{FlashLayout, RestartRules};
+use crate::FlashLayout;
 
 /// A table on its device.
 pub(super) struct OnFlash<'a> {
@@ -62,61 +58,26 @@ pub(super) trait Form: Send {
     }
 }
 
-/// Which form.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FormKind {
-    /// One ring of blocks for all slots, and base copies of the table.
-    Journal,
-    /// The same, with a frontier.
-    Frontier,
-    /// Chunks of the table, each with a log page of its own.
-    Chunks,
-}
-
-/// Where a form goes on.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Resumed {
-    Journal(Position),
-    Chunks(Chunks),
-}
-
 /// What was read.
-pub(super) struct Loaded {
+pub(super) struct Loaded<At> {
     pub entries: Vec<Entry>,
     /// The policies' clock, as of which the entries' ages are.
     pub now: u64,
-    pub resumed: Resumed,
+    /// Where the form goes on.
+    pub at: At,
     /// The frontier in force, if there is one.
     pub frontier: Option<Frontier>,
 }
 
-impl FormKind {
-    /// The form, which goes on at `resumed`, or begins.
-    pub(super) fn open(self, layout: &FlashLayout, resumed: Option<Resumed>) -> Box<dyn Form> {
-        match (self, resumed) {
-            (FormKind::Journal | FormKind::Frontier, Some(Resumed::Journal(at))) => {
-                Box::new(Journal::new(at))
-            }
-            (FormKind::Journal | FormKind::Frontier, _) => {
-                Box::new(Journal::new(Position::default()))
-            }
-            (FormKind::Chunks, Some(Resumed::Chunks(chunks))) => {
-                Box::new(ChunkTable::new(layout, chunks))
-            }
-            (FormKind::Chunks, _) => Box::new(ChunkTable::new(layout, Chunks::new(layout))),
-        }
+impl<At> Loaded<At> {
+    /// The same, where the form is one of several.
+    pub fn map<To>(self, to: impl FnOnce(At) -> To) -> Loaded<To> {
+        let Loaded { entries, now, at, frontier } = self;
+        Loaded { entries, now, at: to(at), frontier }
     }
+}
 
-    /// Reads the table that reaches to `position` at least.
-    pub(super) fn read(
-        self,
-        place: &Place<'_>,
-        position: u64,
-        rules: RestartRules,
-    ) -> Result<Loaded, ColdStart> {
-        match self {
-            FormKind::Journal | FormKind::Frontier => load::read_journalled(place, position),
-            FormKind::Chunks => chunks::read(place, position, rules),
-        }
-    }
+/// What a form says of a table that it has written and cannot read.
+pub(super) fn damaged(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("the flash table's {what} is damaged"))
 }

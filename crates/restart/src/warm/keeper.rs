@@ -16,8 +16,9 @@ use terrace_page::{Lsn, PageId};
 use terrace_rt::{LeafMutex, Mutex, Signal};
 
 use super::entry::{BLOCK_RECORDS, Entry, Record};
-use super::form::{Form, FormKind, OnFlash};
+use super::form::{Form, OnFlash};
 use super::frontier::{Frontier, Known};
+use super::kind::FormKind;
 use super::{Resume, named};
 use crate::FlashLayout;
 use crate::keeper::{Freed, Held, Keep};

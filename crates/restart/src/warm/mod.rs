@@ -35,9 +35,10 @@
 //! fills of some slots need not be written at checkpoints, if an opening reads these slots
 //! (`frontier`): FaCE's segments, CAC's zone.
 //!
-//! Modules in reading order: `entry`, the bytes; `form`, what changes go through; `frontier`, what
-//! an opening finds in the slots; `keeper`; `load`, what opening makes of it; `journal` and
-//! `merge`, a form; `chunks`, another; `synthetic`, a table to measure with.
+//! Modules in reading order, the lower ones first: `entry`, the bytes; `frontier`, what an opening
+//! finds in the slots; `form`, what changes go through; `journal`, a form; `chunks`, another;
+//! `kind`, which of them it is; `keeper`; `load`, what opening makes of it; `synthetic`, a table to
+//! measure with.
 
 mod chunks;
 mod entry;
@@ -45,15 +46,16 @@ mod form;
 mod frontier;
 mod journal;
 mod keeper;
+mod kind;
 mod load;
-mod merge;
 mod synthetic;
 
-pub(super) use entry::fuzz;
-pub(super) use form::FormKind;
 pub(super) use keeper::{Frontiers, Pace, Reach, TableKeeper};
+pub(super) use kind::FormKind;
 pub(super) use load::WarmTable;
 pub use synthetic::write_synthetic_table;
+
+use terrace_page::{PAGE_SIZE, PageBuf};
 
 /// Bits of what home names that count what was written.
 const POSITION_BITS: u32 = 40;
@@ -80,7 +82,7 @@ pub(super) struct Resume {
     /// The stamp of the cold start at which the table was begun.
     pub table: u64,
     /// Where its form goes on; none if nothing was written.
-    pub form: Option<form::Resumed>,
+    pub form: Option<kind::Resumed>,
     /// The policies' clock.
     pub now: u64,
     /// Slots whose copies the log contradicts.
@@ -92,6 +94,21 @@ pub(super) struct Resume {
     pub(super) found: Vec<(u32, entry::Entry)>,
     /// Slots of which something was told, where that matters.
     pub(super) known: Option<frontier::Known>,
+}
+
+/// For fuzzing: pages of any bytes, and the same with the right checksum, of the table and with the
+/// number that they say.
+pub(super) fn fuzz(bytes: &[u8]) {
+    let mut page: Box<PageBuf> = Box::new([0; PAGE_SIZE]);
+    let len = bytes.len().min(PAGE_SIZE);
+    page[..len].copy_from_slice(&bytes[..len]);
+    for _ in 0..2 {
+        let (table, number) = (entry::get(&page, 8), entry::get(&page, 16));
+        entry::fuzz(&page, table, number);
+        chunks::fuzz(&page, table, number);
+        let checksum = crc32c::crc32c(&page[4..]);
+        page[..4].copy_from_slice(&checksum.to_le_bytes());
+    }
 }
 
 #[cfg(test)]

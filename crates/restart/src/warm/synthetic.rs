@@ -8,7 +8,6 @@ use terrace_policy::{History, RestartKind, Tick};
 use terrace_rt::Prng;
 
 use super::entry::{BLOCK_RECORDS, BlockHeader, Entry, Record, write_block, write_entries};
-use super::load::base_page;
 use super::named;
 use crate::header::Header;
 use crate::layout::{FlashLayout, PAGE_ENTRIES};
@@ -104,7 +103,7 @@ impl Tables<'_> {
                 let entries: Vec<Entry> = of_chunk.map(|page| self.entry(page)).collect();
                 write_entries(page, &entries, self.stamp, 1, NOW.0);
             }
-            let first = base_page(&self.layout, 1) + start;
+            let first = self.layout.base_copy(1) + start;
             run(flash, vec![PageIo::write(first, &staging.pages()[..count])])?;
         }
         Ok(())

@@ -5,11 +5,10 @@ use terrace_page::PageBuf;
 use super::page::LogPage;
 use super::{Chunk, Chunks, Logged, Places, mixed};
 use crate::RestartRules;
-use crate::found::{ColdStart, Place};
 use crate::layout::PAGE_ENTRIES;
+use crate::recover::{ColdStart, Place};
 use crate::warm::entry::{Entry, Record, read_entries};
-use crate::warm::form::{Loaded, Resumed};
-use crate::warm::load::read_run;
+use crate::warm::form::Loaded;
 use terrace_page_io::Staging;
 use terrace_page_io::{PageIo, run};
 
@@ -28,7 +27,7 @@ pub(in crate::warm) fn read(
     place: &Place<'_>,
     position: u64,
     rules: RestartRules,
-) -> Result<Loaded, ColdStart> {
+) -> Result<Loaded<Chunks>, ColdStart> {
     let places = Places::of(&place.layout);
     let found = read_log_pages(place, &places)?;
     let headers = found.iter().flatten().map(|it| &it.header);
@@ -69,7 +68,7 @@ pub(in crate::warm) fn read(
     }
     (chunks.next, chunks.digest) = (next + 1, digests.0);
     let entries = read_entries_of(place, &places, &chunks, now)?;
-    Ok(Loaded { entries, now, resumed: Resumed::Chunks(chunks), frontier: None })
+    Ok(Loaded { entries, now, at: chunks, frontier: None })
 }
 
 /// The last write of which every part is there (chunks.C2, chunks.C3).
@@ -89,7 +88,7 @@ fn read_log_pages(place: &Place<'_>, places: &Places<'_>) -> Result<Vec<Vec<Foun
     for first in (0..places.map.count).step_by(CHUNKS_PER_READ as usize) {
         let chunks = first..places.map.count.min(first + CHUNKS_PER_READ);
         let pages = &mut staging.pages_mut()[..2 * chunks.len()];
-        read_run(place.flash, places.log_page(first, 0), pages)?;
+        place.read(places.log_page(first, 0), pages)?;
         for (chunk, both) in chunks.zip(pages.chunks(2)) {
             let whole = (0..).zip(both).filter_map(|(at, page): (u64, &PageBuf)| {
                 let (header, records) = LogPage::read(page, place.table, chunk)?;

@@ -8,9 +8,8 @@ use super::{Chunk, Chunks, Logged, Places, mixed, other};
 use crate::FlashLayout;
 use crate::layout::PAGE_ENTRIES;
 use crate::warm::entry::{Entry, Record, read_entries, write_entries};
-use crate::warm::form::{Form, OnFlash};
+use crate::warm::form::{Form, OnFlash, damaged};
 use crate::warm::frontier::Frontier;
-use crate::warm::merge::damaged;
 use terrace_page_io::Staging;
 use terrace_page_io::{PageIo, run};
 

@@ -13,9 +13,10 @@ use terrace_rt::{Nanos, Prng, Stopped, Virtual, VirtualConfig};
 
 use super::*;
 use crate::RestartRules;
-use crate::found::{ColdStart, Place};
+use crate::recover::{ColdStart, Place};
 use crate::warm::entry::Entry;
-use crate::warm::form::{FormKind, Loaded, OnFlash};
+use crate::warm::form::{Loaded, OnFlash};
+use crate::warm::kind::{FormKind, Resumed};
 
 const TABLE: u64 = 77;
 const SESSIONS: u64 = 6;
@@ -72,7 +73,7 @@ impl Change {
     }
 }
 
-fn held(loaded: &Loaded) -> Model {
+fn held(loaded: &Loaded<Resumed>) -> Model {
     let of_slot = |(slot, entry): (u32, &Entry)| {
         let image = entry.image(loaded.now)?;
         let lsn = image.lsn.expect("an entry has an LSN").0;
@@ -127,7 +128,7 @@ fn session(
             let writes = told.writes_of(&held(&loaded))?;
             told.writes.truncate(writes);
             told.returned = writes;
-            FormKind::Chunks.open(layout, Some(loaded.resumed))
+            FormKind::Chunks.open(layout, Some(loaded.at))
         }
         Err(ColdStart::Table) if told.borrow().returned == 0 => {
             told.borrow_mut().writes.clear();

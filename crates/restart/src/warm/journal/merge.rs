@@ -5,11 +5,10 @@
 
 use std::io;
 
-use super::entry::{Entry, Record, read_block, read_entries, write_entries};
-use super::form::OnFlash;
-use super::journal::Position;
-use super::load::base_page;
+use super::Position;
 use crate::layout::PAGE_ENTRIES;
+use crate::warm::entry::{Entry, Record, read_block, read_entries, write_entries};
+use crate::warm::form::{OnFlash, damaged};
 use terrace_page_io::Staging;
 use terrace_page_io::{PageIo, run};
 
@@ -30,7 +29,7 @@ pub(super) fn rewrite(on_flash: &OnFlash<'_>, position: &mut Position) -> io::Re
         let count = PAGES_PER_IO.min(chunks - start);
         let pages = &mut staging.pages_mut()[..count as usize];
         if position.base > 0 {
-            let first = base_page(layout, position.base) + start;
+            let first = layout.base_copy(position.base) + start;
             run(flash, vec![PageIo::read(first, &mut *pages)])?;
         }
         for (at, page) in pages.iter_mut().enumerate() {
@@ -51,17 +50,13 @@ pub(super) fn rewrite(on_flash: &OnFlash<'_>, position: &mut Position) -> io::Re
             records = &records[upto..];
             write_entries(page, &entries, table, position.base + 1, now);
         }
-        let first = base_page(layout, position.base + 1) + start;
+        let first = layout.base_copy(position.base + 1) + start;
         run(flash, vec![PageIo::write(first, &*pages)])?;
     }
     flash.sync()?;
     position.base += 1;
     position.tail = position.next;
     Ok(())
-}
-
-pub(super) fn damaged(what: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, format!("the flash table's {what} is damaged"))
 }
 
 /// The records that the base copy lacks, with their ages as of `now`.

@@ -8,13 +8,19 @@
 //!   written. Blocks from there on are kept, too, and read (`frontier`).
 //! - Cost: 20 bytes of flash for each change, and a rewrite of the table (16 bytes a slot) whenever
 //!   the journal is half full.
+//!
+//! Modules in reading order: `merge`, a new base copy; `read`, what opening reads.
+
+mod merge;
+mod read;
+
+pub(super) use read::read;
 
 use std::io;
 
 use super::entry::{BLOCK_RECORDS, BlockHeader, Record, write_block};
 use super::form::{Form, OnFlash};
 use super::frontier::{Frontier, place_mark};
-use super::merge;
 use crate::FlashLayout;
 use terrace_page_io::Staging;
 use terrace_page_io::{PageIo, run};
