@@ -5,7 +5,7 @@
 //!
 //! Modules in reading order: `table`, the states of the slots; `order`, which slot is reused and
 //! which is cleaned first; `shares`, the seam to what partitions share; `image`, what is told of a
-//! slot to a restart, and by one.
+//! slot to a restart, and by one; `mutation`, faults for tests.
 
 #![forbid(unsafe_code)]
 
@@ -16,7 +16,10 @@ mod order;
 mod image;
 mod shares;
 
+mod mutation;
+
 pub use image::{Freed, Held, Image};
+pub use mutation::{Mutation, Mutations};
 pub use order::{AnyOrder, Asks, Count, Fill, Leaving, LogSlots, SlotOrder, Slots};
 pub use shares::{Gauge, Lend, Shares};
 pub use table::{

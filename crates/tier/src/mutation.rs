@@ -1,0 +1,171 @@
+//! Deliberate faults, each of which breaks one of the rules that protect data, so that tests can
+//! show that they would notice.
+//!
+//! The feature `mutations` compiles them in, and only dev-dependencies turn it on. Without it
+//! [`Mutations`] has no bytes and [`Mutations::has`] is `false` at compile time, so that a release
+//! build contains no faulty code.
+
+use std::fmt;
+
+/// Defines the enum and the list of its variants from one list.
+macro_rules! mutations {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// One fault, and the rule that it breaks.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(u8)]
+        pub enum Mutation {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl Mutation {
+            /// All of them.
+            pub const ALL: &[Mutation] = &[$(Mutation::$name,)*];
+        }
+    };
+}
+
+mutations! {
+    /// The log is durable up to a page's LSN before the page is written anywhere.
+    PageBeforeLog,
+    /// Pages are copied to the doublewrite area, if there is one, before they go home.
+    SkipDoublewrite,
+    /// A page joins a BUF_WRITE batch only if it was not modified since the image was written.
+    JoinModified,
+    /// The EOL of a BUF_WRITE batch is fixed before any page joins.
+    EolAfterJoin,
+    /// Home is synced before a BUF_WRITE record is logged.
+    BufWriteBeforeSync,
+    /// A dirty entry counts for the oldest dirty LSN until home was synced after its page's write.
+    EntryEndsBeforeSync,
+    /// At most one home write of a page is outstanding.
+    TwoHomeWrites,
+    /// A page's dirty entry exists before its flash copy is invalidated and its record is appended.
+    InvalidateBeforeEntry,
+    /// Modifying a page invalidates its flash copy.
+    KeepStaleCopy,
+    /// Dual writes: a slot is clean only after both writes finished.
+    CleanBeforeBothWrites,
+    /// Lazy cleaning: a dirty entry moves to flash only after the flash write finished.
+    EntryMovesBeforeWrite,
+    /// Append logs: a page that leaves the front counts as dirty until its home write finished.
+    FrontCleanBeforeHome,
+    /// Append logs: slots are overwritten only when their pages are elsewhere.
+    ReuseFrontTooSoon,
+    /// The oldest dirty LSN covers pages that are dirty on flash only.
+    OldestWithoutFlash,
+    /// The restart `warm`: a dirty copy on flash outlasts a change of its page, unless analysis
+    /// reads every change that home lacks.
+    DropOldBases,
+    /// Persistent flash: a slot is used again only when the table says durably that it may be.
+    ReuseBeforeTable,
+    /// Persistent flash: home has durably what leaves the front before its slots are overwritten.
+    ReuseBeforeHomeSync,
+    /// Persistent flash: a base at the front is appended again.
+    DropBasesAtFront,
+    /// FaCE's map: an opening reads the slots that may have been written since the last segment.
+    SkipFrontier,
+    /// FaCE's map: of these it believes only those that the table has told of before.
+    TrustUnknownSlots,
+    /// Pages are verified when they are read from a device.
+    SkipVerify,
+
+    /// Restarts: what is read from a slot must be the page that the slot is said to hold.
+    SkipPageIdCheck,
+    /// Restarts: what is read from a slot must be the version that the slot is said to hold, where
+    /// that is kept.
+    SkipLsnCheck,
+    /// MMR: an entry says that its slot holds a page only once the page is durable there.
+    MmrEntryBeforeSync,
+    /// MMR: CLEAN -> READY is durable before the slot is overwritten.
+    MmrSkipReused,
+    /// MMR: -> FREE is durable before the page changes.
+    MmrSkipModified,
+    /// MMR: a table that cannot be written is given up, for this session and the next opening.
+    MmrNeverGivesUp,
+    /// LBR: a slot is durable before its POST_WRITE is logged.
+    LbrRecordBeforeSync,
+    /// LBR: PRE_INVALIDATE is durable before the slot is overwritten.
+    LbrWriteBeforeForce,
+    /// LBR: the change that freed a slot is durable before the slot is overwritten.
+    LbrWriteBeforeChange,
+    /// LBR: only a checkpoint that ended has the table.
+    LbrUnendedCheckpoint,
+    /// LBR: a PRE_INVALIDATE that finds the log full gives up what the log says of the table.
+    LbrNeverGivesUp,
+    /// LVR: beforeHardeningLSN is what is durable, not the log's tail.
+    LvrTailLsn,
+    /// LVR: entries that are older than the log go.
+    LvrKeepsOldEntries,
+    /// LVR: a BUF_WRITE frees older copies of its pages.
+    LvrIgnoresBufWrites,
+    /// LVR: a checkpoint ends after a full pass of the flusher.
+    LvrSkipsPass,
+    /// FASC's map: log pages of one write count together.
+    ChunksCountAlone,
+}
+
+/// The faults that are in force: none, but in tests.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub struct Mutations {
+    #[cfg(feature = "mutations")]
+    bits: u64,
+}
+
+#[cfg(not(feature = "mutations"))]
+const _: () = assert!(size_of::<Mutations>() == 0 && !Mutations::NONE.has(Mutation::SkipVerify));
+#[cfg(feature = "mutations")]
+const _: () = assert!(Mutation::ALL.len() <= u64::BITS as usize);
+
+impl Mutations {
+    /// No fault: every rule holds.
+    pub const NONE: Mutations = Mutations {
+        #[cfg(feature = "mutations")]
+        bits: 0,
+    };
+
+    /// Whether `mutation` is in force.
+    #[inline]
+    #[must_use]
+    #[cfg(feature = "mutations")]
+    pub const fn has(self, mutation: Mutation) -> bool {
+        self.bits & (1 << mutation as u8) != 0
+    }
+
+    /// Whether `_mutation` is in force: never.
+    #[inline]
+    #[must_use]
+    #[cfg(not(feature = "mutations"))]
+    pub const fn has(self, _mutation: Mutation) -> bool {
+        false
+    }
+}
+
+#[cfg(feature = "mutations")]
+impl Mutations {
+    /// These, and `mutation`.
+    #[must_use]
+    pub const fn and(self, mutation: Mutation) -> Mutations {
+        Mutations { bits: self.bits | 1 << mutation as u8 }
+    }
+}
+
+#[cfg(feature = "mutations")]
+impl From<Mutation> for Mutations {
+    fn from(mutation: Mutation) -> Mutations {
+        Mutations::NONE.and(mutation)
+    }
+}
+
+#[cfg(feature = "mutations")]
+impl FromIterator<Mutation> for Mutations {
+    fn from_iter<I: IntoIterator<Item = Mutation>>(all: I) -> Mutations {
+        all.into_iter().fold(Mutations::NONE, Mutations::and)
+    }
+}
+
+impl fmt::Debug for Mutations {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let in_force = Mutation::ALL.iter().filter(|&&mutation| self.has(mutation));
+        f.debug_set().entries(in_force).finish()
+    }
+}
