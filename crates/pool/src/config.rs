@@ -7,8 +7,9 @@ use terrace_policy::{
 
 use std::sync::Arc;
 
-use crate::{FlashLayout, Metadata, PageObserver, PoolError, RestartRules, RestartTuning};
+use crate::{FlashLayout, Metadata, PageObserver, PoolError, RestartTuning};
 use terrace_restart::PARTITION_FRAMES_MIN;
+use terrace_tier::Mutations;
 
 /// The largest number of frames and slots in one partition: an index and a tag share 32 bits.
 pub(crate) const PARTITION_PLACES_MAX: u32 = (1 << 24) - 1;
@@ -45,9 +46,6 @@ pub struct PoolConfig {
     pub flash_role: FlashRole,
     /// How the restart keeps its table.
     pub restart_tuning: RestartTuning,
-    /// Cures of the restarts; for tests.
-    #[doc(hidden)]
-    pub restart_rules: RestartRules,
     /// Slots on the flash device, in pages; zero if the design uses no flash.
     pub flash_slots: u32,
     /// Aggressive filling: share of the slots up to which every page is admitted [S0 3.3.1].
@@ -94,9 +92,9 @@ pub struct PoolConfig {
     pub evict_batch: u32,
     /// Receives every page reference, to record a trace; `None` by default.
     pub observer: Option<Arc<dyn PageObserver>>,
-    /// Safety rules; for tests.
+    /// Faults that tests put in force.
     #[doc(hidden)]
-    pub rules: Rules,
+    pub mutations: Mutations,
 }
 
 /// Two of the three things called filling; the third is `tau` [sources.R22].
@@ -215,7 +213,6 @@ impl Default for PoolConfig {
             restart: Restart::forget(),
             flash_role: FlashRole::Cache,
             restart_tuning: RestartTuning::default(),
-            restart_rules: RestartRules::default(),
             flash_slots: 0,
             tau: 0.95,
             mu: 100,
@@ -237,7 +234,7 @@ impl Default for PoolConfig {
             buf_write_pages: 2048,
             evict_batch: 16,
             observer: None,
-            rules: Rules::default(),
+            mutations: Mutations::NONE,
         }
     }
 }
@@ -397,84 +394,6 @@ impl PoolConfig {
                 (2 * group).max(share)
             }
             _ => (2 * group).max(SLOTS_AHEAD_MIN).min(slots / SLOTS_PER_GROUP_MIN).max(group),
-        }
-    }
-}
-
-/// Switches that turn off one safety rule each, so that tests can show that they find it. All on
-/// by default; nothing but a test turns one off.
-#[doc(hidden)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rules {
-    /// The log is durable up to a page's LSN before the page is written anywhere.
-    pub wal_before_page: bool,
-    /// Pages are copied to the doublewrite area, if there is one, before they go home.
-    pub copies_before_home: bool,
-    /// A page joins a BUF_WRITE batch only if it was not modified since the image was written.
-    pub buf_write_join_rule: bool,
-    /// The EOL of a BUF_WRITE batch is fixed before any page joins.
-    pub buf_write_eol_rule: bool,
-    /// Home is synced before a BUF_WRITE record is logged.
-    pub sync_before_buf_write: bool,
-    /// A dirty entry counts for the oldest dirty LSN until home was synced after its page's write.
-    pub entry_until_sync: bool,
-    /// At most one home write of a page is outstanding.
-    pub in_flight_home_writes: bool,
-    /// A page's dirty entry exists before its flash copy is invalidated and its record is appended.
-    pub entry_before_invalidation: bool,
-    /// Modifying a page invalidates its flash copy.
-    pub invalidate_on_modify: bool,
-    /// Dual writes: a slot is clean only after both writes finished.
-    pub dw_clean_after_both: bool,
-    /// Lazy cleaning: a dirty entry moves to flash only after the flash write finished.
-    pub lc_entry_moves_after_flash_write: bool,
-    /// Append logs: a page that leaves the front counts as dirty until its home write finished.
-    pub front_is_dirty_until_home: bool,
-    /// Append logs: slots are overwritten only when their pages are elsewhere.
-    pub front_is_kept_until_left: bool,
-    /// The oldest dirty LSN covers pages that are dirty on flash only.
-    pub oldest_covers_flash: bool,
-    /// The restart `warm`: a dirty copy on flash outlasts a change of its page, unless analysis
-    /// reads every change that home lacks.
-    pub keeps_old_bases: bool,
-    /// Persistent flash: a slot is used again only when the table says durably that it may be.
-    pub reused_slots_are_free_in_table: bool,
-    /// Persistent flash: home has durably what leaves the front before its slots are overwritten.
-    pub front_is_synced_home: bool,
-    /// Persistent flash: a base at the front is taken in again.
-    pub bases_move_on: bool,
-    /// FaCE's map: an opening reads the slots that may have been written since the last segment.
-    pub frontier_is_read: bool,
-    /// FaCE's map: of these it believes only those that the table has told of before.
-    pub frontier_is_known: bool,
-    /// Pages are verified when they are read from a device.
-    pub verify_reads: bool,
-}
-
-impl Default for Rules {
-    fn default() -> Rules {
-        Rules {
-            wal_before_page: true,
-            copies_before_home: true,
-            buf_write_join_rule: true,
-            buf_write_eol_rule: true,
-            sync_before_buf_write: true,
-            entry_until_sync: true,
-            in_flight_home_writes: true,
-            entry_before_invalidation: true,
-            invalidate_on_modify: true,
-            dw_clean_after_both: true,
-            lc_entry_moves_after_flash_write: true,
-            front_is_dirty_until_home: true,
-            front_is_kept_until_left: true,
-            oldest_covers_flash: true,
-            keeps_old_bases: true,
-            reused_slots_are_free_in_table: true,
-            front_is_synced_home: true,
-            bases_move_on: true,
-            frontier_is_read: true,
-            frontier_is_known: true,
-            verify_reads: true,
         }
     }
 }

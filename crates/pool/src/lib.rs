@@ -30,7 +30,7 @@ mod shares;
 mod site;
 
 pub use buffer_pool::{BufferPool, Recovered};
-pub use config::{FascConfig, Fills, PoolConfig, Rules, Spill, TacConfig, TacWrite};
+pub use config::{FascConfig, Fills, PoolConfig, Spill, TacConfig, TacWrite};
 pub use durability::dirty::OldestDirty;
 pub use durability::doublewrite::{
     Ahead, Doublewrite, DoublewriteOwner, DoublewritePlace, HALF_BYTES_MIN, RestoreError, Restored,
@@ -47,7 +47,9 @@ pub use terrace_restart::fuzz;
 pub use terrace_restart::{
     ColdStart, FlashLayout, FlashNeed, FlashRecovery, Image, LogFacts, ScanFrom,
 };
-pub use terrace_restart::{RestartRules, RestartTuning, Settings, flash_part_of};
+pub use terrace_restart::{RestartTuning, Settings, flash_part_of};
+#[doc(hidden)]
+pub use terrace_tier::{Mutation, Mutations};
 pub use watch::check::Copies;
 pub use watch::metadata::Metadata;
 pub use watch::observe::{PageEvent, PageObserver};

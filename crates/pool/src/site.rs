@@ -319,9 +319,7 @@ impl PoolConfig {
             group: self.group(),
             appends: self.design.batch().is_some(),
             tuning: self.restart_tuning,
-            rules: self.restart_rules,
-            frontier_is_read: self.rules.frontier_is_read,
-            frontier_is_known: self.rules.frontier_is_known,
+            mutations: self.mutations,
         }
     }
 

@@ -48,7 +48,7 @@ pub use recover::{ColdStart, LogFacts, PARTITION_FRAMES_MIN, ScanFrom};
 pub use rows::version_bits;
 pub use settings::Settings;
 pub use site::{Site, TableError, TableEvent, TableLog, Waited};
-pub use tuning::{RestartRules, RestartTuning};
+pub use tuning::RestartTuning;
 pub use warm::write_synthetic_table;
 
 pub use keeper::{Freed, Held, Keep, Keeper};

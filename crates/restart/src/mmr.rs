@@ -42,6 +42,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use terrace_page::{Lsn, PAGE_SIZE, PageId};
 use terrace_policy::{History, Tick};
 use terrace_rt::Mutex;
+use terrace_tier::{Mutation, Mutations};
 
 use super::forget::not_written;
 use super::images::{Images, table_parts};
@@ -51,7 +52,6 @@ use super::records::Record;
 use super::recover::{ColdStart, LogFacts, Place, Recover, ScanFrom};
 use super::settings::Settings;
 use super::site::{Site, TableError, TableEvent, images_of};
-use super::tuning::RestartRules;
 use terrace_page_io::Staging;
 use terrace_page_io::{PageIo, run};
 use terrace_tier::Image;
@@ -203,7 +203,7 @@ impl Unit {
 pub(super) struct MappedTable {
     layout: FlashLayout,
     table: u64,
-    rules: RestartRules,
+    mutations: Mutations,
     /// Bytes of a unit.
     unit_bytes: usize,
     units: Box<[Unit]>,
@@ -237,11 +237,11 @@ impl MappedTable {
         };
         let (fills, durable_fills) = (AtomicU64::new(0), AtomicU64::new(0));
         let units = (0..layout.slots.div_ceil(entries)).map(unit).collect();
-        let rules = settings.rules;
+        let mutations = settings.mutations;
         MappedTable {
             layout,
             table,
-            rules,
+            mutations,
             unit_bytes,
             units,
             fills,
@@ -254,7 +254,7 @@ impl MappedTable {
 
     /// The table could not be written (M5).
     fn give_up(&self, site: &dyn Site, source: std::io::Error) -> Result<(), TableError> {
-        if !self.rules.mmr_gives_up {
+        if self.mutations.has(Mutation::MmrNeverGivesUp) {
             return Ok(());
         }
         let _one_at_a_time = self.giving_up.lock();
@@ -318,7 +318,9 @@ impl MappedTable {
         }
         // M4: what was just encoded relies on these.
         let fills = self.fills.load(Ordering::Acquire);
-        if self.rules.mmr_syncs_slots && self.durable_fills.load(Ordering::Acquire) < fills {
+        if !self.mutations.has(Mutation::MmrEntryBeforeSync)
+            && self.durable_fills.load(Ordering::Acquire) < fills
+        {
             flash.sync()?;
             self.durable_fills.fetch_max(fills, Ordering::AcqRel);
         }
@@ -363,8 +365,8 @@ impl Keep for MappedTable {
 
     fn freed(&self, _site: &dyn Site, slot: u32, _page: PageId, why: Freed) {
         let is_hardened = match why {
-            Freed::Modified => self.rules.mmr_hardens_modified,
-            Freed::Reused => self.rules.mmr_hardens_reused,
+            Freed::Modified => !self.mutations.has(Mutation::MmrSkipModified),
+            Freed::Reused => !self.mutations.has(Mutation::MmrSkipReused),
         };
         if is_hardened {
             self.note(slot);
@@ -376,7 +378,9 @@ impl Keep for MappedTable {
     }
 
     fn checkpoint(&self, _site: &dyn Site) -> Result<u64, TableError> {
-        match self.is_given_up.load(Ordering::Acquire) && self.rules.mmr_gives_up {
+        match self.is_given_up.load(Ordering::Acquire)
+            && !self.mutations.has(Mutation::MmrNeverGivesUp)
+        {
             true => Err(not_written("the table")),
             false => Ok(0),
         }

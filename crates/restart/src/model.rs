@@ -18,6 +18,7 @@ use terrace_device::{Device, Keep as Kept, Store, read, write};
 use terrace_page::{Lsn, PAGE_SIZE, PageBuf, PageId, lsn, seal, set_lsn, set_page_id, verify};
 use terrace_policy::{FlashRole, History, RestartKind, Tick};
 use terrace_rt::{LeafMutex, Nanos, Prng, Stopped, Virtual, VirtualConfig, sleep};
+use terrace_tier::{Mutation, Mutations};
 
 use super::*;
 use crate::keeper::Keep;
@@ -186,7 +187,7 @@ impl Fake {
     }
 }
 
-fn settings(kind: RestartKind, rules: RestartRules) -> Settings {
+fn settings(kind: RestartKind, mutations: Mutations) -> Settings {
     let tuning = RestartTuning { mmr_unit: 512, lvr_chunks: 4, ..RestartTuning::default() };
     Settings {
         kind,
@@ -196,9 +197,7 @@ fn settings(kind: RestartKind, rules: RestartRules) -> Settings {
         group: 1,
         appends: false,
         tuning,
-        rules,
-        frontier_is_read: true,
-        frontier_is_known: true,
+        mutations,
     }
 }
 
@@ -239,9 +238,9 @@ fn work(fake: &Fake, keeper: &dyn Keep, layout: &FlashLayout, task: u32, seed: u
 
 /// Runs until the power is cut, or to the end; returns what is wrong with what is believed then,
 /// and of how many slots something is.
-fn survive(kind: RestartKind, rules: RestartRules, seed: u64, cut: bool) -> Result<usize, String> {
+fn survive(kind: RestartKind, mutations: Mutations, seed: u64, cut: bool) -> Result<usize, String> {
     let mut prng = Prng::from_seed(seed);
-    let settings = settings(kind, rules);
+    let settings = settings(kind, mutations);
     let layout = FlashLayout::new(SLOTS, kind);
     let world = Virtual::new(VirtualConfig { seed, ..VirtualConfig::default() });
     let faults = Faults { seed, ..Faults::default() };
@@ -351,7 +350,7 @@ fn what_is_believed_after_a_cut_is_true() {
     for kind in KINDS {
         let mut believed = 0;
         for seed in 0..150 {
-            match survive(kind, RestartRules::default(), seed, true) {
+            match survive(kind, Mutations::NONE, seed, true) {
                 Ok(count) => believed += count,
                 Err(wrong) => panic!("{kind:?}, seed {seed}: {wrong}"),
             }
@@ -364,30 +363,29 @@ fn what_is_believed_after_a_cut_is_true() {
 fn what_was_checkpointed_is_found() {
     for kind in KINDS {
         for seed in 0..20 {
-            let found = survive(kind, RestartRules::default(), seed, false);
+            let found = survive(kind, Mutations::NONE, seed, false);
             assert!(found.is_ok_and(|count| count > 0), "{kind:?}, seed {seed}");
         }
     }
 }
 
 #[test]
-fn every_rule_is_missed_when_it_is_off() {
-    type Break = fn(&mut RestartRules);
-    let rules: [(RestartKind, &str, Break); 6] = [
-        (RestartKind::MemoryMapped, "syncs slots", |rules| rules.mmr_syncs_slots = false),
-        (RestartKind::MemoryMapped, "reused", |rules| rules.mmr_hardens_reused = false),
-        (RestartKind::MemoryMapped, "modified", |rules| rules.mmr_hardens_modified = false),
-        (RestartKind::LogBased, "syncs slots", |rules| rules.lbr_syncs_slots = false),
-        (RestartKind::LogBased, "forces", |rules| rules.lbr_forces_before_write = false),
-        (RestartKind::LazyVerification, "verifies", |rules| {
-            (rules.checks_page_id, rules.checks_lsn) = (false, false);
-        }),
+fn every_mutation_is_found() {
+    use Mutation::{
+        LbrRecordBeforeSync, LbrWriteBeforeForce, MmrEntryBeforeSync, MmrSkipModified,
+        MmrSkipReused, SkipLsnCheck, SkipPageIdCheck,
+    };
+    let cases: [(RestartKind, &[Mutation]); 6] = [
+        (RestartKind::MemoryMapped, &[MmrEntryBeforeSync]),
+        (RestartKind::MemoryMapped, &[MmrSkipReused]),
+        (RestartKind::MemoryMapped, &[MmrSkipModified]),
+        (RestartKind::LogBased, &[LbrRecordBeforeSync]),
+        (RestartKind::LogBased, &[LbrWriteBeforeForce]),
+        (RestartKind::LazyVerification, &[SkipPageIdCheck, SkipLsnCheck]),
     ];
-    for (kind, name, switch_off) in rules {
-        let mut rules = RestartRules::default();
-        switch_off(&mut rules);
-        let is_found = |&seed: &u64| survive(kind, rules, seed, true).is_err();
-        let found = (0..300).find(is_found);
-        assert!(found.is_some(), "{kind:?}: {name} is off unseen");
+    for (kind, mutations) in cases {
+        let mutations: Mutations = mutations.iter().copied().collect();
+        let is_found = |&seed: &u64| survive(kind, mutations, seed, true).is_err();
+        assert!((0..300).any(|seed| is_found(&seed)), "{kind:?}: {mutations:?} is not found");
     }
 }

@@ -15,12 +15,12 @@ pub(super) fn table_of(
     layout: FlashLayout,
     settings: &Settings,
 ) -> Box<dyn Recover> {
-    let rules = settings.rules;
+    let mutations = settings.mutations;
     match kind {
         RestartKind::Forget => Box::new(forget::Nothing),
         RestartKind::MemoryMapped => Box::new(mmr::MappedImages::new(&layout)),
-        RestartKind::LogBased => Box::new(lbr::LoggedImages::new(&layout, rules)),
-        RestartKind::LazyVerification => Box::new(lvr::FlushedImages::new(&layout, rules)),
+        RestartKind::LogBased => Box::new(lbr::LoggedImages::new(&layout, mutations)),
+        RestartKind::LazyVerification => Box::new(lvr::FlushedImages::new(&layout, mutations)),
         kind => Box::new(warm::WarmTable::new(form_of(kind), settings)),
     }
 }

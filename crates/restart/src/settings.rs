@@ -2,7 +2,9 @@
 
 use terrace_policy::{FlashRole, RestartKind};
 
-use super::tuning::{RestartRules, RestartTuning};
+use terrace_tier::Mutations;
+
+use super::tuning::RestartTuning;
 
 /// Which restart, of what tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,10 +23,6 @@ pub struct Settings {
     pub appends: bool,
     /// How the restart hardens its table.
     pub tuning: RestartTuning,
-    /// Its cures.
-    pub rules: RestartRules,
-    /// FaCE's map: an opening reads the slots that may have been written since the last segment.
-    pub frontier_is_read: bool,
-    /// FaCE's map: of these it believes only those that the table has told of before.
-    pub frontier_is_known: bool,
+    /// Faults that tests put in force.
+    pub mutations: Mutations,
 }

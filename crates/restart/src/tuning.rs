@@ -1,5 +1,4 @@
-//! What can be set of the published restarts, with the papers' values as defaults; and the switches
-//! that take their cures out.
+//! What can be set of the published restarts, with the papers' values as defaults.
 
 use terrace_page::PAGE_SIZE;
 use terrace_rt::Nanos;
@@ -57,68 +56,5 @@ impl RestartTuning {
         let lvr = [self.lvr_chunks, self.lvr_chunks_per_pause, self.lvr_chunks_per_yield];
         let counts = [&[self.lbr_group, self.map_segments, self.map_zones][..], &lvr].concat();
         counts.contains(&0).then_some("counts of restart_tuning must not be zero")
-    }
-}
-
-/// Switches that take out one cure of a restart each, so that tests can show what it cures. All on
-/// by default; nothing but a test turns one off.
-#[doc(hidden)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RestartRules {
-    /// What is read from a slot must be the page that the slot is said to hold.
-    pub checks_page_id: bool,
-    /// What is read from a slot must be the version that the slot is said to hold, where that is
-    /// kept.
-    pub checks_lsn: bool,
-    /// MMR: an entry says that its slot holds a page only once the page is durable there.
-    pub mmr_syncs_slots: bool,
-    /// MMR: CLEAN -> READY is durable before the slot is overwritten.
-    pub mmr_hardens_reused: bool,
-    /// MMR: -> FREE is durable before the page changes.
-    pub mmr_hardens_modified: bool,
-    /// MMR: a table that cannot be written is given up, for this session and the next opening.
-    pub mmr_gives_up: bool,
-    /// LBR: a slot is durable before its POST_WRITE is logged.
-    pub lbr_syncs_slots: bool,
-    /// LBR: PRE_INVALIDATE is durable before the slot is overwritten.
-    pub lbr_forces_before_write: bool,
-    /// LBR: so is the change that freed the slot.
-    pub lbr_forces_freed: bool,
-    /// LBR: only a checkpoint that ended has the table.
-    pub lbr_ended_checkpoints: bool,
-    /// LBR: a PRE_INVALIDATE that finds the log full gives up what the log says of the table.
-    pub lbr_gives_up: bool,
-    /// LVR: beforeHardeningLSN is what is durable, not the log's tail.
-    pub lvr_durable_lsn: bool,
-    /// LVR: entries that are older than the log go.
-    pub lvr_shallow: bool,
-    /// LVR: a BUF_WRITE frees older copies of its pages.
-    pub lvr_buf_write_frees: bool,
-    /// LVR: a checkpoint ends after a full pass of the flusher.
-    pub lvr_checkpoint_waits: bool,
-    /// FASC's map: log pages of one write count together.
-    pub chunks_count_together: bool,
-}
-
-impl Default for RestartRules {
-    fn default() -> RestartRules {
-        RestartRules {
-            checks_page_id: true,
-            checks_lsn: true,
-            mmr_syncs_slots: true,
-            mmr_hardens_reused: true,
-            mmr_hardens_modified: true,
-            mmr_gives_up: true,
-            lbr_syncs_slots: true,
-            lbr_forces_before_write: true,
-            lbr_forces_freed: true,
-            lbr_ended_checkpoints: true,
-            lbr_gives_up: true,
-            lvr_durable_lsn: true,
-            lvr_shallow: true,
-            lvr_buf_write_frees: true,
-            lvr_checkpoint_waits: true,
-            chunks_count_together: true,
-        }
     }
 }

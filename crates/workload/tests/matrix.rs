@@ -1,8 +1,12 @@
-//! The crash matrix: a sample of it finds nothing in the engine as it is, and it finds rules of the
-//! pool that are switched off.
+//! The crash matrix: a sample of it finds nothing in the engine as it is, and it finds mutations of
+//! the pool.
 
 use terrace_policy::{FlashRole, designs, restarts};
-use terrace_pool::Rules;
+use terrace_pool::Mutation::{
+    self, BufWriteBeforeSync, DropBasesAtFront, DropOldBases, EntryEndsBeforeSync, KeepStaleCopy,
+    OldestWithoutFlash, PageBeforeLog, ReuseBeforeHomeSync, ReuseBeforeTable, SkipVerify,
+};
+use terrace_pool::Mutations;
 use terrace_workload::torture::OPEN_RESTARTS;
 use terrace_workload::torture::matrix::{Choice, Fate, Report, SCRIPTS, Script, TPCC, walks};
 
@@ -137,55 +141,47 @@ fn a_seed_decides_the_matrix() {
     assert_eq!(once(), once());
 }
 
-/// Switches off a rule.
-type Switch = fn(&mut Rules);
-
-/// Rules, a design that needs them, and the script whose cuts show that they are missing.
-const RULES: [(&str, &str, &str, Switch); 6] = [
-    ("log before page", "cw", "roll-back", |rules| rules.wal_before_page = false),
-    ("home synced before the log forgets", "no-ssd", "sharp-checkpoint", |rules| {
-        rules.sync_before_buf_write = false;
-        rules.entry_until_sync = false;
-    }),
-    ("invalidate on modify", "cw", "roll-back", |rules| rules.invalidate_on_modify = false),
-    ("oldest covers flash", "lc", "cold-checkpoint", |rules| rules.oldest_covers_flash = false),
-    ("keeps old bases", "lc", "checkpoint", |rules| rules.keeps_old_bases = false),
-    ("verify reads", "cw", "evict-dirty", |rules| rules.verify_reads = false),
+/// Mutations, a design that they harm, and the script whose cuts show it.
+const MUTATIONS: [(&[Mutation], &str, &str); 6] = [
+    (&[PageBeforeLog], "cw", "roll-back"),
+    // Either of the two rules alone makes up for the other.
+    (&[BufWriteBeforeSync, EntryEndsBeforeSync], "no-ssd", "sharp-checkpoint"),
+    (&[KeepStaleCopy], "cw", "roll-back"),
+    (&[OldestWithoutFlash], "lc", "cold-checkpoint"),
+    (&[DropOldBases], "lc", "checkpoint"),
+    (&[SkipVerify], "cw", "evict-dirty"),
 ];
 
 /// The same where flash is a part of the database.
-const PERSISTENT_RULES: [(&str, &str, &str, Switch); 4] = [
-    ("keeps old bases", "lc", "checkpoint", |rules| rules.keeps_old_bases = false),
-    ("the front is synced home", "face", "front", |rules| rules.front_is_synced_home = false),
-    ("reused slots are free in the table", "face", "front", |rules| {
-        rules.reused_slots_are_free_in_table = false;
-    }),
-    ("bases move on", "fasc", "front-bases", |rules| rules.bases_move_on = false),
+const PERSISTENT_MUTATIONS: [(&[Mutation], &str, &str); 4] = [
+    (&[DropOldBases], "lc", "checkpoint"),
+    (&[ReuseBeforeHomeSync], "face", "front"),
+    (&[ReuseBeforeTable], "face", "front"),
+    (&[DropBasesAtFront], "fasc", "front-bases"),
 ];
 
 #[test]
-fn every_switched_off_rule_is_found() {
-    let of = |role| move |rule| (role, rule);
-    let cached = RULES.into_iter().map(of(FlashRole::Cache));
-    let persistent = PERSISTENT_RULES.into_iter().map(of(FlashRole::Persistent));
-    for (role, (name, design, script, switch)) in cached.chain(persistent) {
-        let mut rules = Rules::default();
-        switch(&mut rules);
+fn every_mutation_is_found() {
+    let of = |role| move |case| (role, case);
+    let cached = MUTATIONS.into_iter().map(of(FlashRole::Cache));
+    let persistent = PERSISTENT_MUTATIONS.into_iter().map(of(FlashRole::Persistent));
+    for (role, (mutations, design, script)) in cached.chain(persistent) {
+        let mutations: Mutations = mutations.iter().copied().collect();
         let design = designs::find(design).ok();
-        let choice = Choice { script: Some(script), design, role, rules, ..Choice::default() };
+        let choice = Choice { script: Some(script), design, role, mutations, ..Choice::default() };
         let found = (0..6).map(|seed| run(choice, seed, 5)).find(|it| !it.failures.is_empty());
-        let found = found.unwrap_or_else(|| panic!("nobody sees that {name} is off in {script}"));
+        let found = found.unwrap_or_else(|| panic!("{script} does not find {mutations:?}"));
         let (case, failure) = &found.failures[0];
-        println!("{name} is off: {} in {} cuts, {failure}", found.failures.len(), found.cuts);
+        println!("{mutations:?}: {} in {} cuts, {failure}", found.failures.len(), found.cuts);
         assert!(case.cut.is_some(), "a cut shows it, not the script alone: {case}");
     }
 }
 
 #[test]
 fn a_case_alone_fails_as_it_does_in_its_walk() {
-    let rules = Rules { oldest_covers_flash: false, ..Rules::default() };
+    let mutations = OldestWithoutFlash.into();
     let (script, design) = (Some("cold-checkpoint"), designs::find("lc").ok());
-    let choice = Choice { script, design, rules, ..Choice::default() };
+    let choice = Choice { script, design, mutations, ..Choice::default() };
     let found = run(choice, 0, 3);
     let (case, failure) = &found.failures[0];
     let again = walks(choice, 0)[0].repeat(case.cut.expect("a case with a cut"));

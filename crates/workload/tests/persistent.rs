@@ -1,9 +1,10 @@
 //! Flash as a part of the database: as long as it survives, no power cut loses anything; without
-//! it, or with another, the database does not open; and each rule behind that is missed when off.
+//! it, or with another, the database does not open; and each mutation that breaks this is found.
 
 use std::panic::catch_unwind;
 
 use terrace_policy::{FlashRole, designs, restarts};
+use terrace_pool::Mutation;
 use terrace_workload::torture::{self, Fixed, Report};
 
 /// The designs that keep changed pages on flash, in place and appended.
@@ -64,36 +65,30 @@ fn maps_that_are_redone_before_opening_lose_nothing() {
     }
 }
 
-/// Switches off a rule.
-type Switch = fn(&mut terrace_pool::Rules);
-
-/// Each rule, a design that needs it, its restart if it is not `warm`, and the seeds within which
-/// its absence is found.
-const RULES: [(&str, &str, u64, Switch); 8] = [
-    ("bases outlast changes", "face", 200, |rules| rules.keeps_old_bases = false),
-    ("bases outlast changes", "cac", 200, |rules| rules.keeps_old_bases = false),
-    ("bases move on", "face", 400, |rules| rules.bases_move_on = false),
-    ("slots are free in the table", "face", 400, IN_TABLE_OFF),
-    ("slots are free in the table", "fasc", 400, IN_TABLE_OFF),
-    ("the front is synced home", "face", 400, |rules| rules.front_is_synced_home = false),
-    ("the frontier is read", "face map-segments", 100, |rules| rules.frontier_is_read = false),
-    ("the frontier is read", "cac map-zone", 100, |rules| rules.frontier_is_read = false),
+/// Each mutation, a design that it harms, its restart, and the seeds within which that is found.
+const MUTATIONS: [(Mutation, &str, &str, u64); 8] = [
+    (Mutation::DropOldBases, "face", "warm", 200),
+    (Mutation::DropOldBases, "cac", "warm", 200),
+    (Mutation::DropBasesAtFront, "face", "warm", 400),
+    (Mutation::ReuseBeforeTable, "face", "warm", 400),
+    (Mutation::ReuseBeforeTable, "fasc", "warm", 400),
+    (Mutation::ReuseBeforeHomeSync, "face", "warm", 400),
+    (Mutation::SkipFrontier, "face", "map-segments", 100),
+    (Mutation::SkipFrontier, "cac", "map-zone", 100),
 ];
-const IN_TABLE_OFF: Switch = |rules| rules.reused_slots_are_free_in_table = false;
 
 #[test]
-fn every_switched_off_rule_is_found() {
-    for (name, design, seeds, switch) in RULES {
-        let (design, restart) = design.split_once(' ').unwrap_or((design, "warm"));
+fn every_mutation_is_found() {
+    for (mutation, design, restart, seeds) in MUTATIONS {
         let mut fixed = persistent(design, restart);
-        switch(&mut fixed.rules);
+        fixed.mutations = mutation.into();
         fixed.is_calm = true;
         let is_found = |&seed: &u64| {
             catch_unwind(|| torture::run_fixed(seed, fixed))
                 .map_or(true, |report| !report.failures.is_empty())
         };
         let found = (0..seeds).find(is_found);
-        println!("{name} is off under {design}: seed {found:?}");
-        assert!(found.is_some(), "{name} is off under {design} and {seeds} seeds see nothing");
+        println!("{mutation:?} under {design} with {restart}: seed {found:?}");
+        assert!(found.is_some(), "{seeds} seeds do not find {mutation:?} under {design}");
     }
 }

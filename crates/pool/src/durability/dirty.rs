@@ -38,7 +38,7 @@ use std::sync::atomic::AtomicU32;
 use terrace_device::Operation;
 use terrace_page::{Lsn, PageId};
 use terrace_rt::{LeafMutex, Mutex, Nanos, sleep};
-use terrace_tier::{After, BaseRule, Changed, Freed, Gauge};
+use terrace_tier::{After, BaseRule, Changed, Freed, Gauge, Mutation};
 
 use crate::durability::age::AgeWatch;
 use crate::durability::ledger::{DirtyLsns, Ledger};
@@ -90,7 +90,7 @@ impl BufferPool {
         let partition = self.memory.partition(page);
         let lower = Lsn(self.journal.last_lsn().0 + 1);
         self.log_grew(lower);
-        if !self.config.rules.entry_before_invalidation {
+        if self.config.mutations.has(Mutation::InvalidateBeforeEntry) {
             return self.make_dirty_too_late(partition, guard, lower);
         }
         self.choosing_changed(page);
@@ -114,9 +114,9 @@ impl BufferPool {
         let newer = newer_on_flash(books, guard);
         let lsns = self.entry_of(books, guard, newer, lower);
         books.set_dirty(&self.memory.frames, guard, lsns);
-        match self.config.rules.invalidate_on_modify {
-            true => self.invalidate(partition, books, guard),
-            false => None,
+        match self.config.mutations.has(Mutation::KeepStaleCopy) {
+            true => None,
+            false => self.invalidate(partition, books, guard),
         }
     }
 
@@ -143,7 +143,9 @@ impl BufferPool {
     /// newer than home: what the table says of it would be all that there is.
     fn base_rule(&self, books: &Books) -> BaseRule {
         match self.any_base() {
-            BaseRule::Below(_) if !self.config.rules.keeps_old_bases => BaseRule::Below(Lsn::ZERO),
+            BaseRule::Below(_) if self.config.mutations.has(Mutation::DropOldBases) => {
+                BaseRule::Below(Lsn::ZERO)
+            }
             BaseRule::Below(_) if !self.is_persistent() => {
                 BaseRule::Below(books.ledger.base_floor())
             }
@@ -269,7 +271,9 @@ impl BufferPool {
             let in_frame = books.ledger.oldest_frame(self.memory.frames.rec_of());
             let in_frame = in_frame.map_or(Lsn::MAX, |(lsn, _)| lsn);
             let in_slot = match &books.slots {
-                Some(slots) if self.config.rules.oldest_covers_flash => slots.oldest_newer(),
+                Some(slots) if !self.config.mutations.has(Mutation::OldestWithoutFlash) => {
+                    slots.oldest_newer()
+                }
                 _ => None,
             };
             let rec = in_frame.min(in_slot.unwrap_or(Lsn::MAX));
@@ -285,7 +289,7 @@ impl BufferPool {
     /// The entry of a page that was written home, and not modified since, becomes one that waits
     /// for a sync; the page joins a BUF_WRITE batch. Under the lock of the partition.
     pub(crate) fn written_home(&self, books: &mut Books, page: PageId, lsns: DirtyLsns) {
-        if self.config.rules.entry_until_sync {
+        if !self.config.mutations.has(Mutation::EntryEndsBeforeSync) {
             books.ledger.written_home(lsns);
             if self.keeps_bases() {
                 books.ledger.at_risk_until_sync(page, lsns.rec);
@@ -320,13 +324,13 @@ impl BufferPool {
         if batches.is_empty() && (which == Logged::Full || !self.has_unsynced()) {
             return Ok(());
         }
-        if self.config.rules.sync_before_buf_write {
+        if !self.config.mutations.has(Mutation::BufWriteBeforeSync) {
             self.sync_home()?;
         }
         for batch in &batches {
-            let eol = match self.config.rules.buf_write_eol_rule {
-                true => batch.eol,
-                false => self.journal.last_lsn(),
+            let eol = match self.config.mutations.has(Mutation::EolAfterJoin) {
+                true => self.journal.last_lsn(),
+                false => batch.eol,
             };
             self.journal.log_buf_write(&batch.pages, eol);
         }
@@ -381,7 +385,7 @@ impl BufferPool {
 
     /// Whether a slot is used again only when the table says durably that it may be.
     pub(crate) fn waits_for_table(&self) -> bool {
-        self.is_persistent() && self.config.rules.reused_slots_are_free_in_table
+        self.is_persistent() && !self.config.mutations.has(Mutation::ReuseBeforeTable)
     }
 
     /// As `end_bases`, for a slot of a persistent tier: it is used again only when the table says

@@ -32,7 +32,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use terrace_page::{Lsn, PageBuf, PageId, lsn, verify};
 use terrace_policy::{CleanKey, Cleaning};
 use terrace_rt::{LeafMutex, Signal};
-use terrace_tier::{Claim, Cleaned, Ended, Gauge, Root, UntilSync};
+use terrace_tier::{Claim, Cleaned, Ended, Gauge, Mutation, Root, UntilSync};
 
 use crate::durability::dirty::Logged;
 use crate::durability::ledger::DirtyLsns;
@@ -320,7 +320,8 @@ impl BufferPool {
                 .collect();
         }
         let judge = |(claim, bytes): (&Claim, &PageBuf)| {
-            let is_whole = !self.config.rules.verify_reads || self.is_copy(claim, bytes);
+            let is_whole =
+                self.config.mutations.has(Mutation::SkipVerify) || self.is_copy(claim, bytes);
             if is_whole { Staged::Whole } else { Staged::Damaged }
         };
         run.iter().zip(staging.pages()).map(judge).collect()
@@ -385,7 +386,7 @@ impl BufferPool {
                 self.slot_cleaned(partition.first_slot + slot, page);
             }
             self.written_home(&mut books, page, lsns);
-        } else if cleaned == Cleaned::AtHome && !self.config.rules.buf_write_join_rule {
+        } else if cleaned == Cleaned::AtHome && self.config.mutations.has(Mutation::JoinModified) {
             self.join_buf_write(page);
         }
         books.ledger.home_write_ends(page);

@@ -28,7 +28,7 @@ use std::sync::Arc;
 use terrace_device::Operation;
 use terrace_page::{Lsn, PageBuf, PageId, lsn, seal};
 use terrace_policy::{AccessClass, CleanLeave, DirtyLeave, Invalidation, Touch};
-use terrace_tier::{Held, SlotState};
+use terrace_tier::{Held, Mutation, SlotState};
 
 use crate::durability::dirty::Logged;
 use crate::durability::doublewrite::{CopyError, Doublewrite, Shield};
@@ -98,7 +98,8 @@ impl BufferPool {
         let frame = guard.frame();
         let page = frame.page().expect("a page to write");
         let is_dirty = frame.rec_lsn().is_some();
-        let is_busy = self.config.rules.in_flight_home_writes && books.ledger.is_going_home(page);
+        let is_busy =
+            !self.config.mutations.has(Mutation::TwoHomeWrites) && books.ledger.is_going_home(page);
         // A base that is kept for the page is no copy of it, nor is its own slot while it is stale.
         let has_copy = frame.slot().is_some_and(|slot| books.slots_mut().is_valid(slot));
         if !has_copy && self.is_slot_being_cleaned(books, frame) {
@@ -217,7 +218,7 @@ impl BufferPool {
                 return Err(error);
             }
         };
-        self.skip_rules(&transfers);
+        self.clear_too_soon(&transfers);
         let slots: Vec<u32> = transfers.iter().filter_map(Transfer::slot_number).collect();
         let (home, flash) = match self.before_slot_writes(&slots) {
             Ok(()) => self.transfer(&transfers, shield.as_ref()),
@@ -262,7 +263,7 @@ impl BufferPool {
 
     /// The area that home writes go through.
     fn doublewrite(&self) -> Option<&Arc<Doublewrite>> {
-        self.journal.doublewrite().filter(|_| self.config.rules.copies_before_home)
+        self.journal.doublewrite().filter(|_| !self.config.mutations.has(Mutation::SkipDoublewrite))
     }
 
     /// Most pages that may go home together.
@@ -284,7 +285,7 @@ impl BufferPool {
             CopyError::Home(source) => self.stop(Operation::Sync, source),
             error @ CopyError::Torn => self.stop(Operation::Write, error.into()),
         })?;
-        if self.config.rules.wal_before_page {
+        if !self.config.mutations.has(Mutation::PageBeforeLog) {
             self.journal.barrier(upto)?;
         }
         Ok(Some(shield))
@@ -295,23 +296,26 @@ impl BufferPool {
         let dirty = transfers.iter().filter(|transfer| transfer.dirty.is_some());
         let upto = dirty.map(|transfer| transfer.page_lsn).max();
         match upto {
-            Some(lsn) if self.config.rules.wal_before_page && self.journal.durable_lsn() < lsn => {
+            Some(lsn)
+                if !self.config.mutations.has(Mutation::PageBeforeLog)
+                    && self.journal.durable_lsn() < lsn =>
+            {
                 self.journal.make_durable(lsn)
             }
             _ => Ok(()),
         }
     }
 
-    /// Breaks W4 and W5 for tests that must notice: entries move before the writes.
-    pub(crate) fn skip_rules(&self, transfers: &[Transfer<'_>]) {
-        let rules = self.config.rules;
+    /// Breaks W4 and W5, if a mutation says so: entries move before the writes.
+    pub(crate) fn clear_too_soon(&self, transfers: &[Transfer<'_>]) {
+        let mutations = self.config.mutations;
         for transfer in transfers {
             let Some(lsns) = transfer.dirty else { continue };
             let (home, flash) = (transfer.targets.home, transfer.targets.slot.is_some());
             let too_soon = if home && flash {
-                !rules.dw_clean_after_both
+                mutations.has(Mutation::CleanBeforeBothWrites)
             } else {
-                flash && !home && !rules.lc_entry_moves_after_flash_write
+                flash && !home && mutations.has(Mutation::EntryMovesBeforeWrite)
             };
             if too_soon {
                 let mut books = transfer.partition.books.lock();

@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use terrace_page::{Damage, PageBuf, PageId, lsn, verify};
 use terrace_policy::{AccessClass, Tick, Touch};
-use terrace_tier::{Devices, Freed, Missed, Reading, Wanted};
+use terrace_tier::{Devices, Freed, Missed, Mutation, Reading, Wanted};
 
 use crate::buffer_pool::Intent;
 use crate::flow::owed::first_cause;
@@ -496,7 +496,8 @@ impl BufferPool {
 
     /// Whether what is read from a slot must be the version that was written there.
     pub(crate) fn checks_versions(&self) -> bool {
-        self.config.rules.verify_reads && self.config.restart_rules.checks_lsn
+        !self.config.mutations.has(Mutation::SkipVerify)
+            && !self.config.mutations.has(Mutation::SkipLsnCheck)
     }
 
     /// Whether what a device returned is `page` (F3).
@@ -508,12 +509,12 @@ impl BufferPool {
         bytes: &PageBuf,
     ) -> Result<(), PoolError> {
         read.map_err(|source| PoolError::Read { tier, page, source: Arc::new(source) })?;
-        if !self.config.rules.verify_reads {
+        if self.config.mutations.has(Mutation::SkipVerify) {
             return Ok(());
         }
         match verify(bytes, page) {
             Err(Damage::WrongPage { .. })
-                if tier == Tier::Flash && !self.config.restart_rules.checks_page_id =>
+                if tier == Tier::Flash && self.config.mutations.has(Mutation::SkipPageIdCheck) =>
             {
                 Ok(())
             }

@@ -17,7 +17,7 @@
 
 use terrace_page::{FrameId, PageId};
 use terrace_policy::Invalidation;
-use terrace_tier::SlotState;
+use terrace_tier::{Mutation, SlotState};
 
 use crate::BufferPool;
 use crate::memory::frames::Frame;
@@ -100,7 +100,7 @@ impl BufferPool {
         assert!(slots.holds(slot, page), "{page} has slot {slot}");
         let is_copy = slots.is_valid(slot);
         // A write of a dirty page into its slot counts as a copy only when it is complete.
-        let is_whole = self.config.rules.invalidate_on_modify;
+        let is_whole = !self.config.mutations.has(Mutation::KeepStaleCopy);
         if frame.rec_lsn().is_some() && is_whole {
             assert!(!is_copy, "{page} is dirty in memory and valid in slot {slot}");
         }

@@ -1,5 +1,5 @@
-//! Power cuts at random moments, recovery from home and log alone (the flash is gone), and the
-//! rules without which that loses updates: each is switched off in turn, and must be missed.
+//! Power cuts at random moments, and recovery from home and log alone (the flash is gone); and the
+//! mutations that lose updates then, each of which must be found.
 
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use terrace_policy::{CleanerOrder, DESIGNS};
-use terrace_pool::{PoolConfig, Rules};
+use terrace_pool::{Mutation, PoolConfig};
 use terrace_rt::{Nanos, Prng, Stopped, Virtual, VirtualConfig, sleep};
 
 use crate::bench_world::{Bench, FLASH_NS, config};
@@ -16,7 +16,7 @@ use crate::log_model::recover;
 
 const PAGES: u64 = 60;
 const TASKS: u64 = 6;
-/// A rule that is off must be missed within so many seeds.
+/// A mutation must be found within so many seeds.
 const SEEDS_MAX: u64 = 400;
 /// A slow flash, so that much happens while a page is on its way to it.
 const SLOW_FLASH_NS: u64 = 1_500_000;
@@ -29,9 +29,9 @@ fn cut_and_recover(seed: u64, config: PoolConfig, flash_ns: u64) -> Result<(), S
     let kept: Rc<RefCell<Option<Arc<Bench>>>> = Rc::default();
     let stopped = world.run(|| {
         let handle = world.world();
-        let in_flight = config.rules.in_flight_home_writes;
+        let may_overlap = config.mutations.has(Mutation::TwoHomeWrites);
         let bench = Bench::with_flash(&handle, config, PAGES, seed, flash_ns);
-        bench.home.allows_overlap.store(!in_flight, Ordering::Relaxed);
+        bench.home.allows_overlap.store(may_overlap, Ordering::Relaxed);
         *kept.borrow_mut() = Some(bench.clone());
         for task in 0..TASKS {
             let bench = bench.clone();
@@ -79,8 +79,8 @@ fn no_design_loses_an_update_with_its_flash_and_power() {
     }
 }
 
-/// The first seed at which the pool without a rule is caught.
-fn first_caught(design: &str, break_rule: impl Fn(&mut Rules), flash_ns: u64) -> Option<u64> {
+/// The first seed at which the pool with `mutation` loses something.
+fn first_caught(design: &str, mutation: Mutation, flash_ns: u64) -> Option<u64> {
     (0..SEEDS_MAX).find(|&seed| {
         let mut config = config(design);
         // Hot pages go round through flash, and are cleaned while they are wanted.
@@ -88,40 +88,40 @@ fn first_caught(design: &str, break_rule: impl Fn(&mut Rules), flash_ns: u64) ->
         config.lambda = [0.05, 0.9][seed as usize % 2];
         config.cleaner_order = CleanerOrder::RecLsn;
         config.buf_write_pages = 1 + seed as u32 % 4;
-        break_rule(&mut config.rules);
+        config.mutations = mutation.into();
         let outcome = catch_unwind(AssertUnwindSafe(|| cut_and_recover(seed, config, flash_ns)));
         !matches!(outcome, Ok(Ok(())))
     })
 }
 
 #[test]
-fn every_rule_is_missed_when_it_is_off() {
-    type Break = fn(&mut Rules);
-    let rules: [(&str, &str, Break); 16] = [
-        ("wal_before_page", "no-ssd", |rules| rules.wal_before_page = false),
-        ("buf_write_join_rule", "lc", |rules| rules.buf_write_join_rule = false),
-        ("buf_write_eol_rule", "lc", |rules| rules.buf_write_eol_rule = false),
-        ("sync_before_buf_write", "no-ssd", |rules| rules.sync_before_buf_write = false),
-        ("entry_until_sync", "no-ssd", |rules| rules.entry_until_sync = false),
-        ("in_flight_home_writes", "lc", |rules| rules.in_flight_home_writes = false),
-        ("entry_before_invalidation", "lc", |rules| rules.entry_before_invalidation = false),
-        ("invalidate_on_modify", "cw", |rules| rules.invalidate_on_modify = false),
-        ("dw_clean_after_both", "dw", |rules| rules.dw_clean_after_both = false),
-        ("lc_entry_moves", "lc", |rules| rules.lc_entry_moves_after_flash_write = false),
-        ("oldest_covers_flash", "lc", |rules| rules.oldest_covers_flash = false),
-        ("oldest_covers_flash", "face", |rules| rules.oldest_covers_flash = false),
-        ("front_is_dirty", "face-gr", |rules| rules.front_is_dirty_until_home = false),
-        ("front_is_kept", "face", |rules| rules.front_is_kept_until_left = false),
-        ("front_is_dirty", "fasc", |rules| rules.front_is_dirty_until_home = false),
-        ("front_is_kept", "fasc", |rules| rules.front_is_kept_until_left = false),
+fn every_mutation_is_found() {
+    let cases = [
+        (Mutation::PageBeforeLog, "no-ssd"),
+        (Mutation::JoinModified, "lc"),
+        (Mutation::EolAfterJoin, "lc"),
+        (Mutation::BufWriteBeforeSync, "no-ssd"),
+        (Mutation::EntryEndsBeforeSync, "no-ssd"),
+        (Mutation::TwoHomeWrites, "lc"),
+        (Mutation::InvalidateBeforeEntry, "lc"),
+        (Mutation::KeepStaleCopy, "cw"),
+        (Mutation::CleanBeforeBothWrites, "dw"),
+        (Mutation::EntryMovesBeforeWrite, "lc"),
+        (Mutation::OldestWithoutFlash, "lc"),
+        (Mutation::OldestWithoutFlash, "face"),
+        (Mutation::FrontCleanBeforeHome, "face-gr"),
+        (Mutation::ReuseFrontTooSoon, "face"),
+        (Mutation::FrontCleanBeforeHome, "fasc"),
+        (Mutation::ReuseFrontTooSoon, "fasc"),
     ];
     let mut missed = Vec::new();
-    for (name, design, break_rule) in rules {
-        let flash_ns = if name == "lc_entry_moves" { SLOW_FLASH_NS } else { FLASH_NS };
-        match first_caught(design, break_rule, flash_ns) {
-            Some(seed) => println!("without {name}, {design} is caught at seed {seed}"),
-            None => missed.push(name),
+    for (mutation, design) in cases {
+        let is_slow = mutation == Mutation::EntryMovesBeforeWrite;
+        let flash_ns = if is_slow { SLOW_FLASH_NS } else { FLASH_NS };
+        match first_caught(design, mutation, flash_ns) {
+            Some(seed) => println!("{mutation:?} under {design} is found at seed {seed}"),
+            None => missed.push((mutation, design)),
         }
     }
-    assert!(missed.is_empty(), "nobody misses {missed:?}");
+    assert!(missed.is_empty(), "nothing finds {missed:?}");
 }

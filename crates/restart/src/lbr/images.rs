@@ -13,12 +13,12 @@
 //! nothing to show yet [sources.R18].
 
 use terrace_page::{Lsn, PageId};
+use terrace_tier::{Mutation, Mutations};
 
 use crate::images::{Images, SlotsByPage};
 use crate::layout::FlashLayout;
 use crate::records::{Record, What};
 use crate::recover::{ColdStart, LogFacts, Place, Recover, ScanFrom};
-use crate::tuning::RestartRules;
 use terrace_tier::Image;
 
 /// The table as analysis rebuilds it.
@@ -29,18 +29,18 @@ pub(crate) struct LoggedImages {
     table: u64,
     /// Records before this are not believed.
     began: Lsn,
-    rules: RestartRules,
+    mutations: Mutations,
 }
 
 impl LoggedImages {
-    pub fn new(layout: &FlashLayout, rules: RestartRules) -> LoggedImages {
+    pub fn new(layout: &FlashLayout, mutations: Mutations) -> LoggedImages {
         LoggedImages {
             images: Images::new(layout.slots, false),
             slots: SlotsByPage::default(),
             slots_count: layout.slots,
             table: 0,
             began: Lsn::MAX,
-            rules,
+            mutations,
         }
     }
 
@@ -96,7 +96,7 @@ impl Recover for LoggedImages {
     }
 
     fn checkpoint_began(&mut self, lsn: Lsn) {
-        if !self.rules.lbr_ended_checkpoints && lsn > self.began {
+        if self.mutations.has(Mutation::LbrUnendedCheckpoint) && lsn > self.began {
             self.began = lsn;
             (0..self.slots_count).for_each(|slot| self.free(slot));
         }

@@ -25,6 +25,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use terrace_page::{Lsn, PageId};
 use terrace_rt::LeafMutex;
+use terrace_tier::{Mutation, Mutations};
 
 use super::group::Group;
 use crate::keeper::{Freed, Held, Keep};
@@ -32,7 +33,6 @@ use crate::layout::FlashLayout;
 use crate::records::{CHECKPOINT_ENTRIES, Record, What};
 use crate::settings::Settings;
 use crate::site::{Site, TableError, TableEvent};
-use crate::tuning::RestartRules;
 
 /// CHKPT records after which the log is forced, so that they do not pile up in memory: 700 KB.
 const RECORDS_PER_FORCE: u32 = 512;
@@ -41,7 +41,7 @@ const RECORDS_PER_FORCE: u32 = 512;
 pub(crate) struct LoggedTable {
     layout: FlashLayout,
     table: u64,
-    rules: RestartRules,
+    mutations: Mutations,
     group: Group,
     news: LeafMutex<News>,
     /// T5: the GIVEN_UP since the last checkpoint. Held while records are appended, so that none
@@ -67,10 +67,10 @@ const FREED_MAX: usize = 4096;
 
 impl LoggedTable {
     pub fn new(layout: FlashLayout, table: u64, settings: &Settings) -> LoggedTable {
-        let (tuning, rules) = (settings.tuning, settings.rules);
+        let (tuning, mutations) = (settings.tuning, settings.mutations);
         let group = Group::new(tuning.lbr_group, tuning.lbr_timeout);
         let (news, given_up) = (LeafMutex::default(), LeafMutex::default());
-        LoggedTable { layout, table, rules, group, news, given_up }
+        LoggedTable { layout, table, mutations, group, news, given_up }
     }
 
     fn log(&self, site: &dyn Site, slot: u32, what: What) -> Option<Lsn> {
@@ -159,9 +159,9 @@ impl Keep for LoggedTable {
                 Owed::Force(lsn) => freed = freed.max(lsn),
                 Owed::Record => {
                     let logged = self.log(site, slot, What::PreInvalidate);
-                    let said = match self.rules.lbr_gives_up {
-                        true => logged.or_else(|| self.give_up(site)),
-                        false => logged,
+                    let said = match self.mutations.has(Mutation::LbrNeverGivesUp) {
+                        true => logged,
+                        false => logged.or_else(|| self.give_up(site)),
                     };
                     if let Some(lsn) = said {
                         grouped = grouped.max(lsn);
@@ -170,10 +170,10 @@ impl Keep for LoggedTable {
                 }
             }
         }
-        if members > 0 && self.rules.lbr_forces_before_write {
+        if members > 0 && !self.mutations.has(Mutation::LbrWriteBeforeForce) {
             self.group.wait(site.log(), grouped, members)?;
         }
-        if self.rules.lbr_forces_freed && site.log().durable_lsn() < freed {
+        if !self.mutations.has(Mutation::LbrWriteBeforeChange) && site.log().durable_lsn() < freed {
             site.log().make_durable(freed)?;
         }
         Ok(())
@@ -198,7 +198,7 @@ impl Keep for LoggedTable {
         news.filled.remove(&slot);
         match why {
             Freed::Reused => drop(news.reused.insert(slot)),
-            Freed::Modified if self.rules.lbr_forces_freed => {
+            Freed::Modified if !self.mutations.has(Mutation::LbrWriteBeforeChange) => {
                 news.freed.insert(slot, (page, None));
                 news.changing.insert(page, slot);
             }
@@ -227,7 +227,7 @@ impl Keep for LoggedTable {
             return Ok(());
         }
         let flash = site.flash();
-        if self.rules.lbr_syncs_slots && flash.sync().is_err() {
+        if !self.mutations.has(Mutation::LbrRecordBeforeSync) && flash.sync().is_err() {
             // They stay unknown to the log, and are free after a restart.
             site.count(TableEvent::Fault, 1);
             return Ok(());

@@ -19,13 +19,14 @@
 use terrace_device::{SECTOR_SIZE, read, write};
 use terrace_page::PAGE_SIZE;
 use terrace_rt::{Mutex, Signal, now, yield_now};
+use terrace_tier::{Mutation, Mutations};
 
 use super::entry::{Bytes, Entry, decode, encode};
 use crate::keeper::Keep;
 use crate::layout::{FLUSHED_ENTRY_BYTES, FlashLayout, pages_of};
 use crate::settings::Settings;
 use crate::site::{Site, TableError, TableEvent, images_of};
-use crate::tuning::{RestartRules, RestartTuning};
+use crate::tuning::RestartTuning;
 use terrace_page_io::Staging;
 
 /// Entries in a sector: no chunk has a part of one.
@@ -36,7 +37,7 @@ pub(crate) struct Flusher {
     layout: FlashLayout,
     table: u64,
     tuning: RestartTuning,
-    rules: RestartRules,
+    mutations: Mutations,
     /// Entries of a chunk.
     chunk_entries: u32,
     chunks: u32,
@@ -48,12 +49,12 @@ pub(crate) struct Flusher {
 
 impl Flusher {
     pub fn new(layout: FlashLayout, table: u64, settings: &Settings) -> Flusher {
-        let (tuning, rules) = (settings.tuning, settings.rules);
+        let (tuning, mutations) = (settings.tuning, settings.mutations);
         let entries = layout.slots.div_ceil(tuning.lvr_chunks).max(1);
         let chunk_entries = entries.next_multiple_of(SECTOR_ENTRIES);
         let chunks = layout.slots.div_ceil(chunk_entries).max(1);
         let (next, closing) = (Mutex::new(0), Signal::new());
-        Flusher { layout, table, tuning, rules, chunk_entries, chunks, next, closing }
+        Flusher { layout, table, tuning, mutations, chunk_entries, chunks, next, closing }
     }
 
     /// Hardens the next chunk.
@@ -69,9 +70,9 @@ impl Flusher {
 
     fn harden_chunk(&self, site: &dyn Site, chunk: u32) -> std::io::Result<()> {
         let flash = site.flash();
-        let hardened = match self.rules.lvr_durable_lsn {
-            true => site.log().durable_lsn(),
-            false => site.log().last_lsn(),
+        let hardened = match self.mutations.has(Mutation::LvrTailLsn) {
+            true => site.log().last_lsn(),
+            false => site.log().durable_lsn(),
         };
         let first = chunk * self.chunk_entries;
         let slots = first..(first + self.chunk_entries).min(self.layout.slots);
@@ -108,7 +109,7 @@ impl Keep for Flusher {
     /// A full pass, begun after BEGIN_CHKPT, since the log is cut there, and with it what makes
     /// older entries believable [S3 III-D3, Pitfall 3].
     fn checkpoint(&self, site: &dyn Site) -> Result<u64, TableError> {
-        if self.rules.lvr_checkpoint_waits {
+        if !self.mutations.has(Mutation::LvrSkipsPass) {
             for chunk in 1..=self.chunks {
                 self.harden_next(site);
                 if chunk.is_multiple_of(self.tuning.lvr_chunks_per_yield) {

@@ -16,13 +16,13 @@
 //! enough to fail 3 and has the later pageLSN makes the other one a lie.
 
 use terrace_page::{Damage, Lsn, PageBuf, PageId, lsn, verify};
+use terrace_tier::{Mutation, Mutations};
 
 use super::entry::{Bytes, Entry, decode};
 use crate::images::{Images, SlotsByPage, table_parts};
 use crate::layout::{FLUSHED_ENTRY_BYTES, FlashLayout};
 use crate::records::Record;
 use crate::recover::{ColdStart, LogFacts, Place, Recover, ScanFrom};
-use crate::tuning::RestartRules;
 use terrace_page_io::Staging;
 use terrace_page_io::{PageIo, run};
 use terrace_tier::Image;
@@ -37,16 +37,16 @@ pub(crate) struct FlushedImages {
     images: Images,
     hardened: Box<[u64]>,
     slots: SlotsByPage,
-    rules: RestartRules,
+    mutations: Mutations,
 }
 
 impl FlushedImages {
-    pub fn new(layout: &FlashLayout, rules: RestartRules) -> FlushedImages {
+    pub fn new(layout: &FlashLayout, mutations: Mutations) -> FlushedImages {
         FlushedImages {
             images: Images::new(layout.slots, true),
             hardened: vec![0; layout.slots as usize].into(),
             slots: SlotsByPage::default(),
-            rules,
+            mutations,
         }
     }
 
@@ -82,7 +82,7 @@ impl FlushedImages {
     fn verify_shallow(&mut self, start: Lsn) {
         for slot in 0..self.hardened.len() as u32 {
             let known = self.images.lsn(slot).max(Lsn(self.hardened[slot as usize]));
-            if self.rules.lvr_shallow && known < start {
+            if !self.mutations.has(Mutation::LvrKeepsOldEntries) && known < start {
                 self.images.free(slot);
             }
         }
@@ -125,10 +125,11 @@ impl FlushedImages {
         let Some(page) = self.images.page(slot) else { return true };
         let is_page = match verify(bytes, page) {
             Ok(()) => true,
-            Err(Damage::WrongPage { .. }) => !self.rules.checks_page_id,
+            Err(Damage::WrongPage { .. }) => self.mutations.has(Mutation::SkipPageIdCheck),
             Err(_) => false,
         };
-        is_page && (!self.rules.checks_lsn || lsn(bytes) == self.images.lsn(slot))
+        is_page
+            && (self.mutations.has(Mutation::SkipLsnCheck) || lsn(bytes) == self.images.lsn(slot))
     }
 }
 
@@ -154,7 +155,7 @@ impl Recover for FlushedImages {
     }
 
     fn written(&mut self, page: PageId, eol: Lsn) {
-        if self.rules.lvr_buf_write_frees {
+        if !self.mutations.has(Mutation::LvrIgnoresBufWrites) {
             self.free_if_before(page, eol);
         }
     }

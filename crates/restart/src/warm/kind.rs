@@ -4,7 +4,9 @@ use super::chunks::{self, ChunkTable, Chunks};
 use super::form::{Form, Loaded};
 use super::journal::{self, Journal, Position};
 use crate::recover::{ColdStart, Place};
-use crate::{FlashLayout, RestartRules};
+use terrace_tier::Mutations;
+
+use crate::FlashLayout;
 
 /// Which form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,13 +48,13 @@ impl FormKind {
         self,
         place: &Place<'_>,
         position: u64,
-        rules: RestartRules,
+        mutations: Mutations,
     ) -> Result<Loaded<Resumed>, ColdStart> {
         match self {
             FormKind::Journal | FormKind::Frontier => {
                 Ok(journal::read(place, position)?.map(Resumed::Journal))
             }
-            FormKind::Chunks => Ok(chunks::read(place, position, rules)?.map(Resumed::Chunks)),
+            FormKind::Chunks => Ok(chunks::read(place, position, mutations)?.map(Resumed::Chunks)),
         }
     }
 }

@@ -9,14 +9,13 @@ use std::collections::HashMap;
 use terrace_page::{Lsn, PageId, lsn, page_id, verify};
 use terrace_page_io::Staging;
 use terrace_policy::{FlashRole, History, Tick};
-use terrace_tier::{Image, PAGES_MAX};
+use terrace_tier::{Image, Mutation, Mutations, PAGES_MAX};
 
 use super::entry::Entry;
 use super::form::Loaded;
 use super::frontier::{Frontier, Known};
 use super::kind::FormKind;
 use super::{Resume, position_of};
-use crate::RestartRules;
 use crate::records::Record as TierRecord;
 use crate::recover::{ColdStart, LogFacts, Place, Recover, ScanFrom};
 use crate::settings::Settings;
@@ -27,9 +26,7 @@ const READ_PAGES: u64 = 256;
 /// The table while the database is opened.
 pub(crate) struct WarmTable {
     form: FormKind,
-    rules: RestartRules,
-    frontier_is_read: bool,
-    frontier_is_known: bool,
+    mutations: Mutations,
     entries: Vec<Entry>,
     /// The last change of each page in the log.
     updated: PageLsns,
@@ -84,9 +81,7 @@ impl WarmTable {
     pub fn new(form: FormKind, settings: &Settings) -> WarmTable {
         WarmTable {
             form,
-            rules: settings.rules,
-            frontier_is_read: settings.frontier_is_read,
-            frontier_is_known: settings.frontier_is_known,
+            mutations: settings.mutations,
             entries: Vec::new(),
             updated: PageLsns::default(),
             written: PageLsns::default(),
@@ -166,14 +161,17 @@ fn read_slots(
 impl Recover for WarmTable {
     fn load(&mut self, place: &Place<'_>, journal: u64) -> Result<(), ColdStart> {
         let position = position_of(place.table, journal).ok_or(ColdStart::Table)?;
-        let loaded = self.form.read(place, position, self.rules)?;
+        let loaded = self.form.read(place, position, self.mutations)?;
         let Loaded { entries, now, at, frontier } = loaded;
         self.entries = entries;
-        let known = (self.form == FormKind::Frontier).then(|| match self.frontier_is_known {
-            true => Known::of(&self.entries),
-            false => Known::all(place.layout.slots),
+        let known = (self.form == FormKind::Frontier).then(|| {
+            match self.mutations.has(Mutation::TrustUnknownSlots) {
+                true => Known::all(place.layout.slots),
+                false => Known::of(&self.entries),
+            }
         });
-        if let Some(frontier) = frontier.filter(|_| self.frontier_is_read) {
+        let read = |_: &Frontier| !self.mutations.has(Mutation::SkipFrontier);
+        if let Some(frontier) = frontier.filter(read) {
             let known = known.as_ref().ok_or(ColdStart::Table)?;
             self.found = read_slots(place, (&frontier, known), now)?;
             for &(slot, entry) in &self.found {

@@ -278,7 +278,7 @@ impl Round {
             .restart(self.scenario.restart)
             .flash_role(self.scenario.flash_role)
             .tune(|tier| {
-                tier.rules = self.scenario.rules;
+                tier.mutations = self.scenario.mutations;
                 tier.lambda = self.scenario.lambda;
                 tier.costs = Some(Costs::PUBLISHED);
                 tier.clean_age = self.scenario.clean_age;

@@ -4,7 +4,7 @@ use terrace_policy::replacement::REPLACEMENTS;
 use terrace_policy::{
     AdmissionRule, Asked, DESIGNS, Design, FlashRole, LAYOUTS, RESTARTS, Restart, find_replacement,
 };
-use terrace_pool::Rules;
+use terrace_pool::Mutations;
 use terrace_rt::{Nanos, Prng};
 
 use super::mishaps::Mishaps;
@@ -61,8 +61,8 @@ pub struct Fixed {
     pub restart: Option<Restart>,
     /// What flash is to the database.
     pub flash_role: FlashRole,
-    /// Safety rules of the pool that are switched off.
-    pub rules: Rules,
+    /// Faults that tests put in force.
+    pub mutations: Mutations,
     /// One in so many requests stalls.
     pub stall_one_in: Option<u64>,
     /// Share of the flash that may be dirty.
@@ -102,8 +102,8 @@ pub struct Scenario {
     pub restart: Restart,
     /// What flash is to the database.
     pub flash_role: FlashRole,
-    /// Safety rules of the pool.
-    pub rules: Rules,
+    /// Faults in force.
+    pub mutations: Mutations,
     /// Pages in memory, fewer than the database has.
     pub frames: u32,
     /// Pages of the flash device: slots, and what a restart keeps beside them.
@@ -186,7 +186,7 @@ impl Scenario {
             design,
             restart: fixed_restart.unwrap_or(any),
             flash_role: fixed.flash_role,
-            rules: fixed.rules,
+            mutations: fixed.mutations,
             frames: 64 + prng.below(32) as u32,
             flash_slots: 88 + prng.below(120) as u32,
             clean_age: None,

@@ -28,7 +28,7 @@ use std::sync::atomic::Ordering;
 use terrace_page::{Damage, Lsn, PageBuf, PageId, lsn, verify};
 use terrace_policy::{Batch, History, Leave, Replacement};
 use terrace_rt::{LeafGuard, Nanos, dead, sleep};
-use terrace_tier::{Claim, Cleaned, Freed, Held, Leaving};
+use terrace_tier::{Claim, Cleaned, Freed, Held, Leaving, Mutation};
 
 use crate::durability::dirty::Logged;
 use crate::flow::cleaner::register;
@@ -155,7 +155,7 @@ impl BufferPool {
         let answers = slots.leave(&leaving, free_to_write);
         books.slots = Some(slots);
         let first = answers.first()?.0;
-        if !self.config.rules.front_is_kept_until_left {
+        if self.config.mutations.has(Mutation::ReuseFrontTooSoon) {
             books.slots_mut().left(first);
         }
         let mut leavers = Vec::new();
@@ -197,7 +197,8 @@ impl BufferPool {
             }
             Leave::Home if self.stays_in_memory(partition, books, page) => return None,
             Leave::Again
-                if !self.config.rules.bases_move_on && books.slots_mut().keeps_base(slot) =>
+                if self.config.mutations.has(Mutation::DropBasesAtFront)
+                    && books.slots_mut().keeps_base(slot) =>
             {
                 partition.detach_slot(books, &self.memory.frames, page, slot);
                 self.observe(page, PageEvent::SlotLost);
@@ -251,7 +252,7 @@ impl BufferPool {
     }
 
     fn end_front(&self, partition: &Partition, books: &mut Books, first: u32) {
-        if self.config.rules.front_is_kept_until_left {
+        if !self.config.mutations.has(Mutation::ReuseFrontTooSoon) {
             books.slots_mut().left(first);
         }
         partition.room.notify_all();
@@ -279,8 +280,8 @@ impl BufferPool {
         }
         for leaver in &mut front.leavers {
             let bytes = &staging.pages()[leaver.at];
-            leaver.is_whole =
-                !self.config.rules.verify_reads || self.is_copy_of(leaver.page, leaver.slot, bytes);
+            leaver.is_whole = self.config.mutations.has(Mutation::SkipVerify)
+                || self.is_copy_of(leaver.page, leaver.slot, bytes);
             leaver.lsn = lsn(bytes);
         }
         staging
@@ -408,7 +409,7 @@ impl BufferPool {
         let (homeward, mut claims): (Vec<Leaver>, Vec<Claim>) = homeward.into_iter().unzip();
         let slots: Vec<u32> =
             homeward.iter().map(|leaver| partition.first_slot + leaver.slot).collect();
-        if !self.config.rules.front_is_dirty_until_home {
+        if self.config.mutations.has(Mutation::FrontCleanBeforeHome) {
             claims.drain(..).for_each(|claim| self.end_claim(claim, Cleaned::AtHome));
         }
         let at_home = self.write_home(&homeward, &staging).is_ok();
@@ -458,7 +459,7 @@ impl BufferPool {
             self.flush_page(partition, page)?;
         }
         self.sync_home()?;
-        if self.config.rules.reused_slots_are_free_in_table {
+        if !self.config.mutations.has(Mutation::ReuseBeforeTable) {
             self.harden_table()?;
         }
         self.is_stuck(partition, &mut partition.books.lock());
@@ -468,14 +469,14 @@ impl BufferPool {
     /// F4: home has durably what was written there, and the table on flash knows it, and where the
     /// others went.
     fn settle_front(&self, partition: &Partition, homeward: &[Leaver]) -> Result<(), PoolError> {
-        let rules = self.config.rules;
-        if !homeward.is_empty() && rules.front_is_synced_home {
+        let mutations = self.config.mutations;
+        if !homeward.is_empty() && !mutations.has(Mutation::ReuseBeforeHomeSync) {
             self.sync_home()?;
         }
-        if rules.reused_slots_are_free_in_table {
+        if !mutations.has(Mutation::ReuseBeforeTable) {
             self.harden_table()?;
         }
-        if !rules.front_is_synced_home {
+        if mutations.has(Mutation::ReuseBeforeHomeSync) {
             let mut books = partition.books.lock();
             for leaver in homeward {
                 books.ledger.keep_no_longer(leaver.slot);

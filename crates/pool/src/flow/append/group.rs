@@ -193,7 +193,7 @@ impl BufferPool {
         let Group { partition, jobs, mut front, purpose } = group;
         let staging = front.as_mut().map(|front| self.stage_front(partition, front));
         let transfers: Vec<Transfer<'_>> = jobs.into_iter().map(Transfer::seal).collect();
-        self.skip_rules(&transfers);
+        self.clear_too_soon(&transfers);
         let written = self.write_group(partition, &transfers, front.as_ref(), staging.as_ref());
         let mut freed = 0;
         let mut slots: Vec<u32> = transfers.iter().filter_map(Transfer::slot_number).collect();

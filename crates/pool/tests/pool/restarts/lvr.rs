@@ -3,6 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use terrace_page::Lsn;
+use terrace_pool::Mutation;
 use terrace_rt::{Nanos, sleep};
 
 use super::machine::{Cut, Ended, Plan, Session, run, survive};
@@ -28,6 +29,10 @@ fn plan(design: &str, seed: u64) -> Plan {
 /// What a test changes of a plan.
 type Change = fn(&mut Plan);
 
+fn put(plan: &mut Plan, mutation: Mutation) {
+    plan.config.mutations = plan.config.mutations.and(mutation);
+}
+
 fn first_caught(design: &str, seeds: u64, setting: Change, out: Change) -> Option<u64> {
     (0..seeds).find(|&seed| {
         let mut plan = plan(design, seed);
@@ -52,7 +57,7 @@ fn violation_a_another_page_is_told_by_its_id() {
         plan.only_reads = true;
         plan.config.flash_slots = 20;
     };
-    let out: Change = |plan| plan.config.restart_rules.checks_page_id = false;
+    let out: Change = |plan| put(plan, Mutation::SkipPageIdCheck);
     for design in ["dw", "lc"] {
         is_missed("A", design, setting, out);
     }
@@ -61,7 +66,7 @@ fn violation_a_another_page_is_told_by_its_id() {
 #[test]
 fn violation_b_another_version_is_told_by_its_lsn() {
     for design in ["dw", "lc"] {
-        is_missed("B", design, |_| {}, |plan| plan.config.restart_rules.checks_lsn = false);
+        is_missed("B", design, |_| {}, |plan| put(plan, Mutation::SkipLsnCheck));
     }
 }
 
@@ -72,12 +77,12 @@ fn violation_c_a_dirty_copy_taken_for_clean_is_told_by_its_lsn() {
         plan.owes_home = false;
         plan.home_has_cache = false;
     };
-    is_missed("C", "lc", setting, |plan| plan.config.restart_rules.checks_lsn = false);
+    is_missed("C", "lc", setting, |plan| put(plan, Mutation::SkipLsnCheck));
 }
 
 /// A flusher so slow that the log is cut before it comes round, as without the cure of Pitfall 3.
 const SLOW: Change = |plan| {
-    plan.config.restart_rules.lvr_checkpoint_waits = false;
+    put(plan, Mutation::LvrSkipsPass);
     plan.config.restart_tuning.lvr_chunks = 5;
     plan.config.restart_tuning.lvr_chunks_per_pause = 1;
     plan.config.restart_tuning.lvr_pause = Nanos(10_000_000);
@@ -86,7 +91,7 @@ const SLOW: Change = |plan| {
 #[test]
 fn violation_d_an_old_copy_is_told_by_the_start_of_the_log() {
     for design in ["dw", "lc"] {
-        is_missed("D", design, SLOW, |plan| plan.config.restart_rules.lvr_shallow = false);
+        is_missed("D", design, SLOW, |plan| put(plan, Mutation::LvrKeepsOldEntries));
     }
 }
 
@@ -95,7 +100,9 @@ fn violation_d_an_old_copy_is_told_by_the_start_of_the_log() {
 fn reuse_of_lsns(durable: bool) -> Ended {
     let mut first = plan("dw", 1);
     first.config.flash_slots = 80;
-    first.config.restart_rules.lvr_durable_lsn = durable;
+    if !durable {
+        put(&mut first, Mutation::LvrTailLsn);
+    }
     let script = |opened: Session, _: &_| {
         (0..60).for_each(|page| opened.read(page));
         opened.commit();
@@ -133,7 +140,7 @@ fn the_lsn_before_hardening_is_durable() {
 #[test]
 fn pitfall_1_a_buf_write_frees_what_is_older() {
     for design in ["dw", "lc"] {
-        let out: Change = |plan| plan.config.restart_rules.lvr_buf_write_frees = false;
+        let out: Change = |plan| put(plan, Mutation::LvrIgnoresBufWrites);
         is_missed("Pitfall 1", design, |_| {}, out);
     }
 }
@@ -158,7 +165,9 @@ fn reused_after_checkpoint(seed: u64, waits: bool) -> (u64, u64) {
     plan.home_stall = Nanos(10_000);
     plan.flash_stall = Nanos(10_000);
     plan.config.restart_tuning.lvr_chunks = 100;
-    plan.config.restart_rules.lvr_checkpoint_waits = waits;
+    if !waits {
+        put(&mut plan, Mutation::LvrSkipsPass);
+    }
     let used = std::cell::Cell::new(0);
     let fill = |opened: Session, _: &_| {
         for page in 0..opened.machine.plan.pages {

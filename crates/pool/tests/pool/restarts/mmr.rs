@@ -1,17 +1,17 @@
-//! MMR without one of its rules.
+//! MMR with one of its rules broken.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use terrace_pool::RestartRules;
+use terrace_pool::Mutation;
 use terrace_rt::Nanos;
 
 use super::machine::{Plan, survive};
 
-/// A rule that is off must be missed within so many seeds.
+/// A mutation must be found within so many seeds.
 const SEEDS_MAX: u64 = 400;
 
-fn first_caught(design: &str, break_rule: impl Fn(&mut RestartRules)) -> Option<u64> {
-    first_caught_of(design, SEEDS_MAX, 0, break_rule)
+fn first_caught(design: &str, mutation: Option<Mutation>) -> Option<u64> {
+    first_caught_of(design, SEEDS_MAX, 0, mutation)
 }
 
 /// The first seed that is caught, where one in `errors_one_in` writes to flash fails.
@@ -19,7 +19,7 @@ fn first_caught_of(
     design: &str,
     seeds: u64,
     errors_one_in: u64,
-    break_rule: impl Fn(&mut RestartRules),
+    mutation: Option<Mutation>,
 ) -> Option<u64> {
     (0..seeds).find(|&seed| {
         let mut plan = Plan::new(design, "mmr", seed);
@@ -31,32 +31,27 @@ fn first_caught_of(
         plan.home_stall = Nanos(100_000);
         plan.flash_stall = Nanos(5_000_000);
         plan.checkpoint_every = Nanos(2_000_000);
-        plan.config.restart_rules.checks_page_id = false;
         plan.flash_error_one_in = errors_one_in;
-        break_rule(&mut plan.config.restart_rules);
+        plan.config.mutations = [Mutation::SkipPageIdCheck].into_iter().chain(mutation).collect();
         !matches!(catch_unwind(AssertUnwindSafe(|| survive(&plan, 3))), Ok(Ok(_)))
     })
 }
 
 #[test]
-fn every_rule_of_mmr_is_missed_when_it_is_off() {
-    type Break = fn(&mut RestartRules);
-    let rules: [(&str, Break); 3] = [
-        ("mmr_syncs_slots", |rules| rules.mmr_syncs_slots = false),
-        ("mmr_hardens_reused", |rules| rules.mmr_hardens_reused = false),
-        ("mmr_hardens_modified", |rules| rules.mmr_hardens_modified = false),
-    ];
+fn every_mutation_of_mmr_is_found() {
+    let mutations =
+        [Mutation::MmrEntryBeforeSync, Mutation::MmrSkipReused, Mutation::MmrSkipModified];
     let mut missed = Vec::new();
     for design in ["dw", "lc"] {
-        for (name, break_rule) in rules {
-            match first_caught(design, break_rule) {
-                Some(seed) => println!("without {name}, {design} is caught at seed {seed}"),
-                None => missed.push((name, design)),
+        for mutation in mutations {
+            match first_caught(design, Some(mutation)) {
+                Some(seed) => println!("{mutation:?} under {design} is found at seed {seed}"),
+                None => missed.push((mutation, design)),
             }
         }
-        assert_eq!(first_caught(design, |_| {}), None, "{design} with all rules");
+        assert_eq!(first_caught(design, None), None, "{design} without mutation");
     }
-    assert!(missed.is_empty(), "nobody misses {missed:?}");
+    assert!(missed.is_empty(), "nothing finds {missed:?}");
 }
 
 #[test]
@@ -65,12 +60,11 @@ fn a_table_that_cannot_be_written_is_given_up_and_nothing_stops() {
     for design in ["dw", "lc"] {
         let caught = ERRORS_ONE_IN.map(|errors_one_in| {
             // Were the engine to stop, the last session would not close.
-            let whole = first_caught_of(design, 60, errors_one_in, |_| {});
+            let whole = first_caught_of(design, 60, errors_one_in, None);
             assert_eq!(whole, None, "{design}, one in {errors_one_in}");
-            let ignored = |rules: &mut RestartRules| rules.mmr_gives_up = false;
-            first_caught_of(design, SEEDS_MAX, errors_one_in, ignored)
+            first_caught_of(design, SEEDS_MAX, errors_one_in, Some(Mutation::MmrNeverGivesUp))
         });
         println!("where the table is believed all the same, {design} is caught at {caught:?}");
-        assert!(caught.iter().any(Option::is_some), "nobody misses it under {design}");
+        assert!(caught.iter().any(Option::is_some), "nothing finds it under {design}");
     }
 }

@@ -1,5 +1,5 @@
 //! Restarts at the pool: what of the flash is used again after a power cut or a shutdown, and what
-//! happens without each of the rules that make it safe.
+//! happens if a rule that makes it safe is broken.
 
 mod lbr;
 mod lvr;

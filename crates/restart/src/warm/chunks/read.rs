@@ -1,10 +1,10 @@
 //! What opening reads: the log pages, which tell what counts, and then the chunks that they name.
 
 use terrace_page::PageBuf;
+use terrace_tier::{Mutation, Mutations};
 
 use super::page::LogPage;
 use super::{Chunk, Chunks, Logged, Places, mixed};
-use crate::RestartRules;
 use crate::layout::PAGE_ENTRIES;
 use crate::recover::{ColdStart, Place};
 use crate::warm::entry::{Entry, Record, read_entries};
@@ -26,14 +26,14 @@ struct Found {
 pub(in crate::warm) fn read(
     place: &Place<'_>,
     position: u64,
-    rules: RestartRules,
+    mutations: Mutations,
 ) -> Result<Loaded<Chunks>, ColdStart> {
     let places = Places::of(&place.layout);
     let found = read_log_pages(place, &places)?;
     let headers = found.iter().flatten().map(|it| &it.header);
-    let last = match rules.chunks_count_together {
-        true => last_write(headers),
-        false => headers.map(|header| header.number).max(),
+    let last = match mutations.has(Mutation::ChunksCountAlone) {
+        true => headers.map(|header| header.number).max(),
+        false => last_write(headers),
     };
     let last = last.ok_or(ColdStart::Table)?;
     if last < position {
@@ -63,7 +63,7 @@ pub(in crate::warm) fn read(
         chunks.chunks[at as usize] = Chunk { number, place, base, records };
     }
     // chunks.C5.
-    if rules.chunks_count_together && digests.1 != Some(digests.0) {
+    if !mutations.has(Mutation::ChunksCountAlone) && digests.1 != Some(digests.0) {
         return Err(ColdStart::Table);
     }
     (chunks.next, chunks.digest) = (next + 1, digests.0);

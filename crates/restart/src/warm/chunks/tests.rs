@@ -10,9 +10,9 @@ use terrace_device::{Device, Keep, Store, read, write};
 use terrace_page::{Lsn, PAGE_SIZE, PageId};
 use terrace_policy::{History, RestartKind, Tick};
 use terrace_rt::{Nanos, Prng, Stopped, Virtual, VirtualConfig};
+use terrace_tier::{Mutation, Mutations};
 
 use super::*;
-use crate::RestartRules;
 use crate::recover::{ColdStart, Place};
 use crate::warm::entry::Entry;
 use crate::warm::form::{Loaded, OnFlash};
@@ -117,11 +117,11 @@ fn session(
     flash: &dyn Device,
     layout: &FlashLayout,
     told: &RefCell<Told>,
-    rules: RestartRules,
+    mutations: Mutations,
     prng: &mut Prng,
 ) -> Result<(), String> {
     let named = told.borrow().named;
-    let loaded = FormKind::Chunks.read(&place(flash, *layout), named, rules);
+    let loaded = FormKind::Chunks.read(&place(flash, *layout), named, mutations);
     let mut form = match loaded {
         Ok(loaded) => {
             let mut told = told.borrow_mut();
@@ -160,7 +160,7 @@ fn device(seed: u64, layout: &FlashLayout, handle: &terrace_rt::World) -> Arc<Si
 }
 
 /// Sessions on one device, each cut at random.
-fn survive(seed: u64, rules: RestartRules) -> Result<usize, String> {
+fn survive(seed: u64, mutations: Mutations) -> Result<usize, String> {
     let mut prng = Prng::from_seed(seed);
     let most = [12, 60, 700, 9000][prng.below(4) as usize];
     let layout = FlashLayout::new(1 + prng.below(most) as u32, RestartKind::MapChunks);
@@ -173,7 +173,7 @@ fn survive(seed: u64, rules: RestartRules) -> Result<usize, String> {
         world.cut_at(Nanos(1 + prng.below([1_000_000, 20_000_000][round as usize % 2])));
         flash = flash.reopen(world.world());
         let mut chance = Prng::from_seed(seed);
-        let ended = world.run(|| session(&*flash, &layout, &told, rules, &mut chance));
+        let ended = world.run(|| session(&*flash, &layout, &told, mutations, &mut chance));
         match ended {
             Ok(Ok(())) => unreachable!("a session is cut"),
             Ok(Err(lost)) => return Err(format!("session {round}: {lost}")),
@@ -189,7 +189,7 @@ fn survive(seed: u64, rules: RestartRules) -> Result<usize, String> {
 fn what_was_written_survives_power_cuts_and_no_part_of_a_write_does() {
     let mut writes = 0;
     for seed in 0..300 {
-        match survive(seed, RestartRules::default()) {
+        match survive(seed, Mutations::NONE) {
             Ok(returned) => writes += returned,
             Err(lost) => panic!("seed {seed}: {lost}"),
         }
@@ -199,8 +199,8 @@ fn what_was_written_survives_power_cuts_and_no_part_of_a_write_does() {
 
 #[test]
 fn log_pages_that_count_one_by_one_are_found_out() {
-    let rules = RestartRules { chunks_count_together: false, ..RestartRules::default() };
-    let caught = (0..300).find(|&seed| survive(seed, rules).is_err());
+    let mutations = Mutation::ChunksCountAlone.into();
+    let caught = (0..300).find(|&seed| survive(seed, mutations).is_err());
     println!("log pages count one by one: seed {caught:?}");
     assert!(caught.is_some(), "nobody misses it");
 }
@@ -232,8 +232,7 @@ fn a_damaged_page_is_told_and_never_taken_for_what_was_before() {
     let (mut told, mut harmless) = (0, 0);
     for seed in 0..20 {
         with_table(seed, |flash, layout, model, position| {
-            let rules = RestartRules::default();
-            let whole = FormKind::Chunks.read(&place(flash, *layout), position, rules);
+            let whole = FormKind::Chunks.read(&place(flash, *layout), position, Mutations::NONE);
             assert_eq!(held(&whole.expect("a whole table")), *model);
             for page in layout.table..layout.first_slot {
                 let at = page * PAGE_SIZE as u64;
@@ -241,7 +240,7 @@ fn a_damaged_page_is_told_and_never_taken_for_what_was_before() {
                 read(flash, at, &mut staging.pages_mut()[0][..]).expect("a page");
                 staging.pages_mut()[0][100] ^= 4;
                 write(flash, at, &staging.pages()[0][..]).expect("a page");
-                match FormKind::Chunks.read(&place(flash, *layout), position, rules) {
+                match FormKind::Chunks.read(&place(flash, *layout), position, Mutations::NONE) {
                     Ok(loaded) => {
                         assert_eq!(held(&loaded), *model, "seed {seed}, page {page}");
                         harmless += 1;
@@ -261,11 +260,10 @@ fn a_damaged_page_is_told_and_never_taken_for_what_was_before() {
 #[test]
 fn a_table_of_an_earlier_position_is_refused() {
     with_table(3, |flash, layout, _, position| {
-        let rules = RestartRules::default();
-        let later = FormKind::Chunks.read(&place(flash, *layout), position + 1, rules);
+        let later = FormKind::Chunks.read(&place(flash, *layout), position + 1, Mutations::NONE);
         assert_eq!(later.err(), Some(ColdStart::Table));
         let another = Place { table: TABLE + 1, ..place(flash, *layout) };
-        let read = FormKind::Chunks.read(&another, position, rules);
+        let read = FormKind::Chunks.read(&another, position, Mutations::NONE);
         assert_eq!(read.err(), Some(ColdStart::Table));
     });
 }
@@ -284,7 +282,7 @@ fn ages_do_not_drift_as_a_log_page_is_rewritten() {
             let record = Change::Filled(slot, (slot.into(), 5, None)).record(now);
             form.write(&on_flash, &[record], None).expect("a write");
         }
-        let read = FormKind::Chunks.read(&place(&*flash, layout), 300, RestartRules::default());
+        let read = FormKind::Chunks.read(&place(&*flash, layout), 300, Mutations::NONE);
         let loaded = read.expect("a table");
         for slot in 0..300 {
             let used = loaded.entries[slot].image(loaded.now).expect("a page").history.last.0;

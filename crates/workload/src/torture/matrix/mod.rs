@@ -32,7 +32,7 @@ use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use terrace_policy::{DESIGNS, Design, FlashRole, Restart, RestartKind};
-use terrace_pool::Rules;
+use terrace_pool::Mutations;
 use terrace_rt::Prng;
 
 pub use case::{Case, Cut};
@@ -67,7 +67,7 @@ pub struct Walk {
     design: Design,
     restart: Restart,
     role: FlashRole,
-    rules: Rules,
+    mutations: Mutations,
     seed: u64,
 }
 
@@ -82,8 +82,8 @@ pub struct Choice {
     pub restart: Option<Restart>,
     /// What flash is to the database.
     pub role: FlashRole,
-    /// Safety rules of the pool that are switched off, for tests.
-    pub rules: Rules,
+    /// Faults that tests put in force.
+    pub mutations: Mutations,
 }
 
 /// The walks of `choice` with `seed`, in a fixed order.
@@ -92,9 +92,9 @@ pub fn walks(choice: Choice, seed: u64) -> Vec<Walk> {
     let mut walks = Vec::new();
     for subject in SCRIPTS.iter().map(Subject::Script).chain([Subject::Tpcc]) {
         for design in DESIGNS {
-            let Choice { role, rules, .. } = choice;
+            let Choice { role, mutations, .. } = choice;
             for restart in restarts_of(&design, choice.restart, role) {
-                let walk = Walk { subject, design, restart, role, rules, seed };
+                let walk = Walk { subject, design, restart, role, mutations, seed };
                 let is_chosen = choice.script.is_none_or(|name| name == walk.name())
                     && choice.design.is_none_or(|chosen| chosen == design);
                 if is_chosen && walk.applies() {
@@ -160,8 +160,8 @@ impl Walk {
     }
 
     fn setting(&self, script: &'static Script) -> Setting {
-        let Walk { design, restart, role, rules, seed, .. } = *self;
-        Setting { script, design, restart, role, rules, seed }
+        let Walk { design, restart, role, mutations, seed, .. } = *self;
+        Setting { script, design, restart, role, mutations, seed }
     }
 
     fn run_script(

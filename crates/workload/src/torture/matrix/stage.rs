@@ -14,7 +14,7 @@ use terrace::{Builder, Checkpoint, Checkpoints, Database, Devices, Error};
 use terrace_device::Store;
 use terrace_page::PAGE_SIZE;
 use terrace_policy::{Costs, Design, FlashRole, Inclusion, MemoryPolicy, Replacement, Restart};
-use terrace_pool::{Rules, TacWrite};
+use terrace_pool::{Mutations, TacWrite};
 use terrace_rt::{Nanos, Prng, Stopped, Virtual, VirtualConfig, World, sleep};
 
 use super::super::Shared;
@@ -35,8 +35,8 @@ pub(super) struct Setting {
     pub design: Design,
     pub restart: Restart,
     pub role: FlashRole,
-    /// Rules that are off; the stage is built with all of them.
-    pub rules: Rules,
+    /// Faults in force; the stage is built without them.
+    pub mutations: Mutations,
     pub seed: u64,
 }
 
@@ -79,7 +79,7 @@ impl Setting {
             .flash_role(self.role)
             .tune(|tier| {
                 tier.flash_slots = slots;
-                tier.rules = self.rules;
+                tier.mutations = self.mutations;
                 tier.lambda = self.script.lambda;
                 tier.costs = Some(Costs::PUBLISHED);
                 tier.clean_age = self.script.clean_age;
@@ -148,7 +148,7 @@ impl Stage {
     ///
     /// Whatever goes wrong on the way: nothing is cut here but at the end of a day.
     pub fn build(setting: &Setting) -> Result<Stage, Failure> {
-        let setting = &Setting { rules: Rules::default(), ..*setting };
+        let setting = &Setting { mutations: Mutations::NONE, ..*setting };
         let identity = u128::from(setting.seed) << 64 | 0x7E44_ACE0;
         let new = load(setting, identity, Ledger::default())?;
         // So that the stages that go on with another flash device may do so.
