@@ -273,7 +273,7 @@ impl FlashRecovery {
 #[must_use]
 pub fn keeper_of(
     settings: &Settings,
-    layout: FlashLayout,
+    layout: &FlashLayout,
     recovery: Option<&FlashRecovery>,
 ) -> Keeper {
     let table = recovery.map_or(0, FlashRecovery::table_stamp);
@@ -282,7 +282,7 @@ pub fn keeper_of(
         return rows::disowned();
     }
     let resume = || recovery.map(FlashRecovery::resume).unwrap_or_default();
-    rows::keeper_of(settings, layout, (table, was_loaded), resume)
+    rows::keeper_of(settings, *layout, (table, was_loaded), resume)
 }
 
 /// The partitions into which the flash tier of `database` on `flash` is divided, if there is one.
