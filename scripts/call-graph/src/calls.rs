@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use proc_macro2::{TokenStream, TokenTree};
+use proc_macro2::TokenStream;
 use syn::punctuated::Punctuated;
 use syn::visit::{self, Visit};
 use syn::{Block, Expr, FnArg, ImplItem, Item, Local, Macro, Pat, Path, Signature, Stmt, Token};
@@ -10,6 +10,7 @@ use syn::{TraitItem, parse::Parser as _};
 
 use crate::definitions::{Definitions, Function};
 use crate::library::{self, Handed};
+use crate::macros::{self, Macros, Named as Mentioned};
 use crate::modules::{Imports, ModuleId};
 use crate::source::Source;
 use crate::types::{Bounds, Named, Place, bounds_of};
@@ -28,11 +29,13 @@ pub struct Calls {
 /// The calls between the files of a crate.
 pub fn calls_of(sources: &[Source], definitions: &Definitions) -> Calls {
     let mut calls = Calls::default();
+    let macros = Macros::of(sources);
     for (file, source) in sources.iter().enumerate() {
         let mut caller = Caller {
             file,
             module: definitions.modules.at(&source.module),
             definitions,
+            macros: &macros,
             own: None,
             bounds: Bounds::new(),
             imports: Imports::default(),
@@ -48,6 +51,7 @@ struct Caller<'a> {
     file: usize,
     module: ModuleId,
     definitions: &'a Definitions,
+    macros: &'a Macros,
     /// What `Self` is.
     own: Option<String>,
     bounds: Bounds,
@@ -93,8 +97,7 @@ impl Caller<'_> {
                         self.module = outer;
                     }
                 }
-                // Of a macro's rules the calls count where they are written.
-                Item::Macro(it) => self.tokens(it.mac.tokens.clone()),
+                Item::Macro(it) => self.item_macro(it),
                 other => self.visit_item(other),
             }
         }
@@ -408,46 +411,46 @@ impl Caller<'_> {
         }
     }
 
-    /// Calls in a macro's tokens that are no list of expressions: `path(` by what it names,
-    /// `.name(` by every method of the name.
-    fn tokens(&mut self, tokens: TokenStream) {
-        let trees: Vec<TokenTree> = tokens.into_iter().collect();
-        for (at, tree) in trees.iter().enumerate() {
-            match tree {
-                TokenTree::Group(it) => {
-                    if it.delimiter() == proc_macro2::Delimiter::Parenthesis {
-                        self.token_call(&trees[..at]);
-                    }
-                    self.tokens(it.stream());
-                }
-                _ => continue,
+    /// A macro's rules, whose calls count where they are written; or items made by rules, which call
+    /// what they name of the types that they are given.
+    fn item_macro(&mut self, it: &syn::ItemMacro) {
+        if let Some(name) = &it.ident {
+            if !self.macros.makes_items(&name.to_string()) {
+                self.tokens(it.mac.tokens.clone());
+            }
+            return;
+        }
+        let name = it.mac.path.segments.last().map(|last| last.ident.to_string());
+        let called = self.macros.names_in(&name.unwrap_or_default());
+        for Mentioned { path, .. } in macros::mentioned(it.mac.tokens.clone()) {
+            let segments: Vec<String> = path.split("::").map(str::to_string).collect();
+            let key = self.definitions.modules.resolve(self.module, &segments, &self.imports);
+            let Some(key) = key else { continue };
+            for name in &called {
+                let methods = self.definitions.methods(&Named::Of(key.clone()), name);
+                self.note(name, methods.into_iter().map(|function| function.file).collect());
             }
         }
     }
 
-    /// The call of what ends before a parenthesis.
-    fn token_call(&mut self, before: &[TokenTree]) {
-        let Some((TokenTree::Ident(name), rest)) = before.split_last() else { return };
-        let mut path = vec![name.to_string()];
-        let mut rest = rest;
-        while let [others @ .., TokenTree::Ident(of), TokenTree::Punct(a), TokenTree::Punct(b)] =
-            rest
-            && a.as_char() == ':'
-            && b.as_char() == ':'
-        {
-            path.insert(0, of.to_string());
-            rest = others;
-        }
-        let is_method = matches!(rest.last(), Some(TokenTree::Punct(it)) if it.as_char() == '.');
-        let name = name.to_string();
-        if is_method {
-            if !library::has(&name) {
-                let called = self.definitions.methods(&Named::Unknown, &name);
-                self.note(&name, called.into_iter().map(|function| function.file).collect());
+    /// Calls in a macro's tokens that are no list of expressions: `path(` by what it names,
+    /// `.name(` by every method of the name.
+    fn tokens(&mut self, tokens: TokenStream) {
+        for Mentioned { path, kind } in macros::mentioned(tokens) {
+            match kind {
+                macros::Kind::Method if library::has(&path) => (),
+                macros::Kind::Method => {
+                    let called = self.definitions.methods(&Named::Unknown, &path);
+                    self.note(&path, called.into_iter().map(|function| function.file).collect());
+                }
+                macros::Kind::Call => {
+                    let Ok(it) = syn::parse_str::<syn::ExprPath>(&path) else { continue };
+                    let files =
+                        self.called(&it).into_iter().map(|function| function.file).collect();
+                    self.note(path.rsplit("::").next().unwrap_or_default(), files);
+                }
+                macros::Kind::Other => (),
             }
-        } else if let Ok(it) = syn::parse_str::<syn::ExprPath>(&path.join("::")) {
-            let files = self.called(&it).into_iter().map(|function| function.file).collect();
-            self.note(&name, files);
         }
     }
 }
@@ -684,5 +687,15 @@ mod tests {
             ("c.rs", "macro_rules! each { ($it:ident) => { $it.two() } }"),
         ]);
         assert_eq!(found, ["b.rs -> a.rs: one", "c.rs -> a.rs: two"]);
+        let found = edges(&[
+            ("a.rs", "pub struct A; impl A { pub fn new() -> A { A } pub fn two(&self) {} }"),
+            ("b.rs", "pub struct B; impl B { pub fn two(&self) {} }"),
+            (
+                "c.rs",
+                "macro_rules! all { ($($of:ty),*) => { fn c(it: X) { $(<$of>::new(); it.two();)* } } } \
+                 all! { crate::a::A }",
+            ),
+        ]);
+        assert_eq!(found, ["c.rs -> a.rs: new two"], "B is not given");
     }
 }

@@ -15,6 +15,7 @@ mod calls;
 mod circles;
 mod definitions;
 mod library;
+mod macros;
 mod modules;
 mod source;
 mod types;
