@@ -166,6 +166,16 @@ impl std::error::Error for IoFailure {
     }
 }
 
+/// What became of a range that was given back, see [`Device::punch`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Punched {
+    /// Its room is free for others.
+    Freed,
+    /// The device keeps its room: it is of a kind that has nothing to give back, or is on a file
+    /// system without holes.
+    Kept,
+}
+
 /// What a device has done since it was opened. Counts completed requests only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
@@ -209,7 +219,7 @@ impl Sub for Counters {
 /// `submit` and `wait` together are the papers' psync I/O: many requests in, one wait.
 #[expect(clippy::len_without_is_empty, reason = "no device is empty")]
 pub trait Device: Send + Sync {
-    /// Capacity in bytes, a multiple of `SECTOR_SIZE`. It does not change.
+    /// Capacity in bytes, a multiple of `SECTOR_SIZE`. Only `grow` changes it.
     fn len(&self) -> u64;
 
     /// Starts a batch and returns at once. It may block for room in a bounded queue.
@@ -261,6 +271,31 @@ pub trait Device: Send + Sync {
     fn reserve(&self, offset: u64, len: u64) -> io::Result<()> {
         let _ = (offset, len);
         Ok(())
+    }
+
+    /// Makes the device `len` bytes long, a multiple of `SECTOR_SIZE`, if it is shorter. The new
+    /// length is durable when this returns; the new bytes read as zeroes, and have no room yet that
+    /// is promised. Blocks the task.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` if its length is fixed, as that of a block device; else what the system says.
+    /// The device is then as long as before.
+    fn grow(&self, len: u64) -> io::Result<()> {
+        if len <= self.len() { Ok(()) } else { Err(io::ErrorKind::Unsupported.into()) }
+    }
+
+    /// Gives the room of `offset..offset + len` back, and tells whether that had an effect. What
+    /// the range holds is undefined until it is written again: what it held, or zeroes. A promise
+    /// of room for it (`reserve`) is void. No request for the range may be in flight. Blocks the
+    /// task.
+    ///
+    /// # Errors
+    ///
+    /// What the system says; the room is then given back or not.
+    fn punch(&self, offset: u64, len: u64) -> io::Result<Punched> {
+        let _ = (offset, len);
+        Ok(Punched::Kept)
     }
 
     /// Tells the device that nobody will read `offset..offset + len` before it is written again:

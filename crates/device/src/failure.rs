@@ -16,6 +16,10 @@ pub enum Operation {
     Sync,
     /// To promise room.
     Reserve,
+    /// To become longer.
+    Grow,
+    /// To give room back.
+    Punch,
 }
 
 impl fmt::Display for Operation {
@@ -25,6 +29,8 @@ impl fmt::Display for Operation {
             Operation::Write => "write",
             Operation::Sync => "sync",
             Operation::Reserve => "reserve",
+            Operation::Grow => "grow",
+            Operation::Punch => "punch",
         })
     }
 }

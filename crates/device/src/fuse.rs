@@ -13,7 +13,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use terrace_rt::Nanos;
 
-use crate::{Completion, Counters, Device, DeviceError, IoFailure, Operation, Request, Ticket};
+use crate::{
+    Completion, Counters, Device, DeviceError, IoFailure, Operation, Punched, Request, Ticket,
+};
 
 /// See the module.
 pub struct Fuse {
@@ -124,6 +126,20 @@ impl Device for Fuse {
         match self.refuses(Operation::Reserve) {
             true => Err(self.refusal(Operation::Reserve, Some((offset, len)))),
             false => self.below.reserve(offset, len).inspect_err(|error| self.look_at(error)),
+        }
+    }
+
+    fn grow(&self, len: u64) -> io::Result<()> {
+        match self.refuses(Operation::Grow) {
+            true => Err(self.refusal(Operation::Grow, None)),
+            false => self.below.grow(len).inspect_err(|error| self.look_at(error)),
+        }
+    }
+
+    fn punch(&self, offset: u64, len: u64) -> io::Result<Punched> {
+        match self.refuses(Operation::Punch) {
+            true => Err(self.refusal(Operation::Punch, Some((offset, len)))),
+            false => self.below.punch(offset, len).inspect_err(|error| self.look_at(error)),
         }
     }
 

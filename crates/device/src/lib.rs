@@ -36,8 +36,8 @@ mod time_limit;
 pub use completion::{Completion, Drain, Ticket};
 pub use contents::Contents;
 pub use device::{
-    Counters, Device, IoBuf, IoFailure, MemoryOwner, Op, Request, SECTOR_SIZE, read, write,
-    write_shared,
+    Counters, Device, IoBuf, IoFailure, MemoryOwner, Op, Punched, Request, SECTOR_SIZE, read,
+    write, write_shared,
 };
 pub use failure::{DeviceError, Operation, errno, has_failed, said_again};
 pub use fault::{FaultCounts, FaultPlan, FaultyDevice};

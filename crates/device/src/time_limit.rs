@@ -90,7 +90,7 @@ impl TimeLimit {
         &self.answered[match operation {
             Operation::Read => 0,
             Operation::Write => 1,
-            Operation::Sync | Operation::Reserve => 2,
+            _ => 2,
         }]
     }
 }

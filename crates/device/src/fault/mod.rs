@@ -18,7 +18,8 @@ use self::plan::{Dice, Fate};
 pub use self::plan::{FaultCounts, FaultPlan};
 use crate::time_limit::TimeLimit;
 use crate::{
-    Completion, Counters, Device, DeviceError, IoBuf, Op, Operation, Request, SECTOR_SIZE, Ticket,
+    Completion, Counters, Device, DeviceError, IoBuf, Op, Operation, Punched, Request, SECTOR_SIZE,
+    Ticket,
 };
 
 /// A device with faults. See the module.
@@ -120,6 +121,19 @@ impl FaultyDevice {
         }
     }
 
+    /// What befalls an operation that moves no bytes.
+    fn meet(&self, operation: Operation, range: (u64, u64)) -> io::Result<()> {
+        let fate = self.dice.lock().decide_alone();
+        match fate {
+            Fate::Silent => {
+                let never = Completion::within(&self.time_limit, 1, operation, Some(range));
+                never.ticket().wait().map_err(|failure| failure.source)
+            }
+            Fate::Fails(code) => Err(self.error(code, operation, Some(range))),
+            Fate::Well | Fate::Slow(_) | Fate::FailsInPart { .. } => Ok(()),
+        }
+    }
+
     fn error(&self, code: i32, operation: Operation, range: Option<(u64, u64)>) -> io::Error {
         let source = io::Error::from_raw_os_error(code);
         DeviceError::wrap(self.below.name(), operation, range, source)
@@ -180,6 +194,17 @@ impl Device for FaultyDevice {
 
     fn reserve(&self, offset: u64, len: u64) -> io::Result<()> {
         self.below.reserve(offset, len)
+    }
+
+    fn grow(&self, len: u64) -> io::Result<()> {
+        let range = (self.len(), len.saturating_sub(self.len()));
+        self.meet(Operation::Grow, range)?;
+        self.below.grow(len)
+    }
+
+    fn punch(&self, offset: u64, len: u64) -> io::Result<Punched> {
+        self.meet(Operation::Punch, (offset, len))?;
+        self.below.punch(offset, len)
     }
 
     fn trim(&self, offset: u64, len: u64) {

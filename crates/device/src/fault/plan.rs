@@ -18,6 +18,9 @@ pub struct FaultPlan {
     pub partial_error_one_in: u64,
     /// One in so many syncs fails with `EIO`. What it was to make durable may be.
     pub sync_error_one_in: u64,
+    /// One in so many times that the device is to grow or to give room back it fails with `EIO`,
+    /// and nothing changes.
+    pub resize_error_one_in: u64,
     /// One in so many reads and writes fails with `EINTR` or `EAGAIN`, and would succeed if it were
     /// tried again.
     pub passing_error_one_in: u64,
@@ -89,17 +92,8 @@ impl Dice {
 
     /// Decides over a batch that begins with `op`, or over a sync.
     pub fn decide(&mut self, op: Option<Op>) -> Fate {
-        let reached = |limit: Option<u64>, count| limit.is_some_and(|limit| count >= limit);
-        self.is_silent |= reached(self.plan.silent_after, self.counts.accepted);
-        self.is_dead |= reached(self.plan.dies_after, self.counts.accepted);
-        self.counts.accepted += 1;
-        if self.is_dead {
-            self.counts.dead += 1;
-            return Fate::Fails(libc::ENODEV);
-        }
-        if self.is_silent {
-            self.counts.silent += 1;
-            return Fate::Silent;
+        if let Some(fate) = self.begin() {
+            return fate;
         }
         let one_in = match op {
             Some(Op::Read) => self.plan.read_error_one_in,
@@ -124,6 +118,35 @@ impl Dice {
             return Fate::Slow(self.plan.slow);
         }
         Fate::Well
+    }
+
+    /// Decides over what moves no bytes and is no sync: it counts as accepted, too.
+    pub fn decide_alone(&mut self) -> Fate {
+        match self.begin() {
+            Some(fate) => fate,
+            None if self.hits(self.plan.resize_error_one_in) => {
+                self.counts.errors += 1;
+                Fate::Fails(libc::EIO)
+            }
+            None => Fate::Well,
+        }
+    }
+
+    /// What befalls everything that a dead or a silent device is asked.
+    fn begin(&mut self) -> Option<Fate> {
+        let reached = |limit: Option<u64>, count| limit.is_some_and(|limit| count >= limit);
+        self.is_silent |= reached(self.plan.silent_after, self.counts.accepted);
+        self.is_dead |= reached(self.plan.dies_after, self.counts.accepted);
+        self.counts.accepted += 1;
+        if self.is_dead {
+            self.counts.dead += 1;
+            return Some(Fate::Fails(libc::ENODEV));
+        }
+        if self.is_silent {
+            self.counts.silent += 1;
+            return Some(Fate::Silent);
+        }
+        None
     }
 
     fn hits(&mut self, one_in: u64) -> bool {

@@ -44,7 +44,7 @@ impl Gauge {
                 state.counters.written_bytes += bytes;
             }
             Job::Sync => state.counters.syncs += 1,
-            Job::Reserve { .. } => (),
+            Job::Reserve { .. } | Job::Grow { .. } | Job::Punch { .. } => (),
         }
     }
 

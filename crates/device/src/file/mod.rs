@@ -44,7 +44,7 @@ use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use rt::{Helpers, LeafMutex, Nanos, World};
 use terrace_rt as rt;
@@ -60,7 +60,10 @@ use self::syncs::Syncs;
 use self::transfer::{Job, Transfer};
 use crate::failure::Released;
 use crate::time_limit::TimeLimit;
-use crate::{Completion, Counters, Device, DeviceError, Drain, IoBuf, Op, Request, Ticket};
+use crate::{
+    Completion, Counters, Device, DeviceError, Drain, IoBuf, Op, Punched, Request, SECTOR_SIZE,
+    Ticket,
+};
 
 /// How requests reach the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -114,7 +117,10 @@ pub struct FileDevice(Arc<Shared>);
 struct Shared {
     file: File,
     path: PathBuf,
-    len: u64,
+    len: AtomicU64,
+    is_block_device: bool,
+    /// It was opened as a device of this length, or cannot have another one.
+    is_fixed: bool,
     method: Method,
     /// The page cache is bypassed.
     direct: bool,
@@ -161,6 +167,16 @@ impl FileDevice {
         &self.0.path
     }
 
+    /// Does what moves no bytes, and waits for it.
+    fn do_alone(&self, job: Job, range: (u64, u64)) -> io::Result<()> {
+        let completion = self.0.completion(1, job, Some(range));
+        let ticket = completion.ticket();
+        self.0.gauge.start(1);
+        let at = Request { op: Op::Write, offset: range.0, bufs: &[], owner: None };
+        self.start(Transfer::new(&self.0, &completion, 0, job, &at));
+        ticket.wait().map_err(|failure| failure.source)
+    }
+
     fn start(&self, transfer: Transfer) {
         if self.0.is_forked() {
             let what = "the process that opened it was forked: open it after the fork";
@@ -197,11 +213,11 @@ impl FileDevice {
 
 impl Device for FileDevice {
     fn len(&self) -> u64 {
-        self.0.len
+        self.0.len.load(Ordering::Acquire)
     }
 
     unsafe fn submit(&self, requests: &[Request<'_>]) -> Ticket {
-        requests.iter().for_each(|request| request.validate(self.0.len));
+        requests.iter().for_each(|request| request.validate(self.len()));
         let first = &requests[0];
         let range = Some((first.offset, first.len()));
         let completion = self.0.completion(requests.len(), Job::of(first.op), range);
@@ -245,16 +261,39 @@ impl Device for FileDevice {
     /// By `fallocate`. A block device has all its room; a file system that knows no reservations
     /// promises nothing.
     fn reserve(&self, offset: u64, len: u64) -> io::Result<()> {
-        assert!(len > 0 && offset + len <= self.0.len, "a range of the device");
-        let job = Job::Reserve { len };
-        let completion = self.0.completion(1, job, Some((offset, len)));
-        let ticket = completion.ticket();
-        self.0.gauge.start(1);
-        let at = Request { op: Op::Write, offset, bufs: &[], owner: None };
-        self.start(Transfer::new(&self.0, &completion, 0, job, &at));
-        match ticket.wait() {
-            Err(failure) if failure.source.kind() == ErrorKind::Unsupported => Ok(()),
-            waited => waited.map_err(|failure| failure.source),
+        assert!(len > 0 && offset + len <= self.len(), "a range of the device");
+        match self.do_alone(Job::Reserve { len }, (offset, len)) {
+            Err(source) if source.kind() == ErrorKind::Unsupported => Ok(()),
+            done => done,
+        }
+    }
+
+    /// By `ftruncate` and `fsync`: a file is sparse where it has grown.
+    fn grow(&self, len: u64) -> io::Result<()> {
+        let found = self.len();
+        if len <= found {
+            return Ok(());
+        }
+        assert!(len.is_multiple_of(SECTOR_SIZE as u64), "{len} bytes are not whole sectors");
+        let (job, range) = (Job::Grow { len }, (found, len - found));
+        if self.0.is_fixed {
+            return Err(self.0.explain(job, range, ErrorKind::Unsupported.into()));
+        }
+        self.do_alone(job, range)?;
+        self.0.len.fetch_max(len, Ordering::AcqRel);
+        Ok(())
+    }
+
+    /// By `fallocate`. A block device has all its room for good.
+    fn punch(&self, offset: u64, len: u64) -> io::Result<Punched> {
+        assert!(len > 0 && offset + len <= self.len(), "a range of the device");
+        if self.0.is_block_device {
+            return Ok(Punched::Kept);
+        }
+        match self.do_alone(Job::Punch { len }, (offset, len)) {
+            Ok(()) => Ok(Punched::Freed),
+            Err(source) if source.kind() == ErrorKind::Unsupported => Ok(Punched::Kept),
+            Err(source) => Err(source),
         }
     }
 

@@ -21,7 +21,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use rt::{LeafMutex, Nanos};
 use terrace_rt as rt;
@@ -222,7 +222,9 @@ impl FileClaim {
             time_limit: TimeLimit::new(self.path.display().to_string()),
             file: self.file,
             path: self.path,
-            len,
+            len: AtomicU64::new(len),
+            is_block_device: self.kind == Kind::BlockDevice,
+            is_fixed: self.kind == Kind::BlockDevice || options.size.is_some(),
             method,
             direct: options.direct,
             memory_align,
@@ -462,6 +464,25 @@ pub(super) fn reserve(file: &File, offset: u64, len: u64) -> io::Result<()> {
     let number = |at: u64| libc::off_t::try_from(at).map_err(|_| ErrorKind::FileTooLarge);
     // SAFETY: a plain system call on an open file.
     let result = unsafe { libc::fallocate(file.as_raw_fd(), 0, number(offset)?, number(len)?) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Makes the file `len` bytes long, durably.
+pub(super) fn grow(file: &File, len: u64) -> io::Result<()> {
+    let found = file.metadata()?.len();
+    if len > found {
+        file.set_len(len)?;
+        file.sync_all()?;
+    }
+    Ok(())
+}
+
+/// Gives the room of the range back.
+pub(super) fn punch(file: &File, offset: u64, len: u64) -> io::Result<()> {
+    let number = |at: u64| libc::off_t::try_from(at).map_err(|_| ErrorKind::FileTooLarge);
+    let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+    // SAFETY: a plain system call on an open file.
+    let result = unsafe { libc::fallocate(file.as_raw_fd(), mode, number(offset)?, number(len)?) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 

@@ -148,7 +148,9 @@ impl Ring {
 
     /// Takes a transfer; the kernel gets it with the next few, or at the next `poll` or `wait`.
     pub(super) fn start(&mut self, transfer: Transfer) {
-        if transfer.pieces().len() > PIECES_MAX || (self.refused && !self.try_another()) {
+        let is_beyond =
+            matches!(transfer.job(), Job::Grow { .. }) || transfer.pieces().len() > PIECES_MAX;
+        if is_beyond || (self.refused && !self.try_another()) {
             return transfer.run_aside();
         }
         let lane = self.lane(transfer.device());
@@ -396,6 +398,11 @@ fn entry(transfer: &Transfer) -> squeue::Entry {
     match (transfer.job(), pieces) {
         (Job::Sync, _) => opcode::Fsync::new(fd).flags(FsyncFlags::DATASYNC).build(),
         (Job::Reserve { len }, _) => opcode::Fallocate::new(fd, len).offset(offset).build(),
+        (Job::Punch { len }, _) => {
+            let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+            opcode::Fallocate::new(fd, len).offset(offset).mode(mode).build()
+        }
+        (Job::Grow { .. }, _) => unreachable!("no ring can, see `start`"),
         (Job::Read, [one]) => {
             let len = one.iov_len.min(BYTES_MAX) as u32;
             opcode::Read::new(fd, one.iov_base.cast(), len).offset(offset).build()

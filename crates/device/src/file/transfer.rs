@@ -27,6 +27,14 @@ pub(super) enum Job {
     Reserve {
         len: u64,
     },
+    /// A file becomes so long, durably.
+    Grow {
+        len: u64,
+    },
+    /// The room of so many bytes is given back.
+    Punch {
+        len: u64,
+    },
 }
 
 impl Job {
@@ -44,6 +52,8 @@ impl Job {
             Job::Write => Op::Write.operation(),
             Job::Sync => Operation::Sync,
             Job::Reserve { .. } => Operation::Reserve,
+            Job::Grow { .. } => Operation::Grow,
+            Job::Punch { .. } => Operation::Punch,
         }
     }
 }
@@ -167,10 +177,11 @@ impl Transfer {
                 }
                 self.run_aside();
             }
-            Job::Reserve { .. } => self.run_aside(),
+            Job::Reserve { .. } | Job::Grow { .. } => self.run_aside(),
             // One that is done again might come after a later write to the same place, and a second
             // sync does not tell of what the first one lost.
-            Job::Write | Job::Sync => {
+            // One that punches late might empty what was written since.
+            Job::Write | Job::Sync | Job::Punch { .. } => {
                 let why = io::Error::from_raw_os_error(code);
                 let what = format!("io_uring_enter was refused ({why}), its outcome is unknown");
                 let source = io::Error::new(ErrorKind::TimedOut, what);
@@ -196,6 +207,8 @@ impl Transfer {
         let result = match self.job {
             Job::Sync => self.shared.file.sync_data(),
             Job::Reserve { len } => open::reserve(&self.shared.file, self.offset, len),
+            Job::Grow { len } => open::grow(&self.shared.file, len),
+            Job::Punch { len } => open::punch(&self.shared.file, self.offset, len),
             Job::Read | Job::Write => self.move_rest(moved),
         };
         self.finish(result);
@@ -222,7 +235,7 @@ impl Transfer {
                 Job::Read => unsafe { libc::preadv(fd, at, count, offset) },
                 // SAFETY: `Device::submit` has promised that the memory may be read.
                 Job::Write => unsafe { libc::pwritev(fd, at, count, offset) },
-                Job::Sync | Job::Reserve { .. } => unreachable!("it moves nothing"),
+                _ => unreachable!("it moves nothing"),
             };
             match usize::try_from(result) {
                 Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),

@@ -20,6 +20,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use terrace_rt::{LeafMutex, Nanos, Prng, Timer, World};
@@ -35,7 +36,9 @@ use crate::nand::Wear;
 use crate::slab::IMAGE_SIZE;
 use crate::store::{Piece, Store};
 use crate::time_limit::TimeLimit;
-use crate::{Completion, Counters, Device, DeviceError, IoBuf, Op, Operation, Request, Ticket};
+use crate::{
+    Completion, Counters, Device, DeviceError, IoBuf, Op, Operation, Punched, Request, Ticket,
+};
 
 /// A request from submission to completion.
 struct InFlight {
@@ -79,7 +82,7 @@ struct State {
 /// A modelled device.
 pub struct SimDevice {
     world: World,
-    len: u64,
+    len: AtomicU64,
     me: Weak<SimDevice>,
     time_limit: Arc<TimeLimit>,
     state: LeafMutex<State>,
@@ -150,7 +153,7 @@ impl SimDevice {
         };
         Arc::new_cyclic(|me| SimDevice {
             world,
-            len,
+            len: AtomicU64::new(len),
             me: Weak::clone(me),
             time_limit: TimeLimit::new(NAME.into()),
             state: LeafMutex::new(state),
@@ -166,7 +169,7 @@ impl SimDevice {
         let faults = state.faults.faults().clone();
         let next = SimDevice::with_faults(state.spec.clone(), world, state.store.clone(), faults);
         let mut fresh = next.state.lock();
-        let (all, write_cache) = (state.spec.all_members(self.len), state.spec.write_cache);
+        let (all, write_cache) = (state.spec.all_members(self.len()), state.spec.write_cache);
         let restarted = |(old, (spec, bytes)): (&Member, (MemberSpec, u64))| {
             old.restarted(&spec, bytes, write_cache)
         };
@@ -265,7 +268,7 @@ impl SimDevice {
 
 impl Device for SimDevice {
     fn len(&self) -> u64 {
-        self.len
+        self.len.load(Ordering::Acquire)
     }
 
     unsafe fn submit(&self, requests: &[Request<'_>]) -> Ticket {
@@ -274,7 +277,7 @@ impl Device for SimDevice {
         let now = self.now();
         let mut guard = self.state.lock();
         for (index, request) in requests.iter().enumerate() {
-            request.validate(self.len);
+            request.validate(self.len());
             let pieces = if request.op == Op::Write {
                 // SAFETY: the caller vouches for the buffers until the ticket has been waited for.
                 unsafe { gather(&guard.store, request.offset, request.bufs) }
@@ -325,6 +328,43 @@ impl Device for SimDevice {
             true => Err(io::ErrorKind::StorageFull.into()),
             false => Ok(()),
         }
+    }
+
+    /// At once, and as durable as that. An array, a disk and a flash drive have a geometry, so they
+    /// do not grow.
+    fn grow(&self, len: u64) -> io::Result<()> {
+        let mut state = self.state.lock();
+        let found = self.len();
+        if len <= found {
+            return Ok(());
+        }
+        let refusal = match &state.spec {
+            _ if state.faults.is_dead() => Some(io::ErrorKind::NotConnected),
+            spec if spec.has_geometry() => Some(io::ErrorKind::Unsupported),
+            _ => None,
+        };
+        if let Some(kind) = refusal {
+            let range = Some((found, len - found));
+            return Err(DeviceError::wrap(NAME.into(), Operation::Grow, range, kind.into()));
+        }
+        state.store.grow(len);
+        self.len.store(len, Ordering::Release);
+        Ok(())
+    }
+
+    /// Whole pages of the model become zeroes, as a file system leaves them; on the medium that
+    /// comes behind the next barrier, or some time before.
+    fn punch(&self, offset: u64, len: u64) -> io::Result<Punched> {
+        assert!(len > 0 && offset + len <= self.len(), "a range of the device");
+        let mut state = self.state.lock();
+        if state.faults.is_dead() {
+            let (range, source) = (Some((offset, len)), io::ErrorKind::NotConnected.into());
+            return Err(DeviceError::wrap(NAME.into(), Operation::Punch, range, source));
+        }
+        let page = IMAGE_SIZE as u64;
+        let whole = offset.div_ceil(page)..(offset + len) / page;
+        state.put(whole.map(|page| Piece::Page { page, image: None }).collect());
+        Ok(Punched::Freed)
     }
 
     fn trim(&self, offset: u64, len: u64) {
@@ -541,12 +581,17 @@ impl State {
             }
         }
         pieces.iter().for_each(|piece| self.faults.written(piece.page()));
+        self.put(pieces);
+        Ok(())
+    }
+
+    /// Completes a write.
+    fn put(&mut self, pieces: Vec<Piece>) {
         if self.spec.write_cache == WriteReporting::InBuffer {
             self.uncovered.apply(&mut self.store, pieces);
         } else {
             pieces.iter().for_each(|piece| self.store.apply(piece));
         }
-        Ok(())
     }
 
     fn read_into(&self, request: &InFlight) -> io::Result<()> {

@@ -158,6 +158,12 @@ impl Spec {
         self
     }
 
+    /// Whether places on it depend on its length.
+    pub(super) fn has_geometry(&self) -> bool {
+        let is_mechanical = matches!(self.member, MemberSpec::Disk(_) | MemberSpec::Nand(_));
+        self.members > 1 || self.upper.is_some() || is_mechanical
+    }
+
     /// Its members and how many bytes each holds, if the device holds `len`: the upper one last.
     pub(super) fn all_members(&self, len: u64) -> Vec<(MemberSpec, u64)> {
         let stripes = len.div_ceil(self.stripe).div_ceil(u64::from(self.members));

@@ -7,7 +7,7 @@
 //!
 //! - Idea: whoever must look at a database that was not closed runs the ordinary recovery on
 //!   overlays, and sees what it would have written, while the devices stay as they are.
-//! - O1: the device below is read, and never written, synced, reserved or trimmed.
+//! - O1: the device below is read, and never written, synced, reserved, lengthened or trimmed.
 //! - O2: a read that nothing here touches goes straight below, with all its requests in flight at
 //!   once. Any other waits for the device within `submit`.
 //! - Durability: none. What was written goes with the overlay.
@@ -17,6 +17,7 @@ mod withheld;
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use terrace_rt::{Mutex, Nanos};
 
@@ -29,13 +30,15 @@ use crate::{Completion, Counters, Device, IoBuf, Op, Request, Ticket, read};
 pub struct Overlay {
     below: Arc<dyn Device>,
     blocks: Mutex<Blocks>,
+    len: AtomicU64,
 }
 
 impl Overlay {
     /// Over `below`, with what is written kept in `memory`, and in a temporary file beyond.
     #[must_use]
     pub fn new(below: Arc<dyn Device>, memory: &Arc<OverlayMemory>) -> Arc<Overlay> {
-        Arc::new(Overlay { below, blocks: Mutex::new(Blocks::new(memory)) })
+        let (blocks, len) = (Mutex::new(Blocks::new(memory)), AtomicU64::new(below.len()));
+        Arc::new(Overlay { below, blocks, len })
     }
 
     /// Whether nothing in the batch concerns the blocks.
@@ -45,13 +48,14 @@ impl Overlay {
         }
         let blocks = self.blocks.lock();
         requests.iter().all(|request| {
-            blocks.coverage(request.offset, request.len() as usize) == Coverage::Nothing
+            request.offset + request.len() <= self.below.len()
+                && blocks.coverage(request.offset, request.len() as usize) == Coverage::Nothing
         })
     }
 
     fn read_merged(&self, offset: u64, bytes: &mut [u8]) -> io::Result<()> {
         if self.blocks.lock().coverage(offset, bytes.len()) != Coverage::All {
-            read(&*self.below, offset, bytes)?;
+            read_longer(&*self.below, offset, bytes)?;
         }
         self.blocks.lock().read_over(offset, bytes)
     }
@@ -70,6 +74,14 @@ impl Overlay {
             }
         }
     }
+}
+
+/// Reads from a device that something above it makes longer: zeroes past its own end.
+fn read_longer(device: &dyn Device, offset: u64, bytes: &mut [u8]) -> io::Result<()> {
+    let there = device.len().saturating_sub(offset).min(bytes.len() as u64) as usize;
+    let (front, rest) = bytes.split_at_mut(there);
+    rest.fill(0);
+    if front.is_empty() { Ok(()) } else { read(device, offset, front) }
 }
 
 /// Copies the memory of a write to `bytes`, which are as long.
@@ -96,11 +108,11 @@ fn scatter(mut bytes: &[u8], bufs: &[IoBuf]) {
 
 impl Device for Overlay {
     fn len(&self) -> u64 {
-        self.below.len()
+        self.len.load(Ordering::Acquire)
     }
 
     unsafe fn submit(&self, requests: &[Request<'_>]) -> Ticket {
-        requests.iter().for_each(|request| request.validate(self.below.len()));
+        requests.iter().for_each(|request| request.validate(self.len()));
         if self.is_all_below(requests) {
             // SAFETY: the caller promises of the buffers what the device below asks.
             return unsafe { self.below.submit(requests) };
@@ -115,6 +127,12 @@ impl Device for Overlay {
 
     /// Nothing here is durable, and nobody is told that it is: a reader asks for no durability.
     fn sync(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// The overlay alone becomes longer.
+    fn grow(&self, len: u64) -> io::Result<()> {
+        self.len.fetch_max(len, Ordering::AcqRel);
         Ok(())
     }
 

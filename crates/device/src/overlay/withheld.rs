@@ -17,18 +17,20 @@
 //! - W3: once let go, every request goes straight below.
 //! - W4: a write that fails below when it is let go ends the rest: all later requests fail. A
 //!   device whose loss its owner can bear is given up instead, and the others go on.
+//! - W5: a device that is to grow does so when it is let go, and has to have the room then.
 
 use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use terrace_rt::{Mutex, Nanos};
 
 use super::blocks::{BLOCK, Blocks, Coverage};
-use super::{OverlayMemory, gather, scatter};
+use super::{OverlayMemory, gather, read_longer, scatter};
 use crate::{
-    Completion, Counters, Device, IoBuf, IoFailure, Op, Request, Ticket, persist, read, said_again,
+    Completion, Counters, Device, IoBuf, IoFailure, Op, Punched, Request, Ticket, persist,
+    said_again,
 };
 
 /// Requests in flight at once when writes are let go.
@@ -52,8 +54,19 @@ pub struct Withholding {
 
 /// What a device was asked, in order.
 enum Step {
-    Write { device: usize, offset: u64, bytes: Box<[u8]> },
-    Sync { device: usize },
+    Write {
+        device: usize,
+        offset: u64,
+        bytes: Box<[u8]>,
+    },
+    Sync {
+        device: usize,
+    },
+    /// It becomes so long, with room for what is new.
+    Grow {
+        device: usize,
+        len: u64,
+    },
 }
 
 enum Stage {
@@ -97,7 +110,8 @@ impl Withholding {
         let blocks = Blocks::new(&steps.memory);
         steps.blocks.push(blocks);
         steps.devices.push((Arc::clone(&below), on_loss));
-        Withheld { below, index, has_failed: AtomicBool::new(false), group: Arc::clone(self) }
+        let (len, has_failed) = (AtomicU64::new(below.len()), AtomicBool::new(false));
+        Withheld { below, index, len, has_failed, group: Arc::clone(self) }
     }
 
     /// Does below what was asked so far, and from now on at once.
@@ -149,8 +163,11 @@ impl Steps {
         let mut rest = &steps[..];
         while let (Some(first), Ok(())) = (rest.first(), &done) {
             let (index, result, len) = match first {
-                Step::Sync { device } if lost.contains(device) => (*device, Ok(()), 1),
+                Step::Sync { device } | Step::Grow { device, .. } if lost.contains(device) => {
+                    (*device, Ok(()), 1)
+                }
                 Step::Sync { device } => (*device, self.devices[*device].0.sync(), 1),
+                Step::Grow { device, len } => (*device, grow(&*self.devices[*device].0, *len), 1),
                 Step::Write { device, .. } => {
                     let wave = wave(rest);
                     let result = match lost.contains(device) {
@@ -187,7 +204,7 @@ impl Steps {
         if request.op == Op::Read {
             let blocks = &self.blocks[device];
             if blocks.coverage(request.offset, bytes.len()) != Coverage::All {
-                read(&*self.devices[device].0, request.offset, &mut bytes)?;
+                read_longer(&*self.devices[device].0, request.offset, &mut bytes)?;
             }
             blocks.read_over(request.offset, &mut bytes)?;
             scatter(&bytes, request.bufs);
@@ -200,6 +217,13 @@ impl Steps {
         self.steps.push(Step::Write { device, offset: request.offset, bytes });
         Ok(())
     }
+}
+
+/// Makes a device longer, and has it promise room for what is new.
+fn grow(device: &dyn Device, len: u64) -> io::Result<()> {
+    let found = device.len();
+    device.grow(len)?;
+    device.reserve(found, len - found)
 }
 
 /// How many of the first steps are writes of one device, none of which overlaps another (W1).
@@ -223,7 +247,7 @@ fn send(device: &dyn Device, writes: &[Step]) -> io::Result<()> {
         .iter()
         .filter_map(|step| match step {
             Step::Write { offset, bytes, .. } => Some((*offset, [IoBuf::from_ref(bytes)])),
-            Step::Sync { .. } => None,
+            Step::Sync { .. } | Step::Grow { .. } => None,
         })
         .collect();
     let requests: Vec<Request<'_>> = parts
@@ -242,6 +266,8 @@ fn send(device: &dyn Device, writes: &[Step]) -> io::Result<()> {
 pub struct Withheld {
     below: Arc<dyn Device>,
     index: usize,
+    /// Its length; that of the device below is less where it is to grow.
+    len: AtomicU64,
     has_failed: AtomicBool,
     group: Arc<Withholding>,
 }
@@ -267,6 +293,7 @@ impl Withheld {
         let blocks = &steps.blocks[self.index];
         let is_below = |request: &Request<'_>| {
             request.op == Op::Read
+                && request.offset + request.len() <= self.below.len()
                 && blocks.coverage(request.offset, request.len() as usize) == Coverage::Nothing
         };
         if requests.iter().all(is_below) {
@@ -285,12 +312,12 @@ impl Withheld {
 
 impl Device for Withheld {
     fn len(&self) -> u64 {
-        self.below.len()
+        self.len.load(Ordering::Acquire)
     }
 
     unsafe fn submit(&self, requests: &[Request<'_>]) -> Ticket {
         if !self.group.is_open() {
-            requests.iter().for_each(|request| request.validate(self.below.len()));
+            requests.iter().for_each(|request| request.validate(self.len()));
             if let Some(results) = self.run(requests) {
                 let completion = Completion::new(requests.len());
                 let ticket = completion.ticket();
@@ -327,9 +354,36 @@ impl Device for Withheld {
         self.note(self.below.sync())
     }
 
-    /// Room is asked for at once: what is stored stays as it is.
+    /// Room is asked for at once: what is stored stays as it is. That of what has yet to grow is
+    /// asked for then.
     fn reserve(&self, offset: u64, len: u64) -> io::Result<()> {
-        self.below.reserve(offset, len)
+        let len = len.min(self.below.len().saturating_sub(offset));
+        if len == 0 { Ok(()) } else { self.below.reserve(offset, len) }
+    }
+
+    fn grow(&self, len: u64) -> io::Result<()> {
+        let mut steps = self.group.steps.lock();
+        match &steps.stage {
+            Stage::Withheld if len > self.len() => {
+                steps.steps.push(Step::Grow { device: self.index, len });
+            }
+            Stage::Withheld => {}
+            Stage::Stopped(_, error) => return Err(said_again(error)),
+            Stage::LetGo => {
+                drop(steps);
+                self.note(self.below.grow(len))?;
+            }
+        }
+        self.len.fetch_max(len, Ordering::AcqRel);
+        Ok(())
+    }
+
+    /// While writes are withheld nothing is given back.
+    fn punch(&self, offset: u64, len: u64) -> io::Result<Punched> {
+        match self.group.is_open() {
+            true => self.note(self.below.punch(offset, len)),
+            false => Ok(Punched::Kept),
+        }
     }
 
     fn trim(&self, offset: u64, len: u64) {
@@ -383,7 +437,7 @@ mod tests {
     use crate::model::{Preset, build};
     use crate::{
         DeviceError, FaultPlan, FaultyDevice, Fuse, Keep, Operation, SECTOR_SIZE, Store, errno,
-        write,
+        read, write,
     };
 
     const SECTORS: u64 = 400;

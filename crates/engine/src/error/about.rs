@@ -77,6 +77,10 @@ pub enum Action {
     Sync,
     /// To set room aside.
     Reserve,
+    /// To make it longer.
+    Grow,
+    /// To give room back.
+    Punch,
 }
 
 impl From<Operation> for Action {
@@ -85,6 +89,8 @@ impl From<Operation> for Action {
             Operation::Read => Action::Read,
             Operation::Sync => Action::Sync,
             Operation::Reserve => Action::Reserve,
+            Operation::Grow => Action::Grow,
+            Operation::Punch => Action::Punch,
             _ => Action::Write,
         }
     }
@@ -98,6 +104,8 @@ impl fmt::Display for Action {
             Action::Write => "write",
             Action::Sync => "sync",
             Action::Reserve => "reserve room in",
+            Action::Grow => "lengthen",
+            Action::Punch => "give back room of",
         })
     }
 }

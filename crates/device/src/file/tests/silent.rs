@@ -13,7 +13,9 @@ pub(super) fn of(file: File) -> FileDevice {
     FileDevice::new(Shared {
         file,
         path: PathBuf::from("a pipe"),
-        len: LEN,
+        len: LEN.into(),
+        is_block_device: false,
+        is_fixed: true,
         method: Method::Uring,
         direct: false,
         memory_align: 1,
