@@ -39,8 +39,10 @@ use crate::{Error, TreeId};
 const LEAVES_MAX: usize = 4096;
 /// How long the task pauses after an error that may pass, such as a full log.
 const PAUSE: Nanos = Nanos::from_millis(20);
-/// Errors in a row after which the task leaves the rest to the next opening.
+/// Errors in a row after which the task tries only now and then, and nobody waits for it.
 const ERRORS_MAX: u32 = 1000;
+/// How long it pauses then.
+const REST: Nanos = Nanos::from_secs(10);
 /// Bytes of large values that may wait to be freed before who puts another one waits, too.
 const BEHIND_MAX: u64 = 512 << 10;
 /// Leaves that may wait before who adds another one waits, too.
@@ -119,6 +121,8 @@ struct Queue {
     blocked: BTreeSet<Work>,
     is_busy: bool,
     is_stopped: bool,
+    /// It has met errors for long.
+    is_resting: bool,
     /// Who reads what the task would change.
     pauses: u32,
     /// Leaves found no place: look through the trees once the queue is empty.
@@ -151,6 +155,11 @@ impl Queue {
         }
     }
 
+    /// Whether it makes no sense to wait for the task.
+    fn goes_on_alone(&self) -> bool {
+        self.is_stopped || self.is_resting || self.pauses > 0
+    }
+
     fn has_others(&self) -> bool {
         self.others.iter().any(|works| !works.is_empty())
     }
@@ -174,7 +183,27 @@ impl Queue {
         None
     }
 
-    /// A sweep has come to the end of its tree.
+    /// What is left to do of a piece of work. Returns who it waits for, if it does.
+    fn put_back(&mut self, work: Work, performed: Result<Progress, Error>) -> Option<TxnId> {
+        match performed {
+            Ok(Progress::Done) => {}
+            Ok(Progress::More) => self.push(work),
+            Ok(Progress::Blocked(txn)) => {
+                self.blocked.insert(work);
+                return Some(txn);
+            }
+            Err(error) if may_pass(&error) => self.push(work),
+            // A damaged page: its reader is told, and the next opening tries again.
+            Err(_) => {
+                if let Work::Sweep(tree, _) = work {
+                    self.has_swept(tree);
+                }
+            }
+        }
+        None
+    }
+
+    /// A sweep has come to the end of its tree, or no further.
     fn has_swept(&mut self, tree: TreeId) {
         match self.sweeps.get_mut(&tree) {
             Some(again) if *again => {
@@ -268,7 +297,7 @@ impl Reclaim {
             let seen = self.idle.seen();
             let goes_on = {
                 let queue = self.queue.lock();
-                queue.is_stopped || queue.pauses > 0 || !is_behind(&queue)
+                queue.goes_on_alone() || !is_behind(&queue)
             };
             if goes_on || dead() || self.idle.wait_until(seen, deadline) == Waited::TimedOut {
                 return;
@@ -302,7 +331,7 @@ impl Reclaim {
             let seen = self.idle.seen();
             let is_settled = {
                 let queue = self.queue.lock();
-                queue.is_stopped || queue.pauses > 0 || (queue.leaves.is_empty() && !queue.is_busy)
+                queue.goes_on_alone() || (queue.leaves.is_empty() && !queue.is_busy)
             };
             if is_settled || dead() || self.idle.wait_until(seen, deadline) == Waited::TimedOut {
                 return;
@@ -385,12 +414,13 @@ impl Reclaim {
                 return;
             }
             errors = if may_pass { errors + 1 } else { 0 };
-            if errors > ERRORS_MAX {
-                return;
-            }
+            let is_resting = errors > ERRORS_MAX;
+            self.queue.lock().is_resting = is_resting;
             if may_pass {
-                let _waited =
-                    self.wanted.wait_until(self.wanted.seen(), now().saturating_add(PAUSE));
+                let (seen, pause) =
+                    if is_resting { (seen, REST) } else { (self.wanted.seen(), PAUSE) };
+                self.idle.notify_all();
+                let _waited = self.wanted.wait_until(seen, now().saturating_add(pause));
             }
         }
     }
@@ -412,8 +442,7 @@ impl Reclaim {
     }
 
     fn put_back(&self, engine: &Engine, work: Work, performed: Result<Progress, Error>) {
-        let mut blocked = None;
-        {
+        let blocked = {
             let mut queue = self.queue.lock();
             queue.is_busy = false;
             self.leaves_behind.store(queue.leaves.len(), Ordering::Relaxed);
@@ -421,22 +450,13 @@ impl Reclaim {
             if is_done && !queue.has_others() && queue.blocked.is_empty() {
                 self.behind.store(0, Ordering::Relaxed);
             }
-            match performed {
-                Ok(Progress::Done) => (),
-                Ok(Progress::More) => queue.push(work),
-                Ok(Progress::Blocked(txn)) => {
-                    blocked = Some(txn);
-                    queue.blocked.insert(work);
-                }
-                Err(error) if may_pass(&error) => queue.push(work),
-                // A damaged page: its reader is told, and the next opening tries again.
-                Err(_) => (),
-            }
+            let blocked = queue.put_back(work, performed);
             if let Some(txn) = blocked {
                 let least = txn.0.min(self.blocked_until.load(Ordering::Relaxed));
                 self.blocked_until.store(least, Ordering::Release);
             }
-        }
+            blocked
+        };
         self.idle.notify_all();
         if blocked.is_some() {
             // It may have ended before it was known that somebody waits for it.
@@ -561,5 +581,19 @@ mod tests {
             }
         }
         assert!(offered.is_empty(), "{} keys were forgotten", offered.len());
+    }
+
+    /// The bug: once a page could not be read in a sweep, its tree was never swept again.
+    #[test]
+    fn a_tree_whose_sweep_failed_is_swept_again_when_leaves_are_offered() {
+        let mut queue = Queue::default();
+        for _ in 0..3 {
+            queue.sweep(TreeId(3));
+            let work = queue.pop().expect("there is work");
+            assert_eq!(work, Work::Sweep(TreeId(3), Box::default()));
+            let damaged = Error::corrupt(crate::Part::Home, PageId(40), "for a test");
+            assert_eq!(queue.put_back(work, Err(damaged)), None);
+            assert_eq!(queue.pop(), None, "it waits for news");
+        }
     }
 }

@@ -511,3 +511,43 @@ fn a_transaction_answers_for_the_tables_that_it_makes() {
         world.run(work).expect("nobody waits for ever");
     }
 }
+
+/// The bug: once the reclaim task had met a full log for long, it gave nothing back any more until
+/// the database was opened again.
+#[test]
+fn space_is_given_back_after_a_log_that_was_full_for_long() {
+    const KEYS: u64 = 2_000;
+    let world = world(5);
+    let rig = Rig::blank(&world.world(), 2 << 20);
+    let work = || {
+        let devices = Devices { home: rig.home.clone(), flash: None, log: rig.log.clone() };
+        let builder = Database::builder().memory(2 << 20).devices(devices);
+        let db = builder.lock_timeout(Nanos::from_millis(1)).open_or_create_on_devices();
+        let db = db.expect("blank");
+        for row in 0..KEYS {
+            let put =
+                |txn: &terrace::WriteTransaction| txn.open_table(ROWS)?.insert(row, &[1; 1_500]);
+            while db.write(put).is_err() {}
+        }
+        write_others(&db, 0, 10).expect("room");
+        let idle = db.begin_write().expect("open");
+        idle.open_table(ROWS).expect("there").insert(KEYS, &[1; 100]).expect("room");
+        let removes = db.begin_write().expect("open");
+        let mut rows = removes.open_table(ROWS).expect("there");
+        (0..KEYS).for_each(|row| assert!(rows.remove(row).expect("room")));
+        drop(rows);
+        let refused = (0..5000).find_map(|number| write_others(&db, number, 1500).err());
+        assert!(matches!(refused, Some(Error::LogHeld { .. })), "{refused:?}");
+        removes.commit(Durability::Durable).expect("its room was kept");
+        let full = db.stats().home_used_bytes;
+        sleep(Nanos::from_secs(300));
+        assert!(db.stats().home_used_bytes > full / 2, "the log has room for that");
+        idle.rollback().expect("room was kept");
+        sleep(Nanos::from_secs(60));
+        let left = db.stats().home_used_bytes;
+        assert!(left < full / 8, "{left} bytes of {full} are left");
+        db.check().expect("whole");
+        db.close().expect("good devices");
+    };
+    world.run(work).expect("nobody waits for ever");
+}
