@@ -5,7 +5,9 @@ use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use terrace::dump::{Event, LoadError, Loss, Reader, SaveError, Saved, State, load};
+use terrace::dump::{
+    Event, LoadError, Loss, Reader, SaveError, Saved, State, TableInfo, Writer, load,
+};
 use terrace::{Builder, Database, Durability, Error, TableDef};
 use terrace_rt::Prng;
 
@@ -329,4 +331,61 @@ fn snapshot(db: &Database, folder: &Path) -> tempfile::TempDir {
         fs::copy(folder.join(file), copy.path().join(file)).expect("room");
     }
     copy
+}
+
+/// The bug: a table that had lost its name was saved as "lost table 3", in the place of a table of
+/// this name: of what an earlier salvage had saved, say.
+#[test]
+fn a_table_that_lost_its_name_takes_no_other_tables_place() {
+    const SAVED: TableDef<u64, u64> = TableDef::new("lost table 3");
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("db");
+    let db = small().home_size(64 << 20).create(&path).expect("made");
+    // Their names fill several leaves of the catalog.
+    let names: Vec<&'static str> =
+        (0..80).map(|at| &*format!("{at:02}{}", "a".repeat(400)).leak()).collect();
+    for name in names {
+        let made = db.write(|txn| txn.open_table(TableDef::<u64, u64>::new(name))?.insert(1, 1));
+        made.expect("room");
+    }
+    db.write(|txn| txn.open_table(SAVED)?.insert(7, 8)).expect("room");
+    db.close().expect("closed");
+    let file = fs::File::options().read(true).write(true).open(&path).expect("there");
+    let mut page = [0; PAGE as usize];
+    let is_leaf_of = |page: &[u8], name: &[u8]| page.windows(name.len()).any(|it| it == name);
+    let damaged = (34..64).filter(|at| {
+        file.read_exact_at(&mut page, at * PAGE).expect("there");
+        let is_lost = is_leaf_of(&page, &[b'a'; 400]) && !is_leaf_of(&page, b"lost table 3");
+        if is_lost {
+            file.write_all_at(&[0; PAGE as usize], at * PAGE).expect("room");
+        }
+        is_lost
+    });
+    assert!(damaged.count() > 1);
+    let (bytes, state, told) = dump(&path).expect("there is something left");
+    let rows = rows(&bytes);
+    assert_eq!(state, State::Partial, "{told:?}");
+    let value = rows.get(&("lost table 3".to_string(), 7_u64.to_be_bytes().to_vec()));
+    assert!(value.is_some_and(|value| **value == 8_u64.to_le_bytes()), "{told:?}");
+    let lost = rows.get(&("lost table 3 (again)".to_string(), 1_u64.to_be_bytes().to_vec()));
+    assert!(lost.is_some(), "{told:?}");
+}
+
+/// The bug: a table whose types have names of more than 64 KiB was loaded, and the database never
+/// opened again.
+#[test]
+fn names_of_types_that_no_catalog_takes_are_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("db");
+    let mut writer = Writer::new(Vec::new()).expect("memory");
+    let key_type = "k".repeat(66_000);
+    let info = TableInfo { name: "t".into(), key_type, ..TableInfo::default() };
+    writer.table(&info).expect("memory");
+    writer.end_table(State::Whole).expect("memory");
+    let bytes = writer.finish(State::Whole).expect("memory");
+    let db = small().create(&path).expect("made");
+    let loaded = load(&db, &bytes[..]);
+    assert!(matches!(loaded, Err(LoadError::Dump(_))), "{loaded:?}");
+    db.close().expect("closed");
+    small().open(&path).expect("it is whole").close().expect("closed");
 }

@@ -41,6 +41,8 @@ const FRAME_BYTES: usize = 64 << 10;
 const FRAME_BYTES_MAX: usize = 1 << 20;
 const ROW_HEAD: usize = 6;
 const KEY_LEN_MAX: usize = u16::MAX as usize;
+/// The names of both types, which the catalog keeps with a zero between them.
+const TYPES_LEN_MAX: usize = u16::MAX as usize - 1;
 
 const TABLE: u8 = 1;
 const ROWS: u8 = 2;
@@ -436,6 +438,9 @@ impl<R: Read> Reader<R> {
         let names = (text(), text(), text());
         let (Some(name), Some(key_type), Some(value_type)) = names else { return Err(bad()) };
         let schema = field().filter(|_| rest.is_empty()).ok_or_else(bad)?;
+        if key_type.len() + value_type.len() > TYPES_LEN_MAX {
+            return Err(self.damaged("the names of a table's types are too long"));
+        }
         if self.name.as_ref().is_some_and(|last| *last >= name) {
             return Err(self.damaged("its tables are not in the order of their names"));
         }

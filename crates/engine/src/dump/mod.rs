@@ -202,7 +202,11 @@ impl Saved {
     fn add_nameless(&mut self, known: &[TreeId]) {
         let owners = self.source.owners();
         for (id, header) in owners.into_iter().filter(|(id, _)| !known.contains(id)) {
-            let name = format!("lost table {}", id.0);
+            let mut name = format!("lost table {}", id.0);
+            // One of this name may have been saved before, and loaded.
+            while self.tables.contains_key(&name) {
+                name.push_str(" (again)");
+            }
             let info = TableInfo { name: name.clone(), ..TableInfo::default() };
             let tree = self.source.tree(id, header);
             self.losses.push(Loss::Name { table: name.clone(), header });
