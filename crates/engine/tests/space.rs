@@ -391,3 +391,69 @@ fn an_overflow_page_of_an_older_day_takes_no_page_of_another_row_along() {
         Ok(())
     });
 }
+
+/// The bug: the head of a chain that waits to be freed, of an older day, led to the chain that came
+/// next on that day: to a page of another row by now, which was freed.
+#[test]
+fn a_chain_of_an_older_day_takes_no_chain_of_another_row_along() {
+    const LEN: usize = 5_000;
+    const AFTER_AT: usize = 40;
+    in_world(64 << 20, |rig| {
+        let image = |device: &SimDevice| {
+            let mut bytes = vec![0; device.len() as usize];
+            read(device, 0, &mut bytes).expect("a good device");
+            bytes
+        };
+        // What an older transaction may want back is not freed.
+        let hold = |db: &Database, row: u64| {
+            let holds = db.begin_write().expect("open");
+            holds.open_table(VALUES).expect("there").insert(row, &[0]).expect("room");
+            holds
+        };
+        let remove = |db: &Database, row: u64| {
+            db.write(|txn| txn.open_table(VALUES)?.remove(row).map(|was_there| assert!(was_there)))
+        };
+        let db = rig.open()?;
+        put(&db, 1, 1, LEN)?;
+        put(&db, 2, 2, LEN)?;
+        let holds = hold(&db, 100);
+        remove(&db, 1)?;
+        remove(&db, 2)?;
+        db.checkpoint(Checkpoint::Sharp)?;
+        let before = image(&rig.home);
+        holds.rollback()?;
+        settled(&db);
+        put(&db, 3, 3, LEN)?;
+        put(&db, 4, 4, LEN)?;
+        let holds = hold(&db, 100);
+        remove(&db, 3)?;
+        db.checkpoint(Checkpoint::Sharp)?;
+        let (mut home, log) = (image(&rig.home), image(&rig.log));
+        holds.rollback()?;
+        db.close()?;
+
+        let page_of = |row: u8| {
+            let is_it = |page: &&[u8; PAGE_SIZE]| {
+                terrace_page::kind(page) == Some(terrace_page::PageKind::Overflow)
+                    && page[PAGE_SIZE / 2] == row
+            };
+            let (pages, _) = home.as_chunks::<PAGE_SIZE>();
+            let found = pages.iter().find(is_it).map(|page| terrace_page::page_id(page).0);
+            found.expect("a row with a page of its own") as usize
+        };
+        let (head, other) = (page_of(3), page_of(4));
+        let old = before[head * PAGE_SIZE..][..PAGE_SIZE].to_vec();
+        assert_eq!(old[AFTER_AT..AFTER_AT + 8], (other as u64).to_le_bytes());
+        home[head * PAGE_SIZE..][..PAGE_SIZE].copy_from_slice(&old);
+        write(&*rig.home, 0, &home).expect("a good device");
+        write(&*rig.log, 0, &log).expect("a good device");
+        let db = rig.open()?;
+        settled(&db);
+        let kept = db.read(|txn| {
+            let value = txn.open_table(VALUES)?.get(4)?.expect("nobody has removed it");
+            Ok::<_, Error>(value.value().iter().all(|byte| *byte == 4))
+        });
+        assert!(matches!(kept, Ok(true)), "{kept:?}");
+        db.close()
+    });
+}

@@ -420,19 +420,21 @@ impl Tree {
     pub(crate) fn free_chain<W: Writer>(&self, w: &mut W) -> Result<Progress, Error> {
         let (mut header, mut fields) = self.header_exclusive()?;
         let head = fields.pending_first;
-        let Some((page, link)) = self.other(head)? else { return Ok(Progress::Done) };
+        let Some((page, link)) = self.waiting(head, PageId(0))? else {
+            return Ok(Progress::Done);
+        };
         if link.txn >= w.oldest_active() {
             return Ok(Progress::Blocked(link.txn));
         }
         let (mut pages, next) = self.run_of_chain(page, link)?;
         // What comes first afterwards: the rest of this chain, or the next one.
         let heir = match next {
-            PageId(0) => self.other(link.after)?,
+            PageId(0) => self.waiting(link.after, head)?,
             next => self.part(next, link.stamp)?,
         };
         let after = match (next, link.after) {
             (PageId(0), _) | (_, PageId(0)) => None,
-            (_, after) => self.other(after)?,
+            (_, after) => self.waiting(after, head)?,
         };
         let ids: Vec<PageId> = pages.iter().map(PageMut::id).collect();
         let mut freeing = self.space.freeing(self.id, &ids)?;
@@ -464,6 +466,17 @@ impl Tree {
         drop((pages, latched, header));
         freeing.done();
         Ok(Progress::More)
+    }
+
+    /// The head of a chain that waits behind that of `before`, while the header is latched: no page
+    /// is freed because a head of an older day leads to it.
+    fn waiting(&self, id: PageId, before: PageId) -> Result<Option<(PageMut<'_>, Link)>, Error> {
+        match self.other(id)? {
+            Some((_, link)) if !link.pending || link.before != before => {
+                Err(Tree::corrupt(id, "it should be a large value that waits to be freed"))
+            }
+            found => Ok(found),
+        }
     }
 
     /// A page of the chain with this stamp, while the header is latched: no page that is a part of
