@@ -13,7 +13,7 @@ pub struct Source {
     /// The path of its module within the crate.
     pub module: Vec<String>,
     pub items: Vec<Item>,
-    /// Lines before its tests.
+    /// Lines without its tests.
     pub lines: usize,
 }
 
@@ -29,9 +29,8 @@ impl Source {
             let text =
                 fs::read_to_string(&path).map_err(|it| format!("{}: {it}", path.display()))?;
             let file = syn::parse_file(&text).map_err(|it| format!("{}: {it}", path.display()))?;
-            let first_test = file.items.iter().find(|item| is_test(item));
-            let lines =
-                first_test.map_or(text.lines().count(), |item| item.span().start().line - 1);
+            let of_tests = file.items.iter().filter(|item| is_test(item)).map(lines_of);
+            let lines = text.lines().count() - of_tests.sum::<usize>();
             tests.extend(file.items.iter().filter_map(|item| test_module(item, &path)));
             let items = file.items.into_iter().filter(|item| !is_test(item)).collect();
             let name = path.strip_prefix(folder).unwrap_or(&path).display().to_string();
@@ -43,6 +42,11 @@ impl Source {
         sources.retain(|(path, _)| is_kept(path) && is_kept(&path.with_extension("")));
         Ok(sources.into_iter().map(|(_, source)| source).collect())
     }
+}
+
+fn lines_of(item: &Item) -> usize {
+    let span = item.span();
+    span.end().line - span.start().line + 1
 }
 
 /// The path of the module that the file `name` is.
