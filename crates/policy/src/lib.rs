@@ -55,7 +55,8 @@ pub use designs::{
     AdmissionRule, Batch, CleanLeave, Cleaning, DESIGNS, Design, DirtyLeave, HomeDevice, Inclusion,
     Invalidation, Layout, MemoryRule, Replacement, UnknownName,
 };
-pub use memory::frames::{FramePolicy, Frames, MEMORY_POLICIES, MemoryPolicy, Standing};
+pub use memory::frames::{Frames, Standing};
+pub use memory::policy::{FramePolicy, MEMORY_POLICIES, MemoryPolicy};
 pub use memory::priced::Prices;
 pub use memory::two_queues::QueueRules;
 pub use placement::Costs;

@@ -7,6 +7,7 @@ pub(crate) mod frames;
 pub(crate) mod gd2l;
 pub(crate) mod lru;
 pub(crate) mod lru_2;
+pub(crate) mod policy;
 pub(crate) mod priced;
 pub(crate) mod sieve;
 pub(crate) mod tails;

@@ -7,16 +7,17 @@
 //!   frames are looked through again.
 //! - F2: fewer victims than wanted means that no other frame is evictable.
 
+use crate::Tick;
 use crate::designs::{self, UnknownName};
 use crate::memory::clock::Clock;
 use crate::memory::coldest::Coldest;
+use crate::memory::frames::Frames;
 use crate::memory::gd2l::Gd2l;
 use crate::memory::priced::Priced;
 use crate::memory::sieve::Sieve;
 use crate::memory::two_queues::{QueueRules, TwoQueues};
 use crate::memory::{lru, lru_2};
 use crate::placement::Costs;
-use crate::{Tick, Touch};
 use terrace_page::FrameId;
 
 /// How memory chooses what leaves it.
@@ -71,29 +72,6 @@ impl MemoryPolicy {
     pub fn weighs_costs(self) -> bool {
         matches!(self, MemoryPolicy::Gd2l | MemoryPolicy::Fasc | MemoryPolicy::Priced)
     }
-}
-
-/// What else there is of a page in memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Standing {
-    /// It has a place on flash, and would be read from there again.
-    pub is_on_flash: bool,
-    /// Home has an older version only.
-    pub is_ahead_of_home: bool,
-}
-
-/// The frames, as a policy sees them. The pool owns words, pins and latches.
-pub trait Frames {
-    /// How many frames there are; they are numbered from zero.
-    fn count(&self) -> u32;
-    /// The touch word of `frame`.
-    fn touch(&self, frame: FrameId) -> Touch;
-    /// Stores the touch word of `frame` (CLOCK takes marks away).
-    fn set_touch(&self, frame: FrameId, touch: Touch);
-    /// Whether the page in `frame` may leave now: there is one, unpinned, and no I/O on it.
-    fn evictable(&self, frame: FrameId) -> bool;
-    /// What else there is of the page in `frame`, if there is a page.
-    fn standing(&self, frame: FrameId) -> Option<Standing>;
 }
 
 /// The state of a memory policy. A hit is `Touch::hit`, the same for all.
@@ -177,6 +155,8 @@ impl FramePolicy {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Touch;
+    use crate::memory::frames::Standing;
     use crate::memory::priced::RATIO_MAX;
     use std::cell::Cell;
     use std::collections::BTreeSet;

@@ -15,7 +15,7 @@
 //! - Not for: caches with no room for the numbers of as many ghosts as pages.
 
 use super::arena::Arena;
-use super::{Forgotten, Key, Look, NoneMayLeave, Replace, Setup};
+use super::replace::{Forgotten, Key, Look, NoneMayLeave, Replace, Setup};
 use terrace_page::PageId;
 
 const T1: u8 = 0;

@@ -6,7 +6,7 @@
 //! - Not for: pages that are used for longer than the cache takes to turn over.
 
 use super::arena::Arena;
-use super::{Forgotten, Key, Look, NoneMayLeave, Replace, Setup};
+use super::replace::{Forgotten, Key, Look, NoneMayLeave, Replace, Setup};
 use terrace_page::PageId;
 
 const CACHED: u8 = 0;

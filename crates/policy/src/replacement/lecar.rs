@@ -12,7 +12,7 @@
 //! - Not for: callers that want no chance: its seed must be given.
 
 use super::arena::Arena;
-use super::{Forgotten, Key, Look, NoneMayLeave, Replace, Setup};
+use super::replace::{Forgotten, Key, Look, NoneMayLeave, Replace, Setup};
 use crate::structures::lazy_heap::LazyHeap;
 use fastrand::Rng;
 use terrace_page::PageId;

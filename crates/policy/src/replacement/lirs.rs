@@ -19,7 +19,7 @@
 //! - Not for: caches that must be small beside their metadata: two nodes per key.
 
 use super::arena::Arena;
-use super::{Forgotten, Key, Look, NoneMayLeave, Replace, Setup, share};
+use super::replace::{Forgotten, Key, Look, NoneMayLeave, Replace, Setup, share};
 use terrace_page::PageId;
 
 /// The list of `stack`.

@@ -6,7 +6,7 @@
 //! - Not for: scans longer than the cache, which push all else out.
 
 use super::arena::Arena;
-use super::{Forgotten, Key, Look, NoneMayLeave, Replace, Setup};
+use super::replace::{Forgotten, Key, Look, NoneMayLeave, Replace, Setup};
 use terrace_page::PageId;
 
 const CACHED: u8 = 0;

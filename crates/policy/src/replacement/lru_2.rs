@@ -13,7 +13,7 @@
 //!   of correlated references is zero.
 
 use super::arena::Arena;
-use super::{Forgotten, Key, Look, NoneMayLeave, Replace, Setup};
+use super::replace::{Forgotten, Key, Look, NoneMayLeave, Replace, Setup};
 use crate::structures::lazy_heap::LazyHeap;
 use terrace_page::PageId;
 

@@ -16,7 +16,7 @@
 //! - Not for: pages whose second use comes just after they have left small and are forgotten.
 
 use super::arena::Arena;
-use super::{Forgotten, Key, Look, NoneMayLeave, Replace, Setup, share};
+use super::replace::{Forgotten, Key, Look, NoneMayLeave, Replace, Setup, share};
 use terrace_page::PageId;
 
 const SMALL: u8 = 0;

@@ -9,7 +9,7 @@
 //! - Not for: patterns whose reuse comes later than a lap, which it never sees.
 
 use super::arena::Arena;
-use super::{Forgotten, Key, Look, NoneMayLeave, Replace, Setup};
+use super::replace::{Forgotten, Key, Look, NoneMayLeave, Replace, Setup};
 use terrace_page::PageId;
 
 const CACHED: u8 = 0;

@@ -15,7 +15,7 @@
 //!   one use, which is the point, nor from the valuable if they come back.
 
 use super::arena::Arena;
-use super::{Forgotten, Key, Look, NoneMayLeave, Replace, Setup, share};
+use super::replace::{Forgotten, Key, Look, NoneMayLeave, Replace, Setup, share};
 use terrace_page::PageId;
 
 const IN: u8 = 0;

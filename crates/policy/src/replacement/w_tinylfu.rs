@@ -14,8 +14,8 @@
 //! - Not for: sudden changes of what is used: the new must first be counted above the old.
 
 use super::arena::Arena;
+use super::replace::{Forgotten, Key, Look, NoneMayLeave, Replace, Setup, share};
 use super::sketch::{FrequencySketch, page_hash};
-use super::{Forgotten, Key, Look, NoneMayLeave, Replace, Setup, share};
 use terrace_page::PageId;
 
 const WINDOW: u8 = 0;
