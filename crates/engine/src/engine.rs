@@ -264,6 +264,18 @@ impl Engine {
     /// have been committed.
     #[inline]
     pub(crate) fn check_running(&self) -> Result<(), Error> {
+        if self.is_running() { Ok(()) } else { self.why_not_running() }
+    }
+
+    /// Whether `check_running` succeeds: four loads.
+    #[inline]
+    pub(crate) fn is_running(&self) -> bool {
+        let is_closed = self.closed.load(Ordering::Acquire);
+        !(self.is_forked() || is_closed || self.log.is_failed() || terrace_rt::in_callback())
+    }
+
+    #[cold]
+    fn why_not_running(&self) -> Result<(), Error> {
         self.check_usable()?;
         self.log.check().map_err(|error| self.explain(error))
     }
@@ -294,7 +306,7 @@ impl Engine {
         if self.closing.load(Ordering::Acquire) || dead() { Err(Error::Closed) } else { Ok(()) }
     }
 
-    /// For each operation of an open transaction: three loads.
+    /// For each operation of an open transaction.
     ///
     /// # Errors
     ///

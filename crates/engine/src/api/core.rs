@@ -67,6 +67,11 @@ const BATCHES_KEPT: usize = 4;
 /// Bytes of the largest of them.
 const BATCH_BYTES_KEPT: usize = 64 << 10;
 
+#[cold]
+fn doomed(cause: &Arc<Error>) -> Error {
+    Error::Doomed { cause: Some(Arc::clone(cause)) }
+}
+
 /// Whether an error complains of the arguments only, and leaves the transaction as it was.
 fn is_harmless(error: &Error) -> bool {
     matches!(
@@ -214,6 +219,9 @@ impl Core {
         let worked = work(&mut context);
         // Locks of transactions that could not be rolled back go once the engine has stopped: what
         // was read under such a lock must not be shown, nor taken for damage.
+        if worked.is_ok() && context.engine().is_running() {
+            return worked;
+        }
         let worked = match worked {
             Ok(_) | Err(Error::Corrupt { .. }) => context.engine().check_running().and(worked),
             other => other,
@@ -227,7 +235,7 @@ impl Core {
     /// `Doomed` if an operation failed before.
     pub(super) fn check_doomed(&self) -> Result<(), Error> {
         match self.doomed.get() {
-            Some(cause) => Err(Error::Doomed { cause: Some(Arc::clone(cause)) }),
+            Some(cause) => Err(doomed(cause)),
             None => Ok(()),
         }
     }
