@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use terrace_page::{FrameId, PageId};
-use terrace_policy::{Costs, FramePolicy, Invalidation, MemoryPolicy, QueueRules, Tick};
+use terrace_policy::{Costs, FramePolicy, MemoryPolicy, QueueRules, Tick};
 use terrace_rt::{LeafMutex, Signal, Task, World};
 use terrace_tier::{AnyOrder, Image, SlotRules};
 
@@ -66,16 +66,18 @@ impl Plan {
             costs: *costs,
             queues: config.fasc.queues,
             rules: SlotRules {
-                replacement: config.design.replacement,
+                design: config.design,
                 order: config.order_of_cleaner(),
-                keeps_dirty: config.design.keeps_dirty_on_flash(),
-                admission: config.design.admission,
                 versions: terrace_restart::version_bits(config.restart.kind),
                 tac_rule: config.tac.rule,
                 costs: *costs,
                 tier_slots: layout.slots,
                 blocks: config.block_rules(),
-                keeps_own: config.design.invalidation == Invalidation::Logical,
+                group: config.group(),
+                slots_ahead: config.slots_ahead(),
+                keeps_bases: config.keeps_bases(),
+                is_persistent: config.flash_role.is_persistent(),
+                waits_for_table: config.waits_for_table(),
             },
             partitions: config.partitions_count(),
             shares: shares.clone(),
@@ -225,7 +227,7 @@ impl Plan {
         let is_here = hash.partition(self.partitions as usize) == at as usize;
         // Another design may have left pages that this one cannot keep; the log has them. The table
         // must not go on to name them: they change, and nobody would tell it.
-        let may_be = image.newer.is_none() || self.rules.keeps_dirty;
+        let may_be = image.newer.is_none() || self.rules.design.keeps_dirty_on_flash();
         let is_kept = is_here && may_be;
         Some(if is_kept { Ok(Found { slot, hash, image }) } else { Err(image.page) })
     }

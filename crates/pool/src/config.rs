@@ -376,6 +376,11 @@ impl PoolConfig {
         }
     }
 
+    /// Whether a slot is used again only when the table on flash says durably that it may be.
+    pub(crate) fn waits_for_table(&self) -> bool {
+        self.flash_role.is_persistent() && !self.mutations.has(Mutation::ReuseBeforeTable)
+    }
+
     /// How the slots of a partition are put into blocks.
     pub(crate) fn block_rules(&self) -> BlockRules {
         let window_requests = self.fasc.window_requests;

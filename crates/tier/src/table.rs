@@ -30,24 +30,30 @@
 //!
 //! Sources: the SSD buffer table [S0 3.1], its states [S3 II-B1].
 
+mod admission;
+mod append;
 mod bases;
 mod changes;
 mod cleaning;
 mod counts;
+mod leaving;
 mod log;
 mod reads;
 mod versions;
 
+pub use admission::{Admissions, Displaced, Refusal};
+pub use append::{Appending, Front, Goes, Gone, Leaver, Moved, Run};
 pub use changes::{After, BaseRule, Changed};
 pub use cleaning::{Claim, Cleaned, Ended, Root, UntilSync};
+pub use leaving::{Candidate, Filled, Outcome, Purpose, Version, Way, Writing, Written};
 pub use reads::{Devices, HasRead, Missed, Reading, Wanted};
 pub use versions::VersionBits;
 
 use terrace_page::{LOG_BYTES_MAX, Lsn, PageId, SlotId, narrow, widen};
 use terrace_policy::replacement::sketch::{FrequencySketch, page_hash};
 use terrace_policy::{
-    AdmissionRule, BlockRules, Choice, CleanerOrder, Costs, History, Replacement, SKETCH_SLOTS,
-    TacRule, Tick,
+    AdmissionRule, BlockRules, CHOICES, Choice, CleanerOrder, Costs, Design, History, Invalidation,
+    Leave, Replacement, SKETCH_SLOTS, TacRule, Tick,
 };
 
 use crate::order::{Asks, Fill, SlotOrder, Slots};
@@ -112,8 +118,24 @@ pub struct SlotTable<O, S> {
     states: Box<[u8]>,
     versions: Versions,
     order: O,
+    /// The design, with what is chosen for the moment where it picks itself.
+    design: Design,
+    /// Whether slots may hold what home lacks.
+    keeps_dirty: bool,
     /// Whether the slot of a page that changes stays the page's own.
     keeps_own: bool,
+    /// Whether pages are appended in groups, to a log.
+    appends: bool,
+    keeps_bases: bool,
+    is_persistent: bool,
+    waits_for_table: bool,
+    group: u32,
+    slots_ahead: u32,
+    /// Groups of an append log that are done with and still hold something.
+    stuck: Vec<Run>,
+    /// What a group that leaves is told, kept for its memory.
+    answers: Vec<(SlotId, Leave)>,
+    admissions: Admissions,
     /// How often pages were asked for, of a design that admits by it, or may come to.
     uses: Option<FrequencySketch>,
     admits_by_frequency: bool,
@@ -154,6 +176,11 @@ fn is_used_more(uses: &FrequencySketch, page: PageId, other: PageId) -> bool {
     uses.estimate(page_hash(page)) > uses.estimate(page_hash(other))
 }
 
+/// `design` with the answers that were chosen for it.
+fn chosen(design: Design, choice: Choice) -> Design {
+    Design { dirty_leave: choice.dirty, admission: choice.admission, ..design }
+}
+
 /// What a table of `slots` for this admission counts uses with.
 fn sketch(admission: AdmissionRule, slots: u32) -> Option<FrequencySketch> {
     match admission {
@@ -164,15 +191,12 @@ fn sketch(admission: AdmissionRule, slots: u32) -> Option<FrequencySketch> {
 }
 
 /// What a table is made for.
+#[derive(Clone)]
 pub struct SlotRules {
-    /// Which slot is reused next.
-    pub replacement: Replacement,
+    /// Where pages go, what is admitted and which slot is reused next.
+    pub design: Design,
     /// Which dirty slot is cleaned first.
     pub order: CleanerOrder,
-    /// Whether slots may hold what home lacks.
-    pub keeps_dirty: bool,
-    /// What decides whether a page gets a slot.
-    pub admission: AdmissionRule,
     /// How much of a copy's version is kept.
     pub versions: VersionBits,
     /// Which page TAC admits.
@@ -183,14 +207,45 @@ pub struct SlotRules {
     pub tier_slots: u32,
     /// Of an append log that is replaced by blocks.
     pub blocks: BlockRules,
-    /// Whether the slot of a page that changes stays the page's own.
-    pub keeps_own: bool,
+    /// Pages that are appended together, and leave a log together, at most.
+    pub group: u32,
+    /// Slots that an append log has free, or leaving, before a page is appended.
+    pub slots_ahead: u32,
+    /// Whether copies are kept as bases of changes (S5).
+    pub keeps_bases: bool,
+    /// Whether flash is a part of the database: what is there is as good as at home.
+    pub is_persistent: bool,
+    /// Whether a slot is used again only when the table on flash says that it may be.
+    pub waits_for_table: bool,
+}
+
+impl SlotRules {
+    /// Those of a cache whose restart keeps nothing, in one partition of `slots`.
+    #[must_use]
+    pub fn of_cache(design: Design, slots: u32, costs: Costs) -> SlotRules {
+        SlotRules {
+            design,
+            order: CleanerOrder::Lru2Age,
+            versions: VersionBits::None,
+            tac_rule: TacRule::HotterThanColdest,
+            costs,
+            tier_slots: slots,
+            blocks: BlockRules { block_slots: 1, window_requests: 1 },
+            group: 1,
+            slots_ahead: 1,
+            keeps_bases: false,
+            is_persistent: false,
+            waits_for_table: false,
+        }
+    }
 }
 
 impl<O: SlotOrder, S: Shares> SlotTable<O, S> {
     /// `count` free slots in this `order`.
     pub fn new(count: u32, order: O, rules: &SlotRules, shares: &S) -> SlotTable<O, S> {
-        let recs = if rules.keeps_dirty { count } else { 0 };
+        let design = rules.design;
+        let keeps_dirty = design.keeps_dirty_on_flash();
+        let recs = if keeps_dirty { count } else { 0 };
         SlotTable {
             pages: vec![NO_PAGE; count as usize].into(),
             rec: vec![0; recs as usize].into(),
@@ -198,9 +253,23 @@ impl<O: SlotOrder, S: Shares> SlotTable<O, S> {
             states: vec![FREE; count as usize].into(),
             versions: Versions::new(count, rules.versions),
             order,
-            keeps_own: rules.keeps_own,
-            uses: sketch(rules.admission, count),
-            admits_by_frequency: rules.admission == AdmissionRule::Frequency,
+            keeps_dirty,
+            keeps_own: design.invalidation == Invalidation::Logical,
+            appends: design.batch().is_some(),
+            keeps_bases: rules.keeps_bases,
+            is_persistent: rules.is_persistent,
+            waits_for_table: rules.waits_for_table,
+            group: rules.group,
+            slots_ahead: rules.slots_ahead,
+            stuck: Vec::new(),
+            answers: Vec::new(),
+            admissions: Admissions::default(),
+            uses: sketch(design.admission, count),
+            admits_by_frequency: design.admission == AdmissionRule::Frequency,
+            design: match design.replacement {
+                Replacement::Chosen => chosen(design, CHOICES[0]),
+                _ => design,
+            },
             shares: shares.clone(),
         }
     }
@@ -352,6 +421,7 @@ impl<O: SlotOrder, S: Shares> SlotTable<O, S> {
 
     /// From now on slots go as `choice` says.
     pub fn choose(&mut self, choice: Choice) {
+        self.design = chosen(self.design, choice);
         self.admits_by_frequency = choice.admission == AdmissionRule::Frequency;
         self.order.choose(choice.order);
     }

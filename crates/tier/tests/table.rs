@@ -1,66 +1,21 @@
 //! The table of slots against a naive model under random operations, whatever the order of slots.
 
-use std::cell::{Cell, RefCell};
-use std::rc::Rc;
+mod plain;
 
+use plain::Plain;
 use terrace_page::{Lsn, PageId};
 use terrace_policy::replacement::ReplacementKind;
 use terrace_policy::{
-    AdmissionRule, BlockRules, CleanerOrder, Costs, Expansion, ExpansionRule, History, Replacement,
-    SavedCosts, TacRule, Temperatures, Tick,
+    AdmissionRule, Costs, Design, DirtyLeave, History, Invalidation, Replacement, Tick, designs,
 };
 use terrace_rt::Prng;
 use terrace_tier::{
-    After, AnyOrder, BaseRule, Changed, Claim, Cleaned, Devices, Ended, Gauge, HasRead, Lend,
-    Missed, Reading, Root, Shares, SlotRules, SlotState, SlotTable, UntilSync, VersionBits, Wanted,
+    After, AnyOrder, BaseRule, Changed, Claim, Cleaned, Devices, Ended, Gauge, HasRead, Missed,
+    Reading, Root, SlotRules, SlotState, SlotTable, UntilSync, VersionBits, Wanted,
 };
 
 const SLOTS: u32 = 12;
 const PAGES: u64 = 40;
-const COSTS: SavedCosts = SavedCosts { random_ms: 8.0, sequential_ms: 1.0 };
-
-/// What tables share, where there is one task.
-#[derive(Clone)]
-struct Plain(Rc<Kept>);
-
-struct Kept {
-    temperatures: RefCell<Temperatures>,
-    expansion: RefCell<Expansion>,
-    gauges: [Cell<i32>; 4],
-}
-
-impl Plain {
-    fn new() -> Plain {
-        Plain(Rc::new(Kept {
-            temperatures: RefCell::new(Temperatures::new(COSTS, 1000)),
-            expansion: RefCell::new(Expansion::new(ExpansionRule::One, &Costs::PUBLISHED)),
-            gauges: Default::default(),
-        }))
-    }
-
-    fn gauge(&self, what: Gauge) -> usize {
-        usize::try_from(self.0.gauges[what as usize].get()).expect("no fewer than none")
-    }
-}
-
-impl Lend<Temperatures> for Plain {
-    fn lend<R>(&self, use_it: impl FnOnce(&mut Temperatures) -> R) -> R {
-        use_it(&mut self.0.temperatures.borrow_mut())
-    }
-}
-
-impl Lend<Expansion> for Plain {
-    fn lend<R>(&self, use_it: impl FnOnce(&mut Expansion) -> R) -> R {
-        use_it(&mut self.0.expansion.borrow_mut())
-    }
-}
-
-impl Shares for Plain {
-    fn counted(&self, what: Gauge, by: i32) {
-        let gauge = &self.0.gauges[what as usize];
-        gauge.set(gauge.get() + by);
-    }
-}
 
 /// A slot as a plain record.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -134,17 +89,16 @@ struct Both {
 impl Both {
     fn new(replacement: Replacement, keeps_dirty: bool, keeps_own: bool) -> Both {
         let shares = Plain::new();
-        let rules = SlotRules {
+        let design = Design {
             replacement,
-            order: CleanerOrder::Lru2Age,
-            keeps_dirty,
+            dirty_leave: if keeps_dirty { DirtyLeave::Flash } else { DirtyLeave::Home },
+            invalidation: if keeps_own { Invalidation::Logical } else { Invalidation::Physical },
             admission: AdmissionRule::All,
+            ..designs::find("lc").expect("a design")
+        };
+        let rules = SlotRules {
             versions: VersionBits::Full,
-            tac_rule: TacRule::HotterThanColdest,
-            costs: Costs::PUBLISHED,
-            tier_slots: SLOTS,
-            blocks: BlockRules { block_slots: 4, window_requests: 100 },
-            keeps_own,
+            ..SlotRules::of_cache(design, SLOTS, Costs::PUBLISHED)
         };
         let table =
             SlotTable::new(SLOTS, AnyOrder::new((SLOTS, 4), &rules, &shares), &rules, &shares);

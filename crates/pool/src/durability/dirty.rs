@@ -385,7 +385,7 @@ impl BufferPool {
 
     /// Whether a slot is used again only when the table says durably that it may be.
     pub(crate) fn waits_for_table(&self) -> bool {
-        self.is_persistent() && !self.config.mutations.has(Mutation::ReuseBeforeTable)
+        self.config.waits_for_table()
     }
 
     /// As `end_bases`, for a slot of a persistent tier: it is used again only when the table says

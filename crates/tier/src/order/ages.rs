@@ -8,6 +8,7 @@ use crate::{Image, NoVictim, Shares, SlotState};
 
 /// The slots of a partition by age.
 pub struct AgesOrder {
+    /// The slots, by age.
     pub ages: SlotAges,
     /// How they leave.
     pub order: AgeOrder,

@@ -16,6 +16,7 @@ use crate::{Image, NoVictim, Shares, SlotRules, SlotState};
 pub struct AnyOrder(Order);
 
 enum Order {
+    Nothing(NoSlots),
     Lru2(SlotLru2),
     Heat(HeatOrder),
     Log(LogSlots),
@@ -26,13 +27,9 @@ enum Order {
 
 impl AnyOrder {
     /// The order of `count` free slots by these rules, of a partition with so many `frames`.
-    ///
-    /// # Panics
-    ///
-    /// If the rules are of a design without slots.
     pub fn new((count, frames): (u32, u32), rules: &SlotRules, shares: &impl Shares) -> AnyOrder {
-        AnyOrder(match rules.replacement {
-            Replacement::Nothing => unreachable!("a design without slots has no table"),
+        AnyOrder(match rules.design.replacement {
+            Replacement::Nothing => Order::Nothing(NoSlots),
             Replacement::Lru2 => Order::Lru2(SlotLru2::new(count, rules.order)),
             Replacement::Temperature => {
                 Order::Heat(HeatOrder { slots: SlotHeat::new(count), rule: rules.tac_rule })
@@ -43,11 +40,11 @@ impl AnyOrder {
                 }))
             }
             Replacement::Policy(kind) => {
-                let cleaner = rules.keeps_dirty.then_some(rules.order);
+                let cleaner = rules.design.keeps_dirty_on_flash().then_some(rules.order);
                 Order::Keyed(Box::new(KeyedOrder::new(kind, count, cleaner)))
             }
             Replacement::Recency | Replacement::Chosen => {
-                let is_chosen = rules.replacement == Replacement::Chosen;
+                let is_chosen = rules.design.replacement == Replacement::Chosen;
                 let order = if is_chosen { CHOICES[0].order } else { AgeOrder::Recency };
                 let ages = SlotAges::new(count, u64::from(rules.tier_slots));
                 Order::Ages(AgesOrder { ages, order })
@@ -59,10 +56,40 @@ impl AnyOrder {
     }
 }
 
+/// The order of a design without a flash tier: there are no slots.
+struct NoSlots;
+
+impl SlotOrder for NoSlots {
+    fn bytes(&self) -> usize {
+        0
+    }
+
+    fn take_free(&mut self, _page: PageId, _now: Tick) -> Option<SlotId> {
+        None
+    }
+
+    fn filled(&mut self, slot: SlotId, _: PageId, _: Fill, _: &impl Shares) {
+        panic!("there is no {slot}");
+    }
+
+    fn taken(&mut self, slot: SlotId) {
+        panic!("there is no {slot}");
+    }
+
+    fn freed(&mut self, slot: SlotId, _: Option<PageId>) {
+        panic!("there is no {slot}");
+    }
+
+    fn settle(&mut self, _: &impl Slots, _: &impl Shares) {}
+
+    fn check(&self) {}
+}
+
 /// Calls the same method of whichever order it is.
 macro_rules! of_each {
     ($self:ident, $method:ident($($argument:expr),*)) => {
         match &$self.0 {
+            Order::Nothing(order) => SlotOrder::$method(order, $($argument),*),
             Order::Lru2(order) => SlotOrder::$method(order, $($argument),*),
             Order::Heat(order) => SlotOrder::$method(order, $($argument),*),
             Order::Log(order) => SlotOrder::$method(order, $($argument),*),
@@ -73,6 +100,7 @@ macro_rules! of_each {
     };
     (mut $self:ident, $method:ident($($argument:expr),*)) => {
         match &mut $self.0 {
+            Order::Nothing(order) => SlotOrder::$method(order, $($argument),*),
             Order::Lru2(order) => SlotOrder::$method(order, $($argument),*),
             Order::Heat(order) => SlotOrder::$method(order, $($argument),*),
             Order::Log(order) => SlotOrder::$method(order, $($argument),*),

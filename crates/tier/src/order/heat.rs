@@ -9,6 +9,7 @@ use crate::{NoVictim, Shares};
 
 /// The slots of a partition by the temperatures of their pages, which all partitions share.
 pub struct HeatOrder {
+    /// The slots, in a heap.
     pub slots: SlotHeat,
     /// How much warmer than the victim a page must be.
     pub rule: TacRule,

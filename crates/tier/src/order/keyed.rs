@@ -20,6 +20,8 @@ pub struct KeyedOrder {
 }
 
 impl KeyedOrder {
+    /// `count` free slots by this policy, with the order of a cleaner if there is one.
+    #[must_use]
     pub fn new(kind: ReplacementKind, count: u32, cleaner: Option<CleanerOrder>) -> KeyedOrder {
         KeyedOrder {
             slots: KeyedSlots::new(kind, count),

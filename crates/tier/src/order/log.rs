@@ -84,22 +84,23 @@ impl LogSlots {
         }
     }
 
-    /// Begins to let slots leave; `held` tells what they hold.
+    /// Begins to let slots leave; `held` tells what they hold. Appends the slots, which lie next to
+    /// each other, to `out`.
     pub fn leave(
         &mut self,
         leaving: &Leaving,
         held: impl Fn(SlotId) -> Fronted,
-    ) -> Vec<(SlotId, Leave)> {
-        let (mut out, room) = (Vec::new(), leaving.room);
+        out: &mut Vec<(SlotId, Leave)>,
+    ) {
+        let room = leaving.room;
         match &mut self.order {
-            Order::Fifo(fifo) => fifo.leave(leaving.group, room, held, &mut out),
+            Order::Fifo(fifo) => fifo.leave(leaving.group, room, held, out),
             Order::Blocks(blocks) => {
                 let dirty = &self.dirty;
                 let dirty_in = |slots: Range<u32>| count_set(dirty, slots);
-                blocks.leave(room, leaving.now, dirty_in, held, &mut out)
+                blocks.leave(room, leaving.now, dirty_in, held, out)
             }
         };
-        out
     }
 
     /// The group that began with `first` is done with.

@@ -20,7 +20,10 @@ mod keyed;
 mod log;
 mod lru_2;
 
+pub use ages::AgesOrder;
 pub use any::AnyOrder;
+pub use heat::HeatOrder;
+pub use keyed::KeyedOrder;
 pub use log::{Leaving, LogSlots};
 
 use terrace_page::{Lsn, PageId, SlotId};

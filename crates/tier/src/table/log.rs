@@ -20,7 +20,7 @@ impl<O: SlotOrder, S: Shares> SlotTable<O, S> {
         self.order.log()
     }
 
-    fn log_mut(&mut self) -> &mut LogSlots {
+    pub(super) fn log_mut(&mut self) -> &mut LogSlots {
         self.order.log_mut().expect("only the slots of an append log leave in order")
     }
 
@@ -37,6 +37,17 @@ impl<O: SlotOrder, S: Shares> SlotTable<O, S> {
         leaving: &Leaving,
         free_to_write: impl Fn(PageId) -> bool,
     ) -> Vec<(u32, Leave)> {
+        let mut answers = Vec::new();
+        self.leave_into(leaving, free_to_write, &mut answers);
+        answers.into_iter().map(|(slot, leave)| (slot.0, leave)).collect()
+    }
+
+    pub(super) fn leave_into(
+        &mut self,
+        leaving: &Leaving,
+        free_to_write: impl Fn(PageId) -> bool,
+        answers: &mut Vec<(SlotId, Leave)>,
+    ) {
         let (states, pages) = (&self.states, &self.pages);
         let fronted = |slot: SlotId| {
             let (mut state, page) = (states[slot.0 as usize], pages[slot.0 as usize]);
@@ -57,12 +68,11 @@ impl<O: SlotOrder, S: Shares> SlotTable<O, S> {
             }
         };
         let log = self.order.log_mut().expect("only the slots of an append log leave in order");
-        let answers = log.leave(leaving, fronted);
-        answers.into_iter().map(|(slot, leave)| (slot.0, leave)).collect()
+        log.leave(leaving, fronted, answers);
     }
 
     /// The group that began with `slot` is done with.
-    pub fn left(&mut self, slot: u32) {
+    pub fn group_left(&mut self, slot: u32) {
         self.log_mut().left(SlotId(slot));
     }
 

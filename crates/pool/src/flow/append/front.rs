@@ -156,7 +156,7 @@ impl BufferPool {
         books.slots = Some(slots);
         let first = answers.first()?.0;
         if self.config.mutations.has(Mutation::ReuseFrontTooSoon) {
-            books.slots_mut().left(first);
+            books.slots_mut().group_left(first);
         }
         let mut leavers = Vec::new();
         let slots = answers.iter().map(|&(slot, _)| slot).collect();
@@ -253,7 +253,7 @@ impl BufferPool {
 
     fn end_front(&self, partition: &Partition, books: &mut Books, first: u32) {
         if !self.config.mutations.has(Mutation::ReuseFrontTooSoon) {
-            books.slots_mut().left(first);
+            books.slots_mut().group_left(first);
         }
         partition.room.notify_all();
     }
