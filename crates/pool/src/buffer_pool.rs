@@ -191,11 +191,11 @@ impl BufferPool {
             stats.add(&books.stats);
             stats.frames_used += u64::from(partition.frames_count) - books.free.len() as u64;
             stats.frames_dirty += u64::from(books.ledger.dirty_frames());
-            if let Some(slots) = &books.slots {
-                slots_count += u64::from(slots.count());
-                stats.slots_invalid += slots.holes();
-                slot_bytes += partition_bytes(partition.frames_count, slots) as u64;
-            }
+            let slots = &books.slots;
+            slots_count += u64::from(slots.count());
+            stats.slots_invalid += slots.holes();
+            stats.add_admissions(slots.admissions());
+            slot_bytes += partition_bytes(partition.frames_count, slots) as u64;
         }
         slot_bytes += self.shares.bytes(self.config.design.replacement) as u64;
         stats.hits = self.memory.retired_hits()
@@ -250,8 +250,7 @@ impl BufferPool {
     pub(crate) fn discard(&self, page: PageId, guard: Exclusive<'_>) {
         let partition = self.memory.partition(page);
         let mut books = partition.books.lock();
-        self.give_back_stale(&mut books, guard.frame());
-        partition.uninstall(&mut books, &self.memory.frames, guard);
+        self.take_out(partition, &mut books, guard);
         drop(books);
         partition.room.notify_all();
     }

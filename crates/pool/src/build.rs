@@ -145,7 +145,7 @@ impl Plan {
         // The lowest frame is on top of the stack.
         let free = (first_frame..first_frame + frames_count).rev().map(FrameId).collect();
         let policy = FramePolicy::new(self.policy, frames_count, &self.costs, &self.queues);
-        let table = (slots_count > 0).then(|| self.table((slots_count, frames_count)));
+        let table = self.table((slots_count, frames_count));
         let partition = Partition {
             directory: Directory::new(frames_count + slots_count),
             first_frame,
@@ -178,9 +178,10 @@ impl Plan {
     ) -> BTreeMap<u32, PageId> {
         let mut older = BTreeMap::new();
         let mut books = partition.books.lock();
-        let Some(table) = books.slots.as_mut().filter(|_| recovery.cold().is_none()) else {
+        if slots == 0 || recovery.cold().is_some() {
             return older;
-        };
+        }
+        let table = &mut books.slots;
         table.begin_restore(Tick(recovery.clock()));
         let mut batch = Vec::with_capacity(BATCH_SLOTS as usize);
         for first in (0..slots).step_by(BATCH_SLOTS as usize) {
@@ -320,12 +321,12 @@ mod tests {
                 };
                 assert_eq!(found, current.get(&page).copied(), "seed {seed}, {page}");
                 let Some(slot) = found else { continue };
-                let (table, image) = (books.slots.as_ref().unwrap(), images[slot as usize]);
+                let (table, image) = (&books.slots, images[slot as usize]);
                 let image = image.unwrap();
                 assert_eq!(table.newer(slot - partitions[at].first_slot), image.newer);
             }
             for partition in &partitions {
-                partition.books.lock().slots_mut().check();
+                partition.books.lock().slots.check();
             }
             let is_dirty = |slot: &&u32| images[**slot as usize].unwrap().newer.is_some();
             let dirty = current.values().filter(is_dirty).count();

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use crate::{FlashLayout, Metadata, PageObserver, PoolError, RestartTuning};
 use terrace_restart::PARTITION_FRAMES_MIN;
-use terrace_tier::Mutations;
+use terrace_tier::{Mutation, Mutations};
 
 /// The largest number of frames and slots in one partition: an index and a tag share 32 bits.
 pub(crate) const PARTITION_PLACES_MAX: u32 = (1 << 24) - 1;

@@ -204,7 +204,7 @@ impl Site for BufferPool {
                 break;
             }
             let books = partition.books.lock();
-            let Some(table) = &books.slots else { continue };
+            let table = &books.slots;
             let part = slots.start.max(first) - first..(slots.end - first).min(table.count());
             if !part.is_empty() {
                 see(first + part.start, part.map(|slot| image_of(table, slot)).collect());
@@ -220,7 +220,7 @@ impl Site for BufferPool {
     fn release(&self, slot: u32, waited: Waited) {
         let partition = self.memory.partition_of_slot(slot);
         let mut books = partition.books.lock();
-        let (slots, slot) = (books.slots_mut(), slot - partition.first_slot);
+        let (slots, slot) = (&mut books.slots, slot - partition.first_slot);
         match waited {
             Waited::Retired => slots.release_retired(slot),
             Waited::Pinned if slots.is_pinned(slot) => drop(slots.unpin(slot)),
@@ -230,7 +230,7 @@ impl Site for BufferPool {
 
     fn begin_zone(&self, parts: u32) -> Vec<u32> {
         let of_partition = |partition: &Partition| {
-            let slots = partition.books.lock().slots_mut().begin_zone(parts);
+            let slots = partition.books.lock().slots.begin_zone(parts);
             slots.into_iter().map(|slot| partition.first_slot + slot).collect::<Vec<u32>>()
         };
         self.memory.partitions.iter().flat_map(of_partition).collect()

@@ -45,7 +45,6 @@ use crate::durability::ledger::{DirtyLsns, Ledger};
 use crate::durability::stop::StopSwitch;
 use crate::memory::frames::{Exclusive, Frame};
 use crate::memory::partition::{Books, Partition};
-use crate::shares::SlotTable;
 use crate::{BufferPool, Dirtied, PageEvent, PoolError};
 
 /// How long a page is without an entry when `entry_before_invalidation` is off.
@@ -130,9 +129,9 @@ impl BufferPool {
     ) -> DirtyLsns {
         let rec = newer.unwrap_or(lower).min(lower);
         let rule = self.base_rule(books);
-        let is_base =
-            |(slots, slot): (&SlotTable, u32)| !slots.is_damaged(slot) && slots.keeps(slot, rule);
-        let stays = books.slots.as_ref().zip(guard.frame().slot()).is_some_and(is_base);
+        let slots = &books.slots;
+        let is_base = |slot: u32| !slots.is_damaged(slot) && slots.keeps(slot, rule);
+        let stays = guard.frame().slot().is_some_and(is_base);
         // Without a base of its own the page has what home has.
         DirtyLsns { rec, base: if stays { lower } else { rec } }
     }
@@ -207,12 +206,12 @@ impl BufferPool {
     ) -> Option<u32> {
         let slot = guard.frame().slot()?;
         let page = guard.frame().page().expect("a page that changes");
-        if !books.slots_mut().is_valid(slot) {
+        if !books.slots.is_valid(slot) {
             return None;
         }
         books.stats.invalidations += 1;
         let rule = self.base_rule(books);
-        let changed = books.slots_mut().changes(slot, rule);
+        let changed = books.slots.changes(slot, rule);
         let of = (page, guard.frame());
         self.copy_changed(partition, of, slot, (changed, Freed::Modified))
     }
@@ -222,7 +221,7 @@ impl BufferPool {
         // In a persistent tier it counts as clean once home was synced.
         let slot = guard.frame().slot().filter(|_| !self.is_persistent());
         let Some(slot) = slot else { return false };
-        let slots = books.slots_mut();
+        let slots = &mut books.slots;
         slots.is_valid(slot) && slots.newer(slot).is_none()
     }
 
@@ -270,11 +269,9 @@ impl BufferPool {
             books.ledger.set_base_floor(floor);
             let in_frame = books.ledger.oldest_frame(self.memory.frames.rec_of());
             let in_frame = in_frame.map_or(Lsn::MAX, |(lsn, _)| lsn);
-            let in_slot = match &books.slots {
-                Some(slots) if !self.config.mutations.has(Mutation::OldestWithoutFlash) => {
-                    slots.oldest_newer()
-                }
-                _ => None,
+            let in_slot = match self.config.mutations.has(Mutation::OldestWithoutFlash) {
+                false => books.slots.oldest_newer(),
+                true => None,
             };
             let rec = in_frame.min(in_slot.unwrap_or(Lsn::MAX));
             let base = partition.oldest_base(&self.memory.frames);
@@ -371,13 +368,13 @@ impl BufferPool {
                 self.end_base_later(partition, books, (slot, page));
                 continue;
             }
-            if books.slots_mut().unpin(slot) {
+            if books.slots.unpin(slot) {
                 self.slot_cleaned(partition.first_slot + slot, page);
             }
-            if books.slots_mut().is_kept_for(slot, page) {
+            if books.slots.is_kept_for(slot, page) {
                 partition.detach_slot(books, &self.memory.frames, page, slot);
                 self.observe(page, PageEvent::SlotLost);
-                books.slots_mut().release_base(slot);
+                books.slots.release_base(slot);
                 self.slot_freed(partition.first_slot + slot, page, Freed::Modified);
             }
         }
@@ -396,12 +393,12 @@ impl BufferPool {
         books: &mut Books,
         (slot, page): (u32, PageId),
     ) {
-        if books.slots_mut().is_pinned(slot) {
+        if books.slots.is_pinned(slot) {
             self.unpin_later(partition, slot, page);
-        } else if books.slots_mut().is_kept_for(slot, page) {
+        } else if books.slots.is_kept_for(slot, page) {
             partition.detach_slot(books, &self.memory.frames, page, slot);
             self.observe(page, PageEvent::SlotLost);
-            books.slots_mut().retire(slot);
+            books.slots.retire(slot);
             self.retire_base(partition, slot);
         }
     }
@@ -422,7 +419,7 @@ pub(crate) enum Logged {
 }
 
 fn newer_on_flash(books: &Books, guard: &Exclusive<'_>) -> Option<Lsn> {
-    books.slots.as_ref()?.newer(guard.frame().slot()?)
+    books.slots.newer(guard.frame().slot()?)
 }
 
 fn found(newer: Option<Lsn>) -> Dirtied {

@@ -14,12 +14,12 @@ use std::sync::atomic::Ordering;
 
 use terrace_page::{FrameId, Lsn, PageId};
 use terrace_rt::{Nanos, now};
+use terrace_tier::{Purpose, Way};
 
 use crate::durability::dirty::Logged;
-use crate::flow::write_out::{Job, Plan, Purpose};
+use crate::flow::write_out::Job;
 use crate::memory::frames::Exclusive;
 use crate::memory::partition::{Partition, Place};
-use crate::shares::SlotTable;
 use crate::{BufferPool, PoolError};
 
 /// Pages written together.
@@ -151,9 +151,9 @@ impl BufferPool {
         let plan = self.plan(partition, &mut books, &guard, Purpose::Checkpoint);
         drop(books);
         match plan {
-            Plan::Nothing => Flush::Done,
-            Plan::Busy => Flush::Busy,
-            Plan::Write(targets) => Flush::Job(Job { partition, page, guard, targets }),
+            Way::Nothing => Flush::Done,
+            Way::Busy => Flush::Busy,
+            Way::Write(writing, _) => Flush::Job(Job { partition, page, guard, writing }),
         }
     }
 
@@ -224,7 +224,7 @@ impl BufferPool {
     /// there, and no longer on flash.
     fn check_flash_damage(&self) -> Result<(), PoolError> {
         for partition in &self.memory.partitions {
-            let damaged = partition.books.lock().slots.as_ref().and_then(SlotTable::damaged);
+            let damaged = partition.books.lock().slots.damaged();
             if let Some(page) = damaged {
                 self.write(page)?.dirty();
             }

@@ -17,8 +17,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use terrace_device::{Counters, Device};
 use terrace_page::{PAGE_SIZE, PageId};
 use terrace_policy::{
-    AdmissionRule, BusyCosts, BusyFit, CHOICES, Choice, Chooser, Costs, DirtyLeave, Prices,
-    Replacement,
+    BusyCosts, BusyFit, CHOICES, Choice, Chooser, Costs, DirtyLeave, Prices, Replacement,
 };
 use terrace_rt::{LeafMutex, Nanos, now};
 
@@ -128,12 +127,6 @@ impl BufferPool {
         chosen.unwrap_or(self.config.design.dirty_leave)
     }
 
-    /// What is admitted to flash.
-    pub(crate) fn admission(&self) -> AdmissionRule {
-        let chosen = self.traffic.choosing.as_ref().map(|choosing| choosing.choice().admission);
-        chosen.unwrap_or(self.config.design.admission)
-    }
-
     /// Whether pages that are newer than home are wanted no more (N2).
     pub(crate) fn drains(&self) -> bool {
         self.traffic.choosing.is_some() && self.dirty_leave() != DirtyLeave::Flash
@@ -191,7 +184,7 @@ impl BufferPool {
         }
         choosing.changes.fetch_add(1, Ordering::Relaxed);
         for partition in &self.memory.partitions {
-            partition.books.lock().slots_mut().choose(CHOICES[at]);
+            partition.books.lock().slots.choose(CHOICES[at]);
         }
         if self.drains() {
             self.cleaning.news.notify_all();

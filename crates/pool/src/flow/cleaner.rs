@@ -42,7 +42,6 @@ use crate::flow::sweep::Sweep;
 use crate::io::{self, PageIo};
 use crate::memory::frames::Staging;
 use crate::memory::partition::{Books, Place};
-use crate::shares::SlotTable;
 use crate::{BufferPool, PoolError};
 
 /// How far below lambda the cleaner goes, as a share of the slots [S0 2.3.3].
@@ -165,8 +164,7 @@ impl BufferPool {
         if self.cleaning.sweep.lock().is_over() && self.has_more_than(share) {
             for partition in &self.memory.partitions {
                 let books = partition.books.lock();
-                let dirty = books.slots.iter().flat_map(SlotTable::cleanable_pages);
-                self.cleaning.sweep.lock().add(dirty);
+                self.cleaning.sweep.lock().add(books.slots.cleanable_pages());
             }
             self.cleaning.sweep.lock().begin();
         }
@@ -250,15 +248,14 @@ impl BufferPool {
         // Locks are taken in order of partitions; the best one's is kept.
         for partition in &self.memory.partitions {
             let books = partition.books.lock();
-            let Some(slots) = &books.slots else { continue };
             let may = |page| books.ledger.may_go_home(page);
-            let Some((slot, key)) = slots.root(root, may) else { continue };
+            let Some((slot, key)) = books.slots.root(root, may) else { continue };
             if best.as_ref().is_none_or(|&(_, _, least)| key < least) {
                 best = Some((books, slot, key));
             }
         }
         let (mut books, slot, _) = best?;
-        let claim = books.slots_mut().claim_root(slot);
+        let claim = books.slots.claim_root(slot);
         Some(register(&mut books, claim))
     }
 
@@ -274,7 +271,7 @@ impl BufferPool {
         if !books.ledger.may_go_home(page) {
             return None;
         }
-        let claim = books.slots_mut().claim(slot)?;
+        let claim = books.slots.claim(slot)?;
         Some(register(&mut books, claim))
     }
 
@@ -334,8 +331,8 @@ impl BufferPool {
 
     /// Whether `bytes` are `page` in the version that was written into `slot`.
     pub(crate) fn is_copy_of(&self, page: PageId, slot: u32, bytes: &PageBuf) -> bool {
-        let mut books = self.memory.partition(page).books.lock();
-        let is_version = !self.checks_versions() || books.slots_mut().may_be(slot, lsn(bytes));
+        let books = self.memory.partition(page).books.lock();
+        let is_version = !self.checks_versions() || books.slots.may_be(slot, lsn(bytes));
         verify(bytes, page).is_ok() && is_version
     }
 
@@ -376,7 +373,7 @@ impl BufferPool {
         let mut books = partition.books.lock();
         // Until home is synced the copy on flash stands for the page.
         let until_sync = if self.keeps_bases() { UntilSync::Pinned } else { UntilSync::Reusable };
-        let ended = books.slots_mut().cleaned(claim, cleaned, until_sync);
+        let ended = books.slots.cleaned(claim, cleaned, until_sync);
         if ended == Ended::Clean {
             let mut lsns = DirtyLsns::at(rec_lsn);
             if until_sync == UntilSync::Pinned {

@@ -23,19 +23,15 @@
 
 use terrace_page::{Lsn, PageId};
 use terrace_policy::{Inclusion, RestartKind};
-use terrace_tier::{BaseRule, Freed};
+use terrace_tier::{BaseRule, Candidate, Freed, Outcome, Written};
 
-use crate::flow::write_out::{Outcome, Transfer};
+use crate::flow::write_out::Transfer;
 use crate::memory::fetch::Loading;
 use crate::memory::frames::{Exclusive, Frame};
-use crate::memory::partition::{Books, Partition, Place};
+use crate::memory::partition::{Books, Partition};
 use crate::{BufferPool, PageEvent};
 
 impl BufferPool {
-    fn is_inclusive(&self) -> bool {
-        self.config.design.inclusion == Inclusion::Inclusive
-    }
-
     /// Whether copies go when their pages are read.
     pub(crate) fn is_exclusive(&self) -> bool {
         self.config.design.inclusion == Inclusion::Exclusive
@@ -49,33 +45,15 @@ impl BufferPool {
         page: PageId,
         frame: &Frame,
     ) {
-        if !self.is_inclusive() || frame.slot().is_some() {
-            return;
+        let page = Candidate { page, slot: frame.slot(), is_dirty: false, class: frame.class() };
+        let Books { slots, ledger, .. } = &mut *books;
+        let around = self.around(partition, ledger, Some(frame));
+        let Some((slot, displaced)) = slots.arrived(&page, &around) else { return };
+        if let Some(displaced) = displaced {
+            self.displaced(partition, books, displaced);
         }
-        if let Some(slot) = self.admit(partition, books, page, frame.class()) {
-            // There is nothing in it yet.
-            books.slots_mut().give_back(slot, true);
-            frame.set_slot(Some(slot));
-            self.observe(page, PageEvent::SlotTaken);
-        }
-    }
-
-    /// N1: whether the slot of `page` may not be reused.
-    pub(crate) fn is_included(&self, partition: &Partition, books: &Books, page: PageId) -> bool {
-        let find = || partition.find(books, &self.memory.frames, page);
-        self.is_inclusive() && matches!(find(), Place::Memory(_))
-    }
-
-    /// N1: a page leaves memory, and its slot does not hold it.
-    pub(crate) fn give_back_stale(&self, books: &mut Books, frame: &Frame) {
-        if !self.is_inclusive() {
-            return;
-        }
-        if let Some(slot) = frame.slot().filter(|&slot| books.slots_mut().is_own(slot)) {
-            books.slots_mut().release_own(slot);
-            frame.set_slot(None);
-            self.observe(frame.page().expect("a page that leaves"), PageEvent::SlotLost);
-        }
+        frame.set_slot(Some(slot));
+        self.observe(page.page, PageEvent::SlotTaken);
     }
 
     /// N2: the copy of a page that was just read goes.
@@ -112,49 +90,48 @@ impl BufferPool {
         let slot = frame.slot()?;
         let lower = Lsn(self.journal.last_lsn().0 + 1);
         let mut books = partition.books.lock();
-        if !books.slots_mut().is_valid(slot) {
+        if !books.slots.is_valid(slot) {
             return None;
         }
-        if books.slots_mut().newer(slot).is_some() {
+        if books.slots.newer(slot).is_some() {
             return self.make_dirty_since(partition, &mut books, guard, lower);
         }
-        if books.slots_mut().keeps(slot, self.any_base()) {
+        if books.slots.keeps(slot, self.any_base()) {
             return None;
         }
         books.stats.invalidations += 1;
-        let changed = books.slots_mut().changes(slot, BaseRule::Never);
+        let changed = books.slots.changes(slot, BaseRule::Never);
         let page = frame.page().expect("a page that was read");
         self.copy_changed(partition, (page, frame), slot, (changed, Freed::Modified))
     }
 
     /// N4: a page was written to flash, to leave memory. Whether it did.
     pub(crate) fn complete_exclusive(&self, transfer: Transfer<'_>, outcome: Outcome) -> bool {
-        let Transfer { partition, page, guard, targets, page_lsn, touch, .. } = transfer;
-        let slot = targets.slot.expect("a page on its way to flash");
+        let Transfer { partition, page, guard, writing, page_lsn, touch, .. } = transfer;
         let mut books = partition.books.lock();
         let leaves = outcome.flash && guard.frame().touch() == touch;
+        let rec = guard.frame().dirty().map(|lsns| lsns.rec);
+        let version = self.version(&books, (page, guard.frame()), page_lsn, rec);
+        let slot = guard.frame().slot();
         let Some(guard) = guard.try_upgrade_if(leaves) else {
-            books.slots_mut().give_back(slot, false);
+            let void = Outcome { home: false, flash: false };
+            let written = books.slots.written(writing, void, &version, slot);
+            assert_eq!(written, Written::Failed, "what stays in memory is not on flash");
             return false;
         };
         let frame = guard.frame();
-        let (dirty, had_slot) = (frame.dirty(), frame.slot().is_some());
-        let rec = dirty.map(|lsns| lsns.rec);
-        let held = self.held(partition, &books, (slot, page, frame), page_lsn, rec);
-        self.end_slot_write(partition, &mut books, frame, &held, (true, dirty.is_some()));
-        if dirty.is_some() {
+        self.end_writing(partition, &mut books, frame, (writing, outcome), &version);
+        if rec.is_some() {
             books.clear_dirty(frame);
             self.observe(page, PageEvent::WriteOut);
         }
-        if !had_slot {
+        if slot.is_none() {
             self.observe(page, PageEvent::SlotTaken);
         }
-        books.stats.evictions += 1;
-        books.stats.evictions_dirty += u64::from(dirty.is_some());
-        partition.uninstall(&mut books, &self.memory.frames, guard);
+        self.evicted(partition, &mut books, guard, rec.is_some());
         drop(books);
         partition.room.notify_all();
-        if dirty.is_some() {
+        if rec.is_some() {
             self.wake_cleaner();
         }
         true
@@ -162,8 +139,7 @@ impl BufferPool {
 
     /// Asserts N1 and N2 of a page in memory.
     pub(crate) fn check_inclusion(&self, books: &Books, page: PageId, frame: &Frame) {
-        let slots = books.slots.as_ref();
-        let has_copy = slots.zip(frame.slot()).is_some_and(|(slots, slot)| slots.is_valid(slot));
+        let has_copy = frame.slot().is_some_and(|slot| books.slots.is_valid(slot));
         let is_settled = !frame.is_latched() && !self.durability.stop.is_set();
         let is_pure = self.config.restart.kind == RestartKind::Forget;
         if self.is_exclusive() && is_settled && is_pure {

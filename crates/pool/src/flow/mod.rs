@@ -1,12 +1,13 @@
 //! A page's way below memory: to flash, to home, and from flash to home.
 //!
 //! `write_out` is what a page that leaves memory goes through, `append` the same for designs that
-//! write flash in order, `flash` which pages are admitted there, `inclusion` what becomes of the
-//! copies of pages that are in memory; `cleaner` brings home what is newer on flash, `sweep` and
+//! write flash in order, `around` what the tier asks meanwhile; `flash` limits what goes there, and
+//! `inclusion` says what becomes of the copies of pages that are in memory; `cleaner` brings home what is newer on flash, `sweep` and
 //! `homeward` in the order in which it lies there; `choosing` picks the rules of `auto`, and `owed`
 //! redoes pages when they are first read.
 
 pub(crate) mod append;
+pub(crate) mod around;
 pub(crate) mod choosing;
 pub(crate) mod cleaner;
 pub(crate) mod flash;

@@ -101,9 +101,7 @@ impl BufferPool {
             // O4. A dirty copy tells itself from where on home lacks changes.
             let is_clean = match partition.find(&books, &self.memory.frames, page) {
                 _ if self.is_persistent() => false,
-                Place::Flash(slot) => {
-                    books.slots.as_ref().is_some_and(|slots| slots.newer(slot).is_none())
-                }
+                Place::Flash(slot) => books.slots.newer(slot).is_none(),
                 Place::Memory(_) | Place::Nowhere => false,
             };
             let rec = if is_clean { rec.min(rebuilt_from) } else { rec };
@@ -142,7 +140,7 @@ impl BufferPool {
         // read from home, the copy may be an older version, which the log's records fit as well.
         let slot = guard.frame().slot();
         let is_copy = slot.is_some_and(|slot| {
-            let slots = books.slots_mut();
+            let slots = &mut books.slots;
             slots.is_valid(slot) && slots.newer(slot).is_none()
         });
         // A rescue has made the entry already, from an older change on.
@@ -209,9 +207,9 @@ impl BufferPool {
         let rec = owed.map_or(rec, |owed| owed.min(rec));
         let is_whole = self.read_home(loading).is_ok();
         let is_same = is_whole && {
-            let mut books = partition.books.lock();
+            let books = partition.books.lock();
             let version = terrace_page::lsn(&loading.guard);
-            self.config.restart.kind.is_journalled() && books.slots_mut().may_be(slot, version)
+            self.config.restart.kind.is_journalled() && books.slots.may_be(slot, version)
         };
         if !is_same && !self.rebuild_from_owed(loading, is_whole) {
             let read = self.read_home(loading);
@@ -221,14 +219,14 @@ impl BufferPool {
         }
         let mut books = partition.books.lock();
         let is_there = loading.guard.frame().slot() == Some(slot);
-        if !is_there || !self.may_rescue(books.slots_mut(), slot) {
+        if !is_there || !self.may_rescue(&books.slots, slot) {
             // The cleaner has it now, or it has moved on.
             return Ok(BadCopy::LookAgain);
         }
         books.stats.flash_faults += 1;
         // A base stays: nobody but its entry tells, after a power cut, that home lacks the changes
         // from `rec` on: not even the last checkpoint, which counted on the copy.
-        let changed = books.slots_mut().spoiled(slot, self.any_base());
+        let changed = books.slots.spoiled(slot, self.any_base());
         let of = (loading.page, loading.guard.frame());
         self.copy_changed(partition, of, slot, (changed, Freed::Modified));
         books.set_dirty(&self.memory.frames, &loading.guard, DirtyLsns::at(rec));

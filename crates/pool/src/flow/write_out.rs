@@ -27,51 +27,25 @@ use std::sync::Arc;
 
 use terrace_device::Operation;
 use terrace_page::{Lsn, PageBuf, PageId, lsn, seal};
-use terrace_policy::{AccessClass, CleanLeave, DirtyLeave, Invalidation, Touch};
-use terrace_tier::{Held, Mutation, SlotState};
+use terrace_policy::Touch;
+use terrace_tier::{Filled, Held, Mutation, Outcome, Purpose, Version, Way, Writing, Written};
 
 use crate::durability::dirty::Logged;
 use crate::durability::doublewrite::{CopyError, Doublewrite, Shield};
 use crate::durability::ledger::DirtyLsns;
+use crate::flow::around::candidate;
 use crate::flow::homeward::{Homeward, home_runs, homeward};
 use crate::io::{self, PageIo};
 use crate::memory::frames::{Exclusive, Frame, Shared};
 use crate::memory::partition::{Books, Partition};
 use crate::{BufferPool, PageEvent, PoolError};
 
-/// Why a page is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Purpose {
-    /// It leaves memory.
-    Evict,
-    /// It stays; home is to be brought up to date.
-    Checkpoint,
-}
-
 /// A page to write, and where to.
 pub(crate) struct Job<'p> {
     pub partition: &'p Partition,
     pub page: PageId,
     pub guard: Exclusive<'p>,
-    pub targets: Targets,
-}
-
-/// Where a page goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Targets {
-    pub home: bool,
-    /// A slot in READY.
-    pub slot: Option<u32>,
-}
-
-/// What the design says of a page.
-pub(crate) enum Plan {
-    /// It need not be written.
-    Nothing,
-    /// It is to be written there; home writes are registered.
-    Write(Targets),
-    /// Another home write of it is outstanding.
-    Busy,
+    pub writing: Writing,
 }
 
 /// A job under way.
@@ -79,104 +53,42 @@ pub(crate) struct Transfer<'p> {
     pub partition: &'p Partition,
     pub page: PageId,
     pub guard: Shared<'p>,
-    pub targets: Targets,
+    pub writing: Writing,
     pub page_lsn: Lsn,
     pub dirty: Option<DirtyLsns>,
     pub touch: Touch,
 }
 
 impl BufferPool {
-    /// Asks the design where a latched page goes [S0 2.3; S4 3]. Takes a slot and registers the
-    /// home write if it says so.
+    /// Asks the tier where a latched page goes, and registers its home write if that is where.
     pub(crate) fn plan(
         &self,
         partition: &Partition,
         books: &mut Books,
         guard: &Exclusive<'_>,
         purpose: Purpose,
-    ) -> Plan {
+    ) -> Way {
         let frame = guard.frame();
         let page = frame.page().expect("a page to write");
-        let is_dirty = frame.rec_lsn().is_some();
-        let is_busy =
-            !self.config.mutations.has(Mutation::TwoHomeWrites) && books.ledger.is_going_home(page);
-        // A base that is kept for the page is no copy of it, nor is its own slot while it is stale.
-        let has_copy = frame.slot().is_some_and(|slot| books.slots_mut().is_valid(slot));
-        if !has_copy && self.is_slot_being_cleaned(books, frame) {
-            return Plan::Busy;
-        }
-        let dirty_leave = self.dirty_leave();
-        if purpose == Purpose::Evict {
-            self.count_leaving(partition, books, frame);
-        }
-        let is_sharp = self.is_sharp();
-        // A persistent tier is as good as home to a checkpoint, too.
-        let to_flash = purpose == Purpose::Evict || self.is_persistent();
-        let mut slot_by = |class: AccessClass| self.place(partition, books, (page, frame), class);
-        let targets = match (is_dirty, dirty_leave, purpose) {
-            (false, ..) => match self.config.design.clean_leave {
-                CleanLeave::Flash if purpose == Purpose::Evict && !has_copy => {
-                    Targets { home: false, slot: slot_by(frame.class()) }
+        let Books { slots, ledger, .. } = books;
+        let around = self.around(partition, ledger, Some(frame));
+        let mut way = slots.left(&candidate(frame), purpose, &around);
+        match &mut way {
+            Way::Busy => return way,
+            Way::Nothing => {}
+            Way::Write(writing, displaced) => {
+                if writing.home() {
+                    ledger.home_write_begins(page);
                 }
-                _ => Targets { home: false, slot: None },
-            },
-            (true, DirtyLeave::Flash, _) if to_flash && !is_sharp => {
-                let slot = slot_by(frame.class());
-                Targets { home: slot.is_none(), slot }
+                if let Some(displaced) = displaced.take() {
+                    self.displaced(partition, books, displaced);
+                }
             }
-            (true, ..) if is_busy => return Plan::Busy,
-            (true, DirtyLeave::Home | DirtyLeave::Flash, _) => Targets { home: true, slot: None },
-            (true, DirtyLeave::FlashAndHome, Purpose::Evict) => {
-                Targets { home: true, slot: slot_by(frame.class()) }
-            }
-            (true, DirtyLeave::FlashAndHome, Purpose::Checkpoint) => {
-                // At a sharp checkpoint random pages are dual-written, filling or not [S0 3.2].
-                let both = is_sharp && frame.class() == AccessClass::Random;
-                Targets { home: true, slot: if both { slot_by(frame.class()) } else { None } }
-            }
-            (true, DirtyLeave::HomeAndOwnSlot, _) => {
-                Targets { home: true, slot: self.take_own_slot(books, frame.slot()) }
-            }
-        };
-        if targets.home && is_busy {
-            return Plan::Busy;
-        }
-        if targets.home {
-            books.ledger.home_write_begins(page);
-        }
-        if let Some(slot) = targets.slot {
-            books.slots_mut().issue(slot);
         }
         if purpose == Purpose::Evict {
             self.choosing_left(page, frame);
         }
-        let nothing = !targets.home && targets.slot.is_none();
-        if nothing { Plan::Nothing } else { Plan::Write(targets) }
-    }
-
-    /// A slot for a page without a valid copy: its own, if it has one, or one that it is admitted
-    /// to.
-    fn place(
-        &self,
-        partition: &Partition,
-        books: &mut Books,
-        (page, frame): (PageId, &Frame),
-        class: AccessClass,
-    ) -> Option<u32> {
-        let is_kept = self.config.design.invalidation == Invalidation::Logical;
-        match frame.slot().filter(|_| is_kept) {
-            Some(slot) if books.slots_mut().is_own(slot) => self.take_own_slot(books, Some(slot)),
-            Some(base) => self.take_other_slot(partition, books, page, base),
-            None => self.admit(partition, books, page, class),
-        }
-    }
-
-    /// Whether the cleaner still is at the slot that the page will get again: what it writes home
-    /// is registered, so the page could go nowhere else.
-    fn is_slot_being_cleaned(&self, books: &mut Books, frame: &Frame) -> bool {
-        let is_kept = self.config.design.invalidation == Invalidation::Logical;
-        let slot = frame.slot().filter(|_| is_kept);
-        slot.is_some_and(|slot| books.slots_mut().state(slot) == SlotState::LazyCleaning)
+        way
     }
 
     /// Runs `jobs` together, or as many at a time as the doublewrite area takes. For eviction the
@@ -251,7 +163,7 @@ impl BufferPool {
         &self,
         transfers: &[Transfer<'_>],
     ) -> Result<Option<Shield<'_>>, PoolError> {
-        let homeward = transfers.iter().filter(|transfer| transfer.targets.home);
+        let homeward = transfers.iter().filter(|transfer| transfer.writing.home());
         let pages: Vec<&PageBuf> = homeward.map(|transfer| &*transfer.guard).collect();
         let dirty = transfers.iter().filter(|transfer| transfer.dirty.is_some());
         let upto = dirty.map(|transfer| transfer.page_lsn).max().unwrap_or(Lsn::ZERO);
@@ -311,7 +223,7 @@ impl BufferPool {
         let mutations = self.config.mutations;
         for transfer in transfers {
             let Some(lsns) = transfer.dirty else { continue };
-            let (home, flash) = (transfer.targets.home, transfer.targets.slot.is_some());
+            let (home, flash) = (transfer.writing.home(), transfer.writing.slot().is_some());
             let too_soon = if home && flash {
                 mutations.has(Mutation::CleanBeforeBothWrites)
             } else {
@@ -360,12 +272,12 @@ impl BufferPool {
         transfers: &[Transfer<'_>],
         shield: Option<&Shield<'_>>,
     ) -> (std::io::Result<()>, bool) {
-        let pages = transfers.iter().filter(|transfer| transfer.targets.home);
+        let pages = transfers.iter().filter(|transfer| transfer.writing.home());
         let pages = pages.map(|transfer| (transfer.page, &*transfer.guard));
         let home = home_runs(&homeward(pages, shield));
         let mut flash = Vec::new();
         for transfer in transfers {
-            if let Some(slot) = transfer.targets.slot {
+            if let Some(slot) = transfer.writing.slot() {
                 let number = transfer.partition.slot_page(slot);
                 flash.push(PageIo::write(number, [&*transfer.guard]));
             }
@@ -392,37 +304,31 @@ impl BufferPool {
         purpose: Purpose,
         outcome: Outcome,
     ) -> bool {
-        if self.is_exclusive() && transfer.targets.slot.is_some() {
+        let (home, slot) = (transfer.writing.home(), transfer.writing.slot());
+        if self.is_exclusive() && slot.is_some() {
             return self.complete_exclusive(transfer, outcome);
         }
-        let Transfer { partition, page, guard, targets, page_lsn, dirty, touch } = transfer;
-        let was_dirty = dirty.is_some();
+        let Transfer { partition, page, guard, writing, page_lsn, dirty, touch } = transfer;
         let frame = guard.frame();
         let mut books = partition.books.lock();
         let had_slot = frame.slot().is_some();
-        let at_home = targets.home && outcome.home;
-        let on_flash = targets.slot.is_some() && !targets.home && outcome.flash;
-        if let Some(slot) = targets.slot {
-            // W6: what home was just sent counts as lacking until it is synced.
-            let lacking = dirty.filter(|_| !targets.home || self.keeps_bases());
-            let rec = lacking.map(|lsns| lsns.rec);
-            let held = self.held(partition, &books, (slot, page, frame), page_lsn, rec);
-            let is_written = outcome.flash && (at_home || !targets.home);
-            let is_dirty = was_dirty && !targets.home;
-            self.end_slot_write(partition, &mut books, frame, &held, (is_written, is_dirty));
-            if is_written && at_home && self.keeps_bases() {
-                books.ledger.keep_until_sync(slot, page);
-            }
+        let at_home = home && outcome.home;
+        // W6: what home was just sent counts as lacking until it is synced.
+        let lacking = dirty.filter(|_| !home || self.keeps_bases()).map(|lsns| lsns.rec);
+        let version = self.version(&books, (page, frame), page_lsn, lacking);
+        let ended = (writing, outcome);
+        let is_filled = self.end_writing(partition, &mut books, frame, ended, &version);
+        if let Some(slot) = slot.filter(|_| is_filled && at_home && self.keeps_bases()) {
+            books.ledger.keep_until_sync(slot, page);
         }
         // A rule that is off may have cleared the entry already.
         if let Some(lsns) = dirty.filter(|_| frame.rec_lsn().is_some()) {
-            if at_home || on_flash {
+            if at_home || (is_filled && !home) {
                 books.clear_dirty(frame);
                 self.observe(page, PageEvent::WriteOut);
             }
             if at_home {
-                let has_copy = outcome.flash && targets.slot.is_some();
-                self.entry_until_sync(&mut books, (page, frame), lsns, has_copy);
+                self.entry_until_sync(&mut books, (page, frame), lsns, is_filled);
             }
         }
         if !had_slot && frame.slot().is_some() {
@@ -432,90 +338,89 @@ impl BufferPool {
             purpose == Purpose::Evict && frame.rec_lsn().is_none() && frame.touch() == touch;
         let left = match guard.try_upgrade_if(leaves) {
             Some(exclusive) => {
-                books.stats.evictions += 1;
-                books.stats.evictions_dirty += u64::from(was_dirty);
-                self.give_back_stale(&mut books, exclusive.frame());
-                partition.uninstall(&mut books, &self.memory.frames, exclusive);
+                self.evicted(partition, &mut books, exclusive, dirty.is_some());
                 true
             }
             None => false,
         };
-        if targets.home {
+        if home {
             books.ledger.home_write_ends(page);
         }
         drop(books);
-        if targets.home {
+        if home {
             partition.home_write_ended.notify_all();
         }
         if left {
             partition.room.notify_all();
         }
-        if on_flash && was_dirty {
+        if is_filled && !home && dirty.is_some() {
             self.wake_cleaner();
         }
         left
     }
-}
 
-impl BufferPool {
-    /// What `slot` will hold when the write of the page of `frame` into it has ended, if home lacks
-    /// changes from `rec` on.
-    pub(crate) fn held(
+    /// The page of a latched frame leaves memory; it was changed there if it `was_dirty`.
+    pub(crate) fn evicted(
         &self,
         partition: &Partition,
-        books: &Books,
-        (slot, page, frame): (u32, PageId, &Frame),
-        page_lsn: Lsn,
-        rec: Option<Lsn>,
-    ) -> Held {
-        Held {
-            slot: partition.first_slot + slot,
-            page,
-            lsn: page_lsn,
-            // W6: what the slot says must hold after a power cut, too.
-            newer: rec.into_iter().chain(books.ledger.at_risk(page)).min(),
-            history: Some(frame.touch().history(self.now())),
-        }
+        books: &mut Books,
+        guard: Exclusive<'_>,
+        was_dirty: bool,
+    ) {
+        books.stats.evictions += 1;
+        books.stats.evictions_dirty += u64::from(was_dirty);
+        self.take_out(partition, books, guard);
     }
 
-    /// The write of a page into a slot of its partition has ended.
-    pub(crate) fn end_slot_write(
+    /// The same, of a page that is no victim.
+    pub(crate) fn take_out(&self, partition: &Partition, books: &mut Books, guard: Exclusive<'_>) {
+        let frame = guard.frame();
+        let slot = books.slots.evicted(frame.slot());
+        if slot != frame.slot() {
+            frame.set_slot(slot);
+            self.observe(frame.page().expect("a page that leaves"), PageEvent::SlotLost);
+        }
+        partition.uninstall(books, &self.memory.frames, guard);
+    }
+
+    /// What is written of the page of `frame`, of which home lacks changes from `rec` on.
+    pub(crate) fn version(
+        &self,
+        books: &Books,
+        (page, frame): (PageId, &Frame),
+        lsn: Lsn,
+        rec: Option<Lsn>,
+    ) -> Version {
+        // W6: what the slot says must hold after a power cut, too.
+        let newer = rec.into_iter().chain(books.ledger.at_risk(page)).min();
+        Version { lsn, newer, history: frame.touch().history(self.now()) }
+    }
+
+    /// A write of the page of `frame` has ended: its slot, and whoever knows of it, are told.
+    /// Whether a slot holds it now.
+    pub(crate) fn end_writing(
         &self,
         partition: &Partition,
         books: &mut Books,
         frame: &Frame,
-        held: &Held,
-        (is_written, is_dirty): (bool, bool),
-    ) {
-        let slot = held.slot - partition.first_slot;
-        let owned = frame.slot() == Some(slot);
-        let history = held.history.expect("a page in memory has uses");
-        let slots = books.slots_mut();
-        match (is_written, held.newer) {
-            (false, _) => slots.give_back(slot, owned),
-            (true, Some(rec_lsn)) if is_dirty => {
-                slots.wrote_dirty(slot, history, held.lsn, rec_lsn);
-            }
-            (true, at_risk) => {
-                slots.wrote_clean(slot, history, held.lsn);
-                if at_risk.is_some() {
-                    slots.pin(slot);
-                    books.ledger.keep_while_at_risk(slot, held.page);
-                }
-            }
+        (writing, outcome): (Writing, Outcome),
+        version: &Version,
+    ) -> bool {
+        let page = writing.page();
+        let written = books.slots.written(writing, outcome, version, frame.slot());
+        let Written::Into(Filled { slot, is_pinned, retired }) = written else { return false };
+        if is_pinned {
+            books.ledger.keep_while_at_risk(slot, page);
         }
-        if !is_written {
-            // A base that the page has elsewhere stays.
-            return;
-        }
-        self.slot_filled(held);
-        if let Some(base) = frame.slot().filter(|&base| base != slot) {
-            books.slots_mut().carry(base, slot);
-            books.slots_mut().retire(base);
+        let Version { lsn, newer, history } = *version;
+        let number = partition.first_slot + slot;
+        self.slot_filled(&Held { slot: number, page, lsn, newer, history: Some(history) });
+        if let Some(base) = retired {
             books.ledger.keep_no_longer(base);
             self.retire_base(partition, base);
         }
         frame.set_slot(Some(slot));
+        true
     }
 
     /// The page was written home, and to flash if it `has_copy`: its entry waits for a sync.
@@ -536,40 +441,33 @@ impl BufferPool {
     /// The page was written home: a base that it has is kept until home is synced.
     fn base_until_sync(&self, books: &mut Books, frame: &Frame, page: PageId) {
         if let (true, Some(slot)) = (self.keeps_bases(), frame.slot())
-            && books.slots_mut().is_kept_for(slot, page)
+            && books.slots.is_kept_for(slot, page)
         {
             books.ledger.keep_until_sync(slot, page);
         }
     }
 }
 
-/// How the writes of a batch ended.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Outcome {
-    pub home: bool,
-    pub flash: bool,
-}
-
 impl<'p> Transfer<'p> {
     /// The slot that is written, over all partitions.
     pub fn slot_number(&self) -> Option<u32> {
-        self.targets.slot.map(|slot| self.partition.first_slot + slot)
+        self.writing.slot().map(|slot| self.partition.first_slot + slot)
     }
 
     /// The slot, and what is written into it.
     pub fn to_slot(&self) -> Option<(u32, &PageBuf)> {
-        self.targets.slot.map(|slot| (slot, &*self.guard))
+        self.writing.slot().map(|slot| (slot, &*self.guard))
     }
 
     pub fn seal(job: Job<'p>) -> Transfer<'p> {
-        let Job { partition, page, mut guard, targets } = job;
+        let Job { partition, page, mut guard, writing } = job;
         guard.change(seal);
         let guard = guard.downgrade();
         let frame = guard.frame();
         Transfer {
             partition,
             page,
-            targets,
+            writing,
             page_lsn: lsn(&guard),
             dirty: frame.dirty(),
             touch: frame.touch(),

@@ -16,9 +16,10 @@ use std::sync::atomic::Ordering;
 
 use terrace_page::PageId;
 use terrace_rt::{Nanos, now};
+use terrace_tier::{Purpose, Way};
 
 use crate::flow::append::Appended;
-use crate::flow::write_out::{Job, Plan, Purpose};
+use crate::flow::write_out::Job;
 use crate::memory::partition::{Partition, PolicyFrames};
 use crate::memory::standstill::Standstill;
 use crate::{BufferPool, PoolError};
@@ -131,16 +132,14 @@ impl BufferPool {
                 continue;
             };
             match self.plan(partition, &mut books, &guard, Purpose::Evict) {
-                Plan::Busy => frames.passed_over.borrow_mut().push(victim),
-                Plan::Nothing => {
-                    books.stats.evictions += 1;
-                    self.give_back_stale(&mut books, guard.frame());
-                    partition.uninstall(&mut books, &self.memory.frames, guard);
+                Way::Busy => frames.passed_over.borrow_mut().push(victim),
+                Way::Nothing => {
+                    self.evicted(partition, &mut books, guard, false);
                     freed += 1;
                 }
-                Plan::Write(targets) => {
+                Way::Write(writing, _) => {
                     let page = guard.frame().page().expect("a victim has a page");
-                    jobs.push(Job { partition, page, guard, targets });
+                    jobs.push(Job { partition, page, guard, writing });
                 }
             }
         }

@@ -279,11 +279,11 @@ impl BufferPool {
             _ => None,
         };
         let history = match &reading {
-            Some(reading) => books.slots_mut().history(reading.slot()),
+            Some(reading) => books.slots.history(reading.slot()),
             // A page that is spilled keeps its uses.
             None => match place {
                 Place::Flash(slot) if self.traffic.spilling.is_some() => {
-                    let slots = books.slots_mut();
+                    let slots = &mut books.slots;
                     if slots.is_valid(slot) { slots.history(slot) } else { None }
                 }
                 _ => None,
@@ -301,7 +301,7 @@ impl BufferPool {
                 books.stats.misses += 1;
                 self.sample_miss(page);
                 self.count_read(partition, &mut books, (page, guard.frame().slot()));
-                books.slots.iter_mut().for_each(|slots| slots.asked_for(page));
+                books.slots.asked_for(page);
             }
             Want::BestAhead | Want::HomeUnlessNewer | Want::OnlyHome => {
                 books.stats.pages_read_ahead += 1
@@ -362,7 +362,7 @@ impl BufferPool {
             Want::Best | Want::BestAhead => Wanted::Copy,
             Want::HomeUnlessNewer | Want::OnlyHome | Want::Nothing => Wanted::OnlyNewer,
         };
-        let reading = match books.slots_mut().missed(slot, wanted, now, self) {
+        let reading = match books.slots.missed(slot, wanted, now, self) {
             Missed::Flash(reading) => reading,
             Missed::Home => return None,
             Missed::Spared => {
@@ -418,7 +418,7 @@ impl BufferPool {
         let rec = {
             let mut books = loading.partition.books.lock();
             let now = loading.guard.frame().slot();
-            let slots = books.slots_mut();
+            let slots = &mut books.slots;
             match slots.newer(slot).filter(|_| now == Some(slot)) {
                 None => {
                     loading.read_from(now.and_then(|slot| {
@@ -470,7 +470,7 @@ impl BufferPool {
     ) -> Result<bool, PoolError> {
         let mut books = loading.partition.books.lock();
         let slot = reading.slot();
-        let copy = books.slots_mut().read_ended(reading, lsn(&loading.guard));
+        let copy = books.slots.read_ended(reading, lsn(&loading.guard));
         let read = match read {
             Ok(()) if self.checks_versions() && !copy.is_version => {
                 let (tier, page, damage) = (Tier::Flash, loading.page, Damage::Version);
@@ -486,7 +486,7 @@ impl BufferPool {
         }
         books.stats.flash_faults += 1;
         // A base stays: home has the page, but may lose it again.
-        let changed = books.slots_mut().changes(slot, self.any_base());
+        let changed = books.slots.changes(slot, self.any_base());
         let of = (loading.page, loading.guard.frame());
         let freed = self.copy_changed(loading.partition, of, slot, (changed, Freed::Modified));
         drop(books);

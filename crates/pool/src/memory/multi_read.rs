@@ -150,8 +150,8 @@ impl BufferPool {
             Place::Memory(_) => Residence::Memory,
             Place::Nowhere => Residence::Home,
             Place::Flash(slot) => match &books.slots {
-                Some(slots) if slots.newer(slot).is_some() => Residence::FlashNewer,
-                Some(slots) if slots.is_valid(slot) && !self.flash_is_throttled() => {
+                slots if slots.newer(slot).is_some() => Residence::FlashNewer,
+                slots if slots.is_valid(slot) && !self.flash_is_throttled() => {
                     Residence::FlashClean
                 }
                 _ => Residence::Home,

@@ -46,8 +46,8 @@ pub(crate) struct Books {
     /// Frames without a page.
     pub free: Vec<FrameId>,
     pub policy: FramePolicy,
-    /// `None` if the design uses no flash.
-    pub slots: Option<SlotTable>,
+    /// None, of a design without flash.
+    pub slots: SlotTable,
     /// Victims that wait in their frames to be appended together.
     pub gathered: Vec<Gathered>,
     /// Groups at the front of an append log that could not leave.
@@ -66,7 +66,7 @@ pub(crate) enum Place {
 }
 
 impl Books {
-    pub fn new(free: Vec<FrameId>, policy: FramePolicy, slots: Option<SlotTable>) -> Books {
+    pub fn new(free: Vec<FrameId>, policy: FramePolicy, slots: SlotTable) -> Books {
         Books {
             free,
             policy,
@@ -78,15 +78,10 @@ impl Books {
         }
     }
 
-    /// The slots of a design that has some.
-    pub fn slots_mut(&mut self) -> &mut SlotTable {
-        self.slots.as_mut().expect("the design uses flash")
-    }
-
     /// The frame, numbered within the partition, whose page is to leave memory next.
     pub fn name_victim(&mut self, frames: &PolicyFrames<'_>, now: Tick) -> Option<FrameId> {
         let mut victims = Vec::with_capacity(1);
-        let view = PolicyView { frames, slots: self.slots.as_ref() };
+        let view = PolicyView { frames, slots: &self.slots };
         self.policy.victims(&view, now, 1, &mut victims);
         victims.pop()
     }
@@ -140,7 +135,7 @@ impl Partition {
     pub fn find(&self, books: &Books, frames: &FrameTable, page: PageId) -> Place {
         let is = |place| match self.slot_at(place) {
             None => frames.frame(self.frame_at(place)).holds(page),
-            Some(slot) => books.slots.as_ref().is_some_and(|slots| slots.holds(slot, page)),
+            Some(slot) => books.slots.holds(slot, page),
         };
         match self.directory.find(PageHash::of(page), is) {
             None => Place::Nowhere,
@@ -257,17 +252,13 @@ impl Partition {
 
     /// Forgets that `page` has a copy in `slot`, wherever the page is.
     pub fn detach_slot(&self, books: &Books, frames: &FrameTable, page: PageId, slot: u32) {
-        match self.find(books, frames, page) {
-            Place::Memory(id) => {
+        match self.find_frame(frames, PageHash::of(page), page) {
+            Some(id) => {
                 let frame = frames.frame(id);
                 assert_eq!(frame.slot(), Some(slot), "{page} in memory knows its slot");
                 frame.set_slot(None);
             }
-            Place::Flash(found) => {
-                assert_eq!(found, slot, "{page} has one slot");
-                self.remove(books, frames, page, self.place_of_slot(slot));
-            }
-            Place::Nowhere => panic!("{page} in slot {slot} is not in the directory"),
+            None => self.remove(books, frames, page, self.place_of_slot(slot)),
         }
     }
 
@@ -275,7 +266,7 @@ impl Partition {
         let hash_at = |place| {
             let page = match self.slot_at(place) {
                 None => frames.frame(self.frame_at(place)).page(),
-                Some(slot) => books.slots.as_ref().and_then(|slots| slots.page(slot)),
+                Some(slot) => books.slots.page(slot),
             };
             PageHash::of(page.expect("a place in the directory has a page"))
         };
@@ -302,7 +293,7 @@ impl PolicyFrames<'_> {
 /// A partition's frames, as the memory policy sees them.
 struct PolicyView<'a> {
     frames: &'a PolicyFrames<'a>,
-    slots: Option<&'a SlotTable>,
+    slots: &'a SlotTable,
 }
 
 impl Frames for PolicyView<'_> {
@@ -330,7 +321,7 @@ impl Frames for PolicyView<'_> {
         let state = self.frames.frame(frame);
         state.page()?;
         let slot = state.slot();
-        let is_newer = |slot| self.slots.is_some_and(|slots| slots.newer(slot).is_some());
+        let is_newer = |slot| self.slots.newer(slot).is_some();
         Some(Standing {
             is_on_flash: slot.is_some(),
             is_ahead_of_home: state.rec_lsn().is_some() || slot.is_some_and(is_newer),

@@ -49,12 +49,13 @@ impl BufferPool {
             Place::Flash(slot) => (false, Some(slot)),
             Place::Nowhere => (false, None),
         };
-        let copy = books.slots.as_ref().zip(slot).filter(|(slots, slot)| slots.is_valid(*slot));
+        let slots = &books.slots;
+        let copy = slot.filter(|&slot| slots.is_valid(slot));
         Copies {
             in_memory,
             has_slot: slot.is_some(),
             on_flash: copy.is_some(),
-            is_newer: copy.is_some_and(|(slots, slot)| slots.newer(slot).is_some()),
+            is_newer: copy.is_some_and(|slot| slots.newer(slot).is_some()),
         }
     }
 
@@ -96,7 +97,7 @@ impl BufferPool {
     pub(crate) fn check_copies(&self, books: &Books, page: PageId, frame: &Frame) {
         self.check_inclusion(books, page, frame);
         let Some(slot) = frame.slot() else { return };
-        let slots = books.slots.as_ref().expect("a slot is in a table");
+        let slots = &books.slots;
         assert!(slots.holds(slot, page), "{page} has slot {slot}");
         let is_copy = slots.is_valid(slot);
         // A write of a dirty page into its slot counts as a copy only when it is complete.
@@ -112,7 +113,7 @@ impl BufferPool {
     }
 
     fn check_slots(&self, partition: &Partition, books: &Books) {
-        let Some(slots) = &books.slots else { return };
+        let slots = &books.slots;
         slots.check();
         for slot in 0..slots.count() {
             let state = slots.state(slot);

@@ -1,6 +1,7 @@
 //! What the pool counts.
 
 use terrace_policy::Choice;
+use terrace_tier::Admissions;
 
 /// Counters since the pool was opened, and gauges (named so). Counts of hits are approximate when
 /// several threads hit one frame at once; all else is exact.
@@ -97,7 +98,16 @@ pub struct PoolStats {
 }
 
 impl PoolStats {
-    /// Adds counters; gauges are set where they are known.
+    /// Adds what a table counts itself.
+    pub(crate) fn add_admissions(&mut self, of: Admissions) {
+        self.admissions += of.admitted;
+        self.bypassed_by_policy += of.by_policy;
+        self.bypassed_by_throttle += of.throttled;
+        self.bypassed_by_budget += of.over_budget;
+        self.bypassed_for_room += of.no_room;
+    }
+
+    /// Adds counters; gauges are set where they are known, and admissions by the tables.
     pub(crate) fn add(&mut self, other: &PoolStats) {
         self.hits += other.hits;
         self.misses += other.misses;
@@ -110,11 +120,6 @@ impl PoolStats {
         self.tables_given_up += other.tables_given_up;
         self.flash_faults += other.flash_faults;
         self.second_chances += other.second_chances;
-        self.admissions += other.admissions;
-        self.bypassed_by_policy += other.bypassed_by_policy;
-        self.bypassed_by_throttle += other.bypassed_by_throttle;
-        self.bypassed_by_budget += other.bypassed_by_budget;
-        self.bypassed_for_room += other.bypassed_for_room;
         self.throttled_reads += other.throttled_reads;
         self.spilled_reads += other.spilled_reads;
         self.invalidations += other.invalidations;

@@ -95,6 +95,11 @@ impl<O: SlotOrder, S: Shares> SlotTable<O, S> {
         self.admissions
     }
 
+    /// A page of a group got a slot.
+    pub fn admitted(&mut self) {
+        self.admissions.admitted += 1;
+    }
+
     /// A slot in READY for a page that has none.
     pub(super) fn admit(&mut self, page: &Candidate, around: &impl Around) -> Option<Taken> {
         // An append log takes pages in groups only.

@@ -70,7 +70,8 @@ pub struct Writing {
 }
 
 impl Writing {
-    pub(super) fn into_slot(page: PageId, slot: u32, is_dirty: bool) -> Writing {
+    /// Into a slot of an append log.
+    pub fn into_slot(page: PageId, slot: u32, is_dirty: bool) -> Writing {
         Writing { page, home: false, slot: Some(slot), is_dirty }
     }
 

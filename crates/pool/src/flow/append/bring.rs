@@ -7,9 +7,9 @@
 
 use terrace_page::{FrameId, Lsn};
 use terrace_rt::{Nanos, now};
+use terrace_tier::Purpose;
 
 use super::group::{Claimed, Gathered};
-use crate::flow::write_out::Purpose;
 use crate::memory::partition::Partition;
 use crate::{BufferPool, PoolError};
 

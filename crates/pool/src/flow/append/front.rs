@@ -91,7 +91,7 @@ impl Leaver {
 impl Front {
     /// Whether none of its slots holds anything.
     fn is_free(&self, books: &mut Books) -> bool {
-        let slots = books.slots_mut();
+        let slots = &mut books.slots;
         self.slots.iter().all(|&slot| slots.is_free(slot))
     }
 
@@ -149,14 +149,13 @@ impl BufferPool {
         self.traffic.filling.lock().is_on(u32::MAX);
         // A cleaner that wakes before the end of recovery could take home back in time [S3 III-D6].
         let may_write = !self.restart.is_recovering();
-        let (mut slots, table) = (books.slots.take().expect("a log of slots"), &*books);
-        let free_to_write = |page| may_write && table.ledger.may_go_home(page);
+        let Books { slots, ledger, .. } = &mut *books;
+        let free_to_write = |page| may_write && ledger.may_go_home(page);
         let leaving = Leaving { group, room, now: self.now() };
         let answers = slots.leave(&leaving, free_to_write);
-        books.slots = Some(slots);
         let first = answers.first()?.0;
         if self.config.mutations.has(Mutation::ReuseFrontTooSoon) {
-            books.slots_mut().group_left(first);
+            books.slots.group_left(first);
         }
         let mut leavers = Vec::new();
         let slots = answers.iter().map(|&(slot, _)| slot).collect();
@@ -168,7 +167,7 @@ impl BufferPool {
             // The ring may end within the group.
             leaver.at = leaver.slot.wrapping_sub(from) as usize;
             if leaver.slot < from {
-                leaver.at = (leaver.slot + books.slots_mut().count() - from) as usize;
+                leaver.at = (leaver.slot + books.slots.count() - from) as usize;
             }
         }
         let mut front = Front { first, slots, leavers, has_left: false };
@@ -186,7 +185,7 @@ impl BufferPool {
         slot: u32,
         leave: Leave,
     ) -> Option<Leaver> {
-        let page = books.slots_mut().page(slot)?;
+        let page = books.slots.page(slot)?;
         let (to, claim) = (None, None);
         let (at, is_whole, lsn) = (0, false, Lsn::ZERO);
         let mut leaver = Leaver { page, slot, leave, to, at, is_whole, lsn, claim };
@@ -198,15 +197,15 @@ impl BufferPool {
             Leave::Home if self.stays_in_memory(partition, books, page) => return None,
             Leave::Again
                 if self.config.mutations.has(Mutation::DropBasesAtFront)
-                    && books.slots_mut().keeps_base(slot) =>
+                    && books.slots.keeps_base(slot) =>
             {
                 partition.detach_slot(books, &self.memory.frames, page, slot);
                 self.observe(page, PageEvent::SlotLost);
-                books.slots_mut().release_base(slot);
+                books.slots.release_base(slot);
                 return None;
             }
             Leave::Home => {
-                let claim = books.slots_mut().claim_leaver(slot);
+                let claim = books.slots.claim_leaver(slot);
                 leaver.claim = Some(register(books, claim));
             }
             Leave::Again => leaver.to = Leaver::take_slot(self, books, page),
@@ -232,14 +231,14 @@ impl BufferPool {
     fn drop_slot(&self, partition: &Partition, books: &mut Books, page: PageId, slot: u32) {
         partition.detach_slot(books, &self.memory.frames, page, slot);
         self.observe(page, PageEvent::SlotLost);
-        books.slots_mut().drop_clean(slot);
+        books.slots.drop_clean(slot);
         self.slot_freed(partition.first_slot + slot, page, Freed::Reused);
     }
 
     /// Groups that could not leave do, if their bad pages were rebuilt elsewhere. Whether some are
     /// left.
     pub(super) fn is_stuck(&self, partition: &Partition, books: &mut Books) -> bool {
-        let (slots, mut first) = (books.slots.as_ref().expect("a log of slots"), Vec::new());
+        let (slots, mut first) = (&books.slots, Vec::new());
         books.stuck.retain(|stuck| {
             let is_held = stuck.slots.iter().any(|&slot| !slots.is_free(slot));
             if !is_held {
@@ -253,7 +252,7 @@ impl BufferPool {
 
     fn end_front(&self, partition: &Partition, books: &mut Books, first: u32) {
         if !self.config.mutations.has(Mutation::ReuseFrontTooSoon) {
-            books.slots_mut().group_left(first);
+            books.slots.group_left(first);
         }
         partition.room.notify_all();
     }
@@ -294,8 +293,8 @@ impl BufferPool {
         slot: u32,
     ) -> Option<LeafGuard<'p, Books>> {
         loop {
-            let mut books = partition.books.lock();
-            if !books.slots_mut().is_read(slot) {
+            let books = partition.books.lock();
+            if !books.slots.is_read(slot) {
                 return Some(books);
             }
             drop(books);
@@ -317,21 +316,21 @@ impl BufferPool {
         let mut slots = Vec::new();
         for leaver in front.leavers.iter_mut().filter(|leaver| leaver.is_second_chance()) {
             let Some(mut books) = self.books_unread(partition, leaver.slot) else { break };
-            let is_there = books.slots_mut().holds(leaver.slot, leaver.page);
+            let is_there = books.slots.holds(leaver.slot, leaver.page);
             match leaver.to {
                 Some(to) if is_there && written && leaver.is_whole => {
                     self.moved(partition, &mut books, leaver, to);
                     slots.push(partition.first_slot + to);
                     continue;
                 }
-                Some(to) => books.slots_mut().give_back(to, false),
+                Some(to) => books.slots.give_back(to, false),
                 None => {}
             }
             // A base that cannot move keeps its group.
-            if is_there && !books.slots_mut().keeps_base(leaver.slot) {
+            if is_there && !books.slots.keeps_base(leaver.slot) {
                 // F1.
-                if books.slots_mut().newer(leaver.slot).is_some() {
-                    let claim = books.slots_mut().claim_leaver(leaver.slot);
+                if books.slots.newer(leaver.slot).is_some() {
+                    let claim = books.slots.claim_leaver(leaver.slot);
                     leaver.claim = Some(register(&mut books, claim));
                 } else {
                     self.drop_slot(partition, &mut books, leaver.page, leaver.slot);
@@ -345,7 +344,7 @@ impl BufferPool {
         let Leaver { page, slot: from, .. } = *leaver;
         partition.copy_moved(books, &self.memory.frames, page, (from, to));
         let is_kept = self.waits_for_table();
-        let slots = books.slots_mut();
+        let slots = &mut books.slots;
         let newer = if slots.keeps_base(from) {
             slots.move_base(from, to);
             let rec = slots.base_rec(to);
@@ -354,7 +353,7 @@ impl BufferPool {
         } else {
             slots.move_on(from, to, is_kept);
             books.stats.second_chances += 1;
-            books.slots_mut().newer(to)
+            books.slots.newer(to)
         };
         let held = Held {
             slot: partition.first_slot + to,
@@ -428,7 +427,7 @@ impl BufferPool {
         for leaver in &homeward {
             let Some(mut books) = self.books_unread(partition, leaver.slot) else { return };
             // A page that changed meanwhile may have left its slot, or keep it as a base.
-            let slots_now = books.slots_mut();
+            let slots_now = &mut books.slots;
             let is_copy = slots_now.holds(leaver.slot, leaver.page)
                 && slots_now.is_valid(leaver.slot)
                 && !slots_now.is_pinned(leaver.slot);
@@ -448,7 +447,7 @@ impl BufferPool {
     fn free_bases(&self, partition: &Partition, group: &[u32]) -> Result<(), PoolError> {
         let bases: Vec<PageId> = {
             let mut books = partition.books.lock();
-            let slots = books.slots_mut();
+            let slots = &mut books.slots;
             let bases = group.iter().filter(|&&slot| slots.keeps_base(slot));
             bases.filter_map(|&slot| slots.page(slot)).collect()
         };
@@ -480,7 +479,7 @@ impl BufferPool {
             let mut books = partition.books.lock();
             for leaver in homeward {
                 books.ledger.keep_no_longer(leaver.slot);
-                books.slots_mut().unpin(leaver.slot);
+                books.slots.unpin(leaver.slot);
             }
         }
         Ok(())
@@ -490,7 +489,7 @@ impl BufferPool {
     /// something.
     fn end_front_if_free(&self, partition: &Partition, first: u32, group: &[u32]) {
         let mut books = partition.books.lock();
-        let slots = books.slots_mut();
+        let slots = &mut books.slots;
         let held: Vec<u32> = group.iter().copied().filter(|&it| !slots.is_free(it)).collect();
         if held.is_empty() {
             self.end_front(partition, &mut books, first);
@@ -539,7 +538,7 @@ impl BufferPool {
         let is_whole = read.is_ok() && verify(bytes, page).is_ok();
         let is_same = is_whole
             && self.config.restart.kind.is_journalled()
-            && partition.books.lock().slots_mut().may_be(claim.slot(), lsn(bytes));
+            && partition.books.lock().slots.may_be(claim.slot(), lsn(bytes));
         if !is_same {
             if self.is_persistent() {
                 // As in `rescue`: the log need not have it, and home, whole but old, would pass.

@@ -7,10 +7,10 @@ use terrace_page::{FrameId, PageBuf, PageId};
 use terrace_policy::{CleanLeave, Leave, Touch};
 
 use super::front::{Front, Leaver};
-use terrace_tier::{Freed, LogSlots};
+use terrace_tier::{Freed, LogSlots, Outcome, Purpose, Writing};
 
 use crate::durability::ledger::DirtyLsns;
-use crate::flow::write_out::{Job, Outcome, Purpose, Targets, Transfer};
+use crate::flow::write_out::{Job, Transfer};
 use crate::io::{self, PageIo};
 use crate::memory::frames::{Exclusive, Staging};
 use crate::memory::partition::{Books, Partition, PolicyFrames};
@@ -54,7 +54,7 @@ impl BufferPool {
         wanted: usize,
     ) -> usize {
         // Without a free slot to write into, as many as are written at once.
-        let group = match log_of(books.slots_mut()).run(self.config.group()) {
+        let group = match log_of(&books.slots).run(self.config.group()) {
             0 => self.config.group() as usize,
             run => run as usize,
         };
@@ -125,8 +125,8 @@ impl BufferPool {
         let group = self.config.group();
         let is_stuck = self.is_stuck(partition, books);
         let ahead = self.config.slots_ahead() + (gathered.len() as u32).min(group);
-        let (free, leaving) = log_of(books.slots_mut()).free_and_leaving();
-        let run = log_of(books.slots_mut()).run(group);
+        let (free, leaving) = log_of(&books.slots).free_and_leaving();
+        let run = log_of(&books.slots).run(group);
         let front = if free + leaving < ahead {
             self.claim_front(partition, books, group, free.min(run))
         } else {
@@ -146,15 +146,16 @@ impl BufferPool {
                 continue;
             };
             let now = self.now();
-            let Some(slot) = books.slots_mut().alloc(victim.page, now) else {
+            let Some(slot) = books.slots.alloc(victim.page, now) else {
                 done -= 1;
                 break;
             };
-            books.slots_mut().issue(slot);
-            books.stats.admissions += 1;
+            books.slots.issue(slot);
+            books.slots.admitted();
             self.take_back(partition, books, &guard);
-            let targets = Targets { home: false, slot: Some(slot) };
-            jobs.push(Job { partition, page: victim.page, guard, targets });
+            let is_dirty = guard.frame().rec_lsn().is_some();
+            let writing = Writing::into_slot(victim.page, slot, is_dirty);
+            jobs.push(Job { partition, page: victim.page, guard, writing });
         }
         gathered.drain(..done);
         match (&front, jobs.is_empty()) {
@@ -175,11 +176,11 @@ impl BufferPool {
         let frame = guard.frame();
         let Some(slot) = frame.slot() else { return };
         let page = frame.page().expect("a page with a copy");
-        if !books.slots_mut().is_valid(slot) {
+        if !books.slots.is_valid(slot) {
             // A base: it stays until the new copy is there.
             return;
         }
-        let changed = books.slots_mut().changes(slot, self.any_base());
+        let changed = books.slots.changes(slot, self.any_base());
         if let Some(rec_lsn) = changed.newer {
             books.set_dirty(&self.memory.frames, guard, DirtyLsns::at(rec_lsn));
         }
@@ -254,8 +255,8 @@ fn log_of(slots: &SlotTable) -> &LogSlots {
 impl Leaver {
     /// The second chance of a page gets a slot.
     pub(super) fn take_slot(pool: &BufferPool, books: &mut Books, page: PageId) -> Option<u32> {
-        let to = books.slots_mut().alloc(page, pool.now())?;
-        books.slots_mut().issue(to);
+        let to = books.slots.alloc(page, pool.now())?;
+        books.slots.issue(to);
         Some(to)
     }
 
