@@ -548,7 +548,9 @@ impl World {
 
     fn begin_group(&mut self, mut front: Front) {
         let leavers = std::mem::take(&mut front.leavers);
-        std::mem::take(&mut front.dropped).into_iter().for_each(|page| self.lost(page));
+        while let Some(displaced) = self.tier.drop_next(&mut front) {
+            self.lost(displaced);
+        }
         let (moving, homeward, at_home) = (Vec::new(), Vec::new(), Vec::new());
         let mut group = Group { front, moving, homeward, at_home };
         for leaver in leavers {

@@ -15,7 +15,7 @@ use terrace_rt::{LeafMutex, Signal};
 
 use crate::PoolStats;
 use crate::durability::ledger::{DirtyLsns, Ledger};
-use crate::flow::append::{Gathered, Stuck};
+use crate::flow::append::Gathered;
 use crate::memory::directory::{Directory, PageHash};
 use crate::memory::frames::{Exclusive, Frame, FrameTable};
 use crate::shares::SlotTable;
@@ -50,8 +50,6 @@ pub(crate) struct Books {
     pub slots: SlotTable,
     /// Victims that wait in their frames to be appended together.
     pub gathered: Vec<Gathered>,
-    /// Groups at the front of an append log that could not leave.
-    pub stuck: Vec<Stuck>,
     pub ledger: Ledger,
     pub stats: PoolStats,
 }
@@ -72,7 +70,6 @@ impl Books {
             policy,
             slots,
             gathered: Vec::new(),
-            stuck: Vec::new(),
             ledger: Ledger::new(),
             stats: PoolStats::default(),
         }
@@ -179,23 +176,13 @@ impl Partition {
     }
 
     /// The copy of `page` has moved on to another slot, wherever the page is.
-    pub fn copy_moved(
-        &self,
-        books: &Books,
-        frames: &FrameTable,
-        page: PageId,
-        (from, to): (u32, u32),
-    ) {
-        match self.find(books, frames, page) {
-            Place::Memory(id) => {
+    pub fn copy_moved(&self, frames: &FrameTable, page: PageId, (from, to): (u32, u32)) {
+        match self.find_frame(frames, PageHash::of(page), page) {
+            Some(id) => {
                 assert_eq!(frames.frame(id).slot(), Some(from), "{page} in memory knows its slot");
                 frames.frame(id).set_slot(Some(to));
             }
-            Place::Flash(found) => {
-                assert_eq!(found, from, "{page} has one slot");
-                self.move_slot(page, from, to);
-            }
-            Place::Nowhere => panic!("{page} in slot {from} is not in the directory"),
+            None => self.move_slot(page, from, to),
         }
     }
 

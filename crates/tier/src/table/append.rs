@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!              append          the driver reads         moved                     dropped, gone
-//! dropped:     FREE
+//! drop_next:   FREE
 //! Goes::To     (another slot)  what goes somewhere      the other slot CLEAN|DIRTY
 //! Goes::Home   claim_leaver    and writes it home       cleaned                   FREE
 //!                                                                      the group has left
@@ -57,8 +57,9 @@ impl Appending {
 #[derive(Debug)]
 pub struct Front {
     run: Run,
-    /// Pages that home has, and that lost their slots.
-    pub dropped: Vec<Displaced>,
+    /// Pages that home has, the first one last: they lose their slots one by one, so that a driver
+    /// finds each of the others where it was.
+    dropping: Vec<Displaced>,
     /// Pages that go somewhere, in the order of their slots: each ends by itself.
     pub leavers: Vec<Leaver>,
 }
@@ -221,13 +222,12 @@ impl<O: SlotOrder, S: Shares> SlotTable<O, S> {
         let front = answers.first().map(|&(first, _)| {
             let (slots, count) = (answers.len() as u32, self.count());
             let run = Run { first: first.0, slots, count, is_given_away: false };
-            let (mut dropped, mut leavers) = (Vec::new(), Vec::new());
+            let (mut dropping, mut leavers) = (Vec::new(), Vec::new());
             for &(SlotId(slot), leave) in &answers {
                 let Some(page) = self.page(slot) else { continue };
                 let goes = match leave {
                     Leave::Dropped => {
-                        self.drop_clean(slot);
-                        dropped.push(Displaced { page, slot });
+                        dropping.push(Displaced { page, slot });
                         continue;
                     }
                     Leave::Home => Goes::Home,
@@ -238,11 +238,21 @@ impl<O: SlotOrder, S: Shares> SlotTable<O, S> {
                 }
                 leavers.push(Leaver { page, slot, goes });
             }
-            Front { run, dropped, leavers }
+            dropping.reverse();
+            Front { run, dropping, leavers }
         });
         answers.clear();
         self.answers = answers;
         front
+    }
+
+    /// The next page of a group that begins to leave loses its slot, since home has it. All must
+    /// have before anything is read or `put`.
+    #[must_use]
+    pub fn drop_next(&mut self, front: &mut Front) -> Option<Displaced> {
+        let displaced = front.dropping.pop()?;
+        self.drop_clean(displaced.slot);
+        Some(displaced)
     }
 
     /// The rear was written, with the bytes of the page that moves on if `is_written`. Not while

@@ -26,9 +26,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use terrace_page::{Damage, Lsn, PageBuf, PageId, lsn, verify};
-use terrace_policy::{Batch, History, Leave, Replacement};
+use terrace_policy::{Batch, History};
 use terrace_rt::{LeafGuard, Nanos, dead, sleep};
-use terrace_tier::{Claim, Cleaned, Freed, Held, Leaving, Mutation};
+use terrace_tier::{
+    Claim, Cleaned, Freed, Front as Group, Goes, Gone, Held, Leaver as Moving, Moved, Mutation, Run,
+};
 
 use crate::durability::dirty::Logged;
 use crate::flow::cleaner::register;
@@ -45,24 +47,12 @@ const READ_NAP: Nanos = Nanos(20_000);
 /// Batches of pages on their way home at once, of a block that leaves.
 const MIGRATIONS: usize = 2;
 
-/// Slots that are leaving together.
+/// A group that is leaving.
 pub(super) struct Front {
-    /// The first slot of the group.
-    first: u32,
-    /// All of them.
-    slots: Vec<u32>,
-    /// Those whose pages go somewhere, in order.
+    /// Until it is gone.
+    group: Option<Group>,
+    /// Its pages that go somewhere, in order.
     pub leavers: Vec<Leaver>,
-    /// Nothing of it had to go anywhere, and it is gone.
-    has_left: bool,
-}
-
-/// A group that cannot leave: the bytes of some slots are bad, and the log cannot make them good.
-#[derive(Debug)]
-pub(crate) struct Stuck {
-    first: u32,
-    /// Slots that are not free.
-    slots: Vec<u32>,
 }
 
 /// A page that leaves its slot.
@@ -70,35 +60,33 @@ pub(crate) struct Stuck {
 pub(super) struct Leaver {
     page: PageId,
     slot: u32,
-    pub leave: Leave,
-    /// Where a second chance is written.
-    pub to: Option<u32>,
+    goes: Goes,
+    /// Its way to the rear, until it has ended.
+    moving: Option<Moving>,
+    /// Its claim, if it is on its way home.
+    claim: Option<Claim>,
     /// Its place in the staging.
     at: usize,
     /// Its bytes are there.
     pub is_whole: bool,
     lsn: Lsn,
-    /// Its claim, if it is on its way home.
-    claim: Option<Claim>,
 }
 
 impl Leaver {
     pub fn bytes<'a>(&self, staging: &'a Staging) -> &'a PageBuf {
         &staging.pages()[self.at]
     }
+
+    /// Where a second chance is written.
+    pub fn to(&self) -> Option<u32> {
+        match self.goes {
+            Goes::To(to) => to,
+            Goes::Home => None,
+        }
+    }
 }
 
 impl Front {
-    /// Whether none of its slots holds anything.
-    fn is_free(&self, books: &mut Books) -> bool {
-        let slots = &mut books.slots;
-        self.slots.iter().all(|&slot| slots.is_free(slot))
-    }
-
-    pub fn second_chances(&self) -> usize {
-        self.leavers.iter().filter(|leaver| leaver.is_second_chance()).count()
-    }
-
     /// One read of the slots from `from` on, or two where the ring ends.
     fn read_of_all<'a>(
         &self,
@@ -136,32 +124,22 @@ impl Front {
 }
 
 impl BufferPool {
-    /// Begins to let a group of up to `group` slots leave, of which up to `room` may go to the
-    /// rear. `None` if none can leave.
+    /// A group begins to leave: who goes where is written down.
     pub(super) fn claim_front(
         &self,
         partition: &Partition,
         books: &mut Books,
-        group: u32,
-        room: u32,
-    ) -> Option<Front> {
-        // The tier has been full once.
-        self.traffic.filling.lock().is_on(u32::MAX);
-        // A cleaner that wakes before the end of recovery could take home back in time [S3 III-D6].
-        let may_write = !self.restart.is_recovering();
-        let Books { slots, ledger, .. } = &mut *books;
-        let free_to_write = |page| may_write && ledger.may_go_home(page);
-        let leaving = Leaving { group, room, now: self.now() };
-        let answers = slots.leave(&leaving, free_to_write);
-        let first = answers.first()?.0;
+        mut group: Group,
+    ) -> Front {
         if self.config.mutations.has(Mutation::ReuseFrontTooSoon) {
-            books.slots.group_left(first);
+            books.slots.give_away(&mut group);
         }
-        let mut leavers = Vec::new();
-        let slots = answers.iter().map(|&(slot, _)| slot).collect();
-        for (slot, leave) in answers {
-            leavers.extend(self.claim_leaver(partition, books, slot, leave));
+        while let Some(displaced) = books.slots.drop_next(&mut group) {
+            self.displaced(partition, books, displaced);
         }
+        let leaving = std::mem::take(&mut group.leavers).into_iter();
+        let leavers = leaving.filter_map(|leaver| self.claim_leaver(partition, books, leaver));
+        let mut leavers: Vec<Leaver> = leavers.collect();
         let from = leavers.first().map_or(0, |leaver: &Leaver| leaver.slot);
         for leaver in &mut leavers {
             // The ring may end within the group.
@@ -170,91 +148,73 @@ impl BufferPool {
                 leaver.at = (leaver.slot + books.slots.count() - from) as usize;
             }
         }
-        let mut front = Front { first, slots, leavers, has_left: false };
-        if front.leavers.is_empty() && front.is_free(books) {
-            self.end_front(partition, books, first);
-            front.has_left = true;
+        let mut front = Front { group: Some(group), leavers };
+        let run = front.group.as_ref().map(Group::run);
+        if front.leavers.is_empty() && run.is_some_and(|run| books.slots.is_free_run(run)) {
+            self.end_front(partition, books, front.group.take());
         }
-        Some(front)
+        front
     }
 
     fn claim_leaver(
         &self,
         partition: &Partition,
         books: &mut Books,
-        slot: u32,
-        leave: Leave,
+        leaving: Moving,
     ) -> Option<Leaver> {
-        let page = books.slots.page(slot)?;
-        let (to, claim) = (None, None);
+        let (page, slot, goes) = (leaving.page(), leaving.slot(), leaving.goes());
         let (at, is_whole, lsn) = (0, false, Lsn::ZERO);
-        let mut leaver = Leaver { page, slot, leave, to, at, is_whole, lsn, claim };
-        match leave {
-            Leave::Dropped => {
-                self.drop_slot(partition, books, page, slot);
-                return None;
+        let (moving, claim) = match goes {
+            Goes::Home if self.stays_in_memory(partition, books, page) => return None,
+            Goes::Home => {
+                let claim = books.slots.claim_leaver(slot);
+                (None, Some(register(books, claim)))
             }
-            Leave::Home if self.stays_in_memory(partition, books, page) => return None,
-            Leave::Again
+            Goes::To(_)
                 if self.config.mutations.has(Mutation::DropBasesAtFront)
                     && books.slots.keeps_base(slot) =>
             {
+                let moved = books.slots.moved(leaving, false);
+                assert_eq!(moved, Moved::Stays, "a base is not dropped");
+                books.slots.release_base(slot);
                 partition.detach_slot(books, &self.memory.frames, page, slot);
                 self.observe(page, PageEvent::SlotLost);
-                books.slots.release_base(slot);
                 return None;
             }
-            Leave::Home => {
-                let claim = books.slots.claim_leaver(slot);
-                leaver.claim = Some(register(books, claim));
-            }
-            Leave::Again => leaver.to = Leaver::take_slot(self, books, page),
-        }
-        Some(leaver)
+            Goes::To(_) => (Some(leaving), None),
+        };
+        Some(Leaver { page, slot, goes, moving, claim, at, is_whole, lsn })
     }
 
     /// The rotating tier drops a page that is in memory without a write: its frame takes over what
     /// home lacks [S0 5]. Whether it did.
     fn stays_in_memory(&self, partition: &Partition, books: &mut Books, page: PageId) -> bool {
-        if self.config.design.replacement != Replacement::Rotating {
+        if !books.slots.rotates() {
             return false;
         }
         let Place::Memory(id) = partition.find(books, &self.memory.frames, page) else {
             return false;
         };
         let Some(guard) = self.memory.frames.try_exclusive(id) else { return false };
-        self.take_back(partition, books, &guard);
+        let slot = guard.frame().slot().expect("what leaves the log has a slot");
+        let changed = books.slots.changes(slot, self.any_base());
+        self.taken_back(partition, books, &guard, changed);
         true
     }
 
-    /// The page of clean `slot` is forgotten.
-    fn drop_slot(&self, partition: &Partition, books: &mut Books, page: PageId, slot: u32) {
-        partition.detach_slot(books, &self.memory.frames, page, slot);
-        self.observe(page, PageEvent::SlotLost);
-        books.slots.drop_clean(slot);
-        self.slot_freed(partition.first_slot + slot, page, Freed::Reused);
-    }
-
-    /// Groups that could not leave do, if their bad pages were rebuilt elsewhere. Whether some are
-    /// left.
-    pub(super) fn is_stuck(&self, partition: &Partition, books: &mut Books) -> bool {
-        let (slots, mut first) = (&books.slots, Vec::new());
-        books.stuck.retain(|stuck| {
-            let is_held = stuck.slots.iter().any(|&slot| !slots.is_free(slot));
-            if !is_held {
-                first.push(stuck.first);
-            }
-            is_held
-        });
-        first.into_iter().for_each(|first| self.end_front(partition, books, first));
-        !books.stuck.is_empty()
-    }
-
-    fn end_front(&self, partition: &Partition, books: &mut Books, first: u32) {
-        if !self.config.mutations.has(Mutation::ReuseFrontTooSoon) {
-            books.slots.group_left(first);
+    /// Groups that could not leave do, if their bad pages were rebuilt elsewhere.
+    fn end_stuck(&self, partition: &Partition) {
+        if partition.books.lock().slots.end_stuck() {
+            partition.room.notify_all();
         }
-        partition.room.notify_all();
+    }
+
+    /// The group has left, or waits for slots that still hold something.
+    fn end_front(&self, partition: &Partition, books: &mut Books, group: Option<Group>) {
+        let gone = group.map(|group| books.slots.gone(group));
+        if gone == Some(Gone::Free) {
+            partition.room.notify_all();
+        }
     }
 
     /// Reads the front group; what that does not give is read one by one.
@@ -314,56 +274,40 @@ impl BufferPool {
         written: bool,
     ) -> Vec<u32> {
         let mut slots = Vec::new();
-        for leaver in front.leavers.iter_mut().filter(|leaver| leaver.is_second_chance()) {
+        for leaver in &mut front.leavers {
+            let Some(moving) = leaver.moving.take() else { continue };
             let Some(mut books) = self.books_unread(partition, leaver.slot) else { break };
-            let is_there = books.slots.holds(leaver.slot, leaver.page);
-            match leaver.to {
-                Some(to) if is_there && written && leaver.is_whole => {
-                    self.moved(partition, &mut books, leaver, to);
+            match books.slots.moved(moving, written && leaver.is_whole) {
+                Moved::On { to, newer, is_base } => {
+                    self.moved(partition, &mut books, leaver, (to, newer, is_base));
                     slots.push(partition.first_slot + to);
-                    continue;
                 }
-                Some(to) => books.slots.give_back(to, false),
-                None => {}
-            }
-            // A base that cannot move keeps its group.
-            if is_there && !books.slots.keeps_base(leaver.slot) {
                 // F1.
-                if books.slots.newer(leaver.slot).is_some() {
-                    let claim = books.slots.claim_leaver(leaver.slot);
-                    leaver.claim = Some(register(&mut books, claim));
-                } else {
-                    self.drop_slot(partition, &mut books, leaver.page, leaver.slot);
-                }
+                Moved::Home(claim) => leaver.claim = Some(register(&mut books, claim)),
+                Moved::Dropped(displaced) => self.displaced(partition, &books, displaced),
+                // A base that cannot move keeps its group.
+                Moved::Stays => {}
             }
         }
         slots
     }
 
-    fn moved(&self, partition: &Partition, books: &mut Books, leaver: &Leaver, to: u32) {
-        let Leaver { page, slot: from, .. } = *leaver;
-        partition.copy_moved(books, &self.memory.frames, page, (from, to));
-        let is_kept = self.waits_for_table();
-        let slots = &mut books.slots;
-        let newer = if slots.keeps_base(from) {
-            slots.move_base(from, to);
-            let rec = slots.base_rec(to);
-            books.ledger.kept_moved(from, to);
-            Some(rec)
-        } else {
-            slots.move_on(from, to, is_kept);
-            books.stats.second_chances += 1;
-            books.slots.newer(to)
-        };
-        let held = Held {
-            slot: partition.first_slot + to,
-            page,
-            lsn: leaver.lsn,
-            newer,
-            history: Some(History::once(self.now())),
-        };
-        self.slot_filled(&held);
-        if is_kept {
+    fn moved(
+        &self,
+        partition: &Partition,
+        books: &mut Books,
+        leaver: &Leaver,
+        (to, newer, is_base): (u32, Option<Lsn>, bool),
+    ) {
+        let Leaver { page, slot: from, lsn, .. } = *leaver;
+        partition.copy_moved(&self.memory.frames, page, (from, to));
+        match is_base {
+            true => books.ledger.kept_moved(from, to),
+            false => books.stats.second_chances += 1,
+        }
+        let history = Some(History::once(self.now()));
+        self.slot_filled(&Held { slot: partition.first_slot + to, page, lsn, newer, history });
+        if self.waits_for_table() {
             self.retire_base(partition, from);
         } else {
             self.slot_freed(partition.first_slot + from, page, Freed::Reused);
@@ -372,13 +316,11 @@ impl BufferPool {
 
     /// Brings home what must go there, in a task of its own, and then lets the group go.
     pub(super) fn let_go(&self, partition: &Partition, front: Front, staging: Staging) {
-        if front.has_left {
-            return;
-        }
+        let Some(run) = front.group.as_ref().map(Group::run) else { return };
         if front.leavers.iter().all(|leaver| leaver.claim.is_none()) {
             let mut books = partition.books.lock();
-            if !self.keeps_bases() || front.is_free(&mut books) {
-                return self.end_front(partition, &mut books, front.first);
+            if !self.keeps_bases() || books.slots.is_free_run(run) {
+                return self.end_front(partition, &mut books, front.group);
             }
         }
         let Some(pool) = self.background.pool() else {
@@ -395,7 +337,8 @@ impl BufferPool {
     }
 
     fn bring_home(&self, partition: &Partition, front: Front, mut staging: Staging) {
-        let Front { first, slots: group, leavers, .. } = front;
+        let Front { group, leavers } = front;
+        let run = group.as_ref().map(Group::run);
         let mut homeward: Vec<(Leaver, Claim)> = leavers
             .into_iter()
             .filter_map(|mut leaver| leaver.claim.take().map(|claim| (leaver, claim)))
@@ -422,34 +365,29 @@ impl BufferPool {
         }
         if self.keeps_bases() && self.settle_front(partition, &homeward).is_err() {
             // What is not durable elsewhere stays; the next writer is told why.
-            return self.end_front_if_free(partition, first, &group);
+            return self.end_front(partition, &mut partition.books.lock(), group);
         }
         for leaver in &homeward {
             let Some(mut books) = self.books_unread(partition, leaver.slot) else { return };
-            // A page that changed meanwhile may have left its slot, or keep it as a base.
-            let slots_now = &mut books.slots;
-            let is_copy = slots_now.holds(leaver.slot, leaver.page)
-                && slots_now.is_valid(leaver.slot)
-                && !slots_now.is_pinned(leaver.slot);
-            if is_copy && outcome(leaver) == Cleaned::AtHome {
-                self.drop_slot(partition, &mut books, leaver.page, leaver.slot);
+            if outcome(leaver) == Cleaned::AtHome
+                && let Some(displaced) = books.slots.dropped(leaver.page, leaver.slot)
+            {
+                self.displaced(partition, &books, displaced);
             }
         }
         self.harden(&slots);
-        self.end_front_if_free(partition, first, &group);
+        self.end_front(partition, &mut partition.books.lock(), group);
         // A failure stops the pool, and the next writer reports it.
         let _failed: Result<(), PoolError> =
-            self.free_bases(partition, &group).and_then(|()| self.log_buf_writes(Logged::Full));
+            self.free_bases(partition, run).and_then(|()| self.log_buf_writes(Logged::Full));
     }
 
     /// F5. The group counts as stuck meanwhile: whoever has a page latched that this waits for may
     /// wait for room itself, and is told that there is none.
-    fn free_bases(&self, partition: &Partition, group: &[u32]) -> Result<(), PoolError> {
+    fn free_bases(&self, partition: &Partition, group: Option<Run>) -> Result<(), PoolError> {
         let bases: Vec<PageId> = {
-            let mut books = partition.books.lock();
-            let slots = &mut books.slots;
-            let bases = group.iter().filter(|&&slot| slots.keeps_base(slot));
-            bases.filter_map(|&slot| slots.page(slot)).collect()
+            let books = partition.books.lock();
+            group.into_iter().flat_map(|run| books.slots.bases_in(run)).collect()
         };
         if bases.is_empty() || !self.keeps_bases() {
             return Ok(());
@@ -461,7 +399,7 @@ impl BufferPool {
         if !self.config.mutations.has(Mutation::ReuseBeforeTable) {
             self.harden_table()?;
         }
-        self.is_stuck(partition, &mut partition.books.lock());
+        self.end_stuck(partition);
         Ok(())
     }
 
@@ -483,19 +421,6 @@ impl BufferPool {
             }
         }
         Ok(())
-    }
-
-    /// The group that began with slot `first` has left, or waits for slots that still hold
-    /// something.
-    fn end_front_if_free(&self, partition: &Partition, first: u32, group: &[u32]) {
-        let mut books = partition.books.lock();
-        let slots = &mut books.slots;
-        let held: Vec<u32> = group.iter().copied().filter(|&it| !slots.is_free(it)).collect();
-        if held.is_empty() {
-            self.end_front(partition, &mut books, first);
-        } else {
-            books.stuck.push(Stuck { first, slots: held });
-        }
     }
 
     /// Writes the whole pages home, neighbours together. `homeward` is in page order. Pages of a

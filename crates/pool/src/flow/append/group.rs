@@ -4,17 +4,17 @@
 use std::cell::RefCell;
 
 use terrace_page::{FrameId, PageBuf, PageId};
-use terrace_policy::{CleanLeave, Leave, Touch};
+use terrace_policy::{CleanLeave, Touch};
 
-use super::front::{Front, Leaver};
-use terrace_tier::{Freed, LogSlots, Outcome, Purpose, Writing};
+use terrace_tier::{Appending, Changed, Freed, Outcome, Purpose, Writing};
 
+use super::front::Front;
 use crate::durability::ledger::DirtyLsns;
+use crate::flow::around::candidate;
 use crate::flow::write_out::{Job, Transfer};
 use crate::io::{self, PageIo};
 use crate::memory::frames::{Exclusive, Staging};
 use crate::memory::partition::{Books, Partition, PolicyFrames};
-use crate::shares::SlotTable;
 use crate::{BufferPool, PoolError};
 
 /// A page that waits in its frame: a victim, or one that is to be brought to flash.
@@ -54,7 +54,7 @@ impl BufferPool {
         wanted: usize,
     ) -> usize {
         // Without a free slot to write into, as many as are written at once.
-        let group = match log_of(&books.slots).run(self.config.group()) {
+        let group = match books.slots.run_ahead() {
             0 => self.config.group() as usize,
             run => run as usize,
         };
@@ -122,21 +122,18 @@ impl BufferPool {
         if gathered.is_empty() {
             return Claimed::Nothing;
         }
-        let group = self.config.group();
-        let is_stuck = self.is_stuck(partition, books);
-        let ahead = self.config.slots_ahead() + (gathered.len() as u32).min(group);
-        let (free, leaving) = log_of(&books.slots).free_and_leaving();
-        let run = log_of(&books.slots).run(group);
-        let front = if free + leaving < ahead {
-            self.claim_front(partition, books, group, free.min(run))
-        } else {
-            None
-        };
-        let again = front.as_ref().map_or(0, Front::second_chances);
+        let waiting = gathered.len() as u32;
+        let Books { slots, ledger, .. } = &mut *books;
+        let mut appending = slots.append(waiting, &self.around(partition, ledger, None));
+        if appending.has_freed {
+            partition.room.notify_all();
+        }
+        let group = appending.front.take();
+        let front = group.map(|group| self.claim_front(partition, books, group));
         let mut jobs = Vec::new();
         let mut done = 0;
         for victim in gathered.iter() {
-            if again + jobs.len() >= run as usize {
+            if appending.room() == 0 {
                 break;
             }
             done += 1;
@@ -145,42 +142,50 @@ impl BufferPool {
             let Some(guard) = guard.filter(|guard| guard.frame().holds(victim.page)) else {
                 continue;
             };
-            let now = self.now();
-            let Some(slot) = books.slots.alloc(victim.page, now) else {
+            let Some(writing) = self.put(partition, books, &mut appending, &guard) else {
                 done -= 1;
                 break;
             };
-            books.slots.issue(slot);
-            books.slots.admitted();
-            self.take_back(partition, books, &guard);
-            let is_dirty = guard.frame().rec_lsn().is_some();
-            let writing = Writing::into_slot(victim.page, slot, is_dirty);
             jobs.push(Job { partition, page: victim.page, guard, writing });
         }
         gathered.drain(..done);
         match (&front, jobs.is_empty()) {
-            (None, true) if free == 0 && (leaving == 0 || is_stuck) => Claimed::Blocked,
+            (None, true) if appending.is_blocked() => Claimed::Blocked,
             (None, true) => Claimed::Nothing,
             _ => Claimed::Group(Group { partition, jobs, front, purpose }),
         }
     }
 
-    /// The page in a latched frame gets a new copy: an old one is forgotten, and what it had that
+    /// The page in a latched frame gets the next slot at the rear, if there is one.
+    fn put(
+        &self,
+        partition: &Partition,
+        books: &mut Books,
+        appending: &mut Appending,
+        guard: &Exclusive<'_>,
+    ) -> Option<Writing> {
+        let frame = guard.frame();
+        let Books { slots, ledger, .. } = &mut *books;
+        let around = self.around(partition, ledger, Some(frame));
+        let (writing, changed) = slots.put(appending, &candidate(frame), &around)?;
+        if let Some(changed) = changed {
+            self.taken_back(partition, books, guard, changed);
+        }
+        Some(writing)
+    }
+
+    /// The copy of the page in a latched frame was forgotten, as `changed` says: what it had that
     /// home lacks is the frame's to keep, as if the page had changed.
-    pub(super) fn take_back(
+    pub(super) fn taken_back(
         &self,
         partition: &Partition,
         books: &mut Books,
         guard: &Exclusive<'_>,
+        changed: Changed,
     ) {
         let frame = guard.frame();
-        let Some(slot) = frame.slot() else { return };
+        let slot = frame.slot().expect("a page with a copy has a slot");
         let page = frame.page().expect("a page with a copy");
-        if !books.slots.is_valid(slot) {
-            // A base: it stays until the new copy is there.
-            return;
-        }
-        let changed = books.slots.changes(slot, self.any_base());
         if let Some(rec_lsn) = changed.newer {
             books.set_dirty(&self.memory.frames, guard, DirtyLsns::at(rec_lsn));
         }
@@ -225,7 +230,7 @@ impl BufferPool {
             transfers.iter().filter_map(Transfer::to_slot).collect();
         if let (Some(front), Some(staging)) = (front, staging) {
             let moves = front.leavers.iter().filter(|leaver| leaver.is_whole);
-            let moves = moves.filter_map(|leaver| Some((leaver.to?, leaver.bytes(staging))));
+            let moves = moves.filter_map(|leaver| Some((leaver.to()?, leaver.bytes(staging))));
             pages.extend(moves);
         }
         if pages.is_empty() {
@@ -244,23 +249,5 @@ impl BufferPool {
         self.flash_was_written(written.is_ok());
         self.stats.lock().flash_writes += pages.len() as u64;
         written.map_err(|_| None)
-    }
-}
-
-/// The order of the slots of an append log.
-fn log_of(slots: &SlotTable) -> &LogSlots {
-    slots.log().expect("an append log has an order")
-}
-
-impl Leaver {
-    /// The second chance of a page gets a slot.
-    pub(super) fn take_slot(pool: &BufferPool, books: &mut Books, page: PageId) -> Option<u32> {
-        let to = books.slots.alloc(page, pool.now())?;
-        books.slots.issue(to);
-        Some(to)
-    }
-
-    pub(super) fn is_second_chance(&self) -> bool {
-        self.leave == Leave::Again
     }
 }

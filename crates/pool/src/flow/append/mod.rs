@@ -37,7 +37,6 @@ mod bring;
 mod front;
 mod group;
 
-pub(crate) use front::Stuck;
 pub(crate) use group::Gathered;
 
 use crate::BufferPool;
