@@ -17,11 +17,10 @@
 //! Orders that the rest relies on are told where they are made: `dirty` (modify), `write_out`
 //! (eviction and checkpoint), `cleaner`.
 
-use std::io;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
-use terrace_device::{Device, Operation};
+use terrace_device::Device;
 use terrace_page::{Damage, PageId};
 use terrace_policy::{AccessClass, Costs, Tick};
 use terrace_rt::{LeafMutex, World};
@@ -32,16 +31,17 @@ use crate::build::Plan;
 use crate::devices::Devices;
 use crate::devices::costs::costs_of;
 use crate::durability::dirty::Durability;
-use crate::flow::cleaner::CleanerState;
 use crate::flow::flash::FlashTraffic;
 use crate::flow::owed::Owed;
+use crate::flow::share::CleanerState;
 use crate::memory::Memory;
-use crate::memory::fetch::FetchHistory;
-use crate::memory::frames::{Exclusive, FrameTable};
+use crate::memory::frames::FrameTable;
+use crate::memory::history::FetchHistory;
+use crate::memory::partition::partition_bytes;
+use crate::restart::RestartState;
 use crate::shares::TierShares;
-use crate::site::RestartState;
-use crate::watch::metadata::{partition_bytes, sweep_of};
-use crate::{Journal, PageMut, PoolConfig, PoolError, PoolStats, Stop, Tier};
+use crate::watch::metadata::sweep_of;
+use crate::{Journal, PageMut, PoolConfig, PoolError, PoolStats, Tier};
 use terrace_restart::{ColdStart, FlashLayout, FlashRecovery};
 
 /// How often a page is looked up anew because it left before it was latched.
@@ -134,12 +134,6 @@ impl BufferPool {
         pool.started_without(&doubled)
     }
 
-    /// Whether flash is a part of the database.
-    #[inline]
-    pub(crate) fn is_persistent(&self) -> bool {
-        self.config.flash_role.is_persistent()
-    }
-
     /// With what runs from the beginning. Copies that gave way to newer ones, or cannot be kept,
     /// must not be found again.
     fn started_without(
@@ -168,11 +162,6 @@ impl BufferPool {
     #[must_use]
     pub fn cold_start(&self) -> Option<ColdStart> {
         self.restart.cold_start
-    }
-
-    /// Whether a copy that only flash has may be dropped: the log is redone, and has it all.
-    pub(crate) fn redo_covers_flash(&self) -> bool {
-        self.restart.is_recovering() && !self.config.restart.kind.is_journalled()
     }
 
     /// What requests cost, as far as a policy wants to know: as configured, or measured.
@@ -218,41 +207,6 @@ impl BufferPool {
             stats.metadata_bytes_per_slot = slot_bytes.div_ceil(slots_count);
         }
         stats
-    }
-
-    #[inline]
-    pub(crate) fn now(&self) -> Tick {
-        self.memory.fetches.now()
-    }
-
-    #[inline]
-    pub(crate) fn check_writable(&self) -> Result<(), PoolError> {
-        self.durability.stop.check()
-    }
-
-    /// A write or sync of home failed: no more changes. Returns the error for the caller.
-    pub(crate) fn stop(&self, operation: Operation, source: io::Error) -> PoolError {
-        self.stop_for(Stop::new(Tier::Home, &*self.devices.home, operation, source))
-    }
-
-    /// As `stop`, for a device that the database cannot do without.
-    pub(crate) fn stop_for(&self, stop: Stop) -> PoolError {
-        self.durability.stop.set(|| self.journal.stopped(stop))
-    }
-
-    /// A write of the table on flash failed, whose failure cannot be made known.
-    pub(crate) fn stop_for_table(&self, source: io::Error) -> PoolError {
-        let flash = self.devices.flash.as_deref().unwrap_or(&*self.devices.home);
-        self.stop_for(Stop::new(Tier::Flash, flash, Operation::Write, source))
-    }
-
-    /// The frame's page leaves memory again without having been read or changed.
-    pub(crate) fn discard(&self, page: PageId, guard: Exclusive<'_>) {
-        let partition = self.memory.partition(page);
-        let mut books = partition.books.lock();
-        self.take_out(partition, &mut books, guard);
-        drop(books);
-        partition.room.notify_all();
     }
 }
 

@@ -18,9 +18,9 @@ use terrace_tier::{AnyOrder, Image, SlotRules};
 
 use crate::PoolConfig;
 use crate::memory::directory::{Directory, PageHash};
+use crate::memory::partition::partition_bytes;
 use crate::memory::partition::{Books, Partition};
 use crate::shares::{SlotTable, TierShares};
-use crate::watch::metadata::partition_bytes;
 use terrace_restart::{FlashLayout, FlashRecovery};
 
 /// With so many slots, partitions are built side by side.

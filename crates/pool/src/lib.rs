@@ -5,7 +5,7 @@
 //! through [`Journal`].
 //!
 //! Modules in reading order: `buffer_pool`, which holds the parts together, `build` and
-//! `background`, its beginning and its tasks; then the parts: `memory` with the requests for pages,
+//! `tasks`, its beginning and what runs in the background; `modes`, what all ask; then the parts: `memory` with the requests for pages,
 //! `flow` with a page's way below memory, `durability` with the changes that home lacks, `devices`
 //! with flash and home, `watch` with what can be seen. The slots of flash are `terrace_tier`'s, and
 //! `shares` what they share; `site` is the pool as a restart sees it.
@@ -22,6 +22,12 @@ mod error;
 mod buffer_pool;
 
 mod background;
+
+mod tasks;
+
+mod modes;
+
+mod restart;
 
 mod build;
 

@@ -3,7 +3,6 @@
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use terrace_device::{Device, said_again};
 use terrace_page::{Lsn, PageId};
@@ -14,65 +13,10 @@ use crate::memory::partition::Partition;
 use crate::shares::SlotTable;
 use crate::{BufferPool, PoolConfig, PoolError, Tier};
 use terrace_restart::{
-    ColdStart, FlashLayout, FlashRecovery, Freed, Held, Image, Keeper, Settings, Site, TableError,
-    TableEvent, TableLog, Waited, unlogged,
+    Freed, Held, Image, Site, TableError, TableEvent, TableLog, Waited, unlogged,
 };
 
-/// What the restart wants of the pool, and the pool of it.
-pub(crate) struct RestartState {
-    pub(crate) keeper: Keeper,
-    keeps_bases: bool,
-    /// Whether it wants to know the LSNs of changes.
-    pub(crate) follows_changes: bool,
-    /// Why the flash tier started cold, if it did.
-    pub(crate) cold_start: Option<ColdStart>,
-    /// From the opening until `begin`.
-    is_recovering: AtomicBool,
-}
-
-impl RestartState {
-    pub(crate) fn new(
-        config: &PoolConfig,
-        layout: &FlashLayout,
-        recovery: Option<&FlashRecovery>,
-    ) -> RestartState {
-        let keeper = terrace_restart::keeper_of(&config.of_restart(), layout, recovery);
-        RestartState {
-            keeps_bases: config.keeps_bases(),
-            follows_changes: keeper.as_ref().is_some_and(|keeper| keeper.follows_changes()),
-            keeper,
-            cold_start: recovery.and_then(FlashRecovery::cold),
-            is_recovering: AtomicBool::new(true),
-        }
-    }
-
-    pub(crate) fn is_recovering(&self) -> bool {
-        self.is_recovering.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn recovered(&self) {
-        self.is_recovering.store(false, Ordering::Release);
-    }
-}
-
-impl PoolConfig {
-    /// Whether redo may start from copies on flash that are older than the log's last checkpoint.
-    #[must_use]
-    pub fn keeps_bases(&self) -> bool {
-        let keeps_dirty = self.design.keeps_dirty_on_flash();
-        // The slots of an append log are overwritten in order: one is kept by moving it to the
-        // rear, which is worth its write only where the log does not have it all.
-        let may_keep = self.design.batch().is_none() || self.flash_role.is_persistent();
-        self.restart.kind.is_journalled() && keeps_dirty && may_keep
-    }
-}
-
 impl BufferPool {
-    /// Whether copies on flash are kept as the bases of changes: redo then starts from them.
-    pub(crate) fn keeps_bases(&self) -> bool {
-        self.restart.keeps_bases
-    }
-
     /// Bytes are about to be written into `slots`, numbered over all partitions (keeper.K2). A
     /// cache whose table cannot be written is given up, and takes none of them (keeper.K3).
     pub(crate) fn before_slot_writes(&self, slots: &[u32]) -> Result<(), PoolError> {
@@ -308,21 +252,6 @@ fn image_of(slots: &SlotTable, slot: u32) -> Option<Image> {
 }
 
 impl PoolConfig {
-    /// What a restart is told of the pool.
-    #[must_use]
-    pub fn of_restart(&self) -> Settings {
-        Settings {
-            kind: self.restart.kind,
-            slots: self.flash_slots,
-            partitions: self.partitions_count(),
-            role: self.flash_role,
-            group: self.group(),
-            appends: self.design.batch().is_some(),
-            tuning: self.restart_tuning,
-            mutations: self.mutations,
-        }
-    }
-
     /// Divides the pool as the flash tier of `database` on `flash` is, if there is one: what it has
     /// is found by partition. `is_needed` says whether the database needs it, so that it counts for
     /// more than many partitions.

@@ -2,6 +2,7 @@
 
 pub(crate) mod budget;
 pub(crate) mod costs;
+pub(crate) mod health;
 pub(crate) mod spill;
 
 use std::sync::Arc;

@@ -32,7 +32,7 @@ const MARGIN: u64 = 8;
 #[derive(Default)]
 pub(crate) struct AgeWatch {
     /// Given when the log has grown by a part of the bound on age.
-    news: Signal,
+    pub(crate) news: Signal,
     /// The end of the log at which it is given next.
     due: AtomicU64,
 }
@@ -71,15 +71,5 @@ impl BufferPool {
             end.saturating_sub(age - age / MARGIN)
         });
         Lsn(floor)
-    }
-
-    /// Brings home what has been dirty in memory for too long: the life of a background task.
-    pub(crate) fn run_age_writer(&self) {
-        while !self.is_closing() {
-            let seen = self.durability.age.news.seen();
-            // A failure has stopped the pool: whoever writes next is told.
-            let _failed = self.flush_below(self.age_floor());
-            self.durability.age.news.wait(seen);
-        }
     }
 }

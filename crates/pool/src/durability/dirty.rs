@@ -380,11 +380,6 @@ impl BufferPool {
         }
     }
 
-    /// Whether a slot is used again only when the table says durably that it may be.
-    pub(crate) fn waits_for_table(&self) -> bool {
-        self.config.waits_for_table()
-    }
-
     /// As `end_bases`, for a slot of a persistent tier: it is used again only when the table says
     /// durably that it may be. So what the table calls newer than home is there, always.
     fn end_base_later(

@@ -12,14 +12,12 @@
 
 use std::sync::atomic::Ordering;
 
-use terrace_page::{FrameId, Lsn, PageId};
+use terrace_page::{FrameId, Lsn};
 use terrace_rt::{Nanos, now};
-use terrace_tier::{Purpose, Way};
+use terrace_tier::Purpose;
 
 use crate::durability::dirty::Logged;
-use crate::flow::write_out::Job;
-use crate::memory::frames::Exclusive;
-use crate::memory::partition::{Partition, Place};
+use crate::durability::flush_page::Flush;
 use crate::{BufferPool, PoolError};
 
 /// Pages written together.
@@ -105,55 +103,13 @@ impl BufferPool {
         Ok(())
     }
 
-    /// Writes one page, if it is in memory and has changed. Call it without latches.
-    pub(crate) fn flush_page(&self, partition: &Partition, page: PageId) -> Result<(), PoolError> {
-        let place = partition.find(&partition.books.lock(), &self.memory.frames, page);
-        match place {
-            Place::Memory(id) => self.flush_busy(id, page, Lsn::MAX),
-            Place::Flash(_) | Place::Nowhere => Ok(()),
-        }
-    }
-
-    /// Writes one page that was latched, or being written home, when it was tried.
-    fn flush_busy(&self, id: FrameId, page: PageId, below: Lsn) -> Result<(), PoolError> {
-        let partition = self.memory.partition(page);
-        loop {
-            self.check_writable()?;
-            let seen = partition.home_write_ended.seen();
-            // A page that has left its frame was written, or has moved to flash.
-            let Some(guard) = self.memory.frames.exclusive_if(id, page) else { return Ok(()) };
-            match self.flush_job(partition, page, guard, below) {
-                Flush::Job(job) => {
-                    self.write_out(vec![job], Purpose::Checkpoint)?;
-                    return Ok(());
-                }
-                Flush::Done => return Ok(()),
-                Flush::Busy => partition.home_write_ended.wait(seen),
-            }
-        }
-    }
-
-    fn flush_job<'p>(
-        &'p self,
-        partition: &'p Partition,
-        page: PageId,
-        guard: Exclusive<'p>,
-        below: Lsn,
-    ) -> Flush<'p> {
-        let is_old = guard.frame().dirty().is_some_and(|lsns| match self.is_persistent() {
-            true if !self.is_sharp() => lsns.base < below,
-            _ => lsns.rec < below,
-        });
-        if !guard.frame().holds(page) || !is_old {
-            return Flush::Done;
-        }
-        let mut books = partition.books.lock();
-        let plan = self.plan(partition, &mut books, &guard, Purpose::Checkpoint);
-        drop(books);
-        match plan {
-            Way::Nothing => Flush::Done,
-            Way::Busy => Flush::Busy,
-            Way::Write(writing, _) => Flush::Job(Job { partition, page, guard, writing }),
+    /// Brings home what has been dirty in memory for too long: the life of a background task.
+    pub(crate) fn run_age_writer(&self) {
+        while !self.is_closing() {
+            let seen = self.durability.age.news.seen();
+            // A failure has stopped the pool: whoever writes next is told.
+            let _failed = self.flush_below(self.age_floor());
+            self.durability.age.news.wait(seen);
         }
     }
 
@@ -231,14 +187,4 @@ impl BufferPool {
         }
         Ok(())
     }
-}
-
-/// What flushing a page needs.
-enum Flush<'p> {
-    /// To be written.
-    Job(Job<'p>),
-    /// Its home write is outstanding already, maybe of an older version.
-    Busy,
-    /// Nothing.
-    Done,
 }

@@ -8,6 +8,7 @@ pub(crate) mod age;
 pub(crate) mod dirty;
 pub(crate) mod doublewrite;
 pub(crate) mod flush;
+pub(crate) mod flush_page;
 pub(crate) mod home_versions;
 pub(crate) mod journal;
 pub(crate) mod ledger;

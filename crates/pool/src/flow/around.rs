@@ -96,7 +96,7 @@ impl Around for PoolAround<'_> {
     }
 
     fn take_hits(&self) -> u32 {
-        self.frame.map_or(0, |frame| self.pool.take_hits(self.partition, frame))
+        self.frame.map_or(0, |frame| self.partition.take_hits(frame))
     }
 
     fn slots_wanted(&self) {

@@ -27,18 +27,16 @@
 //!   image in the log.
 //! - A slot whose bytes are damaged keeps its entry: the log has to keep what only it can tell.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 
 use terrace_page::{Lsn, PageBuf, PageId, lsn, verify};
 use terrace_policy::{CleanKey, Cleaning};
-use terrace_rt::{LeafMutex, Signal};
-use terrace_tier::{Claim, Cleaned, Ended, Gauge, Mutation, Root, UntilSync};
+use terrace_tier::{Claim, Cleaned, Ended, Mutation, Root, UntilSync};
 
 use crate::durability::dirty::Logged;
 use crate::durability::ledger::DirtyLsns;
 use crate::flow::choosing::DRAIN_RUNS;
 use crate::flow::homeward::home_runs;
-use crate::flow::sweep::Sweep;
 use crate::io::{self, PageIo};
 use crate::memory::frames::Staging;
 use crate::memory::partition::{Books, Place};
@@ -56,57 +54,7 @@ enum Start {
     Sweep,
 }
 
-/// What the cleaner shares with the tasks that wake it, and those that wait for it.
-pub(crate) struct CleanerState {
-    /// Given when the cleaner may have work.
-    pub(crate) news: Signal,
-    /// Given when a run of pages was cleaned.
-    pub(crate) run_ended: Signal,
-    /// Runs of pages being cleaned.
-    pub(crate) runs: AtomicU32,
-    /// Pages that go home in the order in which they lie there.
-    pub(crate) sweep: LeafMutex<Sweep>,
-    /// A partition wants slots cleaned ahead, and the cleaner has not been told.
-    pub(crate) is_wanted: AtomicBool,
-}
-
-impl CleanerState {
-    pub(crate) fn new(sweep: Sweep) -> CleanerState {
-        CleanerState {
-            news: Signal::new(),
-            run_ended: Signal::new(),
-            runs: AtomicU32::new(0),
-            sweep: LeafMutex::new(sweep),
-            is_wanted: AtomicBool::new(false),
-        }
-    }
-}
-
 impl BufferPool {
-    fn dirty_share(&self, share: f64) -> u32 {
-        (f64::from(self.config.flash_slots) * share.max(0.0)) as u32
-    }
-
-    /// Where the share does not count it is all.
-    fn lambda(&self) -> f64 {
-        match self.config.design.is_cleaned_by_share() {
-            true if self.drains() => 0.0,
-            true => self.config.lambda,
-            false => 1.0,
-        }
-    }
-
-    pub(crate) fn is_sharp(&self) -> bool {
-        self.durability.sharp.load(Ordering::Relaxed) > 0
-    }
-
-    /// Tells the cleaner if there are too many dirty pages on flash.
-    pub(crate) fn wake_cleaner(&self) {
-        if self.is_sharp() || self.flash_dirty() > self.dirty_share(self.lambda()) {
-            self.cleaning.news.notify_all();
-        }
-    }
-
     /// Claims runs and has them cleaned: the life of the cleaner.
     pub(crate) fn run_cleaner(&self) {
         let mut is_cleaning = false;
@@ -147,12 +95,6 @@ impl BufferPool {
             }
             self.cleaning.news.wait(seen);
         }
-    }
-
-    /// Whether more than `low` pages are dirty that nobody cleans yet.
-    fn has_more_than(&self, low: u32) -> bool {
-        let unavailable = self.shares.gauge(Gauge::Unavailable);
-        self.flash_dirty().saturating_sub(unavailable) > low
     }
 
     /// Whether pages of a sweep are still to go home; begins one if it is time.

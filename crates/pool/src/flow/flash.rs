@@ -5,10 +5,9 @@
 //! - A2: such a copy is abandoned if the page was dirtied, or left memory, before its write began:
 //!   the flash would be newer than home [S0 4.2].
 
-use std::io::ErrorKind;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use terrace_device::{Device, DeviceError, Operation};
+use terrace_device::Device;
 use terrace_page::PageId;
 use terrace_policy::{Costs, Filling, Replacement, Temperatures};
 use terrace_rt::{LeafMutex, Queue};
@@ -20,13 +19,10 @@ use crate::devices::spill::Spilling;
 use crate::flow::around::candidate;
 use crate::flow::choosing::Choosing;
 use crate::io::{self, PageIo};
-use crate::memory::fetch::Loading;
-use crate::memory::frames::{Exclusive, Frame};
+use crate::memory::frames::Exclusive;
+use crate::memory::loading::Loading;
 use crate::memory::partition::{Books, Partition, Place};
-use crate::{BufferPool, PageEvent, PoolConfig, Stop, Tier};
-
-/// After so many writes in a row failed, the flash is left alone.
-const FLASH_FAILURES_MAX: u32 = 8;
+use crate::{BufferPool, PageEvent, PoolConfig};
 
 /// Copies that wait for a TAC writer, at most; more are abandoned.
 const OFFERED_MAX: usize = 4096;
@@ -35,9 +31,9 @@ const OFFERED_MAX: usize = 4096;
 pub(crate) struct FlashTraffic {
     pub(crate) filling: LeafMutex<Filling>,
     /// Of writes to flash, if they are limited.
-    budget: Option<WriteBudget>,
+    pub(crate) budget: Option<WriteBudget>,
     /// Writes to flash that failed since the last that did not.
-    failures: AtomicU32,
+    pub(crate) failures: AtomicU32,
     /// Pages that were read from home, for the TAC writers.
     pub(crate) offered: Queue<PageId>,
     /// The retired hits that temperatures have aged by.
@@ -73,48 +69,6 @@ impl FlashTraffic {
 }
 
 impl BufferPool {
-    /// Whether the flash is too busy for what can do without it [S0 3.3.2].
-    pub(crate) fn flash_is_throttled(&self) -> bool {
-        self.devices.flash.as_ref().is_some_and(|flash| flash.queued() > self.config.mu)
-    }
-
-    pub(crate) fn flash_is_usable(&self) -> bool {
-        let is_there = self.devices.flash.as_ref().is_some_and(|flash| !flash.is_given_up());
-        is_there && self.traffic.failures.load(Ordering::Relaxed) < FLASH_FAILURES_MAX
-    }
-
-    /// Whether the day's share of writes to flash is spent.
-    pub(crate) fn is_over_budget(&self) -> bool {
-        let budget = self.traffic.budget.as_ref().zip(self.devices.flash.as_ref());
-        budget.is_some_and(|(budget, flash)| {
-            !budget.allows(terrace_rt::now(), flash.counters().written_bytes)
-        })
-    }
-
-    /// A write to flash ended.
-    pub(crate) fn flash_was_written(&self, written: bool) {
-        if written {
-            self.traffic.failures.store(0, Ordering::Relaxed);
-        } else {
-            self.traffic.failures.fetch_add(1, Ordering::Relaxed);
-            self.stats.lock().flash_faults += 1;
-            self.look_at_flash();
-        }
-    }
-
-    /// The flash failed: a database that it is a part of stops once it is given up.
-    pub(crate) fn look_at_flash(&self) {
-        let Some(flash) = self.devices.flash.as_deref().filter(|flash| flash.is_given_up()) else {
-            return;
-        };
-        if self.is_persistent() {
-            let what = "the device has not answered in time, or has lost a write";
-            let source = std::io::Error::new(ErrorKind::TimedOut, what);
-            let source = DeviceError::wrap(flash.name(), Operation::Read, None, source);
-            self.stop_for(Stop::new(Tier::Flash, flash, Operation::Read, source));
-        }
-    }
-
     /// `page` is about to be read from a device: from flash, if it has `slot`. Counted for the
     /// designs that go by benefit.
     pub(crate) fn count_read(
@@ -132,19 +86,12 @@ impl BufferPool {
         for id in (0..partition.frames_count).map(|at| partition.frame_at(at)) {
             let frame = self.memory.frames.frame(id);
             if let Some(page) = frame.page() {
-                let hits = self.take_hits(partition, frame);
+                let hits = partition.take_hits(frame);
                 let what = Count::InMemory { logical: hits, physical: 0 };
                 slots.counted(page, frame.slot(), what);
             }
         }
         slots.halve_counts();
-    }
-
-    /// The hits of a frame since they were taken last; they stay in the sum.
-    pub(crate) fn take_hits(&self, partition: &Partition, frame: &Frame) -> u32 {
-        let hits = frame.take_hits();
-        partition.retired_hits.fetch_add(hits, Ordering::Relaxed);
-        hits.min(u64::from(u32::MAX)) as u32
     }
 
     /// A miss warms the page's extent [S4 3].

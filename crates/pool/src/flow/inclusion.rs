@@ -22,21 +22,15 @@
 //!   was written of it is forgotten.
 
 use terrace_page::{Lsn, PageId};
-use terrace_policy::{Inclusion, RestartKind};
-use terrace_tier::{BaseRule, Candidate, Freed, Outcome, Written};
+use terrace_policy::RestartKind;
+use terrace_tier::{BaseRule, Candidate, Freed};
 
-use crate::flow::write_out::Transfer;
-use crate::memory::fetch::Loading;
 use crate::memory::frames::{Exclusive, Frame};
+use crate::memory::loading::Loading;
 use crate::memory::partition::{Books, Partition};
 use crate::{BufferPool, PageEvent};
 
 impl BufferPool {
-    /// Whether copies go when their pages are read.
-    pub(crate) fn is_exclusive(&self) -> bool {
-        self.config.design.inclusion == Inclusion::Exclusive
-    }
-
     /// N1: a slot for `page`, which has just got a frame, if it has none.
     pub(crate) fn include(
         &self,
@@ -103,38 +97,6 @@ impl BufferPool {
         let changed = books.slots.changes(slot, BaseRule::Never);
         let page = frame.page().expect("a page that was read");
         self.copy_changed(partition, (page, frame), slot, (changed, Freed::Modified))
-    }
-
-    /// N4: a page was written to flash, to leave memory. Whether it did.
-    pub(crate) fn complete_exclusive(&self, transfer: Transfer<'_>, outcome: Outcome) -> bool {
-        let Transfer { partition, page, guard, writing, page_lsn, touch, .. } = transfer;
-        let mut books = partition.books.lock();
-        let leaves = outcome.flash && guard.frame().touch() == touch;
-        let rec = guard.frame().dirty().map(|lsns| lsns.rec);
-        let version = self.version(&books, (page, guard.frame()), page_lsn, rec);
-        let slot = guard.frame().slot();
-        let Some(guard) = guard.try_upgrade_if(leaves) else {
-            let void = Outcome { home: false, flash: false };
-            let written = books.slots.written(writing, void, &version, slot);
-            assert_eq!(written, Written::Failed, "what stays in memory is not on flash");
-            return false;
-        };
-        let frame = guard.frame();
-        self.end_writing(partition, &mut books, frame, (writing, outcome), &version);
-        if rec.is_some() {
-            books.clear_dirty(frame);
-            self.observe(page, PageEvent::WriteOut);
-        }
-        if slot.is_none() {
-            self.observe(page, PageEvent::SlotTaken);
-        }
-        self.evicted(partition, &mut books, guard, rec.is_some());
-        drop(books);
-        partition.room.notify_all();
-        if rec.is_some() {
-            self.wake_cleaner();
-        }
-        true
     }
 
     /// Asserts N1 and N2 of a page in memory.

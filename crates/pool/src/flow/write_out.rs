@@ -26,38 +26,18 @@
 use std::sync::Arc;
 
 use terrace_device::Operation;
-use terrace_page::{Lsn, PageBuf, PageId, lsn, seal};
-use terrace_policy::Touch;
-use terrace_tier::{Filled, Held, Mutation, Outcome, Purpose, Version, Way, Writing, Written};
+use terrace_page::{Lsn, PageBuf, PageId};
+use terrace_tier::{Mutation, Outcome, Purpose, Way};
 
 use crate::durability::dirty::Logged;
 use crate::durability::doublewrite::{CopyError, Doublewrite, Shield};
-use crate::durability::ledger::DirtyLsns;
 use crate::flow::around::candidate;
 use crate::flow::homeward::{Homeward, home_runs, homeward};
+use crate::flow::written::{Job, Transfer};
 use crate::io::{self, PageIo};
-use crate::memory::frames::{Exclusive, Frame, Shared};
+use crate::memory::frames::Exclusive;
 use crate::memory::partition::{Books, Partition};
-use crate::{BufferPool, PageEvent, PoolError};
-
-/// A page to write, and where to.
-pub(crate) struct Job<'p> {
-    pub partition: &'p Partition,
-    pub page: PageId,
-    pub guard: Exclusive<'p>,
-    pub writing: Writing,
-}
-
-/// A job under way.
-pub(crate) struct Transfer<'p> {
-    pub partition: &'p Partition,
-    pub page: PageId,
-    pub guard: Shared<'p>,
-    pub writing: Writing,
-    pub page_lsn: Lsn,
-    pub dirty: Option<DirtyLsns>,
-    pub touch: Touch,
-}
+use crate::{BufferPool, PoolError};
 
 impl BufferPool {
     /// Asks the tier where a latched page goes, and registers its home write if that is where.
@@ -295,183 +275,5 @@ impl BufferPool {
         let (home, flash) = io::run_both((&*self.devices.home, home), (device, flash));
         self.flash_was_written(flash.is_ok());
         (home, flash.is_ok())
-    }
-
-    /// Moves slot and entry on, and lets the page leave if it may. Whether a frame became free.
-    pub(crate) fn complete(
-        &self,
-        transfer: Transfer<'_>,
-        purpose: Purpose,
-        outcome: Outcome,
-    ) -> bool {
-        let (home, slot) = (transfer.writing.home(), transfer.writing.slot());
-        if self.is_exclusive() && slot.is_some() {
-            return self.complete_exclusive(transfer, outcome);
-        }
-        let Transfer { partition, page, guard, writing, page_lsn, dirty, touch } = transfer;
-        let frame = guard.frame();
-        let mut books = partition.books.lock();
-        let had_slot = frame.slot().is_some();
-        let at_home = home && outcome.home;
-        // W6: what home was just sent counts as lacking until it is synced.
-        let lacking = dirty.filter(|_| !home || self.keeps_bases()).map(|lsns| lsns.rec);
-        let version = self.version(&books, (page, frame), page_lsn, lacking);
-        let ended = (writing, outcome);
-        let is_filled = self.end_writing(partition, &mut books, frame, ended, &version);
-        if let Some(slot) = slot.filter(|_| is_filled && at_home && self.keeps_bases()) {
-            books.ledger.keep_until_sync(slot, page);
-        }
-        // A rule that is off may have cleared the entry already.
-        if let Some(lsns) = dirty.filter(|_| frame.rec_lsn().is_some()) {
-            if at_home || (is_filled && !home) {
-                books.clear_dirty(frame);
-                self.observe(page, PageEvent::WriteOut);
-            }
-            if at_home {
-                self.entry_until_sync(&mut books, (page, frame), lsns, is_filled);
-            }
-        }
-        if !had_slot && frame.slot().is_some() {
-            self.observe(page, PageEvent::SlotTaken);
-        }
-        let leaves =
-            purpose == Purpose::Evict && frame.rec_lsn().is_none() && frame.touch() == touch;
-        let left = match guard.try_upgrade_if(leaves) {
-            Some(exclusive) => {
-                self.evicted(partition, &mut books, exclusive, dirty.is_some());
-                true
-            }
-            None => false,
-        };
-        if home {
-            books.ledger.home_write_ends(page);
-        }
-        drop(books);
-        if home {
-            partition.home_write_ended.notify_all();
-        }
-        if left {
-            partition.room.notify_all();
-        }
-        if is_filled && !home && dirty.is_some() {
-            self.wake_cleaner();
-        }
-        left
-    }
-
-    /// The page of a latched frame leaves memory; it was changed there if it `was_dirty`.
-    pub(crate) fn evicted(
-        &self,
-        partition: &Partition,
-        books: &mut Books,
-        guard: Exclusive<'_>,
-        was_dirty: bool,
-    ) {
-        books.stats.evictions += 1;
-        books.stats.evictions_dirty += u64::from(was_dirty);
-        self.take_out(partition, books, guard);
-    }
-
-    /// The same, of a page that is no victim.
-    pub(crate) fn take_out(&self, partition: &Partition, books: &mut Books, guard: Exclusive<'_>) {
-        let frame = guard.frame();
-        let slot = books.slots.evicted(frame.slot());
-        if slot != frame.slot() {
-            frame.set_slot(slot);
-            self.observe(frame.page().expect("a page that leaves"), PageEvent::SlotLost);
-        }
-        partition.uninstall(books, &self.memory.frames, guard);
-    }
-
-    /// What is written of the page of `frame`, of which home lacks changes from `rec` on.
-    pub(crate) fn version(
-        &self,
-        books: &Books,
-        (page, frame): (PageId, &Frame),
-        lsn: Lsn,
-        rec: Option<Lsn>,
-    ) -> Version {
-        // W6: what the slot says must hold after a power cut, too.
-        let newer = rec.into_iter().chain(books.ledger.at_risk(page)).min();
-        Version { lsn, newer, history: frame.touch().history(self.now()) }
-    }
-
-    /// A write of the page of `frame` has ended: its slot, and whoever knows of it, are told.
-    /// Whether a slot holds it now.
-    pub(crate) fn end_writing(
-        &self,
-        partition: &Partition,
-        books: &mut Books,
-        frame: &Frame,
-        (writing, outcome): (Writing, Outcome),
-        version: &Version,
-    ) -> bool {
-        let page = writing.page();
-        let written = books.slots.written(writing, outcome, version, frame.slot());
-        let Written::Into(Filled { slot, is_pinned, retired }) = written else { return false };
-        if is_pinned {
-            books.ledger.keep_while_at_risk(slot, page);
-        }
-        let Version { lsn, newer, history } = *version;
-        let number = partition.first_slot + slot;
-        self.slot_filled(&Held { slot: number, page, lsn, newer, history: Some(history) });
-        if let Some(base) = retired {
-            books.ledger.keep_no_longer(base);
-            self.retire_base(partition, base);
-        }
-        frame.set_slot(Some(slot));
-        true
-    }
-
-    /// The page was written home, and to flash if it `has_copy`: its entry waits for a sync.
-    fn entry_until_sync(
-        &self,
-        books: &mut Books,
-        (page, frame): (PageId, &Frame),
-        lsns: DirtyLsns,
-        has_copy: bool,
-    ) {
-        // Until home is synced a copy on flash stands for the page.
-        let stands = has_copy && self.keeps_bases();
-        let base = if stands { Lsn::MAX } else { lsns.base };
-        self.written_home(books, page, DirtyLsns { base, ..lsns });
-        self.base_until_sync(books, frame, page);
-    }
-
-    /// The page was written home: a base that it has is kept until home is synced.
-    fn base_until_sync(&self, books: &mut Books, frame: &Frame, page: PageId) {
-        if let (true, Some(slot)) = (self.keeps_bases(), frame.slot())
-            && books.slots.is_kept_for(slot, page)
-        {
-            books.ledger.keep_until_sync(slot, page);
-        }
-    }
-}
-
-impl<'p> Transfer<'p> {
-    /// The slot that is written, over all partitions.
-    pub fn slot_number(&self) -> Option<u32> {
-        self.writing.slot().map(|slot| self.partition.first_slot + slot)
-    }
-
-    /// The slot, and what is written into it.
-    pub fn to_slot(&self) -> Option<(u32, &PageBuf)> {
-        self.writing.slot().map(|slot| (slot, &*self.guard))
-    }
-
-    pub fn seal(job: Job<'p>) -> Transfer<'p> {
-        let Job { partition, page, mut guard, writing } = job;
-        guard.change(seal);
-        let guard = guard.downgrade();
-        let frame = guard.frame();
-        Transfer {
-            partition,
-            page,
-            writing,
-            page_lsn: lsn(&guard),
-            dirty: frame.dirty(),
-            touch: frame.touch(),
-            guard,
-        }
     }
 }

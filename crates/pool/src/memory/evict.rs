@@ -19,7 +19,7 @@ use terrace_rt::{Nanos, now};
 use terrace_tier::{Purpose, Way};
 
 use crate::flow::append::Appended;
-use crate::flow::write_out::Job;
+use crate::flow::written::Job;
 use crate::memory::partition::{Partition, PolicyFrames};
 use crate::memory::standstill::Standstill;
 use crate::{BufferPool, PoolError};

@@ -18,18 +18,16 @@
 //!   move its copy. Whoever finds that copy bad waits for the end of that, and chooses the source
 //!   again.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-
-use terrace_page::{Damage, PageBuf, PageId, lsn, verify};
+use terrace_page::{Damage, PageId};
 use terrace_policy::{AccessClass, Tick, Touch};
-use terrace_tier::{Devices, Freed, Missed, Mutation, Reading, Wanted};
+use terrace_tier::{Devices, Missed, Reading, Wanted};
 
 use crate::buffer_pool::Intent;
 use crate::flow::owed::first_cause;
 use crate::io::{self, PageIo};
 use crate::memory::frames::Exclusive;
-use crate::memory::partition::{Books, Partition, Place};
+use crate::memory::loading::{BadCopy, Loading, Source, source_of};
+use crate::memory::partition::{Books, Place};
 use crate::{BufferPool, PageEvent, PoolError, Tier};
 
 /// What a lookup that may read came to.
@@ -38,13 +36,6 @@ pub(crate) enum Fetched<'p> {
     Memory(terrace_page::FrameId),
     /// The page was not in memory; now it is.
     New(Exclusive<'p>),
-}
-
-/// Where a page's bytes come from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Source {
-    Home,
-    Flash,
 }
 
 /// Which sources a fetch takes.
@@ -60,37 +51,6 @@ pub(crate) enum Want {
     OnlyHome,
     /// None: the page will be created.
     Nothing,
-}
-
-/// What is to be done about a bad copy that home lacked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum BadCopy {
-    /// Nothing: the page is whole, from home and the log.
-    Rescued,
-    /// Its source is to be read, which may be another one now.
-    LookAgain,
-}
-
-/// A page in flight.
-pub(crate) struct Loading<'p> {
-    pub guard: Exclusive<'p>,
-    pub partition: &'p Partition,
-    pub page: PageId,
-    /// Where its bytes come from, or came from.
-    pub source: Source,
-    /// The read of its slot, until it has ended.
-    pub reading: Option<Reading>,
-}
-
-impl Loading<'_> {
-    /// The page is to be read from its slot, or else from home.
-    fn read_from(&mut self, reading: Option<Reading>) {
-        (self.source, self.reading) = (source_of(&reading), reading);
-    }
-}
-
-fn source_of(reading: &Option<Reading>) -> Source {
-    if reading.is_some() { Source::Flash } else { Source::Home }
 }
 
 /// What `install` did.
@@ -118,49 +78,6 @@ impl Devices for BufferPool {
 
     fn spills(&self) -> bool {
         self.is_spilling()
-    }
-}
-
-/// What a miss needs to know of the misses before it.
-pub(crate) struct FetchHistory {
-    /// The clock of the policies: one tick for each miss.
-    clock: AtomicU64,
-    /// Memory was full once: ramp-up is over [S0 4.3.2].
-    memory_was_full: AtomicBool,
-    /// The page that a read of its own fetched last, for the 64-page rule.
-    last: AtomicU64,
-}
-
-impl FetchHistory {
-    pub(crate) fn since(now: Tick) -> FetchHistory {
-        FetchHistory {
-            clock: AtomicU64::new(now.0),
-            memory_was_full: AtomicBool::new(false),
-            last: AtomicU64::new(u64::MAX),
-        }
-    }
-
-    #[inline]
-    pub(crate) fn now(&self) -> Tick {
-        Tick(self.clock.load(Ordering::Relaxed))
-    }
-
-    fn tick(&self) -> Tick {
-        Tick(self.clock.fetch_add(1, Ordering::Relaxed) + 1)
-    }
-
-    fn memory_is_full(&self) {
-        self.memory_was_full.store(true, Ordering::Relaxed);
-    }
-
-    fn is_ramp_up(&self) -> bool {
-        !self.memory_was_full.load(Ordering::Relaxed)
-    }
-
-    /// The page that was fetched before `page`.
-    fn followed_by(&self, page: PageId) -> Option<PageId> {
-        let previous = self.last.swap(page.0, Ordering::Relaxed);
-        (previous != u64::MAX).then_some(PageId(previous))
     }
 }
 
@@ -449,79 +366,6 @@ impl BufferPool {
         Ok(rescued)
     }
 
-    /// Reads a page in flight from home, and verifies it.
-    pub(crate) fn read_home(&self, loading: &mut Loading<'_>) -> Result<(), PoolError> {
-        let io = PageIo::read(loading.page.0, [loading.guard.target()]);
-        self.count_home_read(1);
-        let read = io::run(&*self.devices.home, vec![io]);
-        self.judge(loading.page, Tier::Home, read, &loading.guard)
-    }
-
-    pub(crate) fn redo_if_owed(&self, loading: &mut Loading<'_>) -> Result<(), PoolError> {
-        if self.owed() == 0 { Ok(()) } else { self.redo_owed(loading, true) }
-    }
-
-    /// The read of a slot has ended. Whether flash served; if not, home will.
-    pub(crate) fn flash_was_read(
-        &self,
-        loading: &Loading<'_>,
-        reading: Reading,
-        read: Result<(), PoolError>,
-    ) -> Result<bool, PoolError> {
-        let mut books = loading.partition.books.lock();
-        let slot = reading.slot();
-        let copy = books.slots.read_ended(reading, lsn(&loading.guard));
-        let read = match read {
-            Ok(()) if self.checks_versions() && !copy.is_version => {
-                let (tier, page, damage) = (Tier::Flash, loading.page, Damage::Version);
-                Err(PoolError::Damaged { tier, page, damage })
-            }
-            read => read,
-        };
-        let Err(error) = read else { return Ok(true) };
-        self.look_at_flash();
-        // While the log is redone it has all that the copy had.
-        if copy.is_newer && !self.redo_covers_flash() {
-            return Err(error);
-        }
-        books.stats.flash_faults += 1;
-        // A base stays: home has the page, but may lose it again.
-        let changed = books.slots.changes(slot, self.any_base());
-        let of = (loading.page, loading.guard.frame());
-        let freed = self.copy_changed(loading.partition, of, slot, (changed, Freed::Modified));
-        drop(books);
-        self.harden(freed.as_slice());
-        Ok(false)
-    }
-
-    /// Whether what is read from a slot must be the version that was written there.
-    pub(crate) fn checks_versions(&self) -> bool {
-        !self.config.mutations.has(Mutation::SkipVerify)
-            && !self.config.mutations.has(Mutation::SkipLsnCheck)
-    }
-
-    /// Whether what a device returned is `page` (F3).
-    pub(crate) fn judge(
-        &self,
-        page: PageId,
-        tier: Tier,
-        read: std::io::Result<()>,
-        bytes: &PageBuf,
-    ) -> Result<(), PoolError> {
-        read.map_err(|source| PoolError::Read { tier, page, source: Arc::new(source) })?;
-        if self.config.mutations.has(Mutation::SkipVerify) {
-            return Ok(());
-        }
-        match verify(bytes, page) {
-            Err(Damage::WrongPage { .. })
-                if tier == Tier::Flash && self.config.mutations.has(Mutation::SkipPageIdCheck) =>
-            {
-                Ok(())
-            }
-            verified => verified.map_err(|damage| PoolError::Damaged { tier, page, damage }),
-        }
-    }
-
     /// A loaded page is a page like any other.
     pub(crate) fn serve<'p>(&self, loading: Loading<'p>) -> Exclusive<'p> {
         if loading.source == Source::Home {
@@ -537,12 +381,6 @@ impl BufferPool {
         self.discard(loading.page, loading.guard);
     }
 
-    pub(crate) fn count_home_read(&self, pages: usize) {
-        let mut stats = self.stats.lock();
-        stats.home_reads += 1;
-        stats.home_read_pages += pages as u64;
-    }
-
     /// Whether single reads from home fetch neighbours now [S0 4.3.2; S3 IV-A1].
     fn reads_neighbours(&self) -> bool {
         let fills = self.config.fills;
@@ -552,5 +390,9 @@ impl BufferPool {
     /// Whether flash is being filled with the neighbours of what is read [S3 IV-A1].
     fn fills_aggressively(&self) -> bool {
         self.config.fills.aggressive && self.devices.flash.is_some() && self.is_filling()
+    }
+
+    pub(crate) fn redo_if_owed(&self, loading: &mut Loading<'_>) -> Result<(), PoolError> {
+        if self.owed() == 0 { Ok(()) } else { self.redo_owed(loading, true) }
     }
 }

@@ -1,7 +1,7 @@
 //! Memory: its frames, the partitions that say which page is where, and the requests for pages.
 //!
 //! A request reads downward: `request` looks the page up and latches it; `fetch` gives it a frame
-//! and reads it; `evict` makes room, and `standstill` ends a wait for it that would not end;
+//! and reads it, which ends in `loading`; `history` is what a miss knows of others; `evict` makes room, and `standstill` ends a wait for it that would not end;
 //! `guard` is what the caller holds. `multi_read` does that for many pages together. `frames` has
 //! the bytes and latches, `directory` finds a page's frame, `partition` the lock that a miss takes.
 
@@ -10,6 +10,8 @@ pub(crate) mod evict;
 pub(crate) mod fetch;
 pub(crate) mod frames;
 pub(crate) mod guard;
+pub(crate) mod history;
+pub(crate) mod loading;
 pub(crate) mod multi_read;
 pub(crate) mod partition;
 pub(crate) mod peeks;
@@ -22,8 +24,8 @@ use terrace_page::{FrameId, PageId};
 use terrace_rt::Signal;
 
 use crate::memory::directory::PageHash;
-use crate::memory::fetch::FetchHistory;
 use crate::memory::frames::FrameTable;
+use crate::memory::history::FetchHistory;
 use crate::memory::partition::Partition;
 use crate::memory::peeks::Peeks;
 use crate::watch::observe::SampledMisses;

@@ -23,8 +23,9 @@ use terrace_policy::AccessClass;
 
 use crate::buffer_pool::Intent;
 use crate::io::{self, PageIo, PageTarget};
-use crate::memory::fetch::{Installed, Loading, Source, Want};
+use crate::memory::fetch::{Installed, Want};
 use crate::memory::frames::Staging;
+use crate::memory::loading::{Loading, Source};
 use crate::memory::partition::Place;
 use crate::{BufferPool, PoolError, Tier};
 

@@ -249,6 +249,13 @@ impl Partition {
         }
     }
 
+    /// The hits of a frame since they were taken last; they stay in the sum.
+    pub(crate) fn take_hits(&self, frame: &Frame) -> u32 {
+        let hits = frame.take_hits();
+        self.retired_hits.fetch_add(hits, Ordering::Relaxed);
+        hits.min(u64::from(u32::MAX)) as u32
+    }
+
     fn remove(&self, books: &Books, frames: &FrameTable, page: PageId, place: u32) {
         let hash_at = |place| {
             let page = match self.slot_at(place) {
@@ -259,6 +266,17 @@ impl Partition {
         };
         self.directory.remove(PageHash::of(page), place, hash_at);
     }
+}
+
+/// Bytes of the directory for so many slots beside the frames.
+fn directory_bytes(frames: u32, slots: u32) -> usize {
+    let entries = Directory::entries_for(frames + slots) - Directory::entries_for(frames);
+    entries * size_of::<u32>()
+}
+
+/// Bytes of all that is kept for each slot of a partition.
+pub(crate) fn partition_bytes(frames: u32, slots: &SlotTable) -> usize {
+    slots.bytes() + directory_bytes(frames, slots.count())
 }
 
 /// A partition's frames, and which of them may leave.

@@ -15,8 +15,7 @@ use terrace_policy::{Cleaning, Costs, Replacement, Temperatures};
 use crate::build::Plan;
 use crate::flow::choosing::Choosing;
 use crate::flow::sweep::Sweep;
-use crate::memory::directory::Directory;
-use crate::shares::{SlotTable, TierShares};
+use crate::shares::TierShares;
 use crate::{PoolConfig, PoolError};
 use terrace_restart::{FlashLayout, keeper_of};
 
@@ -31,17 +30,6 @@ pub enum Metadata {
 
 /// Fewer frames than this are not left: one task's splits and evictions may latch them all.
 const FRAMES_LEFT_MIN: u64 = 16;
-
-/// Bytes of the directory for so many slots beside the frames.
-fn directory_bytes(frames: u32, slots: u32) -> usize {
-    let entries = Directory::entries_for(frames + slots) - Directory::entries_for(frames);
-    entries * size_of::<u32>()
-}
-
-/// Bytes of all that is kept for each slot of a partition.
-pub(crate) fn partition_bytes(frames: u32, slots: &SlotTable) -> usize {
-    slots.bytes() + directory_bytes(frames, slots.count())
-}
 
 /// The sweeps of a tier with so many slots, if it is cleaned by them.
 pub(crate) fn sweep_of(config: &PoolConfig, slots: u32) -> Sweep {

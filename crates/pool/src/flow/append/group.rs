@@ -11,7 +11,7 @@ use terrace_tier::{Appending, Changed, Freed, Outcome, Purpose, Writing};
 use super::front::Front;
 use crate::durability::ledger::DirtyLsns;
 use crate::flow::around::candidate;
-use crate::flow::write_out::{Job, Transfer};
+use crate::flow::written::{Job, Transfer};
 use crate::io::{self, PageIo};
 use crate::memory::frames::{Exclusive, Staging};
 use crate::memory::partition::{Books, Partition, PolicyFrames};

@@ -54,16 +54,6 @@ pub(crate) enum Appended {
 }
 
 impl BufferPool {
-    /// Whether victims are appended now: not during a sharp checkpoint [S0 3.2], nor after a
-    /// failure.
-    pub(crate) fn appends(&self) -> bool {
-        self.config.design.batch().is_some()
-            && self.flash_is_usable()
-            && !self.is_over_budget()
-            && !self.is_sharp()
-            && !self.durability.stop.is_set()
-    }
-
     /// Frees frames of one partition, until `wanted` are free, or a group was written.
     pub(crate) fn append_victims(
         &self,

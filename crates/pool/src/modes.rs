@@ -1,0 +1,60 @@
+//! What the pool is now, and was made to be: questions that all of its parts ask.
+
+use std::sync::atomic::Ordering;
+
+use terrace_policy::{Inclusion, Tick};
+use terrace_tier::Mutation;
+
+use crate::BufferPool;
+
+impl BufferPool {
+    #[inline]
+    pub(crate) fn now(&self) -> Tick {
+        self.memory.fetches.now()
+    }
+
+    /// Whether flash is a part of the database.
+    #[inline]
+    pub(crate) fn is_persistent(&self) -> bool {
+        self.config.flash_role.is_persistent()
+    }
+
+    /// Whether a copy that only flash has may be dropped: the log is redone, and has it all.
+    pub(crate) fn redo_covers_flash(&self) -> bool {
+        self.restart.is_recovering() && !self.config.restart.kind.is_journalled()
+    }
+
+    pub(crate) fn is_closing(&self) -> bool {
+        self.background.is_closing()
+    }
+
+    pub(crate) fn is_sharp(&self) -> bool {
+        self.durability.sharp.load(Ordering::Relaxed) > 0
+    }
+
+    /// Whether copies go when their pages are read.
+    pub(crate) fn is_exclusive(&self) -> bool {
+        self.config.design.inclusion == Inclusion::Exclusive
+    }
+
+    /// Whether victims are appended now: not during a sharp checkpoint [S0 3.2], nor after a
+    /// failure.
+    pub(crate) fn appends(&self) -> bool {
+        self.config.design.batch().is_some()
+            && self.flash_is_usable()
+            && !self.is_over_budget()
+            && !self.is_sharp()
+            && !self.durability.stop.is_set()
+    }
+
+    /// Whether what is read from a slot must be the version that was written there.
+    pub(crate) fn checks_versions(&self) -> bool {
+        !self.config.mutations.has(Mutation::SkipVerify)
+            && !self.config.mutations.has(Mutation::SkipLsnCheck)
+    }
+
+    /// Whether a slot is used again only when the table says durably that it may be.
+    pub(crate) fn waits_for_table(&self) -> bool {
+        self.config.waits_for_table()
+    }
+}
