@@ -386,9 +386,9 @@ impl Reclaim {
 
     /// The task: returns when it is stopped, or the engine has failed.
     pub(crate) fn run(&self, engine: &Arc<Engine>) {
+        // Also if it panics: whoever waits for the piece of work under way would do so for ever.
+        let _ended = Ended(self);
         self.run_until_stopped(engine);
-        self.queue.lock().is_stopped = true;
-        self.idle.notify_all();
     }
 
     fn run_until_stopped(&self, engine: &Arc<Engine>) {
@@ -462,6 +462,20 @@ impl Reclaim {
             // It may have ended before it was known that somebody waits for it.
             self.ended(engine.oldest_active());
         }
+    }
+}
+
+/// The reclaim task has ended once it is dropped.
+struct Ended<'r>(&'r Reclaim);
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        {
+            let mut queue = self.0.queue.lock();
+            queue.is_stopped = true;
+            queue.is_busy = false;
+        }
+        self.0.idle.notify_all();
     }
 }
 

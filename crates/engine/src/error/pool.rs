@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use terrace_device::DeviceError;
+use terrace_page::Damage;
 use terrace_pool::{PoolError, Tier};
 use terrace_rt::dead;
 
@@ -30,6 +31,10 @@ impl From<PoolError> for Error {
     fn from(error: PoolError) -> Error {
         match error {
             PoolError::AllPinned => Error::AllPinned,
+            PoolError::Damaged { tier: Tier::Home, page, damage: Damage::Version } => {
+                let what = "it is newer than the end of the log, which has lost its tail";
+                Error::corrupt(Part::Home, page, what)
+            }
             PoolError::Damaged { tier, page, .. } => {
                 Error::corrupt(tier.into(), page, "its bytes are not the page")
             }

@@ -166,7 +166,10 @@ impl BufferPool {
         error: PoolError,
     ) -> Result<(), PoolError> {
         match error {
-            PoolError::Damaged { .. } if self.is_owed(loading.page) => {
+            // A page that is newer than the log is whole: nothing in the log makes up for it.
+            PoolError::Damaged { damage, .. }
+                if damage != Damage::Version && self.is_owed(loading.page) =>
+            {
                 self.redo_owed(loading, false).map_err(|_| error)
             }
             error => Err(error),

@@ -90,7 +90,9 @@ impl BufferPool {
         Ok(false)
     }
 
-    /// Whether what a device returned is `page` (F3).
+    /// Whether what a device returned is `page` (F3), and at home no newer than the log: a page goes
+    /// there after its records, so a log that ends before one of them has lost its tail. A flash that
+    /// is newer is told as a whole, when it is opened.
     pub(crate) fn judge(
         &self,
         page: PageId,
@@ -108,8 +110,16 @@ impl BufferPool {
             {
                 Ok(())
             }
+            Ok(()) if tier == Tier::Home && self.is_newer_than_log(bytes) => {
+                Err(PoolError::Damaged { tier, page, damage: Damage::Version })
+            }
             verified => verified.map_err(|damage| PoolError::Damaged { tier, page, damage }),
         }
+    }
+
+    /// Redo looks for itself while it runs: it knows where the log ended.
+    fn is_newer_than_log(&self, bytes: &PageBuf) -> bool {
+        !self.restart.is_recovering() && lsn(bytes) > self.journal.last_lsn()
     }
 
     pub(crate) fn count_home_read(&self, pages: usize) {
