@@ -29,7 +29,9 @@
 //! ```
 //!
 //! - S1: copy `sequence % 2` is written, then synced, so the other one stays whole: the change from
-//!   one superblock to the next is atomic and durable.
+//!   one superblock to the next is atomic and durable. Then the other one is written with the same
+//!   fields, without a sync: it helps if the first is damaged at rest, when an older one would name
+//!   a log that has been cut since.
 //! - S2: magic and version keep their places in every format to come.
 //! - S3: a flash device is believed only with one of the two stamps. Both are zero while the
 //!   database runs without flash.
@@ -42,8 +44,8 @@
 //!   the log that the same superblock keeps. From then on a blank system page is a damaged one.
 //! - S7: all fields lie in the first sector, so a write that is cut short leaves the old copy or
 //!   the new one. A copy that is neither, or cannot be read, was damaged at rest: the other one is
-//!   believed, and its place written next. What the log has lost since that one is told by
-//!   analysis.
+//!   believed, and its place written next. If that one is older, since power failed before it was
+//!   written anew (S1), what the log has lost since is told by analysis.
 
 use terrace_device::contents::ReadAt;
 use terrace_device::{Access, Device, write};
@@ -197,11 +199,11 @@ impl Superblock {
         }
     }
 
-    fn encode(&self) -> Aligned {
+    fn encode(&self, place: PageId) -> Aligned {
         let mut bytes = Aligned::zeroed(PAGE_SIZE);
         let page: &mut PageBuf = (&mut bytes[..]).try_into().expect("a page");
         set_kind(page, PageKind::Super);
-        set_page_id(page, self.place());
+        set_page_id(page, place);
         page[MAGIC_AT..VERSION_AT].copy_from_slice(&MAGIC);
         page[VERSION_AT..PAGE_SIZE_AT].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
         page[PAGE_SIZE_AT..DATABASE_AT].copy_from_slice(&(PAGE_SIZE as u32).to_le_bytes());
@@ -286,9 +288,12 @@ impl Superblock {
     /// `Device`.
     pub(crate) fn write(&self, home: &dyn Device) -> Result<(), Error> {
         let failed = |action| Error::device(Part::Home, action);
-        let offset = self.place().0 * PAGE_SIZE as u64;
-        write(home, offset, &self.encode()).map_err(failed(Action::Write))?;
-        home.sync().map_err(failed(Action::Sync))
+        let copy_at = |place: PageId| write(home, place.0 * PAGE_SIZE as u64, &self.encode(place));
+        copy_at(self.place()).map_err(failed(Action::Write))?;
+        home.sync().map_err(failed(Action::Sync))?;
+        // S1. If its place is bad, that is told when the next superblock needs it.
+        let _copied = copy_at(PageId(1 - self.place().0));
+        Ok(())
     }
 }
 
@@ -476,7 +481,7 @@ mod tests {
     }
 
     fn page_of(block: &Superblock) -> PageBuf {
-        block.encode()[..].try_into().expect("a page")
+        block.encode(block.place())[..].try_into().expect("a page")
     }
 
     #[test]
