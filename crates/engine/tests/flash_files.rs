@@ -211,3 +211,53 @@ fn a_flash_that_is_part_of_another_database_is_refused_and_left_alone() {
     let third = folder.path().join("third");
     builder().create(&third).expect("a cache of another").close().expect("room");
 }
+
+/// An opening failed with `NoRoom` when the file system of its cache was full.
+#[test]
+fn a_cache_without_room_is_done_without() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (path, flash) = (folder.path().join("db"), folder.path().join("flash"));
+    make(&path);
+    // No file system here has so much.
+    let too_much = || small().flash(&flash, 1 << 52);
+    for cut_short in [false, true] {
+        if cut_short {
+            small().flash(&flash, WITH_FLASH).open(&path).expect("room").close().expect("room");
+        }
+        let db = too_much().open(&path).expect("a cache is not needed");
+        assert_eq!(db.cold_start(), Some(ColdStart::NoRoom));
+        assert_eq!(db.stats().pool.slots, 0);
+        assert!(holds_a_row(&db));
+        db.close().expect("good files");
+        assert_eq!(flash.exists(), cut_short, "a file is made only if it has room");
+    }
+    let db = small().flash(&flash, WITH_FLASH).open(&path).expect("room");
+    assert!(holds_a_row(&db) && db.stats().pool.slots > 0);
+    db.close().expect("good files");
+    // As a part of the database it is needed, and told so.
+    let part = too_much().design(terrace::designs::find("lc").expect("a design"));
+    let refused = part.flash_role(FlashRole::Persistent).open(&path);
+    let why = matches!(refused, Err(Error::FlashNeeded { why: ColdStart::NoRoom, .. }));
+    assert!(why, "{refused:?}");
+    // Who creates a database is told at once.
+    let refused = too_much().create(folder.path().join("other"));
+    assert!(matches!(refused, Err(Error::NoRoom { part: Part::Flash, .. })), "{refused:?}");
+}
+
+/// An opening that was refused because of home or log left a flash file as large as was asked for.
+#[test]
+fn an_opening_that_is_refused_leaves_no_new_flash() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (path, flash) = (folder.path().join("db"), folder.path().join("flash"));
+    make(&path);
+    let log = folder.path().join("db.log");
+    let whole = fs::read(&log).expect("there");
+    fs::write(&log, vec![0; whole.len()]).expect("written");
+    let refused = small().flash(&flash, WITH_FLASH).open(&path);
+    assert!(refused.is_err(), "{refused:?}");
+    assert!(!flash.exists(), "it was made for an opening that was refused");
+    fs::write(&log, whole).expect("written");
+    let db = small().flash(&flash, WITH_FLASH).open(&path).expect("whole again");
+    assert!(holds_a_row(&db) && flash.exists());
+    db.close().expect("good files");
+}

@@ -55,6 +55,8 @@ pub enum ColdStart {
     Label,
     /// The database was opened without `FlashRole::Persistent`.
     NotPersistent,
+    /// Its file system has no room for it.
+    NoRoom,
     /// The device could not be read or written.
     Device(io::ErrorKind),
 }
@@ -88,6 +90,7 @@ impl fmt::Display for ColdStart {
             ColdStart::CutShort => "the flash file was cut short",
             ColdStart::Label => "the label at the end of the flash is damaged",
             ColdStart::NotPersistent => "the database was not opened with persistent flash",
+            ColdStart::NoRoom => "the file system of the flash has no room for it",
             ColdStart::Device(kind) => return write!(f, "the flash device failed: {kind}"),
         };
         f.write_str(why)

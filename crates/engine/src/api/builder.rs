@@ -40,7 +40,10 @@ const CHECKPOINT_INTERVAL: Nanos = Nanos::from_secs(60);
 /// instead; if the home is one, the log needs a path.
 ///
 /// The files keep the sizes of home and log, which `create` sets. All other options, such as
-/// memory, flash and design, apply to one opening and may differ at the next.
+/// memory, flash and design, apply to one opening and may differ at the next. While a database
+/// needs what is on flash ([`Builder::flash_role`]), flash, its size, design and restart must stay,
+/// and memory must not be much smaller than it was when the flash was first used: the opening is
+/// refused with `FlashNeeded`, which says how much memory is needed.
 ///
 /// # Examples
 ///
@@ -407,8 +410,10 @@ impl Builder {
 
     /// Opens the database at `path`, and recovers it first if it was not closed. If `path` is a
     /// symbolic link, the log is expected beside its target. A flash tier that is a cache and
-    /// cannot be used as it is starts cold ([`Database::cold_start`] says why); it never prevents
-    /// opening, unless something other than a flash tier is at its path.
+    /// cannot be used as it is starts cold; if its device has failed, or its file system has no
+    /// room for it, the database opens without it. [`Database::cold_start`] says why. It prevents
+    /// opening only if something other than a flash tier is at its path, if the path cannot be used
+    /// (`Device`, `NotAFile`), or if a block device is smaller than the size given (`NoRoom`).
     ///
     /// # Errors
     ///
@@ -442,7 +447,11 @@ impl Builder {
         }
         self.bad_label = opened.bad_label.as_ref().map(|label| label.copy);
         let (access, limit) = (self.access, self.io_timeouts.flash);
-        let database = self.on_files(opened.devices).open_on_devices()?;
+        let database = self.on_files(opened.devices).open_on_devices();
+        if database.is_err() {
+            opened.made.take_away();
+        }
+        let database = database?;
         if let Some(label) = opened.bad_label.filter(|_| access == Access::ReadWrite) {
             label.repair(limit);
         }

@@ -11,8 +11,9 @@
 //! - P2: a creation that was cut short leaves each part missing, empty, blank, or in the case of
 //!   the log and the flash with a header alone: another one takes that for its own.
 //! - P3: a flash file that flash needs for nothing, since it is a cache, never keeps a database
-//!   from opening: what is left of it starts cold, and one that does not answer or has failed is
-//!   done without. What is no flash tier of ours is refused.
+//!   from opening: what is left of it starts cold, and one that does not answer, has failed or has
+//!   no room is done without. What is no flash tier of ours is refused.
+//! - P4: an opening that is refused leaves no flash file that it has made.
 //!
 //! Direct I/O is used where the file system has it, else the page cache unless that is refused: it
 //! costs memory, nothing else, since durability comes from `fdatasync` in both.
@@ -91,6 +92,8 @@ pub(crate) struct Opened {
     /// Why the flash starts cold, whatever its header says.
     pub(crate) flash_doubt: Option<ColdStart>,
     pub(crate) bad_label: Option<BadLabel>,
+    /// The flash, if it is new.
+    pub(crate) made: Made,
 }
 
 /// Files that were not there before, open and so locked.
@@ -304,8 +307,10 @@ impl Files {
             Some(flash) => opening(flash).open_within(self.flash_limit)?,
             None => OpenedFlash::default(),
         };
+        let made = flash.made.zip(flash.device.clone()).into_iter().collect();
         let devices = Devices { home, flash: flash.device, log };
-        Ok(Opened { devices, flash_doubt: flash.doubt, bad_label: flash.bad_label })
+        let (flash_doubt, bad_label) = (flash.doubt, flash.bad_label);
+        Ok(Opened { devices, flash_doubt, bad_label, made: Made(made) })
     }
 }
 

@@ -415,6 +415,7 @@ fn remedy(why: ColdStart) -> &'static str {
         ColdStart::OtherShape => "open it with the flash size it had last",
         ColdStart::Partitions(_) => "open it with that much memory, or more",
         ColdStart::Version => "open it with the version that wrote the flash device",
+        ColdStart::NoRoom => "free space for the flash, and open it again",
         ColdStart::Device(_) => "repair the device, and open it again",
         _ => "attach the device that it had last, or restore home, log and flash from one backup",
     }

@@ -26,6 +26,8 @@ use crate::{BadCopy, CopyFlaw, Error};
 #[derive(Default)]
 pub(super) struct OpenedFlash {
     pub(super) device: Option<Arc<dyn Device>>,
+    /// The file of the device, if there was none before.
+    pub(super) made: Option<PathBuf>,
     pub(super) doubt: Option<ColdStart>,
     pub(super) bad_label: Option<BadLabel>,
 }
@@ -144,8 +146,9 @@ impl FlashOpening {
         if found != FlashFound::Labelled || is_short {
             place.label(&claim)?;
         }
+        let made = claim.is_new().then(|| place.path.clone());
         let device = Some(place.device(claim, Some(size), self.direct_io)?);
-        Ok(OpenedFlash { device, doubt, bad_label: None })
+        Ok(OpenedFlash { device, made, doubt, bad_label: None })
     }
 
     /// One that the database needs, or that is only read: nothing of it changes.
@@ -171,7 +174,7 @@ impl FlashOpening {
         let is_labelled = found == FlashFound::Labelled;
         let bad_label = if is_labelled { None } else { Some(place.bad_label(&claim)?) };
         let device = Some(place.device(claim, Some(size), self.direct_io)?);
-        Ok(OpenedFlash { device, doubt: None, bad_label })
+        Ok(OpenedFlash { device, made: None, doubt: None, bad_label })
     }
 }
 
@@ -182,19 +185,28 @@ impl OpenedFlash {
     }
 }
 
-/// What has become of a flash device, if `error` tells that it is silent or has failed, and not
-/// that it was asked for what cannot be.
+/// What has become of a flash device, if `error` tells that it is silent, has failed or has no room,
+/// and not that it was asked for what cannot be.
 fn failure_of(error: &Error) -> Option<ColdStart> {
     match error {
         // It was given up by an earlier opening, and does not answer yet.
         Error::AlreadyOpen { holder, .. } if **holder == Holder::Unanswered => {
             Some(ColdStart::Device(ErrorKind::TimedOut))
         }
+        Error::NoRoom { source, .. } | Error::Device { source, .. } if is_full(source) => {
+            Some(ColdStart::NoRoom)
+        }
         Error::Device { source, .. } if has_failed(source) => {
             Some(ColdStart::Device(source.kind()))
         }
         _ => None,
     }
+}
+
+/// Whether a file system has no room. A block device that is too short has no such number.
+fn is_full(error: &io::Error) -> bool {
+    let full = [ErrorKind::StorageFull, ErrorKind::QuotaExceeded, ErrorKind::FileTooLarge];
+    full.contains(&error.kind())
 }
 
 impl Place {
@@ -291,6 +303,14 @@ mod tests {
             let source = io::Error::from_raw_os_error(code);
             Error::device(Part::Flash, Action::Open)(source)
         };
+        // ENOSPC, EDQUOT and EFBIG.
+        for code in [28, 122, 27] {
+            let source = Arc::new(io::Error::from_raw_os_error(code));
+            let (part, path, needed) = (Part::Flash, None, 1);
+            let no_room = Error::NoRoom { part, path, needed, source };
+            assert_eq!(failure_of(&no_room), Some(ColdStart::NoRoom), "{code}");
+            assert_eq!(failure_of(&device(code)), Some(ColdStart::NoRoom), "{code}");
+        }
         let silent = Some(ColdStart::Device(ErrorKind::TimedOut));
         assert_eq!(failure_of(&in_use(Holder::Unanswered)), silent);
         assert_eq!(failure_of(&in_use(Holder::Process { pid: 1 })), None);
