@@ -79,6 +79,12 @@ impl<K: Key, V: Value> fmt::Debug for Entry<K, V> {
 /// The entries that it has passed, and the gaps between them, stay locked until the transaction
 /// ends. A long scan locks up to 128 entries ahead.
 ///
+/// Entries are read in batches: the first call reads one, later ones twice as many each, up to 128.
+/// So a change that the same transaction makes meanwhile, through another [`Table`](crate::Table),
+/// shows in the entries that are read after it, not in those of the current batch: up to 127
+/// entries may be returned that it has removed since, or with values that it has replaced. No other
+/// transaction can change what the batch holds.
+///
 /// # Examples
 ///
 /// ```
