@@ -68,7 +68,8 @@ use crate::{
 /// How requests reach the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Method {
-    /// `Uring` where the kernel allows it, else `Positioned`.
+    /// `Uring` where the kernel allows it and the file system does not block in it, as FUSE does;
+    /// else `Positioned`.
     #[default]
     Auto,
     /// Asynchronous requests through the ring of each executor.

@@ -199,7 +199,7 @@ impl FileClaim {
     /// `NoDirectIo`, `NoUring`, `Length`, `TooShort`: what the claim made is gone then.
     pub fn into_device(self, options: &FileOptions) -> Result<FileDevice, OpenError> {
         let fail = |why| Err(refused(&self.path, why));
-        let method = choose_method(options.method).map_err(|why| refused(&self.path, why))?;
+        let method = self.choose_method(options.method).map_err(|why| refused(&self.path, why))?;
         if options.direct && !set_direct(&self.file) {
             return fail(Refusal::NoDirectIo);
         }
@@ -236,6 +236,15 @@ impl FileClaim {
             syncs: Syncs::default(),
             released: AtomicBool::new(false),
         }))
+    }
+
+    fn choose_method(&self, asked: Method) -> Result<Method, Refusal> {
+        match (asked, ring::availability()) {
+            (Method::Positioned, _) | (Method::Auto, Err(_)) => Ok(Method::Positioned),
+            (Method::Auto, Ok(())) if blocks_in_a_ring(&self.file) => Ok(Method::Positioned),
+            (Method::Uring | Method::Auto, Ok(())) => Ok(Method::Uring),
+            (Method::Uring, Err(source)) => Err(Refusal::NoUring { source }),
+        }
     }
 
     /// Makes its name durable. Also one that was found: who made it may not have come to that.
@@ -442,12 +451,15 @@ impl Drop for Made {
     }
 }
 
-fn choose_method(asked: Method) -> Result<Method, Refusal> {
-    match (asked, ring::availability()) {
-        (Method::Positioned, _) | (Method::Auto, Err(_)) => Ok(Method::Positioned),
-        (Method::Uring | Method::Auto, Ok(())) => Ok(Method::Uring),
-        (Method::Uring, Err(source)) => Err(Refusal::NoUring { source }),
-    }
+/// Whether handing a request to a ring may take as long as its answer. So it is with a file system
+/// in user space (FUSE), which says that it can do without waiting, and waits.
+fn blocks_in_a_ring(file: &File) -> bool {
+    // SAFETY: all-zero is a valid value of this plain structure.
+    let mut found: libc::statfs = unsafe { std::mem::zeroed() };
+    // SAFETY: `found` outlives the call.
+    let result = unsafe { libc::fstatfs(file.as_raw_fd(), &raw mut found) };
+    // One that does not even tell what it is has a server, too.
+    result != 0 || found.f_type == libc::FUSE_SUPER_MAGIC
 }
 
 /// Has the page cache bypassed from now on. `false` if the file system cannot.
