@@ -275,7 +275,12 @@ impl Transfer {
     }
 
     fn explained(&self, source: io::Error) -> io::Error {
-        self.shared.explain(self.job, (self.offset, self.len as u64), source)
+        let len = match self.job {
+            Job::Reserve { len } | Job::Punch { len } => len,
+            Job::Grow { len } => len.saturating_sub(self.offset),
+            Job::Read | Job::Write | Job::Sync => self.len as u64,
+        };
+        self.shared.explain(self.job, (self.offset, len), source)
     }
 }
 

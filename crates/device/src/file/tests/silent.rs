@@ -189,3 +189,14 @@ fn a_fork_that_keeps_the_file_of_a_process_that_has_ended_is_named() {
         holder => assert_eq!(holder, Holder::Unknown, "or the system does not tell"),
     }
 }
+
+/// The bug: such a request has no buffers, and the error told of 0 bytes.
+#[test]
+fn an_error_of_what_moves_no_bytes_tells_the_whole_range() {
+    let (_writer, pipe) = silent();
+    let reserved = pipe.reserve(4096, 8192).expect_err("a pipe has no room");
+    let punched = pipe.punch(4096, 8192).expect_err("a pipe has no room");
+    for error in [reserved, punched] {
+        assert!(error.to_string().contains("of 8192 bytes at 4096"), "{error}");
+    }
+}
