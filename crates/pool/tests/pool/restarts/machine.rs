@@ -168,6 +168,13 @@ impl Machine {
         }
     }
 
+    /// A new database on the flash device of this one.
+    pub fn followed(&self, seed: u64) -> Machine {
+        let idle = Virtual::new(VirtualConfig { seed, ..VirtualConfig::default() });
+        let flash = self.flash.reopen(idle.world());
+        Machine { flash, ..Machine::new(&idle.world(), self.plan.clone()) }
+    }
+
     /// Takes what a power cut takes.
     pub fn cut(&self, prng: &mut Prng) -> CutReport {
         self.log.lose_tail();

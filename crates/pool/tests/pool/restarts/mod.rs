@@ -6,3 +6,4 @@ mod lvr;
 mod machine;
 mod mmr;
 mod no_loss;
+mod segments;
