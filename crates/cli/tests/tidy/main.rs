@@ -3,6 +3,7 @@
 //! It reads every file of the workspace that git would keep. Exceptions are few, stand in the
 //! tables below, and are there by design: none is for code that is merely not tidy yet.
 
+mod mutations;
 mod references;
 mod source;
 
