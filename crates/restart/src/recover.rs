@@ -1,5 +1,5 @@
-//! What an opening asks the table of a restart, whichever restart keeps it: to read what is on flash,
-//! to be shown the log, and to drop what the log contradicts.
+//! What an opening asks the table of a restart, whichever restart keeps it: to read what is on
+//! flash, to be shown the log, and to drop what the log contradicts.
 
 use std::fmt;
 use std::io;

@@ -2,10 +2,29 @@
 //! which version is where. Whatever fails, is refused, or is still under way, the newest version of
 //! a page is in memory, or in its slot if that is valid, or at home.
 
+/// The surroundings, with what each call rolls.
+macro_rules! dice {
+    ($world:ident) => {{
+        let mut rare = |one_in| $world.prng.below(one_in) == 0;
+        Dice {
+            now: $world.now,
+            is_filling: rare(2),
+            is_usable: !rare(12),
+            is_throttled: rare(8),
+            is_over_budget: rare(12),
+            is_sharp: rare(8),
+            memory: &$world.memory,
+            going_home: &$world.going_home,
+        }
+    }};
+}
+
+mod groups;
 mod plain;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use groups::Group;
 use plain::Plain;
 use terrace_page::{Lsn, PageId};
 use terrace_policy::{
@@ -14,9 +33,9 @@ use terrace_policy::{
 };
 use terrace_rt::Prng;
 use terrace_tier::{
-    After, AnyOrder, Around, BaseRule, Candidate, Claim, Cleaned, Devices, Displaced, Ended, Front,
-    Gauge, Goes, Gone, Leaver, Missed, Moved, Outcome, Purpose, Reading, Root, SlotRules,
-    SlotState, SlotTable, UntilSync, Version, VersionBits, Wanted, Way, Writing, Written,
+    After, AnyOrder, Around, BaseRule, Candidate, Claim, Devices, Displaced, Gauge, Missed,
+    Outcome, Purpose, Reading, SlotRules, SlotTable, Version, VersionBits, Wanted, Way, Writing,
+    Written,
 };
 
 const SLOTS: u32 = 24;
@@ -40,14 +59,6 @@ struct Transfer {
     writing: Writing,
     purpose: Purpose,
     frame: Frame,
-}
-
-/// A group that leaves, and what of it is under way.
-struct Group {
-    front: Front,
-    moving: Vec<(Leaver, Lsn)>,
-    homeward: Vec<(Claim, Lsn)>,
-    at_home: Vec<(PageId, u32)>,
 }
 
 /// The surroundings of one call: what the dice say, and where the pages are.
@@ -138,23 +149,6 @@ struct World {
     claims: Vec<(Claim, Lsn)>,
     groups: Vec<Group>,
     retired: Vec<u32>,
-}
-
-/// The surroundings, with what each call rolls.
-macro_rules! dice {
-    ($world:ident) => {{
-        let mut rare = |one_in| $world.prng.below(one_in) == 0;
-        Dice {
-            now: $world.now,
-            is_filling: rare(2),
-            is_usable: !rare(12),
-            is_throttled: rare(8),
-            is_over_budget: rare(12),
-            is_sharp: rare(8),
-            memory: &$world.memory,
-            going_home: &$world.going_home,
-        }
-    }};
 }
 
 impl World {
@@ -483,152 +477,6 @@ impl World {
         let at = &mut self.home[page.0 as usize];
         assert!(*at <= version, "home goes back: {page}");
         *at = version;
-    }
-
-    fn claim(&mut self) {
-        let root = [Root::First, Root::Wanted, Root::Below(Lsn(u64::MAX / 2))]
-            [self.prng.below(3) as usize];
-        let going_home = &self.going_home;
-        let Some((slot, _)) = self.tier.root(root, |page| !going_home.contains(&page)) else {
-            return;
-        };
-        let claim = self.tier.claim_root(slot);
-        let version = self.version_in(claim.page(), slot);
-        assert!(self.going_home.insert(claim.page()));
-        self.claims.push((claim, version));
-    }
-
-    /// Ends a claim. Whether home has the page.
-    fn end_claim(&mut self, (claim, version): (Claim, Lsn)) -> bool {
-        let (page, slot) = (claim.page(), claim.slot());
-        let is_at_home = self.prng.below(8) > 0;
-        if is_at_home {
-            self.write_home(page, version);
-        }
-        assert!(self.going_home.remove(&page));
-        let how = if is_at_home { Cleaned::AtHome } else { Cleaned::NotYet };
-        let until_sync = [UntilSync::Reusable, UntilSync::Pinned][usize::from(self.keeps_bases)];
-        let ended = self.tier.cleaned(claim, how, until_sync);
-        assert_eq!(ended == Ended::Clean, self.tier.state(slot) == SlotState::Clean);
-        is_at_home
-    }
-
-    /// Pages of memory are appended.
-    fn append(&mut self) {
-        if self.design.batch().is_none() {
-            return;
-        }
-        let wanted: Vec<PageId> = (0..GROUP).filter_map(|_| self.any_unlatched()).collect();
-        let mut appending = {
-            let dice = dice!(self);
-            self.tier.append(wanted.len() as u32, &dice)
-        };
-        if let Some(front) = appending.front.take() {
-            self.begin_group(front);
-        }
-        for page in wanted {
-            if self.is_latched(page) || !self.memory.contains_key(&page) {
-                continue;
-            }
-            let candidate = self.candidate(page);
-            let has_copy = candidate.slot.is_some_and(|slot| self.tier.is_valid(slot));
-            let put = {
-                let dice = dice!(self);
-                self.tier.put(&mut appending, &candidate, &dice)
-            };
-            let Some((writing, changed)) = put else { break };
-            assert_eq!(changed.is_some(), has_copy, "{page}");
-            if let Some(changed) = changed {
-                self.was_changed(page, (changed.newer, changed.slot));
-            }
-            let frame = self.memory[&page];
-            self.transfers.push(Transfer { writing, purpose: Purpose::Evict, frame });
-        }
-    }
-
-    fn begin_group(&mut self, mut front: Front) {
-        let leavers = std::mem::take(&mut front.leavers);
-        while let Some(displaced) = self.tier.drop_next(&mut front) {
-            self.lost(displaced);
-        }
-        let (moving, homeward, at_home) = (Vec::new(), Vec::new(), Vec::new());
-        let mut group = Group { front, moving, homeward, at_home };
-        for leaver in leavers {
-            let (page, slot) = (leaver.page(), leaver.slot());
-            let version = self.version_in(page, slot);
-            let is_here = self.memory.contains_key(&page) && !self.is_latched(page);
-            match leaver.goes() {
-                Goes::Home if self.tier.rotates() && is_here => self.take_over(page, slot),
-                Goes::Home => {
-                    group.homeward.push((self.tier.claim_leaver(slot), version));
-                    assert!(self.going_home.insert(page));
-                }
-                Goes::To(_) => group.moving.push((leaver, version)),
-            }
-        }
-        self.groups.push(group);
-    }
-
-    /// A group goes on: second chances have moved, then what goes home is there, then it is gone.
-    fn go_on(&mut self) {
-        if self.groups.is_empty() {
-            return;
-        }
-        let at = self.prng.below(self.groups.len() as u64) as usize;
-        let mut group = self.groups.swap_remove(at);
-        if let Some((leaver, version)) = group.moving.pop() {
-            if self.tier.is_read(leaver.slot()) {
-                group.moving.push((leaver, version));
-            } else {
-                self.move_on(&mut group, leaver, version);
-            }
-        } else if let Some(claim) = group.homeward.pop() {
-            let (page, slot) = (claim.0.page(), claim.0.slot());
-            if self.end_claim(claim) {
-                group.at_home.push((page, slot));
-            }
-        } else if let Some((page, slot)) = group.at_home.pop() {
-            match self.tier.is_read(slot) {
-                true => group.at_home.push((page, slot)),
-                false => {
-                    let is_needed = self.tier.is_pinned(slot);
-                    let dropped = self.tier.dropped(page, slot);
-                    assert!(dropped.is_none() || !is_needed, "{page} is dropped before a sync");
-                    dropped.into_iter().for_each(|it| self.lost(it));
-                }
-            }
-        } else {
-            let run = group.front.run();
-            let is_free = self.tier.is_free_run(run);
-            assert_eq!(self.tier.gone(group.front) == Gone::Free, is_free);
-            return;
-        }
-        self.groups.push(group);
-    }
-
-    fn move_on(&mut self, group: &mut Group, leaver: Leaver, version: Lsn) {
-        let (page, from) = (leaver.page(), leaver.slot());
-        let is_written = self.prng.below(8) > 0;
-        let Goes::To(to) = leaver.goes() else { unreachable!("it moves") };
-        if let (Some(to), true) = (to, is_written) {
-            self.flash[to as usize] = Some((page, version));
-        }
-        match self.tier.moved(leaver, is_written) {
-            Moved::On { to, is_base, newer } => {
-                assert_eq!(self.slot(page), Some(from));
-                assert!(!is_base || newer.is_some());
-                self.slots[page.0 as usize] = Some(to);
-                if self.keeps_bases {
-                    self.retired.push(from);
-                }
-            }
-            Moved::Home(claim) => {
-                assert!(self.going_home.insert(page), "{page}");
-                group.homeward.push((claim, version));
-            }
-            Moved::Dropped(displaced) => self.lost(displaced),
-            Moved::Stays => {}
-        }
     }
 
     /// Home was synced, and the table on flash hardened.

@@ -411,8 +411,8 @@ impl Caller<'_> {
         }
     }
 
-    /// A macro's rules, whose calls count where they are written; or items made by rules, which call
-    /// what they name of the types that they are given.
+    /// A macro's rules, whose calls count where they are written; or items made by rules, which
+    /// call what they name of the types that they are given.
     fn item_macro(&mut self, it: &syn::ItemMacro) {
         if let Some(name) = &it.ident {
             if !self.macros.makes_items(&name.to_string()) {
@@ -615,7 +615,8 @@ mod tests {
         ),
         (
             "circle.rs",
-            "pub struct Circle; impl super::shape::Shape for Circle { fn area(&self) -> u32 { 2 } }",
+            "pub struct Circle; impl super::shape::Shape for Circle { fn area(&self) -> u32 \
+             { 2 } }",
         ),
     ];
 
@@ -692,8 +693,8 @@ mod tests {
             ("b.rs", "pub struct B; impl B { pub fn two(&self) {} }"),
             (
                 "c.rs",
-                "macro_rules! all { ($($of:ty),*) => { fn c(it: X) { $(<$of>::new(); it.two();)* } } } \
-                 all! { crate::a::A }",
+                "macro_rules! all { ($($of:ty),*) => { fn c(it: X) { $(<$of>::new(); it.two();)* } \
+                 } } all! { crate::a::A }",
             ),
         ]);
         assert_eq!(found, ["c.rs -> a.rs: new two"], "B is not given");

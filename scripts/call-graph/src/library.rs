@@ -233,6 +233,9 @@ pub fn handed_by(
     if LITERAL.contains(&name) {
         return Some(Named::literal());
     }
+    if let Some(handed) = handed_by_map(receiver, name) {
+        return Some(handed);
+    }
     let element = receiver.clone().element();
     Some(match (receiver, name) {
         (Named::Unknown, _) if UNWRAPS.contains(&name) || SAME.contains(&name) => Named::Unknown,
@@ -247,17 +250,6 @@ pub fn handed_by(
         (_, "map_or_else") => returned(argument(1)),
         (_, "then") => Named::wrapped(returned(argument(0))),
         (_, "then_some") => Named::wrapped(argument(0)),
-        (Named::Map(_, value), "values" | "values_mut" | "into_values") => {
-            Named::many((**value).clone())
-        }
-        (Named::Map(key, _), "keys" | "into_keys") => Named::many((**key).clone()),
-        (Named::Map(..), "range" | "iter" | "iter_mut" | "into_iter") => Named::many(element),
-        (Named::Map(..), "first_key_value" | "last_key_value" | "pop_first" | "pop_last") => {
-            Named::wrapped(element)
-        }
-        (Named::Map(_, value), "or_default" | "or_insert" | "or_insert_with") => (**value).clone(),
-        (Named::Map(_, value), name) if VALUE.contains(&name) => Named::wrapped((**value).clone()),
-        (Named::Map(..), "entry" | "and_modify") => receiver.clone(),
         (Named::Many(inner), name) if ONE_OF.contains(&name) => Named::wrapped((**inner).clone()),
         (Named::Many(inner), "get" | "get_mut") => Named::wrapped((**inner).clone()),
         (Named::Many(inner), "remove" | "swap_remove") => (**inner).clone(),
@@ -291,6 +283,24 @@ pub fn handed_by(
         (Named::Of(_) | Named::Bound(_) | Named::Many(_), name) if LENDS.contains(&name) => {
             receiver.clone()
         }
+        _ => return None,
+    })
+}
+
+/// The same for a map, where the method is one of maps.
+fn handed_by_map(receiver: &Named, name: &str) -> Option<Named> {
+    let Named::Map(key, value) = receiver else { return None };
+    let element = || receiver.clone().element();
+    Some(match name {
+        "values" | "values_mut" | "into_values" => Named::many((**value).clone()),
+        "keys" | "into_keys" => Named::many((**key).clone()),
+        "range" | "iter" | "iter_mut" | "into_iter" => Named::many(element()),
+        "first_key_value" | "last_key_value" | "pop_first" | "pop_last" => {
+            Named::wrapped(element())
+        }
+        "or_default" | "or_insert" | "or_insert_with" => (**value).clone(),
+        name if VALUE.contains(&name) => Named::wrapped((**value).clone()),
+        "entry" | "and_modify" => receiver.clone(),
         _ => return None,
     })
 }

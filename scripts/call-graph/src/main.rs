@@ -1,12 +1,12 @@
 //! Which files of a crate call each other, whatever their imports say.
 //!
 //! An edge leads from a file to another one of the crate that defines a function or method which it
-//! calls. Paths are resolved as the compiler does it (`modules`), and methods by the declared type of
-//! their receiver: of a type, the method of that type; of a trait object or a type parameter, the
-//! method of the trait, in whose file it is declared, and none of its implementations. So an edge
-//! stands for what the reader of the caller must know. Where parameters, fields, bindings and return
-//! types do not declare the receiver, its method counts for every type that has one of the name, but
-//! for names that the standard library has, too. Tests are left out.
+//! calls. Paths are resolved as the compiler does it (`modules`), and methods by the declared type
+//! of their receiver: of a type, the method of that type; of a trait object or a type parameter,
+//! the method of the trait, in whose file it is declared, and none of its implementations. So an
+//! edge stands for what the reader of the caller must know. Where parameters, fields, bindings and
+//! return types do not declare the receiver, its method counts for every type that has one of the
+//! name, but for names that the standard library has, too. Tests are left out.
 //!
 //! Of each circle the edges are named that close it (`back_edges`): without them it is none.
 

@@ -1,7 +1,8 @@
 //! The modules of a crate, and what a path in one of them names.
 //!
-//! A path is resolved as the compiler does it: by the items and child modules of the module, then by
-//! its `use` declarations, re-exports and globs included. What is not found so is another crate's.
+//! A path is resolved as the compiler does it: by the items and child modules of the module, then
+//! by its `use` declarations, re-exports and globs included. What is not found so is another
+//! crate's.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -148,8 +149,8 @@ impl Modules {
         self.aliases.get(key)
     }
 
-    /// What `segments` name in `module`, where `local` is imported, too: a name unique in the crate,
-    /// or `None` if it is another crate's.
+    /// What `segments` name in `module`, where `local` is imported, too: a name unique in the
+    /// crate, or `None` if it is another crate's.
     pub fn resolve(
         &self,
         module: ModuleId,

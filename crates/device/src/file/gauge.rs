@@ -2,7 +2,7 @@
 
 use terrace_rt::{LeafMutex, Nanos, now};
 
-use super::transfer::Job;
+use super::job::Job;
 use crate::Counters;
 
 /// Counters and the length of the queue.

@@ -33,37 +33,35 @@
 
 mod gauge;
 mod held;
+mod job;
 mod open;
 mod own_ring;
 mod refused;
 mod ring;
+mod shared;
+mod space;
 mod syncs;
 mod transfer;
 
-use std::fs::File;
 use std::io::{self, ErrorKind};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
-use rt::{Helpers, LeafMutex, Nanos, World};
+use rt::{Nanos, World};
 use terrace_rt as rt;
 
 pub use self::held::Holder;
 pub use self::open::{FileClaim, Room};
 pub use self::refused::{OpenError, Refusal};
 
-use self::gauge::Gauge;
 use self::held::Unanswered;
+use self::job::Job;
 use self::ring::Ring;
-use self::syncs::Syncs;
-use self::transfer::{Job, Transfer};
+use self::shared::Shared;
+use self::transfer::Transfer;
 use crate::failure::Released;
-use crate::time_limit::TimeLimit;
-use crate::{
-    Completion, Counters, Device, DeviceError, Drain, IoBuf, Op, Punched, Request, SECTOR_SIZE,
-    Ticket,
-};
+use crate::{Counters, Device, Op, Punched, Request, SECTOR_SIZE, Ticket};
 
 /// How requests reach the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -113,33 +111,6 @@ impl Default for FileOptions {
 
 /// A file or a block device.
 pub struct FileDevice(Arc<Shared>);
-
-/// What the requests in flight keep alive.
-struct Shared {
-    file: File,
-    path: PathBuf,
-    len: AtomicU64,
-    is_block_device: bool,
-    /// It was opened as a device of this length, or cannot have another one.
-    is_fixed: bool,
-    method: Method,
-    /// The page cache is bypassed.
-    direct: bool,
-    /// Alignment of memory for direct I/O, in bytes; 1 if the page cache is used.
-    memory_align: usize,
-    /// The process that opened it.
-    owner: u32,
-    gauge: Gauge,
-    /// What runs system calls that may never return (F7).
-    helpers: Arc<Helpers>,
-    identity: (u64, u64),
-    /// It was closed with requests outstanding.
-    unanswered: LeafMutex<Option<Unanswered>>,
-    syncs: Syncs,
-    /// Its lock was given up: it is not ours any more.
-    released: AtomicBool,
-    time_limit: Arc<TimeLimit>,
-}
 
 impl FileDevice {
     /// Opens the file or block device at `path`, and locks it.
@@ -330,60 +301,6 @@ impl Device for FileDevice {
 
     fn counters(&self) -> Counters {
         self.0.gauge.counters()
-    }
-}
-
-impl Shared {
-    /// Whether waits are bounded: then the memory of all that is in flight is its own (F7).
-    fn is_limited(&self) -> bool {
-        self.time_limit.is_on()
-    }
-
-    fn completion(&self, requests: usize, job: Job, range: Option<(u64, u64)>) -> Arc<Completion> {
-        match self.is_limited() {
-            true => Completion::within(&self.time_limit, requests, job.operation(), range),
-            false => Completion::with_drain(requests, Arc::new(Driver)),
-        }
-    }
-
-    /// Whether this is a fork of the process that opened it, which has the file, its lock and its
-    /// contents alone (F6).
-    fn is_forked(&self) -> bool {
-        std::process::id() != self.owner
-    }
-
-    /// Adds to `source` what was tried, and where.
-    fn explain(&self, job: Job, range: (u64, u64), source: io::Error) -> io::Error {
-        let (operation, device) = (job.operation(), self.path.display().to_string());
-        let range = (job != Job::Sync).then_some(range);
-        DeviceError::wrap(device, operation, range, source)
-    }
-
-    /// Whether direct I/O needs a copy of `bufs`.
-    fn must_copy(&self, bufs: &[IoBuf]) -> bool {
-        let align = self.memory_align;
-        !bufs.iter().all(|buf| buf.ptr().addr().is_multiple_of(align) && buf.len() % align == 0)
-    }
-}
-
-impl Drop for Shared {
-    fn drop(&mut self) {
-        if !self.is_forked() {
-            // If it fails the lock goes with the file's last holder.
-            let _unlocked = self.file.unlock();
-        }
-    }
-}
-
-/// Completes requests for a ticket that is dropped.
-struct Driver;
-
-impl Drain for Driver {
-    fn drain(&self, completion: &Completion) {
-        const LOOK_AGAIN: Nanos = Nanos::from_millis(1);
-        while !completion.is_done() {
-            rt::drive_reactor(LOOK_AGAIN);
-        }
     }
 }
 

@@ -10,8 +10,9 @@ use std::sync::Arc;
 
 use terrace_rt::{Nanos, own_reactor};
 
+use super::job::Job;
 use super::ring::Ring;
-use super::transfer::{Job, Transfer};
+use super::transfer::Transfer;
 
 /// Requests that go to the kernel together: one, and what the ring adds.
 const SUBMISSIONS: u32 = 4;

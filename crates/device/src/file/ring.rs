@@ -28,7 +28,8 @@ use io_uring::types::{Fd, FsyncFlags, SubmitArgs, Timespec};
 use io_uring::{EnterFlags, IoUring, opcode, squeue};
 use terrace_rt::{Nanos, Reactor};
 
-use super::transfer::{Job, PIECES_MAX, Transfer};
+use super::job::Job;
+use super::transfer::{PIECES_MAX, Transfer};
 
 const SUBMISSIONS: u32 = 256;
 /// Requests of one device that the kernel has at once, at most.

@@ -1,16 +1,18 @@
 //! Both methods, with and without the page cache, on a file next to the test program.
 
+use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind};
 use std::panic::{self, AssertUnwindSafe};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::AtomicBool;
 
 use rt::{Prng, Real, Task};
 use tempfile::TempDir;
 use terrace_rt as rt;
 
 use super::*;
-use crate::{MemoryOwner, read, write, write_shared};
+use crate::{IoBuf, MemoryOwner, read, write, write_shared};
 
 mod refused_ring;
 mod silent;

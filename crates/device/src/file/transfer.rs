@@ -9,54 +9,15 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use super::{Shared, open};
-use crate::{Completion, IoBuf, MemoryOwner, Op, Operation, Request};
+use super::job::Job;
+use super::shared::Shared;
+use super::space;
+use crate::{Completion, IoBuf, MemoryOwner, Request};
 
 /// The kernel takes so many pieces of memory at once (`IOV_MAX`).
 pub(super) const PIECES_MAX: usize = 1024;
 /// `EINTR` and `EAGAIN` of one transfer that are tried again at once; then `persist` pauses.
 const INTERRUPTIONS_MAX: u32 = 16;
-
-/// What a transfer does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Job {
-    Read,
-    Write,
-    Sync,
-    /// Room for so many bytes, which do not change.
-    Reserve {
-        len: u64,
-    },
-    /// A file becomes so long, durably.
-    Grow {
-        len: u64,
-    },
-    /// The room of so many bytes is given back.
-    Punch {
-        len: u64,
-    },
-}
-
-impl Job {
-    pub(super) fn of(op: Op) -> Job {
-        match op {
-            Op::Read => Job::Read,
-            Op::Write => Job::Write,
-        }
-    }
-
-    /// What errors call it.
-    pub(super) fn operation(self) -> Operation {
-        match self {
-            Job::Read => Op::Read.operation(),
-            Job::Write => Op::Write.operation(),
-            Job::Sync => Operation::Sync,
-            Job::Reserve { .. } => Operation::Reserve,
-            Job::Grow { .. } => Operation::Grow,
-            Job::Punch { .. } => Operation::Punch,
-        }
-    }
-}
 
 /// A request that has been submitted and has not finished.
 pub(super) struct Transfer {
@@ -206,9 +167,9 @@ impl Transfer {
     fn run_rest(mut self, moved: usize) {
         let result = match self.job {
             Job::Sync => self.shared.file.sync_data(),
-            Job::Reserve { len } => open::reserve(&self.shared.file, self.offset, len),
-            Job::Grow { len } => open::grow(&self.shared.file, len),
-            Job::Punch { len } => open::punch(&self.shared.file, self.offset, len),
+            Job::Reserve { len } => space::reserve(&self.shared.file, self.offset, len),
+            Job::Grow { len } => space::grow(&self.shared.file, len),
+            Job::Punch { len } => space::punch(&self.shared.file, self.offset, len),
             Job::Read | Job::Write => self.move_rest(moved),
         };
         self.finish(result);

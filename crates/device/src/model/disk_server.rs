@@ -8,7 +8,7 @@
 
 use terrace_rt::Nanos;
 
-use super::member::{Job, Started};
+use super::job::{Job, Started};
 use super::spec::{DiskSpec, Scheduling};
 use crate::disk::{Access, Drive, WriteReporting};
 use crate::{Op, SECTOR_SIZE};

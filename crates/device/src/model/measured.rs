@@ -7,7 +7,7 @@
 
 use terrace_rt::Nanos;
 
-use super::member::{Job, Started};
+use super::job::{Job, Started};
 use super::spec::MeasuredSpec;
 use crate::Op;
 

@@ -2,18 +2,21 @@
 //!
 //! - `preset`: the devices by name, in one table with their sources.
 //! - `spec`: a device in figures. `disk_server`, `measured`, `volume`: how a member serves.
-//! - `member`: one server of an array, its accounting, and how addresses are striped.
-//! - `sim`: the device that a virtual world sees. `transfer`: its bytes. `durability`: what
-//!   survives a power cut.
+//! - `member`: one server of an array, its accounting, and how addresses are striped. `job`: what
+//!   it is asked to do.
+//! - `sim`: the device that a virtual world sees. `service`: its requests. `transfer`: its bytes.
+//!   `durability`: what survives a power cut.
 //! - `fault`: the faults, and which data must survive each.
 
 mod disk_server;
 mod durability;
 mod fault;
+mod job;
 mod mark;
 mod measured;
 mod member;
 mod preset;
+mod service;
 mod sim;
 mod spec;
 mod transfer;

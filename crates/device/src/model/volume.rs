@@ -6,7 +6,7 @@
 
 use terrace_rt::Nanos;
 
-use super::member::{Job, Started};
+use super::job::{Job, Started};
 use super::spec::{Limits, VolumeSpec};
 use crate::Op;
 

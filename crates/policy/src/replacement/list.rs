@@ -71,7 +71,7 @@ macro_rules! policies {
                 }
             }
 
-            /// Keys that an owner needs at most for a cache of `capacity` pages (R4).
+            /// Keys that an owner needs at most for a cache of `capacity` pages (replacement.R4).
             #[must_use]
             pub fn keys_count(self, capacity: u32) -> u32 {
                 let ghosts = match self.kind {

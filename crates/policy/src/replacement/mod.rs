@@ -1,5 +1,5 @@
-//! Replacement: which page of a full cache leaves. `replace` is what a policy answers; then one file
-//! for each policy; `list` makes one enum of them, dispatched statically.
+//! Replacement: which page of a full cache leaves. `replace` is what a policy answers; then one
+//! file for each policy; `list` makes one enum of them, dispatched statically.
 //!
 //! A policy works on [`Key`]s, small numbers that its owner gives to pages. A replay numbers all
 //! pages of its trace; a pool numbers the pages that it holds and those that the policy still

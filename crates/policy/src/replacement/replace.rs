@@ -1,4 +1,5 @@
-//! What a replacement policy answers, and what its owner tells it (R1 to R4 of `replacement`).
+//! What a replacement policy answers, and what its owner tells it (replacement.R1 to
+//! replacement.R4).
 
 use terrace_page::PageId;
 

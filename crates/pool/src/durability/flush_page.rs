@@ -1,4 +1,4 @@
-//! Writing home single pages of memory that have changed. Rules C1 to C4 are those of `flush`.
+//! Writing home single pages of memory that have changed. Its rules are those of `flush`.
 
 use terrace_page::{FrameId, Lsn, PageId};
 use terrace_tier::{Purpose, Way};

@@ -1,5 +1,5 @@
 //! Pages that were written: their entries and slots move on, and they leave memory if they may.
-//! Rules W1 to W7 are those of `write_out`, N1 to N4 of `inclusion`.
+//! Its rules are those of `write_out` and `inclusion`.
 
 use terrace_page::{Lsn, PageBuf, PageId, lsn, seal};
 use terrace_policy::Touch;
@@ -74,7 +74,7 @@ impl BufferPool {
         let mut books = partition.books.lock();
         let had_slot = frame.slot().is_some();
         let at_home = home && outcome.home;
-        // W6: what home was just sent counts as lacking until it is synced.
+        // write_out.W6: what home was just sent counts as lacking until it is synced.
         let lacking = dirty.filter(|_| !home || self.keeps_bases()).map(|lsns| lsns.rec);
         let version = self.version(&books, (page, frame), page_lsn, lacking);
         let ended = (writing, outcome);
@@ -120,7 +120,7 @@ impl BufferPool {
         left
     }
 
-    /// N4: a page was written to flash, to leave memory. Whether it did.
+    /// inclusion.N4: a page was written to flash, to leave memory. Whether it did.
     pub(crate) fn complete_exclusive(&self, transfer: Transfer<'_>, outcome: Outcome) -> bool {
         let Transfer { partition, page, guard, writing, page_lsn, touch, .. } = transfer;
         let mut books = partition.books.lock();
@@ -193,7 +193,7 @@ impl BufferPool {
         lsn: Lsn,
         rec: Option<Lsn>,
     ) -> Version {
-        // W6: what the slot says must hold after a power cut, too.
+        // write_out.W6: what the slot says must hold after a power cut, too.
         let newer = rec.into_iter().chain(books.ledger.at_risk(page)).min();
         Version { lsn, newer, history: frame.touch().history(self.now()) }
     }

@@ -1,4 +1,4 @@
-//! A page in flight, and the ends of its reads. Rules F1 to F4 are those of `fetch`.
+//! A page in flight, and the ends of its reads. Its rules are those of `fetch`.
 
 use std::sync::Arc;
 
@@ -90,9 +90,9 @@ impl BufferPool {
         Ok(false)
     }
 
-    /// Whether what a device returned is `page` (F3), and at home no newer than the log: a page goes
-    /// there after its records, so a log that ends before one of them has lost its tail. A flash that
-    /// is newer is told as a whole, when it is opened.
+    /// Whether what a device returned is `page` (fetch.F3), and at home no newer than the log: a
+    /// page goes there after its records, so a log that ends before one of them has lost its tail.
+    /// A flash that is newer is told as a whole, when it is opened.
     pub(crate) fn judge(
         &self,
         page: PageId,

@@ -1,9 +1,10 @@
 //! Memory: its frames, the partitions that say which page is where, and the requests for pages.
 //!
 //! A request reads downward: `request` looks the page up and latches it; `fetch` gives it a frame
-//! and reads it, which ends in `loading`; `history` is what a miss knows of others; `evict` makes room, and `standstill` ends a wait for it that would not end;
-//! `guard` is what the caller holds. `multi_read` does that for many pages together. `frames` has
-//! the bytes and latches, `directory` finds a page's frame, `partition` the lock that a miss takes.
+//! and reads it, which ends in `loading`; `history` is what a miss knows of others; `evict` makes
+//! room, and `standstill` ends a wait for it that would not end; `guard` is what the caller holds.
+//! `multi_read` does that for many pages together. `frames` has the bytes and latches, `directory`
+//! finds a page's frame, `partition` has the lock that a miss takes.
 
 pub(crate) mod directory;
 pub(crate) mod evict;

@@ -1,6 +1,11 @@
 //! Devices that do not answer, and what becomes of the others.
 
+use rt::LeafMutex;
+
+use super::gauge::Gauge;
+use super::syncs::Syncs;
 use super::*;
+use crate::time_limit::TimeLimit;
 
 /// A device that never answers: reads of a pipe into which nobody writes.
 pub(super) fn silent() -> (std::io::PipeWriter, FileDevice) {

@@ -185,8 +185,8 @@ impl OpenedFlash {
     }
 }
 
-/// What has become of a flash device, if `error` tells that it is silent, has failed or has no room,
-/// and not that it was asked for what cannot be.
+/// What has become of a flash device, if `error` tells that it is silent, has failed or has no
+/// room, and not that it was asked for what cannot be.
 fn failure_of(error: &Error) -> Option<ColdStart> {
     match error {
         // It was given up by an earlier opening, and does not answer yet.

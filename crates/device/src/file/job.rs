@@ -1,0 +1,44 @@
+//! What one request asks of a file.
+
+use crate::{Op, Operation};
+
+/// What a transfer does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Job {
+    Read,
+    Write,
+    Sync,
+    /// Room for so many bytes, which do not change.
+    Reserve {
+        len: u64,
+    },
+    /// A file becomes so long, durably.
+    Grow {
+        len: u64,
+    },
+    /// The room of so many bytes is given back.
+    Punch {
+        len: u64,
+    },
+}
+
+impl Job {
+    pub(super) fn of(op: Op) -> Job {
+        match op {
+            Op::Read => Job::Read,
+            Op::Write => Job::Write,
+        }
+    }
+
+    /// What errors call it.
+    pub(super) fn operation(self) -> Operation {
+        match self {
+            Job::Read => Op::Read.operation(),
+            Job::Write => Op::Write.operation(),
+            Job::Sync => Operation::Sync,
+            Job::Reserve { .. } => Operation::Reserve,
+            Job::Grow { .. } => Operation::Grow,
+            Job::Punch { .. } => Operation::Punch,
+        }
+    }
+}
