@@ -4,11 +4,12 @@
 //! they go when it leaves memory, is decided here. The log is the engine's: the pool reaches it
 //! through [`Journal`].
 //!
-//! Modules in reading order: `buffer_pool`, which holds the parts together, `build` and `tasks`, its
-//! beginning and what runs in the background; `modes`, what all ask; then the parts: `memory` with
-//! the requests for pages, `flow` with a page's way below memory, `durability` with the changes that
-//! home lacks, `devices` with flash and home, `watch` with what can be seen. The slots of flash are
-//! `terrace_tier`'s, and `shares` what they share; `site` is the pool as a restart sees it.
+//! Modules in reading order: `buffer_pool`, which holds the parts together, `build` and `tasks`,
+//! its beginning and what runs in the background; `modes`, what all ask; then the parts: `memory`
+//! with the requests for pages, `flow` with a page's way below memory, `durability` with the
+//! changes that home lacks, `devices` with flash and home, `watch` with what can be seen. The
+//! slots of flash are `terrace_tier`'s, and `shares` what they share; `site` is the pool as a
+//! restart sees it.
 
 mod devices;
 mod durability;

@@ -236,6 +236,7 @@ pub fn handed_by(
     if let Some(handed) = handed_by_map(receiver, name) {
         return Some(handed);
     }
+    let pair = |element| Named::Tuple(vec![element, argument(0).element()]);
     let element = receiver.clone().element();
     Some(match (receiver, name) {
         (Named::Unknown, _) if UNWRAPS.contains(&name) || SAME.contains(&name) => Named::Unknown,
@@ -243,9 +244,7 @@ pub fn handed_by(
         (Named::Wrapped(_), "as_deref" | "flatten") => receiver.clone(),
         (Named::Wrapped(_), "map") => Named::wrapped(returned(argument(0))),
         (Named::Wrapped(_), "and_then") => returned(argument(0)),
-        (Named::Wrapped(_), "zip") => {
-            Named::wrapped(Named::Tuple(vec![element, argument(0).element()]))
-        }
+        (Named::Wrapped(_), "zip") => Named::wrapped(pair(element)),
         (_, "map_or" | "fold") => argument(0),
         (_, "map_or_else") => returned(argument(1)),
         (_, "then") => Named::wrapped(returned(argument(0))),
@@ -260,7 +259,7 @@ pub fn handed_by(
         (Named::Many(inner), "flatten") => Named::many(inner.clone().element()),
         (Named::Many(_), "find_map") => returned(argument(0)),
         (Named::Many(_), "enumerate") => Named::many(Named::Tuple(vec![Named::literal(), element])),
-        (Named::Many(_), "zip") => Named::many(Named::Tuple(vec![element, argument(0).element()])),
+        (Named::Many(_), "zip") => Named::many(pair(element)),
         (Named::Many(_), "split_at" | "split_at_mut" | "partition") => {
             Named::Tuple(vec![receiver.clone(), receiver.clone()])
         }
