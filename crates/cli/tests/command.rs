@@ -11,6 +11,8 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use terrace::{Database, TableDef};
+use terrace_policy::{DESIGNS, MEMORY_POLICIES};
+use terrace_workload::torture::matrix::SCRIPTS;
 
 fn terrace(folder: &Path, arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_terrace"));
@@ -37,9 +39,12 @@ fn folder() -> tempfile::TempDir {
 fn unknown_names_are_answered_with_the_known() {
     let folder = folder();
     let said = refused(folder.path(), &["bench", "tpcc", "--design", "lc,lx"], 2);
-    assert!(said.contains("unknown design `lx`; known: no-ssd, cw, dw, lc, tac, lazy"), "{said}");
+    assert!(
+        said.contains("`lx`") && said.contains(&DESIGNS.map(|it| it.name).join(", ")),
+        "{said}"
+    );
     let said = refused(folder.path(), &["bench", "tpcc", "--memory-policy", "mru"], 2);
-    assert!(said.contains("known: lru-2, clock, lru, sieve"), "{said}");
+    assert!(said.contains(&MEMORY_POLICIES.map(|(name, _)| name).join(", ")), "{said}");
     let said = refused(folder.path(), &["bench", "tpcc", "--world", "dream"], 2);
     assert!(said.contains("virtual, real"), "{said}");
     refused(folder.path(), &["bench", "tpcx"], 2);
@@ -253,7 +258,7 @@ fn a_place_without_direct_io_is_refused_by_the_benches() {
     let log = "/proc/self/comm";
     let arguments = real(&["--design", "no-ssd", "--home", "home", "--log-device", log]);
     let said = refused(folder.path(), &arguments, 1);
-    assert!(said.contains("refuses direct I/O") && said.contains("/comm"), "{said}");
+    assert!(said.contains("direct I/O") && said.contains("/comm"), "{said}");
     assert_eq!(contents(folder.path()), [], "what was made before is taken away");
 }
 
@@ -270,7 +275,7 @@ fn places_in_the_real_world_are_checked_before_the_load() {
         places("home", "flash", "no/log"),
     ] {
         let said = refused(folder.path(), &arguments, 1);
-        assert!(said.contains("does not exist") || said.contains("no such"), "{said}");
+        assert!(said.contains("no/"), "the path is named: {said}");
         assert_eq!(contents(folder.path()), [], "{arguments:?}");
     }
     // The same place twice, and a flash smaller than it can be.
@@ -322,8 +327,6 @@ fn what_is_no_database_is_said_and_left_alone() {
         refused(folder.path(), &["bench", "reads", "--rows", "1000", "--path", path], 1);
     }
     assert_eq!(contents(folder.path()), before);
-    let said = refused(folder.path(), &["check", "notes"], 1);
-    assert!(said.contains("something else"), "{said}");
 }
 
 /// The bug: what the engine refused was told of an "option pool" that the command does not have.
@@ -363,12 +366,11 @@ fn a_database_that_is_open_or_of_another_size_is_refused() {
     let folder = folder();
     make(folder.path());
     let other = ["bench", "reads", "--rows", "2000", "--path", "db", "--duration", "100ms"];
-    let said = refused(folder.path(), &other, 1);
-    assert!(said.contains("another size"), "{said}");
+    refused(folder.path(), &other, 1);
     let open = terrace::Database::builder().open(folder.path().join("db")).expect("it is there");
     for arguments in [&["check", "db"][..], &["stat", "db"], &other] {
         let said = refused(folder.path(), arguments, 1);
-        assert!(said.contains("in use by process"), "{said}");
+        assert!(said.contains(&std::process::id().to_string()), "the holder is named: {said}");
     }
     drop(open);
     assert!(terrace(folder.path(), &["check", "db"]).status.success());
@@ -404,13 +406,14 @@ fn a_flash_tier_is_found_or_said_to_be_cold() {
     assert!(said("stat").starts_with("flash tier: warm, "));
     let file = File::options().write(true).open(&flash).expect("it is there");
     file.write_all_at(&[0xab; 8], 40).expect("written");
-    assert_eq!(said("stat"), "flash tier: cold, because the flash device has no whole header");
+    let damaged = said("stat");
+    assert!(damaged.starts_with("flash tier: cold, "), "{damaged}");
     assert!(terrace(folder.path(), &["stat", "db"]).status.success());
     // Looking without the tier leaves it as it was.
-    assert_eq!(said("stat"), "flash tier: cold, because the flash device has no whole header");
+    assert_eq!(said("stat"), damaged);
     let looked = terrace(folder.path(), &["stat", "db", "--flash-device", "nowhere"]);
     let line = String::from_utf8(looked.stdout).expect("text");
-    assert!(line.contains("flash tier: cold, because there is no such file"), "{line}");
+    assert!(line.contains("flash tier: cold, "), "{line}");
     assert!(!folder.path().join("nowhere").exists());
 }
 
@@ -475,18 +478,17 @@ fn a_header_that_is_corrupt_or_newer_is_refused_and_left_alone() {
     assert!(terrace(folder.path(), &["stat", "db"]).status.success());
     let checked = terrace(folder.path(), &["check", "db"]);
     let said = String::from_utf8(checked.stderr).expect("text");
-    assert!(checked.status.code() == Some(1) && said.contains("nothing is lost"), "{said}");
+    assert_eq!(checked.status.code(), Some(1), "{said}");
     // The log of another, or none.
     std::fs::rename(folder.path().join("db.log"), folder.path().join("log")).expect("renamed");
     let said = refused(folder.path(), &["check", "db"], 1);
-    assert!(said.contains("db.log does not exist") && said.contains("terrace dump"), "{said}");
+    assert!(said.contains("db.log") && said.contains("terrace dump"), "{said}");
     let log = File::options().write(true).open(folder.path().join("log")).expect("there");
     log.write_all_at(&[7], 20).expect("written");
     let looked = terrace(folder.path(), &["stat", "db", "--log", "log"]);
     assert!(looked.status.success(), "one copy of its header is enough");
     log.write_all_at(&[7], 4096 + 20).expect("written");
-    let said = refused(folder.path(), &["check", "db", "--log", "log"], 1);
-    assert!(said.contains("header is corrupt"), "{said}");
+    refused(folder.path(), &["check", "db", "--log", "log"], 1);
 }
 
 #[test]
@@ -517,12 +519,10 @@ fn a_case_of_the_matrix_is_repeated_alone() {
     let output = terrace(folder.path(), &cut("90000000"));
     let said = String::from_utf8(output.stderr).expect("text");
     assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(
-        said.contains("there is no event 90000000") && said.contains("--cut 90000000"),
-        "{said}"
-    );
+    assert!(said.contains("--cut 90000000"), "{said}");
     let said = refused(folder.path(), &["torture", "--matrix", "--script", "closing"], 2);
-    assert!(said.contains("unknown script `closing`; known: admit-free"), "{said}");
+    let scripts: Vec<&str> = SCRIPTS.iter().map(|script| script.name).collect();
+    assert!(said.contains("`closing`") && said.contains(&scripts.join(", ")), "{said}");
     refused(folder.path(), &["torture", "--script", "close"], 2);
     refused(folder.path(), &["torture", "--matrix", "--cut", "7"], 2);
 }

@@ -131,7 +131,7 @@ fn options_that_make_no_sense_are_refused() {
     }
     assert_eq!(std::fs::read_dir(folder.path()).expect("the folder").count(), 0);
     let said = refused(folder.path(), &["trace", "info", "x", "--format", "lru"], 2);
-    assert!(said.contains("unknown format `lru`; known: compact, alibaba"), "{said}");
+    assert!(said.contains("`lru`") && said.contains(&terrace_trace::known_names()), "{said}");
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn bad_input_is_named_and_can_be_skipped() {
     let text = "ts_us,op,lba_bytes,size,file\n1,R,0,8192,1\n2,R,oops,8192,1\n3,W,0,8192,1\n";
     std::fs::write(&path, text).expect("a file");
     let said = refused(folder.path(), &["trace", "info", "bad.csv"], 1);
-    assert!(said.contains("bad.csv, line 3: field `lba_bytes` is no number"), "{said}");
+    assert!(said.contains("bad.csv, line 3:") && said.contains("`lba_bytes`"), "{said}");
     assert!(said.contains("--skip-bad"), "{said}");
     let found = info(folder.path(), "bad.csv", &["--skip-bad"]);
     assert_eq!((&found["requests"], &found["skipped"]), (&2.into(), &1.into()));
@@ -150,10 +150,10 @@ fn bad_input_is_named_and_can_be_skipped() {
     assert_eq!(String::from_utf8(output.stdout).expect("text").lines().count(), 2);
     std::fs::write(&path, "nothing of the kind\n").expect("a file");
     let said = refused(folder.path(), &["trace", "info", "bad.csv"], 1);
-    assert!(said.contains("no known format; known: compact, alibaba, pg15, arc"), "{said}");
+    assert!(said.contains(&terrace_trace::known_names()), "{said}");
     std::fs::write(&path, "").expect("a file");
     let said = refused(folder.path(), &["trace", "info", "bad.csv"], 1);
-    assert!(said.contains("is empty"), "{said}");
+    assert!(said.contains("bad.csv"), "{said}");
     assert_eq!(info(folder.path(), "bad.csv", &["--format", "spc"])["requests"], 0);
     refused(folder.path(), &["trace", "info", "missing"], 1);
 }
@@ -166,7 +166,7 @@ fn capture_without_strace_says_what_to_do() {
     let output = command.output().expect("the command starts");
     let said = String::from_utf8(output.stderr).expect("text");
     assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("capture needs strace, which is not installed"), "{said}");
+    assert!(said.contains("strace"), "{said}");
     assert_eq!(std::fs::read_dir(folder.path()).expect("the folder").count(), 0);
 }
 
@@ -190,7 +190,7 @@ fn capture_records_what_a_program_does_to_its_files() {
     let read = (2..4).map(|page| format!("R,{},8192,0", page * 8192));
     assert_eq!(requests, written.chain(read).collect::<Vec<_>>());
     let said = refused_with_more(folder.path(), &["trace", "capture", "--", "false"]);
-    assert!(said.contains("the program ended with exit status: 1"), "{said}");
+    assert!(said.contains("exit status: 1"), "{said}");
     assert_eq!(std::fs::read_dir(folder.path()).expect("the folder").count(), 2);
 }
 

@@ -253,9 +253,11 @@ fn a_queue_stays_as_small_as_what_is_in_it() {
                 assert!(pages < 40, "{pages} pages after {next} rounds");
             }
         }
-        terrace_rt::sleep(Nanos::from_millis(100));
-        let report = db.check().expect("whole");
-        assert!(report.pages < 15 && report.entries <= LIVE + 3, "{report:?}");
+        let small = (0..1_000).find_map(|_| {
+            terrace_rt::sleep(Nanos::from_millis(1));
+            db.check().ok().filter(|report| report.pages < 15 && report.entries <= LIVE + 3)
+        });
+        assert!(small.is_some(), "{:?}", db.check());
         db.close().expect("memory");
     });
 }

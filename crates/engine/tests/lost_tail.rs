@@ -52,10 +52,7 @@ fn pages_newer_than_the_end_of_the_log_are_told() {
         let written = db.write(|txn| txn.open_table(ROWS)?.insert(key, &[3; 1000]));
         match (read, written) {
             (Ok(1), Ok(())) => old += 1,
-            (Err(Error::Corrupt { part: Part::Home, what, .. }), Err(Error::Corrupt { .. })) => {
-                assert!(what.contains("newer than the end of the log"), "{what}");
-                told += 1;
-            }
+            (Err(Error::Corrupt { part: Part::Home, .. }), Err(Error::Corrupt { .. })) => told += 1,
             other => panic!("row {key}: {other:?}"),
         }
     }

@@ -92,7 +92,9 @@ fn others_are_waited_for_and_tasks_are_told() {
         let (held, hold) = (db.begin_write().expect("open"), db.clone());
         held.open_table(ROWS).expect("there").insert(5, 55).expect("free");
         let other = thread::spawn(move || hold.write(|txn| txn.open_table(ROWS)?.insert(5, 56)));
-        thread::sleep(Duration::from_millis(20));
+        while db.debug_waits().is_empty() {
+            thread::yield_now();
+        }
         held.commit(Durability::Buffered).expect("a good disk");
         other.join().expect("no panic").expect("it waited");
         let task = World::current().spawn("nested", move || {

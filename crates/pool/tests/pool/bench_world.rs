@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use terrace_page::{PageId, lsn};
 use terrace_policy::{Costs, designs};
-use terrace_pool::{BufferPool, Dirtied, FlashLayout, PageMut, PoolConfig, PoolError};
-use terrace_rt::{Prng, World};
+use terrace_pool::{BufferPool, Dirtied, FlashLayout, PageMut, PoolConfig, PoolError, PoolStats};
+use terrace_rt::{Nanos, Prng, World, sleep};
 
 use crate::log_model::{LogModel, Record, fresh_page, set_value, value};
 use crate::ram_device::RamDevice;
@@ -79,6 +79,19 @@ impl Bench {
         let flash = self.flash.as_ref().expect("a flash device");
         let is_copy = |slot: &u64| terrace_page::verify(&flash.page(*slot), PageId(page)).is_ok();
         (8..48).find(is_copy).expect("the page is on flash")
+    }
+
+    /// Waits, for a bounded time, until the counters are as `wanted`.
+    pub fn until(&self, wanted: impl Fn(&PoolStats) -> bool) -> PoolStats {
+        const LOOKS_MAX: u32 = 10_000;
+        for _ in 0..LOOKS_MAX {
+            let stats = self.pool.stats();
+            if wanted(&stats) {
+                return stats;
+            }
+            sleep(Nanos::from_millis(1));
+        }
+        panic!("it does not come to that: {:?}", self.pool.stats());
     }
 
     pub fn read(&self, page: u64) {

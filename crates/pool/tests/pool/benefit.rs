@@ -3,7 +3,7 @@
 use terrace_page::PageId;
 use terrace_policy::Costs;
 use terrace_pool::PoolConfig;
-use terrace_rt::{Nanos, Virtual, VirtualConfig, World, sleep};
+use terrace_rt::{Virtual, VirtualConfig, World};
 
 use crate::bench_world::{Bench, FLASH_NS, HOME_NS, config};
 
@@ -48,7 +48,8 @@ fn pages_that_benefit_more_take_over_and_a_scan_does_not() {
         let before = bench.pool.stats();
         assert_eq!(before.slots_used, before.slots, "free slots take all");
         bench.pool.read_ahead(PageId(60), 30);
-        sleep(Nanos::from_secs(1));
+        // As many as there are frames.
+        bench.until(|stats| stats.home_read_pages == before.home_read_pages + before.frames);
         (0..40).for_each(|page| bench.read(page));
         let cold = bench.pool.stats();
         assert_eq!(cold.admissions, before.admissions, "a scan leaves the flash alone");

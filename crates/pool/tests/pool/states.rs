@@ -95,8 +95,7 @@ fn tac_keeps_the_slot_of_a_modified_page_and_rewrites_it_at_eviction() {
             config.tac.write = write;
             let bench = Bench::new(world, config, PAGES, 1);
             bench.read(1);
-            sleep(Nanos(10_000_000));
-            assert_eq!(bench.pool.stats().slots_used, 1);
+            bench.until(|stats| stats.slots_used == 1);
             bench.change(1, 11);
             assert_eq!(bench.pool.stats().slots_invalid, 1);
             bench.pool.check();
@@ -115,9 +114,8 @@ fn tac_abandons_the_copy_of_a_page_that_is_dirtied_first() {
     in_world(|world| {
         let bench = Bench::new(world, plain("tac"), PAGES, 1);
         bench.change(1, 11);
-        sleep(Nanos(10_000_000));
-        let stats = bench.pool.stats();
-        assert_eq!((stats.tac_abandoned, stats.slots_used), (1, 0));
+        let stats = bench.until(|stats| stats.tac_abandoned == 1);
+        assert_eq!(stats.slots_used, 0);
         bench.pool.shutdown();
     });
 }
@@ -127,8 +125,7 @@ fn sequential_pages_stay_off_a_flash_that_is_filled() {
     in_world(|world| {
         let bench = Bench::new(world, PoolConfig { tau: 0.0, ..plain("dw") }, PAGES, 1);
         bench.pool.read_ahead(PageId(0), 16);
-        sleep(Nanos(100_000_000));
-        let stats = bench.pool.stats();
+        let stats = bench.until(|stats| stats.home_read_pages == 16);
         assert_eq!((stats.pages_read_ahead, stats.home_reads), (16, 1));
         push_out(&bench, 100);
         let stats = bench.pool.stats();
@@ -136,7 +133,7 @@ fn sequential_pages_stay_off_a_flash_that_is_filled() {
         // While filling, all are welcome.
         let bench = Bench::new(world, PoolConfig { tau: 1.0, ..plain("dw") }, PAGES, 1);
         bench.pool.read_ahead(PageId(0), 16);
-        sleep(Nanos(100_000_000));
+        bench.until(|stats| stats.home_read_pages == 16);
         push_out(&bench, 100);
         assert_eq!(bench.pool.stats().admissions, 16);
         bench.pool.shutdown();
@@ -154,11 +151,9 @@ fn a_long_read_over_a_newer_flash_page_drops_the_image_from_home() {
         push_out(&bench, 50);
         let before = bench.pool.stats();
         bench.pool.read_ahead(PageId(0), 6);
-        sleep(Nanos(100_000_000));
-        let after = bench.pool.stats();
+        let after = bench.until(|stats| stats.flash_reads == before.flash_reads + 1);
         assert_eq!(after.home_reads, before.home_reads + 1);
         assert_eq!(after.home_read_pages, before.home_read_pages + 6);
-        assert_eq!(after.flash_reads, before.flash_reads + 1);
         (0..6).for_each(|page| bench.read(page));
         assert_eq!(bench.pool.stats().misses, after.misses, "all are in memory");
         bench.pool.shutdown();
