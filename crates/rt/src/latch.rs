@@ -71,13 +71,6 @@ impl Latch {
         self.take_shared() || self.lock_shared_slow(still)
     }
 
-    /// Takes the shared mode if that needs no waiting. Never switches tasks, so that it may be
-    /// called under a `LeafMutex`.
-    #[inline]
-    pub fn try_lock_shared(&self) -> bool {
-        self.take_shared()
-    }
-
     /// Gives the shared mode back.
     #[inline]
     pub fn unlock_shared(&self) {

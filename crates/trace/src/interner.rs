@@ -20,8 +20,6 @@ const PIECE_KEYS: usize = 1 << 14;
 const PIECE_SHIFT: u32 = PIECE_KEYS.trailing_zeros();
 /// Cells of the smallest table.
 const CELLS_MIN: usize = 1 << 10;
-/// Pages that memory is asked for at once.
-const GROUP_PAGES: usize = 32;
 const VACANT: u32 = u32::MAX;
 /// More pages cannot be numbered.
 pub const PAGES_MAX: usize = 3 << 30;
@@ -88,46 +86,6 @@ impl Interner {
         match self.find(page, hash) {
             Ok(number) => number,
             Err(cell) => self.insert(page, hash, cell),
-        }
-    }
-
-    /// Appends the numbers of `pages` to `numbers`: as [`Interner::intern`] one after another, but
-    /// faster, since memory is asked for many of them at once.
-    ///
-    /// # Panics
-    ///
-    /// More than [`PAGES_MAX`] pages.
-    pub fn intern_all(&mut self, pages: &[PageKey], numbers: &mut Vec<u32>) {
-        numbers.reserve(pages.len());
-        for group in pages.chunks(GROUP_PAGES) {
-            self.intern_group(group, numbers);
-        }
-    }
-
-    /// Three loops, the first two without a branch: the numbers in the cells at home or next to it,
-    /// the keys that have these numbers, and whether they are the keys that are sought. A key never
-    /// changes its number, so the third is right although it gives out numbers itself.
-    fn intern_group(&mut self, pages: &[PageKey], numbers: &mut Vec<u32>) {
-        let mask = self.cells.len() - 1;
-        let mut guesses = [0_u32; GROUP_PAGES];
-        for (guess, page) in guesses.iter_mut().zip(pages) {
-            let hash = hash(*page);
-            let at = (hash >> 32) as usize & mask;
-            let (home, next) = (self.cells[at], self.cells[(at + 1) & mask]);
-            let is_home = (home ^ hash as u32) & !self.number_mask == 0;
-            *guess = if is_home { home } else { next } & self.number_mask;
-        }
-        let mut keys = [PageKey { file: 0, number: 0 }; GROUP_PAGES];
-        let last = self.len.saturating_sub(1) as u32;
-        if self.len > 0 {
-            for (key, guess) in keys.iter_mut().zip(&guesses) {
-                *key = self.key((*guess).min(last));
-            }
-        }
-        let is_empty = self.len == 0;
-        for ((page, key), guess) in pages.iter().zip(keys).zip(guesses) {
-            let known = key == *page && guess <= last && !is_empty;
-            numbers.push(if known { guess } else { self.intern(*page) });
         }
     }
 
@@ -249,26 +207,6 @@ mod tests {
             }
             assert_eq!(interner.len(), model.len());
             interner.check();
-        }
-    }
-
-    #[test]
-    fn many_pages_have_the_numbers_of_one_after_the_other() {
-        for seed in 0..50 {
-            let mut random = fastrand::Rng::with_seed(seed);
-            let (mut one, mut all) = (Interner::new(), Interner::new());
-            let mut numbers = Vec::new();
-            for _ in 0..20 {
-                let range = 1 << random.u32(1..20);
-                let count = random.usize(..500);
-                let page = |_| PageKey { file: random.u32(..2), number: random.u64(..range) };
-                let pages: Vec<PageKey> = (0..count).map(page).collect();
-                numbers.clear();
-                all.intern_all(&pages, &mut numbers);
-                let expected: Vec<u32> = pages.iter().map(|page| one.intern(*page)).collect();
-                assert_eq!(numbers, expected, "seed {seed}");
-            }
-            all.check();
         }
     }
 

@@ -245,20 +245,14 @@ impl Chooser {
         CHOICES[self.chosen]
     }
 
-    /// What each choice costs per request of the sample, as counted now, for people and tests.
-    #[must_use]
-    pub fn prices(&self, costs: &BusyCosts) -> [f64; CHOICES.len()] {
+    /// What each choice costs per request of the sample, as counted now.
+    #[cfg(test)]
+    fn prices(&self, costs: &BusyCosts) -> [f64; CHOICES.len()] {
         std::array::from_fn(|at| {
             let tally = &self.shadows[self.counts_for[at]].tally;
             let asked = (tally.home_reads + tally.flash_reads).max(1.0);
             costs.of(tally, CHOICES[at].dirty) / asked
         })
-    }
-
-    /// What is chosen.
-    #[must_use]
-    pub fn chosen(&self) -> Choice {
-        CHOICES[self.chosen]
     }
 
     /// Bytes allocated.
@@ -303,7 +297,7 @@ mod tests {
             }
             chooser.left(page, is_dirty, AccessClass::Random, true);
         }
-        chooser.chosen()
+        CHOICES[chooser.chosen]
     }
 
     #[test]

@@ -91,12 +91,6 @@ impl Distances {
         distance
     }
 
-    /// Pages seen.
-    #[must_use]
-    pub fn pages_seen(&self) -> u32 {
-        self.taken
-    }
-
     /// Bytes allocated.
     #[must_use]
     pub fn bytes(&self) -> usize {
@@ -199,7 +193,7 @@ mod tests {
                     stack.remove(stack.len() - 1 - at);
                 }
                 stack.push(page);
-                assert_eq!(distances.pages_seen() as usize, stack.len());
+                assert_eq!(distances.taken as usize, stack.len());
             }
         }
     }

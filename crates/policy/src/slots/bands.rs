@@ -198,12 +198,6 @@ impl SlotBands {
         self.free.count()
     }
 
-    /// How many slots are in bands.
-    #[must_use]
-    pub fn ranked_count(&self) -> u32 {
-        self.ranked
-    }
-
     /// Bytes allocated for all slots together.
     #[must_use]
     pub fn bytes(&self) -> usize {
@@ -473,7 +467,7 @@ mod tests {
                     }
                 }
                 bands.check();
-                assert_eq!(bands.ranked_count() as usize, model.slots.len());
+                assert_eq!(bands.ranked as usize, model.slots.len());
             }
         }
     }

@@ -102,8 +102,8 @@ impl Temperatures {
     }
 
     /// How warm the extent of `page` is, in milliseconds saved.
-    #[must_use]
-    pub fn of_ms(&self, page: PageId) -> f32 {
+    #[cfg(test)]
+    fn of_ms(&self, page: PageId) -> f32 {
         self.of(page) / self.scale
     }
 
@@ -298,12 +298,6 @@ impl SlotHeat {
     #[must_use]
     pub fn free_count(&self) -> u32 {
         self.free.count()
-    }
-
-    /// How many slots are in the heap.
-    #[must_use]
-    pub fn ranked_count(&self) -> u32 {
-        self.heaps.count(Side::Left)
     }
 
     /// Bytes allocated for all slots together.

@@ -117,7 +117,8 @@ impl BufferPool {
         }
     }
 
-    /// Redo looks for itself while it runs: it knows where the log ended.
+    /// Whether a page has changes that the log lacks. Redo looks for itself while it runs: it knows
+    /// where the log ended.
     fn is_newer_than_log(&self, bytes: &PageBuf) -> bool {
         !self.restart.is_recovering() && lsn(bytes) > self.journal.last_lsn()
     }

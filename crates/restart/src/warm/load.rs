@@ -103,7 +103,7 @@ impl WarmTable {
         self.resume.found = std::mem::take(&mut self.found);
     }
 
-    /// What the log says of the copy in an entry.
+    /// Whether the log allows the copy in an entry.
     fn is_believed(&self, entry: &Entry, facts: &LogFacts<'_>) -> bool {
         let Some(page) = entry.page() else { return true };
         let lsn = entry.lsn();

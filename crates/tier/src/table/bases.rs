@@ -74,11 +74,6 @@ impl<O: SlotOrder, S: Shares> SlotTable<O, S> {
         self.has(slot, DAMAGED)
     }
 
-    /// Lower bound of the first change in a base that home lacks.
-    pub fn base_rec(&self, slot: u32) -> Lsn {
-        self.rec(slot)
-    }
-
     /// Whether `slot` keeps a base.
     pub fn keeps_base(&self, slot: u32) -> bool {
         self.states[slot as usize] == INVALID

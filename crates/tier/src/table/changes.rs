@@ -108,7 +108,7 @@ impl<O: SlotOrder, S: Shares> SlotTable<O, S> {
         self.set_base(slot, &[DIRTY, CLEAN], INVALID);
     }
 
-    /// NEWER goes; `base_rec` still tells of it.
+    /// NEWER goes; the first change that home lacks stays known.
     pub(super) fn forget_newer(&mut self, slot: u32) {
         if !self.has(slot, NEWER) {
             self.rec[slot as usize] = 0;

@@ -71,11 +71,6 @@ impl<O: SlotOrder, S: Shares> SlotTable<O, S> {
         log.leave(leaving, fronted, answers);
     }
 
-    /// The group that began with `slot` is done with.
-    pub fn group_left(&mut self, slot: u32) {
-        self.log_mut().left(SlotId(slot));
-    }
-
     /// Whether `slot` is in a group that is leaving (O1).
     pub(super) fn is_leaving(&self, slot: u32) -> bool {
         self.log().is_some_and(|log| log.is_leaving(SlotId(slot)))
