@@ -30,6 +30,7 @@ mod queue;
 mod rw_latch;
 mod signal;
 mod time;
+mod timer;
 mod word;
 
 #[cfg(not(loom))]
@@ -56,6 +57,7 @@ pub use queue::Queue;
 pub use rw_latch::{ReadGuard, RwLatch, WriteGuard};
 pub use signal::{Event, Signal};
 pub use time::Nanos;
+pub use timer::Timer;
 
 #[cfg(not(loom))]
 pub use real_world::{
@@ -68,6 +70,6 @@ pub use virtual_world::{Stopped, Virtual, VirtualConfig};
 pub use within::within;
 #[cfg(not(loom))]
 pub use world::{
-    Task, Timer, Waited, World, charge, dead, is_virtual, maybe_switch, now, sleep, spawn,
+    Task, Waited, World, charge, dead, is_virtual, maybe_switch, now, sleep, spawn,
     start_default_world, task_id, unwinding, wait, wait_until, wake_all, wake_one, yield_now,
 };

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::real_world::{self as real, RealCore};
 use crate::task::Done;
 use crate::time::Nanos;
+use crate::timer::Timer;
 use crate::virtual_world::{self, Core, here, thread_token};
 
 /// How a wait with a deadline ended.
@@ -17,12 +18,6 @@ pub enum Waited {
     Woken,
     /// The deadline came first. Also what a destructor in a dead world is told.
     TimedOut,
-}
-
-/// What [`World::call_at`] calls.
-pub trait Timer: Send + Sync {
-    /// The instant has come. Called from the event loop: must not block.
-    fn fire(self: Arc<Self>, token: u64);
 }
 
 /// A spawned task; dropping it lets the task run on alone.

@@ -1,6 +1,5 @@
 //! Why a trace cannot be read: which file, where in it, which field, and what is wrong with it.
 
-use crate::format::known_names;
 use std::error::Error;
 use std::fmt;
 use std::io;
@@ -40,11 +39,15 @@ pub enum TraceError {
     Empty {
         /// The file.
         path: Arc<Path>,
+        /// The names of the formats that are known.
+        known: String,
     },
     /// The file is in no format that is known.
     UnknownFormat {
         /// The file.
         path: Arc<Path>,
+        /// The names of those that are.
+        known: String,
     },
     /// A line, record or block breaks its format.
     Bad {
@@ -141,14 +144,13 @@ impl fmt::Display for TraceError {
                 "{}: compressed data is damaged or cut off after {offset} unpacked bytes: {source}",
                 path.display()
             ),
-            TraceError::Empty { path } => write!(
+            TraceError::Empty { path, known } => write!(
                 f,
-                "{} is empty, so its format cannot be told; known: {}",
-                path.display(),
-                known_names()
+                "{} is empty, so its format cannot be told; known: {known}",
+                path.display()
             ),
-            TraceError::UnknownFormat { path } => {
-                write!(f, "{} is in no known format; known: {}", path.display(), known_names())
+            TraceError::UnknownFormat { path, known } => {
+                write!(f, "{} is in no known format; known: {known}", path.display())
             }
             TraceError::Bad { path, place, what } => {
                 write!(f, "{}, {place}: {what}", path.display())

@@ -11,9 +11,10 @@ use crate::compact;
 use crate::error::TraceError;
 use crate::lines::{LineDecoder, ParseLine};
 use crate::pages::{PageBytes, Paging};
-use crate::reader::{Opened, Tally};
+use crate::reader::Opened;
 use crate::records::{ParseRecord, RecordDecoder};
 use crate::request::Addressing;
+use crate::tally::Tally;
 use crate::text::{
     self, Alibaba, Blkparse, Disksim, Fio, Mqsim, Msr, Pg15, Spc, Strace, Tectonic, Tencent,
 };
@@ -231,7 +232,7 @@ impl FromStr for Format {
 /// There is nothing to tell it by, or it is none of the known.
 pub(crate) fn recognise(path: &Arc<Path>, head: &[u8]) -> Result<Format, TraceError> {
     if head.is_empty() {
-        return Err(TraceError::Empty { path: path.clone() });
+        return Err(TraceError::Empty { path: path.clone(), known: known_names() });
     }
     let mut best: Option<(usize, Format)> = None;
     for row in &FORMATS {
@@ -249,7 +250,8 @@ pub(crate) fn recognise(path: &Arc<Path>, head: &[u8]) -> Result<Format, TraceEr
     }
     let guess = || FORMATS.iter().find(|row| matches!(row.told, Told::Guess(told) if told(head)));
     let format = best.map(|best| best.1).or_else(|| guess().map(|row| row.format));
-    format.ok_or_else(|| TraceError::UnknownFormat { path: path.clone() })
+    let unknown = || TraceError::UnknownFormat { path: path.clone(), known: known_names() };
+    format.ok_or_else(unknown)
 }
 
 /// Reads the first whole lines of `head` as those of `P`.

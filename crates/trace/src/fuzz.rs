@@ -7,8 +7,9 @@
 use crate::compact::{CompactHeader, CompactWriter, file_of};
 use crate::format::{FORMATS, Format};
 use crate::pages::Paging;
-use crate::reader::{BadInput, ReadOptions, Reader};
+use crate::reader::{ReadOptions, Reader};
 use crate::request::{Addressing, Request};
+use crate::tally::BadInput;
 
 /// Requests that are read at most: a few packed bytes may be very many.
 const REQUESTS_MAX: usize = 50_000;

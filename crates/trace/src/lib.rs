@@ -24,6 +24,7 @@
 
 mod error;
 mod request;
+mod tally;
 
 mod unpack;
 mod window;
@@ -57,12 +58,13 @@ pub use error::{BadField, Place, Problem, TraceError};
 pub use format::{FORMATS, Format, FormatRow, UnknownFormatName, known_names};
 pub use interner::{Interner, PAGES_MAX};
 pub use pages::{PageBytes, PageKey, PageRequest, Pages, Paging};
-pub use reader::{BadInput, ReadOptions, Reader, Tally};
+pub use reader::{ReadOptions, Reader};
 pub use request::{ADDRESS_END, Addressing, Kind, Request, SECTOR_BYTES};
 pub use summary::{Findings, Skew, Summary};
 pub use synthetic::{
     BadOption, IDS_MAX, Popularity, Scans, Synthetic, SyntheticOptions, WorkingSet,
 };
+pub use tally::{BadInput, Tally};
 pub use tpch::{Tpch, TpchOptions};
 pub use unpack::Packing;
 pub use zipf::Zipf;

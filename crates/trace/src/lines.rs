@@ -6,8 +6,9 @@
 
 use crate::error::{BadField, Place, Problem, TraceError};
 use crate::pages::{PageBytes, Paging};
-use crate::reader::{BATCH_REQUESTS, Decode, More, Tally};
+use crate::reader::{BATCH_REQUESTS, Decode, More};
 use crate::request::Request;
+use crate::tally::Tally;
 use crate::window::Window;
 use memchr::memchr;
 

@@ -3,8 +3,9 @@
 //! - R1: a record that the file breaks off in is one bad record.
 
 use crate::error::{BadField, Place, Problem, TraceError};
-use crate::reader::{BATCH_REQUESTS, Decode, More, Tally};
+use crate::reader::{BATCH_REQUESTS, Decode, More};
 use crate::request::Request;
+use crate::tally::Tally;
 use crate::window::Window;
 
 /// A format of records.

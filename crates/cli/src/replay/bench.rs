@@ -7,8 +7,10 @@
 //! - Beside the time that passes stands the time on the processor, where the system says: on a
 //!   machine that is shared, only that tells of the policy. Caches that others empty still count.
 
+use super::measured::{measured, timed};
+use super::object::object;
+use super::sizes::capacities;
 use super::source::{Source, made};
-use super::{capacities, measured, object, timed};
 use crate::command::{CacheSize, Replay};
 use crate::failure::Failure;
 use crate::interval::rounded;

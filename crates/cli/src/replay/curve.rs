@@ -1,7 +1,8 @@
 //! `terrace replay --curve`: miss ratios against capacity.
 
+use super::object::object;
+use super::sizes::sizes;
 use super::source::{Scope, Source};
-use super::{object, sizes};
 use crate::command::Replay;
 use crate::failure::Failure;
 use crate::interval::rounded;

@@ -3,8 +3,10 @@
 //! Device time is the sum of what the devices take for each request alone, from presets measured
 //! once; nothing queues, so that it is an upper bound.
 
+use super::object::object;
+use super::sizes::{policies, sizes};
 use super::source::{Scope, Source};
-use super::{object, policies, sizes, timed};
+use super::timed;
 use crate::command::{BandOrderName, NearName, Replay, TacRuleName, TacWriteName, WriteName};
 use crate::failure::Failure;
 use crate::interval::rounded;
@@ -60,7 +62,7 @@ pub(super) struct Tried {
 }
 
 impl Tried {
-    fn name(&self) -> String {
+    fn title(&self) -> String {
         match self.bands {
             None => self.flash.name().into(),
             Some(Bands { count, order: BandOrder::Lru }) => format!("tac-bands {count}"),
@@ -288,7 +290,7 @@ impl Outcome {
     fn new(tried: Tried, memory: Memory, slots: u32, counts: TierCounts) -> Outcome {
         let is_design = matches!(tried.flash, Flash::Design(_)) && tried.bands.is_none();
         Outcome {
-            name: tried.name(),
+            name: tried.title(),
             kind: if is_design { "design" } else { "policy" },
             memory_policy: memory.policy.map(|(rule, _)| rule.name()),
             slots,

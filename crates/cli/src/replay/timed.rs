@@ -1,9 +1,10 @@
 //! `terrace replay --timed`: requests on modelled devices that know where they go; and
 //! `--write-back-only`, which is timed so, too.
 
+use super::object::object;
+use super::sizes::sizes;
 use super::source::Source;
 use super::tiers::{Outcome, page_bytes};
-use super::{object, sizes};
 use crate::command::Replay;
 use crate::failure::Failure;
 use crate::interval::rounded;

@@ -25,7 +25,8 @@ use crate::leaf;
 use crate::prng::Prng;
 use crate::task::{Body, Done, NO_TASK, Resumed, TaskIndex, TaskTable};
 use crate::time::Nanos;
-use crate::world::{Timer, Waited};
+use crate::timer::Timer;
+use crate::world::Waited;
 
 /// Virtual worlds that switch at random; zero keeps latches off the slow path.
 static SWITCHING_WORLDS: AtomicUsize = AtomicUsize::new(0);

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use crate::task::{NO_TASK, TaskIndex};
 use crate::time::Nanos;
-use crate::world::Timer;
+use crate::timer::Timer;
 
 /// Stale entries are swept once there are this many, and more than half of the heap.
 const STALE_MIN: usize = 1024;

@@ -10,8 +10,9 @@ use super::layout::{
 };
 use super::record;
 use crate::error::{BadField, Place, Problem, TraceError};
-use crate::reader::{Decode, More, Opened, Tally};
+use crate::reader::{Decode, More, Opened};
 use crate::request::{Addressing, Request};
+use crate::tally::Tally;
 use crate::window::Window;
 use memchr::memchr;
 

@@ -4,8 +4,9 @@ use super::layout::{BLOCK_REQUESTS_MAX, CompactHeader, HEADER_BYTES};
 use super::writer::CompactWriter;
 use crate::error::{BadField, Place, Problem, TraceError};
 use crate::pages::{PageBytes, Paging};
-use crate::reader::{BadInput, ReadOptions, Reader};
+use crate::reader::{ReadOptions, Reader};
 use crate::request::{Addressing, Kind, Request};
+use crate::tally::BadInput;
 
 const BYTES: CompactHeader =
     CompactHeader { addressing: Addressing::Bytes, paging: Paging::Split(PageBytes::DEFAULT) };

@@ -2,7 +2,7 @@
 
 use super::super::curve::{Line, capacities};
 use super::super::source::failed;
-use super::{Done, Stream, refused};
+use super::passes::{Done, Stream, refused};
 use crate::command::Replay;
 use crate::failure::Failure;
 use serde_json::json;

@@ -1,16 +1,17 @@
 //! `terrace replay --stream`: the trace is read twice, and none of its references is kept.
 
 mod curve;
+mod passes;
 mod policies;
 mod tiers;
 
-use super::source::{Opened, Scope, failed, paging_name};
+use super::source::{Opened, failed};
 use crate::command::Replay;
 use crate::failure::Failure;
 use crate::interval::rounded;
 use crate::output::{Sinks, Stopwatch};
 use crate::results::Host;
-use crate::table::thousands;
+use passes::{Done, Stream};
 use serde_json::{Value, json};
 use std::path::Path;
 use terrace_replay::Numbered;
@@ -45,7 +46,7 @@ pub fn stream(
         What::Curve => curve::draw(&stream)?,
     };
     sinks.show(&text);
-    let mut object = stream.json();
+    let mut object = stream.object();
     if let Some(tiers) = tiers {
         object["parameters"]["tiers"] = tiers;
     }
@@ -77,84 +78,4 @@ impl What {
         }
         policies::rows(options).map(What::Policies)
     }
-}
-
-/// What came out.
-struct Done {
-    /// For people.
-    text: String,
-    /// The same as JSON.
-    more: Value,
-    /// The parameters of tiers.
-    tiers: Option<Value>,
-}
-
-/// A trace that was read once.
-struct Stream<'a> {
-    options: &'a Replay,
-    path: &'a Path,
-    opened: Opened,
-    numbered: Numbered,
-}
-
-impl Stream<'_> {
-    fn again(&self) -> Result<Opened, Failure> {
-        Opened::new(self.path, &self.options.source)
-    }
-
-    fn scope(&self) -> Scope {
-        let (pages, span_s) = (self.numbered.pages_count(), self.numbered.span_s());
-        Scope { paging: self.opened.paging, pages, span_s }
-    }
-
-    /// Bytes for each page.
-    fn each(&self, bytes: usize) -> f64 {
-        bytes as f64 / f64::from(self.numbered.pages_count())
-    }
-
-    fn about(&self) -> String {
-        let numbered = &self.numbered;
-        format!(
-            "{} ({}), read twice: {} references ({} writes) to {} pages, {:.1} bytes for each \
-             beside the policies",
-            self.path.display(),
-            self.opened.reader.format().name(),
-            thousands(numbered.references() as f64),
-            thousands(numbered.writes() as f64),
-            thousands(f64::from(numbered.pages_count())),
-            self.each(numbered.bytes()),
-        )
-    }
-
-    fn json(&self) -> Value {
-        let (numbered, opened) = (&self.numbered, &self.opened);
-        json!({
-            "command": "replay",
-            "version": env!("CARGO_PKG_VERSION"),
-            "seed": self.options.seed,
-            "parameters": {
-                "trace": self.path.display().to_string(),
-                "format": opened.reader.format().name(),
-                "page": paging_name(opened.paging),
-                "left_out_files": opened.left_out,
-                "left_out_requests": opened.without,
-                "skipped": opened.reader.tally().skipped,
-                "stream": true,
-            },
-            "trace": {
-                "references": numbered.references(),
-                "writes": numbered.writes(),
-                "pages": numbered.pages_count(),
-                "span_s": numbered.span_s(),
-            },
-            "host": {},
-        })
-    }
-}
-
-/// A policy that knows more than the past cannot be told of one reference after the other.
-fn refused(name: &str) -> Failure {
-    Failure::usage(format!(
-        "--stream: {name} wants more of a reference than its page; replay it without"
-    ))
 }

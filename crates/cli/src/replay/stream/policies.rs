@@ -1,8 +1,8 @@
 //! Replacement policies, told of one reference after the other.
 
+use super::super::sizes::{CAPACITY_DEFAULT, sizes};
 use super::super::source::failed;
-use super::super::{CAPACITY_DEFAULT, sizes};
-use super::{Done, Stream, refused};
+use super::passes::{Done, Stream, refused};
 use crate::command::{CacheSize, Replay};
 use crate::failure::Failure;
 use crate::interval::rounded;

@@ -1,9 +1,10 @@
 //! Two tiers, told of one reference after the other: every design and policy beside the others.
 
+use super::super::sizes::sizes;
 use super::super::source::failed;
+use super::super::tiers;
 use super::super::tiers::{Outcome, Tried, parameters, setting, setup, text};
-use super::super::{sizes, tiers};
-use super::{Done, Stream, refused};
+use super::passes::{Done, Stream, refused};
 use crate::command::Replay;
 use crate::failure::Failure;
 use serde_json::{Value, json};
