@@ -699,4 +699,18 @@ mod tests {
         ]);
         assert_eq!(found, ["c.rs -> a.rs: new two"], "B is not given");
     }
+
+    #[test]
+    fn what_another_crate_returns_is_another_crates() {
+        let found = edges(&[
+            ("a.rs", "pub struct A; impl A { pub fn close(self) {} pub fn row(&self) {} }"),
+            (
+                "b.rs",
+                "fn b(place: &other::Place) { let it = place.open()?; it.rows()?.row(); \
+                 it.close(); for each in place.all()? { each.row(); } }",
+            ),
+            ("c.rs", "fn c(place: &crate::a::A) { place.row(); }"),
+        ]);
+        assert_eq!(found, ["c.rs -> a.rs: row"]);
+    }
 }

@@ -166,10 +166,17 @@ impl Named {
         }
     }
 
-    /// What `?`, `unwrap` or a pattern takes out of it.
+    /// Whether it is a type of another crate.
+    fn is_foreign(&self) -> bool {
+        matches!(self, Named::Of(key) if key.starts_with("::"))
+    }
+
+    /// What `?`, `unwrap` or a pattern takes out of it: of what another crate returns, what is
+    /// another crate's, too.
     pub fn unwrapped(self) -> Named {
         match self {
             Named::Wrapped(inner) => *inner,
+            foreign if foreign.is_foreign() => foreign,
             _ => Named::Unknown,
         }
     }
@@ -179,6 +186,7 @@ impl Named {
         match self {
             Named::Many(inner) | Named::Wrapped(inner) => *inner,
             Named::Map(key, value) => Named::Tuple(vec![*key, *value]),
+            foreign if foreign.is_foreign() => foreign,
             Named::Tuple(_) | Named::Closure(..) => Named::Unknown,
             Named::Of(_) | Named::Bound(_) | Named::Unknown => Named::Unknown,
         }
