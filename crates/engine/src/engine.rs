@@ -13,6 +13,7 @@
 //! - C3: a transaction is in `chains` from before its first record until after its last one, so
 //!   that a checkpoint which began before its last record finds it.
 
+pub(crate) mod frame_room;
 mod log_room;
 
 use std::collections::VecDeque;
@@ -28,6 +29,7 @@ use terrace_rt::{LeafMutex, Mutex, Nanos, Signal, dead, now};
 use crate::api::Checkpoint;
 use crate::context::Buffers;
 use crate::copies::BadCopy;
+use crate::engine::frame_room::FrameRoom;
 use crate::error::Places;
 use crate::journal::LogJournal;
 use crate::leaf_room::LeafRoom;
@@ -73,6 +75,7 @@ pub(crate) struct Engine {
     pub(crate) locks: LockTable,
     pub(crate) lock_limits: LockLimits,
     pub(crate) leaf_room: LeafRoom,
+    pub(crate) frame_room: FrameRoom,
     /// Where its parts are, for errors.
     places: Places,
     /// What was bad when it was opened, and stood in for.
@@ -156,6 +159,7 @@ impl Engine {
             locks: LockTable::new(parts.lock_bytes),
             lock_limits: parts.lock_limits,
             leaf_room: LeafRoom::new(),
+            frame_room: FrameRoom::new(),
             places: parts.places,
             bad_copies: parts.bad_copies,
             database: parts.boot.database,

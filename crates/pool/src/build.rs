@@ -20,6 +20,7 @@ use crate::PoolConfig;
 use crate::memory::directory::{Directory, PageHash};
 use crate::memory::partition::partition_bytes;
 use crate::memory::partition::{Books, Partition};
+use crate::memory::standstill::Waiting;
 use crate::shares::{SlotTable, TierShares};
 use terrace_restart::{FlashLayout, FlashRecovery};
 
@@ -155,7 +156,7 @@ impl Plan {
             first_slot_page: self.layout.first_slot + u64::from(first_slot),
             books: LeafMutex::new(Books::new(free, policy, table)),
             room: Signal::new(),
-            refused_at: AtomicU64::new(0),
+            waiting: Waiting::default(),
             home_write_ended: Signal::new(),
             retired_hits: AtomicU64::new(0),
         };

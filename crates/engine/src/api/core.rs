@@ -87,6 +87,27 @@ fn is_harmless(error: &Error) -> bool {
     )
 }
 
+/// What comes before a transaction that gave way is run again.
+pub(crate) struct Before {
+    pause: Nanos,
+    why: Again,
+}
+
+impl Before {
+    /// Waits for those that it gave way to. Call it with the transaction ended.
+    pub(super) fn wait(self, engine: &Engine) {
+        if self.pause > Nanos::ZERO {
+            terrace_rt::sleep(self.pause);
+        }
+        let limit = engine.lock_limits.timeout;
+        match self.why {
+            Again::HeldLog => engine.wait_for_others(limit),
+            Again::NoFrame => engine.frame_room.wait_for_rollbacks(limit),
+            Again::No | Again::Conflict => {}
+        }
+    }
+}
+
 impl Core {
     pub(super) fn begin(engine: &Arc<Engine>) -> Result<Core, Error> {
         engine.check_beginning()?;
@@ -103,21 +124,17 @@ impl Core {
         })
     }
 
-    /// The pause after which to run it again, after `runs` runs, if it is to be.
-    pub(super) fn run_again(&self, runs: u32) -> Option<Nanos> {
-        let (runs_max, runs_without, pause) = match self.again.get() {
+    /// What to wait for before it is run again, after `runs` runs, if it is to be.
+    pub(super) fn run_again(&self, runs: u32) -> Option<Before> {
+        let why = self.again.get();
+        let (runs_max, runs_without, pause) = match why {
             Again::No => return None,
             Again::Conflict => (RUNS_MAX, RUNS_WITHOUT_PAUSE, PAUSE),
             Again::HeldLog => (RUNS_HOLDING_LOG, RUNS_WITHOUT_PAUSE, PAUSE),
             Again::NoFrame => (RUNS_WITHOUT_FRAME, 0, PAUSE_WITHOUT_FRAME),
         };
         let pauses = if runs > runs_without { u64::from(runs).min(PAUSES_MAX) } else { 0 };
-        (runs < runs_max).then(|| pause * pauses)
-    }
-
-    /// Whether it gave way since it held a full log.
-    pub(super) fn held_log(&self) -> bool {
-        self.again.get() == Again::HeldLog
+        (runs < runs_max).then(|| Before { pause: pause * pauses, why })
     }
 
     /// What users call it.

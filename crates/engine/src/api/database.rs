@@ -350,7 +350,7 @@ impl Database {
             let txn = self.begin_write()?;
             let ran = run(&txn);
             runs += 1;
-            let (again, held_log) = (txn.run_again(runs), txn.held_log());
+            let again = txn.run_again(runs);
             match ran {
                 _ if again.is_some() => txn.rollback()?,
                 Ok(value) => return txn.commit(durability).map(|()| value).map_err(E::from),
@@ -360,9 +360,8 @@ impl Database {
                     return Err(error);
                 }
             }
-            again.into_iter().for_each(pause);
-            if held_log {
-                self.engine().wait_for_others(self.engine().lock_limits.timeout);
+            if let Some(before) = again {
+                before.wait(self.engine());
             }
         }
     }
@@ -381,9 +380,9 @@ impl Database {
             let txn = self.begin_read()?;
             let ran = run(&txn);
             runs += 1;
-            let Some(span) = txn.run_again(runs) else { return ran };
+            let Some(before) = txn.run_again(runs) else { return ran };
             drop(txn);
-            pause(span);
+            before.wait(self.engine());
         }
     }
 
@@ -553,12 +552,5 @@ impl Database {
     /// opening.
     pub fn close(self) -> Result<(), Error> {
         self.handle.close().map_err(|error| self.engine().explain(error))
-    }
-}
-
-/// Lets others go first.
-fn pause(span: Nanos) {
-    if span > Nanos::ZERO {
-        terrace_rt::sleep(span);
     }
 }

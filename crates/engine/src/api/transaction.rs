@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::api::core::Core;
+use crate::api::core::{Before, Core};
 use crate::api::loader::{Bulk, FILL, FILL_MIN};
 use crate::api::table::{type_names, types};
 use crate::context::Mark;
@@ -189,12 +189,8 @@ impl WriteTransaction {
         Ok(WriteTransaction { core: Core::begin(engine)? })
     }
 
-    pub(crate) fn run_again(&self, runs: u32) -> Option<Nanos> {
+    pub(crate) fn run_again(&self, runs: u32) -> Option<Before> {
         self.core.run_again(runs)
-    }
-
-    pub(crate) fn held_log(&self) -> bool {
-        self.core.held_log()
     }
 
     /// Its number, by which errors about locks name it: [`LockWait::holder`](crate::LockWait) is
@@ -356,7 +352,7 @@ impl ReadTransaction {
         Ok(ReadTransaction { core: Core::begin(engine)? })
     }
 
-    pub(crate) fn run_again(&self, runs: u32) -> Option<Nanos> {
+    pub(crate) fn run_again(&self, runs: u32) -> Option<Before> {
         self.core.run_again(runs)
     }
 

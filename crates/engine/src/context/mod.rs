@@ -320,7 +320,8 @@ impl Context {
         let rollbacks = &self.engine.tally.rollbacks;
         rollbacks.fetch_add(1, Ordering::Relaxed);
         let mut undone = self.undo_and_end();
-        let (mut attempts, deadline) = (1, now().saturating_add(UNDO_PATIENCE));
+        let engine = Arc::clone(&self.engine);
+        let (mut attempts, mut turn) = (1, None);
         while self.chain.is_some() && !terrace_rt::dead() {
             match undone {
                 // What a device refuses once it may do the next time.
@@ -328,7 +329,15 @@ impl Context {
                     attempts += 1;
                 }
                 // Other tasks have the frames, and are refused in their turn.
-                Err(Error::AllPinned) if now() < deadline => (),
+                Err(Error::AllPinned) => {
+                    let turn = turn.get_or_insert_with(|| {
+                        let turn = engine.frame_room.turn();
+                        (turn, now().saturating_add(UNDO_PATIENCE))
+                    });
+                    if now() >= turn.1 {
+                        break;
+                    }
+                }
                 _ => break,
             }
             undone = self.undo_and_end();

@@ -60,7 +60,7 @@ impl BufferPool {
     /// `AllPinned`, or why no victim could be written.
     pub(crate) fn make_room(&self, partition: &Partition) -> Result<(), PoolError> {
         let deadline = now() + PATIENCE;
-        let mut standstill = Standstill::begin(partition);
+        let mut standstill = None;
         loop {
             let seen = partition.room.seen();
             let writes = self.writes_together(partition, 1);
@@ -70,7 +70,8 @@ impl BufferPool {
             }
             // A stopped pool writes nothing, so changed pages never leave.
             self.check_writable()?;
-            if now() >= deadline || standstill.refuses(self, partition) {
+            let standstill = standstill.get_or_insert_with(|| Standstill::begin(partition));
+            if now() >= deadline || standstill.refuses(self) {
                 return Err(PoolError::AllPinned);
             }
             let nap = now() + NAP;

@@ -18,6 +18,7 @@ use crate::durability::ledger::{DirtyLsns, Ledger};
 use crate::flow::append::Gathered;
 use crate::memory::directory::{Directory, PageHash};
 use crate::memory::frames::{Exclusive, Frame, FrameTable};
+use crate::memory::standstill::Waiting;
 use crate::shares::SlotTable;
 
 /// A partition of the pool.
@@ -33,8 +34,8 @@ pub(crate) struct Partition {
     pub books: LeafMutex<Books>,
     /// Given when a frame becomes free.
     pub room: Signal,
-    /// When a task was refused a frame since all waited for each other (`standstill`).
-    pub refused_at: AtomicU64,
+    /// The tasks that wait for one.
+    pub waiting: Waiting,
     /// Given when a home write of one of the partition's pages ends.
     pub home_write_ended: Signal,
     /// Hits on pages that have left memory since.

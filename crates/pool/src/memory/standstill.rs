@@ -5,14 +5,17 @@
 //! - N1: a partition stands still if each of its frames is latched, none has become free for
 //!   `STILL`, and nothing is under way that may free one or give one to its task: no device has a
 //!   request of the pool, no page is on its way out, none is being brought up to date.
-//! - N2: then one of the tasks that wait is refused, and its operation lets go of the frames that
-//!   it has. The next one is refused `STILL_AGAIN` later, if no frame has become free by then.
+//! - N2: then the task that has waited longest is refused, and its operation lets go of the frames
+//!   that it has. The next one is refused `STILL_AGAIN` later, if no frame has become free by then.
+//!   In this order all who wait are refused once before any is twice, so those who have frames have
+//!   their turn, whatever the others try again meanwhile.
 //! - N3: who latches frames and waits for none (for the log, or in code of a caller) looks the
 //!   same. So a refusal may come without need, and only says that the same may succeed later.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU32, Ordering};
 
-use terrace_rt::{Nanos, now};
+use terrace_rt::{LeafMutex, Nanos, now};
 
 use crate::BufferPool;
 use crate::memory::Memory;
@@ -23,13 +26,23 @@ const STILL: Nanos = Nanos::from_millis(50);
 /// The same shortly after another one was: for `LATELY`.
 const STILL_AGAIN: Nanos = Nanos::from_millis(5);
 const LATELY: Nanos = Nanos::from_secs(1);
-/// Who has waited for less than `STILL` is refused so many times later: a task that tries again at
-/// once, as a rollback does, would be refused again and again in place of those who have frames.
-const LATER: u64 = 4;
 
-/// What a task that waits for a frame has seen of its partition.
-pub(crate) struct Standstill {
-    began: Nanos,
+/// The tasks that wait for a frame of a partition.
+#[derive(Debug, Default)]
+pub(crate) struct Waiting(LeafMutex<Queue>);
+
+#[derive(Debug, Default)]
+struct Queue {
+    /// Numbers of the waiting, those that came first in front.
+    tickets: VecDeque<u64>,
+    next: u64,
+    refused_at: Option<Nanos>,
+}
+
+/// A task in the queue, and what it has seen of its partition.
+pub(crate) struct Standstill<'p> {
+    partition: &'p Partition,
+    ticket: u64,
     /// The signal of free frames, and since when it is the same.
     room: u64,
     since: Nanos,
@@ -44,34 +57,43 @@ impl Drop for AtWork<'_> {
     }
 }
 
-impl Standstill {
-    pub fn begin(partition: &Partition) -> Standstill {
-        let now = now();
-        Standstill { began: now, room: partition.room.seen(), since: now }
+impl Drop for Standstill<'_> {
+    fn drop(&mut self) {
+        self.partition.waiting.0.lock().tickets.retain(|&ticket| ticket != self.ticket);
+    }
+}
+
+impl<'p> Standstill<'p> {
+    /// Takes a place at the end of the queue.
+    pub fn begin(partition: &'p Partition) -> Standstill<'p> {
+        let mut queue = partition.waiting.0.lock();
+        let ticket = queue.next;
+        queue.next += 1;
+        queue.tickets.push_back(ticket);
+        Standstill { partition, ticket, room: partition.room.seen(), since: now() }
     }
 
     /// Whether the caller, which has found no victim, is the one to be refused (N2).
-    pub fn refuses(&mut self, pool: &BufferPool, partition: &Partition) -> bool {
-        let (room, now) = (partition.room.seen(), now());
+    pub fn refuses(&mut self, pool: &BufferPool) -> bool {
+        let (room, now) = (self.partition.room.seen(), now());
         if room != self.room {
             (self.room, self.since) = (room, now);
             return false;
         }
-        let refused_at: &AtomicU64 = &partition.refused_at;
-        let last = refused_at.load(Ordering::Relaxed);
-        let is_lately = last > 0 && now < Nanos(last) + LATELY;
-        let is_new = now < self.began + STILL;
-        let still = match (is_lately, is_new) {
-            (true, false) => STILL_AGAIN,
-            (true, true) => STILL_AGAIN * LATER,
-            (false, _) => STILL,
+        let mut queue = self.partition.waiting.0.lock();
+        let lately = queue.refused_at.filter(|&last| now < last + LATELY);
+        let still_at = match lately {
+            Some(last) => self.since.max(last) + STILL_AGAIN,
+            None => self.since + STILL,
         };
-        now >= self.since.max(Nanos(last)) + still
+        let refuses = queue.tickets.front() == Some(&self.ticket)
+            && now >= still_at
             && pool.devices.queued() == 0
-            && pool.memory.stands_still(partition)
-            && refused_at
-                .compare_exchange(last, now.0, Ordering::Relaxed, Ordering::Relaxed)
-                .is_ok()
+            && pool.memory.stands_still(self.partition);
+        if refuses {
+            queue.refused_at = Some(now);
+        }
+        refuses
     }
 }
 
