@@ -10,6 +10,7 @@ use crate::{BufferPool, PoolConfig};
 pub(crate) struct RestartState {
     pub(crate) keeper: Keeper,
     keeps_bases: bool,
+    finds_dirty: bool,
     /// Whether it wants to know the LSNs of changes.
     pub(crate) follows_changes: bool,
     /// Why the flash tier started cold, if it did.
@@ -27,6 +28,7 @@ impl RestartState {
         let keeper = terrace_restart::keeper_of(&config.of_restart(), layout, recovery);
         RestartState {
             keeps_bases: config.keeps_bases(),
+            finds_dirty: config.finds_dirty(),
             follows_changes: keeper.as_ref().is_some_and(|keeper| keeper.follows_changes()),
             keeper,
             cold_start: recovery.and_then(FlashRecovery::cold),
@@ -47,11 +49,15 @@ impl PoolConfig {
     /// Whether redo may start from copies on flash that are older than the log's last checkpoint.
     #[must_use]
     pub fn keeps_bases(&self) -> bool {
-        let keeps_dirty = self.design.keeps_dirty_on_flash();
         // The slots of an append log are overwritten in order: one is kept by moving it to the
         // rear, which is worth its write only where the log does not have it all.
         let may_keep = self.design.batch().is_none() || self.flash_role.is_persistent();
-        self.restart.kind.is_journalled() && keeps_dirty && may_keep
+        self.finds_dirty() && may_keep
+    }
+
+    /// Whether an opening may find pages on flash that are newer than home, and believe them.
+    fn finds_dirty(&self) -> bool {
+        self.restart.kind.is_journalled() && self.design.keeps_dirty_on_flash()
     }
 
     /// What a restart is told of the pool.
@@ -74,5 +80,10 @@ impl BufferPool {
     /// Whether copies on flash are kept as the bases of changes: redo then starts from them.
     pub(crate) fn keeps_bases(&self) -> bool {
         self.restart.keeps_bases
+    }
+
+    /// Whether an opening may find pages on flash that are newer than home, and believe them.
+    pub(crate) fn finds_dirty(&self) -> bool {
+        self.restart.finds_dirty
     }
 }

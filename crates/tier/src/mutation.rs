@@ -56,6 +56,9 @@ mutations! {
     /// The restart `warm`: a dirty copy on flash outlasts a change of its page, unless analysis
     /// reads every change that home lacks.
     DropOldBases,
+    /// What the table says of a dirty copy counts from the first change that home lacks if a power
+    /// cut takes back what was not synced there.
+    DirtyCopyTrustsHome,
     /// Persistent flash: a slot is used again only when the table says durably that it may be.
     ReuseBeforeTable,
     /// Persistent flash: home has durably what leaves the front before its slots are overwritten.

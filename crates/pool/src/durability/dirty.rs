@@ -288,7 +288,7 @@ impl BufferPool {
     pub(crate) fn written_home(&self, books: &mut Books, page: PageId, lsns: DirtyLsns) {
         if !self.config.mutations.has(Mutation::EntryEndsBeforeSync) {
             books.ledger.written_home(lsns);
-            if self.keeps_bases() {
+            if self.finds_dirty() && !self.config.mutations.has(Mutation::DirtyCopyTrustsHome) {
                 books.ledger.at_risk_until_sync(page, lsns.rec);
             }
         }

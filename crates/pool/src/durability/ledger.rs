@@ -226,7 +226,7 @@ impl Ledger {
     }
 
     /// Home lacks changes of `page` from `rec` on if a power cut takes its home write back. Told
-    /// where copies on flash are bases.
+    /// where an opening may find copies on flash that home lacks.
     pub fn at_risk_until_sync(&mut self, page: PageId, rec: Lsn) {
         let least = self.unsynced.pages.entry(page).or_insert(rec);
         *least = rec.min(*least);

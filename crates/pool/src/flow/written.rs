@@ -193,8 +193,10 @@ impl BufferPool {
         lsn: Lsn,
         rec: Option<Lsn>,
     ) -> Version {
-        // write_out.W6: what the slot says must hold after a power cut, too.
-        let newer = rec.into_iter().chain(books.ledger.at_risk(page)).min();
+        // write_out.W6: what the slot says must hold after a power cut, too. A clean copy is the
+        // log's to redo where bases are not kept.
+        let at_risk = books.ledger.at_risk(page).filter(|_| rec.is_some() || self.keeps_bases());
+        let newer = rec.into_iter().chain(at_risk).min();
         Version { lsn, newer, history: frame.touch().history(self.now()) }
     }
 

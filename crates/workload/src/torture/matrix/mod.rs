@@ -143,8 +143,11 @@ impl Walk {
         let mut report = Report { walks: 1, ..Report::default() };
         let outcome = match self.subject {
             Subject::Script(script) => self.run_script(script, one_in, &mut report),
-            Subject::Tpcc => guarded(|| tpcc::run(self.design, self.restart, self.role, self.seed))
-                .map(|found| report.count_tpcc(&found)),
+            Subject::Tpcc => {
+                let tier = (self.design, self.restart, self.role);
+                guarded(|| tpcc::run(tier, self.mutations, self.seed))
+                    .map(|found| report.count_tpcc(&found))
+            }
         };
         if let Err(failure) = outcome {
             report.failures.push((self.case(None), failure));

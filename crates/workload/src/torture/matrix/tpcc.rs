@@ -14,6 +14,7 @@ use terrace::{Builder, Checkpoints, Database, Error};
 use terrace_device::Store;
 use terrace_page::PAGE_SIZE;
 use terrace_policy::{Costs, Design, FlashRole, Restart};
+use terrace_pool::Mutations;
 use terrace_rt::{Nanos, Prng, Stopped, Virtual, VirtualConfig};
 
 use super::super::ledger::Failure;
@@ -75,6 +76,7 @@ struct Run {
     design: Design,
     restart: Restart,
     role: FlashRole,
+    mutations: Mutations,
     prng: Prng,
     report: TpccReport,
     /// What an earlier cut left.
@@ -84,15 +86,14 @@ struct Run {
     date: u64,
 }
 
-/// Cuts a small TPC-C again and again under `design` and `restart`.
+/// Cuts a small TPC-C again and again under this design and restart, with `mutations`.
 ///
 /// # Errors
 ///
 /// A condition that does not hold, or an error of the engine.
 pub(super) fn run(
-    design: Design,
-    restart: Restart,
-    role: FlashRole,
+    (design, restart, role): (Design, Restart, FlashRole),
+    mutations: Mutations,
     seed: u64,
 ) -> Result<TpccReport, Failure> {
     let window = Nanos::from_secs(1);
@@ -110,6 +111,7 @@ pub(super) fn run(
         design,
         restart,
         role,
+        mutations,
         prng: Prng::from_seed(seed ^ 0x7BCC),
         report: TpccReport::default(),
         old: None,
@@ -148,6 +150,7 @@ impl Run {
             .tune(|tier| {
                 tier.flash_slots = if self.design.uses_flash() { slots } else { 0 };
                 tier.lambda = 0.3;
+                tier.mutations = self.mutations;
                 tier.forced_choice_misses = Some(CHOICE_MISSES);
                 tier.costs = Some(Costs::PUBLISHED);
                 let is_bounded = self.config.seed.is_multiple_of(AGED_ONE_IN);
