@@ -681,6 +681,27 @@ mod tests {
     }
 
     #[test]
+    fn a_lock_lends_the_option_that_it_holds() {
+        let found = edges(&[
+            (
+                "a.rs",
+                "pub struct A; impl A { pub fn clone(&self) -> A { A } pub fn row(&self) {} }",
+            ),
+            (
+                "b.rs",
+                "pub struct B { b: Mutex<Option<u32>> } impl B { fn b(&self) { \
+                 self.b.lock().clone(); } }",
+            ),
+            (
+                "c.rs",
+                "struct C { c: Mutex<Option<crate::a::A>> } impl C { fn c(&self) { \
+                 self.c.lock().clone().unwrap().row(); } }",
+            ),
+        ]);
+        assert_eq!(found, ["c.rs -> a.rs: row"]);
+    }
+
+    #[test]
     fn calls_in_macros_count() {
         let found = edges(&[
             ("a.rs", "pub fn one() -> u32 { 1 } pub struct A; impl A { pub fn two(&self) {} }"),

@@ -241,7 +241,7 @@ pub fn handed_by(
     Some(match (receiver, name) {
         (Named::Unknown, _) if UNWRAPS.contains(&name) || SAME.contains(&name) => Named::Unknown,
         (Named::Wrapped(inner), name) if UNWRAPS.contains(&name) => (**inner).clone(),
-        (Named::Wrapped(_), "as_deref" | "flatten") => receiver.clone(),
+        (Named::Wrapped(_), "as_deref" | "flatten" | "lock") => receiver.clone(),
         (Named::Wrapped(_), "map") => Named::wrapped(returned(argument(0))),
         (Named::Wrapped(_), "and_then") => returned(argument(0)),
         (Named::Wrapped(_), "zip") => Named::wrapped(pair(element)),
