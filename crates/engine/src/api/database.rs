@@ -297,7 +297,7 @@ impl Database {
         }
     }
 
-    /// Begins a transaction that may write. At most 4,096 transactions may be open at once.
+    /// Begins a transaction that may write. At most 65,536 transactions may be open at once.
     ///
     /// # Errors
     ///
@@ -309,7 +309,7 @@ impl Database {
     }
 
     /// Begins a transaction that only reads. It locks what it reads until it ends
-    /// ([`ReadTransaction`]), and counts among the 4,096 that may be open at once.
+    /// ([`ReadTransaction`]), and counts among the 65,536 that may be open at once.
     ///
     /// # Errors
     ///

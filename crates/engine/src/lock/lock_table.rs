@@ -15,9 +15,11 @@
 //!   circle may lead through two of them, and who would close it by waiting for an owner of its
 //!   own task is told that, not that others are in its way.
 //!
-//! The order of mutexes is: wait list, then one partition. Neither is held while waiting.
+//! The order of mutexes is: wait list, then one partition, or the list of free owners. None of them
+//! is held while waiting.
 
 use std::fmt::Write as _;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use terrace_page::TxnId;
@@ -28,7 +30,9 @@ use super::{Modes, Resource, TreeId};
 use crate::{Error, TransactionId};
 
 /// Transactions that can be open at once.
-pub(crate) const OWNERS_MAX: usize = 4096;
+pub(crate) const OWNERS_MAX: usize = 1 << 16;
+/// The table of owners grows by so many, and is never made smaller.
+const OWNERS_CHUNK: usize = 1024;
 
 /// The task of an owner whose task has panicked.
 const ORPHANED: u64 = u64::MAX;
@@ -84,9 +88,10 @@ pub(crate) struct LockCounts {
 #[derive(Debug)]
 pub(crate) struct LockTable {
     parts: Vec<Line<LeafMutex<Part>>>,
-    owners: Vec<Line<OwnerState>>,
+    /// Chunks of `OWNERS_CHUNK`, made when all before are taken.
+    owners: Vec<OnceLock<Box<[Line<OwnerState>]>>>,
     free_owners: LeafMutex<Vec<OwnerId>>,
-    /// For each owner, what it waits for.
+    /// For each owner of the chunks that are made, what it waits for.
     waiting: LeafMutex<Vec<Option<Resource>>>,
     /// Numbers of transactions given out.
     numbers: AtomicU64,
@@ -113,22 +118,27 @@ pub(crate) enum Refused {
     Nested { holder: TransactionId },
 }
 
-impl LockTable {
-    /// A table that takes at most about `bytes` of memory, as it needs it.
-    pub(crate) fn new(bytes: u64) -> LockTable {
-        let requests = (bytes / REQUEST_BYTES / PARTS as u64).max(16) as usize;
-        let owner = || OwnerState {
+impl OwnerState {
+    fn new() -> OwnerState {
+        OwnerState {
             word: AtomicU64::new(RUNNING),
             txn: AtomicU64::new(0),
             number: AtomicU64::new(0),
             key: LeafMutex::new(Vec::new()),
             task: AtomicU64::new(0),
-        };
+        }
+    }
+}
+
+impl LockTable {
+    /// A table that takes at most about `bytes` of memory, as it needs it.
+    pub(crate) fn new(bytes: u64) -> LockTable {
+        let requests = (bytes / REQUEST_BYTES / PARTS as u64).max(16) as usize;
         LockTable {
             parts: (0..PARTS).map(|_| Line(LeafMutex::new(Part::new(requests)))).collect(),
-            owners: (0..OWNERS_MAX).map(|_| Line(owner())).collect(),
-            free_owners: LeafMutex::new((0..OWNERS_MAX as u32).rev().map(OwnerId).collect()),
-            waiting: LeafMutex::new(vec![None; OWNERS_MAX]),
+            owners: (0..OWNERS_MAX / OWNERS_CHUNK).map(|_| OnceLock::new()).collect(),
+            free_owners: LeafMutex::new(Vec::new()),
+            waiting: LeafMutex::new(Vec::new()),
             numbers: AtomicU64::new(0),
             waits: AtomicU64::new(0),
             deadlocks: AtomicU64::new(0),
@@ -143,40 +153,75 @@ impl LockTable {
     ///
     /// `TooManyTransactions` if `OWNERS_MAX` transactions are open.
     pub(crate) fn enter(&self, task: u64) -> Result<Owner, Error> {
-        let many = Error::TooManyTransactions { max: OWNERS_MAX };
-        let id = self.free_owners.lock().pop().ok_or(many)?;
-        let state = &self.owners[id.0 as usize].0;
+        let free = self.free_owners.lock().pop();
+        let id = free.map_or_else(|| self.make_owners(), Ok)?;
+        let state = self.owner(id);
         state.txn.store(0, Ordering::Relaxed);
         state.number.store(0, Ordering::Relaxed);
         state.task.store(task, Ordering::Relaxed);
         Ok(Owner { id })
     }
 
+    /// Makes the table of owners larger. One of those that it has then.
+    #[cold]
+    fn make_owners(&self) -> Result<OwnerId, Error> {
+        // Who waits is noted by owner, so its table is as long before any owner is there.
+        let mut waiting = self.waiting.lock();
+        let mut free = self.free_owners.lock();
+        // Others may have made some, or left, meanwhile.
+        if let Some(id) = free.pop() {
+            return Ok(id);
+        }
+        let made = waiting.len();
+        let many = Error::TooManyTransactions { max: OWNERS_MAX };
+        let chunk = self.owners.get(made / OWNERS_CHUNK).ok_or(many)?;
+        let fresh = chunk.set((0..OWNERS_CHUNK).map(|_| Line(OwnerState::new())).collect());
+        assert!(fresh.is_ok(), "chunks of owners are made in order, each once");
+        waiting.resize(made + OWNERS_CHUNK, None);
+        free.extend((made as u32..(made + OWNERS_CHUNK) as u32).rev().map(OwnerId));
+        Ok(free.pop().expect("just made"))
+    }
+
+    #[inline]
+    fn owner(&self, id: OwnerId) -> &OwnerState {
+        let at = id.0 as usize;
+        let chunk = self.owners[at / OWNERS_CHUNK].get().expect("an owner was made before it is");
+        &chunk[at % OWNERS_CHUNK].0
+    }
+
+    /// All that are made, whether they are in use or not.
+    fn all_owners(&self) -> impl Iterator<Item = &OwnerState> {
+        self.owners.iter().map_while(|chunk| chunk.get()).flatten().map(|owner| &owner.0)
+    }
+
     /// The owner goes on in another task than the one it began in, and waits for nobody there.
     pub(crate) fn leave_task(&self, owner: &Owner) {
-        self.owners[owner.id.0 as usize].0.task.store(ORPHANED, Ordering::Relaxed);
+        self.owner(owner.id).task.store(ORPHANED, Ordering::Relaxed);
     }
 
     /// Tells what the log calls the owner's transaction, for whoever waits for it.
     pub(crate) fn set_txn(&self, owner: &Owner, txn: TxnId) {
-        self.owners[owner.id.0 as usize].0.txn.store(txn.0, Ordering::Relaxed);
+        self.owner(owner.id).txn.store(txn.0, Ordering::Relaxed);
     }
 
     /// Takes leave of an owner, who must have released everything.
     pub(crate) fn leave(&self, owner: Owner) {
-        self.owners[owner.id.0 as usize].0.task.store(0, Ordering::Relaxed);
+        self.owner(owner.id).task.store(0, Ordering::Relaxed);
         self.free_owners.lock().push(owner.id);
     }
 
     /// Whether a transaction is open in another task than `task`.
     pub(crate) fn is_open_beside(&self, task: u64) -> bool {
-        let tasks = self.owners.iter().map(|owner| owner.0.task.load(Ordering::Relaxed));
+        let tasks = self.all_owners().map(|owner| owner.task.load(Ordering::Relaxed));
         tasks.filter(|&other| other != 0 && other != task).count() > 0
     }
 
     /// Owners there are.
     pub(crate) fn owners_count(&self) -> u64 {
-        (OWNERS_MAX - self.free_owners.lock().len()) as u64
+        // Chunks are made while it is held.
+        let free = self.free_owners.lock();
+        let made = self.owners.iter().take_while(|chunk| chunk.get().is_some()).count();
+        (made * OWNERS_CHUNK - free.len()) as u64
     }
 
     /// Locks `resource` if nobody is in the way; says whether it did. Does not wait.
@@ -215,7 +260,7 @@ impl LockTable {
 
     /// Tells for whoever looks which key the owner is about to wait for.
     pub(crate) fn show_key(&self, owner: &Owner, key: &[u8]) {
-        let mut shown = self.owners[owner.id.0 as usize].0.key.lock();
+        let mut shown = self.owner(owner.id).key.lock();
         shown.clear();
         shown.extend_from_slice(key);
     }
@@ -235,7 +280,7 @@ impl LockTable {
         if self.enqueue(owner.id, resource, modes)? {
             return Ok(());
         }
-        let word = &self.owners[owner.id.0 as usize].0.word;
+        let word = &self.owner(owner.id).word;
         let deadline = now().saturating_add(limit);
         while word.load(Ordering::Acquire) == WAITING {
             if dead() {
@@ -258,7 +303,7 @@ impl LockTable {
     pub(crate) fn interrupt(&self, txn: TxnId) {
         let mut waiting = self.waiting.lock();
         for (owner, waits) in (0..).map(OwnerId).zip(waiting.iter_mut()) {
-            let state = &self.owners[owner.0 as usize].0;
+            let state = self.owner(owner);
             let Some(resource) = *waits else { continue };
             if state.txn.load(Ordering::Relaxed) != txn.0 {
                 continue;
@@ -278,7 +323,7 @@ impl LockTable {
         let mut waiting = self.waiting.lock();
         let mut part = self.part(resource).lock();
         waiting[owner.0 as usize] = None;
-        let word = &self.owners[owner.0 as usize].0.word;
+        let word = &self.owner(owner).word;
         match word.swap(RUNNING, Ordering::AcqRel) {
             WAITING => {}
             INTERRUPTED => return Err(Refused::Interrupted),
@@ -294,7 +339,7 @@ impl LockTable {
 
     /// What users call an owner's transaction. It gets its number when somebody asks first.
     fn number(&self, owner: OwnerId) -> TransactionId {
-        let number = &self.owners[owner.0 as usize].0.number;
+        let number = &self.owner(owner).number;
         let known = number.load(Ordering::Relaxed);
         if known != 0 {
             return TransactionId(known);
@@ -311,9 +356,9 @@ impl LockTable {
 
     /// What users call the transaction that the log calls `txn`, if it locks anything.
     pub(crate) fn id_of(&self, txn: TxnId) -> Option<TransactionId> {
-        let mut owners = (0..self.owners.len() as u32).map(OwnerId);
-        let of = |id: &OwnerId| self.owners[id.0 as usize].0.txn.load(Ordering::Relaxed) == txn.0;
-        owners.find(of).map(|owner| self.number(owner))
+        let mut owners = self.all_owners();
+        let at = owners.position(|owner| owner.txn.load(Ordering::Relaxed) == txn.0)?;
+        Some(self.number(OwnerId(at as u32)))
     }
 
     /// Queues a request; true if it was granted at once.
@@ -332,13 +377,13 @@ impl LockTable {
             }
             part.blockers(resource, owner, &mut blockers);
             // Before the partition is free: whoever grants it finds the word as it must be.
-            self.owners[owner.0 as usize].0.word.store(WAITING, Ordering::Release);
+            self.owner(owner).word.store(WAITING, Ordering::Release);
         }
         waiting[owner.0 as usize] = Some(resource);
         self.waits.fetch_add(1, Ordering::Relaxed);
         let Some(refused) = self.refused(owner, blockers, &waiting) else { return Ok(false) };
         // It may have been granted meanwhile.
-        let word = &self.owners[owner.0 as usize].0.word;
+        let word = &self.owner(owner).word;
         let mut part = self.part(resource).lock();
         waiting[owner.0 as usize] = None;
         if word.swap(RUNNING, Ordering::AcqRel) == RUNNING {
@@ -353,7 +398,7 @@ impl LockTable {
 
     /// The task of an owner, zero if it may change.
     fn task(&self, owner: OwnerId) -> u64 {
-        self.owners[owner.0 as usize].0.task.load(Ordering::Relaxed)
+        self.owner(owner).task.load(Ordering::Relaxed)
     }
 
     /// Whether two owners run in one task, so that neither goes on while the other waits.
@@ -369,6 +414,8 @@ impl LockTable {
         waiting: &[Option<Resource>],
     ) -> Option<Refused> {
         let mut seen = blockers;
+        let mut is_seen = vec![false; waiting.len()];
+        seen.iter().for_each(|owner| is_seen[owner.0 as usize] = true);
         let mut next = 0;
         while let Some(&owner) = seen.get(next) {
             next += 1;
@@ -385,7 +432,8 @@ impl LockTable {
                 }
                 None => blockers.extend(self.waits_for_its_task(owner, waiting)),
             }
-            blockers.retain(|blocker| !seen.contains(blocker));
+            let is_new = |owner: &OwnerId| !std::mem::replace(&mut is_seen[owner.0 as usize], true);
+            blockers.retain(is_new);
             seen.append(&mut blockers);
         }
         None
@@ -425,7 +473,7 @@ impl LockTable {
             };
             let blockers: Vec<String> =
                 blockers.iter().map(|id| self.number(*id).to_string()).collect();
-            let key = self.owners[index].0.key.lock().clone();
+            let key = self.owner(owner).key.lock().clone();
             let what = locked(resource.tree(), (!resource.is_table()).then_some(&key));
             let _written = writeln!(
                 lines,
@@ -471,7 +519,7 @@ impl LockTable {
 
     /// Called under the partition of what was granted.
     fn wake(&self, owner: OwnerId) {
-        let word = &self.owners[owner.0 as usize].0.word;
+        let word = &self.owner(owner).word;
         word.store(RUNNING, Ordering::Release);
         wake_all(word);
     }
