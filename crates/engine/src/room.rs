@@ -19,8 +19,11 @@ use terrace_page::{PAGE_SIZE, PageId};
 
 use crate::{Action, Error, Part};
 
-/// Pages are asked for in multiples of this, 4 MiB, if the device has as much.
-const STEP_PAGES: u64 = 512;
+/// Pages are asked for in steps, if the device has as much: an eighth of home, but one extent at
+/// least, and 4 MiB at most. So a small database occupies little.
+const STEP_ONE_IN: u64 = 8;
+const STEP_PAGES_MIN: u64 = 32;
+const STEP_PAGES_MAX: u64 = 512;
 
 /// The room that the home device has promised.
 pub(crate) struct Room {
@@ -53,7 +56,8 @@ impl Room {
             self.home.reserve(offset, pages * PAGE_SIZE as u64).map(|()| end)
         };
         // The device may have as much as is needed, and no more.
-        match ask(end.next_multiple_of(STEP_PAGES).min(self.pages)).or_else(|_| ask(end)) {
+        let step = (end / STEP_ONE_IN).next_power_of_two().clamp(STEP_PAGES_MIN, STEP_PAGES_MAX);
+        match ask(end.next_multiple_of(step).min(self.pages)).or_else(|_| ask(end)) {
             Ok(end) => {
                 self.promised.fetch_max(end, Ordering::Relaxed);
                 Ok(())
