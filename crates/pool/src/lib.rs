@@ -40,8 +40,8 @@ pub use buffer_pool::{BufferPool, Recovered};
 pub use config::{FascConfig, Fills, PoolConfig, Spill, TacConfig, TacWrite};
 pub use durability::dirty::OldestDirty;
 pub use durability::doublewrite::{
-    Ahead, Doublewrite, DoublewriteOwner, DoublewritePlace, HALF_BYTES_MIN, RestoreError, Restored,
-    restore_torn,
+    Ahead, AreaRoom, Doublewrite, DoublewriteOwner, DoublewritePlace, HALF_BYTES_MIN, RestoreError,
+    Restored, restore_torn,
 };
 pub use durability::home_versions::home_versions;
 pub use durability::journal::Journal;

@@ -47,18 +47,24 @@
 //!   of which flash has a newer version. Redo, now or when flash is lost, wants the version that
 //!   its first record was written on, or a later one; so an older copy, where the newest is
 //!   damaged, too, is never taken for the page.
+//! - D8: an area begins small and grows. It moves when every home write of its batches has
+//!   completed and home was synced after that; the new one is blank, and generations go on two
+//!   higher, so that what lies in its place from earlier never counts beside its own batches.
 //! - Not for: media errors. A page that goes bad at rest is told as damaged.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
-use terrace_device::{Device, Operation};
-use terrace_page::{Lsn, PAGE_SIZE, PageBuf, PageId, lsn, page_id, verify};
+use terrace_device::Device;
+use terrace_page::{PAGE_SIZE, PageBuf, lsn, page_id};
 use terrace_rt::{LeafMutex, Signal, dead};
 
 use crate::io::{PageIo, run};
 use crate::memory::frames::Staging;
+
+mod found;
+
+pub use found::{Ahead, RestoreError, Restored, restore_torn};
 
 /// Batches begin at multiples of this, in bytes; a header has this size.
 const BLOCK: u64 = 4096;
@@ -78,10 +84,10 @@ const _: () = assert!(PAGE_SIZE as u64 == 2 * BLOCK);
 /// The smallest half: seven pages and their header.
 pub const HALF_BYTES_MIN: u64 = 64 << 10;
 const HALVES: usize = 2;
+/// An area of which so many halves were begun is made larger.
+const TURNS: u32 = 4;
 /// Batches whose memory is kept for the next ones.
 const SPARES_MAX: usize = 2;
-/// Home pages looked at together when an area is restored.
-const LOOK_PAGES: usize = 64;
 
 /// Where the area lies on the log's device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,11 +107,25 @@ pub struct DoublewriteOwner {
     pub epoch: u32,
 }
 
+/// Where a larger area may be.
+pub trait AreaRoom: Send + Sync {
+    /// Whether it is worth asking.
+    fn may_grow(&self) -> bool;
+
+    /// A larger area than this one, blank, which the next opening will look at in its stead; none
+    /// if there is no room.
+    ///
+    /// # Errors
+    ///
+    /// Those of the log's device: then nothing more may be written to it.
+    fn larger(&self, area: DoublewritePlace) -> io::Result<Option<DoublewritePlace>>;
+}
+
 /// The area of an open database.
 pub struct Doublewrite {
     device: Arc<dyn Device>,
     home: Arc<dyn Device>,
-    place: DoublewritePlace,
+    room: Option<Arc<dyn AreaRoom>>,
     owner: DoublewriteOwner,
     state: LeafMutex<State>,
     news: Signal,
@@ -115,6 +135,13 @@ pub struct Doublewrite {
 
 #[derive(Debug)]
 struct State {
+    place: DoublewritePlace,
+    /// Halves that were begun since the area has its size.
+    turns: u32,
+    /// A task makes the area larger: the others wait.
+    is_growing: bool,
+    /// There may be room for a larger one.
+    may_grow: bool,
     current: usize,
     /// Bytes of the current half that batches have.
     used: u64,
@@ -140,15 +167,6 @@ pub(crate) enum CopyError {
     Torn,
 }
 
-/// Which device failed while torn pages were made good.
-#[derive(Debug)]
-pub enum RestoreError {
-    /// The log's, which has the copies, could not be read.
-    Log(io::Error),
-    /// Home could not be written or synced.
-    Home(Operation, io::Error),
-}
-
 impl From<CopyError> for io::Error {
     fn from(error: CopyError) -> io::Error {
         match error {
@@ -161,6 +179,7 @@ impl From<CopyError> for io::Error {
 /// A place taken for a batch.
 #[derive(Clone, Copy)]
 struct Taken {
+    half_bytes: u64,
     half: usize,
     offset: u64,
     generation: u64,
@@ -211,6 +230,10 @@ impl Doublewrite {
     ) -> Doublewrite {
         assert!(place.half_bytes >= HALF_BYTES_MIN, "a half of {} bytes", place.half_bytes);
         let state = State {
+            place,
+            turns: 0,
+            is_growing: false,
+            may_grow: true,
             current: 0,
             used: 0,
             generation: 1,
@@ -222,12 +245,19 @@ impl Doublewrite {
         };
         let (state, news) = (LeafMutex::new(state), Signal::new());
         let spares = LeafMutex::new(Vec::with_capacity(SPARES_MAX));
-        Doublewrite { device, home, place, owner, state, news, spares }
+        Doublewrite { device, home, room: None, owner, state, news, spares }
+    }
+
+    /// The same, which grows as `room` has it.
+    #[must_use]
+    pub fn growing(self, room: Arc<dyn AreaRoom>) -> Doublewrite {
+        Doublewrite { room: Some(room), ..self }
     }
 
     /// Most pages of one batch.
     pub(crate) fn batch_pages(&self) -> usize {
-        let fitting = (self.place.half_bytes - BLOCK) / PAGE_SIZE as u64;
+        let half_bytes = self.state.lock().place.half_bytes;
+        let fitting = (half_bytes - BLOCK) / PAGE_SIZE as u64;
         ENTRIES_MAX.min(fitting as usize)
     }
 
@@ -306,7 +336,7 @@ impl Doublewrite {
         put(SEQUENCE_AT, &taken.sequence.to_le_bytes());
         put(DATABASE_AT, &self.owner.database.to_le_bytes());
         put(COUNT_AT, &(pages.len() as u32).to_le_bytes());
-        put(HALF_BYTES_AT, &self.place.half_bytes.to_le_bytes());
+        put(HALF_BYTES_AT, &taken.half_bytes.to_le_bytes());
         for (index, (copy, page)) in copies.iter_mut().zip(pages).enumerate() {
             copy.copy_from_slice(&page[..]);
             let at = ENTRIES_AT + index * ENTRY_BYTES;
@@ -322,24 +352,32 @@ impl Doublewrite {
     fn take(&self, len: u64) -> Result<Taken, CopyError> {
         loop {
             let seen = self.news.seen();
-            let leads = {
+            let next = {
                 let mut state = self.state.lock();
                 if state.has_torn {
                     return Err(CopyError::Torn);
                 }
-                if let Some(taken) = state.take(len, &self.place) {
+                if let Some(taken) = state.take(len) {
                     return Ok(taken);
                 }
-                let other = HALVES - 1 - state.current;
-                let is_written = state.writing[other] == 0;
-                is_written && !std::mem::replace(&mut state.is_syncing, is_written)
+                state.next(self.room.is_some())
             };
             if dead() {
                 return Err(CopyError::Home(io::Error::other("the world lost power")));
             }
-            if !leads {
-                self.news.wait(seen);
-                continue;
+            match next {
+                Next::Wait => {
+                    self.news.wait(seen);
+                    continue;
+                }
+                Next::Grow => {
+                    let grown = self.grow();
+                    self.state.lock().is_growing = false;
+                    self.news.notify_all();
+                    grown?;
+                    continue;
+                }
+                Next::Sync => {}
             }
             let synced = self.home.sync();
             let mut state = self.state.lock();
@@ -351,10 +389,74 @@ impl Doublewrite {
             synced.map_err(CopyError::Home)?;
         }
     }
+
+    /// D8. No batch begins meanwhile.
+    fn grow(&self) -> Result<(), CopyError> {
+        let Some(room) = self.room.as_ref().filter(|room| room.may_grow()) else {
+            self.state.lock().turns = 0;
+            return Ok(());
+        };
+        loop {
+            let seen = self.news.seen();
+            let state = self.state.lock();
+            if state.has_torn {
+                return Err(CopyError::Torn);
+            }
+            let is_quiet = state.writing == [0; HALVES] && !state.is_syncing;
+            drop(state);
+            if is_quiet {
+                break;
+            }
+            if dead() {
+                return Err(CopyError::Home(io::Error::other("the world lost power")));
+            }
+            self.news.wait(seen);
+        }
+        self.home.sync().map_err(CopyError::Home)?;
+        let place = self.state.lock().place;
+        let larger = room.larger(place).map_err(CopyError::Log)?;
+        let mut state = self.state.lock();
+        state.is_over = [true; HALVES];
+        state.turns = 0;
+        state.may_grow = larger.is_some();
+        if let Some(place) = larger {
+            (state.place, state.current, state.used) = (place, 0, 0);
+            state.generation += 2;
+        }
+        Ok(())
+    }
+}
+
+/// What a task does that finds no place for a batch.
+enum Next {
+    Wait,
+    /// Sync home, which frees a half.
+    Sync,
+    /// Make the area larger.
+    Grow,
 }
 
 impl State {
-    fn take(&mut self, len: u64, place: &DoublewritePlace) -> Option<Taken> {
+    fn next(&mut self, has_room: bool) -> Next {
+        let other = HALVES - 1 - self.current;
+        if self.is_growing {
+            Next::Wait
+        } else if has_room && self.may_grow && self.turns >= TURNS {
+            self.is_growing = true;
+            Next::Grow
+        } else if self.writing[other] == 0 && !self.is_syncing {
+            self.is_syncing = true;
+            Next::Sync
+        } else {
+            Next::Wait
+        }
+    }
+
+    fn take(&mut self, len: u64) -> Option<Taken> {
+        let place = self.place;
+        if self.is_growing {
+            return None;
+        }
         if self.used + len > place.half_bytes {
             let other = HALVES - 1 - self.current;
             if !self.is_over[other] || self.is_syncing {
@@ -363,6 +465,7 @@ impl State {
             self.current = other;
             self.used = 0;
             self.generation += 1;
+            self.turns += 1;
         }
         let half = self.current;
         let offset = place.at + half as u64 * place.half_bytes + self.used;
@@ -370,7 +473,8 @@ impl State {
         self.sequence += 1;
         self.writing[half] += 1;
         self.is_over[half] = false;
-        Some(Taken { half, offset, generation: self.generation, sequence: self.sequence })
+        let (generation, sequence) = (self.generation, self.sequence);
+        Some(Taken { half_bytes: place.half_bytes, half, offset, generation, sequence })
     }
 }
 
@@ -379,169 +483,13 @@ fn checksum(block: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c_append(head, &[0; 4]), &block[CHECKSUM_AT + 4..])
 }
 
-/// A batch as found on the device.
-struct Found<'a> {
-    /// D3 and D4: epoch, generation, sequence.
-    age: (u32, u64, u64),
-    entries: &'a [u8],
-    /// Its pages.
-    at: u64,
-}
-
-fn decode<'a>(block: &'a [u8], at: u64, database: u128) -> Option<Found<'a>> {
-    let array = |at: usize| -> [u8; 8] { block[at..at + 8].try_into().expect("eight bytes") };
-    let word = |at: usize| u32::from_le_bytes(block[at..at + 4].try_into().expect("four bytes"));
-    let is_ours = block[..8] == MAGIC
-        && word(CHECKSUM_AT) == checksum(block)
-        && block[DATABASE_AT..COUNT_AT] == database.to_le_bytes();
-    let count = word(COUNT_AT) as usize;
-    (is_ours && count <= ENTRIES_MAX).then(|| Found {
-        age: (
-            word(EPOCH_AT),
-            u64::from_le_bytes(array(GENERATION_AT)),
-            u64::from_le_bytes(array(SEQUENCE_AT)),
-        ),
-        entries: &block[ENTRIES_AT..ENTRIES_AT + count * ENTRY_BYTES],
-        at: at + BLOCK,
-    })
-}
-
-/// A copy that counts.
-#[derive(Clone, Copy)]
-struct Copy {
-    sequence: u64,
-    lsn: Lsn,
-    crc: u32,
-    at: u64,
-}
-
-/// What `restore_torn` found.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Restored {
-    /// The pages that were torn, and are whole now.
-    pub pages: Vec<PageId>,
-    /// Copies that the log does not reach: [`Doublewrite::disown`] them before it grows (D6).
-    pub ahead: Ahead,
-}
-
-/// Where the headers of batches are that have copies which the log does not reach.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub struct Ahead(Vec<u64>);
-
-impl Ahead {
-    /// Whether there are none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-}
-
-/// Overwrites each page that a power cut `may_have_torn`, and that `home` does not have whole, with
-/// its newest whole copy in the area that the log, which ends at `end`, reaches, and syncs home if
-/// it did. Call it before home is read for redo.
-///
-/// # Errors
-///
-/// Those of the devices.
-pub fn restore_torn(
-    device: &dyn Device,
-    home: &dyn Device,
-    place: DoublewritePlace,
-    (database, end): (u128, Lsn),
-    may_have_torn: &dyn Fn(PageId) -> bool,
-) -> Result<Restored, RestoreError> {
-    let (copies, ahead) = copies(device, place, database, end).map_err(RestoreError::Log)?;
-    let home_pages = home.len() / PAGE_SIZE as u64;
-    let is_wanted = |page: &PageId| page.0 < home_pages && may_have_torn(*page);
-    let pages: Vec<PageId> = copies.keys().copied().filter(is_wanted).collect();
-    let mut torn = Vec::new();
-    for batch in pages.chunks(LOOK_PAGES) {
-        let versions = crate::home_versions(home, batch);
-        let damaged = batch.iter().zip(versions).filter(|(_, version)| version.is_none());
-        torn.extend(damaged.map(|(&page, _)| page));
-    }
-    let mut staging = Staging::new(1);
-    let mut restored = Vec::new();
-    for page in torn {
-        for copy in &copies[&page] {
-            let bytes = &mut staging.pages_mut()[0];
-            let read = run(device, vec![PageIo::read_from(copy.at, [&mut *bytes])]);
-            read.map_err(RestoreError::Log)?;
-            let is_copy = crc32c::crc32c(&bytes[..]) == copy.crc
-                && verify(bytes, page).is_ok()
-                && lsn(bytes) == copy.lsn;
-            // One that is not whole was not durable: its home write had not begun, and the write
-            // that was torn is that of the copy before.
-            if is_copy {
-                run(home, vec![PageIo::write(page.0, [&staging.pages()[0]])])
-                    .map_err(|source| RestoreError::Home(Operation::Write, source))?;
-                restored.push(page);
-                break;
-            }
-        }
-    }
-    if !restored.is_empty() {
-        home.sync().map_err(|source| RestoreError::Home(Operation::Sync, source))?;
-    }
-    Ok(Restored { pages: restored, ahead })
-}
-
-/// The copies of each page that count and that the log reaches, the newest first; and the batches
-/// with copies which it does not reach, whether they count or not.
-fn copies(
-    device: &dyn Device,
-    place: DoublewritePlace,
-    database: u128,
-    end: Lsn,
-) -> io::Result<(BTreeMap<PageId, Vec<Copy>>, Ahead)> {
-    let pages = (HALVES as u64 * place.half_bytes / PAGE_SIZE as u64) as usize;
-    let mut staging = Staging::new(pages);
-    let io = PageIo::read_from(place.at, staging.pages_mut().iter_mut());
-    run(device, vec![io])?;
-    let blocks = staging.pages().iter().flat_map(|page| page.chunks_exact(BLOCK as usize));
-    let found: Vec<Found<'_>> = (0..)
-        .map(|index| place.at + index * BLOCK)
-        .zip(blocks)
-        .filter_map(|(at, block)| decode(block, at, database))
-        .collect();
-    let newest = found.iter().map(|batch| (batch.age.0, batch.age.1)).max().unwrap_or_default();
-    let mut copies: BTreeMap<PageId, Vec<Copy>> = BTreeMap::new();
-    let mut ahead = Ahead::default();
-    for batch in found {
-        let (epoch, generation, sequence) = batch.age;
-        let counts = epoch == newest.0 && generation.saturating_add(1) >= newest.1;
-        let mut is_ahead = false;
-        for (index, entry) in batch.entries.as_chunks::<ENTRY_BYTES>().0.iter().enumerate() {
-            let number = |at: usize| -> u64 {
-                u64::from_le_bytes(entry[at..at + 8].try_into().expect("eight bytes"))
-            };
-            let (page, lsn) = (PageId(number(0)), Lsn(number(8)));
-            let crc = u32::from_le_bytes(entry[16..].try_into().expect("four bytes"));
-            let at = batch.at + (index * PAGE_SIZE) as u64;
-            let is_inside = at + PAGE_SIZE as u64 <= place.at + HALVES as u64 * place.half_bytes;
-            let copy = Copy { sequence, lsn, crc, at };
-            is_ahead |= lsn >= end;
-            if counts && is_inside && lsn < end {
-                copies.entry(page).or_default().push(copy);
-            }
-        }
-        if is_ahead {
-            ahead.0.push(batch.at - BLOCK);
-        }
-    }
-    for of_page in copies.values_mut() {
-        of_page.sort_unstable_by_key(|copy| std::cmp::Reverse(copy.sequence));
-    }
-    Ok((copies, ahead))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     use terrace_device::model::{Preset, SimDevice};
     use terrace_device::{Keep, Store};
-    use terrace_page::{seal, set_lsn, set_page_id};
+    use terrace_page::{Lsn, PageId, seal, set_lsn, set_page_id};
     use terrace_rt::{Nanos, Prng, Virtual, VirtualConfig, World};
 
     const PAGES: u64 = 40;
@@ -563,6 +511,34 @@ mod tests {
         home: Arc<SimDevice>,
         log: Arc<SimDevice>,
         place: DoublewritePlace,
+        /// Where the area is, if it grows.
+        told: Option<Arc<LeafMutex<DoublewritePlace>>>,
+    }
+
+    /// What the log's header says of an area that grows.
+    struct Mover {
+        log: Arc<SimDevice>,
+        told: Arc<LeafMutex<DoublewritePlace>>,
+    }
+
+    impl AreaRoom for Mover {
+        fn may_grow(&self) -> bool {
+            true
+        }
+
+        fn larger(&self, area: DoublewritePlace) -> io::Result<Option<DoublewritePlace>> {
+            let half_bytes = 4 * area.half_bytes;
+            if half_bytes > 16 * HALF_BYTES_MIN {
+                return Ok(None);
+            }
+            let is_free = PLACE.at + 2 * half_bytes <= area.at;
+            let at = if is_free { PLACE.at } else { area.at + 2 * area.half_bytes };
+            let place = DoublewritePlace { at, half_bytes };
+            terrace_device::write(&*self.log, at, &vec![0; 2 * half_bytes as usize])?;
+            self.log.sync()?;
+            *self.told.lock() = place;
+            Ok(Some(place))
+        }
     }
 
     impl Rig {
@@ -579,24 +555,46 @@ mod tests {
                 home: device(PAGES * PAGE_SIZE as u64),
                 log: device(place.at + 4 * place.half_bytes),
                 place,
+                told: None,
             }
+        }
+
+        /// One whose area grows.
+        fn growing(world: &World) -> Rig {
+            let spec = Preset::Ram.spec().with_write_cache();
+            let store = Store::new(400 * HALF_BYTES_MIN, Keep::Plain);
+            let log = SimDevice::new(spec, world.clone(), store);
+            Rig { log, told: Some(Arc::new(LeafMutex::new(PLACE))), ..Rig::blank(world) }
         }
 
         fn in_world(&self, world: &World) -> Rig {
             let (home, log) = (self.home.reopen(world.clone()), self.log.reopen(world.clone()));
-            Rig { home, log, place: self.place }
+            Rig { home, log, place: self.place, told: self.told.clone() }
         }
 
         /// Home as it is to be found, whole; the log reached `end`.
         fn open(&self, end: u64, epoch: u32) -> (Doublewrite, Vec<Option<Lsn>>) {
+            let place = self.told.as_ref().map_or(self.place, |told| *told.lock());
             let restored =
-                restore_torn(&*self.log, &*self.home, self.place, (DATABASE, Lsn(end)), &|_| true);
+                restore_torn(&*self.log, &*self.home, place, (DATABASE, Lsn(end)), &|_| true);
             let ahead = restored.expect("memory").ahead;
             self.home.sync().expect("memory");
+            let place = match &self.told {
+                None => self.place,
+                Some(told) => {
+                    let mut told = told.lock();
+                    told.half_bytes = HALF_BYTES_MIN;
+                    *told
+                }
+            };
             let all: Vec<PageId> = (0..PAGES).map(PageId).collect();
             let found = crate::home_versions(&*self.home, &all);
             let owner = DoublewriteOwner { database: DATABASE, epoch };
-            let area = Doublewrite::new(self.log.clone(), self.home.clone(), self.place, owner);
+            let mut area = Doublewrite::new(self.log.clone(), self.home.clone(), place, owner);
+            if let Some(told) = &self.told {
+                let (log, told) = (Arc::clone(&self.log), Arc::clone(told));
+                area = area.growing(Arc::new(Mover { log, told }));
+            }
             if !ahead.is_empty() {
                 area.disown(&ahead).expect("memory");
             }
@@ -614,7 +612,7 @@ mod tests {
 
     fn write_batches(area: &Doublewrite, rig: &Rig, model: &LeafMutex<Model>, prng: &mut Prng) {
         for _ in 0..BATCHES {
-            let count = 1 + prng.below(area.batch_pages() as u64);
+            let count = 1 + prng.below((area.batch_pages() as u64).min(PAGES / 2));
             let first = prng.below(PAGES - count);
             let pages: Vec<PageId> = (first..first + count).map(PageId).collect();
             let mut staging = Staging::new(pages.len());
@@ -636,12 +634,23 @@ mod tests {
 
     #[test]
     fn home_is_whole_after_power_cuts_at_random_events() {
-        let mut torn = 0;
-        for seed in 0..60 {
+        cut_at_random(Rig::blank, 60);
+    }
+
+    #[test]
+    fn home_is_whole_after_power_cuts_while_the_area_grows() {
+        let moves = cut_at_random(Rig::growing, 600);
+        assert!(moves > 500, "{moves} epochs ended in a larger area");
+    }
+
+    /// How many epochs ended with another area than they began with.
+    fn cut_at_random(blank: fn(&World) -> Rig, seeds: u64) -> u64 {
+        let (mut torn, mut moves) = (0, 0);
+        for seed in 0..seeds {
             let mut prng = Prng::from_seed(seed);
             let config = VirtualConfig { seed, ..VirtualConfig::default() };
             let mut world = Virtual::new(config);
-            let mut rig = Rig::blank(&world.world());
+            let mut rig = blank(&world.world());
             let (at_home, begun) = (vec![0; PAGES as usize], vec![0; PAGES as usize]);
             let model = Arc::new(LeafMutex::new(Model { at_home, begun, end: 1 }));
             for epoch in 1..=EPOCHS {
@@ -675,10 +684,15 @@ mod tests {
                 again.log.power_cut(&mut prng);
                 world =
                     Virtual::new(VirtualConfig { seed: seed + 1000, ..VirtualConfig::default() });
+                let is_larger = |told: &Arc<LeafMutex<DoublewritePlace>>| {
+                    told.lock().half_bytes > HALF_BYTES_MIN
+                };
+                moves += u64::from(again.told.as_ref().is_some_and(is_larger));
                 rig = again;
             }
         }
         assert!(torn > 20, "{torn} torn pages were made good");
+        moves
     }
 
     /// A copy of an earlier day lies behind the batches in use: it is never put back.
