@@ -35,12 +35,12 @@ use crate::journal::LogJournal;
 use crate::leaf_room::LeafRoom;
 use crate::lock::LockTable;
 use crate::log::record::{Draft, TXN_TABLE_MAX};
-use crate::log::{Chain, Level, Log, Room};
+use crate::log::{Chain, Level, Log, Settle};
 use crate::reclaim::Reclaim;
 use crate::recovery::NotUndone;
 use crate::superblock::{Creation, FlashMark, LogFrom, Superblock};
 use crate::trees::Trees;
-use crate::{Error, TreeId};
+use crate::{Action, Error, Part, TreeId};
 
 /// Closing looks for open transactions after a pause, at first this and then twice as long.
 const CLOSE_PAUSE: Nanos = Nanos::from_micros(100);
@@ -369,12 +369,12 @@ impl Engine {
         let begun = now();
         let mut draft = Draft::default();
         draft.begin_checkpoint();
-        let begin = self.log.append(&mut draft, Room::Reserved)?; // 1
+        let begin = self.log.append_growing(&mut draft)?; // 1
         self.log.force(Lsn(begin.0 + 1), Level::Durable)?; // 2
         let active = self.active();
         for entries in active.chunks(TXN_TABLE_MAX) {
             draft.txn_table(entries);
-            self.log.append(&mut draft, Room::Reserved)?; // 3
+            self.log.append_growing(&mut draft)?; // 3
         }
         let oldest = self.pool.oldest_dirty();
         let record_at = |lsn| if lsn == Lsn::MAX { lsn } else { self.log.record_before(lsn) };
@@ -389,7 +389,7 @@ impl Engine {
         let table_span = now() - table_begun;
         let oldest_txn = active.iter().map(|(_, first, _)| *first).min().unwrap_or(Lsn::MAX); // 5
         draft.end_checkpoint(begin);
-        let end = self.log.append(&mut draft, Room::Reserved)?; // 6
+        let end = self.log.append_growing(&mut draft)?; // 6
         let end = Lsn(end.0 + draft.len() as u64);
         self.log.force(end, Level::Durable)?;
         let next = Superblock {
@@ -405,16 +405,26 @@ impl Engine {
             next_txn: TxnId(self.next_txn.load(Ordering::Relaxed)),
             ..*boot
         };
-        if let Err(error) = next.write(&*self.home) {
-            // Which of the two superblocks counts is unknown now, so the log may not go on.
-            return Err(self.log.fail(error));
-        } // 7
-        *boot = next;
+        self.write_superblock(boot, next)?; // 7
         self.pool.checkpoint_taken(oldest_base.min(begin));
-        self.log.truncate(next.log_start()); // 8
+        self.log.truncate(boot.log_start()); // 8
+        self.log.settle(if self.is_closed() { Settle::Closing } else { Settle::Running })?;
         self.tally.checkpoints.fetch_add(1, Ordering::Relaxed);
         self.tally.checkpoint_ns.fetch_add((now() - begun).0, Ordering::Relaxed);
         self.tally.table_ns.fetch_add(table_span.0, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Puts a superblock in the place of `boot`. Where the log gives back what it has passed, both
+    /// copies are durable before it does: each of them stands in for the other one at any time.
+    fn write_superblock(&self, boot: &mut Superblock, next: Superblock) -> Result<(), Error> {
+        let written = next.write(&*self.home).and_then(|()| match self.log.is_line() {
+            true => self.home.sync().map_err(Error::device(Part::Home, Action::Sync)),
+            false => Ok(()),
+        });
+        // Which of the two superblocks counts is unknown then, so the log may not go on.
+        written.map_err(|error| self.log.fail(error))?;
+        *boot = next;
         Ok(())
     }
 

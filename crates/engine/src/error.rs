@@ -59,12 +59,13 @@ pub enum Error {
     TooManyLocks,
     /// Too many transactions are open, readers included. End some.
     TooManyTransactions {
-        /// The limit: 4,096.
+        /// The limit: 65,536.
         max: usize,
     },
     /// The log is too small for the records of this transaction and of its rollback. Split it into
-    /// smaller ones, or create the database with a larger log (`Builder::log_size`; for an existing
-    /// one, `terrace dump` and `terrace load`).
+    /// smaller ones, or open the database with a larger limit (`Builder::log_max`). If the log has
+    /// less than that, its device is full; if it has a fixed size, `terrace dump` and `terrace
+    /// load` make a database with another one.
     LogFull {
         /// Bytes that the transaction has logged.
         own_bytes: u64,

@@ -130,10 +130,10 @@ impl Journal for LogJournal {
         self.log
             .force(end, Level::Written)
             .map_err(|source| PoolError::Journal { source: Arc::new(source) })?;
-        let (ring, device) = self.log.place();
+        let (map, device) = self.log.place();
         // A bound need not be where a record begins.
         let start = self.log.record_before(rec);
-        let mut reader = LogReader::new(&**device, ring, start, end);
+        let mut reader = LogReader::new(&**device, map, start, end);
         repair(&mut reader, page, bytes, is_whole)
     }
 }

@@ -71,9 +71,9 @@
 //!
 //! - Linux only. Only one process can have a database open, or several that only read
 //!   ([`Database::open_read_only`]). A forked child cannot use its parent's database.
-//! - At most 4,096 transactions are open at once, readers included.
+//! - At most 65,536 transactions are open at once, readers included.
 //! - An encoded key has at most 1,024 bytes. The records of a transaction may fill half of the log
-//!   ([`Builder::log_size`]), which also bounds the length of a value.
+//!   ([`Builder::log_max`]), which also bounds the length of a value.
 //! - The home is a file that grows as needed, by default up to 64 GiB ([`Builder::home_size`]). It
 //!   never shrinks.
 //! - There are no snapshots, no online backup, and no secondary indexes.

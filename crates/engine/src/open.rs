@@ -25,7 +25,7 @@ use crate::engine::{Engine, LockLimits, Parts};
 use crate::error::Places;
 use crate::flash::FoundFlash;
 use crate::journal::LogJournal;
-use crate::log::{BLOCK, End, Log, LogReader, Ring, ring};
+use crate::log::{BLOCK, End, Layout, Log, LogReader, LogShape, LogSpace, header};
 use crate::reclaim::Work;
 use crate::recovery::{
     Analysis, NotUndone, OwedChanges, analyse, redo, resume_losers, undo_losers,
@@ -39,6 +39,9 @@ const HOME_PAGES_MIN: u64 = 64;
 /// Bytes that an opening may write before it is known that it will not be refused; an eighth of
 /// memory comes on top.
 const WITHHELD_BYTES: u64 = 8 << 20;
+
+/// How long a log that grows may get, unless something else is asked for.
+const LOG_MAX: u64 = 1 << 30;
 
 /// What opening needs to know beside the devices.
 #[derive(Clone)]
@@ -57,6 +60,8 @@ pub(crate) struct Setup {
     pub(crate) bad_label: Option<BadCopy>,
     /// What becomes of the transactions that a crash cut off.
     pub(crate) losers: Losers,
+    /// How long a log that grows may get, in bytes, if that was said.
+    pub(crate) log_max: Option<u64>,
 }
 
 /// What an opening does with the transactions that a crash cut off.
@@ -87,7 +92,12 @@ pub(crate) fn is_database(home: &dyn Device) -> Result<bool, Error> {
 /// # Errors
 ///
 /// `Exists`, `NotADatabase`, `InvalidOption`, `Device`.
-pub(crate) fn create(devices: &Devices, database: u128, first: Lsn) -> Result<(), Error> {
+pub(crate) fn create(
+    devices: &Devices,
+    database: u128,
+    first: Lsn,
+    shape: LogShape,
+) -> Result<(), Error> {
     if is_database(&*devices.home)? {
         return Err(Error::Exists { part: Part::Home, path: None });
     }
@@ -96,10 +106,10 @@ pub(crate) fn create(devices: &Devices, database: u128, first: Lsn) -> Result<()
         let what = "the home must have at least 512 KiB";
         return Err(Error::InvalidOption { option: "home_size", what });
     }
-    if !ring::is_free(&*devices.log)? {
+    if !header::is_free(&*devices.log)? {
         return Err(Error::Exists { part: Part::Log, path: None });
     }
-    ring::create(&*devices.log, database)?;
+    header::create(&*devices.log, database, first, shape)?;
     devices.log.sync().map_err(Error::device(Part::Log, Action::Sync))?;
     let boot = Superblock {
         database,
@@ -180,11 +190,10 @@ fn attempt(setup: Setup, devices: &Devices) -> Result<Arc<Engine>, (Error, bool)
     let flash = devices.flash.clone();
     let has_flash_failed = || flash.is_some_and(|flash| flash.has_failed());
     match recovered(setup, devices) {
-        Ok((engine, _)) if access == Access::ReadOnly => Ok(engine),
-        Ok((engine, header)) => match group.let_go() {
+        Ok(engine) if access == Access::ReadOnly => Ok(engine),
+        Ok(engine) => match group.let_go() {
             Ok(()) => {
-                // The database does without the bad copy, and `check` goes on telling of it.
-                let _repaired = header.repair(&*engine.log_device, engine.database_id());
+                engine.log.begin_settling();
                 Ok(engine)
             }
             Err(lost) => {
@@ -222,17 +231,17 @@ fn withheld_bytes(pool: &PoolConfig) -> u64 {
     WITHHELD_BYTES + u64::from(pool.frames) * PAGE_SIZE as u64 / 8
 }
 
-/// The database of these devices, recovered, and the header of its log.
-fn recovered(mut setup: Setup, devices: Devices) -> Result<(Arc<Engine>, ring::Header), Error> {
+/// The database of these devices, recovered.
+fn recovered(mut setup: Setup, devices: Devices) -> Result<Arc<Engine>, Error> {
     let (mut boot, bad_superblock) = find_whole(&*devices.home)?;
     boot.check_features(setup.access)?;
-    let header = ring::open(&*devices.log, boot.database)?;
-    let ring = header.ring;
+    let header = header::open(&*devices.log, boot.database)?;
+    let map = header.map(boot.database);
     // What is read now must not vanish later.
     devices.log.sync().map_err(Error::device(Part::Log, Action::Sync))?;
     let mut flash = FoundFlash::look(&mut setup, &devices, &boot);
     flash.check(&setup, &boot)?;
-    system_pages::check(&*devices.home, (&*devices.log, ring), &boot, &setup.pool)?;
+    system_pages::check(&*devices.home, (&*devices.log, &map), &boot, &setup.pool)?;
     let last_opening = boot;
     begin_epoch(&setup, &devices, &mut boot, &mut flash)?;
 
@@ -241,23 +250,23 @@ fn recovered(mut setup: Setup, devices: Devices) -> Result<(Arc<Engine>, ring::H
         ScanFrom::LogStart => boot.log_start(),
         ScanFrom::OldestBase => boot.oldest_base.min(boot.begin_checkpoint),
     };
-    let to = Lsn(boot.log_start().0 + ring.capacity);
-    let mut reader = LogReader::new(&*devices.log, ring, from, to);
+    let to = map.end(boot.log_start());
+    let mut reader = LogReader::new(&*devices.log, map.clone(), from, to);
     let mut owed = OwedChanges::new(flash.owed_bytes(&setup.pool));
     let (mut analysis, end) = analyse(&mut reader, &boot, &mut flash.recovery, &mut owed)?;
     if boot.oldest_txn < from {
-        let mut earlier = LogReader::new(&*devices.log, ring, boot.oldest_txn, from);
+        let mut earlier = LogReader::new(&*devices.log, map, boot.oldest_txn, from);
         analysis.look_before(&mut earlier)?;
     }
     if !last_opening.clean {
         reader.check_end(last_opening.epoch)?;
     }
-    let log = Arc::new(open_log(&devices.log, ring, &boot, &end, &mut reader)?);
+    let log = open_log((&devices.log, &header, setup.log_max), &boot, &end, &mut reader)?;
     log.set_marks(analysis.places.iter().copied());
     flash.settle(&setup, &analysis, &boot, end.position)?;
     let newer = flash.recovery.newer_pages();
     let may_have_torn = |page| analysis.dirty.contains_key(&page) || newer.contains(&page);
-    let doublewrite = make_whole(&setup, &devices, (&boot, ring, end.position), &may_have_torn)?;
+    let doublewrite = make_whole(&setup, &devices, (&boot, &log, end.position), &may_have_torn)?;
     let journal = Arc::new(LogJournal::new(Arc::clone(&log), Lsn(from.0 - 1), doublewrite));
     let flash_role = setup.pool.flash_role;
     let pool = BufferPool::open_recovering(
@@ -286,7 +295,7 @@ fn recovered(mut setup: Setup, devices: Devices) -> Result<(Arc<Engine>, ring::H
     };
     let engine = Arc::new(Engine::assemble(parts));
     match recover(&engine, setup.losers, &analysis, owed, end.position) {
-        Ok(()) => Ok((engine, header)),
+        Ok(()) => Ok(engine),
         Err(error) => {
             engine.abandon();
             Err(error)
@@ -337,11 +346,12 @@ fn find_whole(home: &dyn Device) -> Result<(Superblock, Option<BadCopy>), Error>
 fn make_whole(
     setup: &Setup,
     devices: &Devices,
-    (boot, ring, end): (&Superblock, Ring, Lsn),
+    (boot, log, end): (&Superblock, &Arc<Log>, Lsn),
     may_have_torn: &dyn Fn(PageId) -> bool,
 ) -> Result<Option<Arc<Doublewrite>>, Error> {
-    let (log, home) = (&devices.log, &devices.home);
-    let looked = restore_torn(&**log, &**home, ring.area, (boot.database, end), may_have_torn);
+    let (device, home) = (&devices.log, &devices.home);
+    let area = log.space.hold().area();
+    let looked = restore_torn(&**device, &**home, area, (boot.database, end), may_have_torn);
     let restored = looked.map_err(|error| match error {
         RestoreError::Log(source) => Error::device(Part::Log, Action::Read)(source),
         RestoreError::Home(operation, source) => {
@@ -349,7 +359,9 @@ fn make_whole(
         }
     })?;
     let owner = DoublewriteOwner { database: boot.database, epoch: boot.epoch };
-    let area = Doublewrite::new(Arc::clone(log), Arc::clone(home), ring.area, owner);
+    let area = log.space.shrink_area()?;
+    let area = Doublewrite::new(Arc::clone(device), Arc::clone(home), area, owner);
+    let area = area.growing(Arc::clone(log) as _);
     let is_off = setup.torn_pages == TornPages::Off;
     if is_off || !restored.ahead.is_empty() {
         area.disown(&restored.ahead).map_err(Error::device(Part::Log, Action::Write))?;
@@ -357,21 +369,37 @@ fn make_whole(
     Ok((!is_off).then(|| Arc::new(area)))
 }
 
+/// How long a log may get of which `used` bytes are in use. A log may be longer than its limit,
+/// after a rollback; so only a limit that is lower than the last one is refused.
+fn log_limit(asked: Option<u64>, header: &header::Header, used: u64) -> Result<u64, Error> {
+    let Layout::Line(_) = header.table.layout else { return Ok(0) };
+    match asked {
+        Some(limit) if limit < used && limit < header.table.limit => {
+            let what = "the log has more in use: open the database with a larger limit, and lower \
+                it after a checkpoint";
+            Err(Error::InvalidOption { option: "log_max", what })
+        }
+        asked => Ok(asked.unwrap_or(LOG_MAX)),
+    }
+}
+
 /// The log, which goes on where `reader` found its end.
 fn open_log(
-    device: &Arc<dyn Device>,
-    ring: Ring,
+    (device, header, limit): (&Arc<dyn Device>, &header::Header, Option<u64>),
     boot: &Superblock,
     end: &End,
     reader: &mut LogReader<'_>,
-) -> Result<Log, Error> {
+) -> Result<Arc<Log>, Error> {
     let tail_block = if end.position.0.is_multiple_of(BLOCK as u64) {
         vec![0; BLOCK]
     } else {
         reader.block_at(end.position)?
     };
+    let limit = log_limit(limit, header, end.position.0 - boot.log_start().0)?;
+    let space = LogSpace::new(Arc::clone(device), boot.database, header, limit);
     let kept = (boot.log_start(), end.position);
-    Ok(Log::open(Arc::clone(device), ring, boot.epoch, kept, end.last, &tail_block))
+    let log = Log::open(Arc::clone(device), space, boot.epoch, kept, end.last, &tail_block);
+    Ok(Arc::new(log))
 }
 
 fn recover(
@@ -390,9 +418,9 @@ fn recover(
             analysis.dirty.iter().map(|(&page, entry)| (page, entry.rec_lsn, entry.rebuilt_from));
         engine.pool.owe(pages, Arc::new(owed));
     } else if let Some(start) = analysis.redo_start() {
-        let (ring, device) = engine.log.place();
-        let mut reader = LogReader::new(&**device, ring, start, end);
-        let mut ahead = LogReader::new(&**device, ring, start, end);
+        let (map, device) = engine.log.place();
+        let mut reader = LogReader::new(&**device, map.clone(), start, end);
+        let mut ahead = LogReader::new(&**device, map, start, end);
         redo(&engine.pool, &engine.journal, analysis, &mut reader, &mut ahead, end)?;
     }
     engine.journal.end_redo();

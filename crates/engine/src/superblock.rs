@@ -31,7 +31,8 @@
 //! - S1: copy `sequence % 2` is written, then synced, so the other one stays whole: the change from
 //!   one superblock to the next is atomic and durable. Then the other one is written with the same
 //!   fields, without a sync: it helps if the first is damaged at rest, when an older one would name
-//!   a log that has been cut since.
+//!   a log that has been cut since. Where the log is a line, whose front goes back to the file
+//!   system, a checkpoint syncs the other one, too, before it cuts the log.
 //! - S2: magic and version keep their places in every format to come.
 //! - S3: a flash device is believed only with one of the two stamps. Both are zero while the
 //!   database runs without flash.

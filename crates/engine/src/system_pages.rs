@@ -20,13 +20,13 @@
 use std::collections::BTreeSet;
 
 use terrace_device::{Device, read};
-use terrace_page::{Damage, Lsn, PAGE_SIZE, PageBuf, PageId, PageKind, kind, verify};
+use terrace_page::{Damage, PAGE_SIZE, PageBuf, PageId, PageKind, kind, verify};
 use terrace_pool::{FlashRecovery, PoolConfig, home_versions};
 
 use crate::btree::node::{self, Node};
 use crate::catalog::{self, Entry};
 use crate::error::Action;
-use crate::log::{Aligned, LogReader, Ring};
+use crate::log::{Aligned, LogMap, LogReader};
 use crate::recovery::{OwedChanges, analyse};
 use crate::space::{check_map, map_page, maps_told};
 use crate::superblock::{Creation, LogFrom, Superblock};
@@ -43,7 +43,7 @@ const PAGES_MAX: usize = 4096;
 /// `CorruptLog`, `Corrupt`, `Device`.
 pub(crate) fn check(
     home: &dyn Device,
-    log: (&dyn Device, Ring),
+    log: (&dyn Device, &LogMap),
     boot: &Superblock,
     pool: &PoolConfig,
 ) -> Result<(), Error> {
@@ -58,8 +58,8 @@ pub(crate) fn check(
         return Ok(());
     }
     let from = boot.oldest_dirty.min(boot.begin_checkpoint);
-    let limit = Lsn(boot.log_start().0.saturating_add(log.1.capacity));
-    let mut reader = LogReader::new(log.0, log.1, from, limit);
+    let limit = log.1.end(boot.log_start());
+    let mut reader = LogReader::new(log.0, log.1.clone(), from, limit);
     let mut nothing = FlashRecovery::nothing(&pool.of_restart());
     let (analysis, _) = analyse(&mut reader, boot, &mut nothing, &mut OwedChanges::new(0))?;
     let is_redone = |page: &PageId| analysis.dirty.contains_key(page);
@@ -68,8 +68,9 @@ pub(crate) fn check(
 }
 
 /// The log holds the checkpoint that the superblock names, from its first record to its last.
-fn check_checkpoint(log: (&dyn Device, Ring), boot: &Superblock) -> Result<(), Error> {
-    let mut reader = LogReader::new(log.0, log.1, boot.begin_checkpoint, boot.end_checkpoint);
+fn check_checkpoint(log: (&dyn Device, &LogMap), boot: &Superblock) -> Result<(), Error> {
+    let (from, to) = (boot.begin_checkpoint, boot.end_checkpoint);
+    let mut reader = LogReader::new(log.0, log.1.clone(), from, to);
     while reader.end().position < boot.end_checkpoint && reader.next()?.is_some() {}
     let position = reader.end().position;
     if position < boot.end_checkpoint {

@@ -5,8 +5,8 @@
 /// encode a row of several fields with a type of your own, or with a serialization library into
 /// `&[u8]`.
 ///
-/// Values are logged, so the size of the log ([`Builder::log_size`](crate::Builder::log_size))
-/// bounds their length: about three tenths of it, which are 76 MiB by default. Bulk loads into a
+/// Values are logged, so the size of the log ([`Builder::log_max`](crate::Builder::log_max))
+/// bounds their length: about three tenths of it, which are 300 MiB by default. Bulk loads into a
 /// new table have no such bound.
 ///
 /// # Examples

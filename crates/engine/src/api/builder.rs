@@ -4,26 +4,24 @@ mod setup;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use terrace_device::{Access, OverlayMemory};
-use terrace_page::{LOG_BYTES_MAX, Lsn, PAGE_SIZE};
+use terrace_page::Lsn;
 use terrace_policy::{Design, FlashRole, Restart};
 use terrace_pool::{ColdStart, Metadata, PoolConfig};
 use terrace_rt::{Nanos, World};
 
 use crate::api::files::{Files, Overwrite, Sizes};
 use crate::api::options::{IoTimeouts, Wrap};
-use crate::api::{Checkpoints, DirectIo, Misses, TornPages};
+use crate::api::{Checkpoints, DirectIo, TornPages};
 use crate::engine::LockLimits;
 use crate::error::Places;
-use crate::log::FIRST_LSN;
+use crate::log::{FIRST_LSN, LogShape};
 use crate::open::{self, Losers};
 use crate::superblock::{self, Found};
 use crate::{Action, BadCopy, Database, Devices, Error, Part};
 
 const MEMORY_BYTES: u64 = 64 << 20;
-const LOG_BYTES: u64 = 256 << 20;
 const LOCK_BYTES: u64 = 64 << 20;
 const LOCK_TIMEOUT: Nanos = Nanos(10_000_000_000);
 /// Fewer frames than this may all be latched by one task's splits and evictions.
@@ -39,11 +37,11 @@ const CHECKPOINT_INTERVAL: Nanos = Nanos::from_secs(60);
 /// flash tier is a file of its own ([`Builder::flash`]). Each of the three may be a block device
 /// instead; if the home is one, the log needs a path.
 ///
-/// The files keep the sizes of home and log, which `create` sets. All other options, such as
-/// memory, flash and design, apply to one opening and may differ at the next. While a database
-/// needs what is on flash ([`Builder::flash_role`]), flash, its size, design and restart must stay,
-/// and memory must not be much smaller than it was when the flash was first used: the opening is
-/// refused with `FlashNeeded`, which says how much memory is needed.
+/// The files keep the size of home, and of a log of fixed size, which `create` sets. All other
+/// options, such as memory, flash and design, apply to one opening and may differ at the next.
+/// While a database needs what is on flash ([`Builder::flash_role`]), flash, its size, design and
+/// restart must stay, and memory must not be much smaller than it was when the flash was first
+/// used: the opening is refused with `FlashNeeded`, which says how much memory is needed.
 ///
 /// # Examples
 ///
@@ -62,7 +60,11 @@ pub struct Builder {
     design: Option<Design>,
     home_bytes: Option<u64>,
     log: Option<PathBuf>,
-    log_bytes: u64,
+    /// Of a log of fixed size, where one is made.
+    log_bytes: Option<u64>,
+    pub(super) log_max: Option<u64>,
+    /// How the log of a new database is made: by default as large as its device.
+    log_shape: LogShape,
     pub(super) direct_io: DirectIo,
     torn_pages: TornPages,
     checkpoints: Checkpoints,
@@ -96,7 +98,9 @@ impl Default for Builder {
             design: None,
             home_bytes: None,
             log: None,
-            log_bytes: LOG_BYTES,
+            log_bytes: None,
+            log_max: None,
+            log_shape: LogShape::Fixed,
             direct_io: DirectIo::Preferred,
             torn_pages: TornPages::Doublewrite,
             checkpoints: Checkpoints::Every(CHECKPOINT_INTERVAL),
@@ -140,8 +144,8 @@ impl fmt::Debug for Builder {
 }
 
 impl Builder {
-    /// A builder with the defaults: 64 MiB of memory, no flash tier, a log of 256 MiB, a
-    /// doublewrite area against torn pages, and an indirect checkpoint every minute.
+    /// A builder with the defaults: 64 MiB of memory, no flash tier, a log of up to 1 GiB,
+    /// a doublewrite area against torn pages, and an indirect checkpoint every minute.
     pub fn new() -> Builder {
         Builder::default()
     }
@@ -245,16 +249,33 @@ impl Builder {
         self
     }
 
-    /// Size of the log in bytes, when the database is created: 256 MiB by default, from 1 MiB to 4
-    /// TiB. It cannot be changed later, except by `terrace dump` and `terrace load`.
+    /// How long the log may get, in bytes: 1 GiB by default, from 1 MiB to 4 TiB. It begins with a
+    /// few hundred KiB, grows as it is used, and gives room back when it is used less. The limit
+    /// applies to one opening and may differ at the next; opening with a lower one than the last is
+    /// refused with `InvalidOption` while more than it is in use. Rollbacks, checkpoints and
+    /// recovery may exceed it, and the doublewrite area, of up to 8 MiB, comes on top. A log that
+    /// was created with [`Builder::log_size`], or is a block device, keeps its size.
     ///
     /// It bounds a transaction, and so a value: the records of one transaction and of its rollback
-    /// may fill half of the log. Measured with rows of 1,000 bytes, a transaction can insert or
-    /// shorten a fifth of the log's size, or replace a seventh. A sixteenth of the log, 128 KiB to
-    /// 8 MiB, is the doublewrite area ([`Builder::torn_pages`]).
+    /// may fill half of it. Checkpoints are taken when the log is half as long as it may get. If
+    /// the file system has no room for growth, the log is full at the length that it has:
+    /// transactions wait, or fail with `LogFull`, and no others.
+    #[must_use]
+    pub fn log_max(mut self, bytes: u64) -> Builder {
+        (self.log_max, self.log_bytes) = (Some(bytes), None);
+        self.log_shape = LogShape::Growing;
+        self
+    }
+
+    /// Size of a log that does not grow, in bytes, when the database is created: from 1 MiB to 4
+    /// TiB, reserved at once. It cannot be changed later, except by `terrace dump` and `terrace
+    /// load`. By default the log grows instead ([`Builder::log_max`]).
+    ///
+    /// A sixteenth of it, 128 KiB to 8 MiB, is the doublewrite area ([`Builder::torn_pages`]).
     #[must_use]
     pub fn log_size(mut self, bytes: u64) -> Builder {
-        self.log_bytes = bytes;
+        self.log_bytes = Some(bytes);
+        self.log_shape = LogShape::Fixed;
         self
     }
 
@@ -398,7 +419,8 @@ impl Builder {
         let files = self.files(path.as_ref(), self.overwrite)?;
         self.places = files.places();
         let sizes = Sizes { home: self.home_bytes, log: self.log_bytes };
-        let (devices, made) = files.create(&sizes, &self.create_step)?;
+        let (devices, shape, made) = files.create(&sizes, &self.create_step)?;
+        self.log_shape = shape;
         let step = self.create_step;
         let created = self.on_files(devices).create_on_devices();
         if created.is_err() {
@@ -493,7 +515,7 @@ impl Builder {
         let devices = self.given()?;
         let drawn = self.identity.map_or_else(|| setup.world.unique_id(), Ok);
         let identity = drawn.map_err(Error::device(Part::Home, Action::Open))?;
-        let created = open::create(&devices, identity, self.first_lsn);
+        let created = open::create(&devices, identity, self.first_lsn, self.log_shape);
         let opened = created.and_then(|()| open::open(setup.clone(), devices));
         let engine = opened.map_err(|error| setup.places.explain(error))?;
         let (access, misses_path) = (Access::ReadWrite, self.misses_path);
@@ -531,43 +553,6 @@ impl Builder {
         }
     }
 
-    /// Checks what can be checked before anything is touched.
-    fn check(&self) -> Result<(), Error> {
-        let bad = |option, what| Err(Error::InvalidOption { option, what });
-        let page = PAGE_SIZE as u64;
-        match self {
-            _ if terrace_rt::in_callback() => Err(Error::Reentrant),
-            _ if self.memory_bytes < FRAMES_MIN * page => {
-                bad("memory", "memory must be at least 128 KiB")
-            }
-            _ if self.memory_bytes / page > u64::from(u32::MAX) => {
-                bad("memory", "memory must be less than 32 TiB")
-            }
-            _ if self.log_bytes < 1 << 20 => bad("log_size", "the log must have at least 1 MiB"),
-            _ if self.log_bytes >= LOG_BYTES_MAX => {
-                bad("log_size", "the log must have less than 4 TiB")
-            }
-            _ if self.home_bytes.is_some_and(|bytes| bytes < 64 * page) => {
-                bad("home_size", "the home must have at least 512 KiB")
-            }
-            _ if self.flash.as_ref().is_some_and(|(_, bytes)| *bytes < 64 * page) => {
-                bad("flash", "the flash must have at least 512 KiB")
-            }
-            _ if self.misses_path.as_ref().is_some_and(|path| !takes_misses(path)) => {
-                bad("keep_misses", "the path must be that of a file of misses, or of no file")
-            }
-            _ if self.lock_limits.escalate_at == 0 => {
-                bad("lock_escalation", "locks must escalate at one row or more")
-            }
-            _ if matches!(self.checkpoints, Checkpoints::Every(Nanos(0))) => {
-                bad("checkpoints", "the time between checkpoints must not be zero")
-            }
-            _ if self.world.is_some() => Ok(()),
-            _ => terrace_rt::start_default_world()
-                .map_err(|source| Error::NoThread { source: Arc::new(source) }),
-        }
-    }
-
     fn check_writable(&self) -> Result<(), Error> {
         let what = "a database that is read only cannot be created";
         match self.access {
@@ -582,9 +567,4 @@ impl Builder {
         let how = (self.direct_io, overwrite);
         Files::at(path, self.log.as_deref(), flash, self.io_timeouts.flash, how)
     }
-}
-
-/// Whether what memory missed may go there, as far as can be told.
-fn takes_misses(path: &Path) -> bool {
-    Misses::may_go_to(path).unwrap_or(false)
 }

@@ -36,7 +36,7 @@ use terrace_rt::Nanos;
 use self::flash::{BadLabel, FlashFound, FlashOpening, OpenedFlash};
 use crate::api::DirectIo;
 use crate::error::{Places, error_path};
-use crate::log::{Aligned, BLOCK, ring};
+use crate::log::{Aligned, BLOCK, LogShape, header};
 use crate::superblock::{self, Superblock};
 use crate::{Action, Devices, Error, ErrorPath, Part};
 
@@ -84,7 +84,8 @@ struct Place {
 pub(crate) struct Sizes {
     /// Of the home, reserved; without, it is sparse.
     pub(crate) home: Option<u64>,
-    pub(crate) log: u64,
+    /// Of a log of fixed size; without, it grows.
+    pub(crate) log: Option<u64>,
 }
 
 pub(crate) struct Opened {
@@ -184,7 +185,11 @@ impl Files {
     ///
     /// `NotBlank`, `Exists`, `AlreadyOpen`, `NoRoom`, `NotAFile`, `Device`: then nothing has
     /// changed.
-    pub(crate) fn create(&self, sizes: &Sizes, step: &dyn Fn()) -> Result<(Devices, Made), Error> {
+    pub(crate) fn create(
+        &self,
+        sizes: &Sizes,
+        step: &dyn Fn(),
+    ) -> Result<(Devices, LogShape, Made), Error> {
         let claim = |place: &Place| {
             let claim = place.claim(Access::ReadWrite, true)?;
             step();
@@ -207,14 +212,18 @@ impl Files {
             place.label(claim)?;
             step();
         }
-        self.log.prepare(&log, whole(sizes.log), Room::Reserved, step)?;
+        let (shape, bytes) = match sizes.log {
+            None if !log.is_block_device() => (LogShape::Growing, header::GROWING_BYTES_MIN),
+            bytes => (LogShape::Fixed, whole(bytes.unwrap_or(0))),
+        };
+        self.log.prepare(&log, bytes, Room::Reserved, step)?;
 
         let mut made = Made::default();
         let devices = self.use_all(home, flash, log, &mut made);
         match devices {
             Ok(devices) => {
                 step();
-                Ok((devices, made))
+                Ok((devices, shape, made))
             }
             Err(error) => {
                 made.take_away();
@@ -416,13 +425,13 @@ impl Place {
     /// either of which may have come alone, and nothing behind them.
     fn is_begun_log(&self, claim: &FileClaim) -> Result<bool, Error> {
         let failed = |source| self.device_failed(source);
-        if claim.len() < ring::HEADERS_BYTES {
+        if claim.len() < header::HEADERS_BYTES {
             return Ok(false);
         }
-        let rest = After { claim, from: ring::HEADERS_BYTES };
-        let mut headers = Aligned::zeroed(ring::HEADERS_BYTES as usize);
+        let rest = After { claim, from: header::HEADERS_BYTES };
+        let mut headers = Aligned::zeroed(header::HEADERS_BYTES as usize);
         claim.read_at(0, &mut headers).map_err(failed)?;
-        let is_begun = headers.chunks(BLOCK).all(ring::is_header_or_blank);
+        let is_begun = headers.chunks(BLOCK).all(header::is_header_or_blank);
         Ok(is_begun && Contents::of(&rest).map_err(failed)? == Contents::Blank)
     }
 

@@ -47,8 +47,11 @@ pub struct LogStats {
     pub table_time: Nanos,
     /// Gauge: bytes that recovery would need.
     pub used_bytes: u64,
-    /// Gauge: bytes of the ring.
+    /// Gauge: bytes that the log may have: its size, or its limit if it grows, or what it has if
+    /// its device has no room for more.
     pub capacity_bytes: u64,
+    /// Gauge: bytes that the log has on its device, without the doublewrite area.
+    pub allocated_bytes: u64,
 }
 
 /// Parts of a database that lie in the page cache of the operating system too.

@@ -95,7 +95,7 @@ impl Context {
         if self.reserved < wanted {
             let ahead = RESERVED_AHEAD.min(log.capacity() / 256);
             let more = wanted - self.reserved + ahead;
-            if !log.try_reserve(more, Room::Forward) {
+            if !log.reserve_or_extend(more, Room::Forward)? {
                 // What this transaction has in the log, and has reserved, stays until it ends.
                 if own_bytes + self.reserved + more > log.forward_capacity() {
                     return Err(self.log_full(operation));
@@ -142,8 +142,14 @@ impl Context {
     /// `LogFull` if the transaction has its share of the log: what it logs, and what is logged for
     /// it, cannot be cut off before it ends.
     fn check_log_share(&self, wanted_bytes: u64) -> Result<(), Error> {
-        let has_share = self.own_log_bytes() + self.rollback_room > self.engine.log.capacity() / 2;
-        if has_share { Err(self.log_full(wanted_bytes)) } else { Ok(()) }
+        let log = &self.engine.log;
+        let own_bytes = self.own_log_bytes() + self.rollback_room;
+        let has_share = || own_bytes > log.capacity() / 2;
+        // A device that had no more room may have some again.
+        if has_share() && (!log.look_for_room(wanted_bytes)? || has_share()) {
+            return Err(self.log_full(wanted_bytes));
+        }
+        Ok(())
     }
 
     /// Before something is made beside the transaction, for it alone.
@@ -215,7 +221,8 @@ impl Context {
         let wanted = self.rollback_room + room + draft.len() as u64;
         if self.reserved < wanted {
             let more = wanted - self.reserved;
-            if !self.engine.log.try_reserve(more, Room::Forward) {
+            // Latches are held. Growth waits for the device alone.
+            if !self.engine.log.reserve_or_extend(more, Room::Forward)? {
                 return Err(self.log_full(more));
             }
             self.reserved += more;
@@ -232,11 +239,16 @@ impl Context {
             super::Mode::Forward => self.rollback_room.min(self.reserved),
             super::Mode::Undoing { .. } => 0,
         };
-        let mut free = self.reserved - kept;
+        let (mut free, log) = (self.reserved - kept, &self.engine.log);
         let draft: &mut Draft = &mut self.buffers.draft;
-        let appended = self.engine.log.append_next(draft, room, &mut free, chain);
-        self.reserved = kept + free;
-        let lsn = appended?;
+        let lsn = loop {
+            let appended = log.append_next(draft, room, &mut free, chain);
+            self.reserved = kept + free;
+            match appended {
+                Err(Error::LogFull { wanted_bytes, .. }) if log.extend(wanted_bytes, room)? => {}
+                appended => break appended?,
+            }
+        };
         self.last = lsn;
         Ok(lsn)
     }

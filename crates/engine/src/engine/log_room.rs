@@ -119,7 +119,7 @@ impl Engine {
     /// some room itself. Whether they do.
     fn try_log_room(&self, bytes: u64, attempt: u32) -> Result<bool, Error> {
         let mut boot = self.boot.lock();
-        if self.log.try_reserve(bytes, Room::Forward) {
+        if self.log.reserve_or_extend(bytes, Room::Forward)? {
             return Ok(true);
         }
         let first = self.active().into_iter().map(|(_, first, _)| first).min();
@@ -135,7 +135,7 @@ impl Engine {
             self.pool.flush_all()?;
         }
         self.take_checkpoint(&mut boot, false)?;
-        Ok(self.log.try_reserve(bytes, Room::Forward))
+        self.log.reserve_or_extend(bytes, Room::Forward)
     }
 
     /// The oldest transaction, and the bytes of log kept since it began; while the log `is_patient`

@@ -115,8 +115,8 @@ fn of_log(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             f,
             "the log of {capacity} bytes is too small for this transaction, which has logged \
              {own_bytes} bytes, has reserved {rollback_bytes} for its rollback and needs \
-             {wanted_bytes} more: split it into smaller ones, or create the database with a \
-             larger log (a transaction may fill half of it)",
+             {wanted_bytes} more: split it into smaller ones, or give the database a larger log \
+             (a transaction may fill half of it)",
         ),
         Error::HoldsLog { own_bytes, held_bytes, capacity } => write!(
             f,

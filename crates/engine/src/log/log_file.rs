@@ -7,7 +7,7 @@
 //!               its volatile cache
 //! ```
 //!
-//! - L1: `start <= durable <= written <= end`, `end - start <= capacity`; each is a record's end.
+//! - L1: `start <= durable <= written <= end <= mapped`; each is a record's end, but the last.
 //! - L2: a record is appended in one short critical section, the only one: LSN, last part of the
 //!   checksum, copy. Nothing blocks in it.
 //! - L3: who needs a force and finds none under way leads one: takes the memory buffer away, writes
@@ -17,8 +17,8 @@
 //! - L4: the block that holds the end is written again by the next force, with the same bytes in
 //!   front: whatever sectors of it a power cut leaves old or new, earlier records stand.
 //! - L5: after a failed write or sync nothing is appended or written any more.
-//! - L6: `claimed = end + all that is reserved`, and `claimed - start` fits the ring. A record
-//!   takes its bytes from what its owner reserved, and what it lacks from the ring by one
+//! - L6: `claimed = end + all that is reserved`, and the device has room up to `claimed`. A record
+//!   takes its bytes from what its owner reserved, and what it lacks from the log by one
 //!   compare-and-swap (`room`): no append ever takes what another has reserved.
 //! - L7: each record says how far the log was durable before it (`ending`).
 
@@ -31,9 +31,11 @@ use terrace_page::Lsn;
 use terrace_rt::{LeafMutex, Nanos, Signal, dead};
 
 use super::buffer::Aligned;
+use super::chain::{Chain, Link};
+use super::map::{LINE_BYTES_MIN, Layout};
 use super::record::Draft;
 use super::room::{EDGE_BYTES, Room};
-use super::{BLOCK, Ring};
+use super::{BLOCK, LogMap, LogSpace};
 use crate::{Action, Error, LogStats, Part};
 
 /// The log knows where a record begins in each stretch of this length.
@@ -54,45 +56,9 @@ pub(crate) enum Level {
     Barrier,
 }
 
-/// The first and last record of a transaction, as checkpoints see them. Both are set within the
-/// append, so that a table read after BEGIN_CHKPT was appended lacks nothing that precedes it.
-#[derive(Debug, Default)]
-pub(crate) struct Chain {
-    first: AtomicU64,
-    last: AtomicU64,
-    /// Bytes of its records.
-    bytes: AtomicU64,
-}
-
-/// What an append does to its transaction's chain.
-#[derive(Clone, Copy)]
-enum Link<'c> {
-    None,
-    Next(&'c Chain),
-    Last(&'c Chain),
-}
-
-const ENDED: u64 = u64::MAX;
-
-impl Chain {
-    /// A chain found by recovery.
-    pub(crate) fn recovered(first: Lsn, last: Lsn) -> Chain {
-        let (first, last) = (AtomicU64::new(first.0), AtomicU64::new(last.0));
-        Chain { first, last, bytes: AtomicU64::new(0) }
-    }
-
-    /// The first and last record, if there are any and the transaction has not ended.
-    pub(crate) fn open(&self) -> Option<(Lsn, Lsn)> {
-        let first = self.first.load(Ordering::Acquire);
-        let last = self.last.load(Ordering::Acquire);
-        (first != 0 && last != ENDED).then_some((Lsn(first), Lsn(last)))
-    }
-
-    /// Bytes of its records.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.bytes.load(Ordering::Relaxed)
-    }
-}
+/// A log is shared out as if it had so many bytes at least, though its device may be out of room
+/// before it has them.
+const CAPACITY_MIN: u64 = LINE_BYTES_MIN;
 
 struct Tail {
     buffer: Aligned,
@@ -108,8 +74,26 @@ struct Tail {
 
 /// The log of an open database.
 pub(crate) struct Log {
-    device: Arc<dyn Device>,
-    pub(super) ring: Ring,
+    pub(super) device: Arc<dyn Device>,
+    pub(crate) space: LogSpace,
+    pub(super) map: LeafMutex<LogMap>,
+    /// Of the map.
+    salt: u64,
+    /// The map is a line: it may grow.
+    pub(super) is_line: bool,
+    /// Bytes of the device that hold the stream.
+    pub(super) mapped_bytes: AtomicU64,
+    /// Where the map ends; of a ring, where it meets the start.
+    pub(super) mapped: AtomicU64,
+    /// Where it ends for what is reserved from now on.
+    pub(super) offered: AtomicU64,
+    /// How long it may get, as far as is known.
+    pub(super) ceiling: AtomicU64,
+    /// How much it kept ahead, and the end, at the last checkpoint (growth.W3).
+    pub(super) demand: AtomicU64,
+    pub(super) settled: AtomicU64,
+    pub(super) may_settle: AtomicBool,
+    pub(super) is_extension_wanted: AtomicBool,
     epoch: u32,
     tail: LeafMutex<Tail>,
     first_end: u64,
@@ -139,11 +123,11 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    /// The log of `ring`, whose kept part is `start..end`, all of it durable; `tail_block` is the
+    /// The log in `space`, whose kept part is `start..end`, all of it durable; `tail_block` is the
     /// block that holds `end`, read from the device, or zeroes.
     pub(crate) fn open(
         device: Arc<dyn Device>,
-        ring: Ring,
+        space: LogSpace,
         epoch: u32,
         (start, end): (Lsn, Lsn),
         last: Lsn,
@@ -162,9 +146,23 @@ impl Log {
             marks: VecDeque::new(),
             records: 0,
         };
+        let map = space.map();
+        let (is_line, mapped) = (matches!(map.layout, Layout::Line(_)), map.end(start).0);
+        let capacity = if is_line { space.limit() } else { map.bytes() };
         Log {
             device,
-            ring,
+            space,
+            salt: map.salt,
+            is_line,
+            mapped_bytes: AtomicU64::new(map.bytes()),
+            mapped: AtomicU64::new(mapped),
+            offered: AtomicU64::new(mapped),
+            ceiling: AtomicU64::new(capacity),
+            demand: AtomicU64::new(0),
+            settled: AtomicU64::new(end.0),
+            may_settle: AtomicBool::new(false),
+            is_extension_wanted: AtomicBool::new(false),
+            map: LeafMutex::new(map),
             epoch,
             tail: LeafMutex::new(tail),
             first_end: end.0,
@@ -190,8 +188,13 @@ impl Log {
     }
 
     /// The map to the device, and the device.
-    pub(crate) fn place(&self) -> (Ring, &Arc<dyn Device>) {
-        (self.ring, &self.device)
+    pub(crate) fn place(&self) -> (LogMap, &Arc<dyn Device>) {
+        (self.map.lock().clone(), &self.device)
+    }
+
+    /// Whether it gets longer and shorter.
+    pub(crate) fn is_line(&self) -> bool {
+        self.is_line
     }
 
     /// The number of this opening of the database, carried by each record.
@@ -206,6 +209,18 @@ impl Log {
     /// `LogFull`, `Failed`; nothing is appended then. So for all appends.
     pub(crate) fn append(&self, draft: &mut Draft, room: Room) -> Result<Lsn, Error> {
         self.append_linked(draft, room, &mut 0, Link::None)
+    }
+
+    /// Appends a record of a checkpoint, for which the log is extended if it has to be, whatever
+    /// its limit.
+    pub(crate) fn append_growing(&self, draft: &mut Draft) -> Result<Lsn, Error> {
+        loop {
+            match self.append(draft, Room::Reserved) {
+                Err(Error::LogFull { wanted_bytes, .. })
+                    if self.extend(wanted_bytes, Room::Reserved)? => {}
+                appended => return appended,
+            }
+        }
     }
 
     /// Appends the next record of the transaction of `chain`, which may use what is `reserved`, and
@@ -251,10 +266,10 @@ impl Log {
             return Err(self.failure());
         }
         *reserved -= len - lacking;
-        let used = tail.end + len - self.start.load(Ordering::Acquire);
-        assert!(used + EDGE_BYTES <= self.ring.capacity, "L6: {used} bytes in the ring");
+        let mapped = self.mapped.load(Ordering::Acquire);
+        assert!(tail.end + len + EDGE_BYTES <= mapped, "L6: {len} bytes at {}", tail.end);
         let lsn = Lsn(tail.end);
-        let record = draft.seal(checksum, lsn, self.ring.salt);
+        let record = draft.seal(checksum, lsn, self.salt);
         let at = (tail.end - tail.base) as usize;
         tail.buffer.grow(at + record.len());
         tail.buffer[at..at + record.len()].copy_from_slice(record);
@@ -263,28 +278,14 @@ impl Log {
         if tail.marks.back().is_none_or(|mark| lsn.0 - mark >= MARK_BYTES) {
             tail.marks.push_back(lsn.0);
         }
-        match link {
-            Link::None => (),
-            Link::Next(chain) => {
-                chain.last.store(lsn.0, Ordering::Release);
-                chain.bytes.store(chain.bytes() + len, Ordering::Relaxed);
-                if chain.first.load(Ordering::Relaxed) == 0 {
-                    chain.first.store(lsn.0, Ordering::Release);
-                }
-            }
-            Link::Last(chain) => chain.last.store(ENDED, Ordering::Release),
-        }
+        link.appended(lsn, len);
         self.last.store(lsn.0, Ordering::Release);
         self.end.store(tail.end, Ordering::Release);
         Ok(lsn)
     }
 
     fn full(&self, link: Link<'_>, wanted_bytes: u64) -> Error {
-        let own_bytes = match link {
-            Link::None => 0,
-            Link::Next(chain) | Link::Last(chain) => chain.bytes(),
-        };
-        let capacity = self.ring.capacity;
+        let (own_bytes, capacity) = (link.own_bytes(), self.capacity());
         Error::LogFull { own_bytes, rollback_bytes: 0, wanted_bytes, capacity }
     }
 
@@ -349,6 +350,12 @@ impl Log {
     pub(crate) fn truncate(&self, start: Lsn) {
         assert!(start <= self.durable_end(), "truncation to {start}, past what is durable");
         let before = self.start.fetch_max(start.0, Ordering::AcqRel);
+        if !self.is_line {
+            // What a ring has passed is room at its end.
+            let end = start.0 + self.mapped_bytes.load(Ordering::Relaxed);
+            self.mapped.fetch_max(end, Ordering::AcqRel);
+            self.offered.fetch_max(end, Ordering::AcqRel);
+        }
         let mut tail = self.tail.lock();
         while tail.marks.front().is_some_and(|&mark| mark < start.0) {
             tail.marks.pop_front();
@@ -398,9 +405,10 @@ impl Log {
         self.end().0.saturating_sub(self.start().0)
     }
 
-    /// Bytes of the ring.
+    /// Bytes that the log may have, as far as is known: those of a ring; of a line its limit, or
+    /// how long it is if the device has no room for more.
     pub(crate) fn capacity(&self) -> u64 {
-        self.ring.capacity
+        self.ceiling.load(Ordering::Relaxed).max(CAPACITY_MIN)
     }
 
     /// Before an append, without latches: has the log writer begin when much waits in memory, and
@@ -421,7 +429,7 @@ impl Log {
         {
             self.write_wanted.notify_all();
         }
-        if waiting > WAITING_HARD.min(self.ring.capacity / 16) {
+        if waiting > WAITING_HARD.min(self.capacity() / 16) {
             self.force(end, Level::Written)?;
         }
         Ok(())
@@ -433,6 +441,9 @@ impl Log {
         loop {
             let seen = self.write_wanted.seen();
             if is_closed() || dead() {
+                return;
+            }
+            if self.is_extension_wanted.load(Ordering::Acquire) && self.extend_ahead().is_err() {
                 return;
             }
             if !self.is_write_wanted.swap(false, Ordering::AcqRel) {
@@ -555,14 +566,14 @@ impl Log {
         buffer: &Arc<Aligned>,
         len: usize,
     ) -> std::io::Result<()> {
-        let until_wrap = self.ring.until_wrap(position).min(len as u64) as usize;
-        for part in [0..until_wrap, until_wrap..len] {
-            if !part.is_empty() {
-                let offset = self.ring.offset(position + part.start as u64);
-                write_shared(&*self.device, offset, buffer, part)?;
-                self.writes.fetch_add(1, Ordering::Relaxed);
-            }
+        let map = self.map.lock().clone();
+        let mut written = 0;
+        for (part, offset) in map.pieces(position, len) {
+            written = part.end;
+            write_shared(&*self.device, offset, buffer, part)?;
+            self.writes.fetch_add(1, Ordering::Relaxed);
         }
+        assert_eq!(written, len, "L1: records past the end of the map, at {position}");
         Ok(())
     }
 
@@ -579,7 +590,8 @@ impl Log {
             checkpoint_time: Nanos(0),
             table_time: Nanos(0),
             used_bytes: self.used(),
-            capacity_bytes: self.ring.capacity,
+            capacity_bytes: self.capacity(),
+            allocated_bytes: self.mapped_bytes.load(Ordering::Relaxed),
         }
     }
 }

@@ -13,7 +13,7 @@ use terrace_page::Lsn;
 
 use super::buffer::Aligned;
 use super::record::{self, HEADER_BYTES, RECORD_MAX, Record};
-use super::{BLOCK, Ring};
+use super::{BLOCK, LogMap};
 use crate::{Action, Error, Part};
 
 /// Bytes read at once.
@@ -41,7 +41,7 @@ pub(crate) struct End {
 /// Reads records of a log.
 pub(crate) struct LogReader<'d> {
     device: &'d dyn Device,
-    ring: Ring,
+    map: LogMap,
     /// Positions that `chunk` holds.
     held: Range<u64>,
     chunk: Aligned,
@@ -55,10 +55,10 @@ pub(crate) struct LogReader<'d> {
 
 impl<'d> LogReader<'d> {
     /// A reader of what lies between `from` and `limit`; `from` must begin a record.
-    pub(crate) fn new(device: &'d dyn Device, ring: Ring, from: Lsn, limit: Lsn) -> LogReader<'d> {
+    pub(crate) fn new(device: &'d dyn Device, map: LogMap, from: Lsn, limit: Lsn) -> LogReader<'d> {
         LogReader {
             device,
-            ring,
+            map,
             held: 0..0,
             chunk: Aligned::zeroed(CHUNK_BYTES),
             chunk_bytes: CHUNK_BYTES,
@@ -72,12 +72,12 @@ impl<'d> LogReader<'d> {
     /// A reader of single records, that reads less at once.
     pub(crate) fn for_single_records(
         device: &'d dyn Device,
-        ring: Ring,
+        map: LogMap,
         limit: Lsn,
     ) -> LogReader<'d> {
         let chunk_bytes = 4 * RECORD_MAX;
         let chunk = Aligned::zeroed(chunk_bytes);
-        LogReader { chunk, chunk_bytes, ..LogReader::new(device, ring, limit, limit) }
+        LogReader { chunk, chunk_bytes, ..LogReader::new(device, map, limit, limit) }
     }
 
     /// The next record, or `None` at the end of the log.
@@ -122,8 +122,10 @@ impl<'d> LogReader<'d> {
     pub(crate) fn block_at(&mut self, position: Lsn) -> Result<Vec<u8>, Error> {
         let mut block = Aligned::zeroed(BLOCK);
         let base = position.0 / BLOCK as u64 * BLOCK as u64;
-        read(self.device, self.ring.offset(base), &mut block)
-            .map_err(Error::device(Part::Log, Action::Read))?;
+        // Of a map that ends here nothing is kept.
+        if let Some((at, _)) = self.map.place(base) {
+            read(self.device, at, &mut block).map_err(Error::device(Part::Log, Action::Read))?;
+        }
         Ok(block.to_vec())
     }
 
@@ -142,7 +144,8 @@ impl<'d> LogReader<'d> {
 
     /// `len` bytes from `position` on, all before the limit; at most half of a chunk.
     pub(super) fn bytes(&mut self, position: u64, len: usize) -> Result<&[u8], Error> {
-        self.hold(position, len)?;
+        let is_held = self.hold(position, len)?;
+        assert!(is_held, "no byte is asked for past the limit");
         Ok(&self.chunk[(position - self.held.start) as usize..][..len])
     }
 
@@ -151,35 +154,38 @@ impl<'d> LogReader<'d> {
         if position + HEADER_BYTES as u64 > self.limit {
             return Ok(None);
         }
-        self.hold(position, HEADER_BYTES)?;
+        if !self.hold(position, HEADER_BYTES)? {
+            return Ok(None);
+        }
         let at = (position - self.held.start) as usize;
         let Some(len) = record::claimed_len(&self.chunk[at..]) else { return Ok(None) };
         if position + len as u64 > self.limit {
             return Ok(None);
         }
-        self.hold(position, len)?;
+        if !self.hold(position, len)? {
+            return Ok(None);
+        }
         let at = (position - self.held.start) as usize;
         let record = &self.chunk[at..at + len];
-        Ok(record::verify(record, Lsn(position), self.ring.salt).map(|epoch| (len, epoch)))
+        Ok(record::verify(record, Lsn(position), self.map.salt).map(|epoch| (len, epoch)))
     }
 
-    /// Makes the chunk hold `len` bytes from `position` on.
-    fn hold(&mut self, position: u64, len: usize) -> Result<(), Error> {
+    /// Makes the chunk hold `len` bytes from `position` on, if the map has them.
+    fn hold(&mut self, position: u64, len: usize) -> Result<bool, Error> {
         if self.held.start <= position && position + len as u64 <= self.held.end {
-            return Ok(());
+            return Ok(true);
         }
         let block = BLOCK as u64;
         let base = position / block * block;
         let end = (base + self.chunk_bytes as u64).min(self.limit.next_multiple_of(block));
-        let bytes = (end - base).min(self.ring.capacity) as usize;
-        let head = self.ring.until_wrap(base).min(bytes as u64) as usize;
-        let failed = Error::device(Part::Log, Action::Read);
-        read(self.device, self.ring.offset(base), &mut self.chunk[..head]).map_err(failed)?;
-        if head < bytes {
-            let rest = self.ring.offset(base + head as u64);
-            read(self.device, rest, &mut self.chunk[head..bytes]).map_err(failed)?;
+        let bytes = (end - base).min(self.map.bytes()) as usize;
+        let mut held = 0;
+        for (part, at) in self.map.pieces(base, bytes) {
+            held = part.end as u64;
+            read(self.device, at, &mut self.chunk[part])
+                .map_err(Error::device(Part::Log, Action::Read))?;
         }
-        self.held = base..base + bytes as u64;
-        Ok(())
+        self.held = base..base + held;
+        Ok(position + len as u64 <= self.held.end)
     }
 }

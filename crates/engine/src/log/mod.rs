@@ -1,19 +1,28 @@
-//! The log: records, the ring that they are kept in, appending, forcing and reading.
+//! The log: records, the map from their stream to the device, appending, forcing and reading.
 
 mod buffer;
+mod chain;
 mod ending;
+mod growth;
+pub(crate) mod header;
 mod log_file;
 mod log_reader;
+mod map;
 pub(crate) mod record;
-pub(crate) mod ring;
 mod room;
 mod runs;
+mod space;
 
 pub(crate) use buffer::Aligned;
-pub(crate) use log_file::{Chain, Level, Log};
+pub(crate) use chain::Chain;
+pub(crate) use growth::Settle;
+pub(crate) use header::LogShape;
+pub(crate) use header::{BLOCK, FIRST_LSN};
+pub(crate) use log_file::{Level, Log};
 pub(crate) use log_reader::{End, LogReader};
-pub(crate) use ring::{BLOCK, FIRST_LSN, Ring};
+pub(crate) use map::{Layout, LogMap};
 pub(crate) use room::Room;
+pub(crate) use space::LogSpace;
 
 #[cfg(test)]
 mod tests;

@@ -1,8 +1,9 @@
 //! Room in the log: reserved before it is used, and waited for.
 //!
-//! - N1: `claimed` is the log's end plus all that is reserved. Reserving is one compare-and-swap on
-//!   it, so that two who look at the same time cannot both have the last room.
-//! - N2: forward records leave a part of the ring alone, the slack, whatever is reserved: nested
+//! - N1: `claimed` is the log's end plus all that is reserved, and stays before `offered`, the end
+//!   of what the device has for the log. Reserving is one compare-and-swap on it, so that two who
+//!   look at the same time cannot both have the last room.
+//! - N2: forward records leave a part of the log alone, the slack, whatever is reserved: nested
 //!   actions that need more than was reckoned, and checkpoints, have that.
 //! - N3: whoever waits is told when the log is cut, and when a reservation is given back.
 
@@ -10,12 +11,29 @@ use std::sync::atomic::Ordering;
 
 use terrace_rt::Nanos;
 
+use super::map::SEGMENT_BYTES_MIN;
 use super::{BLOCK, Log};
 
 /// The blocks of start and end are written and kept whole.
 pub(super) const EDGE_BYTES: u64 = 2 * BLOCK as u64;
 
-/// Which part of the ring a record may use.
+/// Slack is one part in so many of a log.
+const SLACK_ONE_IN: u64 = 16;
+/// The least slack of a log that grows: a checkpoint, and nested actions that exceed what was
+/// reckoned, before it has grown for them.
+const SLACK_BYTES_MIN: u64 = 64 << 10;
+
+/// The slack of a line of so many bytes.
+pub(super) fn slack_of_line(bytes: u64) -> u64 {
+    (bytes / SLACK_ONE_IN).max(SLACK_BYTES_MIN)
+}
+
+/// As much slack as a line needs that has `bytes` before it, and is whole units.
+pub(super) fn slack_behind(bytes: u64) -> u64 {
+    (bytes / (SLACK_ONE_IN - 1) + SEGMENT_BYTES_MIN).max(SLACK_BYTES_MIN)
+}
+
+/// Which part of the log a record may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Room {
     /// What is neither reserved nor slack.
@@ -48,28 +66,44 @@ impl Drop for RoomWait<'_> {
 }
 
 impl Log {
-    /// Part of the ring that forward records leave alone, whatever is reserved.
+    /// Part of the log that forward records leave alone, whatever is reserved.
     fn slack(&self) -> u64 {
-        self.ring.capacity / 16
+        let bytes = self.mapped_bytes.load(Ordering::Relaxed);
+        if self.is_line { slack_of_line(bytes) } else { bytes / SLACK_ONE_IN }
     }
 
     /// The most that forward records and what is reserved may have together.
     pub(crate) fn forward_capacity(&self) -> u64 {
-        self.ring.capacity.saturating_sub(self.slack() + EDGE_BYTES)
+        let capacity = self.capacity();
+        let slack = if self.is_line { slack_of_line(capacity) } else { capacity / SLACK_ONE_IN };
+        capacity.saturating_sub(slack + EDGE_BYTES)
     }
 
-    /// Keeps `bytes` of the ring for whoever asks, to append with; whether there is room.
+    /// Keeps `bytes` of the log for whoever asks, to append with; whether there is room now. Where
+    /// a log may grow, `reserve_or_extend` makes some.
     pub(crate) fn try_reserve(&self, bytes: u64, room: Room) -> bool {
         let slack = match room {
             Room::Forward => self.slack(),
             Room::Reserved => 0,
         };
+        let more = slack + EDGE_BYTES;
         let fits = |claimed: u64| {
-            // The start only rises, so what fits now does when the swap succeeds.
-            let used = claimed.saturating_sub(self.start.load(Ordering::Acquire));
-            (used + bytes + slack + EDGE_BYTES <= self.ring.capacity).then_some(claimed + bytes)
+            let end = claimed + bytes + more;
+            (end <= self.offered.load(Ordering::Acquire)).then_some(claimed + bytes)
         };
-        self.claimed.fetch_update(Ordering::AcqRel, Ordering::Acquire, fits).is_ok()
+        let Ok(before) = self.claimed.fetch_update(Ordering::SeqCst, Ordering::Acquire, fits)
+        else {
+            return false;
+        };
+        // Less may be offered since (growth.W4).
+        let is_there = before + bytes + more <= self.offered.load(Ordering::SeqCst);
+        if !is_there {
+            self.claimed.fetch_sub(bytes, Ordering::AcqRel);
+        }
+        if self.is_short() {
+            self.want_extension();
+        }
+        is_there
     }
 
     /// Gives back what `try_reserve` kept.
@@ -89,13 +123,16 @@ impl Log {
 
     /// Whether a record of `bytes` finds room beside all that is reserved.
     pub(crate) fn has_room(&self, bytes: u64) -> bool {
+        if self.is_short() {
+            self.want_extension();
+        }
         self.lacking(bytes) == 0
     }
 
     /// By how much `bytes` find no room beside all that is reserved.
     pub(crate) fn lacking(&self, bytes: u64) -> u64 {
-        let used = self.claimed.load(Ordering::Acquire).saturating_sub(self.start().0);
-        (used + bytes + self.slack() + EDGE_BYTES).saturating_sub(self.ring.capacity)
+        let wanted = self.claimed.load(Ordering::Acquire) + bytes + self.slack() + EDGE_BYTES;
+        wanted.saturating_sub(self.offered.load(Ordering::Acquire))
     }
 
     /// The signal that is given when room is made, while the guard lives. Ask before looking.

@@ -7,6 +7,7 @@ use terrace_device::{Device, FaultPlan, FaultyDevice, Keep, Store, read, write};
 use terrace_page::{Lsn, PageId, TxnId};
 use terrace_rt::{Prng, Virtual, VirtualConfig, World};
 
+use super::header::Table;
 use super::record::{Body, Draft, HEADER_BYTES};
 use super::*;
 use crate::{CopyFlaw, Error};
@@ -23,10 +24,31 @@ fn device(preset: Preset) -> Arc<dyn Device> {
     build(preset, World::current(), Store::new(LOG_BYTES, Keep::Plain))
 }
 
-/// A log that begins at `start`, on blank memory.
+/// Writes the header of a log of fixed size.
+fn create(device: &dyn Device, database: u128) -> LogMap {
+    let table = header::create(device, database, FIRST_LSN, LogShape::Fixed).expect("written");
+    LogMap::new(table.layout, database)
+}
+
+fn map_of(device: &dyn Device) -> LogMap {
+    header::open(device, DATABASE).expect("a log").map(DATABASE)
+}
+
+fn space_of(device: &Arc<dyn Device>, limit: u64) -> LogSpace {
+    let header = header::open(&**device, DATABASE).expect("a log");
+    LogSpace::new(Arc::clone(device), DATABASE, &header, limit)
+}
+
+/// A log of fixed size that begins at `start`, on blank memory.
 fn log_at(device: &Arc<dyn Device>, epoch: u32, start: Lsn) -> Log {
-    let ring = ring::create(&**device, DATABASE).expect("written");
-    Log::open(Arc::clone(device), ring, epoch, (start, start), Lsn::ZERO, &[0; BLOCK])
+    create(&**device, DATABASE);
+    let space = space_of(device, LOG_BYTES);
+    Log::open(Arc::clone(device), space, epoch, (start, start), Lsn::ZERO, &[0; BLOCK])
+}
+
+/// Where a byte of the stream lies.
+fn place(log: &Log, position: u64) -> u64 {
+    log.place().0.place(position).expect("it is there").0
 }
 
 fn draft(number: u64, pages: usize) -> Draft {
@@ -38,8 +60,9 @@ fn draft(number: u64, pages: usize) -> Draft {
 
 /// The numbers of the records between `from` and the end, and where that is.
 fn numbers(device: &dyn Device, from: Lsn) -> (Vec<u64>, End) {
-    let ring = ring::open(device, DATABASE).expect("a log").ring;
-    let mut reader = LogReader::new(device, ring, from, Lsn(from.0 + ring.capacity));
+    let map = map_of(device);
+    let end = map.end(from);
+    let mut reader = LogReader::new(device, map, from, end);
     let mut numbers = Vec::new();
     while let Some(stored) = reader.next().expect("readable") {
         let Body::BufWrite { eol, pages } = stored.record.body else { panic!("{stored:?}") };
@@ -97,7 +120,7 @@ fn a_torn_tail_is_dropped_at_every_byte() {
             .map(|number| log.append(&mut draft(number, 3), Room::Forward).expect("room"))
             .collect();
         log.force(log.end(), Level::Durable).expect("memory");
-        let at_block = log.place().0.offset(FIRST_LSN.0);
+        let at_block = place(&log, FIRST_LSN.0);
         let mut whole = vec![0; BLOCK];
         read(&*device, at_block, &mut whole).expect("memory");
         for at in 0..(log.end().0 - FIRST_LSN.0) as usize {
@@ -127,9 +150,9 @@ fn what_a_lost_future_left_is_no_record() {
         log.force(log.end(), Level::Durable).expect("memory");
         assert_eq!(numbers(&*device, FIRST_LSN).0, [1, 2]);
 
-        let ring = ring::open(&*device, DATABASE).expect("a log").ring;
-        let again =
-            Log::open(Arc::clone(&device), ring, 2, (FIRST_LSN, FIRST_LSN), Lsn::ZERO, &[0; BLOCK]);
+        let space = space_of(&device, LOG_BYTES);
+        let kept = (FIRST_LSN, FIRST_LSN);
+        let again = Log::open(Arc::clone(&device), space, 2, kept, Lsn::ZERO, &[0; BLOCK]);
         again.append(&mut draft(3, filler), Room::Forward).expect("room");
         again.force(again.end(), Level::Durable).expect("memory");
         assert_eq!(numbers(&*device, FIRST_LSN).0, [3]);
@@ -143,9 +166,9 @@ fn another_databases_records_are_none() {
         let log = log_at(&device, 1, FIRST_LSN);
         log.append(&mut draft(1, 1), Room::Forward).expect("room");
         log.force(log.end(), Level::Durable).expect("memory");
-        assert!(matches!(ring::open(&*device, 78), Err(Error::NotADatabase { .. })));
-        let ring = ring::create(&*device, 78).expect("written");
-        let mut reader = LogReader::new(&*device, ring, FIRST_LSN, Lsn(LOG_BYTES));
+        assert!(matches!(header::open(&*device, 78), Err(Error::NotADatabase { .. })));
+        let map = create(&*device, 78);
+        let mut reader = LogReader::new(&*device, map, FIRST_LSN, Lsn(LOG_BYTES));
         assert!(reader.next().expect("readable").is_none());
     });
 }
@@ -187,14 +210,15 @@ fn a_failed_write_latches() {
             ..terrace_device::model::Faults::default()
         };
         let good = device(Preset::Ram);
-        let ring = ring::create(&*good, DATABASE).expect("written");
+        create(&*good, DATABASE);
         let bad: Arc<dyn Device> = terrace_device::model::SimDevice::with_faults(
             Preset::Ram.spec(),
             World::current(),
             Store::new(LOG_BYTES, Keep::Plain),
             faults,
         );
-        let log = Log::open(bad, ring, 1, (FIRST_LSN, FIRST_LSN), Lsn::ZERO, &[0; BLOCK]);
+        let space = space_of(&good, LOG_BYTES);
+        let log = Log::open(bad, space, 1, (FIRST_LSN, FIRST_LSN), Lsn::ZERO, &[0; BLOCK]);
         log.append(&mut draft(1, 1), Room::Forward).expect("room");
         assert!(matches!(log.force(log.end(), Level::Durable), Err(Error::Failed { .. })));
         let appended = log.append(&mut draft(2, 1), Room::Forward);
@@ -228,8 +252,9 @@ fn records_come_back_and_garbage_does_not() {
 
 /// Whether the end that a scan from the beginning finds is taken for damage.
 fn ends_in_damage(device: &dyn Device, epoch: u32) -> (bool, End) {
-    let ring = ring::open(device, DATABASE).expect("a log").ring;
-    let mut reader = LogReader::new(device, ring, FIRST_LSN, Lsn(FIRST_LSN.0 + ring.capacity));
+    let map = map_of(device);
+    let end = map.end(FIRST_LSN);
+    let mut reader = LogReader::new(device, map, FIRST_LSN, end);
     while reader.next().expect("readable").is_some() {}
     match reader.check_end(epoch) {
         Ok(()) => (false, reader.end()),
@@ -250,7 +275,7 @@ fn damage_within_the_log_is_told_and_a_torn_tail_is_none() {
             let spec = Preset::Ram.spec().with_write_cache();
             let store = Store::new(LOG_BYTES, Keep::Plain);
             let mut sim = SimDevice::new(spec, World::current(), store);
-            ring::create(&*sim, DATABASE).expect("written");
+            create(&*sim, DATABASE);
             sim.sync().expect("memory");
             let mut end = End { position: FIRST_LSN, last: Lsn::ZERO };
             for epoch in 1..=3 {
@@ -287,10 +312,10 @@ fn damage_within_the_log_is_told_and_a_torn_tail_is_none() {
 
 /// The log as an opening finds it that ends at `end`.
 fn reopened(device: &Arc<dyn Device>, epoch: u32, end: End) -> Log {
-    let ring = ring::open(&**device, DATABASE).expect("a log").ring;
-    let mut reader = LogReader::new(&**device, ring, FIRST_LSN, end.position);
+    let mut reader = LogReader::new(&**device, map_of(&**device), FIRST_LSN, end.position);
     let tail = reader.block_at(end.position).expect("memory");
-    Log::open(Arc::clone(device), ring, epoch, (FIRST_LSN, end.position), end.last, &tail)
+    let space = space_of(device, LOG_BYTES);
+    Log::open(Arc::clone(device), space, epoch, (FIRST_LSN, end.position), end.last, &tail)
 }
 
 /// Damages a byte of a copy of the log, before what a record on the device has `proven` durable;
@@ -301,7 +326,7 @@ fn flip(device: &SimDevice, log: &Log, (proven, epoch): (Lsn, u32), prng: &mut P
     }
     let copy = SimDevice::new(Preset::Ram.spec(), World::current(), device.store());
     let hit = FIRST_LSN.0 + prng.below(proven.0 - FIRST_LSN.0);
-    let at = log.place().0.offset(hit);
+    let at = place(log, hit);
     let mut sector = vec![0; 512];
     let sector_at = at / 512 * 512;
     read(&*copy, sector_at, &mut sector).expect("memory");
@@ -334,7 +359,7 @@ fn a_last_sector_that_an_older_lap_left_is_a_torn_tail() {
                 continue;
             }
             tried += 1;
-            let at = log.place().0.offset(sector_at);
+            let at = place(&log, sector_at);
             let mut kept = vec![0; 512];
             read(&*device, at, &mut kept).expect("memory");
             let mut older = kept.clone();
@@ -358,7 +383,7 @@ fn an_idle_log_witnesses_what_was_forced_last() {
         let last = (0..40).map(|number| log.append(&mut draft(number, 100), Room::Forward));
         let last = last.last().expect("some").expect("room");
         log.force(log.end(), Level::Durable).expect("memory");
-        let at = log.place().0.offset(last.0 / 512 * 512);
+        let at = place(&log, last.0 / 512 * 512);
         let lose = || write(&*device, at, &[0; 512]).expect("memory");
         let mut kept = vec![0; 512];
         read(&*device, at, &mut kept).expect("memory");
@@ -398,41 +423,48 @@ fn what_was_durable_comes_back_from_three_bytes() {
 /// the log, though the other copy was whole.
 #[test]
 fn the_whole_header_stands_in_for_a_bad_one() {
-    in_world(|| {
-        let log = device(Preset::Ram);
-        let ring = ring::create(&*log, DATABASE).expect("written");
-        let flaw_of = |device: &dyn Device, case: &str| {
-            let header = ring::open(device, DATABASE).unwrap_or_else(|e| panic!("{case}: {e}"));
-            assert_eq!(header.ring, ring, "{case}");
-            (header, header.bad.map(|bad| (bad.offset, bad.flaw)))
-        };
-        for at in [0, BLOCK as u64] {
-            let mut whole = [0; BLOCK];
-            read(&*log, at, &mut whole).expect("memory");
-            for byte in 0..BLOCK {
-                let mut damaged = whole;
-                damaged[byte] ^= 1 << (byte % 8);
-                write(&*log, at, &damaged).expect("memory");
-                let case = format!("byte {byte} of the copy at {at}");
-                assert_eq!(flaw_of(&*log, &case).1, Some((at, CopyFlaw::Damaged)), "{case}");
-            }
-            write(&*log, at, &[0; BLOCK]).expect("memory");
-            let (header, flaw) = flaw_of(&*log, "zeroes");
-            assert_eq!(flaw, Some((at, CopyFlaw::Blank)));
-            header.repair(&*log, DATABASE).expect("memory");
-            assert_eq!(flaw_of(&*log, "repaired").1, None);
+    for shape in [LogShape::Fixed, LogShape::Growing] {
+        in_world(|| stands_in(shape));
+    }
+}
 
-            let faulty = FaultyDevice::new(Arc::clone(&log), FaultPlan::default());
-            faulty.set_unreadable(at + 512..at + 1024);
-            let (header, flaw) = flaw_of(&*faulty, "unreadable");
-            assert_eq!(flaw, Some((at, CopyFlaw::Unreadable)));
-            header.repair(&*faulty, DATABASE).expect("memory");
-            assert_eq!(flaw_of(&*faulty, "written again").1, None);
-            faulty.set_unreadable(0..ring::HEADERS_BYTES);
-            let refused = ring::open(&*faulty, DATABASE);
-            assert!(matches!(refused, Err(Error::Device { .. })), "{refused:?}");
+fn stands_in(shape: LogShape) {
+    let log = device(Preset::Ram);
+    let table = header::create(&*log, DATABASE, FIRST_LSN, shape).expect("written");
+    let flaw_of = |device: &dyn Device, case: &str| {
+        let header = header::open(device, DATABASE).unwrap_or_else(|e| panic!("{case}: {e}"));
+        // Whoever repairs it says how long the log may get.
+        assert_eq!(Table { limit: 0, ..header.table }, table, "{case}");
+        header.bad.map(|bad| (bad.offset, bad.flaw))
+    };
+    let repair = |device: Arc<dyn Device>| {
+        let header = header::open(&*device, DATABASE).expect("a whole copy");
+        LogSpace::new(device, DATABASE, &header, LOG_BYTES).tidy().expect("memory");
+    };
+    for at in [0, BLOCK as u64] {
+        let mut whole = [0; BLOCK];
+        read(&*log, at, &mut whole).expect("memory");
+        for byte in 0..BLOCK {
+            let mut damaged = whole;
+            damaged[byte] ^= 1 << (byte % 8);
+            write(&*log, at, &damaged).expect("memory");
+            let case = format!("byte {byte} of the copy at {at}");
+            assert_eq!(flaw_of(&*log, &case), Some((at, CopyFlaw::Damaged)), "{case}");
         }
-    });
+        write(&*log, at, &[0; BLOCK]).expect("memory");
+        assert_eq!(flaw_of(&*log, "zeroes"), Some((at, CopyFlaw::Blank)));
+        repair(Arc::clone(&log));
+        assert_eq!(flaw_of(&*log, "repaired"), None);
+
+        let faulty = FaultyDevice::new(Arc::clone(&log), FaultPlan::default());
+        faulty.set_unreadable(at + 512..at + 1024);
+        assert_eq!(flaw_of(&*faulty, "unreadable"), Some((at, CopyFlaw::Unreadable)));
+        repair(faulty.clone());
+        assert_eq!(flaw_of(&*faulty, "written again"), None);
+        faulty.set_unreadable(0..header::HEADERS_BYTES);
+        let refused = header::open(&*faulty, DATABASE);
+        assert!(matches!(refused, Err(Error::Device { .. })), "{refused:?}");
+    }
 }
 
 /// What a newer version has written as a whole is refused, whatever the other copy says.
@@ -441,7 +473,7 @@ fn a_whole_header_of_a_newer_version_is_refused() {
     in_world(|| {
         for at in [0, BLOCK as u64] {
             let log = device(Preset::Ram);
-            ring::create(&*log, DATABASE).expect("written");
+            header::create(&*log, DATABASE, FIRST_LSN, LogShape::Growing).expect("written");
             let mut block = [0; BLOCK];
             read(&*log, at, &mut block).expect("memory");
             block[8] += 1;
@@ -449,7 +481,7 @@ fn a_whole_header_of_a_newer_version_is_refused() {
             let checksum = crc32c::crc32c(&block);
             block[12..16].copy_from_slice(&checksum.to_le_bytes());
             write(&*log, at, &block).expect("memory");
-            let refused = ring::open(&*log, DATABASE);
+            let refused = header::open(&*log, DATABASE);
             assert!(matches!(refused, Err(Error::NewerFormat { .. })), "{refused:?}");
         }
     });

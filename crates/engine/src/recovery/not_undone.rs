@@ -48,8 +48,8 @@ impl NotUndone {
         let engine = Arc::clone(loser.engine());
         let end = engine.log.end();
         engine.log.force(end, Level::Written)?;
-        let (ring, device) = engine.log.place();
-        let mut reader = LogReader::for_single_records(&**device, ring, end);
+        let (map, device) = engine.log.place();
+        let mut reader = LogReader::for_single_records(&**device, map, end);
         self.transactions.push(loser.number());
         let mut at = loser.last();
         while at > Lsn::ZERO {

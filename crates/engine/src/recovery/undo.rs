@@ -80,8 +80,8 @@ pub(crate) fn undo_losers(losers: Vec<Context>) -> Result<(), Error> {
 /// ended: those with an undo of bytes. The walk stops at the first record undone by key.
 fn undo_open_nested(context: &mut Context) -> Result<(), Error> {
     let engine = Arc::clone(context.engine());
-    let (ring, device) = engine.log.place();
-    let mut reader = LogReader::for_single_records(&**device, ring, engine.log.end());
+    let (map, device) = engine.log.place();
+    let mut reader = LogReader::for_single_records(&**device, map, engine.log.end());
     let mut at = context.last();
     while at > Lsn::ZERO {
         match task_of(&mut reader, at)? {
@@ -103,7 +103,6 @@ fn undo_open_nested(context: &mut Context) -> Result<(), Error> {
 /// Those of the pool and the log.
 pub(crate) fn undo_from_log(context: &mut Context, stop: Lsn) -> Result<(), Error> {
     let engine = Arc::clone(context.engine());
-    let (ring, device) = engine.log.place();
     let mut at = context.last();
     let mut reader = None;
     while at > stop {
@@ -112,7 +111,8 @@ pub(crate) fn undo_from_log(context: &mut Context, stop: Lsn) -> Result<(), Erro
             // What is undone was written before the undo began; its own records are never read.
             let end = engine.log.end();
             engine.log.force(end, Level::Written)?;
-            reader = Some((LogReader::for_single_records(&**device, ring, end), end));
+            let (map, device) = engine.log.place();
+            reader = Some((LogReader::for_single_records(&**device, map, end), end));
         }
         let (reader, _) = reader.as_mut().expect("just opened");
         match task_of(reader, at)? {

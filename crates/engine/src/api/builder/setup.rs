@@ -1,14 +1,17 @@
 //! What a builder makes of its options once the devices are known.
 
+use std::path::Path;
+use std::sync::Arc;
+
 use terrace_device::Access;
-use terrace_page::PAGE_SIZE;
+use terrace_page::{LOG_BYTES_MAX, PAGE_SIZE};
 use terrace_policy::{FlashRole, Restart, designs, restarts};
 use terrace_pool::{FlashLayout, PoolConfig, PoolError};
-use terrace_rt::World;
+use terrace_rt::{Nanos, World};
 
-use super::Builder;
+use super::{Builder, FRAMES_MIN};
 use crate::Error;
-use crate::api::Devices;
+use crate::api::{Checkpoints, Devices, Misses};
 use crate::open::Setup;
 
 impl Builder {
@@ -16,6 +19,51 @@ impl Builder {
         let what = "devices must be given, or a path";
         let given = self.devices.clone().ok_or(Error::InvalidOption { option: "devices", what })?;
         Ok(given.within(self.io_timeouts))
+    }
+
+    /// Checks what can be checked before anything is touched.
+    pub(super) fn check(&self) -> Result<(), Error> {
+        let bad = |option, what| Err(Error::InvalidOption { option, what });
+        let page = PAGE_SIZE as u64;
+        match self {
+            _ if terrace_rt::in_callback() => Err(Error::Reentrant),
+            _ if self.memory_bytes < FRAMES_MIN * page => {
+                bad("memory", "memory must be at least 128 KiB")
+            }
+            _ if self.memory_bytes / page > u64::from(u32::MAX) => {
+                bad("memory", "memory must be less than 32 TiB")
+            }
+            _ if self.log_bytes.is_some_and(|bytes| bytes < 1 << 20) => {
+                bad("log_size", "the log must have at least 1 MiB")
+            }
+            _ if self.log_bytes.is_some_and(|bytes| bytes >= LOG_BYTES_MAX) => {
+                bad("log_size", "the log must have less than 4 TiB")
+            }
+            _ if self.log_max.is_some_and(|bytes| bytes < 1 << 20) => {
+                bad("log_max", "the log must have at least 1 MiB")
+            }
+            _ if self.log_max.is_some_and(|bytes| bytes >= LOG_BYTES_MAX) => {
+                bad("log_max", "the log must have less than 4 TiB")
+            }
+            _ if self.home_bytes.is_some_and(|bytes| bytes < 64 * page) => {
+                bad("home_size", "the home must have at least 512 KiB")
+            }
+            _ if self.flash.as_ref().is_some_and(|(_, bytes)| *bytes < 64 * page) => {
+                bad("flash", "the flash must have at least 512 KiB")
+            }
+            _ if self.misses_path.as_ref().is_some_and(|path| !takes_misses(path)) => {
+                bad("keep_misses", "the path must be that of a file of misses, or of no file")
+            }
+            _ if self.lock_limits.escalate_at == 0 => {
+                bad("lock_escalation", "locks must escalate at one row or more")
+            }
+            _ if matches!(self.checkpoints, Checkpoints::Every(Nanos(0))) => {
+                bad("checkpoints", "the time between checkpoints must not be zero")
+            }
+            _ if self.world.is_some() => Ok(()),
+            _ => terrace_rt::start_default_world()
+                .map_err(|source| Error::NoThread { source: Arc::new(source) }),
+        }
     }
 
     pub(super) fn setup(&self) -> Result<Setup, Error> {
@@ -52,6 +100,7 @@ impl Builder {
             flash_doubt: self.flash_doubt,
             bad_label: self.bad_label,
             losers: self.losers,
+            log_max: self.log_max,
         })
     }
 
@@ -87,4 +136,9 @@ impl Builder {
         }
         Ok(())
     }
+}
+
+/// Whether what memory missed may go there, as far as can be told.
+fn takes_misses(path: &Path) -> bool {
+    Misses::may_go_to(path).unwrap_or(false)
 }

@@ -1,0 +1,71 @@
+//! A transaction's records in the log: where they begin and end.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use terrace_page::Lsn;
+
+/// The first and last record of a transaction, as checkpoints see them. Both are set within the
+/// append, so that a table read after BEGIN_CHKPT was appended lacks nothing that precedes it.
+#[derive(Debug, Default)]
+pub(crate) struct Chain {
+    first: AtomicU64,
+    last: AtomicU64,
+    /// Bytes of its records.
+    bytes: AtomicU64,
+}
+
+/// What an append does to its transaction's chain.
+#[derive(Clone, Copy)]
+pub(super) enum Link<'c> {
+    None,
+    Next(&'c Chain),
+    Last(&'c Chain),
+}
+
+/// What stands for the last record of one that has ended.
+const ENDED: u64 = u64::MAX;
+
+impl Chain {
+    /// A chain found by recovery.
+    pub(crate) fn recovered(first: Lsn, last: Lsn) -> Chain {
+        let (first, last) = (AtomicU64::new(first.0), AtomicU64::new(last.0));
+        Chain { first, last, bytes: AtomicU64::new(0) }
+    }
+
+    /// The first and last record, if there are any and the transaction has not ended.
+    pub(crate) fn open(&self) -> Option<(Lsn, Lsn)> {
+        let first = self.first.load(Ordering::Acquire);
+        let last = self.last.load(Ordering::Acquire);
+        (first != 0 && last != ENDED).then_some((Lsn(first), Lsn(last)))
+    }
+
+    /// Bytes of its records.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+}
+
+impl Link<'_> {
+    /// A record of `len` bytes was appended at `lsn`: told within the append.
+    pub(super) fn appended(self, lsn: Lsn, len: u64) {
+        match self {
+            Link::None => (),
+            Link::Next(chain) => {
+                chain.last.store(lsn.0, Ordering::Release);
+                chain.bytes.store(chain.bytes() + len, Ordering::Relaxed);
+                if chain.first.load(Ordering::Relaxed) == 0 {
+                    chain.first.store(lsn.0, Ordering::Release);
+                }
+            }
+            Link::Last(chain) => chain.last.store(ENDED, Ordering::Release),
+        }
+    }
+
+    /// Bytes of the records of its transaction.
+    pub(super) fn own_bytes(self) -> u64 {
+        match self {
+            Link::None => 0,
+            Link::Next(chain) | Link::Last(chain) => chain.bytes(),
+        }
+    }
+}
