@@ -144,7 +144,6 @@ impl Alive<'_> {
         let role = if life.persistent_flash { FlashRole::Persistent } else { FlashRole::Cache };
         let mut builder = Database::builder()
             .memory(MEMORY)
-            .log_size(LOG_BYTES)
             .design(life.design)
             .restart(life.restart)
             .flash_role(role)
@@ -152,9 +151,10 @@ impl Alive<'_> {
         if life.design.uses_flash() {
             builder = builder.flash(life.folder.join("flash"), FLASH_BYTES);
         }
-        if !life.grows {
-            builder = builder.home_size(HOME_BYTES);
-        }
+        builder = match life.grows {
+            true => builder.log_max(LOG_BYTES),
+            false => builder.home_size(HOME_BYTES).log_size(LOG_BYTES),
+        };
         if let Some(fault) = life.fault {
             builder = fault.put(builder, &self.faulty);
         }

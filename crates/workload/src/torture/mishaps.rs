@@ -24,8 +24,10 @@ const LOG_BYTES: [u64; 3] = [4 << 20, 4 << 20, 1 << 20];
 /// The mishaps of a torture. Rates are of transactions; zero is never.
 #[derive(Clone, Copy, Debug)]
 pub struct Mishaps {
-    /// Bytes of the log device.
+    /// How long the log may get, in bytes.
     pub log_bytes: u64,
+    /// It begins small, grows and shrinks. Its device may have room for a part of it only.
+    pub log_grows: bool,
     /// One in so many panics.
     pub panic_one_in: u64,
     /// One in so many goes back to a savepoint.
@@ -47,6 +49,7 @@ impl Mishaps {
     /// None of them.
     pub const NONE: Mishaps = Mishaps {
         log_bytes: LOG_BYTES[0],
+        log_grows: false,
         panic_one_in: 0,
         savepoint_one_in: 0,
         remake_one_in: 0,
@@ -60,8 +63,9 @@ impl Mishaps {
     pub fn draw(seed: u64) -> Mishaps {
         let mut prng = Prng::from_seed(seed ^ SEED_OF_MISHAPS);
         let mut one_of = |rates: [u64; 3]| rates[prng.below(3) as usize];
-        Mishaps {
+        let drawn = Mishaps {
             log_bytes: one_of(LOG_BYTES),
+            log_grows: false,
             panic_one_in: one_of([0, 10, 50]),
             savepoint_one_in: one_of([0, 5, 20]),
             remake_one_in: one_of([0, 30, 150]),
@@ -69,7 +73,9 @@ impl Mishaps {
             report_one_in: one_of([0, 10, 40]),
             trouble_one_in: one_of([0, 2, 4]),
             other_options_one_in: one_of([0, 1, 3]),
-        }
+        };
+        // The last draw, so that the others stay what they were.
+        Mishaps { log_grows: one_of([0, 1, 1]) == 1, ..drawn }
     }
 }
 

@@ -15,6 +15,9 @@ use super::scenario::{FlashFate, Scenario};
 /// Bytes of the home device.
 const HOME_BYTES: u64 = 2048 * PAGE_SIZE as u64;
 
+/// The shortest device of a log that grows. Disks have a fixed length: theirs is full at that.
+const GROWING_LOG_BYTES: u64 = 1 << 20;
+
 /// The longest stall of a request.
 const STALL_NS_MAX: u64 = 30_000_000;
 
@@ -46,7 +49,10 @@ impl Rig {
         Rig {
             home: device(HOME_BYTES),
             flash: scenario.may_use_flash().then(|| device(flash_bytes)),
-            log: device(scenario.mishaps.log_bytes),
+            log: device(match scenario.mishaps.log_grows {
+                true => (scenario.mishaps.log_bytes / 4).max(GROWING_LOG_BYTES),
+                false => scenario.mishaps.log_bytes,
+            }),
             old_flash: None,
             faulty: LeafMutex::default(),
         }

@@ -299,6 +299,10 @@ impl Round {
             .io_timeout_log(LIMIT)
             .world(self.world.clone())
             .devices(self.devices.clone());
+        let builder = match self.scenario.mishaps.log_grows {
+            true => builder.log_max(self.scenario.mishaps.log_bytes),
+            false => builder,
+        };
         // A database whose creation was cut short is not there; one that was opened once is.
         let db = match self.is_created {
             true => builder.open_on_devices()?,
