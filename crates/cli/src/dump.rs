@@ -137,9 +137,11 @@ pub fn new_builder(options: &NewDatabase) -> Result<Builder, Failure> {
         let bytes = size.bytes();
         bytes.ok_or_else(|| Failure::usage(format!("{option} must be in bytes, like 1GiB")))
     };
-    let builder = Database::builder()
-        .memory(options.dram.pages(0) * 8192)
-        .log_size(bytes(options.log_size, "--log-size")?);
+    let builder = Database::builder().memory(options.dram.pages(0) * 8192);
+    let builder = match options.log_size {
+        Some(size) => builder.log_size(bytes(size, "--log-size")?),
+        None => builder,
+    };
     Ok(match options.home_size {
         Some(size) => builder.home_size(bytes(size, "--home-size")?),
         None => builder,

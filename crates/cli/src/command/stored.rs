@@ -89,9 +89,9 @@ pub struct NewDatabase {
     /// Size of the home, reserved at once [default: it grows, up to 64 GiB]
     #[arg(long, value_name = "SIZE")]
     pub home_size: Option<Size>,
-    /// Size of the log
-    #[arg(long, value_name = "SIZE", default_value = "256MiB")]
-    pub log_size: Size,
+    /// Size of the log, reserved at once [default: it grows, up to 1 GiB]
+    #[arg(long, value_name = "SIZE")]
+    pub log_size: Option<Size>,
     /// Memory for pages
     #[arg(long, value_name = "SIZE", default_value = "64MiB")]
     pub dram: Size,
