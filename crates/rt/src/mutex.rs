@@ -56,7 +56,8 @@ impl<T> Mutex<T> {
     #[inline]
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         word::maybe_switch();
-        self.take().then_some(MutexGuard { mutex: self, value: std::marker::PhantomData })
+        // A guard only if it is taken: to drop one frees the mutex.
+        self.take().then(|| MutexGuard { mutex: self, value: std::marker::PhantomData })
     }
 
     /// The value, without locking: the exclusive reference is the proof.

@@ -551,3 +551,16 @@ fn a_leaf_mutex_held_at_a_switch_is_a_bug() {
     }));
     assert!(result.is_err());
 }
+
+/// The bug: an attempt at a mutex that another task had freed it.
+#[test]
+fn an_attempt_that_fails_leaves_a_mutex_to_its_owner() {
+    let mutex = Mutex::new(());
+    let held = mutex.lock();
+    (0..3).for_each(|_| assert!(mutex.try_lock().is_none()));
+    drop(held);
+    let held = mutex.try_lock();
+    assert!(held.is_some() && mutex.try_lock().is_none());
+    drop(held);
+    assert!(mutex.try_lock().is_some());
+}
