@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use terrace_policy::{Inclusion, Tick};
-use terrace_tier::Mutation;
+use terrace_tier::{Mutation, Mutations};
 
 use crate::BufferPool;
 
@@ -11,6 +11,12 @@ impl BufferPool {
     #[inline]
     pub(crate) fn now(&self) -> Tick {
         self.memory.fetches.now()
+    }
+
+    /// The faults that are in force: none, but in tests.
+    #[inline]
+    pub fn mutations(&self) -> Mutations {
+        self.config.mutations
     }
 
     /// Whether flash is a part of the database.

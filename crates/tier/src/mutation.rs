@@ -105,6 +105,25 @@ mutations! {
     LvrSkipsPass,
     /// FASC's map: log pages of one write count together.
     ChunksCountAlone,
+
+    /// Snapshots: what a row was is kept before it is changed.
+    SkipVersions,
+    /// Snapshots: open transactions are looked through before a snapshot takes its moment.
+    SnapshotBeforeIndexing,
+    /// Snapshots: a transaction looks through its own undo before it changes more.
+    SkipOwnIndexing,
+    /// Snapshots: `low` is read before `at`.
+    LowAfterMoment,
+    /// Snapshots: what an open snapshot sees stays.
+    CollectSeenVersions,
+    /// Snapshots: a difference is made whole before what it differs from changes.
+    ChangeUnderDifference,
+    /// Snapshots: a key whose ghost is purged has a grave.
+    PurgeWithoutGrave,
+    /// Snapshots: one that is ended for want of room is told before its versions go.
+    EndAfterCollecting,
+    /// Snapshots: pages of values and trees that an open snapshot sees stay.
+    FreeSeenPages,
 }
 
 /// The faults that are in force: none, but in tests.
