@@ -298,6 +298,16 @@ impl<'a> Change<'a> {
         })
     }
 
+    /// The slot of the row of a leaf that it changes, if it changes one that is there.
+    pub(crate) fn row(&self) -> Option<usize> {
+        match *self {
+            Change::LeafMark { slot, .. }
+            | Change::LeafReplace { slot, .. }
+            | Change::LeafPatch { slot, .. } => Some(usize::from(slot)),
+            _ => None,
+        }
+    }
+
     /// Whether it gives every byte of the page (but header LSN and checksum) a value, whatever
     /// stood there before: such a change is redone without reading the page.
     pub(crate) fn formats(&self) -> bool {

@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use terrace_device::{Device, DeviceError};
 use terrace_page::{Lsn, TxnId};
 use terrace_policy::FlashRole;
-use terrace_pool::BufferPool;
+use terrace_pool::{BufferPool, Mutation};
 use terrace_rt::{LeafMutex, Mutex, Nanos, Signal, dead, now};
 
 use crate::api::Checkpoint;
@@ -35,11 +35,12 @@ use crate::journal::LogJournal;
 use crate::leaf_room::LeafRoom;
 use crate::lock::LockTable;
 use crate::log::record::{Draft, TXN_TABLE_MAX};
-use crate::log::{Chain, Level, Log, Settle};
+use crate::log::{Level, Log, Settle};
 use crate::reclaim::Reclaim;
 use crate::recovery::NotUndone;
 use crate::superblock::{Creation, FlashMark, LogFrom, Superblock};
 use crate::trees::Trees;
+use crate::versions::{Snapshot, Versions, Writing};
 use crate::{Action, Error, Part, TreeId};
 
 /// Closing looks for open transactions after a pause, at first this and then twice as long.
@@ -94,7 +95,9 @@ pub(crate) struct Engine {
     /// Given when the log is half full, or the database closes.
     pub(crate) checkpoint_wanted: Signal,
     /// By number, which is the order in which they came.
-    chains: LeafMutex<VecDeque<(TxnId, Arc<Chain>)>>,
+    chains: LeafMutex<VecDeque<(TxnId, Arc<Writing>)>>,
+    /// What snapshots need.
+    pub(crate) versions: Versions,
     next_txn: AtomicU64,
     /// Where the last COMMIT record ends, at least: what is read may be no more durable than that.
     pub(crate) committed_to: AtomicU64,
@@ -138,6 +141,7 @@ pub(crate) struct Parts {
     pub(crate) flash_role: FlashRole,
     pub(crate) lock_bytes: u64,
     pub(crate) lock_limits: LockLimits,
+    pub(crate) version_bytes: u64,
     pub(crate) places: Places,
     pub(crate) bad_copies: Vec<BadCopy>,
     pub(crate) was_closed: bool,
@@ -147,7 +151,15 @@ impl Engine {
     /// An engine of these parts, not yet recovered.
     pub(crate) fn assemble(parts: Parts) -> Engine {
         terrace_rt::watch_forks();
+        let first_txn = parts.next_txn;
+        let versions = Versions::new(
+            Arc::clone(&parts.log),
+            first_txn,
+            parts.version_bytes,
+            parts.pool.mutations(),
+        );
         Engine {
+            versions,
             log: parts.log,
             journal: parts.journal,
             trees: Trees::new(&parts.pool, &parts.home, parts.boot.home_pages),
@@ -202,17 +214,19 @@ impl Engine {
 
     /// Gives a number to a transaction that is about to write its first record. Later numbers go to
     /// transactions that write later, so none below the least one registered will write again.
-    pub(crate) fn register(&self, chain: &Arc<Chain>) -> TxnId {
+    pub(crate) fn register(&self, chain: &Arc<Writing>) -> TxnId {
         self.pool.log_grew(self.log.end());
         let mut chains = self.chains.lock();
+        // Under the mutex: those that come later begin no earlier.
+        chain.begins(self.log.end());
         let txn = TxnId(self.next_txn.fetch_add(1, Ordering::Relaxed));
         chains.push_back((txn, Arc::clone(chain)));
         txn
     }
 
     /// Notes a transaction that recovery found unfinished.
-    pub(crate) fn register_recovered(&self, txn: TxnId, first: Lsn, last: Lsn) -> Arc<Chain> {
-        let chain = Arc::new(Chain::recovered(first, last));
+    pub(crate) fn register_recovered(&self, txn: TxnId, first: Lsn, last: Lsn) -> Arc<Writing> {
+        let chain = Arc::new(Writing::recovered(first, last));
         let mut chains = self.chains.lock();
         let at = chains.partition_point(|(other, _)| *other < txn);
         chains.insert(at, (txn, Arc::clone(&chain)));
@@ -226,6 +240,35 @@ impl Engine {
         chains.front().map_or_else(next, |(txn, _)| *txn)
     }
 
+    /// Large values and trees that a transaction below this has given up nobody wants any more: it
+    /// has ended, and no snapshot sees what was before.
+    pub(crate) fn oldest_wanted(&self) -> TxnId {
+        let oldest = self.oldest_active();
+        if self.pool.mutations().has(Mutation::FreeSeenPages) {
+            return oldest;
+        }
+        // Looked at later: a snapshot that is opened since sees the end of all that had ended.
+        self.versions.xmin().map_or(oldest, |seen| seen.min(oldest))
+    }
+
+    /// Transactions that write.
+    pub(crate) fn writers(&self) -> Vec<Arc<Writing>> {
+        self.chains.lock().iter().map(|(_, writing)| Arc::clone(writing)).collect()
+    }
+
+    /// Closes a snapshot: what only it has seen may go.
+    pub(crate) fn close_snapshot(&self, snapshot: &Arc<Snapshot>) {
+        self.versions.close_snapshot(snapshot);
+        self.snapshot_ended();
+    }
+
+    /// A snapshot was closed, or ended before that.
+    pub(crate) fn snapshot_ended(&self) {
+        if self.reclaim.is_blocked() {
+            self.reclaim.seen(self.versions.xmin(), self.oldest_active());
+        }
+    }
+
     /// Whether `txn` is the only transaction that has begun to write.
     pub(crate) fn is_alone(&self, txn: TxnId) -> bool {
         self.chains.lock().iter().all(|(other, _)| *other == txn)
@@ -236,9 +279,15 @@ impl Engine {
         let oldest = {
             let mut chains = self.chains.lock();
             let at = chains.binary_search_by_key(&txn, |(other, _)| *other);
-            chains.remove(at.expect("a transaction is forgotten once"));
-            let next = || TxnId(self.next_txn.load(Ordering::Relaxed));
-            chains.front().map_or_else(next, |(txn, _)| *txn)
+            let at = at.expect("a transaction is forgotten once");
+            chains.remove(at);
+            let next = || (TxnId(self.next_txn.load(Ordering::Relaxed)), self.log.end());
+            let (oldest, low) =
+                chains.front().map_or_else(next, |(txn, chain)| (*txn, chain.began()));
+            if at == 0 {
+                self.versions.note_oldest(low, oldest);
+            }
+            oldest
         };
         self.reclaim.ended(oldest);
     }
@@ -502,7 +551,9 @@ impl Engine {
     fn wait_for_transactions(&self) {
         let deadline = now().saturating_add(self.lock_limits.close_timeout);
         let mut pause = CLOSE_PAUSE;
-        while self.locks.is_open_beside(terrace_rt::task_id()) && now() < deadline && !dead() {
+        let task = terrace_rt::task_id();
+        let is_open = || self.locks.is_open_beside(task) || self.versions.is_open_beside(task);
+        while is_open() && now() < deadline && !dead() {
             terrace_rt::sleep(pause.min(deadline.saturating_sub(now())));
             pause = (pause * 2).min(CLOSE_PAUSE_MAX);
         }

@@ -162,6 +162,10 @@ pub enum Error {
         /// The types that it was opened with.
         asked: Box<TypeNames>,
     },
+    /// What this snapshot sees, and what was written since, were more than there is memory for
+    /// ([`Builder::version_memory`](crate::Builder::version_memory)), so that the snapshot was
+    /// ended. Begin another one; allow more memory, or read for a shorter time.
+    SnapshotTooOld,
     /// There is no such table. A write transaction creates it by opening it.
     NoSuchTable {
         /// The name that was asked for.
@@ -404,6 +408,7 @@ impl Error {
             | Error::HoldsLog { .. }
             | Error::LogHeld { .. }
             | Error::AllPinned
+            | Error::SnapshotTooOld
             | Error::TooManyTransactions { .. } => true,
             Error::Doomed { cause: Some(cause) } => cause.is_transient(),
             _ => false,

@@ -122,6 +122,7 @@ mod change;
 mod leaf_room;
 mod room;
 mod space;
+mod versions;
 mod writer;
 
 mod error;

@@ -51,6 +51,7 @@ pub(crate) struct Setup {
     pub(crate) torn_pages: TornPages,
     pub(crate) lock_bytes: u64,
     pub(crate) lock_limits: LockLimits,
+    pub(crate) version_bytes: u64,
     pub(crate) places: Places,
     /// Whether anything is to be written.
     pub(crate) access: Access,
@@ -244,7 +245,6 @@ fn recovered(mut setup: Setup, devices: Devices) -> Result<Arc<Engine>, Error> {
     system_pages::check(&*devices.home, (&*devices.log, &map), &boot, &setup.pool)?;
     let last_opening = boot;
     begin_epoch(&setup, &devices, &mut boot, &mut flash)?;
-
     let from = match flash.recovery.scan_from() {
         ScanFrom::OldestDirty => boot.oldest_dirty.min(boot.begin_checkpoint),
         ScanFrom::LogStart => boot.log_start(),
@@ -289,6 +289,7 @@ fn recovered(mut setup: Setup, devices: Devices) -> Result<Arc<Engine>, Error> {
         flash_role,
         lock_bytes: setup.lock_bytes,
         lock_limits: setup.lock_limits,
+        version_bytes: setup.version_bytes,
         places: setup.places,
         bad_copies: bad_superblock.into_iter().chain(header.bad).chain(setup.bad_label).collect(),
         was_closed: last_opening.clean,

@@ -18,8 +18,9 @@
 //!   work is a transaction of its own that commits at once.
 //! - R2: it waits for a signal, or after an error for a time; it never spins.
 //! - R3: once `stop` has returned, no piece of work is under way and none begins.
-//! - R4: garbage that an open transaction may undo waits in `blocked` until `ended` says that all
-//!   transactions up to that one are over.
+//! - R4: garbage that an open transaction may undo, or an open snapshot sees, waits in `blocked`
+//!   until `ended` says that all transactions up to the one that made it are over, and `seen` that
+//!   all snapshots see that.
 //! - R5: a leaf waits once, whoever offers it, with the least and the greatest key that it was
 //!   offered with: if it was split meanwhile, all that lies between is looked at. Kinds of work
 //!   are served in turn. Who leaves removed keys behind faster than they are purged waits, like
@@ -222,6 +223,8 @@ pub(crate) struct Reclaim {
     idle: Signal,
     /// The least transaction that blocked work waits for.
     blocked_until: AtomicU64,
+    /// The least that an open snapshot may not see, or less: some may have been closed since.
+    seen_until: AtomicU64,
     /// Bytes of large values that wait to be freed, about.
     behind: AtomicU64,
     /// Leaves that wait, about.
@@ -235,6 +238,7 @@ impl Reclaim {
             wanted: Signal::new(),
             idle: Signal::new(),
             blocked_until: AtomicU64::new(NOTHING_BLOCKED),
+            seen_until: AtomicU64::new(u64::MAX),
             behind: AtomicU64::new(0),
             leaves_behind: AtomicUsize::new(0),
         }
@@ -308,9 +312,22 @@ impl Reclaim {
     /// All transactions below `oldest` have ended.
     #[inline]
     pub(crate) fn ended(&self, oldest: TxnId) {
-        if oldest.0 > self.blocked_until.load(Ordering::Acquire) {
+        let blocked = self.blocked_until.load(Ordering::Acquire);
+        if oldest.0 > blocked && self.seen_until.load(Ordering::Acquire) > blocked {
             self.unblock();
         }
+    }
+
+    /// Whether work waits for the end of a transaction or of a snapshot.
+    #[inline]
+    pub(crate) fn is_blocked(&self) -> bool {
+        self.blocked_until.load(Ordering::Acquire) != NOTHING_BLOCKED
+    }
+
+    /// Open snapshots may not see `least`, nor what came later.
+    pub(crate) fn seen(&self, least: Option<TxnId>, oldest: TxnId) {
+        self.seen_until.store(least.map_or(u64::MAX, |least| least.0), Ordering::Release);
+        self.ended(oldest);
     }
 
     #[cold]
@@ -460,7 +477,7 @@ impl Reclaim {
         self.idle.notify_all();
         if blocked.is_some() {
             // It may have ended before it was known that somebody waits for it.
-            self.ended(engine.oldest_active());
+            self.seen(engine.versions.xmin(), engine.oldest_active());
         }
     }
 }

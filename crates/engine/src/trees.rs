@@ -30,6 +30,7 @@
 //!   transaction made, and is freed as a whole with it.
 
 mod garbage;
+mod seen;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -37,7 +38,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use terrace_device::Device;
-use terrace_page::{Damage, PageId, PageKind, kind};
+use terrace_page::{Damage, PageId, PageKind, TxnId, kind};
 use terrace_pool::{BufferPool, Recovered};
 use terrace_rt::LeafMutex;
 
@@ -88,6 +89,8 @@ pub(crate) struct Trees {
     by_id: LeafMutex<BTreeMap<TreeId, Tree>>,
     next: AtomicU32,
     home_pages: u64,
+    /// Trees that were dropped, and by which transaction: snapshots may still read them.
+    dropped: LeafMutex<BTreeMap<TreeId, TxnId>>,
 }
 
 /// Reads without locks: nobody else is there, or what is read is locked otherwise.
@@ -114,6 +117,17 @@ fn corrupt(what: &'static str) -> Error {
     Error::corrupt(Part::Home, CATALOG_HEADER, what)
 }
 
+/// # Errors
+///
+/// `TableTypes` if a table that has the types `stored` is opened with others.
+fn check_types(tree: &Tree, stored: &str, asked: &str) -> Result<(), Error> {
+    if stored == asked {
+        return Ok(());
+    }
+    let (stored, asked) = (TypeNames::decode(stored), TypeNames::decode(asked));
+    Err(Error::TableTypes { table: tree.id().into(), stored, asked })
+}
+
 impl Trees {
     /// The trees of a home of `home_pages`, of which only the catalog is known yet.
     pub(crate) fn new(pool: &Arc<BufferPool>, home: &Arc<dyn Device>, home_pages: u64) -> Trees {
@@ -128,6 +142,7 @@ impl Trees {
             version: AtomicU64::new(1),
             next: AtomicU32::new(CATALOG.0 + 1),
             home_pages,
+            dropped: LeafMutex::new(BTreeMap::new()),
         }
     }
 
@@ -362,10 +377,9 @@ impl Trees {
         let names = self.names.lock();
         match names.get(name) {
             None => Ok(None),
-            Some(table) if &*table.types == types => Ok(Some(table.tree.clone())),
-            Some(found) => {
-                let (stored, asked) = (TypeNames::decode(&found.types), TypeNames::decode(types));
-                Err(Error::TableTypes { table: found.tree.id().into(), stored, asked })
+            Some(table) => {
+                check_types(&table.tree, &table.types, types)?;
+                Ok(Some(table.tree.clone()))
             }
         }
     }
@@ -464,6 +478,13 @@ impl Trees {
         let names = self.names.lock();
         let named: BTreeSet<TreeId> = names.values().map(|table| table.tree.id()).collect();
         trees.iter().copied().filter(|tree| !named.contains(tree)).collect()
+    }
+
+    /// The transaction `txn`, which ends, leaves `trees` without a name.
+    pub(crate) fn dropped_by(&self, trees: &[TreeId], txn: TxnId) {
+        if !trees.is_empty() {
+            self.dropped.lock().extend(trees.iter().map(|tree| (*tree, txn)));
+        }
     }
 
     /// Reads the entries of `names` again, after their changes were undone.

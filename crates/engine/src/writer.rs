@@ -26,6 +26,7 @@ use crate::btree::Leaves;
 use crate::change::Change;
 use crate::leaf_room::{LeafRoom, RowHash};
 use crate::log::Log;
+use crate::versions::{Record, View};
 use crate::{Error, LockMode, LockOutcome, LockRequest, TreeId};
 
 /// How far an operation on a tree got.
@@ -73,6 +74,11 @@ pub(crate) trait Reader {
         false
     }
 
+    /// The snapshot through which it reads, without locks, if there is one.
+    fn snapshot(&self) -> Option<View<'_>> {
+        None
+    }
+
     /// Where the keys of late were found, if that is remembered.
     fn leaves(&mut self) -> Option<&mut Leaves> {
         None
@@ -108,8 +114,9 @@ pub(crate) trait Writer: Reader {
     fn txn(&self) -> TxnId;
 
     /// No transaction below this number will still be rolled back: each has ended, for good, with a
-    /// commit record appended or its undo done. At most `txn()`. Large values that a transaction
-    /// deleted keep their pages until its number is below this.
+    /// commit record appended or its undo done. And no snapshot sees what was there before its end.
+    /// At most `txn()`. Large values that a transaction deleted keep their pages until its number
+    /// is below this.
     fn oldest_active(&self) -> TxnId;
 
     /// Marks the pages of a large value that is about to be put: no two that share a page have the
@@ -143,6 +150,10 @@ pub(crate) trait Writer: Reader {
     /// Whether no transaction, this one included, has `key` or the gap before it locked, or waits
     /// for that. Asked for under the latch of its leaf, where locks are asked for.
     fn is_unlocked(&self, tree: TreeId, key: crate::KeyHash) -> bool;
+
+    /// The ghost of `key`, with this record, is about to be purged: a snapshot may still see what
+    /// it was.
+    fn bury(&mut self, _tree: TreeId, _key: &[u8], _ghost: Record<'_>) {}
 }
 
 /// An open nested top action. Dropping it without `end_nested` stops the engine, see W4.

@@ -173,7 +173,7 @@ fn waits_are_told_in_the_users_terms() {
     in_world(1, || {
         let db = database();
         db.write(|txn| txn.open_table(PAIRS)?.insert((7, "x"), 1)).expect("room");
-        let reader = db.begin_read().expect("open");
+        let reader = db.begin_write().expect("open");
         reader.open_table(PAIRS).expect("there").get((7, "x")).expect("readable");
         let maker = db.begin_write().expect("open");
         maker.open_table(TableDef::<u64, u64>::new("new")).expect("room");

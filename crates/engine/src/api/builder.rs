@@ -1,5 +1,6 @@
 //! The builder: how a database is created and opened.
 
+mod limits;
 mod setup;
 
 use std::fmt;
@@ -23,6 +24,7 @@ use crate::{Action, BadCopy, Database, Devices, Error, Part};
 
 const MEMORY_BYTES: u64 = 64 << 20;
 const LOCK_BYTES: u64 = 64 << 20;
+const VERSION_BYTES: u64 = 64 << 20;
 const LOCK_TIMEOUT: Nanos = Nanos(10_000_000_000);
 /// Fewer frames than this may all be latched by one task's splits and evictions.
 const FRAMES_MIN: u64 = 16;
@@ -73,6 +75,7 @@ pub struct Builder {
     world: Option<World>,
     lock_bytes: u64,
     lock_limits: LockLimits,
+    version_bytes: u64,
     pub(super) identity: Option<u128>,
     pub(super) first_lsn: Lsn,
     restart: Option<Restart>,
@@ -114,6 +117,7 @@ impl Default for Builder {
                 timeout: LOCK_TIMEOUT,
                 close_timeout: LOCK_TIMEOUT,
             },
+            version_bytes: VERSION_BYTES,
             identity: None,
             first_lsn: FIRST_LSN,
             restart: None,
@@ -312,40 +316,6 @@ impl Builder {
     #[must_use]
     pub fn world(mut self, world: World) -> Builder {
         self.world = Some(world);
-        self
-    }
-
-    /// Most memory for locks, in bytes: 64 MiB by default. It is allocated as needed.
-    #[must_use]
-    pub fn lock_memory(mut self, bytes: u64) -> Builder {
-        self.lock_bytes = bytes;
-        self
-    }
-
-    /// How long a transaction waits for a lock before it fails with `LockTimeout`, and for space in
-    /// a full log before it fails with `LogHeld`: 10 s by default.
-    /// [`WriteTransaction::set_lock_timeout`](crate::WriteTransaction::set_lock_timeout) overrides
-    /// it for one transaction.
-    #[must_use]
-    pub fn lock_timeout(mut self, limit: Nanos) -> Builder {
-        self.lock_limits.timeout = limit;
-        self
-    }
-
-    /// How long [`Database::close`] waits for transactions that other tasks and threads have open:
-    /// 10 s by default. The next operation of one that is still open then fails with `Closed`; it
-    /// is rolled back, at the next opening at the latest.
-    #[must_use]
-    pub fn close_timeout(mut self, limit: Nanos) -> Builder {
-        self.lock_limits.close_timeout = limit;
-        self
-    }
-
-    /// After how many row locks in one table a transaction tries to lock the whole table instead:
-    /// 10,000 by default.
-    #[must_use]
-    pub fn lock_escalation(mut self, rows: usize) -> Builder {
-        self.lock_limits.escalate_at = rows;
         self
     }
 

@@ -112,16 +112,26 @@ impl Core {
     pub(super) fn begin(engine: &Arc<Engine>) -> Result<Core, Error> {
         engine.check_beginning()?;
         engine.check_running()?;
-        let context = RefCell::new(Context::begin_in_task(engine, terrace_rt::task_id())?);
-        Ok(Core {
-            context,
+        Ok(Core::new(Context::begin_in_task(engine, terrace_rt::task_id())?))
+    }
+
+    /// A transaction that reads, through a snapshot if there can be one.
+    pub(super) fn begin_read(engine: &Arc<Engine>) -> Result<Core, Error> {
+        engine.check_beginning()?;
+        engine.check_running()?;
+        Ok(Core::new(Context::begin_snapshot(engine, terrace_rt::task_id())?))
+    }
+
+    fn new(context: Context) -> Core {
+        Core {
+            context: RefCell::new(context),
             doomed: OnceCell::new(),
             stays: PhantomData,
             again: Cell::new(Again::No),
             loads: Cell::new(0),
             has_unnamed: Cell::new(false),
             emptied: RefCell::default(),
-        })
+        }
     }
 
     /// What to wait for before it is run again, after `runs` runs, if it is to be.
@@ -232,8 +242,11 @@ impl Core {
     ) -> Result<T, Error> {
         let mut context = self.context.try_borrow_mut().map_err(|_| Error::Reentrant)?;
         context.engine().check_running()?;
+        context.check_snapshot()?;
         self.check_doomed()?;
         let worked = work(&mut context);
+        // What an ended snapshot has read may be of any moment.
+        let worked = context.check_snapshot().and(worked);
         // Locks of transactions that could not be rolled back go once the engine has stopped: what
         // was read under such a lock must not be shown, nor taken for damage.
         if worked.is_ok() && context.engine().is_running() {

@@ -308,14 +308,30 @@ impl Database {
         WriteTransaction::begin(self.engine())
     }
 
-    /// Begins a transaction that only reads. It locks what it reads until it ends
-    /// ([`ReadTransaction`]), and counts among the 65,536 that may be open at once.
+    /// Begins a transaction that only reads. It reads a snapshot: what was committed when it began.
+    /// It takes no locks, waits for no transaction, and no transaction waits for it
+    /// ([`ReadTransaction`] says more). Any number may be open at once.
+    ///
+    /// It may see a commit that is not durable yet; see [`Database::begin_read_durable`].
     ///
     /// # Errors
     ///
-    /// `TooManyTransactions`, `Failed`, `Closed`, `Forked`, `Reentrant`.
+    /// `Failed`, `Closed`, `Forked`, `Reentrant`; `TooManyTransactions` if it has to take locks.
     pub fn begin_read(&self) -> Result<ReadTransaction, Error> {
         ReadTransaction::begin(self.engine())
+    }
+
+    /// As `begin_read`, for a reader whose results must not be taken back: it waits until all that
+    /// the snapshot sees is durable, for the log's device but for no transaction. So it never shows
+    /// a commit that a power cut can undo.
+    ///
+    /// # Errors
+    ///
+    /// As `begin_read`; `SnapshotTooOld` while a transaction is open that makes readers take locks.
+    pub fn begin_read_durable(&self) -> Result<ReadTransaction, Error> {
+        let txn = self.begin_read()?;
+        txn.harden()?;
+        Ok(txn)
     }
 
     /// Runs `run` in a write transaction and commits it durably. If `run` returns an error, its
@@ -366,7 +382,9 @@ impl Database {
         }
     }
 
-    /// Runs `run` in a read transaction. It is retried as that of [`Database::write`] is.
+    /// Runs `run` in a read transaction, which reads a snapshot as that of
+    /// [`Database::begin_read`] does. After [`Error::AllPinned`] it is retried as that of
+    /// [`Database::write`] is. It is not retried after [`Error::SnapshotTooOld`].
     ///
     /// # Errors
     ///
@@ -442,7 +460,9 @@ impl Database {
             lock_waits: locks.waits,
             lock_escalations: count(&tally.escalations),
             locks: locks.stored,
-            active: engine.locks.owners_count(),
+            active: engine.locks.owners_count() + engine.versions.open_count(),
+            snapshots: engine.versions.open_count(),
+            version_bytes: engine.versions.bytes(),
         };
         Stats {
             pool: engine.pool.stats(),

@@ -20,8 +20,12 @@ pub struct TransactionStats {
     pub lock_escalations: u64,
     /// Gauge: locks held or waited for.
     pub locks: u64,
-    /// Gauge: transactions open.
+    /// Gauge: transactions open, snapshots included.
     pub active: u64,
+    /// Gauge: snapshots open.
+    pub snapshots: u64,
+    /// Gauge: bytes of memory of the versions that are kept for snapshots.
+    pub version_bytes: u64,
 }
 
 /// The log since the database was opened, and gauges.

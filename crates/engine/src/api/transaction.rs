@@ -9,6 +9,7 @@ use crate::api::loader::{Bulk, FILL, FILL_MIN};
 use crate::api::table::{type_names, types};
 use crate::context::Mark;
 use crate::engine::Engine;
+use crate::log::Level;
 use crate::{Error, Key, Loader, Nanos, ReadTable, Table, TableDef, TransactionId, Value};
 
 /// When a commit returns.
@@ -108,13 +109,23 @@ pub struct WriteTransaction {
     core: Core,
 }
 
-/// A transaction that only reads. What it has read does not change until it ends.
+/// A transaction that only reads: a snapshot of what was committed when it began.
 ///
-/// There are no snapshots. It takes shared locks on the keys that it reads and on the gaps between
-/// them, or on the whole table after [`Builder::lock_escalation`](crate::Builder::lock_escalation)
-/// rows, and keeps them until it ends (strict two-phase locking). Writers of what it has read wait
-/// for it, and fail with [`Error::LockTimeout`] after their time limit; it waits for transactions
-/// that have written what it reads. Keep it short.
+/// It sees the commits of all transactions that had ended by then, and nothing of any other,
+/// however long it is open. So it is serializable, strictly: a transaction that begins after a
+/// commit has returned sees that commit. It takes no locks, waits for no transaction, and holds up
+/// none. It does not see what a [`WriteTransaction`] of the same thread has not committed yet.
+///
+/// While it is open, memory keeps what rows were that others change, and pages of large values and
+/// tables that others drop stay at home. If that memory is more than
+/// [`Builder::version_memory`](crate::Builder::version_memory), the oldest snapshots are ended:
+/// each of their operations fails with [`Error::SnapshotTooOld`] from then on.
+///
+/// There is one exception. While a transaction is open that has changed so much that its undo has
+/// no room in memory (see there), or while an unfinished one of before a crash cannot be rolled
+/// back, a read transaction that begins takes shared locks on what it reads until it ends, as a
+/// write transaction does: it may wait, and fail with [`Error::LockTimeout`], [`Error::Conflict`]
+/// or [`Error::Nested`].
 ///
 /// It is not `Send`: it stays in the thread or task that began it.
 ///
@@ -349,27 +360,23 @@ impl WriteTransaction {
 
 impl ReadTransaction {
     pub(crate) fn begin(engine: &Arc<Engine>) -> Result<ReadTransaction, Error> {
-        Ok(ReadTransaction { core: Core::begin(engine)? })
+        Ok(ReadTransaction { core: Core::begin_read(engine)? })
+    }
+
+    /// Waits until all that it sees is durable.
+    ///
+    /// # Errors
+    ///
+    /// `Failed`, `Closed`; `SnapshotTooOld` if there is no snapshot.
+    pub(crate) fn harden(&self) -> Result<(), Error> {
+        self.core.run(|context| match context.snapshot_at() {
+            Some(at) => context.engine().log.force(at, Level::Durable),
+            None => Err(Error::SnapshotTooOld),
+        })
     }
 
     pub(crate) fn run_again(&self, runs: u32) -> Option<Before> {
         self.core.run_again(runs)
-    }
-
-    /// Its number, by which errors about locks name it: [`LockWait::holder`](crate::LockWait) is
-    /// one, for instance.
-    ///
-    /// # Panics
-    ///
-    /// In the closure of [`Table::modify`] of this transaction.
-    pub fn id(&self) -> TransactionId {
-        self.core.id()
-    }
-
-    /// Sets how long this transaction waits for a lock or for log room, from now on; see
-    /// `Builder::lock_timeout`.
-    pub fn set_lock_timeout(&self, limit: Nanos) {
-        self.core.context.borrow_mut().set_lock_timeout(limit);
     }
 
     /// Opens the table.
@@ -387,7 +394,10 @@ impl ReadTransaction {
                 return Ok(tree);
             }
             let engine = Arc::clone(context.engine());
-            engine.trees.open(context, name, types)
+            match context.snapshot_at() {
+                Some(_) => engine.trees.open_seen(context, name, types),
+                None => engine.trees.open(context, name, types),
+            }
         })?;
         Ok(Table::new(self, tree, table.name()))
     }
@@ -398,6 +408,12 @@ impl ReadTransaction {
     ///
     /// `Conflict`, and those of devices.
     pub fn table_names(&self) -> Result<Vec<String>, Error> {
-        self.core.run(|context| Arc::clone(context.engine()).trees.names(context))
+        self.core.run(|context| {
+            let engine = Arc::clone(context.engine());
+            match context.snapshot_at() {
+                Some(_) => engine.trees.names_seen(context),
+                None => engine.trees.names(context),
+            }
+        })
     }
 }

@@ -81,7 +81,7 @@ pub(crate) use leaves::Leaves;
 #[allow(unused_imports)]
 pub(crate) use load::{Loaded, Loader};
 #[allow(unused_imports)]
-pub(crate) use node::OVERFLOW;
+pub(crate) use node::{GHOST, Node, OVERFLOW};
 pub(crate) use purge::Reclaimable;
 pub use salvage::Flaw;
 pub(crate) use salvage::Sink;

@@ -19,7 +19,8 @@
 //! - G2: a purge is a nested action: no rollback brings a ghost back.
 //! - G3: a transaction that made ghosts, or met them, in a leaf where they are worth purging tells
 //!   the reclaim task once it has given up its locks. So the last one who stood in the way does.
-//! - G4: the large value of a ghost is on the list of its tree from when the key was removed: a
+//! - G4: before a ghost goes, snapshots are told (`Writer::bury`).
+//! - G5: the large value of a ghost is on the list of its tree from when the key was removed: a
 //!   ghost's reference is only for the undo that takes it off that list.
 
 use terrace_page::{PageBuf, PageId};
@@ -101,7 +102,9 @@ impl Tree {
         }
         let (mut slots, mut freed) = (Vec::new(), 0);
         for slot in 0..node.len() {
-            if node.is_ghost(slot) && w.is_unlocked(self.id, KeyHash::of(&node.key(slot))) {
+            let key = if node.is_ghost(slot) { node.key(slot) } else { continue };
+            if w.is_unlocked(self.id, KeyHash::of(&key)) {
+                w.bury(self.id, &key, node.record(slot));
                 slots.extend_from_slice(&(slot as u16).to_le_bytes());
                 freed += SLOT + node.cell_len(slot);
             }

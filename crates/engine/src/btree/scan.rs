@@ -27,6 +27,8 @@ use super::node::{Node, OVERFLOW};
 use crate::writer::{Reader, Step};
 use crate::{Error, KeyHash, LockMode, LockRequest};
 
+mod seen;
+
 /// Leaves that a scan asks for at once: one extent.
 const AHEAD_LEAVES: usize = 32;
 /// It asks for more when no more than this are left.
@@ -85,7 +87,7 @@ impl Batch {
 
     /// Appends the key in `slot`; its hash, unless it is `free` to read without a lock.
     #[inline]
-    fn begin(&mut self, node: &Node<'_>, slot: usize, free: bool) -> Option<KeyHash> {
+    pub(super) fn begin(&mut self, node: &Node<'_>, slot: usize, free: bool) -> Option<KeyHash> {
         let start = self.bytes.len();
         node.push_key(slot, &mut self.bytes);
         (!free).then(|| KeyHash::of(&self.bytes[start..]))
@@ -230,7 +232,11 @@ impl Scan {
         self.noted = 0;
         let limit = limit.max(1);
         let stop = match self.direction {
+            Direction::Forward if r.snapshot().is_some() => self.seen(tree, r, limit, batch),
             Direction::Forward => self.forward(tree, r, limit, batch),
+            Direction::Backward if r.snapshot().is_some() => {
+                self.seen_backward(tree, r, limit, batch)
+            }
             Direction::Backward => self.backward(tree, r, limit, batch),
         };
         batch.drop_key();
@@ -250,10 +256,7 @@ impl Scan {
         limit: usize,
         batch: &mut Batch,
     ) -> Result<Stop, Error> {
-        let from = match &self.at {
-            At::Past(key) => Bound::Excluded(&key[..]),
-            _ => self.lower.as_ref().map(|key| &key[..]),
-        };
+        let from = self.from();
         let first = match from {
             Bound::Unbounded => b"",
             Bound::Included(key) | Bound::Excluded(key) => key,
@@ -274,6 +277,22 @@ impl Scan {
             leaf = right;
             slot = 0;
             self.walk();
+        }
+    }
+
+    /// Where a forward scan goes on.
+    fn from(&self) -> Bound<&[u8]> {
+        match &self.at {
+            At::Past(key) => Bound::Excluded(&key[..]),
+            _ => self.lower.as_ref().map(|key| &key[..]),
+        }
+    }
+
+    /// Where a backward scan goes on.
+    fn down_from(&self) -> Bound<&[u8]> {
+        match &self.at {
+            At::Past(key) | At::Below(key) => Bound::Excluded(&key[..]),
+            _ => self.upper.as_ref().map(|key| &key[..]),
         }
     }
 
@@ -374,17 +393,25 @@ impl Scan {
                 Stop::LeafEnd => {}
                 stop => return Ok(stop),
             }
-            let below = match &self.lower {
-                Bound::Unbounded => node.lower().is_empty(),
-                Bound::Included(lower) | Bound::Excluded(lower) => node.lower() <= &lower[..],
-            };
-            if below || node.lower().is_empty() {
+            if !self.goes_below(&node, batch) {
                 return Ok(Stop::End);
             }
-            self.at = At::Below(node.lower().to_vec());
-            self.noted = batch.len();
-            self.walk();
         }
+    }
+
+    /// Goes on below a leaf, unless the range does not.
+    fn goes_below(&mut self, leaf: &Node<'_>, batch: &Batch) -> bool {
+        let below = match &self.lower {
+            Bound::Unbounded => leaf.lower().is_empty(),
+            Bound::Included(lower) | Bound::Excluded(lower) => leaf.lower() <= &lower[..],
+        };
+        if below || leaf.lower().is_empty() {
+            return false;
+        }
+        self.at = At::Below(leaf.lower().to_vec());
+        self.noted = batch.len();
+        self.walk();
+        true
     }
 
     /// The leaf that a backward scan goes on in, and the slot after the next one; at the start,
@@ -395,10 +422,7 @@ impl Scan {
         r: &mut R,
     ) -> Result<Result<(PageRef<'t>, usize), Stop>, Error> {
         let start = matches!(self.at, At::Start);
-        let bound = match &self.at {
-            At::Past(key) | At::Below(key) => Bound::Excluded(&key[..]),
-            _ => self.upper.as_ref().map(|key| &key[..]),
-        };
+        let bound = self.down_from();
         let seek = match bound {
             Bound::Unbounded => Seek::Last,
             Bound::Included(key) => Seek::Key(key),
@@ -413,7 +437,7 @@ impl Scan {
             Bound::Included(key) => node.child_of(key),
             Bound::Excluded(key) => node.child_below(key),
         };
-        if start {
+        if start && r.snapshot().is_none() {
             let next = tree.next_key(&node, end)?;
             if let Some(request) = tree.lock(r, &next, LockMode::GapScan)? {
                 return Ok(Err(Stop::Busy(request)));

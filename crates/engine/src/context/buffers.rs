@@ -13,9 +13,9 @@ use super::locks::Tables;
 use crate::btree::{Batch, Leaves};
 use crate::leaf_room::RowHash;
 use crate::lock::Held;
-use crate::log::Chain;
 use crate::log::record::Draft;
 use crate::opened::Opened;
+use crate::versions::Writing;
 use crate::{Error, SavepointFlaw, TreeId};
 
 /// Bytes of encoded undo, keys and values that are kept for later transactions.
@@ -34,11 +34,11 @@ pub(crate) struct Buffers {
     pub(super) busy_key: Vec<u8>,
     /// Leaves with ghosts, and a key of each.
     pub(super) met: Vec<(TreeId, PageId, Box<[u8]>)>,
-    pub(super) undo_bytes: Vec<u8>,
-    pub(super) undo_list: Vec<UndoEntry>,
     /// Rows that its updates have made shorter, and by how many bytes: see `leaf_room`.
     pub(super) kept_rows: Vec<(RowHash, u32)>,
-    pub(super) chain: Option<Arc<Chain>>,
+    pub(super) chain: Option<Arc<Writing>>,
+    /// An encoded undo, while it is carried out.
+    pub(super) undo: Vec<u8>,
     pub(super) draft: Draft,
     pub(super) page: Option<Box<PageBuf>>,
     /// Memory of scans.
@@ -50,6 +50,8 @@ pub(crate) struct Buffers {
     pub(super) touched: Vec<String>,
     /// Trees that it has made or dropped: garbage, if they have no name in the end.
     pub(super) unnamed: Vec<TreeId>,
+    /// Those that it has made.
+    pub(super) made: Vec<TreeId>,
     /// Trees of which large values wait to be freed, and their bytes.
     pub(super) gave_up: Vec<(TreeId, u64)>,
     pub(super) marks: Marks,
@@ -61,19 +63,18 @@ impl Buffers {
         self.held.clear();
         self.tables.clear();
         self.met.clear();
-        self.undo_list.clear();
-        self.undo_bytes.clear();
         self.kept_rows.clear();
         if self.kept_rows.capacity() * size_of::<(RowHash, u32)>() > BYTES_KEPT {
             self.kept_rows = Vec::new();
         }
-        for bytes in [&mut self.undo_bytes, &mut self.key, &mut self.value] {
+        for bytes in [&mut self.undo, &mut self.key, &mut self.value] {
             if bytes.capacity() > BYTES_KEPT {
                 *bytes = Vec::new();
             }
         }
         self.touched.clear();
         self.unnamed.clear();
+        self.made.clear();
         self.gave_up.clear();
         self.marks.clear();
     }
@@ -96,18 +97,6 @@ impl DerefMut for Borrowed {
     fn deref_mut(&mut self) -> &mut Buffers {
         self.0.as_deref_mut().expect("kept until the transaction is dropped")
     }
-}
-
-/// How to undo one record.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct UndoEntry {
-    pub(super) lsn: Lsn,
-    /// The transaction's record before.
-    pub(super) prev: Lsn,
-    /// Log bytes reserved for its undo.
-    pub(super) room: u32,
-    /// Where its encoded undo begins in the list's bytes.
-    pub(super) at: usize,
 }
 
 /// A place in a transaction.

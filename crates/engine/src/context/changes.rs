@@ -5,13 +5,15 @@ use std::sync::Arc;
 use terrace_page::{Lsn, PAGE_SIZE, PageBuf, PageId, TxnId, lsn};
 use terrace_pool::PageMut;
 
-use super::{Context, Mode, UNDO_BYTES_MAX, UndoEntry};
+use super::{Context, Mode, UNDO_BYTES_MAX};
+use crate::btree::Node;
 use crate::change::Change;
 use crate::leaf_room::{LeafRoom, RowHash};
 use crate::lock::{Modes, Resource};
-use crate::log::Room;
 use crate::log::record::{Pieces, undo_difference, undo_writer};
+use crate::log::{Appended, Room};
 use crate::trees::CATALOG;
+use crate::versions::{Record, Row, Toward, Writing};
 use crate::writer::{Nested, Undo, Writer};
 use crate::{Error, KeyHash, TreeId};
 
@@ -50,33 +52,111 @@ impl Context {
         let encode = |out: &mut Vec<u8>| change.encode(out);
         let undo_at = buffers.draft.update(self.txn, prev, place, encode, undo_writer(&undo));
         let room = self.reserve_undo(change, &undo)?;
-        let lsn = self.append(Room::Forward)?;
-        if undo != Undo::None {
-            self.remember((lsn, prev), undo_at, room);
+        let (Undo::Insert { tree, key }
+        | Undo::Delete { tree, key, .. }
+        | Undo::Update { tree, key, .. }) = undo
+        else {
+            let lsn = self.append(Room::Forward)?;
+            self.apply(page, lsn, |bytes| apply(change, bytes));
+            return Ok(());
+        };
+        let chain = self.chain.take().expect("registered by begin_operation");
+        let appended = self.append_undoable(&chain, (undo_at, prev, room), tree);
+        if let Ok((appended, true)) = &appended {
+            self.keep_version(&chain, page, (tree, key), change, *appended, Toward::Forward);
         }
-        self.apply(page, lsn, |bytes| apply(change, bytes));
+        self.chain = Some(chain);
+        let (appended, _) = appended?;
+        self.apply(page, appended.lsn, |bytes| apply(change, bytes));
         Ok(())
     }
 
-    fn remember(&mut self, (lsn, prev): (Lsn, Lsn), undo_at: usize, room: u64) {
-        if self.spilled {
-            return;
+    /// Appends the draft, and lists its undo; whether to keep what its row was.
+    fn append_undoable(
+        &mut self,
+        chain: &Writing,
+        (undo_at, prev, room): (usize, Lsn, u64),
+        tree: TreeId,
+    ) -> Result<(Appended, bool), Error> {
+        let (appended, mut undo) = self.append_listed(chain, Room::Forward)?;
+        if appended.versioned != 0 {
+            self.engine.versions.told(chain, &mut undo, appended.versioned);
         }
-        let buffers = &mut *self.buffers;
-        let encoded = buffers.draft.undo_bytes(undo_at);
-        if buffers.undo_bytes.len() + encoded.len() > UNDO_BYTES_MAX {
-            self.spilled = true;
-            buffers.undo_bytes = Vec::new();
-            buffers.undo_list = Vec::new();
-            return;
+        if !self.spilled {
+            let encoded = self.buffers.draft.undo_bytes(undo_at);
+            let bytes_max = UNDO_BYTES_MAX + chain.lent();
+            if undo.bytes() + encoded.len() > bytes_max && !self.engine.versions.lend(chain) {
+                self.spilled = true;
+                self.engine.versions.outgrows(chain, appended.versioned);
+                undo.drop_undo();
+            } else {
+                undo.push(appended.lsn, prev, room, encoded);
+            }
         }
-        buffers.undo_list.push(UndoEntry {
-            lsn,
-            prev,
-            room: room as u32,
-            at: buffers.undo_bytes.len(),
-        });
-        buffers.undo_bytes.extend_from_slice(encoded);
+        let is_kept = appended.versioned != 0 || chain.fate().is_kept();
+        Ok((appended, is_kept && !undo.has_made(tree)))
+    }
+
+    /// Keeps what the row of `key` was, which `change` of a latched leaf is about to change.
+    #[cold]
+    fn keep_version(
+        &self,
+        chain: &Writing,
+        page: &PageBuf,
+        (tree, key): (TreeId, &[u8]),
+        change: &Change<'_>,
+        appended: Appended,
+        toward: Toward,
+    ) {
+        if toward == Toward::Back {
+            terrace_rt::maybe_switch();
+        }
+        let node = Node::again(page);
+        let current = match *change {
+            Change::LeafInsert { .. } => None,
+            Change::LeafMark { slot, .. }
+            | Change::LeafReplace { slot, .. }
+            | Change::LeafPatch { slot, .. } => Some(node.record(usize::from(slot))),
+            _ => unreachable!("a row is changed by no {change:?}"),
+        };
+        let writer = (chain.fate(), appended.lsn, appended.versioned);
+        self.engine.versions.keep(&Row::new(tree, key), current, writer, toward);
+    }
+
+    /// The change that undoes one of a row, the newest that is listed.
+    fn change_back(
+        &mut self,
+        page: &mut PageMut<'_>,
+        change: &Change<'_>,
+        undo_next: Lsn,
+    ) -> Result<(), Error> {
+        let place = (page.id(), lsn(page));
+        let encode = |out: &mut Vec<u8>| change.encode(out);
+        self.buffers.draft.clr(self.txn, self.last, place, encode, undo_next);
+        let chain = self.chain.take().expect("what is undone was logged");
+        let appended = self.append_undo(&chain);
+        if let Ok((appended, true)) = &appended
+            && let Some(slot) = change.row()
+        {
+            let node = Node::again(page);
+            let row = (TreeId(node.tree()), &*node.key(slot));
+            self.keep_version(&chain, page, row, change, *appended, Toward::Back);
+        }
+        self.chain = Some(chain);
+        let (appended, _) = appended?;
+        self.apply(page, appended.lsn, |bytes| apply(change, bytes));
+        Ok(())
+    }
+
+    /// Appends the draft, a CLR, and lists the undo no more that it has carried out (context.X5);
+    /// whether versions are kept.
+    fn append_undo(&mut self, chain: &Writing) -> Result<(Appended, bool), Error> {
+        let (appended, mut undo) = self.append_listed(chain, Room::Reserved)?;
+        if appended.versioned != 0 {
+            self.engine.versions.told(chain, &mut undo, appended.versioned);
+        }
+        undo.pop();
+        Ok((appended, appended.versioned != 0 || chain.fate().is_kept()))
     }
 
     /// A change within a nested action.
@@ -121,12 +201,7 @@ impl Writer for Context {
         let Mode::Undoing { undo_next } = self.mode else {
             return self.change_forward(page, change, undo);
         };
-        let place = (page.id(), lsn(page));
-        let encode = |out: &mut Vec<u8>| change.encode(out);
-        self.buffers.draft.clr(self.txn, self.last, place, encode, undo_next);
-        let lsn = self.append(Room::Reserved)?;
-        self.apply(page, lsn, |bytes| apply(change, bytes));
-        Ok(())
+        self.change_back(page, change, undo_next)
     }
 
     fn unlogged(&mut self, page: &mut PageMut<'_>, change: &Change<'_>) -> Result<(), Error> {
@@ -142,7 +217,7 @@ impl Writer for Context {
     }
 
     fn oldest_active(&self) -> TxnId {
-        self.engine.oldest_active()
+        self.engine.oldest_wanted()
     }
 
     fn stamp(&self) -> u64 {
@@ -192,5 +267,9 @@ impl Writer for Context {
 
     fn is_unlocked(&self, tree: TreeId, key: KeyHash) -> bool {
         self.engine.locks.is_unused(Resource::key(tree, key))
+    }
+
+    fn bury(&mut self, tree: TreeId, key: &[u8], ghost: Record<'_>) {
+        self.engine.versions.bury(&Row::new(tree, key), ghost);
     }
 }

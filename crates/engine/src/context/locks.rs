@@ -13,6 +13,7 @@ use terrace_rt::Nanos;
 use super::{Context, Locking, Mode};
 use crate::btree::Leaves;
 use crate::lock::{Modes, Refused, Resource};
+use crate::versions::View;
 use crate::writer::Reader;
 use crate::{Error, KeyHash, LockMode, LockOutcome, LockRequest, LockWait, TreeId};
 
@@ -359,10 +360,14 @@ impl Reader for Context {
         self.asks_nobody() || covers_table(held, table_modes(mode).1)
     }
 
+    fn snapshot(&self) -> Option<View<'_>> {
+        self.snapshot.as_deref().map(|snapshot| View::new(&self.engine().versions, snapshot))
+    }
+
     #[inline]
     fn leaves(&mut self) -> Option<&mut Leaves> {
         // An undo may meet the pages of a load that is being taken back.
-        if self.asks_nobody() {
+        if self.asks_nobody() && self.snapshot.is_none() {
             return None;
         }
         self.buffers.leaves.keep_to(self.engine.trees.version());

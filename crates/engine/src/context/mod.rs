@@ -17,8 +17,9 @@
 //!   else has changed them since.
 //! - X4: locks are kept until COMMIT or END is in the log, or the log takes no more records; only
 //!   then is COMMIT made durable.
-//! - X5: an undo entry goes only once its CLR is applied: a rollback that a device stopped goes on
-//!   where it was, and one that gives up stops the engine, with everything left to recovery.
+//! - X5: an undo entry goes with the append of its CLR, after which nothing can fail: a rollback
+//!   that a device stopped goes on where it was, and one that gives up stops the engine, with
+//!   everything left to recovery.
 
 mod buffers;
 mod changes;
@@ -35,15 +36,16 @@ use terrace_page::{Lsn, PageBuf, PageId, TxnId};
 use terrace_pool::PageMut;
 use terrace_rt::{Nanos, now};
 
-use self::buffers::{Borrowed, UndoEntry};
+use self::buffers::Borrowed;
 use crate::api::Durability;
 use crate::btree::Tree;
 use crate::engine::Engine;
 use crate::lock::Owner;
 use crate::log::record::{StoredUndo, decode_undo};
-use crate::log::{Chain, Level, Log};
+use crate::log::{Level, Log};
 use crate::opened::Types;
 use crate::reclaim::Work;
+use crate::versions::{Snapshot, Writing};
 use crate::writer::Undo;
 use crate::{Error, TransactionId, TreeId};
 
@@ -80,7 +82,9 @@ pub(crate) struct Context {
     locking: Locking,
     lock_timeout: Nanos,
     buffers: Borrowed,
-    chain: Option<Arc<Chain>>,
+    chain: Option<Arc<Writing>>,
+    /// What it reads, if it does no more than that.
+    snapshot: Option<Arc<Snapshot>>,
     last: Lsn,
     mode: Mode,
     nested: u32,
@@ -121,6 +125,39 @@ impl Context {
         Ok(Context::new(engine, TxnId(0), Some(owner)))
     }
 
+    /// Reads what is committed now, and takes no locks. While versions cannot be had, it takes
+    /// locks instead, in the task of number `task`.
+    ///
+    /// # Errors
+    ///
+    /// As `begin`.
+    pub(crate) fn begin_snapshot(engine: &Arc<Engine>, task: u64) -> Result<Context, Error> {
+        // Before the snapshot: tables that the buffers remember had their names before it, too.
+        let mut context = Context::new(engine, TxnId(0), None);
+        context.snapshot = engine.versions.open(engine, task);
+        if context.snapshot.is_none() {
+            context.owner = Some(engine.locks.enter(task)?);
+            context.locking = Locking::On;
+        }
+        Ok(context)
+    }
+
+    /// Where its snapshot is, if it has one.
+    pub(crate) fn snapshot_at(&self) -> Option<Lsn> {
+        self.snapshot.as_ref().map(|snapshot| snapshot.at())
+    }
+
+    /// # Errors
+    ///
+    /// `SnapshotTooOld` if its snapshot was ended. Asked after each look at pages and versions.
+    #[inline]
+    pub(crate) fn check_snapshot(&self) -> Result<(), Error> {
+        match &self.snapshot {
+            Some(snapshot) if snapshot.is_ended() => Err(Error::SnapshotTooOld),
+            _ => Ok(()),
+        }
+    }
+
     /// Sets how long the transaction waits for a lock.
     pub(crate) fn set_lock_timeout(&mut self, limit: Nanos) {
         self.lock_timeout = limit;
@@ -138,6 +175,9 @@ impl Context {
         context.chain = Some(engine.register_recovered(txn, first, last));
         context.last = last;
         context.spilled = true;
+        if let Some(chain) = &context.chain {
+            engine.versions.lose(chain.fate());
+        }
         context
     }
 
@@ -161,6 +201,7 @@ impl Context {
             lock_timeout: engine.lock_limits.timeout,
             buffers: Borrowed(Some(engine.take_buffers())),
             chain: None,
+            snapshot: None,
             last: Lsn::ZERO,
             mode: Mode::Forward,
             nested: 0,
@@ -224,6 +265,10 @@ impl Context {
     /// Notes a tree that was made for this transaction.
     pub(crate) fn made(&mut self, tree: TreeId) {
         self.buffers.unnamed.push(tree);
+        self.buffers.made.push(tree);
+        if let Some(chain) = &self.chain {
+            chain.undo.lock().note_made(tree);
+        }
     }
 
     /// Notes a tree that it drops.
@@ -263,6 +308,7 @@ impl Context {
         assert!(!self.ended, "a transaction ends once");
         let committed = self.write_commit();
         let garbage = self.engine.trees.nameless(&self.buffers.unnamed);
+        self.engine.trees.dropped_by(&garbage, self.txn);
         self.end();
         let forced = committed.and_then(|end| self.force(end, durability));
         if forced.is_ok() {
@@ -286,11 +332,17 @@ impl Context {
         };
         self.buffers.draft.commit(self.txn, self.last);
         let lsn = engine.log.append_last(&mut self.buffers.draft, &mut self.reserved, &chain)?;
-        engine.unregister(self.txn);
-        self.buffers.chain = Some(chain);
+        self.written(chain);
         let end = Lsn(lsn.0 + 1);
-        engine.committed_to.fetch_max(end.0, Ordering::AcqRel);
+        self.engine.committed_to.fetch_max(end.0, Ordering::AcqRel);
         Ok(end)
+    }
+
+    /// The transaction's last record is appended.
+    fn written(&mut self, chain: Arc<Writing>) {
+        self.engine.unregister(self.txn);
+        self.engine.versions.ended(&chain);
+        self.buffers.chain = Some(chain);
     }
 
     fn force(&self, end: Lsn, durability: Durability) -> Result<(), Error> {
@@ -361,7 +413,7 @@ impl Context {
         let chain = self.chain.take().expect("checked above");
         self.buffers.draft.end(self.txn, self.last);
         self.engine.log.append_last(&mut self.buffers.draft, &mut self.reserved, &chain)?;
-        self.engine.unregister(self.txn);
+        self.written(chain);
         for tree in self.engine.trees.nameless(&self.buffers.unnamed) {
             self.engine.reclaim.offer(Work::Tree(tree));
         }
@@ -388,24 +440,27 @@ impl Context {
     }
 
     fn undo_from_memory(&mut self, stop: Lsn) -> Result<(), Error> {
-        let mut bytes = std::mem::take(&mut self.buffers.undo_bytes);
+        let mut bytes = std::mem::take(&mut self.buffers.undo);
         let mut undone = Ok(());
-        while let Some(entry) = self.buffers.undo_list.last().copied() {
+        while undone.is_ok() {
+            let Some(chain) = &self.chain else { break };
+            let entry = {
+                let list = chain.undo.lock();
+                let Some((entry, encoded)) = list.last() else { break };
+                bytes.clear();
+                bytes.extend_from_slice(encoded);
+                entry
+            };
             if entry.lsn <= stop {
                 break;
             }
-            let Some(StoredUndo::Logical(undo)) = decode_undo(&bytes[entry.at..]) else {
+            let Some(StoredUndo::Logical(undo)) = decode_undo(&bytes) else {
                 unreachable!("the list holds what was encoded")
             };
+            // X5: its CLR takes it off the list.
             undone = self.undo_one(undo, entry.prev, u64::from(entry.room));
-            if undone.is_err() {
-                break;
-            }
-            // X5.
-            self.buffers.undo_list.pop();
-            bytes.truncate(entry.at);
         }
-        self.buffers.undo_bytes = bytes;
+        self.buffers.undo = bytes;
         undone
     }
 
@@ -435,6 +490,10 @@ impl Context {
     /// not what came of it in this operation.
     #[cold]
     pub(crate) fn first_cause(&self, error: Error) -> Error {
+        if let Err(ended) = self.check_snapshot() {
+            // What it read may be gone.
+            return ended;
+        }
         let log = &self.engine.log;
         if self.nested != 0 {
             return log.fail(error);
@@ -452,6 +511,9 @@ impl Context {
 
     fn end(&mut self) {
         self.ended = true;
+        if let Some(snapshot) = self.snapshot.take() {
+            self.engine.close_snapshot(&snapshot);
+        }
         self.rollback_room = 0;
         self.give_back();
         for (row, freed) in self.buffers.kept_rows.drain(..) {
@@ -469,6 +531,9 @@ impl Context {
         }
         for (tree, bytes) in self.buffers.gave_up.drain(..) {
             self.engine.reclaim.offer_chains(tree, bytes);
+        }
+        if self.engine.versions.has_chores() {
+            self.engine.versions.do_chores(&self.engine);
         }
     }
 }

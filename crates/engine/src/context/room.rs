@@ -15,13 +15,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use terrace_page::{LSN_MAX, Lsn, TxnId};
+use terrace_rt::LeafGuard;
 
 use super::Context;
 use crate::Error;
 use crate::btree::{OVERFLOW, old};
 use crate::change::Change;
 use crate::log::record::Draft;
-use crate::log::{Chain, Room};
+use crate::log::{Appended, Room};
+use crate::versions::{UndoList, Writing};
 use crate::writer::Undo;
 
 /// Operations of so many bytes put large values: they wait for the reclaim task if it is behind.
@@ -78,6 +80,9 @@ impl Context {
         }
         if self.chain.is_none() {
             self.enter_log();
+        }
+        if self.engine.versions.has_chores() {
+            self.engine.versions.do_chores(&self.engine);
         }
         let log = &self.engine.log;
         log.check()?;
@@ -176,11 +181,14 @@ impl Context {
         // One that a transaction before has used: it is in no table any more.
         let mut chain = self.buffers.chain.take().unwrap_or_default();
         if let Some(chain) = Arc::get_mut(&mut chain) {
-            *chain = Chain::default();
+            chain.reset();
         } else {
             chain = Arc::default();
         }
         self.txn = self.engine.register(&chain);
+        for tree in &self.buffers.made {
+            chain.undo.lock().note_made(*tree);
+        }
         if let Some(owner) = &self.owner {
             self.engine.locks.set_txn(owner, self.txn);
         }
@@ -234,22 +242,54 @@ impl Context {
     /// Appends the draft as the transaction's next record: going forward from what the rollback
     /// does not need, else from all that is reserved.
     pub(super) fn append(&mut self, room: Room) -> Result<Lsn, Error> {
+        let kept = self.kept_room();
         let chain = self.chain.as_ref().expect("registered by begin_operation");
-        let kept = match self.mode {
-            super::Mode::Forward => self.rollback_room.min(self.reserved),
-            super::Mode::Undoing { .. } => 0,
-        };
         let (mut free, log) = (self.reserved - kept, &self.engine.log);
         let draft: &mut Draft = &mut self.buffers.draft;
-        let lsn = loop {
-            let appended = log.append_next(draft, room, &mut free, chain);
-            self.reserved = kept + free;
-            match appended {
+        let appended = loop {
+            match log.append_next(draft, room, &mut free, chain) {
                 Err(Error::LogFull { wanted_bytes, .. }) if log.extend(wanted_bytes, room)? => {}
-                appended => break appended?,
+                appended => break appended,
             }
         };
-        self.last = lsn;
-        Ok(lsn)
+        self.reserved = kept + free;
+        self.last = appended?.lsn;
+        Ok(self.last)
+    }
+
+    /// As `append`, to the chain of this transaction, and with the list of its undo held from
+    /// before on.
+    pub(super) fn append_listed<'w>(
+        &mut self,
+        chain: &'w Writing,
+        room: Room,
+    ) -> Result<(Appended, LeafGuard<'w, UndoList>), Error> {
+        let kept = self.kept_room();
+        let (mut free, log) = (self.reserved - kept, &self.engine.log);
+        let draft: &mut Draft = &mut self.buffers.draft;
+        let (appended, undo) = loop {
+            let undo = chain.undo.lock();
+            let appended = log.append_next(draft, room, &mut free, chain);
+            let Err(Error::LogFull { wanted_bytes, .. }) = appended else {
+                break (appended, undo);
+            };
+            // Nobody waits for a device with the list held.
+            drop(undo);
+            if !log.extend(wanted_bytes, room)? {
+                break (appended, chain.undo.lock());
+            }
+        };
+        self.reserved = kept + free;
+        let appended = appended?;
+        self.last = appended.lsn;
+        Ok((appended, undo))
+    }
+
+    /// What the rollback needs of the reserved room: nothing else may use it.
+    fn kept_room(&self) -> u64 {
+        match self.mode {
+            super::Mode::Forward => self.rollback_room.min(self.reserved),
+            super::Mode::Undoing { .. } => 0,
+        }
     }
 }

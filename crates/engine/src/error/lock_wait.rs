@@ -16,7 +16,7 @@ use crate::trees::CATALOG;
 ///
 /// ```
 /// # let db = terrace::doc_test::database();
-/// let (one, two) = (db.begin_read()?, db.begin_write()?);
+/// let (one, two) = (db.begin_write()?, db.begin_write()?);
 /// assert_ne!(one.id(), two.id());
 /// assert_eq!(one.id().to_string(), format!("transaction {}", one.id().0));
 /// # Ok::<(), terrace::Error>(())

@@ -38,6 +38,7 @@ impl fmt::Display for Error {
             | Error::LogEnds { .. }
             | Error::Savepoint { .. }
             | Error::Doomed { .. }
+            | Error::SnapshotTooOld
             | Error::UnfinishedLoad => of_transaction(self, f),
             Error::KeyTooLong { .. }
             | Error::ValueTooLong { .. }
@@ -99,6 +100,10 @@ fn of_transaction(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         }
         Error::Doomed { cause: None } => f.write_str(
             "an earlier operation of this transaction failed: roll it back and run it again",
+        ),
+        Error::SnapshotTooOld => f.write_str(
+            "the snapshot was ended, since the versions of rows that it may see took more than \
+             `version_memory`: begin another one, allow more memory, or read for a shorter time",
         ),
         Error::UnfinishedLoad => f.write_str(
             "a bulk load of the transaction was not finished: call Loader::finish first, or roll \

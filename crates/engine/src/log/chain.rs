@@ -1,8 +1,11 @@
-//! A transaction's records in the log: where they begin and end.
+//! The records of one transaction, as the log knows them: where they begin and end.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use terrace_page::Lsn;
+
+use super::fate::Fate;
 
 /// The first and last record of a transaction, as checkpoints see them. Both are set within the
 /// append, so that a table read after BEGIN_CHKPT was appended lacks nothing that precedes it.
@@ -12,6 +15,8 @@ pub(crate) struct Chain {
     last: AtomicU64,
     /// Bytes of its records.
     bytes: AtomicU64,
+    /// Shared with the versions that it leaves behind.
+    fate: Arc<Fate>,
 }
 
 /// What an append does to its transaction's chain.
@@ -29,7 +34,23 @@ impl Chain {
     /// A chain found by recovery.
     pub(crate) fn recovered(first: Lsn, last: Lsn) -> Chain {
         let (first, last) = (AtomicU64::new(first.0), AtomicU64::new(last.0));
-        Chain { first, last, bytes: AtomicU64::new(0) }
+        Chain { first, last, ..Chain::default() }
+    }
+
+    /// For the next transaction.
+    pub(crate) fn reset(&mut self) {
+        *self.first.get_mut() = 0;
+        *self.last.get_mut() = 0;
+        *self.bytes.get_mut() = 0;
+        match Arc::get_mut(&mut self.fate) {
+            Some(fate) => *fate = Fate::default(),
+            None => self.fate = Arc::default(),
+        }
+    }
+
+    /// What becomes of the transaction.
+    pub(crate) fn fate(&self) -> &Arc<Fate> {
+        &self.fate
     }
 
     /// The first and last record, if there are any and the transaction has not ended.
@@ -57,7 +78,11 @@ impl Link<'_> {
                     chain.first.store(lsn.0, Ordering::Release);
                 }
             }
-            Link::Last(chain) => chain.last.store(ENDED, Ordering::Release),
+            Link::Last(chain) => {
+                chain.last.store(ENDED, Ordering::Release);
+                // Before the end: who sees an end behind this record sees that, too.
+                chain.fate.end(lsn);
+            }
         }
     }
 

@@ -60,6 +60,14 @@ pub(crate) enum Level {
 /// before it has them.
 const CAPACITY_MIN: u64 = LINE_BYTES_MIN;
 
+/// A record that was appended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Appended {
+    pub(crate) lsn: Lsn,
+    /// What `Log::set_versioned` had said then.
+    pub(crate) versioned: u64,
+}
+
 struct Tail {
     buffer: Aligned,
     /// Position of the buffer's first byte, a multiple of `BLOCK`.
@@ -70,6 +78,8 @@ struct Tail {
     /// Where some records begin, `MARK_BYTES` apart or more.
     marks: VecDeque<u64>,
     records: u64,
+    /// See `set_versioned`.
+    versioned: u64,
 }
 
 /// The log of an open database.
@@ -145,6 +155,7 @@ impl Log {
             flushing: false,
             marks: VecDeque::new(),
             records: 0,
+            versioned: 0,
         };
         let map = space.map();
         let (is_line, mapped) = (matches!(map.layout, Layout::Line(_)), map.end(start).0);
@@ -208,7 +219,13 @@ impl Log {
     ///
     /// `LogFull`, `Failed`; nothing is appended then. So for all appends.
     pub(crate) fn append(&self, draft: &mut Draft, room: Room) -> Result<Lsn, Error> {
-        self.append_linked(draft, room, &mut 0, Link::None)
+        self.append_linked(draft, room, &mut 0, Link::None).map(|appended| appended.lsn)
+    }
+
+    /// From now on appends return `number`: whether, and under which number, versions are kept. An
+    /// append is before this or after it.
+    pub(crate) fn set_versioned(&self, number: u64) {
+        self.tail.lock().versioned = number;
     }
 
     /// Appends a record of a checkpoint, for which the log is extended if it has to be, whatever
@@ -231,18 +248,19 @@ impl Log {
         room: Room,
         reserved: &mut u64,
         chain: &Chain,
-    ) -> Result<Lsn, Error> {
+    ) -> Result<Appended, Error> {
         self.append_linked(draft, room, reserved, Link::Next(chain))
     }
 
-    /// Appends the last record of the transaction of `chain`.
+    /// Appends the last record of the transaction of `chain`, COMMIT or END.
     pub(crate) fn append_last(
         &self,
         draft: &mut Draft,
         reserved: &mut u64,
         chain: &Chain,
     ) -> Result<Lsn, Error> {
-        self.append_linked(draft, Room::Reserved, reserved, Link::Last(chain))
+        let appended = self.append_linked(draft, Room::Reserved, reserved, Link::Last(chain))?;
+        Ok(appended.lsn)
     }
 
     fn append_linked(
@@ -251,7 +269,7 @@ impl Log {
         room: Room,
         reserved: &mut u64,
         link: Link<'_>,
-    ) -> Result<Lsn, Error> {
+    ) -> Result<Appended, Error> {
         let durable = self.durable.load(Ordering::Relaxed);
         let checksum = draft.close(self.epoch, durable, self.end.load(Ordering::Relaxed));
         let len = draft.len() as u64;
@@ -281,7 +299,7 @@ impl Log {
         link.appended(lsn, len);
         self.last.store(lsn.0, Ordering::Release);
         self.end.store(tail.end, Ordering::Release);
-        Ok(lsn)
+        Ok(Appended { lsn, versioned: tail.versioned })
     }
 
     fn full(&self, link: Link<'_>, wanted_bytes: u64) -> Error {

@@ -3,6 +3,7 @@
 mod buffer;
 mod chain;
 mod ending;
+mod fate;
 mod growth;
 pub(crate) mod header;
 mod log_file;
@@ -15,10 +16,11 @@ mod space;
 
 pub(crate) use buffer::Aligned;
 pub(crate) use chain::Chain;
+pub(crate) use fate::Fate;
 pub(crate) use growth::Settle;
 pub(crate) use header::LogShape;
 pub(crate) use header::{BLOCK, FIRST_LSN};
-pub(crate) use log_file::{Level, Log};
+pub(crate) use log_file::{Appended, Level, Log};
 pub(crate) use log_reader::{End, LogReader};
 pub(crate) use map::{Layout, LogMap};
 pub(crate) use room::Room;

@@ -119,6 +119,10 @@ impl Trees {
         if self.lookup(&key)?.is_none() {
             return Ok(Progress::Done);
         }
+        let dropped_by = self.dropped.lock().get(&tree).copied();
+        if let Some(txn) = dropped_by.filter(|txn| *txn >= engine.oldest_wanted()) {
+            return Ok(Progress::Blocked(txn));
+        }
         self.by_id.lock().remove(&tree);
         let mut from = Some(0);
         while let Some(extent) = from {
@@ -128,6 +132,7 @@ impl Trees {
             from = self.alone(engine, |context| self.space.free_some(context, tree, extent))?;
         }
         self.space.forget(tree);
+        self.dropped.lock().remove(&tree);
         self.alone(engine, |context| self.catalog.remove(context, &key, None).map(done))?;
         Ok(Progress::Done)
     }

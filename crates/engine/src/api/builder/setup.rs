@@ -13,6 +13,7 @@ use super::{Builder, FRAMES_MIN};
 use crate::Error;
 use crate::api::{Checkpoints, Devices, Misses};
 use crate::open::Setup;
+use crate::versions::{VERSION_BYTES_MAX, VERSION_BYTES_MIN};
 
 impl Builder {
     pub(super) fn given(&self) -> Result<Devices, Error> {
@@ -85,6 +86,10 @@ impl Builder {
             let pages = flash_bytes / PAGE_SIZE as u64;
             pool.flash_slots = FlashLayout::fitting(pages, pool.restart.kind).slots;
         }
+        if !(VERSION_BYTES_MIN..=VERSION_BYTES_MAX).contains(&self.version_bytes) {
+            let what = "versions must have at least 64 KiB, and at most 64 GiB";
+            return Err(Error::InvalidOption { option: "version_memory", what });
+        }
         let home_pages = self.given()?.home.len() / PAGE_SIZE as u64;
         if let Err(PoolError::Config { what }) = pool.charge(home_pages) {
             return Err(Error::InvalidOption { option: "memory", what });
@@ -95,6 +100,7 @@ impl Builder {
             torn_pages: self.torn_pages,
             lock_bytes: self.lock_bytes,
             lock_limits: self.lock_limits,
+            version_bytes: self.version_bytes,
             places: self.places.clone(),
             access: self.access,
             flash_doubt: self.flash_doubt,

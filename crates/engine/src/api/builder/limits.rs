@@ -1,0 +1,60 @@
+//! Options that limit what transactions take: locks, versions, time.
+
+use terrace_rt::Nanos;
+
+use super::Builder;
+
+impl Builder {
+    /// Most memory for locks, in bytes: 64 MiB by default. It is allocated as needed.
+    #[must_use]
+    pub fn lock_memory(mut self, bytes: u64) -> Builder {
+        self.lock_bytes = bytes;
+        self
+    }
+
+    /// Most memory for versions, in bytes: 64 MiB by default, at least 64 KiB and at most 64 GiB.
+    /// It is allocated as needed, on top of [`Builder::memory`].
+    ///
+    /// While a snapshot is open ([`Database::begin_read`](crate::Database::begin_read)), what rows
+    /// were before they are changed is kept here: about 90 bytes for each row that was changed
+    /// since the oldest snapshot was opened, its key and its value. Beyond this limit the oldest
+    /// snapshots are ended, and return [`Error::SnapshotTooOld`](crate::Error::SnapshotTooOld);
+    /// writers never wait for them.
+    ///
+    /// Transactions that change more than 4 MiB keep how to undo it in as much memory again. One
+    /// that finds no room there makes readers that begin before it ends take locks.
+    ///
+    /// Creating or opening the database fails with `InvalidOption` if the limit is out of range.
+    #[must_use]
+    pub fn version_memory(mut self, bytes: u64) -> Builder {
+        self.version_bytes = bytes;
+        self
+    }
+
+    /// How long a transaction waits for a lock before it fails with `LockTimeout`, and for space in
+    /// a full log before it fails with `LogHeld`: 10 s by default.
+    /// [`WriteTransaction::set_lock_timeout`](crate::WriteTransaction::set_lock_timeout) overrides
+    /// it for one transaction.
+    #[must_use]
+    pub fn lock_timeout(mut self, limit: Nanos) -> Builder {
+        self.lock_limits.timeout = limit;
+        self
+    }
+
+    /// How long [`Database::close`](crate::Database::close) waits for transactions that other tasks
+    /// and threads have open: 10 s by default. The next operation of one that is still open then
+    /// fails with `Closed`; it is rolled back, at the next opening at the latest.
+    #[must_use]
+    pub fn close_timeout(mut self, limit: Nanos) -> Builder {
+        self.lock_limits.close_timeout = limit;
+        self
+    }
+
+    /// After how many row locks in one table a transaction tries to lock the whole table instead:
+    /// 10,000 by default.
+    #[must_use]
+    pub fn lock_escalation(mut self, rows: usize) -> Builder {
+        self.lock_limits.escalate_at = rows;
+        self
+    }
+}

@@ -1,0 +1,241 @@
+//! Ranges through a snapshot: without locks.
+//!
+//! A leaf is read under its latch. Where the snapshot does not see it as it is, each of its rows is
+//! looked up among the versions, and the rows whose ghosts were purged come in between, by their
+//! graves: a key is in a leaf, or it has a grave, for whoever has the latch.
+
+use std::cmp::Ordering;
+use std::ops::Bound;
+
+use terrace_pool::PageRef;
+
+use super::{Batch, Scan, Stop, first_slot};
+use crate::Error;
+use crate::btree::Tree;
+use crate::btree::node::{Node, OVERFLOW};
+use crate::versions::{Record, View};
+use crate::writer::Reader;
+
+/// A leaf, as a snapshot reads it.
+struct Leaf<'l, 't> {
+    tree: &'t Tree,
+    page: &'l PageRef<'t>,
+    node: Node<'l>,
+    view: View<'l>,
+    /// Purged keys in the part of the range that is here.
+    graves: Vec<Box<[u8]>>,
+    older: Vec<u8>,
+}
+
+/// Where the next row of a leaf is.
+enum Place {
+    Slot(usize),
+    Grave(usize),
+}
+
+impl<'l, 't> Leaf<'l, 't> {
+    /// The part of a leaf within `bounds`.
+    fn new(
+        tree: &'t Tree,
+        page: &'l PageRef<'t>,
+        view: View<'l>,
+        (lower, upper): (Bound<&[u8]>, Bound<&[u8]>),
+    ) -> Result<Leaf<'l, 't>, Error> {
+        let node = tree.node(page.id(), page)?;
+        let graves = if view.is_current(page) {
+            Vec::new()
+        } else {
+            let lower = match lower {
+                Bound::Included(key) | Bound::Excluded(key) if key >= node.lower() => lower,
+                _ => Bound::Included(node.lower()),
+            };
+            let upper = match (upper, node.upper()) {
+                (upper, None) => upper,
+                (Bound::Included(key), Some(fence)) if key < fence => upper,
+                (Bound::Excluded(key), Some(fence)) if key <= fence => upper,
+                (_, Some(fence)) => Bound::Excluded(fence),
+            };
+            if is_empty(lower, upper) { Vec::new() } else { view.graves(tree.id, (lower, upper)) }
+        };
+        Ok(Leaf { tree, page, node, view, graves, older: Vec::new() })
+    }
+
+    /// Appends the row of the key that `batch` ends with, if the snapshot sees one.
+    #[inline]
+    fn push(&mut self, current: Option<Record<'_>>, batch: &mut Batch) -> Result<(), Error> {
+        let key_end = batch.bytes.len();
+        let key = &batch.bytes[batch.end()..];
+        let seen = self.tree.seen(&self.view, self.page, key, current, &mut self.older);
+        let Some((flags, value)) = seen else {
+            batch.drop_key();
+            return Ok(());
+        };
+        if flags & OVERFLOW == 0 {
+            batch.bytes.extend_from_slice(value);
+        } else {
+            self.tree.read_large(self.page.id(), value, &mut batch.bytes)?;
+        }
+        batch.ends.push((key_end, batch.bytes.len()));
+        Ok(())
+    }
+
+    fn push_place(&mut self, place: &Place, batch: &mut Batch) -> Result<(), Error> {
+        match *place {
+            Place::Slot(slot) => {
+                self.node.push_key(slot, &mut batch.bytes);
+                self.push(Some(self.node.record(slot)), batch)
+            }
+            Place::Grave(grave) => {
+                batch.bytes.extend_from_slice(&self.graves[grave]);
+                self.push(None, batch)
+            }
+        }
+    }
+
+    /// Appends the rows of `slots`, and of the graves, in ascending order.
+    fn ascend(
+        &mut self,
+        slots: std::ops::Range<usize>,
+        limit: usize,
+        batch: &mut Batch,
+    ) -> Result<Stop, Error> {
+        let (mut slot, mut grave) = (slots.start, 0);
+        while slot < slots.end || grave < self.graves.len() {
+            if batch.len() >= limit {
+                return Ok(Stop::Full);
+            }
+            let order = match self.graves.get(grave) {
+                None => Ordering::Less,
+                Some(_) if slot >= slots.end => Ordering::Greater,
+                Some(key) => (*self.node.key(slot)).cmp(key),
+            };
+            // A row that was put again is where it is.
+            if order == Ordering::Greater {
+                self.push_place(&Place::Grave(grave), batch)?;
+            } else {
+                self.push_place(&Place::Slot(slot), batch)?;
+                slot += 1;
+            }
+            grave += usize::from(order != Ordering::Less);
+        }
+        Ok(Stop::LeafEnd)
+    }
+
+    /// As `ascend`, in descending order.
+    fn descend(
+        &mut self,
+        slots: std::ops::Range<usize>,
+        limit: usize,
+        batch: &mut Batch,
+    ) -> Result<Stop, Error> {
+        let (mut slot, mut grave) = (slots.end.max(slots.start), self.graves.len());
+        while slot > slots.start || grave > 0 {
+            if batch.len() >= limit {
+                return Ok(Stop::Full);
+            }
+            let order = match grave.checked_sub(1).map(|last| &self.graves[last]) {
+                None => Ordering::Greater,
+                Some(_) if slot <= slots.start => Ordering::Less,
+                Some(key) => (*self.node.key(slot - 1)).cmp(key),
+            };
+            if order == Ordering::Less {
+                self.push_place(&Place::Grave(grave - 1), batch)?;
+            } else {
+                self.push_place(&Place::Slot(slot - 1), batch)?;
+                slot -= 1;
+            }
+            grave -= usize::from(order != Ordering::Greater);
+        }
+        Ok(Stop::LeafEnd)
+    }
+}
+
+/// Whether no key is between the bounds.
+fn is_empty(lower: Bound<&[u8]>, upper: Bound<&[u8]>) -> bool {
+    match (lower, upper) {
+        (Bound::Included(low), Bound::Included(high)) => low > high,
+        (Bound::Included(low) | Bound::Excluded(low), Bound::Excluded(high))
+        | (Bound::Excluded(low), Bound::Included(high)) => low >= high,
+        _ => false,
+    }
+}
+
+fn bytes(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
+    bound.as_ref().map(|key| &key[..])
+}
+
+impl Scan {
+    /// As `forward`, through the snapshot of `r`.
+    pub(super) fn seen<R: Reader + ?Sized>(
+        &mut self,
+        tree: &Tree,
+        r: &mut R,
+        limit: usize,
+        batch: &mut Batch,
+    ) -> Result<Stop, Error> {
+        let first = match self.from() {
+            Bound::Unbounded => b"",
+            Bound::Included(key) | Bound::Excluded(key) => key,
+        };
+        let mut page = tree.leaf_read_first(r, first)?;
+        let mut slot = first_slot(&tree.node(page.id(), &page)?, self.from());
+        loop {
+            let view = r.snapshot().expect("its caller has seen it");
+            let mut leaf = Leaf::new(tree, &page, view, (self.from(), bytes(&self.upper)))?;
+            let node = leaf.node;
+            let end = match &self.upper {
+                Bound::Unbounded => node.len(),
+                Bound::Included(upper) => node.child_of(upper),
+                Bound::Excluded(upper) => node.child_below(upper),
+            };
+            if let Stop::Full = leaf.ascend(slot..end, limit, batch)? {
+                return Ok(Stop::Full);
+            }
+            let goes_on = node.upper().is_some_and(|fence| match &self.upper {
+                Bound::Unbounded => true,
+                Bound::Included(upper) => fence <= &upper[..],
+                Bound::Excluded(upper) => fence < &upper[..],
+            });
+            if !goes_on {
+                return Ok(Stop::End);
+            }
+            if view.is_ended() {
+                return Err(Error::SnapshotTooOld);
+            }
+            let Some(right) = tree.right_of(&node)? else { return Ok(Stop::End) };
+            page = right;
+            slot = 0;
+            self.walk();
+        }
+    }
+
+    /// As `backward`, through the snapshot of `r`.
+    pub(super) fn seen_backward<R: Reader + ?Sized>(
+        &mut self,
+        tree: &Tree,
+        r: &mut R,
+        limit: usize,
+        batch: &mut Batch,
+    ) -> Result<Stop, Error> {
+        loop {
+            let (page, end) = match self.last_leaf(tree, r)? {
+                Ok(found) => found,
+                Err(stop) => return Ok(stop),
+            };
+            let view = r.snapshot().expect("its caller has seen it");
+            let bounds = (bytes(&self.lower), self.down_from());
+            let mut leaf = Leaf::new(tree, &page, view, bounds)?;
+            let node = leaf.node;
+            let start = first_slot(&node, bytes(&self.lower));
+            if let Stop::Full = leaf.descend(start..end, limit, batch)? {
+                return Ok(Stop::Full);
+            }
+            if !self.goes_below(&node, batch) {
+                return Ok(Stop::End);
+            }
+            if view.is_ended() {
+                return Err(Error::SnapshotTooOld);
+            }
+        }
+    }
+}

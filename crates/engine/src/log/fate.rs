@@ -1,0 +1,65 @@
+//! What became of a transaction, for those who read what it has overwritten.
+//!
+//! ```text
+//!   open (0) ----- COMMIT or END appended -----> its LSN
+//! ```
+//!
+//! - A1: the LSN is stored under the log's tail, before the end that is behind it. So who has read
+//!   an end `s` finds each transaction ended whose last record begins before `s`.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use terrace_page::Lsn;
+
+/// The fate of a transaction.
+#[derive(Debug, Default)]
+pub(crate) struct Fate {
+    ended: AtomicU64,
+    /// All that it has overwritten is among the versions, whether or not snapshots are open.
+    is_kept: AtomicBool,
+    /// What it has overwritten was given up: it was more than there is room for.
+    is_lost: AtomicBool,
+}
+
+impl Fate {
+    pub(super) fn end(&self, lsn: Lsn) {
+        self.ended.store(lsn.0, Ordering::Release);
+    }
+
+    /// Its last record, once that is appended.
+    #[inline]
+    pub(crate) fn ended(&self) -> Option<Lsn> {
+        let ended = self.ended.load(Ordering::Acquire);
+        (ended != 0).then_some(Lsn(ended))
+    }
+
+    /// Whether it had ended before `at`, one way or the other: what its rows are now they were then
+    /// as far as it is concerned.
+    #[inline]
+    pub(crate) fn ended_before(&self, at: Lsn) -> bool {
+        self.ended().is_some_and(|ended| ended < at)
+    }
+
+    pub(crate) fn is_kept(&self) -> bool {
+        self.is_kept.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn keep(&self) {
+        self.is_kept.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn is_lost(&self) -> bool {
+        self.is_lost.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn lose(&self) {
+        self.is_lost.store(true, Ordering::Release);
+        self.is_kept.store(false, Ordering::SeqCst);
+    }
+
+    /// For tests of the versions alone.
+    #[cfg(test)]
+    pub(crate) fn end_for_tests(&self, lsn: Lsn) {
+        self.end(lsn);
+    }
+}

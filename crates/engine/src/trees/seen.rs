@@ -1,0 +1,71 @@
+//! Tables as a snapshot sees them: the catalog's tree tells, not the names in memory, which change
+//! before their transaction commits.
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use super::{OpenTable, Trees, check_types, corrupt, done};
+use crate::btree::{Batch, Direction, Scan, Tree};
+use crate::catalog::{self, Entry, Key, table_key};
+use crate::context::Context;
+use crate::opened::Types;
+use crate::{Error, LockMode};
+
+/// Names that are read at a time.
+const NAMES: usize = 64;
+
+impl Trees {
+    /// The table `name`, as a snapshot sees it.
+    ///
+    /// # Errors
+    ///
+    /// `NoSuchTable`, `TableTypes`, those of the pool.
+    pub(crate) fn open_seen(
+        &self,
+        context: &mut Context,
+        name: &'static str,
+        types: Types,
+    ) -> Result<Arc<Tree>, Error> {
+        let version = self.version();
+        let key = table_key(name);
+        let found = self.catalog.get(context, &key, LockMode::Shared, <[u8]>::to_vec)?;
+        let Some(value) = done(found) else {
+            return Err(Error::NoSuchTable { name: name.into() });
+        };
+        let key = catalog::decode_key(&key).map_err(corrupt)?;
+        let entry = Entry::decode(key, &value, self.home_pages).map_err(corrupt)?;
+        let OpenTable { tree, types: stored } = self.open_table(&entry);
+        check_types(&tree, &stored, &(types.names)())?;
+        let tree = Arc::new(tree);
+        let is_same = |table: &OpenTable| table.tree.id() == tree.id();
+        let is_still = self.names.lock().get(name).is_some_and(is_same);
+        if is_still && self.version() == version {
+            // It had this name before the snapshot, and has had it from then on.
+            context.buffers().opened.add(version, name, types.id, &tree);
+        }
+        Ok(tree)
+    }
+
+    /// The names of the tables that a snapshot sees, in order.
+    ///
+    /// # Errors
+    ///
+    /// Those of the pool, `Corrupt`.
+    pub(crate) fn names_seen(&self, context: &mut Context) -> Result<Vec<String>, Error> {
+        let (first, end) = (table_key(""), vec![b'T' + 1]);
+        let (lower, upper) = (Bound::Included(first), Bound::Excluded(end));
+        let mut scan = Scan::new(lower, upper, Direction::Forward, LockMode::Shared);
+        let (mut batch, mut names) = (Batch::default(), Vec::new());
+        loop {
+            done(scan.next_batch(&self.catalog, context, NAMES, &mut batch)?);
+            if batch.len() == 0 {
+                return Ok(names);
+            }
+            for (key, _) in batch.entries() {
+                if let Key::Table(name) = catalog::decode_key(key).map_err(corrupt)? {
+                    names.push(name.to_string());
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! Which snapshots are open: what versions may go.
+
+use terrace_page::Lsn;
+
+/// The snapshots that were open at a moment.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Horizon {
+    /// The log ended here before any of them was looked at: one that was opened since is not below.
+    pub(super) as_of: Lsn,
+    /// Where each is, ascending.
+    pub(super) open: Vec<Lsn>,
+}
+
+impl Horizon {
+    /// Whether a snapshot, of now or later, may see the end of what ended at `older` and not that
+    /// of what ended at `newer`: then it sees the row as it was in between.
+    pub(super) fn may_see(&self, older: Lsn, newer: Lsn) -> bool {
+        if newer >= self.as_of {
+            return true;
+        }
+        let first = self.open.partition_point(|&at| at <= older);
+        self.open.get(first).is_some_and(|&at| at <= newer)
+    }
+}

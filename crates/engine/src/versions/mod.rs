@@ -1,0 +1,385 @@
+//! Versions: what rows were before they were changed, for as long as a snapshot may see that.
+//!
+//! ```text
+//!   Off ---- the first snapshot: `switch_on` ----> On ---- none for a while: `close` ----> Off
+//!            number, lists of undo                         flag down, all dropped
+//! ```
+//!
+//! A snapshot at `at` sees what was committed before that position of the log. COMMIT is appended
+//! before any lock goes, so the order of these records is a serial order of all writers, and what a
+//! snapshot sees is a beginning of it. It reads the pages as they are, under their latches, and
+//! asks here what rows were that have been changed by transactions which it does not see. Versions
+//! are kept off the pages (Freitag et al., "Memory-Optimized Multi-Version Concurrency Control for
+//! Disk-Based Database Systems", VLDB 2022), by row, in memory.
+//!
+//! - V1: while versions are kept under a number, whoever changes a row, under the latch of its leaf
+//!   and between appending the record and changing the page, first keeps what it was, unless its
+//!   transaction has done so before.
+//! - V2: whether and under which number, the log says at each append. Who turns versions on tells
+//!   the log first. Then it looks through the undo of each open transaction, which has all changes
+//!   whose append was not told; only then may a snapshot take its moment. A transaction that is
+//!   told a new number before that is done for it does it itself, before it lists or undoes
+//!   anything more.
+//! - V3: all that a snapshot does not see has LSNs from `low` on, which is read before `at`. So a
+//!   page with a lower LSN has every row as the snapshot sees it, and no row is looked up. Every
+//!   change of a page raises its LSN, also one that moves rows there.
+//! - V4: a version goes when no snapshot, open or to come, is between the end of the change before
+//!   and the end of its own (`horizon`).
+//! - V5: a ghost may be purged while a snapshot sees its row: its key goes to the graves first, by
+//!   which scans find it.
+//! - V6: what is kept is bounded. Above the bound, the oldest snapshots are ended: each is told so
+//!   before what it needs goes, and asks after each look. Writers never wait.
+//! - V7: the undo of a transaction stays in memory for who turns versions on. If it outgrows that
+//!   while they are on, all of it is kept here until the transaction ends. If it does while they
+//!   are off, or if what is kept of it is too much, nothing is known of it: as long as it is open
+//!   versions stay off, and readers take locks.
+
+mod horizon;
+mod part;
+mod snapshots;
+mod switch;
+mod view;
+mod writing;
+
+pub(crate) use part::{Record, Row, Seen, Toward};
+pub(crate) use snapshots::Snapshot;
+pub(crate) use view::View;
+pub(crate) use writing::{UndoList, Writing};
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use terrace_page::{Lsn, TxnId};
+use terrace_pool::{Mutation, Mutations};
+use terrace_rt::{LeafMutex, Mutex, Nanos};
+
+use self::horizon::Horizon;
+use self::part::{Before, Part};
+use self::snapshots::Snapshots;
+use crate::TreeId;
+use crate::btree::old;
+use crate::log::record::{StoredUndo, decode_undo};
+use crate::log::{Fate, Log};
+use crate::writer::Undo;
+
+const PARTS: usize = 64;
+const PART_SHIFT: u32 = 58;
+
+/// The least bytes that versions may have.
+pub(crate) const VERSION_BYTES_MIN: u64 = 64 << 10;
+/// The most: places in a part have 32 bits.
+pub(crate) const VERSION_BYTES_MAX: u64 = 64 << 30;
+
+/// A part, on cache lines of its own.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Line(LeafMutex<Part>);
+
+/// What `register` and `unregister` keep up to date for snapshots to begin with.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Oldest {
+    /// No change of a transaction that has not ended is below this.
+    low: AtomicU64,
+    /// All transactions below this have ended.
+    xmin: AtomicU64,
+}
+
+/// When versions were last of use.
+#[derive(Debug, Default)]
+struct Idle {
+    opened: u64,
+    since: Nanos,
+}
+
+type Graves = BTreeMap<TreeId, BTreeSet<Box<[u8]>>>;
+
+/// What a transaction whose undo outgrows its memory is lent at a time.
+const LOAN_BYTES: u64 = 4 << 20;
+
+/// Memory of a grave, about.
+fn grave_bytes(key: &[u8]) -> u64 {
+    const NODE_BYTES: u64 = 48;
+    key.len() as u64 + NODE_BYTES
+}
+
+/// The versions of an open database.
+pub(crate) struct Versions {
+    log: Arc<Log>,
+    parts: Vec<Line>,
+    snapshots: Snapshots,
+    graves: LeafMutex<Graves>,
+    oldest: Oldest,
+    /// Under which number versions are kept; zero for off.
+    number: AtomicU64,
+    /// The last number given. Held by who turns versions on or off, or makes room.
+    switch: Mutex<u64>,
+    /// Bytes that versions take, and may take.
+    bytes: AtomicU64,
+    bytes_max: u64,
+    /// Bytes lent to transactions for their undo: as many again.
+    lent: AtomicU64,
+    /// They take too much, or are of no more use.
+    has_chores: AtomicBool,
+    /// Open transactions of which nothing is known (V7).
+    lost: AtomicU64,
+    idle: LeafMutex<Idle>,
+    mutations: Mutations,
+}
+
+impl Versions {
+    /// No snapshot is open. All transactions before `xmin` have ended.
+    pub(crate) fn new(
+        log: Arc<Log>,
+        xmin: TxnId,
+        bytes_max: u64,
+        mutations: Mutations,
+    ) -> Versions {
+        let oldest = Oldest { low: AtomicU64::new(log.end().0), xmin: AtomicU64::new(xmin.0) };
+        Versions {
+            log,
+            parts: (0..PARTS).map(|_| Line::default()).collect(),
+            snapshots: Snapshots::new(),
+            graves: LeafMutex::default(),
+            oldest,
+            number: AtomicU64::new(0),
+            switch: Mutex::new(0),
+            bytes: AtomicU64::new(0),
+            bytes_max,
+            lent: AtomicU64::new(0),
+            has_chores: AtomicBool::new(false),
+            lost: AtomicU64::new(0),
+            idle: LeafMutex::default(),
+            mutations,
+        }
+    }
+
+    /// The oldest transaction that has not ended is `xmin`, and no change of it, or of any that
+    /// comes, is below `low`. Called in the order of the transactions' ends.
+    #[inline]
+    pub(crate) fn note_oldest(&self, low: Lsn, xmin: TxnId) {
+        self.oldest.low.store(low.0, Ordering::Release);
+        self.oldest.xmin.store(xmin.0, Ordering::Release);
+    }
+
+    /// The least transaction that an open snapshot may not see, if any is open.
+    pub(crate) fn xmin(&self) -> Option<TxnId> {
+        self.snapshots.xmin()
+    }
+
+    /// Whether another task has a snapshot open.
+    pub(crate) fn is_open_beside(&self, task: u64) -> bool {
+        self.snapshots.is_open_beside(task)
+    }
+
+    /// Snapshots that are open.
+    pub(crate) fn open_count(&self) -> u64 {
+        self.snapshots.counts().0
+    }
+
+    /// Bytes that versions take.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    fn part(&self, row: &Row<'_>) -> &LeafMutex<Part> {
+        &self.parts[(row.hash >> PART_SHIFT) as usize].0
+    }
+
+    /// Changes a part, and keeps count of its bytes.
+    #[inline]
+    fn change<T>(&self, part: &mut Part, change: impl FnOnce(&mut Part) -> T) -> T {
+        let before = part.memory() as u64;
+        let changed = change(part);
+        let after = part.memory() as u64;
+        if after > before {
+            let bytes = self.bytes.fetch_add(after - before, Ordering::Relaxed) + after - before;
+            if bytes > self.bytes_max {
+                self.has_chores.store(true, Ordering::Relaxed);
+            }
+        } else if after < before {
+            self.bytes.fetch_sub(before - after, Ordering::Relaxed);
+        }
+        changed
+    }
+
+    /// V1: `row`, of which its leaf has `current`, is about to be changed by the record `lsn`,
+    /// whose append was told `number`.
+    pub(crate) fn keep(
+        &self,
+        row: &Row<'_>,
+        current: Option<Record<'_>>,
+        (writer, lsn, number): (&Arc<Fate>, Lsn, u64),
+        toward: Toward,
+    ) {
+        if self.mutations.has(Mutation::SkipVersions) {
+            return;
+        }
+        let mut part = self.part(row).lock();
+        // One that was turned off since: another number looks through the undo again.
+        if part.number != number && !writer.is_kept() {
+            return;
+        }
+        let makes_whole = !self.mutations.has(Mutation::ChangeUnderDifference);
+        self.change(&mut part, |part| {
+            part.keep(row, current, (writer, lsn), toward, makes_whole);
+        });
+        if part.is_due(self.due_min()) {
+            let horizon = self.horizon();
+            self.collect(&mut part, &horizon);
+            let is_on = self.number.load(Ordering::Relaxed) != 0;
+            if is_on && horizon.open.is_empty() && self.is_idle() {
+                self.has_chores.store(true, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// A part is not looked through before it has so many entries.
+    fn due_min(&self) -> usize {
+        const MIN: u64 = 2;
+        const MAX: u64 = 64;
+        (self.bytes_max / (PARTS as u64 * 512)).clamp(MIN, MAX) as usize
+    }
+
+    fn collect(&self, part: &mut Part, horizon: &Horizon) {
+        let forget = |tree: TreeId, key: &[u8]| {
+            let mut graves = self.graves.lock();
+            if let Some(of_tree) = graves.get_mut(&tree) {
+                if of_tree.remove(key) {
+                    self.bytes.fetch_sub(grave_bytes(key), Ordering::Relaxed);
+                }
+                if of_tree.is_empty() {
+                    graves.remove(&tree);
+                }
+            }
+        };
+        self.change(part, |part| part.collect(horizon, forget));
+    }
+
+    /// Which snapshots are open.
+    fn horizon(&self) -> Horizon {
+        let as_of = self.log.end();
+        let mut horizon = self.snapshots.horizon(as_of);
+        if self.mutations.has(Mutation::CollectSeenVersions) {
+            horizon.open.clear();
+        }
+        horizon
+    }
+
+    /// The row's ghost, which is `current` and nobody has locked, is about to be purged (V5).
+    pub(crate) fn bury(&self, row: &Row<'_>, current: Record<'_>) {
+        if self.number.load(Ordering::Acquire) == 0 {
+            // A snapshot that is opened from now on sees what has removed the row.
+            return;
+        }
+        let mut part = self.part(row).lock();
+        if self.change(&mut part, |part| part.bury(row, current))
+            && !self.mutations.has(Mutation::PurgeWithoutGrave)
+        {
+            let mut graves = self.graves.lock();
+            if graves.entry(row.tree).or_default().insert(row.key.into()) {
+                self.bytes.fetch_add(grave_bytes(row.key), Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Keys of `tree` between the bounds whose ghosts were purged, in order.
+    fn graves(&self, tree: TreeId, bounds: (Bound<&[u8]>, Bound<&[u8]>)) -> Vec<Box<[u8]>> {
+        let graves = self.graves.lock();
+        match graves.get(&tree) {
+            Some(of_tree) => of_tree.range::<[u8], _>(bounds).cloned().collect(),
+            None => Vec::new(),
+        }
+    }
+
+    /// Keeps what the undo of an open transaction says, under `number` (V2).
+    fn index(&self, writing: &Writing, undo: &mut UndoList, number: u64) {
+        for (lsn, encoded) in undo.iter() {
+            let Some(StoredUndo::Logical(one)) = decode_undo(encoded) else {
+                unreachable!("the list holds what was encoded")
+            };
+            let (tree, key, before) = match one {
+                Undo::None => continue,
+                Undo::Insert { tree, key } => (tree, key, Before::Absent),
+                Undo::Delete { tree, key, record } => (tree, key, Before::Unmarked(record[0])),
+                Undo::Update { tree, key, old: [old::WHOLE, flags, value @ ..] } => {
+                    (tree, key, Before::Record((*flags, value)))
+                }
+                Undo::Update { tree, key, old } => (tree, key, Before::Patch(old)),
+            };
+            if undo.has_made(tree) {
+                continue;
+            }
+            let row = Row::new(tree, key);
+            let mut part = self.part(&row).lock();
+            if part.number == number || writing.fate().is_kept() {
+                self.change(&mut part, |part| part.index(&row, before, (writing.fate(), lsn)));
+            }
+        }
+        undo.indexed = number;
+    }
+
+    /// V2: the append of a change, or of an undo, of this transaction was told `number`.
+    #[inline]
+    pub(crate) fn told(&self, writing: &Writing, undo: &mut UndoList, number: u64) {
+        if undo.indexed != number
+            && !writing.fate().is_kept()
+            && !self.mutations.has(Mutation::SkipOwnIndexing)
+        {
+            self.index(writing, undo, number);
+        }
+    }
+
+    /// Whether a transaction may keep more undo in memory: some more, which it has until it ends.
+    pub(crate) fn lend(&self, writing: &Writing) -> bool {
+        let fits = |bytes| Some(bytes + LOAN_BYTES).filter(|bytes| *bytes <= self.bytes_max);
+        let is_lent = self.lent.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok();
+        if is_lent {
+            writing.lent.fetch_add(LOAN_BYTES, Ordering::Relaxed);
+        }
+        is_lent
+    }
+
+    /// The undo of a transaction outgrows memory, and is about to be dropped. Its last append was
+    /// told `number`.
+    pub(crate) fn outgrows(&self, writing: &Writing, number: u64) {
+        self.take_back(writing);
+        let fate = writing.fate();
+        if number != 0 {
+            // All of it is kept, and stays until it ends, unless versions are being turned off: who
+            // does that either sees this, or has said so before any is dropped.
+            fate.keep();
+            if self.number.load(Ordering::SeqCst) == number {
+                return;
+            }
+        }
+        self.lose(fate);
+    }
+
+    fn take_back(&self, writing: &Writing) {
+        let lent = writing.lent.swap(0, Ordering::Relaxed);
+        self.lent.fetch_sub(lent, Ordering::Relaxed);
+    }
+
+    /// V7.
+    pub(crate) fn lose(&self, fate: &Fate) {
+        if !fate.is_lost() {
+            self.lost.fetch_add(1, Ordering::AcqRel);
+            fate.lose();
+        }
+    }
+
+    /// A transaction has ended.
+    #[inline]
+    pub(crate) fn ended(&self, writing: &Writing) {
+        if writing.fate().is_lost() {
+            self.lost.fetch_sub(1, Ordering::AcqRel);
+        }
+        if writing.lent.load(Ordering::Relaxed) != 0 {
+            self.take_back(writing);
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! The snapshots that are open.
+//!
+//! - S1: who opens one takes its place in the list, and its moment, under one mutex. Who looks
+//!   through the lists reads the end of the log first: so a snapshot that it has missed is not
+//!   below that end.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use terrace_page::{Lsn, TxnId};
+use terrace_rt::LeafMutex;
+
+use super::horizon::Horizon;
+
+/// Lists of snapshots: threads use different ones.
+const LISTS: usize = 16;
+
+/// A snapshot that is open.
+#[derive(Debug)]
+pub(crate) struct Snapshot {
+    /// It sees what was committed before this.
+    pub(super) at: Lsn,
+    /// All that it does not see was logged here or later.
+    pub(super) low: Lsn,
+    /// All transactions below this had ended when it was opened.
+    pub(super) xmin: TxnId,
+    list: usize,
+    task: u64,
+    is_ended: AtomicBool,
+}
+
+impl Snapshot {
+    pub(super) fn new((at, low): (Lsn, Lsn), xmin: TxnId, list: usize, task: u64) -> Snapshot {
+        Snapshot { at, low, xmin, list, task, is_ended: AtomicBool::new(false) }
+    }
+
+    /// It sees what was committed before this.
+    pub(crate) fn at(&self) -> Lsn {
+        self.at
+    }
+
+    /// Whether it was ended, since its versions were more than there is room for. Asked after each
+    /// look at versions: they go after that was said.
+    pub(crate) fn is_ended(&self) -> bool {
+        self.is_ended.load(Ordering::Acquire)
+    }
+}
+
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(super) struct List {
+    open: Vec<Arc<Snapshot>>,
+    /// How many were opened, ever.
+    opened: u64,
+}
+
+/// All of them.
+#[derive(Debug)]
+pub(super) struct Snapshots {
+    lists: Vec<LeafMutex<List>>,
+}
+
+impl Snapshots {
+    pub(super) fn new() -> Snapshots {
+        Snapshots { lists: (0..LISTS).map(|_| LeafMutex::default()).collect() }
+    }
+
+    /// Opens what `snapshot` makes for the list that it is given, if it makes one (S1).
+    pub(super) fn open(
+        &self,
+        snapshot: impl FnOnce(usize) -> Option<Snapshot>,
+    ) -> Option<Arc<Snapshot>> {
+        let number = terrace_rt::lane() % LISTS;
+        let mut list = self.lists[number].lock();
+        let opened = Arc::new(snapshot(number)?);
+        list.open.push(Arc::clone(&opened));
+        list.opened += 1;
+        Some(opened)
+    }
+
+    pub(super) fn close(&self, snapshot: &Arc<Snapshot>) {
+        let mut list = self.lists[snapshot.list].lock();
+        let at = list.open.iter().rposition(|open| Arc::ptr_eq(open, snapshot));
+        list.open.swap_remove(at.expect("a snapshot is closed once"));
+    }
+
+    fn each(&self, mut look: impl FnMut(&Arc<Snapshot>)) {
+        for list in &self.lists {
+            list.lock().open.iter().for_each(&mut look);
+        }
+    }
+
+    /// Those that are open, where the log has ended at `as_of`.
+    pub(super) fn horizon(&self, as_of: Lsn) -> Horizon {
+        let mut open = Vec::new();
+        self.each(|snapshot| {
+            if !snapshot.is_ended() {
+                open.push(snapshot.at);
+            }
+        });
+        open.sort_unstable();
+        open.dedup();
+        Horizon { as_of, open }
+    }
+
+    /// The least transaction that a snapshot may not see.
+    pub(super) fn xmin(&self) -> Option<TxnId> {
+        let mut least = None;
+        self.each(|snapshot| {
+            if !snapshot.is_ended() {
+                least = Some(least.map_or(snapshot.xmin, |least| snapshot.xmin.min(least)));
+            }
+        });
+        least
+    }
+
+    /// Whether one is open and was not ended.
+    pub(super) fn is_any_open(&self) -> bool {
+        let mut is_any = false;
+        self.each(|snapshot| is_any |= !snapshot.is_ended());
+        is_any
+    }
+
+    /// How many are open, and how many were opened, ever.
+    pub(super) fn counts(&self) -> (u64, u64) {
+        let mut counts = (0, 0);
+        for list in &self.lists {
+            let list = list.lock();
+            counts = (counts.0 + list.open.len() as u64, counts.1 + list.opened);
+        }
+        counts
+    }
+
+    /// Whether one is open in another task.
+    pub(super) fn is_open_beside(&self, task: u64) -> bool {
+        let mut is_open = false;
+        self.each(|snapshot| is_open |= snapshot.task != task);
+        is_open
+    }
+
+    /// Ends the oldest, an eighth of them if they are many; whether there were any.
+    pub(super) fn end_oldest(&self) -> u64 {
+        let mut open = Vec::new();
+        self.each(|snapshot| {
+            if !snapshot.is_ended() {
+                open.push(Arc::clone(snapshot));
+            }
+        });
+        open.sort_by_key(|snapshot| snapshot.at);
+        let count = open.len().div_ceil(8);
+        for snapshot in &open[..count] {
+            snapshot.is_ended.store(true, Ordering::Release);
+        }
+        count as u64
+    }
+}

@@ -1,0 +1,227 @@
+//! Opening and closing snapshots; turning versions on and off; room.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use terrace_page::Lsn;
+use terrace_pool::Mutation;
+use terrace_rt::{Nanos, maybe_switch, now};
+
+use super::Versions;
+use super::part::Part;
+use super::snapshots::Snapshot;
+use crate::engine::Engine;
+
+/// Without a snapshot for so long, versions are turned off.
+const IDLE_MAX: Nanos = Nanos::from_millis(100);
+/// The last snapshot that is closed leaves no more than this, about.
+const IDLE_BYTES: u64 = 1 << 20;
+/// Versions are being turned off.
+const CLOSING: u64 = u64::MAX;
+/// Each attempt after the first follows a switch that others have undone.
+const ATTEMPTS_MAX: u32 = 1000;
+
+impl Versions {
+    /// Opens a snapshot of what is committed now. `None`: it cannot be (versions.V7).
+    pub(crate) fn open(&self, engine: &Engine, task: u64) -> Option<Arc<Snapshot>> {
+        let mut early = self.early_moment();
+        for _ in 0..ATTEMPTS_MAX {
+            let opened = self.snapshots.open(|list| {
+                if matches!(self.number.load(Ordering::Acquire), 0 | CLOSING) {
+                    return None;
+                }
+                let xmin = self.oldest.xmin.load(Ordering::Acquire);
+                let low = self.oldest.low.load(Ordering::Acquire);
+                // versions.V3.
+                let (at, low) = match early {
+                    Some((at, before)) => (at, before.unwrap_or(Lsn(low))),
+                    None => (self.log.end(), Lsn(low)),
+                };
+                Some(Snapshot::new((at, low), terrace_page::TxnId(xmin), list, task))
+            });
+            if opened.is_some() {
+                return opened;
+            }
+            if !self.switch_on(engine) {
+                return None;
+            }
+            if !self.mutations.has(Mutation::SnapshotBeforeIndexing) {
+                early = self.early_moment();
+            }
+        }
+        None
+    }
+
+    /// For tests that turn rules off: the moment is taken too early, or `low` too late.
+    #[inline]
+    fn early_moment(&self) -> Option<(Lsn, Option<Lsn>)> {
+        if !self.mutations.has(Mutation::SnapshotBeforeIndexing)
+            && !self.mutations.has(Mutation::LowAfterMoment)
+        {
+            return None;
+        }
+        let low = Lsn(self.oldest.low.load(Ordering::Acquire));
+        let early =
+            (self.log.end(), self.mutations.has(Mutation::SnapshotBeforeIndexing).then_some(low));
+        (0..8).for_each(|_| maybe_switch());
+        Some(early)
+    }
+
+    /// Closes a snapshot.
+    pub(crate) fn close_snapshot(&self, snapshot: &Arc<Snapshot>) {
+        self.snapshots.close(snapshot);
+        if self.bytes() > IDLE_BYTES && !self.snapshots.is_any_open() {
+            self.has_chores.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// versions.V2. Whether versions are kept then.
+    #[cold]
+    fn switch_on(&self, engine: &Engine) -> bool {
+        let mut last = self.switch.lock();
+        if self.number.load(Ordering::Acquire) != 0 {
+            return true;
+        }
+        if self.lost.load(Ordering::Acquire) > 0 {
+            return false;
+        }
+        *last += 1;
+        let number = *last;
+        for part in &self.parts {
+            let mut part = part.0.lock();
+            self.change(&mut part, |part| part.clear());
+            part.number = number;
+        }
+        maybe_switch();
+        self.log.set_versioned(number);
+        maybe_switch();
+        // What was kept of transactions that have ended since: others may have changed its rows and
+        // not been told.
+        for part in &self.parts {
+            let mut part = part.0.lock();
+            self.change(&mut part, Part::drop_ended);
+        }
+        for writing in engine.writers() {
+            {
+                let mut undo = writing.undo.lock();
+                let fate = writing.fate();
+                if fate.is_kept() || fate.ended().is_some() {
+                    undo.indexed = number;
+                }
+                if undo.indexed != number && !fate.is_lost() {
+                    self.index(&writing, &mut undo, number);
+                }
+                if undo.indexed != number {
+                    drop(undo);
+                    self.turn_off();
+                    return false;
+                }
+            }
+            maybe_switch();
+        }
+        *self.idle.lock() = super::Idle { opened: self.snapshots.counts().1, since: now() };
+        self.number.store(number, Ordering::SeqCst);
+        true
+    }
+
+    /// Keeps versions no more, and drops what there is but for what is kept of transactions that
+    /// outgrew memory. No snapshot is open.
+    fn turn_off(&self) {
+        self.log.set_versioned(0);
+        for part in &self.parts {
+            let mut part = part.0.lock();
+            part.number = 0;
+            self.change(&mut part, |part| part.clear());
+        }
+        let graves = std::mem::take(&mut *self.graves.lock());
+        let bytes = graves.values().flatten().map(|key| super::grave_bytes(key)).sum();
+        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// Whether no snapshot was open for a while, as far as anybody has looked.
+    pub(super) fn is_idle(&self) -> bool {
+        let (is_any, (_, opened)) = (self.snapshots.is_any_open(), self.snapshots.counts());
+        let mut idle = self.idle.lock();
+        if is_any || idle.opened != opened {
+            *idle = super::Idle { opened, since: now() };
+            return false;
+        }
+        now() >= idle.since.saturating_add(IDLE_MAX)
+    }
+
+    /// Whether there is something for `do_chores`.
+    #[inline]
+    pub(crate) fn has_chores(&self) -> bool {
+        self.has_chores.load(Ordering::Relaxed)
+    }
+
+    /// Makes room, and turns versions off that are of no more use. Called without latches; never
+    /// waits.
+    #[cold]
+    pub(crate) fn do_chores(&self, engine: &Engine) {
+        let Some(_alone) = self.switch.try_lock() else { return };
+        self.has_chores.store(false, Ordering::Relaxed);
+        self.collect_all();
+        let mut has_ended = false;
+        while self.bytes() > self.bytes_max && self.end_oldest() {
+            has_ended = true;
+        }
+        if has_ended {
+            engine.snapshot_ended();
+        }
+        let is_over = self.bytes() > self.bytes_max;
+        let is_on = self.number.load(Ordering::Acquire) != 0;
+        if is_over || is_on && self.is_idle() {
+            self.close(engine, is_over);
+        }
+    }
+
+    fn collect_all(&self) {
+        let horizon = self.horizon();
+        for part in &self.parts {
+            self.collect(&mut part.0.lock(), &horizon);
+        }
+    }
+
+    /// versions.V6. Whether there was one.
+    fn end_oldest(&self) -> bool {
+        if self.mutations.has(Mutation::EndAfterCollecting) {
+            // What the oldest needs goes before it is told.
+            let mut horizon = self.snapshots.horizon(self.log.end());
+            horizon.open.drain(..horizon.open.len().min(1));
+            self.parts.iter().for_each(|part| self.collect(&mut part.0.lock(), &horizon));
+            (0..20).for_each(|_| maybe_switch());
+        }
+        let ended = self.snapshots.end_oldest();
+        self.collect_all();
+        ended > 0
+    }
+
+    /// Turns versions off unless a snapshot is open; gives up what is kept of large transactions
+    /// too, if that is too much.
+    fn close(&self, engine: &Engine, is_over: bool) {
+        let number = self.number.load(Ordering::Acquire);
+        if number != 0 {
+            // Who opens a snapshot either is seen here, or sees this.
+            self.number.store(CLOSING, Ordering::SeqCst);
+            maybe_switch();
+            if self.snapshots.is_any_open() {
+                self.number.store(number, Ordering::SeqCst);
+                return;
+            }
+            self.turn_off();
+            self.number.store(0, Ordering::SeqCst);
+        }
+        if is_over && self.bytes() > self.bytes_max {
+            for writing in engine.writers() {
+                if writing.fate().is_kept() && writing.fate().ended().is_none() {
+                    self.lose(writing.fate());
+                }
+            }
+            for part in &self.parts {
+                let mut part = part.0.lock();
+                self.change(&mut part, |part| part.clear());
+            }
+        }
+    }
+}
