@@ -6,11 +6,21 @@ use terrace::{Database, Devices};
 use terrace_device::model::{Preset, SimDevice};
 use terrace_device::{Keep, Store};
 use terrace_policy::designs;
+use terrace_pool::{Mutation, Mutations};
 use terrace_rt::{Prng, Virtual, VirtualConfig, World};
-use terrace_workload::history::checker::{History, check};
+use terrace_workload::history::checker::{Anomaly, History, Summary, check};
 use terrace_workload::history::{Options, record};
 
-fn history(seed: u64) -> History {
+/// How a history reads.
+#[derive(Clone, Copy, PartialEq)]
+enum Reads {
+    /// Under locks alone.
+    Locking,
+    /// One in two transactions through a snapshot, with these faults.
+    Snapshots(Mutations),
+}
+
+fn history(seed: u64, reads: Reads) -> History {
     let mut prng = Prng::from_seed(seed);
     let switch_one_in = [2, 10, 100][prng.below(3) as usize];
     let world = Virtual::new(VirtualConfig { seed, switch_one_in, ..VirtualConfig::default() });
@@ -19,8 +29,15 @@ fn history(seed: u64) -> History {
     };
     let devices =
         Devices { home: device(32 << 20), flash: Some(device(2 << 20)), log: device(16 << 20) };
+    let (snapshot_one_in, mutations) = match reads {
+        Reads::Locking => (0, Mutations::NONE),
+        Reads::Snapshots(mutations) => (2, mutations),
+    };
+    let version_bytes = [64 << 10, 64 << 10, 16 << 20][prng.below(3) as usize];
+    let frames = if prng.chance(3) { 16 } else { 64 };
     let options = Options {
         seed,
+        snapshot_one_in,
         keys: 4 + prng.below(40),
         value_bytes: [16, 400, 3000][prng.below(3) as usize],
         tables: 1 + prng.below(3) as usize,
@@ -31,7 +48,9 @@ fn history(seed: u64) -> History {
     world
         .run(|| {
             let db = Database::builder()
-                .memory(512 << 10)
+                .tune(|tier| tier.mutations = mutations)
+                .memory(frames * 8192)
+                .version_memory(version_bytes)
                 .design(designs::find("lc").expect("a row of the table"))
                 .world(World::current())
                 .devices(devices)
@@ -44,19 +63,52 @@ fn history(seed: u64) -> History {
         .expect("the power stays on")
 }
 
+/// What the histories of `seeds` held; the first anomaly if there is one.
+fn checked(seeds: std::ops::Range<u64>, reads: Reads) -> Result<Summary, (u64, Anomaly)> {
+    let mut all = Summary::default();
+    for seed in seeds {
+        let summary = check(&history(seed, reads)).map_err(|anomaly| (seed, anomaly))?;
+        all.committed += summary.committed;
+        all.snapshots += summary.snapshots;
+        all.dependencies += summary.dependencies;
+    }
+    Ok(all)
+}
+
 #[test]
 fn histories_are_serializable() {
-    let (mut committed, mut dependencies) = (0, 0);
-    for seed in 0..40 {
-        let history = history(seed);
-        match check(&history) {
-            Ok(summary) => {
-                committed += summary.committed;
-                dependencies += summary.dependencies;
-            }
-            Err(anomaly) => panic!("seed {seed}: {anomaly:?}"),
-        }
-    }
+    let all = checked(0..40, Reads::Locking).expect("serializable");
+    let Summary { committed, dependencies, .. } = all;
     assert!(committed > 1000, "{committed} committed");
     assert!(dependencies > committed, "clients must meet: {dependencies} of {committed}");
+}
+
+#[test]
+fn histories_with_snapshots_are_serializable() {
+    let seeds = std::env::var("TERRACE_HISTORY_SEEDS").ok().and_then(|seeds| seeds.parse().ok());
+    let all =
+        checked(0..seeds.unwrap_or(120), Reads::Snapshots(Mutations::NONE)).expect("serializable");
+    let Summary { committed, snapshots, dependencies, .. } = all;
+    assert!(snapshots > 2000 && committed > 2 * snapshots / 3, "{snapshots} of {committed}");
+    assert!(dependencies > committed, "clients must meet: {dependencies} of {committed}");
+}
+
+/// The first seed whose history shows the fault, if one of the first does.
+fn first_caught(mutation: Mutation) -> Option<u64> {
+    (0..200).find(|&seed| checked(seed..seed + 1, Reads::Snapshots(mutation.into())).is_err())
+}
+
+#[test]
+fn each_rule_of_snapshots_is_needed() {
+    for mutation in [
+        Mutation::SkipVersions,
+        Mutation::SnapshotBeforeIndexing,
+        Mutation::LowAfterMoment,
+        Mutation::CollectSeenVersions,
+        Mutation::PurgeWithoutGrave,
+        Mutation::FreeSeenPages,
+    ] {
+        let caught = std::panic::catch_unwind(|| first_caught(mutation));
+        assert!(!matches!(caught, Ok(None)), "{mutation:?} shows in no history");
+    }
 }

@@ -62,6 +62,7 @@ fn history_on(design: &str, seed: u64) -> (usize, usize) {
         tables: 1 + prng.below(3) as usize,
         deletes_table_one_in: [0, 60][prng.below(2) as usize],
         savepoint_one_in: [0, 6][prng.below(2) as usize],
+        snapshot_one_in: [0, 3][prng.below(2) as usize],
         ..Options::default()
     };
     let (recording, clients) = Recording::begin(&db, options).expect("an empty database");

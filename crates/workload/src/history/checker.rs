@@ -1,5 +1,9 @@
 //! Decides whether a recorded history is strictly serializable (Adya, 1999; Elle, VLDB 2020).
 //!
+//! A snapshot reads without locks: an absence that it found may be older than the last one before
+//! it, and is explained by any that was there at some moment while the snapshot was being taken.
+//! All that holds for each of them is in the graph.
+//!
 //! Every written value is unique, so a read names the version that it saw. A range scan reads
 //! every key of its range, the absent ones too, so a phantom is an anti-dependency like any other.
 //! Versions of a key are ordered by the moment of their last write; that order is a witness, not
@@ -83,6 +87,9 @@ pub struct Transaction {
     pub outcome: Outcome,
     /// What it did, in order.
     pub ops: Vec<Op>,
+    /// If it read through a snapshot and wrote nothing: when the snapshot was there. It may be of
+    /// any moment between the transaction's begin and that.
+    pub snapshot: Option<u64>,
 }
 
 /// All that happened to a table.
@@ -165,6 +172,8 @@ pub enum Anomaly {
 pub struct Summary {
     /// Committed transactions.
     pub committed: usize,
+    /// Of these, snapshots.
+    pub snapshots: usize,
     /// Edges of the graph, but those of time.
     pub dependencies: usize,
 }
@@ -185,6 +194,7 @@ pub fn check(history: &History) -> Result<Summary, Anomaly> {
     }
     let summary = Summary {
         committed: graph.committed,
+        snapshots: history.transactions.iter().filter(|one| one.snapshot.is_some()).count(),
         dependencies: graph.edges.iter().map(Vec::len).sum(),
     };
     graph.add_time(history);
@@ -200,6 +210,18 @@ struct Version {
     writer: Option<usize>,
     value: Option<Value>,
     at: u64,
+    /// When its writer's commit returned.
+    end: u64,
+}
+
+/// Which versions of a key a read may have seen: one between the two.
+type Candidates = (usize, usize);
+
+/// When a read was, or between when and when the snapshot was taken that it went through.
+#[derive(Clone, Copy)]
+enum Moment {
+    Read(u64),
+    Snapshot(u64, u64),
 }
 
 /// Who wrote a value, and whether it is a version or was replaced or rolled back.
@@ -231,7 +253,8 @@ impl Versions {
                     let twice = versions.origins.insert(value, (key, origin));
                     assert!(twice.is_none(), "value {value} was written twice");
                 }
-                last.insert(key, Version { writer: Some(writer), value, at });
+                let end = transaction.end;
+                last.insert(key, Version { writer: Some(writer), value, at, end });
             }
             if transaction.outcome == Outcome::Committed {
                 for (key, version) in last {
@@ -255,7 +278,8 @@ impl Versions {
 
     fn of_key(&mut self, history: &History, key: Key) -> &mut Vec<Version> {
         self.of_key.entry(key).or_insert_with(|| {
-            vec![Version { writer: None, value: history.initial.get(&key).copied(), at: 0 }]
+            let value = history.initial.get(&key).copied();
+            vec![Version { writer: None, value, at: 0, end: 0 }]
         })
     }
 
@@ -265,12 +289,17 @@ impl Versions {
         reader: usize,
         key: Key,
         found: Option<Value>,
-        at: u64,
-    ) -> Result<usize, Anomaly> {
-        let Some(value) = found else { return self.seen_absent(reader, key, at) };
+        at: Moment,
+    ) -> Result<Candidates, Anomaly> {
+        let Some(value) = found else {
+            return match at {
+                Moment::Read(at) => self.seen_absent(reader, key, at).map(|index| (index, index)),
+                Moment::Snapshot(begin, at) => self.absent_between(reader, key, (begin, at)),
+            };
+        };
         match self.origins.get(&value) {
             Some(&(home, origin)) if home == key => match origin {
-                Origin::Version(index) => Ok(index),
+                Origin::Version(index) => Ok((index, index)),
                 Origin::Intermediate(writer) => {
                     Err(Anomaly::IntermediateRead { reader, writer, key })
                 }
@@ -278,6 +307,23 @@ impl Versions {
             },
             _ => Err(Anomaly::UnknownValue { reader, key }),
         }
+    }
+
+    /// The absences that a snapshot may have seen which was taken between `begin` and `at`: not one
+    /// whose successor was committed before, nor one that was written after.
+    fn absent_between(
+        &self,
+        reader: usize,
+        key: Key,
+        (begin, at): (u64, u64),
+    ) -> Result<Candidates, Anomaly> {
+        let Some(list) = self.of_key.get(&key) else { return Ok((0, 0)) };
+        let is_absent = |&index: &usize| list[index].value.is_none();
+        let first = list.iter().rposition(|version| version.end < begin).unwrap_or(0);
+        let end = list.partition_point(|version| version.at <= at);
+        let mut candidates = (first..end.max(first + 1)).filter(is_absent);
+        let first = candidates.next().ok_or(Anomaly::NeverAbsent { reader, key })?;
+        Ok((first, candidates.next_back().unwrap_or(first)))
     }
 
     /// The last absence before `at`, or else the first after it: any of them explains the read.
@@ -298,13 +344,17 @@ fn add_reads(
     transaction: &Transaction,
 ) -> Result<(), Anomaly> {
     let mut own: BTreeMap<Key, Option<Value>> = BTreeMap::new();
+    let moment = |at| match transaction.snapshot {
+        Some(there) => Moment::Snapshot(transaction.begin, there),
+        None => Moment::Read(at),
+    };
     for op in &transaction.ops {
         match *op {
             Op::Write { key, value, .. } => {
                 own.insert(key, value);
             }
             Op::Read { key, found, at } => {
-                graph.add_read(versions, &own, reader, (key, found, at))?;
+                graph.add_read(versions, &own, reader, (key, found, moment(at)))?;
             }
             Op::Scan { low, high, ref found, at } => {
                 let is_in_order = found.is_sorted_by(|one, other| one.0 < other.0)
@@ -321,7 +371,7 @@ fn add_reads(
                 keys.dedup();
                 for key in keys {
                     let found = present.get(&key).copied();
-                    graph.add_read(versions, &own, reader, (key, found, at))?;
+                    graph.add_read(versions, &own, reader, (key, found, moment(at)))?;
                 }
             }
         }
@@ -365,16 +415,16 @@ impl Graph {
         versions: &Versions,
         own: &BTreeMap<Key, Option<Value>>,
         reader: usize,
-        (key, found, at): (Key, Option<Value>, u64),
+        (key, found, at): (Key, Option<Value>, Moment),
     ) -> Result<(), Anomaly> {
         if let Some(written) = own.get(&key) {
             let sees_itself = *written == found;
             return if sees_itself { Ok(()) } else { Err(Anomaly::OwnWriteLost { reader, key }) };
         }
-        let index = versions.seen(reader, key, found, at)?;
+        let (first, last) = versions.seen(reader, key, found, at)?;
         let Some(list) = versions.of_key.get(&key) else { return Ok(()) };
-        self.add(list[index].writer, Some(reader), Dependency::WriteRead(key));
-        if let Some(next) = list.get(index + 1) {
+        self.add(list[first].writer, Some(reader), Dependency::WriteRead(key));
+        if let Some(next) = list.get(last + 1) {
             self.add(Some(reader), next.writer, Dependency::ReadWrite(key));
         }
         Ok(())
@@ -462,9 +512,17 @@ mod tests {
         fn begin(&mut self) -> usize {
             self.clock += 1;
             let (begin, outcome) = (self.clock, Outcome::Aborted);
-            let transaction = Transaction { begin, end: u64::MAX, outcome, ops: Vec::new() };
+            let (end, ops) = (u64::MAX, Vec::new());
+            let transaction = Transaction { begin, end, outcome, ops, snapshot: None };
             self.history.transactions.push(transaction);
             self.history.transactions.len() - 1
+        }
+
+        /// A snapshot is there.
+        fn look(&mut self) -> usize {
+            let looker = self.begin();
+            self.history.transactions[looker].snapshot = Some(self.at());
+            looker
         }
 
         fn at(&mut self) -> u64 {
@@ -526,6 +584,41 @@ mod tests {
         script.scan(three, 0, 9, &[(1, 11), (2, 21)]);
         script.commit(three);
         assert_eq!(check(&script.history).expect("serial").committed, 3);
+    }
+
+    #[test]
+    fn a_snapshot_may_be_older_than_what_is_there_and_is_of_one_moment() {
+        let mut script = Script::new(&[(1, 10)]);
+        let looker = script.look();
+        let one = script.begin();
+        script.write(one, 1, Some(11));
+        script.write(one, 2, Some(21));
+        script.commit(one);
+        let two = script.begin();
+        script.write(two, 2, None);
+        script.commit(two);
+        script.read(looker, 1, Some(10));
+        script.read(looker, 2, None);
+        script.commit(looker);
+        assert_eq!(check(&script.history).expect("it is of the beginning").snapshots, 1);
+        // The first write and not the second.
+        script.history.transactions[looker].ops.pop();
+        script.history.transactions[looker].ops.pop();
+        script.read(looker, 1, Some(11));
+        script.scan(looker, 2, 3, &[]);
+        assert!(script.cycle().contains(&looker));
+    }
+
+    #[test]
+    fn what_was_committed_before_a_snapshot_is_in_it() {
+        let mut script = Script::new(&[]);
+        let one = script.begin();
+        script.write(one, 1, Some(11));
+        script.commit(one);
+        let looker = script.look();
+        script.read(looker, 1, None);
+        script.commit(looker);
+        assert_eq!(check(&script.history), Err(Anomaly::NeverAbsent { reader: looker, key: 1 }));
     }
 
     #[test]

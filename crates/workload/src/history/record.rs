@@ -18,7 +18,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use terrace::{Database, Durability, Error, Savepoint, Table, TableDef, WriteTransaction};
+use terrace::{
+    Database, Durability, Error, ReadTransaction, Savepoint, Table, TableDef, WriteTransaction,
+};
 use terrace_rt::{LeafMutex, Prng, World, yield_now};
 
 use super::checker::{History, Key, Op, Outcome, Transaction, Value};
@@ -27,6 +29,8 @@ type Rows = TableDef<u64, &'static [u8]>;
 
 const TABLES: [Rows; 3] =
     [TableDef::new("history"), TableDef::new("history 2"), TableDef::new("history 3")];
+/// A snapshot looks so many times as often as another transaction operates.
+const LOOKS: u64 = 3;
 /// Keys of a table, at most.
 const KEYS_MAX: u64 = 1 << 32;
 
@@ -58,6 +62,8 @@ pub struct Options {
     pub scan_keys_max: u64,
     /// One in so many commits is durable, the others are not forced.
     pub durable_one_in: u64,
+    /// One in so many transactions reads a snapshot; zero for none.
+    pub snapshot_one_in: u64,
 }
 
 impl Default for Options {
@@ -75,6 +81,7 @@ impl Default for Options {
             hot_rows: 0,
             scan_keys_max: u64::MAX,
             durable_one_in: 2,
+            snapshot_one_in: 0,
         }
     }
 }
@@ -178,7 +185,8 @@ impl Recording {
             Op::Scan { low, high, found, at }
         };
         let ops = (0..TABLES.len()).map(scan).collect();
-        let last = Transaction { begin, end, outcome: Outcome::Committed, ops };
+        let (outcome, snapshot) = (Outcome::Committed, Some(at));
+        let last = Transaction { begin, end, outcome, ops, snapshot };
         history.transactions.push(last);
         Ok((history, Left { rows, values }))
     }
@@ -267,7 +275,9 @@ impl Client {
     /// Runs its transactions, one after the other.
     pub fn run(mut self) {
         for _ in 0..self.options.transactions {
-            if let Err(error) = self.transact() {
+            let looks = self.one_in(self.options.snapshot_one_in);
+            let done = if looks { self.look() } else { self.transact() };
+            if let Err(error) = done {
                 self.log.lock().failure.get_or_insert(error);
                 return;
             }
@@ -293,10 +303,63 @@ impl Client {
             Err(error) if ends_it_alone(&error) => Outcome::Aborted,
             other => other?,
         };
-        let mut log = self.log.lock();
-        let end = log.tick();
-        log.history.transactions.push(Transaction { begin, end, outcome, ops });
+        self.ends(Transaction { begin, end: 0, outcome, ops, snapshot: None });
         Ok(())
+    }
+
+    fn ends(&self, mut transaction: Transaction) {
+        let mut log = self.log.lock();
+        transaction.end = log.tick();
+        log.history.transactions.push(transaction);
+    }
+
+    /// A transaction that reads through a snapshot. What it has read before the snapshot is too old
+    /// counts.
+    fn look(&mut self) -> Result<(), Error> {
+        let begin = self.tick();
+        let durable = self.prng.chance(4);
+        let txn = match durable {
+            true => self.db.begin_read_durable(),
+            false => self.db.begin_read(),
+        };
+        let txn = match txn {
+            Err(Error::SnapshotTooOld) => return Ok(()),
+            other => other?,
+        };
+        let there = self.tick();
+        let mut ops = Vec::new();
+        for _ in 0..=self.prng.below(LOOKS * self.options.operations_max) {
+            let table = self.prng.below(self.options.tables as u64) as usize;
+            match self.look_at(&txn, table, there) {
+                Err(Error::SnapshotTooOld) => break,
+                op => ops.push(op?),
+            }
+            if self.prng.chance(2) {
+                yield_now();
+            }
+        }
+        drop(txn);
+        let (outcome, snapshot) = (Outcome::Committed, Some(there));
+        self.ends(Transaction { begin, end: 0, outcome, ops, snapshot });
+        Ok(())
+    }
+
+    fn look_at(&mut self, txn: &ReadTransaction, number: usize, at: u64) -> Result<Op, Error> {
+        let (row, keys_max) = (self.row(), self.options.keys.min(self.options.scan_keys_max));
+        let high = row + 1 + self.prng.below(keys_max);
+        let table = match txn.open_table(TABLES[number]) {
+            Err(Error::NoSuchTable { .. }) => {
+                let (low, high) = (key_of(number, 0), key_of(number, self.options.keys));
+                return Ok(Op::Scan { low, high, found: Vec::new(), at });
+            }
+            other => other?,
+        };
+        if self.prng.chance(2) {
+            let key = key_of(number, row);
+            let found = table.get(row)?.map(|stored| value_of(stored.value()));
+            return Ok(Op::Read { key, found, at });
+        }
+        self.scan(&table, number, row..high, at)
     }
 
     fn operate(&mut self, txn: &WriteTransaction, ops: &mut Vec<Op>) -> Result<(), Error> {
@@ -351,7 +414,15 @@ impl Client {
                 let found = table.get_for_update(row)?.map(|stored| value_of(stored.value()));
                 Op::Read { key, found, at: self.tick() }
             }
-            4 => self.scan(&table, number, row)?,
+            4 => {
+                let keys_max = self.options.keys.min(self.options.scan_keys_max);
+                let high = row + 1 + self.prng.below(keys_max);
+                let mut read = self.scan(&table, number, row..high, 0)?;
+                if let Op::Scan { at, .. } = &mut read {
+                    *at = self.tick();
+                }
+                read
+            }
             5 => match table.remove(row)? {
                 true => Op::Write { key, value: None, at: self.tick() },
                 // To remove what is not there is to see that it is not.
@@ -382,16 +453,16 @@ impl Client {
         Ok(())
     }
 
-    /// Reads a range from row `low` on, in either direction.
-    fn scan(
+    /// Reads a range, in either direction.
+    fn scan<T: terrace::Transaction>(
         &mut self,
-        table: &Table<'_, u64, &'static [u8]>,
+        table: &Table<'_, u64, &'static [u8], T>,
         number: usize,
-        low: u64,
+        rows: std::ops::Range<u64>,
+        at: u64,
     ) -> Result<Op, Error> {
-        let keys_max = self.options.keys.min(self.options.scan_keys_max);
-        let high = low + 1 + self.prng.below(keys_max);
-        let range = table.range(low..high)?;
+        let (low, high) = (key_of(number, rows.start), key_of(number, rows.end));
+        let range = table.range(rows)?;
         let rows = match self.prng.chance(2) {
             true => range.rev().collect::<Result<Vec<_>, _>>()?,
             false => range.collect::<Result<Vec<_>, _>>()?,
@@ -400,8 +471,7 @@ impl Client {
             (key_of(number, row.key()), value_of(row.value()))
         };
         let found = rows.iter().map(entry).collect();
-        let (low, high) = (key_of(number, low), key_of(number, high));
-        Ok(Op::Scan { low, high, found, at: self.tick() })
+        Ok(Op::Scan { low, high, found, at })
     }
 }
 
