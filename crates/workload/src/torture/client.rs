@@ -4,12 +4,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 use terrace::{
-    Checkpoint, Database, Durability, Error, Table, TableDef, Transaction, WriteTransaction,
+    Checkpoint, Database, Durability, Error, ReadTable, Table, TableDef, Transaction,
+    WriteTransaction,
 };
 use terrace_rt::Prng;
 
 use super::Shared;
-use super::ledger::{Entry, Failure, Found, Mark, Place, Promise, STAMP_SIZE, Stamp};
+use super::ledger::{Entry, Failure, Found, Mark, Opened, Place, Promise, STAMP_SIZE, Stamp};
 use super::mishaps::{is_of_device, is_stuck, is_too_large};
 use super::scenario::{Scenario, TABLES};
 
@@ -34,6 +35,9 @@ const SCAN_KEYS_MAX: u64 = 24;
 
 /// Keys that one does which reports, at most.
 const REPORTED_KEYS_MAX: u64 = 500;
+
+/// Transactions that a client runs while it has a snapshot open, less than this.
+const TRANSACTIONS_BESIDE: u64 = 4;
 
 /// Rows that a transaction changes which changes many, at most.
 const BULK_ROWS_MAX: u64 = 600;
@@ -164,21 +168,43 @@ impl Client {
         self.shared.leave_checkpoint();
     }
 
-    /// Reads hundreds of rows, and changes none.
+    /// Reads hundreds of rows through a snapshot that stays open for a while.
     fn report(&mut self) {
-        let entry = self.shared.ledger().begin();
         let place = self.place();
         let keys = place.key..place.key + 1 + self.prng.below(REPORTED_KEYS_MAX) as u32;
-        let outcome = self.db.begin_read().map_err(Stop::from).and_then(|txn| {
-            let table = txn.open_table(ROWS[usize::from(place.table)])?;
-            self.scan(&table, entry, place.table, keys)
-        });
-        self.shared.ledger().give_up(entry);
-        match outcome {
-            // Its maker has not committed yet.
+        let before = self.shared.ledger().now();
+        let txn = match self.db.begin_read() {
+            Ok(txn) => txn,
+            Err(error) => return self.judge(Stop::Engine(error)),
+        };
+        let opened = self.shared.ledger().opened(before);
+        for _ in 0..self.prng.below(TRANSACTIONS_BESIDE) {
+            self.transact();
+        }
+        let seen = txn.open_table(ROWS[usize::from(place.table)]).map_err(Stop::from);
+        match seen.and_then(|table| self.look(&table, opened, place.table, keys)) {
+            // Its maker had not committed then.
             Ok(()) | Err(Stop::Engine(Error::NoSuchTable { .. })) => {}
             Err(stop) => self.judge(stop),
         }
+    }
+
+    /// Scans `keys` through a snapshot.
+    fn look(
+        &mut self,
+        table: &ReadTable<'_, u32, Row>,
+        opened: Opened,
+        of_table: u8,
+        keys: std::ops::Range<u32>,
+    ) -> Result<(), Stop> {
+        let rows = self.rows(table, keys.clone())?;
+        let mut rows = rows.iter().peekable();
+        for key in keys {
+            let row = rows.next_if(|row| row.key() == key).map(|row| row.value());
+            let place = Place { table: of_table, key };
+            self.shared.ledger().check_seen(opened, place, row).map_err(Stop::Found)?;
+        }
+        Ok(())
     }
 
     fn transact(&mut self) {
@@ -402,7 +428,22 @@ impl Client {
         self.shared.ledger().check_read(entry, place, found).map_err(Stop::Found)
     }
 
-    /// Scans `keys`, forwards or backwards; absent keys are compared too.
+    /// The rows of `keys`, read forwards or backwards.
+    fn rows<T: Transaction>(
+        &mut self,
+        table: &Table<'_, u32, Row, T>,
+        keys: std::ops::Range<u32>,
+    ) -> Result<Vec<terrace::Entry<u32, Row>>, Error> {
+        let range = table.range(keys)?;
+        let mut rows = match self.prng.chance(2) {
+            true => range.rev().collect::<Result<Vec<_>, _>>()?,
+            false => range.collect::<Result<Vec<_>, _>>()?,
+        };
+        rows.sort_by_key(|row| row.key());
+        Ok(rows)
+    }
+
+    /// Scans `keys`; absent keys are compared too.
     fn scan<T: Transaction>(
         &mut self,
         table: &Table<'_, u32, Row, T>,
@@ -410,17 +451,13 @@ impl Client {
         of_table: u8,
         keys: std::ops::Range<u32>,
     ) -> Result<(), Stop> {
-        let mut range = table.range(keys.clone())?;
         if self.panic_at == Some(PanicAt::Scan) {
+            let mut range = table.range(keys.clone())?;
             let first = range.next().transpose()?;
             self.panic_if(PanicAt::Scan, entry);
             drop(first);
         }
-        let mut rows = match self.prng.chance(2) {
-            true => range.rev().collect::<Result<Vec<_>, _>>()?,
-            false => range.collect::<Result<Vec<_>, _>>()?,
-        };
-        rows.sort_by_key(|row| row.key());
+        let rows = self.rows(table, keys.clone())?;
         let mut rows = rows.iter().peekable();
         for key in keys {
             let row = rows.next_if(|row| row.key() == key);

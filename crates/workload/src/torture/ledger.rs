@@ -133,6 +133,13 @@ struct Version {
 #[derive(Clone, Copy, Debug)]
 pub struct Mark(u32);
 
+/// The time of the ledger before a snapshot was opened, and once it was.
+#[derive(Clone, Copy, Debug)]
+pub struct Opened {
+    before: u64,
+    after: u64,
+}
+
 /// What is wrong with a recovered, or a running, database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
@@ -321,6 +328,51 @@ impl Ledger {
             }
         }
         compare(place, expected, found)
+    }
+
+    /// The time.
+    pub fn now(&self) -> u64 {
+        self.clock
+    }
+
+    /// A snapshot was opened; before that it was `before`.
+    pub fn opened(&self, before: u64) -> Opened {
+        Opened { before, after: self.clock }
+    }
+
+    /// Checks what a snapshot found at `place`: the newest version that was committed before it was
+    /// opened, or one whose commit was under way then.
+    ///
+    /// # Errors
+    ///
+    /// What is there is none of these.
+    pub fn check_seen(
+        &self,
+        opened: Opened,
+        place: Place,
+        found: Option<&[u8]>,
+    ) -> Result<(), Failure> {
+        let versions = self.versions.get(&place).map_or(&[][..], Vec::as_slice);
+        let mut newer = None;
+        for version in versions.iter().rev() {
+            let (may_be_seen, must_be_seen) = match self.records[version.writer.0 as usize].state {
+                State::Running | State::GivenUp => (false, false),
+                State::Asked { at } => (at <= opened.after, false),
+                State::Acknowledged { asked, at, .. } => {
+                    (asked <= opened.after, at <= opened.before)
+                }
+                State::Settled => (true, true),
+            };
+            // The last one that a transaction wrote counts.
+            if !may_be_seen || newer.replace(version.writer) == Some(version.writer) {
+                continue;
+            }
+            let compared = compare(place, version.stamp, found);
+            if compared.is_ok() || must_be_seen {
+                return compared;
+            }
+        }
+        compare(place, self.base.get(&place).copied(), found)
     }
 
     /// Holds `found`, what a restarted database contains, against the ledger, and makes it the new

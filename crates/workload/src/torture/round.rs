@@ -277,6 +277,7 @@ impl Round {
             .design(self.scenario.design)
             .restart(self.scenario.restart)
             .flash_role(self.scenario.flash_role)
+            .version_memory((64 << 10) << (self.scenario.keys % 4 * 2))
             .tune(|tier| {
                 tier.mutations = self.scenario.mutations;
                 tier.lambda = self.scenario.lambda;
