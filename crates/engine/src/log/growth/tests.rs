@@ -95,7 +95,7 @@ fn append(log: &Log, model: &LeafMutex<Model>, pages: u64) -> bool {
     }
     let mut model = model.lock();
     let lsn = log.append_next(&mut draft, Room::Forward, &mut reserved, &Chain::default());
-    model.records.push_back((lsn.expect("it is reserved"), number));
+    model.records.push_back((lsn.expect("it is reserved").lsn, number));
     model.next += 1;
     true
 }
