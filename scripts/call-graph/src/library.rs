@@ -4,7 +4,7 @@ use crate::types::Named;
 
 /// Methods of the standard library that crates have under the same names. They count only where the
 /// receiver's type is known.
-const NAMES: [&str; 46] = [
+const NAMES: [&str; 48] = [
     "min",
     "max",
     "iter",
@@ -51,6 +51,8 @@ const NAMES: [&str; 46] = [
     "values",
     "retain",
     "drain",
+    "range",
+    "all",
 ];
 /// Methods that hand on what they are called on.
 const SAME: [&str; 38] = [

@@ -53,6 +53,7 @@ mod leaves;
 mod load;
 mod lookup;
 mod merge;
+pub(crate) mod old;
 mod overflow;
 mod purge;
 mod room;
@@ -82,13 +83,12 @@ pub(crate) use leaves::Leaves;
 pub(crate) use load::{Loaded, Loader};
 #[allow(unused_imports)]
 pub(crate) use node::{GHOST, Node, OVERFLOW};
+pub(crate) use old::restored;
 pub(crate) use purge::Reclaimable;
 pub use salvage::Flaw;
 pub(crate) use salvage::Sink;
 #[allow(unused_imports)]
 pub(crate) use scan::{Batch, Direction, Scan};
-pub(crate) use undo::restored;
-pub(crate) use write::old;
 pub(crate) use write::{Modified, Put};
 
 use crate::space::Space;

@@ -7,9 +7,10 @@
 
 use super::descend::Seek;
 use super::node::{GHOST, Node, OVERFLOW};
+use super::old::restoring;
 use super::overflow::Reference;
 use super::split::Need;
-use super::write::{ATTEMPTS_MAX, old};
+use super::write::ATTEMPTS_MAX;
 use super::{Tree, edit};
 use crate::Error;
 use crate::change::Change;
@@ -92,46 +93,5 @@ impl Tree {
             return w.change(&mut leaf, &change, Undo::None);
         }
         Err(Tree::corrupt(self.header, "splits make no room in this tree"))
-    }
-}
-
-/// What `undo` puts in the place of `record`, flags first both; `None` if they do not fit.
-pub(crate) fn restored(record: &[u8], undo: &Undo<'_>) -> Option<Vec<u8>> {
-    let (&flags, value) = record.split_first()?;
-    Some(match *undo {
-        Undo::None => record.to_vec(),
-        Undo::Insert { .. } => [&[flags | GHOST], value].concat(),
-        Undo::Delete { .. } => [&[flags & !GHOST], value].concat(),
-        Undo::Update { old, .. } => match restoring(0, (flags, value), old)?.0 {
-            Change::LeafReplace { record, .. } => record.to_vec(),
-            Change::LeafPatch { at, cut, bytes, .. } => {
-                let front = value.get(..usize::from(at))?;
-                let rest = value.get(usize::from(at) + usize::from(cut)..)?;
-                [&[flags], front, bytes, rest].concat()
-            }
-            _ => return None,
-        },
-    })
-}
-
-/// The change that puts an old record back, and that record's length, flags included.
-fn restoring<'o>(
-    slot: usize,
-    (_, value): (u8, &[u8]),
-    old: &'o [u8],
-) -> Option<(Change<'o>, usize)> {
-    let slot = slot as u16;
-    match old {
-        [old::WHOLE, record @ ..] if !record.is_empty() => {
-            Some((Change::LeafReplace { slot, record }, record.len()))
-        }
-        [old::PATCH, a, b, c, d, bytes @ ..] => {
-            let at = u16::from_le_bytes([*a, *b]);
-            let cut = u16::from_le_bytes([*c, *d]);
-            let rest = value.len().checked_sub(usize::from(at) + usize::from(cut))?;
-            let len = 1 + usize::from(at) + bytes.len() + rest;
-            Some((Change::LeafPatch { slot, at, cut, bytes }, len))
-        }
-        _ => None,
     }
 }

@@ -12,7 +12,7 @@ use terrace_pool::PageMut;
 use super::node::{CELL_MAX, GHOST, Joined, KEY_MAX, LEAF_CELL, Node, OVERFLOW, SLOT};
 use super::overflow::Reference;
 use super::split::Need;
-use super::{Tree, VALUE_MAX, lock_or_wait};
+use super::{Tree, VALUE_MAX, lock_or_wait, old};
 use crate::change::Change;
 use crate::space::Purpose;
 use crate::writer::{Step, Undo, Writer};
@@ -43,14 +43,6 @@ pub(crate) enum Modified<E> {
     NotYet,
     /// It was not changed.
     Refused(E),
-}
-
-/// How the undo of an update is stored: a tag, then what it takes to put the old record back.
-pub(crate) mod old {
-    /// Flags and value follow.
-    pub(crate) const WHOLE: u8 = 0;
-    /// 2 at, 2 length of the bytes there now, the bytes that were there.
-    pub(crate) const PATCH: u8 = 1;
 }
 
 /// Bytes of the blocks of `N` that `a` and `b` both begin with.

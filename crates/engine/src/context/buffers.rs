@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use terrace_page::{Lsn, PageBuf, PageId};
 
-use super::locks::Tables;
+use super::tables::Tables;
 use crate::btree::{Batch, Leaves};
 use crate::leaf_room::RowHash;
 use crate::lock::Held;

@@ -25,6 +25,7 @@ mod buffers;
 mod changes;
 mod locks;
 mod room;
+mod tables;
 
 pub(crate) use buffers::{Buffers, Mark};
 pub(crate) use room::undo_room;
@@ -134,7 +135,7 @@ impl Context {
     pub(crate) fn begin_snapshot(engine: &Arc<Engine>, task: u64) -> Result<Context, Error> {
         // Before the snapshot: tables that the buffers remember had their names before it, too.
         let mut context = Context::new(engine, TxnId(0), None);
-        context.snapshot = engine.versions.open(engine, task);
+        context.snapshot = engine.versions.open(|| engine.writers(), task);
         if context.snapshot.is_none() {
             context.owner = Some(engine.locks.enter(task)?);
             context.locking = Locking::On;
@@ -532,9 +533,7 @@ impl Context {
         for (tree, bytes) in self.buffers.gave_up.drain(..) {
             self.engine.reclaim.offer_chains(tree, bytes);
         }
-        if self.engine.versions.has_chores() {
-            self.engine.versions.do_chores(&self.engine);
-        }
+        self.engine.tend_versions();
     }
 }
 

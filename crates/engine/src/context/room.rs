@@ -81,9 +81,7 @@ impl Context {
         if self.chain.is_none() {
             self.enter_log();
         }
-        if self.engine.versions.has_chores() {
-            self.engine.versions.do_chores(&self.engine);
-        }
+        self.engine.tend_versions();
         let log = &self.engine.log;
         log.check()?;
         log.relieve()?;

@@ -22,6 +22,8 @@
 //!   compare-and-swap (`room`): no append ever takes what another has reserved.
 //! - L7: each record says how far the log was durable before it (`ending`).
 
+mod marks;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -374,29 +376,10 @@ impl Log {
             self.mapped.fetch_max(end, Ordering::AcqRel);
             self.offered.fetch_max(end, Ordering::AcqRel);
         }
-        let mut tail = self.tail.lock();
-        while tail.marks.front().is_some_and(|&mark| mark < start.0) {
-            tail.marks.pop_front();
-        }
-        drop(tail);
+        self.forget_marks(start);
         if before < start.0 {
             self.tell_room();
         }
-    }
-
-    /// Notes that records begin at `places`, which ascend: what a scan before the first append saw.
-    pub(crate) fn set_marks(&self, places: impl Iterator<Item = Lsn>) {
-        self.tail.lock().marks = places.map(|place| place.0).collect();
-    }
-
-    /// The beginning of a record at or before `bound`, and not far before: a bound of what must be
-    /// kept need not be where a record begins. A bound that was rounded down to before the start
-    /// means the start.
-    pub(crate) fn record_before(&self, bound: Lsn) -> Lsn {
-        let start = self.start();
-        let tail = self.tail.lock();
-        let after = tail.marks.partition_point(|&mark| mark <= bound.0);
-        after.checked_sub(1).map_or(start, |index| Lsn(tail.marks[index]).max(start))
     }
 
     /// If all is durable and nothing was appended since, has the device keep a record that says so:

@@ -53,7 +53,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use terrace_page::{Lsn, TxnId};
 use terrace_pool::{Mutation, Mutations};
-use terrace_rt::{LeafMutex, Mutex, Nanos};
+use terrace_rt::{LeafMutex, Mutex, Nanos, now};
 
 use self::horizon::Horizon;
 use self::part::{Before, Part};
@@ -94,7 +94,10 @@ struct Idle {
     since: Nanos,
 }
 
-type Graves = BTreeMap<TreeId, BTreeSet<Box<[u8]>>>;
+/// Without a snapshot for so long, versions are turned off.
+const IDLE_MAX: Nanos = Nanos::from_millis(100);
+/// The last snapshot that is closed leaves no more than this, about.
+const IDLE_BYTES: u64 = 1 << 20;
 
 /// What a transaction whose undo outgrows its memory is lent at a time.
 const LOAN_BYTES: u64 = 4 << 20;
@@ -110,7 +113,7 @@ pub(crate) struct Versions {
     log: Arc<Log>,
     parts: Vec<Line>,
     snapshots: Snapshots,
-    graves: LeafMutex<Graves>,
+    graves: LeafMutex<BTreeMap<TreeId, BTreeSet<Box<[u8]>>>>,
     oldest: Oldest,
     /// Under which number versions are kept; zero for off.
     number: AtomicU64,
@@ -235,6 +238,25 @@ impl Versions {
                 self.has_chores.store(true, Ordering::Relaxed);
             }
         }
+    }
+
+    /// Closes a snapshot.
+    pub(crate) fn close_snapshot(&self, snapshot: &Arc<Snapshot>) {
+        self.snapshots.close(snapshot);
+        if self.bytes() > IDLE_BYTES && !self.snapshots.is_any_open() {
+            self.has_chores.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether no snapshot was open for a while, as far as anybody has looked.
+    fn is_idle(&self) -> bool {
+        let (is_any, (_, opened)) = (self.snapshots.is_any_open(), self.snapshots.counts());
+        let mut idle = self.idle.lock();
+        if is_any || idle.opened != opened {
+            *idle = Idle { opened, since: now() };
+            return false;
+        }
+        now() >= idle.since.saturating_add(IDLE_MAX)
     }
 
     /// A part is not looked through before it has so many entries.

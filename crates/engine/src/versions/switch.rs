@@ -5,25 +5,25 @@ use std::sync::atomic::Ordering;
 
 use terrace_page::Lsn;
 use terrace_pool::Mutation;
-use terrace_rt::{Nanos, maybe_switch, now};
+use terrace_rt::{maybe_switch, now};
 
 use super::Versions;
 use super::part::Part;
 use super::snapshots::Snapshot;
-use crate::engine::Engine;
+use super::writing::Writing;
 
-/// Without a snapshot for so long, versions are turned off.
-const IDLE_MAX: Nanos = Nanos::from_millis(100);
-/// The last snapshot that is closed leaves no more than this, about.
-const IDLE_BYTES: u64 = 1 << 20;
 /// Versions are being turned off.
 const CLOSING: u64 = u64::MAX;
 /// Each attempt after the first follows a switch that others have undone.
 const ATTEMPTS_MAX: u32 = 1000;
 
+/// Transactions that write.
+type Writers = Vec<Arc<Writing>>;
+
 impl Versions {
-    /// Opens a snapshot of what is committed now. `None`: it cannot be (versions.V7).
-    pub(crate) fn open(&self, engine: &Engine, task: u64) -> Option<Arc<Snapshot>> {
+    /// Opens a snapshot of what is committed now. `None`: it cannot be (versions.V7). `writers` are
+    /// the transactions that write, as of when it is called.
+    pub(crate) fn open(&self, writers: impl Fn() -> Writers, task: u64) -> Option<Arc<Snapshot>> {
         let mut early = self.early_moment();
         for _ in 0..ATTEMPTS_MAX {
             let opened = self.snapshots.open(|list| {
@@ -42,7 +42,7 @@ impl Versions {
             if opened.is_some() {
                 return opened;
             }
-            if !self.switch_on(engine) {
+            if !self.switch_on(&writers) {
                 return None;
             }
             if !self.mutations.has(Mutation::SnapshotBeforeIndexing) {
@@ -67,17 +67,9 @@ impl Versions {
         Some(early)
     }
 
-    /// Closes a snapshot.
-    pub(crate) fn close_snapshot(&self, snapshot: &Arc<Snapshot>) {
-        self.snapshots.close(snapshot);
-        if self.bytes() > IDLE_BYTES && !self.snapshots.is_any_open() {
-            self.has_chores.store(true, Ordering::Relaxed);
-        }
-    }
-
     /// versions.V2. Whether versions are kept then.
     #[cold]
-    fn switch_on(&self, engine: &Engine) -> bool {
+    fn switch_on(&self, writers: impl Fn() -> Writers) -> bool {
         let mut last = self.switch.lock();
         if self.number.load(Ordering::Acquire) != 0 {
             return true;
@@ -101,7 +93,7 @@ impl Versions {
             let mut part = part.0.lock();
             self.change(&mut part, Part::drop_ended);
         }
-        for writing in engine.writers() {
+        for writing in writers() {
             {
                 let mut undo = writing.undo.lock();
                 let fate = writing.fate();
@@ -138,42 +130,29 @@ impl Versions {
         self.bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// Whether no snapshot was open for a while, as far as anybody has looked.
-    pub(super) fn is_idle(&self) -> bool {
-        let (is_any, (_, opened)) = (self.snapshots.is_any_open(), self.snapshots.counts());
-        let mut idle = self.idle.lock();
-        if is_any || idle.opened != opened {
-            *idle = super::Idle { opened, since: now() };
-            return false;
-        }
-        now() >= idle.since.saturating_add(IDLE_MAX)
-    }
-
     /// Whether there is something for `do_chores`.
     #[inline]
     pub(crate) fn has_chores(&self) -> bool {
         self.has_chores.load(Ordering::Relaxed)
     }
 
-    /// Makes room, and turns versions off that are of no more use. Called without latches; never
-    /// waits.
+    /// Makes room, and turns versions off that are of no more use; `writers` as for `open`. Whether
+    /// a snapshot was ended. Called without latches; never waits.
     #[cold]
-    pub(crate) fn do_chores(&self, engine: &Engine) {
-        let Some(_alone) = self.switch.try_lock() else { return };
+    pub(crate) fn do_chores(&self, writers: impl Fn() -> Writers) -> bool {
+        let Some(_alone) = self.switch.try_lock() else { return false };
         self.has_chores.store(false, Ordering::Relaxed);
         self.collect_all();
         let mut has_ended = false;
         while self.bytes() > self.bytes_max && self.end_oldest() {
             has_ended = true;
         }
-        if has_ended {
-            engine.snapshot_ended();
-        }
         let is_over = self.bytes() > self.bytes_max;
         let is_on = self.number.load(Ordering::Acquire) != 0;
         if is_over || is_on && self.is_idle() {
-            self.close(engine, is_over);
+            self.close(writers, is_over);
         }
+        has_ended
     }
 
     fn collect_all(&self) {
@@ -199,7 +178,7 @@ impl Versions {
 
     /// Turns versions off unless a snapshot is open; gives up what is kept of large transactions
     /// too, if that is too much.
-    fn close(&self, engine: &Engine, is_over: bool) {
+    fn close(&self, writers: impl Fn() -> Writers, is_over: bool) {
         let number = self.number.load(Ordering::Acquire);
         if number != 0 {
             // Who opens a snapshot either is seen here, or sees this.
@@ -213,7 +192,7 @@ impl Versions {
             self.number.store(0, Ordering::SeqCst);
         }
         if is_over && self.bytes() > self.bytes_max {
-            for writing in engine.writers() {
+            for writing in writers() {
                 if writing.fate().is_kept() && writing.fate().ended().is_none() {
                     self.lose(writing.fate());
                 }

@@ -1,0 +1,101 @@
+//! The transactions that write, in the order in which they came, and what snapshots keep of them.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use terrace_page::{Lsn, TxnId};
+use terrace_pool::Mutation;
+
+use super::Engine;
+use crate::versions::{Snapshot, Writing};
+
+impl Engine {
+    /// Gives a number to a transaction that is about to write its first record. Later numbers go to
+    /// transactions that write later, so none below the least one registered will write again.
+    pub(crate) fn register(&self, chain: &Arc<Writing>) -> TxnId {
+        self.pool.log_grew(self.log.end());
+        let mut chains = self.chains.lock();
+        // Under the mutex: those that come later begin no earlier.
+        chain.begins(self.log.end());
+        let txn = TxnId(self.next_txn.fetch_add(1, Ordering::Relaxed));
+        chains.push_back((txn, Arc::clone(chain)));
+        txn
+    }
+
+    /// Notes a transaction that recovery found unfinished.
+    pub(crate) fn register_recovered(&self, txn: TxnId, first: Lsn, last: Lsn) -> Arc<Writing> {
+        let chain = Arc::new(Writing::recovered(first, last));
+        let mut chains = self.chains.lock();
+        let at = chains.partition_point(|(other, _)| *other < txn);
+        chains.insert(at, (txn, Arc::clone(&chain)));
+        chain
+    }
+
+    /// The least number of a transaction that has not ended, or the next one.
+    pub(crate) fn oldest_active(&self) -> TxnId {
+        let chains = self.chains.lock();
+        let next = || TxnId(self.next_txn.load(Ordering::Relaxed));
+        chains.front().map_or_else(next, |(txn, _)| *txn)
+    }
+
+    /// Large values and trees that a transaction below this has given up nobody wants any more: it
+    /// has ended, and no snapshot sees what was before.
+    pub(crate) fn oldest_wanted(&self) -> TxnId {
+        let oldest = self.oldest_active();
+        if self.pool.mutations().has(Mutation::FreeSeenPages) {
+            return oldest;
+        }
+        // Looked at later: a snapshot that is opened since sees the end of all that had ended.
+        self.versions.xmin().map_or(oldest, |seen| seen.min(oldest))
+    }
+
+    /// Transactions that write.
+    pub(crate) fn writers(&self) -> Vec<Arc<Writing>> {
+        self.chains.lock().iter().map(|(_, writing)| Arc::clone(writing)).collect()
+    }
+
+    /// Closes a snapshot: what only it has seen may go.
+    pub(crate) fn close_snapshot(&self, snapshot: &Arc<Snapshot>) {
+        self.versions.close_snapshot(snapshot);
+        self.snapshot_ended();
+    }
+
+    /// Makes room for versions if they take too much, and drops them when they are of no more use.
+    /// Called without latches.
+    #[inline]
+    pub(crate) fn tend_versions(&self) {
+        if self.versions.has_chores() && self.versions.do_chores(|| self.writers()) {
+            self.snapshot_ended();
+        }
+    }
+
+    /// A snapshot was closed, or ended before that.
+    fn snapshot_ended(&self) {
+        if self.reclaim.is_blocked() {
+            self.reclaim.seen(self.versions.xmin(), self.oldest_active());
+        }
+    }
+
+    /// Whether `txn` is the only transaction that has begun to write.
+    pub(crate) fn is_alone(&self, txn: TxnId) -> bool {
+        self.chains.lock().iter().all(|(other, _)| *other == txn)
+    }
+
+    /// Forgets a transaction whose last record is written.
+    pub(crate) fn unregister(&self, txn: TxnId) {
+        let oldest = {
+            let mut chains = self.chains.lock();
+            let at = chains.binary_search_by_key(&txn, |(other, _)| *other);
+            let at = at.expect("a transaction is forgotten once");
+            chains.remove(at);
+            let next = || (TxnId(self.next_txn.load(Ordering::Relaxed)), self.log.end());
+            let (oldest, low) =
+                chains.front().map_or_else(next, |(txn, chain)| (*txn, chain.began()));
+            if at == 0 {
+                self.versions.note_oldest(low, oldest);
+            }
+            oldest
+        };
+        self.reclaim.ended(oldest);
+    }
+}
