@@ -67,7 +67,7 @@ struct Copy {
 pub struct Restored {
     /// The pages that were torn, and are whole now.
     pub pages: Vec<PageId>,
-    /// Copies that the log does not reach: [`Doublewrite::disown`] them before it grows
+    /// Copies that the log does not reach: `Doublewrite::disown` them before it grows
     /// (`doublewrite.D6`).
     pub ahead: Ahead,
 }
