@@ -99,8 +99,10 @@ fn round(db: &Database, kind: Beside, span: Duration) -> Result<Round, Error> {
         let mut written = Ok(());
         while began.elapsed() < span && written.is_ok() {
             let key = random.below(ROW_COUNT);
+            // A row that stays as it was is not logged.
+            let value = [commits as u8; VALUE.len()];
             let put = |txn: &terrace::WriteTransaction| {
-                txn.open_table(ROWS)?.insert(key, &VALUE[..]).map(drop)
+                txn.open_table(ROWS)?.insert(key, &value[..]).map(drop)
             };
             written = db.write_with(Durability::None, put);
             commits += 1;
