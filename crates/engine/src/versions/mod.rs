@@ -1,8 +1,8 @@
 //! Versions: what rows were before they were changed, for as long as a snapshot may see that.
 //!
 //! ```text
-//!   Off ---- the first snapshot: `switch_on` ----> On ---- none for a while: `close` ----> Off
-//!            number, lists of undo                         flag down, all dropped
+//!   Off ---- a snapshot is opened: `switch_on` ----> On ---- none is open: `close` ----> Off
+//!            number, lists of undo                           number gone, all dropped
 //! ```
 //!
 //! A snapshot at `at` sees what was committed before that position of the log. COMMIT is appended
@@ -23,6 +23,9 @@
 //! - V3: all that a snapshot does not see has LSNs from `low` on, which is read before `at`. So a
 //!   page with a lower LSN has every row as the snapshot sees it, and no row is looked up. Every
 //!   change of a page raises its LSN, also one that moves rows there.
+//!   Once writers have kept as much while no snapshot was open as turning versions on has looked
+//!   through, they are turned off. So short snapshots cost at most about twice what the better way
+//!   would: to keep all for the next one, or to look through the undo again.
 //! - V4: a version goes when no snapshot, open or to come, is between the end of the change before
 //!   and the end of its own (`horizon`).
 //! - V5: a ghost may be purged while a snapshot sees its row: its key goes to the graves first, by
@@ -53,7 +56,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use terrace_page::{Lsn, TxnId};
 use terrace_pool::{Mutation, Mutations};
-use terrace_rt::{LeafMutex, Mutex, Nanos, now};
+use terrace_rt::{LeafGuard, LeafMutex, Mutex};
 
 use self::horizon::Horizon;
 use self::part::{Before, Part};
@@ -87,15 +90,18 @@ struct Oldest {
     xmin: AtomicU64,
 }
 
-/// When versions were last of use.
+/// What writers have told of since the last snapshot was closed.
 #[derive(Debug, Default)]
+#[repr(align(128))]
 struct Idle {
-    opened: u64,
-    since: Nanos,
+    /// Changes that were kept for nobody.
+    changes: AtomicU64,
+    /// So many turn versions off: about as many as turning them on had to look through.
+    changes_max: AtomicU64,
 }
 
-/// Without a snapshot for so long, versions are turned off.
-const IDLE_MAX: Nanos = Nanos::from_millis(100);
+/// Turning versions on costs about as much as keeping so many changes, beside those that it keeps.
+const SWITCH_CHANGES: u64 = 4;
 /// The last snapshot that is closed leaves no more than this, about.
 const IDLE_BYTES: u64 = 1 << 20;
 
@@ -115,8 +121,12 @@ pub(crate) struct Versions {
     snapshots: Snapshots,
     graves: LeafMutex<BTreeMap<TreeId, BTreeSet<Box<[u8]>>>>,
     oldest: Oldest,
-    /// Under which number versions are kept; zero for off.
+    /// Under which number snapshots are opened; zero for none.
     number: AtomicU64,
+    /// Under which number versions are kept; zero for none.
+    keeping: AtomicU64,
+    /// A bit for each part that has entries. It is set and cleared with the part held.
+    in_use: AtomicU64,
     /// The last number given. Held by who turns versions on or off, or makes room.
     switch: Mutex<u64>,
     /// Bytes that versions take, and may take.
@@ -128,7 +138,7 @@ pub(crate) struct Versions {
     has_chores: AtomicBool,
     /// Open transactions of which nothing is known (V7).
     lost: AtomicU64,
-    idle: LeafMutex<Idle>,
+    idle: Idle,
     mutations: Mutations,
 }
 
@@ -148,13 +158,15 @@ impl Versions {
             graves: LeafMutex::default(),
             oldest,
             number: AtomicU64::new(0),
+            keeping: AtomicU64::new(0),
+            in_use: AtomicU64::new(0),
             switch: Mutex::new(0),
             bytes: AtomicU64::new(0),
             bytes_max,
             lent: AtomicU64::new(0),
             has_chores: AtomicBool::new(false),
             lost: AtomicU64::new(0),
-            idle: LeafMutex::default(),
+            idle: Idle::default(),
             mutations,
         }
     }
@@ -179,7 +191,7 @@ impl Versions {
 
     /// Snapshots that are open.
     pub(crate) fn open_count(&self) -> u64 {
-        self.snapshots.counts().0
+        self.snapshots.open_count()
     }
 
     /// Bytes that versions take.
@@ -190,6 +202,36 @@ impl Versions {
     #[inline]
     fn part(&self, row: &Row<'_>) -> &LeafMutex<Part> {
         &self.parts[(row.hash >> PART_SHIFT) as usize].0
+    }
+
+    /// The part of a row, to keep something under `number`, or of a transaction that is kept whole.
+    /// `None`: versions were turned off since, and another number looks through the undo again.
+    #[inline]
+    fn part_to_keep(
+        &self,
+        row: &Row<'_>,
+        (fate, number): (&Fate, u64),
+    ) -> Option<LeafGuard<'_, Part>> {
+        let part = self.part(row).lock();
+        if part.is_empty() {
+            self.in_use.fetch_or(1 << (row.hash >> PART_SHIFT), Ordering::SeqCst);
+        }
+        // Who turns versions off says so before it looks which parts are in use.
+        (self.keeping.load(Ordering::SeqCst) == number || fate.is_kept()).then_some(part)
+    }
+
+    /// Each part that has entries.
+    fn each_in_use(&self, mut look: impl FnMut(&mut Part)) {
+        let mut left = self.in_use.load(Ordering::SeqCst);
+        while left != 0 {
+            let at = left.trailing_zeros();
+            left &= left - 1;
+            let mut part = self.parts[at as usize].0.lock();
+            self.change(&mut part, &mut look);
+            if part.is_empty() {
+                self.in_use.fetch_and(!(1 << at), Ordering::SeqCst);
+            }
+        }
     }
 
     /// Changes a part, and keeps count of its bytes.
@@ -221,22 +263,14 @@ impl Versions {
         if self.mutations.has(Mutation::SkipVersions) {
             return;
         }
-        let mut part = self.part(row).lock();
-        // One that was turned off since: another number looks through the undo again.
-        if part.number != number && !writer.is_kept() {
-            return;
-        }
+        let Some(mut part) = self.part_to_keep(row, (writer, number)) else { return };
         let makes_whole = !self.mutations.has(Mutation::ChangeUnderDifference);
         self.change(&mut part, |part| {
             part.keep(row, current, (writer, lsn), toward, makes_whole);
         });
         if part.is_due(self.due_min()) {
             let horizon = self.horizon();
-            self.collect(&mut part, &horizon);
-            let is_on = self.number.load(Ordering::Relaxed) != 0;
-            if is_on && horizon.open.is_empty() && self.is_idle() {
-                self.has_chores.store(true, Ordering::Relaxed);
-            }
+            self.change(&mut part, |part| self.collect(part, &horizon));
         }
     }
 
@@ -248,15 +282,15 @@ impl Versions {
         }
     }
 
-    /// Whether no snapshot was open for a while, as far as anybody has looked.
-    fn is_idle(&self) -> bool {
-        let (is_any, (_, opened)) = (self.snapshots.is_any_open(), self.snapshots.counts());
-        let mut idle = self.idle.lock();
-        if is_any || idle.opened != opened {
-            *idle = Idle { opened, since: now() };
-            return false;
+    /// A change was told a number. Once versions are kept for nobody, they are to be turned off.
+    #[inline]
+    fn note_use(&self) {
+        if self.snapshots.seem_closed() {
+            let changes = self.idle.changes.fetch_add(1, Ordering::Relaxed);
+            if changes >= self.idle.changes_max.load(Ordering::Relaxed) {
+                self.has_chores.store(true, Ordering::Relaxed);
+            }
         }
-        now() >= idle.since.saturating_add(IDLE_MAX)
     }
 
     /// A part is not looked through before it has so many entries.
@@ -278,7 +312,7 @@ impl Versions {
                 }
             }
         };
-        self.change(part, |part| part.collect(horizon, forget));
+        part.collect(horizon, forget);
     }
 
     /// Which snapshots are open.
@@ -318,6 +352,7 @@ impl Versions {
     }
 
     /// Keeps what the undo of an open transaction says, under `number` (V2).
+    #[cold]
     fn index(&self, writing: &Writing, undo: &mut UndoList, number: u64) {
         for (lsn, encoded) in undo.iter() {
             let Some(StoredUndo::Logical(one)) = decode_undo(encoded) else {
@@ -336,8 +371,7 @@ impl Versions {
                 continue;
             }
             let row = Row::new(tree, key);
-            let mut part = self.part(&row).lock();
-            if part.number == number || writing.fate().is_kept() {
+            if let Some(mut part) = self.part_to_keep(&row, (writing.fate(), number)) {
                 self.change(&mut part, |part| part.index(&row, before, (writing.fate(), lsn)));
             }
         }
@@ -347,6 +381,7 @@ impl Versions {
     /// V2: the append of a change, or of an undo, of this transaction was told `number`.
     #[inline]
     pub(crate) fn told(&self, writing: &Writing, undo: &mut UndoList, number: u64) {
+        self.note_use();
         if undo.indexed != number
             && !writing.fate().is_kept()
             && !self.mutations.has(Mutation::SkipOwnIndexing)

@@ -114,8 +114,6 @@ struct Entry {
 
 #[derive(Debug, Default)]
 pub(super) struct Part {
-    /// Under which number versions are kept; zero for not.
-    pub(super) number: u64,
     buckets: Vec<u32>,
     entries: Vec<Entry>,
     bytes: Vec<u8>,
@@ -132,6 +130,11 @@ pub(crate) enum Toward {
 }
 
 impl Part {
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
     /// Bytes of memory that it has.
     #[inline]
     pub(super) fn memory(&self) -> usize {
@@ -474,7 +477,7 @@ impl Part {
         let kept = self.entries.len() - dead.iter().filter(|&&dead| dead).count();
         let count = (kept + kept / 2).next_power_of_two().max(BUCKETS_MIN);
         let old = std::mem::take(self);
-        *self = Part { number: old.number, buckets: vec![NONE; count], ..Part::default() };
+        *self = Part { buckets: vec![NONE; count], ..Part::default() };
         self.entries.reserve(kept + kept / 2);
         self.bytes.reserve(old.bytes.len() / (old.entries.len().max(1)) * (kept + kept / 2));
         let mut list = Vec::new();
@@ -522,14 +525,19 @@ impl Part {
         }
     }
 
-    /// Drops all but what is kept of transactions that have not ended and are kept whole.
-    pub(super) fn clear(&mut self) {
+    /// Drops all but what is kept of transactions that have not ended and are kept whole. The
+    /// memory stays if it is not more than `spare` bytes.
+    pub(super) fn clear(&mut self, spare: usize) {
         let is_dead = |entry: &Entry| entry.writer.ended().is_some() || !entry.writer.is_kept();
         let dead: Vec<bool> = self.entries.iter().map(is_dead).collect();
         if dead.iter().any(|&dead| !dead) {
             self.rebuild(&dead, |_, _| {});
+        } else if self.memory() > spare {
+            *self = Part::default();
         } else {
-            *self = Part { number: self.number, ..Part::default() };
+            self.entries.clear();
+            self.bytes.clear();
+            self.buckets.fill(NONE);
         }
         self.collect_at = 2 * self.entries.len();
     }

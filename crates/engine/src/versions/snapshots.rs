@@ -5,7 +5,7 @@
 //!   below that end.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use terrace_page::{Lsn, TxnId};
 use terrace_rt::LeafMutex;
@@ -48,21 +48,21 @@ impl Snapshot {
 
 #[derive(Debug, Default)]
 #[repr(align(128))]
-pub(super) struct List {
-    open: Vec<Arc<Snapshot>>,
-    /// How many were opened, ever.
-    opened: u64,
+struct List {
+    open: LeafMutex<Vec<Arc<Snapshot>>>,
+    /// How many these are, for who asks without the mutex.
+    count: AtomicUsize,
 }
 
 /// All of them.
 #[derive(Debug)]
 pub(super) struct Snapshots {
-    lists: Vec<LeafMutex<List>>,
+    lists: Vec<List>,
 }
 
 impl Snapshots {
     pub(super) fn new() -> Snapshots {
-        Snapshots { lists: (0..LISTS).map(|_| LeafMutex::default()).collect() }
+        Snapshots { lists: (0..LISTS).map(|_| List::default()).collect() }
     }
 
     /// Opens what `snapshot` makes for the list that it is given, if it makes one (S1).
@@ -71,22 +71,25 @@ impl Snapshots {
         snapshot: impl FnOnce(usize) -> Option<Snapshot>,
     ) -> Option<Arc<Snapshot>> {
         let number = terrace_rt::lane() % LISTS;
-        let mut list = self.lists[number].lock();
+        let list = &self.lists[number];
+        let mut open = list.open.lock();
         let opened = Arc::new(snapshot(number)?);
-        list.open.push(Arc::clone(&opened));
-        list.opened += 1;
+        open.push(Arc::clone(&opened));
+        list.count.store(open.len(), Ordering::Relaxed);
         Some(opened)
     }
 
     pub(super) fn close(&self, snapshot: &Arc<Snapshot>) {
-        let mut list = self.lists[snapshot.list].lock();
-        let at = list.open.iter().rposition(|open| Arc::ptr_eq(open, snapshot));
-        list.open.swap_remove(at.expect("a snapshot is closed once"));
+        let list = &self.lists[snapshot.list];
+        let mut open = list.open.lock();
+        let at = open.iter().rposition(|open| Arc::ptr_eq(open, snapshot));
+        open.swap_remove(at.expect("a snapshot is closed once"));
+        list.count.store(open.len(), Ordering::Relaxed);
     }
 
     fn each(&self, mut look: impl FnMut(&Arc<Snapshot>)) {
         for list in &self.lists {
-            list.lock().open.iter().for_each(&mut look);
+            list.open.lock().iter().for_each(&mut look);
         }
     }
 
@@ -121,14 +124,15 @@ impl Snapshots {
         is_any
     }
 
-    /// How many are open, and how many were opened, ever.
-    pub(super) fn counts(&self) -> (u64, u64) {
-        let mut counts = (0, 0);
-        for list in &self.lists {
-            let list = list.lock();
-            counts = (counts.0 + list.open.len() as u64, counts.1 + list.opened);
-        }
-        counts
+    /// Whether none is open, as far as can be seen without the mutexes.
+    #[inline]
+    pub(super) fn seem_closed(&self) -> bool {
+        self.lists.iter().all(|list| list.count.load(Ordering::Relaxed) == 0)
+    }
+
+    /// How many are open.
+    pub(super) fn open_count(&self) -> u64 {
+        self.lists.iter().map(|list| list.open.lock().len() as u64).sum()
     }
 
     /// Whether one is open in another task.

@@ -5,17 +5,20 @@ use std::sync::atomic::Ordering;
 
 use terrace_page::Lsn;
 use terrace_pool::Mutation;
-use terrace_rt::{maybe_switch, now};
+use terrace_rt::maybe_switch;
 
-use super::Versions;
 use super::part::Part;
 use super::snapshots::Snapshot;
 use super::writing::Writing;
+use super::{SWITCH_CHANGES, Versions};
 
 /// Versions are being turned off.
 const CLOSING: u64 = u64::MAX;
 /// Each attempt after the first follows a switch that others have undone.
 const ATTEMPTS_MAX: u32 = 1000;
+/// A part that is cleared keeps so much of its memory, or this part of what versions may have.
+const SPARE_BYTES_MAX: u64 = 8 << 10;
+const SPARE_PARTS: u64 = 256;
 
 /// Transactions that write.
 type Writers = Vec<Arc<Writing>>;
@@ -79,20 +82,14 @@ impl Versions {
         }
         *last += 1;
         let number = *last;
-        for part in &self.parts {
-            let mut part = part.0.lock();
-            self.change(&mut part, |part| part.clear());
-            part.number = number;
-        }
+        self.keeping.store(number, Ordering::SeqCst);
         maybe_switch();
         self.log.set_versioned(number);
         maybe_switch();
-        // What was kept of transactions that have ended since: others may have changed its rows and
-        // not been told.
-        for part in &self.parts {
-            let mut part = part.0.lock();
-            self.change(&mut part, Part::drop_ended);
-        }
+        // What was kept of transactions that have ended: others may have changed its rows since,
+        // and not been told.
+        self.each_in_use(Part::drop_ended);
+        let mut changes = SWITCH_CHANGES;
         for writing in writers() {
             {
                 let mut undo = writing.undo.lock();
@@ -101,6 +98,7 @@ impl Versions {
                     undo.indexed = number;
                 }
                 if undo.indexed != number && !fate.is_lost() {
+                    changes += undo.len() as u64;
                     self.index(&writing, &mut undo, number);
                 }
                 if undo.indexed != number {
@@ -111,7 +109,8 @@ impl Versions {
             }
             maybe_switch();
         }
-        *self.idle.lock() = super::Idle { opened: self.snapshots.counts().1, since: now() };
+        self.idle.changes.store(0, Ordering::Relaxed);
+        self.idle.changes_max.store(changes, Ordering::Relaxed);
         self.number.store(number, Ordering::SeqCst);
         true
     }
@@ -120,11 +119,9 @@ impl Versions {
     /// outgrew memory. No snapshot is open.
     fn turn_off(&self) {
         self.log.set_versioned(0);
-        for part in &self.parts {
-            let mut part = part.0.lock();
-            part.number = 0;
-            self.change(&mut part, |part| part.clear());
-        }
+        self.keeping.store(0, Ordering::SeqCst);
+        let spare = (self.bytes_max / SPARE_PARTS).min(SPARE_BYTES_MAX) as usize;
+        self.each_in_use(|part| part.clear(spare));
         let graves = std::mem::take(&mut *self.graves.lock());
         let bytes = graves.values().flatten().map(|key| super::grave_bytes(key)).sum();
         self.bytes.fetch_sub(bytes, Ordering::Relaxed);
@@ -142,24 +139,23 @@ impl Versions {
     pub(crate) fn do_chores(&self, writers: impl Fn() -> Writers) -> bool {
         let Some(_alone) = self.switch.try_lock() else { return false };
         self.has_chores.store(false, Ordering::Relaxed);
+        if !self.snapshots.is_any_open() {
+            self.close();
+        }
         self.collect_all();
         let mut has_ended = false;
         while self.bytes() > self.bytes_max && self.end_oldest() {
             has_ended = true;
         }
-        let is_over = self.bytes() > self.bytes_max;
-        let is_on = self.number.load(Ordering::Acquire) != 0;
-        if is_over || is_on && self.is_idle() {
-            self.close(writers, is_over);
+        if self.bytes() > self.bytes_max && self.close() && self.bytes() > self.bytes_max {
+            self.lose_kept(writers);
         }
         has_ended
     }
 
     fn collect_all(&self) {
         let horizon = self.horizon();
-        for part in &self.parts {
-            self.collect(&mut part.0.lock(), &horizon);
-        }
+        self.each_in_use(|part| self.collect(part, &horizon));
     }
 
     /// versions.V6. Whether there was one.
@@ -168,7 +164,7 @@ impl Versions {
             // What the oldest needs goes before it is told.
             let mut horizon = self.snapshots.horizon(self.log.end());
             horizon.open.drain(..horizon.open.len().min(1));
-            self.parts.iter().for_each(|part| self.collect(&mut part.0.lock(), &horizon));
+            self.each_in_use(|part| self.collect(part, &horizon));
             (0..20).for_each(|_| maybe_switch());
         }
         let ended = self.snapshots.end_oldest();
@@ -176,9 +172,8 @@ impl Versions {
         ended > 0
     }
 
-    /// Turns versions off unless a snapshot is open; gives up what is kept of large transactions
-    /// too, if that is too much.
-    fn close(&self, writers: impl Fn() -> Writers, is_over: bool) {
+    /// Turns versions off unless a snapshot is open. Whether they are off.
+    fn close(&self) -> bool {
         let number = self.number.load(Ordering::Acquire);
         if number != 0 {
             // Who opens a snapshot either is seen here, or sees this.
@@ -186,21 +181,21 @@ impl Versions {
             maybe_switch();
             if self.snapshots.is_any_open() {
                 self.number.store(number, Ordering::SeqCst);
-                return;
+                return false;
             }
             self.turn_off();
             self.number.store(0, Ordering::SeqCst);
         }
-        if is_over && self.bytes() > self.bytes_max {
-            for writing in writers() {
-                if writing.fate().is_kept() && writing.fate().ended().is_none() {
-                    self.lose(writing.fate());
-                }
-            }
-            for part in &self.parts {
-                let mut part = part.0.lock();
-                self.change(&mut part, |part| part.clear());
+        true
+    }
+
+    /// Gives up what is kept of large transactions. Versions are off.
+    fn lose_kept(&self, writers: impl Fn() -> Writers) {
+        for writing in writers() {
+            if writing.fate().is_kept() && writing.fate().ended().is_none() {
+                self.lose(writing.fate());
             }
         }
+        self.each_in_use(|part| part.clear(0));
     }
 }

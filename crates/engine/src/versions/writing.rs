@@ -42,6 +42,10 @@ impl UndoList {
         self.bytes.extend_from_slice(encoded);
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.list.len()
+    }
+
     /// Bytes of all.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes.len() + self.list.len() * size_of::<UndoEntry>()
