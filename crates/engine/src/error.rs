@@ -57,7 +57,7 @@ pub enum Error {
     /// The lock table is full, or the transaction has too many locks. Use smaller transactions, a
     /// lower `Builder::lock_escalation`, or more `Builder::lock_memory`.
     TooManyLocks,
-    /// Too many transactions are open, readers included. End some.
+    /// Too many transactions are open that write, or read with locks. End some.
     TooManyTransactions {
         /// The limit: 65,536.
         max: usize,

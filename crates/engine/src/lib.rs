@@ -47,9 +47,11 @@
 //! [`Error::Conflict`] means "roll back and run it again". A [`WriteTransaction`] has savepoints
 //! and bulk loads.
 //!
-//! **Isolation.** Transactions are serializable, by strict two-phase locking: rows and the gaps
-//! between keys stay locked until the transaction ends. Readers lock, too: there are no snapshots.
-//! A long reader blocks writers, up to [`Builder::lock_timeout`].
+//! **Isolation.** Transactions are strictly serializable. Those that write use two-phase locking:
+//! rows and the gaps between keys stay locked until the transaction ends, and nobody waits longer
+//! than [`Builder::lock_timeout`]. Those that only read are snapshots of what was committed when
+//! they began: they lock nothing, and no writer waits for them ([`ReadTransaction`] has the one
+//! exception).
 //!
 //! **Durability.** [`Database::write`] returns when the commit is durable. With a lower
 //! [`Durability`] a commit returns earlier; a power cut then leaves a prefix of the commits.
@@ -71,12 +73,14 @@
 //!
 //! - Linux only. Only one process can have a database open, or several that only read
 //!   ([`Database::open_read_only`]). A forked child cannot use its parent's database.
-//! - At most 65,536 transactions are open at once, readers included.
+//! - At most 65,536 transactions that write are open at once.
+//! - What rows were before they were changed is kept for snapshots in bounded memory
+//!   ([`Builder::version_memory`]). Past it, the oldest snapshots end with an error.
 //! - An encoded key has at most 1,024 bytes. The records of a transaction may fill half of the log
 //!   ([`Builder::log_max`]), which also bounds the length of a value.
 //! - The home is a file that grows as needed, by default up to 64 GiB ([`Builder::home_size`]). It
 //!   never shrinks.
-//! - There are no snapshots, no online backup, and no secondary indexes.
+//! - There is no online backup, and there are no secondary indexes.
 //! - The file format may still change ([`FORMAT_VERSION`]); `terrace upgrade` converts a database.
 //!
 //! # More

@@ -163,6 +163,34 @@ fn a_snapshot_beyond_its_memory_is_ended_and_told_and_no_writer_waits() {
     });
 }
 
+/// The bug: what was kept of a large transaction did not fit what its rows became once no snapshot
+/// was left that could see them, and who held one that was ended panicked.
+#[test]
+fn a_snapshot_that_was_ended_looks_at_rows_of_which_too_little_is_kept() {
+    in_world(7, 0, || {
+        let db = Shape { version_bytes: 1 << 20, log_bytes: 128 << 20, ..SHAPE }.create();
+        let put = |txn: &terrace::WriteTransaction, row: u64, byte: u8, len: usize| {
+            txn.open_table(TEXTS)?.insert(row, &vec![byte; len]).map(drop)
+        };
+        db.write(|txn| (0..50).try_for_each(|row| put(txn, row, 1, 300))).expect("room");
+        let large = db.begin_write().expect("open");
+        (0..50).for_each(|row| put(&large, row, 2, 300).expect("room"));
+        let snapshot = db.begin_read().expect("open");
+        (0..20_000).for_each(|round| put(&large, 49, round as u8, 300).expect("room"));
+        let other = |row| db.write(|txn| put(txn, row, 3, 300));
+        (100..30_000).for_each(|row| other(row).expect("room"));
+        large.commit(Durability::None).expect("room");
+        db.write(|txn| (0..50).try_for_each(|row| put(txn, row, 4, 10))).expect("room");
+        for row in [0, 20, 49] {
+            let read = snapshot.open_table(TEXTS).and_then(|texts| texts.get(row).map(drop));
+            assert!(matches!(read, Err(Error::SnapshotTooOld)), "{read:?}");
+        }
+        let later = db.begin_read().expect("open");
+        let texts = later.open_table(TEXTS).expect("there");
+        assert_eq!(texts.get(0).expect("readable").expect("there").value(), [4; 10]);
+    });
+}
+
 #[test]
 fn a_snapshot_of_a_closed_database_is_told() {
     in_world(5, 0, || {

@@ -31,7 +31,8 @@
 //! - V5: a ghost may be purged while a snapshot sees its row: its key goes to the graves first, by
 //!   which scans find it.
 //! - V6: what is kept is bounded. Above the bound, the oldest snapshots are ended: each is told so
-//!   before what it needs goes, and asks after each look. Writers never wait.
+//!   before what it needs goes, and asks after each look, which may find anything then. Writers
+//!   never wait.
 //! - V7: the undo of a transaction stays in memory for who turns versions on. If it outgrows that
 //!   while they are on, all of it is kept here until the transaction ends. If it does while they
 //!   are off, or if what is kept of it is too much, nothing is known of it: as long as it is open
@@ -327,11 +328,16 @@ impl Versions {
 
     /// The row's ghost, which is `current` and nobody has locked, is about to be purged (V5).
     pub(crate) fn bury(&self, row: &Row<'_>, current: Record<'_>) {
-        if self.number.load(Ordering::Acquire) == 0 {
+        let keeping = self.keeping.load(Ordering::SeqCst);
+        if self.number.load(Ordering::SeqCst) == 0 {
             // A snapshot that is opened from now on sees what has removed the row.
             return;
         }
         let mut part = self.part(row).lock();
+        // Once versions are being turned off, what is kept of the row may be of an older one.
+        if keeping == 0 || self.keeping.load(Ordering::SeqCst) != keeping {
+            return;
+        }
         if self.change(&mut part, |part| part.bury(row, current))
             && !self.mutations.has(Mutation::PurgeWithoutGrave)
         {
@@ -378,12 +384,14 @@ impl Versions {
         undo.indexed = number;
     }
 
-    /// V2: the append of a change, or of an undo, of this transaction was told `number`.
+    /// V2: the append of a change, or of an undo, of this transaction was told `number`. The list
+    /// of one that was lost has not all that it has changed, and never counts as looked through.
     #[inline]
     pub(crate) fn told(&self, writing: &Writing, undo: &mut UndoList, number: u64) {
         self.note_use();
         if undo.indexed != number
             && !writing.fate().is_kept()
+            && !writing.fate().is_lost()
             && !self.mutations.has(Mutation::SkipOwnIndexing)
         {
             self.index(writing, undo, number);

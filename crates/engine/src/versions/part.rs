@@ -228,20 +228,20 @@ impl Part {
         let entry = &self.entries[at as usize];
         let Some((flags, value)) = current else { unreachable!("a row is purged without locks") };
         let record = [&[flags], value].concat();
-        let whole = self.applied(entry, &record);
+        let whole = self.applied(entry, &record).expect("an undo fits the record that it is of");
         let (flags, value) = whole.split_first().expect("a record has flags");
         // What an older difference needs may be a ghost.
         self.replace(at, row, Before::Record((*flags, value)));
     }
 
-    /// The record that `entry` makes of a newer one.
-    fn applied(&self, entry: &Entry, newer: &[u8]) -> Vec<u8> {
+    /// The record that `entry` makes of a newer one, unless they do not fit.
+    fn applied(&self, entry: &Entry, newer: &[u8]) -> Option<Vec<u8>> {
         let (tree, key, data) = (entry.tree, self.key(entry), self.data(entry));
         let undo = match entry.kind {
             Kind::Patch => Undo::Update { tree, key, old: data },
             _ => Undo::Delete { tree, key, record: data },
         };
-        restored(newer, &undo).expect("an undo fits the record that it is of")
+        restored(newer, &undo)
     }
 
     /// The row's ghost, which has `current`, leaves its leaf. Whether anything is kept of it.
@@ -366,14 +366,14 @@ impl Part {
     }
 
     /// What a snapshot at `at` sees of a row of which the leaf has `current`; an older record goes
-    /// to `out` (P2).
+    /// to `out` (P2). `None`: what is kept does not fit, so the snapshot was ended.
     pub(super) fn see(
         &self,
         at: Lsn,
         row: &Row<'_>,
         current: Option<Record<'_>>,
         out: &mut Vec<u8>,
-    ) -> Seen {
+    ) -> Option<Seen> {
         let mut next = self.newest(row);
         let mut seen = Seen::Current;
         while let Some(place) = next {
@@ -390,21 +390,21 @@ impl Part {
                 }
                 Kind::Patch | Kind::Unmarked => {
                     if seen == Seen::Current {
-                        let (flags, value) = current.expect("what differs is there");
+                        let (flags, value) = current?;
                         out.clear();
                         out.push(flags);
                         out.extend_from_slice(value);
                     }
-                    *out = self.applied(entry, out);
+                    *out = self.applied(entry, out)?;
                     Seen::Older
                 }
             };
             next = self.of_row(entry.older, row);
         }
-        match seen {
+        Some(match seen {
             Seen::Older if out[0] & GHOST != 0 => Seen::Absent,
             seen => seen,
-        }
+        })
     }
 }
 
@@ -706,7 +706,8 @@ mod tests {
                 for row in 0..ROWS {
                     let (key, mut out) = (row.to_be_bytes(), Vec::new());
                     let current = self.current(row);
-                    let found = match self.part.see(*at, &Row::new(TREE, &key), current, &mut out) {
+                    let seen = self.part.see(*at, &Row::new(TREE, &key), current, &mut out);
+                    let found = match seen.expect("all that it may see is kept") {
                         Seen::Current => self.shown(row),
                         Seen::Older => Some(out[1..].to_vec()),
                         Seen::Absent => None,

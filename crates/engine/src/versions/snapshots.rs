@@ -50,8 +50,15 @@ impl Snapshot {
 #[repr(align(128))]
 struct List {
     open: LeafMutex<Vec<Arc<Snapshot>>>,
-    /// How many these are, for who asks without the mutex.
+    /// How many of these were not ended, for who asks without the mutex.
     count: AtomicUsize,
+}
+
+impl List {
+    fn count(&self, open: &[Arc<Snapshot>]) {
+        let count = open.iter().filter(|snapshot| !snapshot.is_ended()).count();
+        self.count.store(count, Ordering::Relaxed);
+    }
 }
 
 /// All of them.
@@ -75,7 +82,7 @@ impl Snapshots {
         let mut open = list.open.lock();
         let opened = Arc::new(snapshot(number)?);
         open.push(Arc::clone(&opened));
-        list.count.store(open.len(), Ordering::Relaxed);
+        list.count(&open);
         Some(opened)
     }
 
@@ -84,7 +91,7 @@ impl Snapshots {
         let mut open = list.open.lock();
         let at = open.iter().rposition(|open| Arc::ptr_eq(open, snapshot));
         open.swap_remove(at.expect("a snapshot is closed once"));
-        list.count.store(open.len(), Ordering::Relaxed);
+        list.count(&open);
     }
 
     fn each(&self, mut look: impl FnMut(&Arc<Snapshot>)) {
@@ -154,6 +161,8 @@ impl Snapshots {
         let count = open.len().div_ceil(8);
         for snapshot in &open[..count] {
             snapshot.is_ended.store(true, Ordering::Release);
+            let list = &self.lists[snapshot.list];
+            list.count(&list.open.lock());
         }
         count as u64
     }

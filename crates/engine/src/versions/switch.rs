@@ -118,8 +118,11 @@ impl Versions {
     /// Keeps versions no more, and drops what there is but for what is kept of transactions that
     /// outgrew memory. No snapshot is open.
     fn turn_off(&self) {
-        self.log.set_versioned(0);
+        // In this order: nobody takes what is kept for what changes began with that were not told.
         self.keeping.store(0, Ordering::SeqCst);
+        maybe_switch();
+        self.log.set_versioned(0);
+        maybe_switch();
         let spare = (self.bytes_max / SPARE_PARTS).min(SPARE_BYTES_MAX) as usize;
         self.each_in_use(|part| part.clear(spare));
         let graves = std::mem::take(&mut *self.graves.lock());
@@ -197,5 +200,36 @@ impl Versions {
             }
         }
         self.each_in_use(|part| part.clear(0));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use terrace_rt::{Virtual, VirtualConfig};
+
+    use super::*;
+
+    /// The first number of an open database.
+    const FIRST: u64 = 1;
+
+    /// The bug: its next append was told the new number, and its empty list counted as looked
+    /// through. So a snapshot was opened that saw all that it had changed before.
+    #[test]
+    fn a_transaction_that_is_lost_while_versions_are_turned_on_keeps_them_off() {
+        let test = || {
+            let db = crate::doc_test::database();
+            let versions = &db.engine().versions;
+            let writing = Arc::new(Writing::default());
+            let writers = || {
+                let mut undo = writing.undo.lock();
+                // Its last append was told that they are off, its next one that they are on.
+                versions.outgrows(&writing, 0);
+                undo.drop_undo();
+                versions.told(&writing, &mut undo, FIRST);
+                vec![Arc::clone(&writing)]
+            };
+            assert!(versions.open(writers, 0).is_none(), "nothing is known of its changes");
+        };
+        Virtual::new(VirtualConfig::default()).run(test).expect("nobody waits for ever");
     }
 }

@@ -43,7 +43,11 @@ impl<'v> View<'v> {
     ) -> Seen {
         let row = Row::new(tree, key);
         let part = self.versions.part(&row).lock();
-        part.see(self.snapshot.at, &row, current, out)
+        part.see(self.snapshot.at, &row, current, out).unwrap_or_else(|| {
+            // What it reads is nothing, and it is told so before anybody sees that.
+            assert!(self.is_ended(), "what a snapshot may see is kept");
+            Seen::Absent
+        })
     }
 
     /// Keys of `tree` between the bounds whose ghosts were purged, in order.
