@@ -192,16 +192,16 @@ fn attempt(setup: Setup, devices: &Devices) -> Result<Arc<Engine>, (Error, bool)
     let has_flash_failed = || flash.is_some_and(|flash| flash.has_failed());
     match recovered(setup, devices) {
         Ok(engine) if access == Access::ReadOnly => Ok(engine),
-        Ok(engine) => match group.let_go() {
-            Ok(()) => {
-                engine.log.begin_settling();
-                Ok(engine)
+        Ok(engine) => {
+            let written = group.let_go().map_err(not_written);
+            match written.and_then(|()| engine.log.begin_settling()) {
+                Ok(()) => Ok(engine),
+                Err(error) => {
+                    engine.abandon();
+                    Err((error, has_flash_failed()))
+                }
             }
-            Err(lost) => {
-                engine.abandon();
-                Err((not_written(lost), has_flash_failed()))
-            }
-        },
+        }
         Err(error) if access == Access::ReadOnly => Err((error, has_flash_failed())),
         // What comes of a write that failed is not why.
         Err(error) => {

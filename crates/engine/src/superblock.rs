@@ -31,8 +31,9 @@
 //! - S1: copy `sequence % 2` is written, then synced, so the other one stays whole: the change from
 //!   one superblock to the next is atomic and durable. Then the other one is written with the same
 //!   fields, without a sync: it helps if the first is damaged at rest, when an older one would name
-//!   a log that has been cut since. Where the log is a line, whose front goes back to the file
-//!   system, a checkpoint syncs the other one, too, before it cuts the log.
+//!   a log that has been cut since. The log is not cut unless both were written. Where the log is
+//!   a line, whose front goes back to the file system, a checkpoint syncs the other one, too,
+//!   before it cuts the log.
 //! - S2: magic and version keep their places in every format to come.
 //! - S3: a flash device is believed only with one of the two stamps. Both are zero while the
 //!   database runs without flash.
@@ -282,19 +283,18 @@ impl Superblock {
         (ordered && u32_at(PAGE_SIZE_AT) == PAGE_SIZE as u32).then_some(block)
     }
 
-    /// Writes it over the older copy and syncs.
+    /// Writes it over the older copy and syncs, then over the other one (S1).
     ///
     /// # Errors
     ///
-    /// `Device`.
+    /// `Device`: then either of the two copies may be what it was, and the log that they name must
+    /// stay.
     pub(crate) fn write(&self, home: &dyn Device) -> Result<(), Error> {
         let failed = |action| Error::device(Part::Home, action);
         let copy_at = |place: PageId| write(home, place.0 * PAGE_SIZE as u64, &self.encode(place));
         copy_at(self.place()).map_err(failed(Action::Write))?;
         home.sync().map_err(failed(Action::Sync))?;
-        // S1. If its place is bad, that is told when the next superblock needs it.
-        let _copied = copy_at(PageId(1 - self.place().0));
-        Ok(())
+        copy_at(PageId(1 - self.place().0)).map_err(failed(Action::Write))
     }
 }
 
@@ -578,6 +578,24 @@ mod tests {
                 faulty.set_unreadable(0..HOME_BYTES);
                 assert!(matches!(find(&*faulty), Err(Error::Device { .. })), "neither is read");
             }
+        });
+    }
+
+    /// That the second copy could not be written was told to nobody, and the log was cut.
+    #[test]
+    fn a_superblock_is_not_written_unless_both_copies_are() {
+        in_world(|| {
+            let (home, page) = (home(), PAGE_SIZE as u64);
+            let faulty = FaultyDevice::new(Arc::clone(&home), FaultPlan::default());
+            for (sequence, place) in [(9, 1), (9, 0), (10, 0), (10, 1)] {
+                faulty.set_unwritable(Some(place * page..(place + 1) * page));
+                let written = block(sequence).write(&*faulty);
+                let is_told = matches!(written, Err(Error::Device { action: Action::Write, .. }));
+                assert!(is_told, "superblock {sequence}, page {place}: {written:?}");
+                assert!(matches!(find(&*home), Ok(Found::Database(_, None))), "both are whole");
+            }
+            faulty.set_unwritable(None);
+            block(10).write(&*faulty).expect("memory");
         });
     }
 

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use terrace::{Checkpoint, Database, Devices, Durability, Error, Nanos, TableDef, World};
+use terrace::{Checkpoint, Database, Devices, Durability, Error, Nanos, Part, TableDef, World};
 use terrace_device::model::{Preset, SimDevice};
-use terrace_device::{Device, Keep, Store, read, write};
+use terrace_device::{Device, FaultPlan, FaultyDevice, Keep, Store, read, write};
 use terrace_rt::{LeafMutex, Prng, Stopped, Virtual, VirtualConfig, sleep};
 
 const ROWS: TableDef<u64, &[u8]> = TableDef::new("rows");
@@ -38,10 +38,14 @@ impl Rig {
     }
 
     fn open(&self, log_max: u64) -> Result<Database, Error> {
-        let devices = Devices { home: self.home.clone(), flash: None, log: self.log.clone() };
-        let builder = Database::builder().memory(256 << 10).log_max(log_max).devices(devices);
-        builder.open_or_create_on_devices()
+        open_on(self.home.clone(), self.log.clone(), log_max)
     }
+}
+
+fn open_on(home: Arc<dyn Device>, log: Arc<dyn Device>, log_max: u64) -> Result<Database, Error> {
+    let devices = Devices { home, flash: None, log };
+    let builder = Database::builder().memory(256 << 10).log_max(log_max).devices(devices);
+    builder.open_or_create_on_devices()
 }
 
 fn world(seed: u64) -> Virtual {
@@ -280,5 +284,81 @@ fn either_superblock_opens_a_database_whose_log_has_shrunk() {
             db.check().expect("whole");
         };
         next.run(run).expect("nobody waits for ever");
+    }
+}
+
+/// That the second copy of the superblock could not be written was told to nobody, and the log gave
+/// back what it names. When the first copy was damaged later, the opening was refused.
+#[test]
+fn a_log_is_not_cut_unless_both_superblocks_were_written() {
+    let page = PAGE as u64;
+    for unwritable in 0..2 {
+        let first = world(1);
+        let rig = Rig::blank(&first.world());
+        let written = LeafMutex::new(Written::default());
+        first.cut_at(Nanos::from_secs(30));
+        let ran = first.run(|| {
+            let home = FaultyDevice::new(rig.home.clone(), FaultPlan::default());
+            let db = open_on(home.clone(), rig.log.clone(), 16 * MIB).expect("blank devices");
+            let mut prng = Prng::from_seed(1);
+            for _ in 0..6 {
+                replace(&db, &mut prng, 150, &written).expect("room");
+            }
+            db.flush().expect("good devices");
+            home.set_unwritable(Some(unwritable * page..(unwritable + 1) * page));
+            let told = db.checkpoint(Checkpoint::Sharp);
+            assert!(matches!(told, Err(Error::Failed { .. })), "page {unwritable}: {told:?}");
+            assert!(replace(&db, &mut prng, 1, &LeafMutex::default()).is_err(), "it has stopped");
+            sleep(Nanos::from_secs(60));
+        });
+        assert!(matches!(ran, Err(Stopped::PowerCut { .. })), "page {unwritable}: {ran:?}");
+        rig.cut(&mut Prng::from_seed(1));
+        let next = world(2);
+        let rig = rig.in_world(&next.world());
+        let run = || {
+            let other = (1 - unwritable) * page;
+            write(&*rig.home, other + 512, &[0xa5; 512]).expect("good devices");
+            let db = rig.open(16 * MIB).expect("the other copy, and the log that it names");
+            assert!(contents(&db) == written.lock().rows, "page {unwritable}");
+            db.check().expect("whole");
+        };
+        next.run(run).expect("nobody waits for ever");
+    }
+}
+
+/// A damaged copy of the log's header that could not be written anew was told to nobody, and the
+/// next change of the header went over the only copy that was whole.
+#[test]
+fn a_header_that_cannot_be_written_anew_stops_the_opening_and_spares_the_other_one() {
+    const BLOCK: usize = 4096;
+    for bad in 0..2 {
+        let first = world(1);
+        let rig = Rig::blank(&first.world());
+        let written = LeafMutex::new(Written::default());
+        let run = || {
+            let (at, other) = ((bad * BLOCK) as u64, ((1 - bad) * BLOCK) as u64);
+            let db = rig.open(16 * MIB).expect("blank devices");
+            replace(&db, &mut Prng::from_seed(1), 100, &written).expect("room");
+            db.close().expect("good devices");
+            write(&*rig.log, at + 512, &[0xa5; 512]).expect("good devices");
+            let mut before = vec![0; BLOCK];
+            read(&*rig.log, other, &mut before).expect("good devices");
+
+            let log = FaultyDevice::new(rig.log.clone(), FaultPlan::default());
+            log.set_unwritable(Some(at..at + BLOCK as u64));
+            match open_on(rig.home.clone(), log, 16 * MIB).map(|db| {
+                let mut prng = Prng::from_seed(2);
+                (0..20).try_for_each(|_| replace(&db, &mut prng, 150, &LeafMutex::default()))
+            }) {
+                Err(Error::Device { part: Part::Log, .. }) => (),
+                opened => panic!("copy {bad}: {opened:?}"),
+            }
+            let mut after = vec![0; BLOCK];
+            read(&*rig.log, other, &mut after).expect("good devices");
+            assert!(before == after, "copy {bad}: the whole copy was written over");
+            let db = rig.open(16 * MIB).expect("one copy is whole");
+            assert!(contents(&db) == written.lock().rows, "copy {bad}");
+        };
+        first.run(run).expect("nobody waits for ever");
     }
 }

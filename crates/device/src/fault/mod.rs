@@ -27,6 +27,7 @@ pub struct FaultyDevice {
     below: Arc<dyn Device>,
     dice: LeafMutex<Dice>,
     unreadable: LeafMutex<Vec<Range<u64>>>,
+    unwritable: LeafMutex<Option<Range<u64>>>,
     time_limit: Arc<TimeLimit>,
 }
 
@@ -36,8 +37,8 @@ impl FaultyDevice {
     pub fn new(below: Arc<dyn Device>, plan: FaultPlan) -> Arc<FaultyDevice> {
         let dice = LeafMutex::new(Dice::new(plan));
         let time_limit = TimeLimit::new(below.name());
-        let unreadable = LeafMutex::new(Vec::new());
-        Arc::new(FaultyDevice { below, dice, unreadable, time_limit })
+        let (unreadable, unwritable) = (LeafMutex::new(Vec::new()), LeafMutex::new(None));
+        Arc::new(FaultyDevice { below, dice, unreadable, unwritable, time_limit })
     }
 
     /// Takes another plan from now on, with a mind of its own: what was silent or dead is not.
@@ -64,15 +65,24 @@ impl FaultyDevice {
         self.unreadable.lock().push(bytes);
     }
 
-    /// Whether a batch fails since it touches what is unreadable. Writes make it readable.
-    fn is_unreadable(&self, requests: &[Request<'_>]) -> bool {
+    /// Has each write that touches `bytes` fail with `EIO` and change nothing, from now on: sectors
+    /// that have gone bad, on a device that has none to replace them.
+    pub fn set_unwritable(&self, bytes: Option<Range<u64>>) {
+        *self.unwritable.lock() = bytes;
+    }
+
+    /// Whether a batch fails since it touches what is unreadable or unwritable. Writes make what is
+    /// unreadable readable.
+    fn is_bad(&self, requests: &[Request<'_>]) -> bool {
         let mut unreadable = self.unreadable.lock();
+        let unwritable = self.unwritable.lock().clone();
         for request in requests {
             let (from, to) = (request.offset, request.offset + request.len());
             let touches = |bad: &Range<u64>| bad.start < to && from < bad.end;
             match request.op {
                 Op::Read if unreadable.iter().any(touches) => return true,
                 Op::Read => {}
+                Op::Write if unwritable.as_ref().is_some_and(touches) => return true,
                 Op::Write => unreadable.retain(|bad| !touches(bad)),
             }
         }
@@ -149,7 +159,7 @@ impl Device for FaultyDevice {
         requests.iter().for_each(|request| request.validate(self.below.len()));
         let first = &requests[0];
         let fate = match self.dice.lock().decide(Some(first.op)) {
-            Fate::Well if self.is_unreadable(requests) => Fate::Fails(libc::EIO),
+            Fate::Well if self.is_bad(requests) => Fate::Fails(libc::EIO),
             fate => fate,
         };
         match fate {

@@ -106,6 +106,23 @@ fn errors_that_pass_are_tried_again_and_others_are_told() {
 }
 
 #[test]
+fn what_cannot_be_written_stays_as_it_was_and_the_rest_is_written() {
+    in_world(|| {
+        let device = FaultyDevice::new(memory(), FaultPlan::default());
+        write(&*device, 0, &[1; 2048]).expect("memory");
+        device.set_unwritable(Some(512..1024));
+        for (at, is_written) in [(0, true), (512, false), (1024, true)] {
+            assert_eq!(write(&*device, at, &[2; 512]).is_ok(), is_written, "at {at}");
+            let mut bytes = [0; 512];
+            read(&*device, at, &mut bytes).expect("it can be read");
+            assert_eq!(bytes, [1 + u8::from(is_written); 512], "at {at}");
+        }
+        device.set_unwritable(None);
+        write(&*device, 512, &[3; 512]).expect("memory");
+    });
+}
+
+#[test]
 fn a_fuse_waits_for_a_silent_device_once() {
     in_world(|| {
         let faulty = FaultyDevice::new(memory(), FaultPlan::default());

@@ -236,11 +236,18 @@ impl Log {
     }
 
     /// The opening is through, and what it has written is on the devices.
-    pub(crate) fn begin_settling(&self) {
-        // The database does without: both copies are written at the next change, and what is not
-        // given back is used again.
-        let _tidied = self.space.tidy();
+    ///
+    /// # Errors
+    ///
+    /// `Device` if a copy of the header cannot be written: the next change would go over the other
+    /// one, which may be the only one that is whole.
+    pub(crate) fn begin_settling(&self) -> Result<(), Error> {
+        if let Err(error) = self.space.tidy() {
+            self.fail(error.clone());
+            return Err(error);
+        }
         self.may_settle.store(true, Ordering::Release);
+        Ok(())
     }
 }
 

@@ -104,7 +104,7 @@ impl LogSpace {
     ///
     /// # Errors
     ///
-    /// `Device`; the database does without.
+    /// `Device` if the header cannot be written. What is not given back is used again.
     pub(crate) fn tidy(&self) -> Result<(), Error> {
         let mut held = self.hold();
         if held.state.is_stale {

@@ -73,7 +73,7 @@ impl Model {
         let kept = (self.start, end.position);
         let log = Log::open(Arc::clone(&device), space, self.epoch, kept, end.last, &tail);
         log.set_marks(self.records.iter().map(|(lsn, _)| *lsn));
-        log.begin_settling();
+        log.begin_settling().expect("a good device");
         log
     }
 }
