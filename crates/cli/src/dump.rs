@@ -5,6 +5,7 @@ use crate::database::{blank_flash, builder};
 use crate::failure::{Failure, in_options};
 use crate::new_place::NewPlace;
 use crate::quantity::Size;
+use crate::standard_output;
 use crate::table::thousands;
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, IsTerminal, Read};
@@ -23,7 +24,8 @@ const BUFFER_BYTES: usize = 256 << 10;
 /// A database that cannot be read at all, an output that cannot be written; `Partial` if something
 /// is lost.
 pub fn dump(options: &Dump) -> Result<(), Failure> {
-    let out = io::stdout();
+    let out = standard_output::open();
+    let out = out.map_err(|error| Failure::failed("cannot write the dump", error))?;
     if out.is_terminal() {
         return Err(Failure::usage("a dump is no text: send it to a file or a pipe"));
     }

@@ -12,13 +12,14 @@
 //!   record them.
 //! - `database`: check and show a database. `dump`: save one, and make one from what was saved.
 //!   `upgrade`: convert one of an older format. `new_place`: where both make a new one.
-//! - `results`, `interval`: what a bench found. `table`, `report`, `output`: how it is shown.
+//! - `results`, `interval`: what a bench found. `table`, `report`, `output`: how it is shown;
+//!   `standard_output`: that it was.
 //! - `progress`, `side_by_side`, `scratch`: while it runs. `failure`: when it does not.
 //!
 //! Exit status: 0, or 1 if something went wrong, or 2 if what was asked for makes no sense, or 3 if
 //! only a part could be saved; then there is one line on standard error.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod command;
 mod quantity;
@@ -41,6 +42,7 @@ mod interval;
 mod output;
 mod report;
 mod results;
+mod standard_output;
 mod table;
 
 mod failure;
@@ -51,23 +53,22 @@ mod side_by_side;
 use clap::error::ErrorKind;
 use command::{Command, Trace};
 use failure::Failure;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let result = match command::parse() {
         Ok(terrace) => run(terrace.command),
-        Err(error) if shows_help(error.kind()) => {
-            // Help goes to standard output, and a closed pipe there is nobody's failure.
-            let _ = error.print();
-            return ExitCode::SUCCESS;
-        }
+        Err(error) if shows_help(error.kind()) => standard_output::check().map(|()| {
+            standard_output::note(error.print().and_then(|()| io::stdout().flush()));
+        }),
         Err(error) if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             let _ = error.print();
             return ExitCode::from(2);
         }
         Err(error) => Err(Failure::Usage(first_paragraph(&error.to_string()))),
     };
-    match result {
+    match result.and_then(|()| standard_output::end()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             eprintln!("terrace: {failure}");

@@ -3,6 +3,7 @@
 //! Places are tried before the work, so that a typing error does not cost the run.
 
 use crate::failure::Failure;
+use crate::standard_output;
 use serde::Serialize;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -53,7 +54,7 @@ impl Sink {
     pub fn write(&self, text: &str) -> Result<(), Failure> {
         match self {
             Sink::Standard => {
-                standard_output(text);
+                standard_output::show(text);
                 Ok(())
             }
             Sink::File(path) => replace(path, text).map_err(|error| {
@@ -124,12 +125,13 @@ pub struct Sinks {
 }
 
 impl Sinks {
-    /// Tries the places.
+    /// Tries the places, standard output among them.
     ///
     /// # Errors
     ///
     /// A place that cannot be written.
     pub fn open(json: Option<&Path>) -> Result<Sinks, Failure> {
+        standard_output::check()?;
         Ok(Sinks { json: json.map(Sink::open).transpose()? })
     }
 
@@ -138,7 +140,7 @@ impl Sinks {
         if self.json == Some(Sink::Standard) {
             eprint!("{text}");
         } else {
-            standard_output(text);
+            standard_output::show(text);
         }
     }
 
@@ -167,12 +169,6 @@ pub fn report_sink(asked: Option<&Path>, refused: bool) -> Result<Option<Sink>, 
         None if refused => Ok(None),
         None => Ok(Sink::open(Path::new(DEFAULT)).ok()),
     }
-}
-
-/// A reader that has seen enough and closed the pipe is nobody's failure.
-fn standard_output(text: &str) {
-    let mut out = io::stdout().lock();
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 
 /// Measures what depends on the machine.

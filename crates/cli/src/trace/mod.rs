@@ -16,6 +16,7 @@ pub use record::Recorder;
 use crate::command::{TraceConvert, TraceFile, TraceHead};
 use crate::failure::Failure;
 use crate::output::check_replaceable;
+use crate::standard_output;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use std::fs::File;
@@ -75,6 +76,7 @@ pub fn skipped_text(reader: &Reader) -> String {
 /// The trace cannot be read.
 pub fn head(options: &TraceHead) -> Result<(), Failure> {
     let mut reader = open(&options.file)?;
+    standard_output::check()?;
     let mut out = BufWriter::new(io::stdout().lock());
     let mut written = writeln!(out, "time_ns,op,address,length,file");
     for _ in 0..options.requests {
@@ -82,18 +84,17 @@ pub fn head(options: &TraceHead) -> Result<(), Failure> {
         let Request { time_ns, address, length, file, kind } = match request {
             Ok(request) => request,
             Err(error) => {
-                let _ = out.flush();
+                standard_output::note(out.flush());
                 return Err(failed(error));
             }
         };
         let op = if kind == Kind::Write { 'W' } else { 'R' };
         written = written.and_then(|()| writeln!(out, "{time_ns},{op},{address},{length},{file}"));
         if written.is_err() {
-            // A reader that has seen enough and closed the pipe is nobody's failure.
-            return Ok(());
+            break;
         }
     }
-    let _ = out.flush();
+    standard_output::note(written.and_then(|()| out.flush()));
     Ok(())
 }
 
@@ -148,7 +149,7 @@ impl Out {
 
 fn sink(path: &Path) -> io::Result<Box<dyn Write + Send>> {
     if path.as_os_str() == "-" {
-        return Ok(Box::new(BufWriter::with_capacity(OUT_BYTES, io::stdout())));
+        return Ok(Box::new(BufWriter::with_capacity(OUT_BYTES, standard_output::open()?)));
     }
     let file = BufWriter::with_capacity(OUT_BYTES, File::create(path)?);
     if path.extension().is_some_and(|extension| extension == "gz") {
