@@ -11,7 +11,7 @@
 
 use std::sync::Arc;
 
-use terrace_device::{Access, Device, DeviceError, Withholding};
+use terrace_device::{Access, Device, DeviceError, Withholding, write};
 use terrace_page::{Lsn, PAGE_SIZE, PageId, TxnId};
 use terrace_pool::{
     BufferPool, ColdStart, Doublewrite, DoublewriteOwner, PoolConfig, RestoreError, ScanFrom,
@@ -25,7 +25,7 @@ use crate::engine::{Engine, LockLimits, Parts};
 use crate::error::Places;
 use crate::flash::FoundFlash;
 use crate::journal::LogJournal;
-use crate::log::{BLOCK, End, Layout, Log, LogReader, LogShape, LogSpace, header};
+use crate::log::{Aligned, BLOCK, End, Layout, Log, LogReader, LogShape, LogSpace, header};
 use crate::reclaim::Work;
 use crate::recovery::{
     Analysis, NotUndone, OwedChanges, analyse, redo, resume_losers, undo_losers,
@@ -39,6 +39,9 @@ const HOME_PAGES_MIN: u64 = 64;
 /// Bytes that an opening may write before it is known that it will not be refused; an eighth of
 /// memory comes on top.
 const WITHHELD_BYTES: u64 = 8 << 20;
+
+/// What is blank at either end of a flash that held something else.
+const BLANKED_BYTES: u64 = 1 << 20;
 
 /// How long a log that grows may get, unless something else is asked for.
 const LOG_MAX: u64 = 1 << 30;
@@ -57,6 +60,8 @@ pub(crate) struct Setup {
     pub(crate) access: Access,
     /// Why the flash starts cold, whatever it holds, unless it is needed.
     pub(crate) flash_doubt: Option<ColdStart>,
+    /// Whether the flash holds what is no tier of ours, and may be destroyed.
+    pub(crate) is_flash_foreign: bool,
     /// A flash that is known by its header or its pages, and not by its label.
     pub(crate) bad_label: Option<BadCopy>,
     /// What becomes of the transactions that a crash cut off.
@@ -189,6 +194,9 @@ fn attempt(setup: Setup, devices: &Devices) -> Result<Arc<Engine>, (Error, bool)
         Access::ReadWrite => devices.clone().withheld(&group, role.is_persistent()),
     };
     let flash = devices.flash.clone();
+    if let Some(flash) = flash.as_ref().filter(|_| setup.is_flash_foreign) {
+        blank_ends(&**flash);
+    }
     let has_flash_failed = || flash.is_some_and(|flash| flash.has_failed());
     match recovered(setup, devices) {
         Ok(engine) if access == Access::ReadOnly => Ok(engine),
@@ -207,6 +215,16 @@ fn attempt(setup: Setup, devices: &Devices) -> Result<Arc<Engine>, (Error, bool)
         Err(error) => {
             Err((group.discard().map_or_else(not_written, |()| error), has_flash_failed()))
         }
+    }
+}
+
+/// Has a flash begin and end with zeroes, where signatures of other systems are.
+fn blank_ends(flash: &dyn Device) {
+    let bytes = BLANKED_BYTES.min(flash.len()) / BLOCK as u64 * BLOCK as u64;
+    let zeroes = Aligned::zeroed(bytes as usize);
+    for at in [0, (flash.len() - bytes) / BLOCK as u64 * BLOCK as u64] {
+        // The flash starts cold, and is done without if it cannot be written.
+        let _blanked = write(flash, at, &zeroes);
     }
 }
 

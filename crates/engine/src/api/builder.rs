@@ -12,7 +12,7 @@ use terrace_policy::{Design, FlashRole, Restart};
 use terrace_pool::{ColdStart, Metadata, PoolConfig};
 use terrace_rt::{Nanos, World};
 
-use crate::api::files::{Files, Overwrite, Sizes};
+use crate::api::files::{Files, Label, Made, Overwrite, Sizes};
 use crate::api::options::{IoTimeouts, Wrap};
 use crate::api::{Checkpoints, DirectIo, TornPages};
 use crate::engine::LockLimits;
@@ -86,6 +86,7 @@ pub struct Builder {
     places: Places,
     overwrite: Overwrite,
     flash_doubt: Option<ColdStart>,
+    is_flash_foreign: bool,
     bad_label: Option<BadCopy>,
     pub(super) losers: Losers,
     pub(super) create_step: fn(),
@@ -127,6 +128,7 @@ impl Default for Builder {
             places: Places::default(),
             overwrite: Overwrite::No,
             flash_doubt: None,
+            is_flash_foreign: false,
             bad_label: None,
             losers: Losers::RollBack,
             create_step: || (),
@@ -367,7 +369,8 @@ impl Builder {
     /// of a file system or of another known format.
     ///
     /// What is open elsewhere, or mounted, is never overwritten, and `open_or_create` never
-    /// overwrites a home or a log. On a block device old data remain until they are overwritten.
+    /// overwrites a home or a log. On a block device, and in the file of a flash that is opened,
+    /// old data remain until they are overwritten. An opening that is refused destroys nothing.
     #[must_use]
     pub fn overwrite(mut self, may_destroy: bool) -> Builder {
         self.overwrite = if may_destroy { Overwrite::Yes } else { Overwrite::No };
@@ -417,7 +420,27 @@ impl Builder {
         self.check()?;
         let files = self.files(path.as_ref(), self.overwrite)?;
         self.places = files.places();
-        let home = files.open_home(self.access, self.home_bytes)?;
+        let (mut made, limit) = (Made::default(), self.io_timeouts.flash);
+        match self.open_files(&files, &mut made) {
+            Ok((database, label)) => {
+                label.into_iter().for_each(|label| label.put(limit));
+                Ok(database)
+            }
+            Err(error) => {
+                made.take_away();
+                Err(error)
+            }
+        }
+    }
+
+    /// Opens the database of `files`, and says which label its flash is to get. What becomes longer
+    /// for that, or is made, is noted in `made`.
+    fn open_files(
+        mut self,
+        files: &Files,
+        made: &mut Made,
+    ) -> Result<(Database, Option<Label>), Error> {
+        let home = files.open_home(self.access, self.home_bytes, made)?;
         // What is no database is told before anything else is looked for, or made for it.
         let boot = match superblock::find(&*home) {
             Ok(Found::Database(boot, _)) => boot,
@@ -427,8 +450,9 @@ impl Builder {
             }
             Err(error) => return Err(self.places.explain(files.foreign(error))),
         };
-        let opened = files.open(home, self.access, &boot)?;
+        let opened = files.open(home, self.access, &boot, made)?;
         self.flash_doubt = opened.flash_doubt;
+        self.is_flash_foreign = opened.is_flash_foreign;
         if let (None, Some(why)) = (&opened.devices.flash, self.flash_doubt)
             && self.access == Access::ReadWrite
             && self.pool.flash_role.is_persistent()
@@ -437,17 +461,10 @@ impl Builder {
             let needed = Error::FlashNeeded { path: None, why };
             return Err(self.places.explain(needed));
         }
-        self.bad_label = opened.bad_label.as_ref().map(|label| label.copy);
-        let (access, limit) = (self.access, self.io_timeouts.flash);
-        let database = self.on_files(opened.devices).open_on_devices();
-        if database.is_err() {
-            opened.made.take_away();
-        }
-        let database = database?;
-        if let Some(label) = opened.bad_label.filter(|_| access == Access::ReadWrite) {
-            label.repair(limit);
-        }
-        Ok(database)
+        self.bad_label = opened.bad_label;
+        let label = opened.label.filter(|_| self.access == Access::ReadWrite);
+        let database = self.on_files(opened.devices).open_on_devices()?;
+        Ok((database, label))
     }
 
     /// Opens the database at `path`, or creates it if there is no file, an empty one, or one that

@@ -13,7 +13,10 @@
 //! - P3: a flash file that flash needs for nothing, since it is a cache, never keeps a database
 //!   from opening: what is left of it starts cold, and one that does not answer, has failed or has
 //!   no room is done without. What is no flash tier of ours is refused.
-//! - P4: an opening that is refused leaves no flash file that it has made.
+//! - P4: an opening that is refused leaves no flash file that it has made, and no byte of a file
+//!   has changed. Home and flash may have to be longer before it is known; then they get as short
+//!   again as they were. What they hold changes only where the engine writes (open.O2), and the
+//!   label of a flash comes after that.
 //!
 //! Direct I/O is used where the file system has it, else the page cache unless that is refused: it
 //! costs memory, nothing else, since durability comes from `fdatasync` in both.
@@ -33,12 +36,13 @@ use terrace_page::PAGE_SIZE;
 use terrace_pool::{ColdStart, FlashNeed};
 use terrace_rt::Nanos;
 
-use self::flash::{BadLabel, FlashFound, FlashOpening, OpenedFlash};
+pub(crate) use self::flash::Label;
+use self::flash::{FlashFound, FlashOpening, OpenedFlash};
 use crate::api::DirectIo;
 use crate::error::{Places, error_path};
 use crate::log::{Aligned, BLOCK, LogShape, header};
 use crate::superblock::{self, Superblock};
-use crate::{Action, Devices, Error, ErrorPath, Part};
+use crate::{Action, BadCopy, Devices, Error, ErrorPath, Part};
 
 const PAGE: u64 = PAGE_SIZE as u64;
 /// A home whose size nobody named may grow to this.
@@ -92,23 +96,45 @@ pub(crate) struct Opened {
     pub(crate) devices: Devices,
     /// Why the flash starts cold, whatever its header says.
     pub(crate) flash_doubt: Option<ColdStart>,
-    pub(crate) bad_label: Option<BadLabel>,
-    /// The flash, if it is new.
-    pub(crate) made: Made,
+    /// Whether the flash holds what may be destroyed.
+    pub(crate) is_flash_foreign: bool,
+    pub(crate) label: Option<Label>,
+    pub(crate) bad_label: Option<BadCopy>,
 }
 
-/// Files that were not there before, open and so locked.
+/// What a file was before it was made, or made longer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Was {
+    Missing,
+    Shorter { bytes: u64 },
+}
+
+/// Files that were not there before, or not as long, open and so locked.
 #[derive(Default)]
-pub(crate) struct Made(Vec<(PathBuf, Arc<dyn Device>)>);
+pub(crate) struct Made(Vec<(PathBuf, Was, Arc<dyn Device>)>);
 
 impl Made {
-    /// Removes them: what they were made for has failed.
+    /// Removes them, or makes them as short as they were: what they were made for has failed.
     pub(crate) fn take_away(self) {
-        for (path, _device) in self.0 {
-            // Why the rest failed is what the caller is told; a file left behind is blank.
-            let _removed = fs::remove_file(path);
+        for (path, was, device) in self.0 {
+            // Why the rest failed is what the caller is told; what is left behind is blank.
+            let _undone = match was {
+                Was::Missing => fs::remove_file(path),
+                Was::Shorter { bytes } => shorten(&path, bytes, device.len()),
+            };
         }
     }
+}
+
+/// Makes a file as short as it was, unless its home has got longer with it: a recovery that was
+/// refused late may have written that.
+fn shorten(path: &Path, bytes: u64, grown: u64) -> io::Result<()> {
+    let file = File::options().read(true).write(true).open(path)?;
+    let told = superblock::pages_told(&Plain(file.try_clone()?))?;
+    if told.is_some_and(|pages| pages * PAGE > bytes) || file.metadata()?.len() < grown {
+        return Ok(());
+    }
+    file.set_len(bytes)
 }
 
 impl Files {
@@ -243,7 +269,7 @@ impl Files {
             let is_new = claim.is_new();
             let device = place.device(claim, size, self.direct_io)?;
             if is_new {
-                made.0.push((place.path.clone(), Arc::clone(&device)));
+                made.0.push((place.path.clone(), Was::Missing, Arc::clone(&device)));
             }
             Ok::<_, Error>(device)
         };
@@ -254,7 +280,7 @@ impl Files {
         })
     }
 
-    /// Opens the home, which must be there.
+    /// Opens the home, which must be there, and notes in `made` what it was if it got longer.
     ///
     /// # Errors
     ///
@@ -263,8 +289,11 @@ impl Files {
         &self,
         access: Access,
         wanted: Option<u64>,
+        made: &mut Made,
     ) -> Result<Arc<dyn Device>, Error> {
-        self.home.open_home(access, self.direct_io, wanted)
+        let (home, was) = self.home.open_home(access, self.direct_io, wanted)?;
+        made.0.extend(was.map(|was| (self.home.path.clone(), was, Arc::clone(&home))));
+        Ok(home)
     }
 
     /// What the home holds instead of a database, if the error is that it holds none.
@@ -285,7 +314,7 @@ impl Files {
     }
 
     /// Opens the log and the flash of the database on `home`, whose superblock says whether it
-    /// needs what is on flash.
+    /// needs what is on flash, and notes in `made` what the flash was if it changes.
     ///
     /// # Errors
     ///
@@ -296,6 +325,7 @@ impl Files {
         home: Arc<dyn Device>,
         access: Access,
         boot: &Superblock,
+        made: &mut Made,
     ) -> Result<Opened, Error> {
         let need = if boot.needs_flash() { FlashNeed::Needed } else { FlashNeed::Optional };
         let log = self.log.claim(access, false)?;
@@ -316,40 +346,49 @@ impl Files {
             Some(flash) => opening(flash).open_within(self.flash_limit)?,
             None => OpenedFlash::default(),
         };
-        let made = flash.made.zip(flash.device.clone()).into_iter().collect();
-        let devices = Devices { home, flash: flash.device, log };
-        let (flash_doubt, bad_label) = (flash.doubt, flash.bad_label);
-        Ok(Opened { devices, flash_doubt, bad_label, made: Made(made) })
+        let was = flash.was.zip(flash.device.clone());
+        made.0.extend(was.map(|((path, was), device)| (path, was, device)));
+        Ok(Opened {
+            devices: Devices { home, flash: flash.device, log },
+            flash_doubt: flash.doubt,
+            is_flash_foreign: flash.is_foreign,
+            label: flash.label,
+            bad_label: flash.bad_label,
+        })
     }
 }
 
 /// The home at `path` without the rest of its database, to be read only.
 pub(crate) fn home_read_only(path: &Path, direct_io: DirectIo) -> Result<Arc<dyn Device>, Error> {
     let home = Place { part: Part::Home, path: resolve(path) };
-    home.open_home(Access::ReadOnly, direct_io, None)
+    home.open_home(Access::ReadOnly, direct_io, None).map(|(home, _)| home)
 }
 
 impl Place {
-    /// A file that holds a database is made `wanted` bytes long, if it is shorter.
+    /// A file that holds a database is made `wanted` bytes long, if it is shorter; then comes what
+    /// it was.
     fn open_home(
         &self,
         access: Access,
         direct_io: DirectIo,
         wanted: Option<u64>,
-    ) -> Result<Arc<dyn Device>, Error> {
+    ) -> Result<(Arc<dyn Device>, Option<Was>), Error> {
         let claim = self.claim(access, false)?;
         if claim.len() < 2 * PAGE {
             return Err(self.no_database(&claim)?);
         }
-        let wanted = wanted.map_or(0, whole);
+        self.check_direct(&claim, direct_io)?;
+        let (wanted, bytes) = (wanted.map_or(0, whole), claim.len());
+        let mut was = None;
         if access == Access::ReadWrite && claim.len() < wanted && !claim.is_block_device() {
             let told = superblock::pages_told(&claim).map_err(|error| self.device_failed(error))?;
             // One that was cut short is refused later, as it is.
             if told.is_some_and(|pages| pages * PAGE <= claim.len()) {
                 claim.grow(wanted, Room::Reserved).map_err(|error| self.failed(error))?;
+                was = Some(Was::Shorter { bytes });
             }
         }
-        self.device(claim, None, direct_io)
+        Ok((self.device(claim, None, direct_io)?, was))
     }
 
     /// What is wrong with a file that is too short for its part: it is blank, or something else.

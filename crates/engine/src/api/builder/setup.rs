@@ -104,6 +104,7 @@ impl Builder {
             places: self.places.clone(),
             access: self.access,
             flash_doubt: self.flash_doubt,
+            is_flash_foreign: self.is_flash_foreign,
             bad_label: self.bad_label,
             losers: self.losers,
             log_max: self.log_max,

@@ -18,7 +18,7 @@ use terrace_page::{PAGE_SIZE, PageBuf, page_id, verify};
 use terrace_pool::{ColdStart, FlashNeed, flash_part_of};
 use terrace_rt::Nanos;
 
-use super::{PAGE, Place};
+use super::{PAGE, Place, Was};
 use crate::api::DirectIo;
 use crate::{BadCopy, CopyFlaw, Error};
 
@@ -26,26 +26,31 @@ use crate::{BadCopy, CopyFlaw, Error};
 #[derive(Default)]
 pub(super) struct OpenedFlash {
     pub(super) device: Option<Arc<dyn Device>>,
-    /// The file of the device, if there was none before.
-    pub(super) made: Option<PathBuf>,
+    /// What the file was before, if it was made, or made longer.
+    pub(super) was: Option<(PathBuf, Was)>,
     pub(super) doubt: Option<ColdStart>,
-    pub(super) bad_label: Option<BadLabel>,
+    /// Whether what it holds is somebody else's, and may be destroyed.
+    pub(super) is_foreign: bool,
+    /// The label that it has to get.
+    pub(super) label: Option<Label>,
+    /// What is wrong with the label of a flash that is known by its header or its pages.
+    pub(super) bad_label: Option<BadCopy>,
 }
 
-/// A label that is not what was written, on a flash that is known by its header or its pages.
+/// A label that is missing, or is not what was written.
 #[derive(Clone)]
-pub(crate) struct BadLabel {
+pub(crate) struct Label {
     path: PathBuf,
     /// Device and inode of the file.
     identity: (u64, u64),
-    pub(crate) copy: BadCopy,
+    offset: u64,
 }
 
-impl BadLabel {
-    /// Writes it anew, once the database is open, and so has the flash locked. If that fails, the
-    /// database does without, and `check` goes on telling of it. Waits up to `limit`.
-    pub(crate) fn repair(self, limit: Nanos) {
-        let _repaired = terrace_rt::within(limit, move || self.write());
+impl Label {
+    /// Writes it, once the database is open, and so has the flash locked. If that fails, the
+    /// database does without: the tier is known by its header and its pages. Waits up to `limit`.
+    pub(crate) fn put(self, limit: Nanos) {
+        let _written = terrace_rt::within(limit, move || self.write());
     }
 
     fn write(&self) -> io::Result<()> {
@@ -53,7 +58,7 @@ impl BadLabel {
         if identity(&file.metadata()?) != self.identity {
             return Err(io::Error::other("another file has its path"));
         }
-        file.write_all_at(&FLASH_LABEL, self.copy.offset)?;
+        file.write_all_at(&FLASH_LABEL, self.offset)?;
         file.sync_all()
     }
 }
@@ -116,8 +121,8 @@ impl FlashOpening {
         }
     }
 
-    /// One that the database can do without: made if it is not there, begun anew if it is not whole
-    /// (files.P3).
+    /// One that the database can do without: made if it is not there, to be begun anew if it is not
+    /// whole (files.P3). It gets as long as it must, and nothing that it holds changes (files.P4).
     fn open_cache(&self) -> Result<OpenedFlash, Error> {
         let (place, size) = (&self.place, self.size);
         let claim = place.claim(Access::ReadWrite, true)?;
@@ -140,15 +145,22 @@ impl FlashOpening {
             FlashFound::Foreign(_) if self.may_overwrite => Some(ColdStart::Blank),
             FlashFound::Foreign(found) => return Err(place.not_blank(found)),
         };
-        if is_short || matches!(found, FlashFound::Foreign(_)) {
-            place.prepare(&claim, size, Room::Reserved, &|| ())?;
+        place.check_direct(&claim, self.direct_io)?;
+        let was = match (claim.is_new(), is_short) {
+            (true, _) => Some((place.path.clone(), Was::Missing)),
+            (false, true) => Some((place.path.clone(), Was::Shorter { bytes: claim.len() })),
+            (false, false) => None,
+        };
+        if is_short {
+            claim.grow(size, Room::Reserved).map_err(|error| place.failed(error))?;
         }
-        if found != FlashFound::Labelled || is_short {
-            place.label(&claim)?;
-        }
-        let made = claim.is_new().then(|| place.path.clone());
+        let label = match found {
+            FlashFound::Labelled if !is_short => None,
+            _ => Some(place.label_of(&claim)?),
+        };
+        let is_foreign = matches!(found, FlashFound::Foreign(_));
         let device = Some(place.device(claim, Some(size), self.direct_io)?);
-        Ok(OpenedFlash { device, made, doubt, bad_label: None })
+        Ok(OpenedFlash { device, was, doubt, is_foreign, label, bad_label: None })
     }
 
     /// One that the database needs, or that is only read: nothing of it changes.
@@ -171,10 +183,13 @@ impl FlashOpening {
             // What is left is whole: header and table tell whose it is.
             FlashFound::Labelled | FlashFound::Unlabelled => (),
         }
-        let is_labelled = found == FlashFound::Labelled;
-        let bad_label = if is_labelled { None } else { Some(place.bad_label(&claim)?) };
-        let device = Some(place.device(claim, Some(size), self.direct_io)?);
-        Ok(OpenedFlash { device, made: None, doubt: None, bad_label })
+        let mut opened = OpenedFlash::default();
+        if found != FlashFound::Labelled {
+            opened.label = Some(place.label_of(&claim)?);
+            opened.bad_label = Some(place.bad_label(&claim)?);
+        }
+        opened.device = Some(place.device(claim, Some(size), self.direct_io)?);
+        Ok(opened)
     }
 }
 
@@ -247,23 +262,31 @@ impl Place {
     }
 
     /// What is wrong with the label of a flash that is ours.
-    fn bad_label(&self, claim: &FileClaim) -> Result<BadLabel, Error> {
-        let failed = |source| self.device_failed(source);
-        let offset = claim.len().saturating_sub(PAGE);
+    fn bad_label(&self, claim: &FileClaim) -> Result<BadCopy, Error> {
+        let offset = label_at(claim);
         let mut found = [0; FLASH_LABEL.len()];
-        claim.read_at(offset, &mut found).map_err(failed)?;
+        claim.read_at(offset, &mut found).map_err(|source| self.device_failed(source))?;
         let is_blank = found.iter().all(|&byte| byte == 0);
         let flaw = if is_blank { CopyFlaw::Blank } else { CopyFlaw::Damaged };
-        let identity = identity(&fs::metadata(&self.path).map_err(failed)?);
-        let copy = BadCopy { part: self.part, offset, flaw };
-        Ok(BadLabel { path: self.path.clone(), identity, copy })
+        Ok(BadCopy { part: self.part, offset, flaw })
+    }
+
+    /// The label that a flash gets once it is certain that it is used.
+    fn label_of(&self, claim: &FileClaim) -> Result<Label, Error> {
+        let found = fs::metadata(&self.path).map_err(|source| self.device_failed(source))?;
+        let (path, identity) = (self.path.clone(), identity(&found));
+        Ok(Label { path, identity, offset: label_at(claim) })
     }
 
     /// Labels the flash, whose last page is no slot.
     pub(super) fn label(&self, claim: &FileClaim) -> Result<(), Error> {
-        let last = claim.len().saturating_sub(PAGE);
-        claim.write_at(last, &FLASH_LABEL).map_err(|error| self.failed(error))
+        claim.write_at(label_at(claim), &FLASH_LABEL).map_err(|error| self.failed(error))
     }
+}
+
+/// The last page begins with the label.
+fn label_at(claim: &FileClaim) -> u64 {
+    claim.len().saturating_sub(PAGE)
 }
 
 fn is_labelled(claim: &FileClaim) -> io::Result<bool> {
