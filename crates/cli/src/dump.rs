@@ -140,9 +140,10 @@ pub fn new_builder(options: &NewDatabase) -> Result<Builder, Failure> {
         bytes.ok_or_else(|| Failure::usage(format!("{option} must be in bytes, like 1GiB")))
     };
     let builder = Database::builder().memory(options.dram.pages(0) * 8192);
-    let builder = match options.log_size {
-        Some(size) => builder.log_size(bytes(size, "--log-size")?),
-        None => builder,
+    let builder = match (options.log_size, options.log_max) {
+        (Some(size), _) => builder.log_size(bytes(size, "--log-size")?),
+        (None, Some(bytes)) => builder.log_max(bytes),
+        (None, None) => builder,
     };
     Ok(match options.home_size {
         Some(size) => builder.home_size(bytes(size, "--home-size")?),
@@ -195,9 +196,10 @@ fn not_loaded(options: &Load, error: &NotLoaded) -> Failure {
                 thousands(home as f64)
             ),
         ),
-        (Some(terrace::Error::LogFull { .. }), _) => {
-            Failure::failed(path, format!("the log has no room{table}: give a larger --log-size"))
-        }
+        (Some(terrace::Error::LogFull { .. }), _) => Failure::failed(
+            path,
+            format!("the log has no room{table}: give a larger --log-size or --log-max"),
+        ),
         (_, NotLoaded::Load(error)) => Failure::failed(path, error),
         (_, NotLoaded::New(error)) => Failure::failed(path, error),
     }

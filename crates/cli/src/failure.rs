@@ -16,11 +16,12 @@ pub enum Failure {
 }
 
 /// Methods of `terrace::Builder`, and the options of the command that set the same.
-const OPTIONS: [(&str, &str); 8] = [
+const OPTIONS: [(&str, &str); 9] = [
     ("memory", "--dram"),
     ("flash", "--flash-device"),
     ("flash_role", "--persistent-flash"),
     ("log_size", "--log-size"),
+    ("log_max", "--log-max"),
     ("home_size", "--home-size"),
     ("restart", "--restart"),
     ("design", "--design"),

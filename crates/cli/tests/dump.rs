@@ -491,3 +491,36 @@ fn a_load_that_fails_leaves_nothing_and_overwrites_nothing() {
     }
     assert!(files(folder.path()) == before);
 }
+
+/// The command had no option for how long a log may get.
+#[test]
+fn a_log_that_grows_has_the_limit_that_was_asked_for() {
+    let made = tempfile::tempdir().expect("a folder");
+    let folder = made.path();
+    let db = Database::create(folder.join("db")).expect("a good place");
+    db.close().expect("good files");
+    let dump = terrace(folder, &["dump", "db"]).stdout;
+    fs::write(folder.join("dump"), dump).expect("room");
+    // As the header of the log has it, in either copy.
+    let limit = |name: &str| {
+        let log = fs::read(folder.join(name)).expect("there");
+        let copy = |at: usize| u64::from_le_bytes(log[at + 72..at + 80].try_into().expect("eight"));
+        [copy(0), copy(4096)]
+    };
+    for (option, name, bytes) in [(None, "usual", 1 << 30), (Some("3MiB"), "small", 3 << 20)] {
+        let asked = option.map_or(vec![], |size| vec!["--log-max", size]);
+        let loaded = terrace(folder, &[&["load", "dump", name], &asked[..]].concat());
+        assert!(loaded.status.success(), "{}", text(&loaded.stderr));
+        assert_eq!(limit(&format!("{name}.log")), [bytes; 2], "{name}");
+    }
+    let bench = ["bench", "updates", "--rows", "100", "--duration", "10ms", "--path", "rows"];
+    let ran = terrace(folder, &[&bench[..], &["--log-max", "5MiB"]].concat());
+    assert!(ran.status.success(), "{}", text(&ran.stderr));
+    assert_eq!(limit("rows.log"), [5 << 20; 2]);
+    for wrong in [&["--log-max", "10%"][..], &["--log-max", "1p"], &["--log-max", "4TiB"]] {
+        let refused = terrace(folder, &[&["load", "dump", "new"], wrong].concat());
+        assert_eq!(refused.status.code(), Some(2), "{wrong:?}: {}", text(&refused.stderr));
+    }
+    let both = ["load", "dump", "new", "--log-max", "2MiB", "--log-size", "2MiB"];
+    assert_eq!(terrace(folder, &both).status.code(), Some(2));
+}

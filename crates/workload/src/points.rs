@@ -65,6 +65,8 @@ pub struct Config {
     pub scan_rows: u64,
     /// Pages in memory.
     pub memory_pages: u32,
+    /// How long the log may get, if that is not the default.
+    pub log_max: Option<u64>,
     /// Where the database is; it is created if it is not there.
     pub path: PathBuf,
     /// Threads.
@@ -113,6 +115,9 @@ pub fn run(config: &Config) -> Result<RunResult, Error> {
             .world(world.clone())
             .direct_io(DirectIo::Required)
             .tune(|tier| tier.observer = config.recording.clone().map(|it| it as _));
+        if let Some(bytes) = config.log_max {
+            builder = builder.log_max(bytes);
+        }
         let rows_bytes = config.rows * (config.value_bytes as u64 + ROW_OVERHEAD_BYTES);
         if rows_bytes > SPARSE_HOME_BYTES / 2 {
             builder = builder.home_size(rows_bytes.saturating_mul(2));

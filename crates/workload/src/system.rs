@@ -73,6 +73,8 @@ pub struct System {
     pub tier: PoolConfig,
     /// Bytes of the log: 64 GiB, as checkpoints are off. It is sparse.
     pub log_bytes: u64,
+    /// How long the log may get, if it is one that grows: `log_bytes` does not count then.
+    pub log_max: Option<u64>,
     /// How much of a modelled log can be read again.
     pub log_kept: LogKept,
     /// Cores that CPU time is charged to, in virtual time.
@@ -108,6 +110,7 @@ impl Default for System {
             flash_pages: 183_501,
             tier: PoolConfig::default(),
             log_bytes: 64 << 30,
+            log_max: None,
             log_kept: LogKept::Tail,
             cores: 8,
             checkpoint_every: None,
@@ -119,6 +122,9 @@ impl Default for System {
 
 /// Pages of the log that `LogKept::Tail` keeps readable.
 const LOG_PAGES_KEPT: usize = 1 << 14;
+
+/// The device of a log that grows, to begin with.
+const GROWING_LOG_BYTES: u64 = 1 << 20;
 
 /// Memory while loading.
 const LOAD_MEMORY_BYTES: u64 = 64 << 20;
@@ -143,14 +149,18 @@ impl System {
         if !design.uses_flash() {
             tier.flash_role = FlashRole::Cache;
         }
-        Database::builder()
+        let builder = Database::builder()
             .tune(|tuned| *tuned = tier)
             .restart(restart)
             .memory(memory_bytes)
             .design(design)
             .checkpoints(checkpoints)
             .torn_pages(TornPages::Off)
-            .world(world)
+            .world(world);
+        match self.log_max {
+            Some(bytes) => builder.log_max(bytes),
+            None => builder,
+        }
     }
 
     /// Tells who records, if anybody, that clients are about to begin.
@@ -219,7 +229,12 @@ impl Stores {
         let slab = Slab::new();
         let world = system.world(seed);
         let home = Store::new(home_bytes, Keep::Shared(Arc::clone(&slab)));
-        let log = Store::new(system.log_bytes, system.log_kept.keep());
+        let (log_bytes, kept) = match system.log_max {
+            // It goes back to where it was long ago.
+            Some(_) => (GROWING_LOG_BYTES, LogKept::All),
+            None => (system.log_bytes, system.log_kept),
+        };
+        let log = Store::new(log_bytes, kept.keep());
         let home = build(Preset::Ram, world.world(), home);
         let log = build(Preset::Ram, world.world(), log);
         let devices = Devices { home: home.clone(), flash: None, log: log.clone() };

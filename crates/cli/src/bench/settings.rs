@@ -106,6 +106,7 @@ fn system(options: &Tpcc) -> Result<System, Failure> {
     Ok(System {
         place: place(options)?,
         tier: PoolConfig { restart: options.restart, ..pool(tier) },
+        log_max: options.devices.log_max,
         cores: options.devices.cores,
         checkpoint_every: interval(tier.checkpoint.unwrap_or(Span(0.0))),
         ..System::default()

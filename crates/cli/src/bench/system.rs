@@ -75,6 +75,7 @@ pub fn modelled(models: &Models, tier: &Tier) -> Result<System, Failure> {
         },
         tier: pool(tier),
         log_bytes,
+        log_max: models.log_max,
         log_kept: LogKept::Tail,
         cores: models.cores,
         checkpoint_every: interval(tier.checkpoint.unwrap_or(Span(0.0))),
@@ -329,7 +330,7 @@ pub fn place_parameters(system: &System) -> Map<String, Value> {
             ("real", [shown(home), shown(flash), shown(log)], Some(*threads))
         }
     };
-    object(json!({
+    let mut parameters = object(json!({
         "world": world,
         "home": home,
         "flash_device": flash_device,
@@ -337,7 +338,12 @@ pub fn place_parameters(system: &System) -> Map<String, Value> {
         "log_bytes": system.log_bytes,
         "threads": threads,
         "cores": system.cores,
-    }))
+    }));
+    if let Some(bytes) = system.log_max {
+        parameters.remove("log_bytes");
+        parameters.insert("log_max_bytes".to_string(), bytes.into());
+    }
+    parameters
 }
 
 /// What is printed behind the size of memory if the books of the flash tier are taken from it.

@@ -52,6 +52,22 @@ pub(super) fn theta(text: &str) -> Result<f64, String> {
     }
 }
 
+/// The least that a log that grows is bounded by, in bytes.
+const LOG_MAX_MIN: u64 = 1 << 20;
+/// No log is as long as this.
+const LOG_MAX_END: u64 = 4 << 40;
+
+/// How long a log that grows may get, in bytes.
+pub(super) fn log_max(text: &str) -> Result<u64, String> {
+    match text.parse::<Size>()?.bytes() {
+        None => Err("the limit of a log is a size of its own, like 1GiB".into()),
+        Some(bytes) if !(LOG_MAX_MIN..LOG_MAX_END).contains(&bytes) => {
+            Err("the limit of a log is at least 1MiB, and less than 4TiB".into())
+        }
+        Some(bytes) => Ok(bytes),
+    }
+}
+
 /// A bound on the age of changes, in bytes of log.
 pub(super) fn log_age(text: &str) -> Result<u64, String> {
     match text.parse::<Size>()?.bytes() {

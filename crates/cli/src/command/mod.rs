@@ -33,8 +33,8 @@ use crate::quantity::{Share, Size, Span};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use erp::ERP_DEFAULTS;
 use lists::{
-    admission, costs, daily_budget, design_list, layout, log_age, memory_policy, one_restart,
-    replacement, theta,
+    admission, costs, daily_budget, design_list, layout, log_age, log_max, memory_policy,
+    one_restart, replacement, theta,
 };
 use restart::RESTART_DEFAULTS;
 use std::path::PathBuf;
@@ -218,6 +218,9 @@ pub struct TpccDevices {
     /// The log device: a preset, or in the real world a path
     #[arg(long, value_name = "PRESET|PATH", help = device_help("The log device", 2))]
     pub log_device: Option<String>,
+    /// Have the log grow, up to this [default: a log of fixed size]
+    #[arg(long, value_name = "SIZE", value_parser = log_max)]
+    pub log_max: Option<u64>,
     /// Threads of the real world
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u64).range(1..=256))]
@@ -470,6 +473,9 @@ pub struct Points {
     /// Memory for pages; a share is of the rows' bytes [default: room for all]
     #[arg(long, value_name = "SIZE")]
     pub dram: Option<Size>,
+    /// How long the log may get, which grows [default: 1GiB]
+    #[arg(long, value_name = "SIZE", value_parser = log_max)]
+    pub log_max: Option<u64>,
     /// Rows of a scan
     #[arg(long, value_name = "N", default_value_t = 100,
           value_parser = clap::value_parser!(u64).range(1..))]

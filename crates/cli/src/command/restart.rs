@@ -1,7 +1,7 @@
 //! The options of `bench restart`. The tier of ICDE 2013 has other defaults than that of SIGMOD
 //! 2011.
 
-use super::lists::{DesignList, RestartList, design_list, preset, restart_list};
+use super::lists::{DesignList, RestartList, design_list, log_max, preset, restart_list};
 use super::{Shown, Tier, TpccDatabase};
 use crate::quantity::{Share, Size, Span};
 use clap::{Args, ValueEnum};
@@ -99,6 +99,9 @@ pub struct Models {
     /// Size of the log; the modelled device keeps what is written of it in memory
     #[arg(long, value_name = "SIZE", default_value = "4GiB")]
     pub log: Size,
+    /// Have the log grow, up to this, in place of `--log`
+    #[arg(long, value_name = "SIZE", value_parser = log_max, conflicts_with = "log")]
+    pub log_max: Option<u64>,
     /// Cores of the virtual world, on which CPU time is spent
     #[arg(long, value_name = "N", default_value_t = 8,
           value_parser = clap::value_parser!(u32).range(1..=1024))]

@@ -1,7 +1,7 @@
 //! Options of the commands on databases that are there: check, stat, dump, load.
 
 use super::Shown;
-use super::lists::{one_design, one_restart};
+use super::lists::{log_max, one_design, one_restart};
 use crate::quantity::Size;
 use clap::Args;
 use std::path::PathBuf;
@@ -92,6 +92,9 @@ pub struct NewDatabase {
     /// Size of the log, reserved at once [default: it grows, up to 1 GiB]
     #[arg(long, value_name = "SIZE")]
     pub log_size: Option<Size>,
+    /// How long a log that grows may get [default: 1GiB]; each opening sets its own limit
+    #[arg(long, value_name = "SIZE", value_parser = log_max, conflicts_with = "log_size")]
+    pub log_max: Option<u64>,
     /// Memory for pages
     #[arg(long, value_name = "SIZE", default_value = "64MiB")]
     pub dram: Size,

@@ -238,10 +238,11 @@ fn real_builder(config: &Config, design: Design, world: World) -> Builder {
     let system = &config.system;
     let Place::Real { flash, log, .. } = &system.place else { unreachable!("the caller looked") };
     let builder = system.builder(design, world);
-    let builder = builder
-        .direct_io(DirectIo::Required)
-        .log(log)
-        .log_size(system.log_bytes.min(REAL_LOG_BYTES_MAX));
+    let builder = builder.direct_io(DirectIo::Required).log(log);
+    let builder = match system.log_max {
+        Some(_) => builder,
+        None => builder.log_size(system.log_bytes.min(REAL_LOG_BYTES_MAX)),
+    };
     match design.uses_flash() {
         true => builder.flash(flash, system.flash_bytes()),
         false => builder,
