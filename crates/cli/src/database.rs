@@ -16,7 +16,8 @@ const PAGE_BYTES: u64 = 8192;
 /// Memory of a database that is only looked at, in pages, at least.
 const FRAMES_MIN: u64 = 64;
 
-/// Walks every tree of a database, and tells all damage that it finds.
+/// Walks every tree of a database, and tells all damage that it finds. Where a flash tier has
+/// pages, home's own copies of them are read, too: what is sound is sound without its cache.
 ///
 /// # Errors
 ///
@@ -32,8 +33,16 @@ pub fn check(options: &Stored) -> Result<(), Failure> {
         Err(error) => return Err(damage(options, &sinks, builder, &error)),
     };
     let flash = flash_tier(&options.at, blank, &database);
-    let mended = made_good(blank, &database);
+    let mut mended = made_good(blank, &database);
     let checked = database.check();
+    let has_flash = database.stats().pool.slots > 0;
+    let at_home = match checked {
+        Ok(_) if has_flash => database.damaged_at_home(),
+        _ => Ok(Vec::new()),
+    };
+    let at_home = at_home.map_err(|error| Failure::failed(path.display(), error))?;
+    let bad_copy = |page| format!("{page}: its copy at home is damaged; flash has it whole");
+    mended.extend(at_home.iter().map(bad_copy));
     database.close().map_err(|error| Failure::failed(path.display(), error))?;
     let found = match checked {
         Ok(found) => found,
@@ -57,11 +66,19 @@ pub fn check(options: &Stored) -> Result<(), Failure> {
         "entries": found.entries,
         "host": { "wall_s": watch.seconds() },
     }))?;
-    if mended.is_empty() {
-        return Ok(());
+    match (mended.is_empty(), at_home.is_empty()) {
+        (true, _) => Ok(()),
+        (false, true) => {
+            let what =
+                "it is damaged, and nothing is lost: the next opening for writing repairs it";
+            Err(Failure::failed(path.display(), what))
+        }
+        (false, false) => {
+            let what = "it is damaged at home, and nothing is lost as long as its flash is there: \
+                        save it by `terrace dump`, with the same options, then `terrace load`";
+            Err(Failure::failed(path.display(), what))
+        }
     }
-    let what = "it is damaged, and nothing is lost: the next opening for writing repairs it";
-    Err(Failure::failed(path.display(), what))
 }
 
 /// Damage that costs no row, since there is another copy of what it hit.

@@ -524,3 +524,60 @@ fn a_log_that_grows_has_the_limit_that_was_asked_for() {
     let both = ["load", "dump", "new", "--log-max", "2MiB", "--log-size", "2MiB"];
     assert_eq!(terrace(folder, &both).status.code(), Some(2));
 }
+
+/// `check` read what is on flash there, and said that a database is sound that was lost with its
+/// cache.
+#[test]
+fn check_reads_home_where_flash_has_a_whole_copy() {
+    let made = tempfile::tempdir().expect("a folder");
+    let with_flash = |folder: &Path| {
+        let builder = Database::builder().memory(512 << 10).home_size(8 << 20);
+        builder.flash(folder.join("flash"), 2 << 20)
+    };
+    let db = with_flash(made.path()).create(made.path().join("db")).expect("made");
+    let filled = db.write(|txn| {
+        let mut rows = txn.open_table(ROWS)?;
+        (0..6_000).try_for_each(|key| rows.insert(key, &[key as u8; 200]))
+    });
+    filled.expect("room");
+    for _ in 0..4 {
+        db.check().expect("sound");
+    }
+    db.checkpoint(Checkpoint::Sharp).expect("room");
+    db.close().expect("closed");
+    let check = |folder: &Path| {
+        terrace(
+            folder,
+            &["check", "db", "--flash-device", "flash", "--dram", "512KiB", "--json", "report"],
+        )
+    };
+    let output = check(made.path());
+    let shown = text(&output.stdout);
+    assert!(output.status.success() && shown.contains("warm"), "{shown}");
+
+    let (mut on_flash, mut in_use) = (0, 0);
+    for page in (64..208).step_by(3) {
+        let folder = tempfile::tempdir().expect("a folder");
+        copy(made.path(), folder.path());
+        let home = File::options().write(true).open(folder.path().join("db")).expect("there");
+        home.write_all_at(&[7; 100], page * PAGE + 1000).expect("room");
+        let output = check(folder.path());
+        let without = terrace(folder.path(), &["check", "db"]);
+        assert_eq!(output.status, without.status, "page {page}: {}", text(&output.stdout));
+        in_use += u64::from(!without.status.success());
+        let said = text(&output.stderr);
+        if !said.contains("as long as its flash is there") {
+            continue;
+        }
+        on_flash += 1;
+        let found = text(&output.stdout);
+        assert!(found.contains(&format!("page {page}: its copy at home is damaged")), "{found}");
+        let report = fs::read_to_string(folder.path().join("report")).expect("written");
+        assert!(report.contains("\"sound\": false") && report.contains("\"lost\": false"));
+        // What it advises saves all.
+        let saved =
+            terrace(folder.path(), &["dump", "db", "--flash-device", "flash", "--dram", "512KiB"]);
+        assert!(saved.status.success(), "{}", text(&saved.stderr));
+    }
+    assert!(on_flash > 10 && in_use > on_flash / 2, "{on_flash} of {in_use} pages");
+}

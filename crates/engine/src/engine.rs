@@ -91,7 +91,7 @@ pub(crate) struct Engine {
     pub(crate) trees: Trees,
     /// What the background gives back.
     pub(crate) reclaim: Reclaim,
-    flash_role: FlashRole,
+    pub(crate) flash_role: FlashRole,
     pub(crate) tally: Tally,
     /// Given when the log is half full, or the database closes.
     pub(crate) checkpoint_wanted: Signal,

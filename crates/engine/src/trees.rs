@@ -81,7 +81,7 @@ struct OpenTable {
 /// The trees of a database.
 pub(crate) struct Trees {
     pool: Arc<BufferPool>,
-    space: Arc<Space>,
+    pub(crate) space: Arc<Space>,
     catalog: Tree,
     names: LeafMutex<BTreeMap<String, OpenTable>>,
     /// Another after each change of `names`.

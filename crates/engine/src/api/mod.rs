@@ -7,6 +7,7 @@ mod devices;
 mod emptied;
 mod files;
 mod for_tests;
+mod home_copies;
 mod loader;
 mod misses;
 mod options;

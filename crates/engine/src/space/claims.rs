@@ -78,6 +78,32 @@ impl Space {
         }
     }
 
+    /// Shows `visit` the maps, and all pages that are in use by those that are whole.
+    ///
+    /// # Errors
+    ///
+    /// The first of `visit`.
+    pub(crate) fn pages_in_use<E>(
+        &self,
+        mut visit: impl FnMut(PageId) -> Result<(), E>,
+    ) -> Result<(), E> {
+        for (group, map) in self.maps() {
+            visit(map_page(group))?;
+            let Some(map) = map else { continue };
+            for extent in group * EXTENTS_PER_MAP..(group + 1) * EXTENTS_PER_MAP {
+                let (owned_by, used) = entry(&map, extent);
+                let is_used = |bit: &u64| used & 1 << bit != 0;
+                if matches!(owned_by, NOBODY | MAPS) {
+                    continue;
+                }
+                (0..EXTENT_PAGES)
+                    .filter(is_used)
+                    .try_for_each(|bit| visit(extent_page(extent).plus(bit)))?;
+            }
+        }
+        Ok(())
+    }
+
     /// Maps that cannot be read.
     pub(crate) fn damaged_maps(&self) -> Vec<PageId> {
         let damaged = self.maps().filter(|(_, map)| map.is_none());

@@ -59,6 +59,22 @@ impl BufferPool {
         }
     }
 
+    /// Whether memory or flash has changes of `page` that home may lack.
+    #[must_use]
+    pub fn is_newer_than_home(&self, page: PageId) -> bool {
+        let partition = self.memory.partition(page);
+        let books = partition.books.lock();
+        let is_newer = |slot| books.slots.newer(slot).is_some();
+        match partition.find(&books, &self.memory.frames, page) {
+            Place::Memory(id) => {
+                let frame = self.memory.frames.frame(id);
+                frame.rec_lsn().is_some() || frame.slot().is_some_and(is_newer)
+            }
+            Place::Flash(slot) => is_newer(slot),
+            Place::Nowhere => false,
+        }
+    }
+
     /// Asserts the relations between the copies of every page [S0 Fig.3] and the pool's own books.
     ///
     /// # Panics
