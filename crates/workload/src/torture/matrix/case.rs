@@ -26,7 +26,8 @@ use terrace_rt::{Stopped, Virtual};
 use super::super::ledger::{Failure, Ledger, Promise};
 use super::super::{Phase, Shared};
 use super::disks::{Disks, Fate, Part, Powered, Torn};
-use super::script::{Path, Script, Seen};
+use super::script::{Path, Script};
+use super::seen::Seen;
 use super::stage::{Moment, Setting, Stage};
 use super::walk::{Step, Walker, verify};
 

@@ -3,7 +3,8 @@
 //!
 //! Modules in reading order:
 //!
-//! - `script`: the scenarios, as data. `walk`: the client that takes their steps.
+//! - `script`: the scenarios, as data. `seen`: what shows that they took their path. `walk`: the
+//!   client that takes their steps.
 //! - `disks`: the devices and their fates. `stage`: a database with a past.
 //! - `case`: one cut, and what is found after it. `tpcc`: TPC-C cut at random events.
 //! - `report`: the counts.
@@ -24,6 +25,7 @@ mod case;
 mod disks;
 mod report;
 mod script;
+mod seen;
 mod stage;
 mod tpcc;
 mod walk;

@@ -21,6 +21,8 @@
 //! | `tables` | tables are made and dropped |
 //! | `rest` | what the flusher of the table does in the background (LVR) |
 //! | `table` | checkpoints in a row, each of which writes the table or its journal (LVR, warm) |
+//! | `grow-log` | the log gets longer, by segments |
+//! | `shrink-log` | it gets shorter at checkpoints |
 //! | `close` | a clean shutdown |
 //! | `reopen` | opening after one, warm if the restart can |
 //! | `recover` | recovery after a power cut, with a loser to undo |
@@ -28,15 +30,12 @@
 //! - C1: what a script must go through is asserted on its uncut run, by what the engine and the
 //!   devices counted: a script that misses its path is a failure.
 
-use std::fmt;
-
-use terrace::{Checkpoint, Stats};
-use terrace_policy::{
-    Design, DirtyLeave, Inclusion, MemoryPolicy, Replacement, Restart, RestartKind,
-};
+use terrace::Checkpoint;
+use terrace_policy::{Design, DirtyLeave, MemoryPolicy, Replacement, Restart, RestartKind};
 use terrace_rt::Nanos;
 
 use super::super::ledger::Promise::{Buffered, Durable};
+use super::seen::Seen;
 use super::walk::Step;
 
 /// Rows of the database, four to a page: some three times the memory.
@@ -55,6 +54,10 @@ const LONG: Nanos = Nanos::from_secs(70);
 
 /// Checkpoints in a row: more blocks than the shortest journal has.
 const TABLE_ROUNDS: u32 = 9;
+
+/// A log that grows may get as long as it wants to. Its device has the room: some have a geometry,
+/// and do not grow themselves.
+const LOG_MAX: Option<u64> = Some(16 << 20);
 
 /// What the database is like when a script begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,6 +85,8 @@ pub struct Script {
     pub(super) applies: fn(&Design, &Restart) -> bool,
     pub(super) slots: u32,
     pub(super) lambda: f64,
+    /// How long the log may get, if it is one that grows.
+    pub(super) log_max: Option<u64>,
     /// Bytes of log after which changes are brought home.
     pub(super) clean_age: Option<u64>,
     /// The design that picks itself picks something else after so many misses, else never.
@@ -91,77 +96,6 @@ pub struct Script {
     pub(super) before: fn() -> Vec<Step>,
     pub(super) path: Path,
     pub(super) shows: fn(&Seen) -> bool,
-}
-
-/// What the uncut run of a path did.
-pub(super) struct Seen {
-    pub design: Design,
-    pub restart: Restart,
-    /// Counted before and after it; zeroes where the database is not open.
-    pub before: Stats,
-    pub after: Stats,
-    /// Writes to the flash device.
-    pub flash_writes: usize,
-    /// Writes to home.
-    pub home_writes: usize,
-    /// Barriers on the log.
-    pub log_syncs: usize,
-}
-
-/// What a script that missed its path did instead.
-impl fmt::Display for Seen {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (before, after) = (&self.before.pool, &self.after.pool);
-        write!(
-            f,
-            "admissions {}, invalidations {}, evicted dirty {}, checkpoints {}, records {}, \
-             slots used {} to {}, slots dirty {} to {}, frames dirty {} to {}, flash writes {}, \
-             home writes {}, log forces {}",
-            self.admissions(),
-            self.invalidations(),
-            self.evicted_dirty(),
-            self.checkpoints(),
-            self.records(),
-            before.slots_used,
-            after.slots_used,
-            before.slots_dirty,
-            after.slots_dirty,
-            before.frames_dirty,
-            after.frames_dirty,
-            self.flash_writes,
-            self.home_writes,
-            self.log_syncs,
-        )
-    }
-}
-
-impl Seen {
-    fn records(&self) -> u64 {
-        self.after.log.records - self.before.log.records
-    }
-
-    fn admissions(&self) -> u64 {
-        self.after.pool.admissions - self.before.pool.admissions
-    }
-
-    fn invalidations(&self) -> u64 {
-        self.after.pool.invalidations - self.before.pool.invalidations
-    }
-
-    /// Slots that were taken for pages and are used, or were left as their pages were read.
-    fn grown(&self) -> i64 {
-        let is_exclusive = self.design.inclusion == Inclusion::Exclusive;
-        let left = if is_exclusive { self.invalidations() } else { 0 };
-        self.after.pool.slots_used as i64 - self.before.pool.slots_used as i64 + left as i64
-    }
-
-    fn evicted_dirty(&self) -> u64 {
-        self.after.pool.evictions_dirty - self.before.pool.evictions_dirty
-    }
-
-    fn checkpoints(&self) -> u64 {
-        self.after.log.checkpoints - self.before.log.checkpoints
-    }
 }
 
 fn flash(design: &Design, _: &Restart) -> bool {
@@ -229,6 +163,11 @@ fn dirty_everywhere() -> Vec<Step> {
     ]
 }
 
+/// More records than a log has room for that nobody has used much.
+fn growth() -> Vec<Step> {
+    [0..40, 40..80, 80..120].map(|rows| Step::Write(rows, Durable)).into()
+}
+
 impl Script {
     /// The script of this name.
     #[must_use]
@@ -243,6 +182,7 @@ const COMMON: Script = Script {
     applies: flash,
     slots: ALL,
     lambda: 0.9,
+    log_max: None,
     clean_age: None,
     forced_choice_misses: Some(u64::MAX),
     start: Start::Day,
@@ -252,7 +192,7 @@ const COMMON: Script = Script {
 };
 
 /// Every script.
-pub static SCRIPTS: [Script; 23] = [
+pub static SCRIPTS: [Script; 25] = [
     Script {
         name: "admit-free",
         applies: takes_clean,
@@ -556,6 +496,26 @@ pub static SCRIPTS: [Script; 23] = [
             let kept = if keeps_back(&seen.restart) { TABLE_ROUNDS / 2 } else { 0 };
             seen.flash_writes as u64 >= seen.admissions() + u64::from(TABLE_ROUNDS - kept)
         },
+        ..COMMON
+    },
+    Script {
+        name: "grow-log",
+        applies: any,
+        log_max: LOG_MAX,
+        path: Path::Steps(|_| growth()),
+        shows: |seen| seen.log_growth() > 0,
+        ..COMMON
+    },
+    Script {
+        name: "shrink-log",
+        applies: any,
+        log_max: LOG_MAX,
+        before: growth,
+        path: Path::Steps(|_| {
+            // The second one knows that little is used.
+            vec![clean(), Step::Write(0..2, Durable), clean()]
+        }),
+        shows: |seen| seen.log_growth() < 0 && seen.checkpoints() == 2,
         ..COMMON
     },
     Script {

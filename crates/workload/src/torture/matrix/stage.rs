@@ -72,7 +72,7 @@ impl Setting {
     }
 
     pub fn builder(&self, world: World, devices: Devices, slots: u32) -> Builder {
-        Database::builder()
+        let builder = Database::builder()
             .memory(FRAMES * PAGE_SIZE as u64)
             .design(self.design)
             .restart(self.restart)
@@ -98,7 +98,11 @@ impl Setting {
             })
             .checkpoints(Checkpoints::Off)
             .world(world)
-            .devices(devices)
+            .devices(devices);
+        match self.script.log_max {
+            Some(bytes) => builder.log_max(bytes),
+            None => builder,
+        }
     }
 
     /// Slots of the script; as many more where each page in memory has one of its own.
