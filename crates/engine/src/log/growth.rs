@@ -72,6 +72,9 @@ impl Log {
     ///
     /// `Failed` if the header cannot be written.
     pub(crate) fn extend(&self, bytes: u64, room: Room) -> Result<bool, Error> {
+        if !self.is_line {
+            return Ok(false);
+        }
         let mut held = self.space.hold();
         let Some(line) = held.line() else { return Ok(false) };
         let (line, limit) = (Arc::clone(line), self.space.limit());

@@ -238,3 +238,19 @@ fn cut_at(seed: u64, at: u64) -> bool {
     }
     true
 }
+
+/// A ring took the mutex of its room for nothing, each time that it was full.
+#[test]
+fn a_ring_is_not_extended_and_takes_no_mutex() {
+    let world = world(1);
+    let store = Store::new(MIB, Keep::Plain);
+    let device = SimDevice::new(Preset::Ram.spec(), world.world(), store);
+    let run = || {
+        header::create(&*device, DATABASE, FIRST_LSN, LogShape::Fixed).expect("room");
+        let log = Model::new().reopen(&device, 0, "a ring");
+        let held = log.space.hold();
+        assert!(!log.extend(1, Room::Forward).expect("nothing is written"));
+        drop(held);
+    };
+    world.run(run).expect("nobody waits for ever");
+}
