@@ -25,7 +25,7 @@ use terrace_device::{Device, DeviceError};
 use terrace_page::{Lsn, TxnId};
 use terrace_policy::FlashRole;
 use terrace_pool::BufferPool;
-use terrace_rt::{LeafMutex, Mutex, Nanos, Signal, dead, now};
+use terrace_rt::{LeafMutex, Mutex, Nanos, Signal, dead, lane, now};
 
 use crate::api::Checkpoint;
 use crate::context::Buffers;
@@ -49,8 +49,9 @@ const CLOSE_PAUSE: Nanos = Nanos::from_micros(100);
 const CLOSE_PAUSE_MAX: Nanos = Nanos::from_millis(10);
 /// How long a closing waits for devices to answer what is under way.
 const ANSWERS_MAX: Nanos = Nanos::from_millis(500);
-/// Sets of buffers kept for transactions to come.
+/// Sets of buffers that a list keeps for transactions to come, and lists of them.
 const BUFFERS_KEPT: usize = 64;
+const BUFFERS_LISTS: usize = 16;
 
 /// Counts of what transactions did.
 #[derive(Debug, Default)]
@@ -65,6 +66,12 @@ pub(crate) struct Tally {
     pub(crate) checkpoint_ns: AtomicU64,
     pub(crate) table_ns: AtomicU64,
 }
+
+/// Buffers that no transaction has, on cache lines of their own.
+#[derive(Default)]
+#[repr(align(128))]
+#[expect(clippy::vec_box, reason = "they go from hand to hand as one pointer")]
+struct SpareBuffers(LeafMutex<Vec<Box<Buffers>>>);
 
 /// An open database.
 pub(crate) struct Engine {
@@ -105,8 +112,7 @@ pub(crate) struct Engine {
     /// The transaction that others wait for since it keeps the log from being cut, or zero.
     pub(crate) log_holder: AtomicU64,
     boot: Mutex<Superblock>,
-    #[expect(clippy::vec_box, reason = "they go from hand to hand as one pointer")]
-    buffers: LeafMutex<Vec<Box<Buffers>>>,
+    buffers: Vec<SpareBuffers>,
     /// No transaction begins any more.
     closing: AtomicBool,
     /// No operation of a transaction begins any more, and the background ends.
@@ -186,7 +192,7 @@ impl Engine {
             committed_to: AtomicU64::new(0),
             log_holder: AtomicU64::new(0),
             boot: Mutex::new(parts.boot),
-            buffers: LeafMutex::new(Vec::new()),
+            buffers: (0..BUFFERS_LISTS).map(|_| SpareBuffers::default()).collect(),
             closing: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             process: std::process::id(),
@@ -199,15 +205,20 @@ impl Engine {
         self.database
     }
 
+    /// Each thread has a list of its own: memory that another one has used is in its caches.
+    fn spare_buffers(&self) -> &SpareBuffers {
+        &self.buffers[lane() % BUFFERS_LISTS]
+    }
+
     /// Buffers for a new transaction.
     pub(crate) fn take_buffers(&self) -> Box<Buffers> {
-        self.buffers.lock().pop().unwrap_or_default()
+        self.spare_buffers().0.lock().pop().unwrap_or_default()
     }
 
     /// Takes the buffers of a transaction that has ended.
     pub(crate) fn keep_buffers(&self, mut buffers: Box<Buffers>) {
         buffers.clear();
-        let mut kept = self.buffers.lock();
+        let mut kept = self.spare_buffers().0.lock();
         if kept.len() < BUFFERS_KEPT {
             kept.push(buffers);
         }

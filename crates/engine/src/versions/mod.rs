@@ -102,7 +102,7 @@ struct Idle {
 }
 
 /// Turning versions on costs about as much as keeping so many changes, beside those that it keeps.
-const SWITCH_CHANGES: u64 = 4;
+const SWITCH_CHANGES: u64 = 16;
 /// The last snapshot that is closed leaves no more than this, about.
 const IDLE_BYTES: u64 = 1 << 20;
 

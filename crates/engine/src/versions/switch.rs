@@ -142,8 +142,11 @@ impl Versions {
     pub(crate) fn do_chores(&self, writers: impl Fn() -> Writers) -> bool {
         let Some(_alone) = self.switch.try_lock() else { return false };
         self.has_chores.store(false, Ordering::Relaxed);
-        if !self.snapshots.is_any_open() {
+        if self.snapshots.seem_closed() {
             self.close();
+        }
+        if self.bytes() <= self.bytes_max {
+            return false;
         }
         self.collect_all();
         let mut has_ended = false;
