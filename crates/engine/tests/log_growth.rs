@@ -362,3 +362,34 @@ fn a_header_that_cannot_be_written_anew_stops_the_opening_and_spares_the_other_o
         first.run(run).expect("nobody waits for ever");
     }
 }
+
+/// The first growth whose header could not be written was told. The next one took what that had
+/// noted for what is there, and tried to reserve it for ever.
+#[test]
+fn a_header_that_cannot_be_written_while_the_log_grows_stops_the_engine() {
+    const BLOCK: u64 = 4096;
+    for bad in 0..2 {
+        let first = world(1);
+        let rig = Rig::blank(&first.world());
+        let written = LeafMutex::new(Written::default());
+        let run = || {
+            let log = FaultyDevice::new(rig.log.clone(), FaultPlan::default());
+            let db = open_on(rig.home.clone(), log.clone(), 16 * MIB).expect("blank devices");
+            let mut prng = Prng::from_seed(2);
+            replace(&db, &mut prng, 100, &written).expect("room");
+            log.set_unwritable(Some(bad * BLOCK..(bad + 1) * BLOCK));
+            let mut replaced = Ok(());
+            for _ in 0..20 {
+                replaced = replaced.and_then(|()| replace(&db, &mut prng, 150, &written));
+            }
+            assert!(matches!(replaced, Err(Error::Failed { .. })), "copy {bad}: {replaced:?}");
+            assert!(db.close().is_err(), "copy {bad}");
+            log.set_unwritable(None);
+            let db = rig.open(16 * MIB).expect("one copy is whole");
+            let rows = contents(&db);
+            assert!(rows == written.lock().rows, "copy {bad}: {} rows", rows.len());
+            db.check().expect("whole");
+        };
+        first.run(run).expect("nobody waits for ever");
+    }
+}

@@ -17,6 +17,8 @@
 //!   It never gets shorter than `LINE_BYTES_MIN`.
 //! - W4: to get shorter, less is offered first; if nobody has claimed what is to go by then, nobody
 //!   can any more. `try_reserve` looks at what is offered again after it has claimed.
+//! - W5: once a header could not be written the log has failed, and its room does not change any
+//!   more: whoever waited for the one who met it finds that out before all else.
 //! - Rollbacks and checkpoints may exceed the limit: `Room::Reserved`.
 
 use std::sync::Arc;
@@ -70,12 +72,14 @@ impl Log {
     ///
     /// # Errors
     ///
-    /// `Failed` if the header cannot be written.
+    /// `Failed` if the header cannot be written, or could not be.
     pub(crate) fn extend(&self, bytes: u64, room: Room) -> Result<bool, Error> {
         if !self.is_line {
             return Ok(false);
         }
         let mut held = self.space.hold();
+        // What is held is not what the header says if that could not be written (W5).
+        self.check()?;
         let Some(line) = held.line() else { return Ok(false) };
         let (line, limit) = (Arc::clone(line), self.space.limit());
         let limit = if room == Room::Forward { limit } else { u64::MAX };
@@ -174,6 +178,7 @@ impl Log {
             return Ok(());
         }
         let mut held = self.space.hold();
+        self.check()?;
         let Some(line) = held.line() else { return Ok(()) };
         let line = Arc::clone(line);
         self.ceiling.store(self.space.limit(), Ordering::Release);
@@ -246,7 +251,7 @@ impl Log {
     /// one, which may be the only one that is whole.
     pub(crate) fn begin_settling(&self) -> Result<(), Error> {
         if let Err(error) = self.space.tidy() {
-            self.fail(error.clone());
+            self.fail(Error::clone(&error));
             return Err(error);
         }
         self.may_settle.store(true, Ordering::Release);
@@ -286,6 +291,7 @@ impl AreaRoom for Log {
     /// An area four times as large, as far as it may grow.
     fn larger(&self, area: DoublewritePlace) -> std::io::Result<Option<DoublewritePlace>> {
         let mut held = self.space.hold();
+        self.check().map_err(std::io::Error::other)?;
         let half_bytes = (4 * area.half_bytes).min(half_bytes_max(self.space.limit()));
         if held.line().is_none() || held.area() != area || half_bytes <= area.half_bytes {
             return Ok(None);
