@@ -65,7 +65,7 @@ pub fn show(text: &str) {
 /// Takes note of what became of something that was written to standard output (N1).
 pub fn note(written: io::Result<()>) {
     match written {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+        Err(error) if error.raw_os_error() != Some(libc::EPIPE) => {
             let _first = NOT_SHOWN.set(error.to_string());
         }
         _ => (),

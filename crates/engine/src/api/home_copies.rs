@@ -20,8 +20,8 @@ const PAUSE: Nanos = Nanos::from_micros(500);
 
 impl Database {
     /// Reads home's own copy of every page that is in use, and returns those pages of which it is
-    /// bad. [`Database::check`] reads pages as transactions do, from memory or flash where these have
-    /// them. A page that it finds whole and that is bad at home is lost with the flash.
+    /// bad. [`Database::check`] reads pages as transactions do, from memory or flash where these
+    /// have them. A page that it finds whole and that is bad at home is lost with the flash.
     ///
     /// # Errors
     ///
