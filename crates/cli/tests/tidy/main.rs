@@ -25,7 +25,7 @@ const LAYERS: [(&str, &[&str]); 13] = [
     ("policy", &["page"]),
     ("tier", &["page", "policy"]),
     ("device", &["rt"]),
-    ("replay", &["rt", "page", "policy", "trace", "device"]),
+    ("replay", &["rt", "page", "policy", "tier", "trace", "device"]),
     ("page-io", &["page", "device"]),
     ("restart", &["rt", "page", "policy", "tier", "device", "page-io"]),
     ("pool", &["rt", "page", "policy", "tier", "device", "page-io", "restart"]),

@@ -50,7 +50,12 @@ impl Cleaning {
     }
 
     /// Up to alpha neighbours around `page` that are dirty on flash, in order.
-    fn run_around(&self, places: &Places, page: u32, is_dirty: impl Fn(u32) -> bool) -> Vec<u32> {
+    pub(super) fn run_around(
+        &self,
+        places: &Places,
+        page: u32,
+        is_dirty: impl Fn(u32) -> bool,
+    ) -> Vec<u32> {
         let most = self.alpha as usize;
         let is_dirty = |page: &u32| is_dirty(*page);
         let mut run = vec![page];
@@ -71,7 +76,7 @@ impl Cleaning {
 
 /// A run of neighbours is read from flash and written home, in one write. A page that just left
 /// memory may be among them: it has left, and its frame does not wait for this.
-fn take_home(run: &[u32], io: &mut Traffic) {
+pub(super) fn take_home(run: &[u32], io: &mut Traffic) {
     let last_written = io.last_written;
     for (at, &page) in run.iter().enumerate() {
         io.read_flash();

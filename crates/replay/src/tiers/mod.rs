@@ -17,10 +17,10 @@
 //! Modules in reading order: `start`, which tier a setup stands for; `run`, a reference after the
 //! other; `following`, the same in chunks; `page_memory` and `residents`, memory; `traffic`, what
 //! devices are asked for, and `queues`, when they have served it; `copies`, which page has which
-//! slot; then the tiers, one for each structure of slots that the pool has: `no_flash`,
-//! `slot_tier`, `temperature_tier` with its `ranking`, `log_tier` with its `sweeps`,
-//! `benefit_tier`, `age_tier` and `chosen_tier` with their `aged_slots`; and `policy_tier`,
-//! `opt_tier`.
+//! slot; then the tiers: `core_tier`, which drives the slot table of the pool, and what it `shared`
+//! with it; `no_flash`; for other slots `temperature_tier` with its `ranking`, `log_tier` with its
+//! `sweeps`, `benefit_tier`, `age_tier` and `chosen_tier` with their `aged_slots`; and
+//! `policy_tier`, `opt_tier`.
 
 mod page_memory;
 mod residents;
@@ -35,13 +35,14 @@ mod benefit_tier;
 mod chosen_tier;
 mod cleaning;
 mod copies;
+mod core_tier;
 mod log_tier;
 mod no_flash;
 mod opt_tier;
 mod policy_tier;
 mod queues;
 mod ranking;
-mod slot_tier;
+mod shared;
 mod sweeps;
 mod temperature_tier;
 mod traffic;

@@ -3,18 +3,19 @@
 use super::age_tier::AgeTier;
 use super::benefit_tier::BenefitTier;
 use super::chosen_tier::ChosenTier;
+use super::core_tier::CoreTier;
 use super::log_tier::LogTier;
 use super::no_flash::NoFlash;
 use super::opt_tier::OptTier;
 use super::policy_tier::PolicyTier;
 use super::run::Replay;
-use super::slot_tier::SlotTier;
+use super::shared::Shared;
 use super::temperature_tier::TemperatureTier;
 use super::{Flash, FlashSetup, FlashTier, Memory, TierCounts, Traffic};
 use crate::References;
 use crate::places::Places;
 use crate::timed::Asked;
-use terrace_policy::Replacement;
+use terrace_policy::{CleanerOrder, Replacement, SlotLru2};
 
 /// Work for whichever tier a setup stands for, compiled for each of them.
 pub(super) trait TierVisitor<'a> {
@@ -76,7 +77,11 @@ pub(super) fn with_tier<'a, V: TierVisitor<'a>>(
     }
     match design.replacement {
         Replacement::Nothing => visitor.visit(NoFlash),
-        Replacement::Lru2 => visitor.visit(SlotTier::new(count, places, design, setup)),
+        Replacement::Lru2 => {
+            let order = SlotLru2::new(setup.slots, CleanerOrder::Lru2Age);
+            let shared = Shared::new(design.replacement, setup);
+            visitor.visit(CoreTier::new(count, places, design, setup, (order, shared)))
+        }
         Replacement::Temperature => visitor.visit(TemperatureTier::new(places, setup)),
         Replacement::Benefit | Replacement::AnticipatedBenefit => {
             let frames = memory.policy.map_or(0, |(_, frames)| frames);
