@@ -66,16 +66,6 @@ impl<'a> AgedSlots<'a> {
         io.write_flash();
     }
 
-    /// The slot of `page`, if there is one, does not have its page any more, but stays its own.
-    pub fn make_stale(&mut self, page: u32) {
-        if !self.copies.held(page).is_current() {
-            return;
-        }
-        self.dirty_count -= u32::from(self.copies.held(page) == Held::Dirty);
-        self.ages.take(self.copies.slot(page).expect("a page that is held has a slot"));
-        self.copies.set(page, Held::Stale);
-    }
-
     /// The copy of `page`, if there is one, is gone.
     pub fn forget(&mut self, page: u32) {
         self.dirty_count -= u32::from(self.copies.held(page) == Held::Dirty);

@@ -9,15 +9,18 @@ use super::cleaning::{Cleaning, take_home};
 use super::copies::Copies;
 use super::residents::Residents;
 use super::shared::Shared;
-use super::{Allocated, FlashSetup, FlashTier, Held, Leaving, Miss, Note, Traffic};
+use super::{Allocated, FlashSetup, FlashTier, Held, Leaving, Miss, Note, TacWrite, Traffic};
 use crate::places::Places;
 use std::cell::Cell;
 use terrace_page::{Lsn, PageId, SlotId};
-use terrace_policy::{Cleaning as CleaningRule, Design, Filling, History, Tick};
+use terrace_policy::{
+    AccessClass, Cleaning as CleaningRule, Design, Filling, History, Inclusion, Replacement,
+    SlotBits, Tick,
+};
 use terrace_tier::{
     After, Around, BaseRule, Candidate, Claim, Cleaned, Devices, Displaced, Ended, Gauge, Missed,
-    Outcome, Purpose, Root, SlotOrder, SlotRules, SlotTable, UntilSync, Version, Wanted, Way,
-    Writing, Written,
+    Outcome, Purpose, Reading, Root, SlotOrder, SlotRules, SlotTable, UntilSync, Version, Wanted,
+    Way, Writing, Written,
 };
 
 /// A tier whose slots are in order `O`.
@@ -25,6 +28,8 @@ pub struct CoreTier<'a, O> {
     design: Design,
     table: SlotTable<O, Shared>,
     books: Books,
+    when: TacWrite,
+    pending: Option<Pending>,
     cleaning: Cleaning,
     places: &'a Places,
 }
@@ -34,6 +39,15 @@ struct Books {
     shared: Shared,
     copies: Copies,
     filling: Cell<Filling>,
+    /// Inclusive designs: slots whose page is in memory.
+    kept: SlotBits,
+}
+
+/// A page that was read and is still to be written to flash.
+struct Pending {
+    page: u32,
+    history: History,
+    now: Tick,
 }
 
 /// The surroundings of the table at a moment.
@@ -56,12 +70,17 @@ impl Around for Now<'_> {
         is_on
     }
 
-    fn is_in_memory(&self, _: PageId) -> bool {
-        false
+    fn is_in_memory(&self, page: PageId) -> bool {
+        let slot = self.books.copies.slot(number(page));
+        slot.is_some_and(|slot| self.books.kept.has(slot.0))
     }
 
     fn frames(&self) -> u32 {
-        0
+        u32::MAX
+    }
+
+    fn kept(&self) -> Option<&SlotBits> {
+        Some(&self.books.kept)
     }
 
     fn take_hits(&self) -> u32 {
@@ -87,6 +106,12 @@ pub fn id(page: u32) -> PageId {
     PageId(u64::from(page))
 }
 
+/// An unchanged page that was read by itself, as the table is told of it.
+fn candidate(page: u32, slot: Option<SlotId>) -> Candidate {
+    let slot = slot.map(|slot| slot.0);
+    Candidate { page: id(page), slot, is_dirty: false, class: AccessClass::Random }
+}
+
 /// The number of a page of the table.
 fn number(page: PageId) -> u32 {
     page.0 as u32
@@ -110,32 +135,129 @@ impl<'a, O: SlotOrder> CoreTier<'a, O> {
                 shared,
                 copies: Copies::new(pages_count, slots),
                 filling: Cell::new(Filling::new(slots, setup.tau)),
+                kept: SlotBits::new(slots),
             },
+            when: setup.tac_write,
+            pending: None,
             cleaning: setup.cleaning,
             places,
         }
     }
 
-    /// A page that leaves memory, or stays, is written where the table says.
-    fn write(
-        &mut self,
-        (writing, displaced): (Writing, Option<Displaced>),
-        leaving: &Leaving,
-        io: &mut Traffic,
-    ) {
-        let (page, home) = (leaving.page, writing.home());
+    /// The table's read of a page that memory missed, or a read from home.
+    fn read(&mut self, miss: &Miss, io: &mut Traffic) -> Option<Reading> {
+        // The clock of slots by age, or in blocks, does not go back to when the page was asked for.
+        let is_exact = self.design.replacement == Replacement::Lru2;
+        let now = if is_exact { miss.now } else { miss.tick };
+        let missed = match self.books.copies.slot(miss.page) {
+            Some(slot) => self.table.missed(slot.0, Wanted::Copy, now, &Idle),
+            None => Missed::Home,
+        };
+        let Missed::Flash(reading) = missed else {
+            io.read_home(miss.page);
+            return None;
+        };
+        io.read_flash();
+        Some(reading)
+    }
+
+    /// The uses of the page in `slot`, which was just read.
+    fn uses(&self, slot: u32, miss: &Miss) -> History {
+        let previous = self.table.history(slot).and_then(|history| history.previous);
+        History { last: miss.now, previous: previous.filter(|&tick| tick < miss.now) }
+    }
+
+    /// A page comes into memory, from flash if it was `found` there.
+    fn comes(&mut self, miss: &Miss, found: bool, io: &mut Traffic) {
+        if self.design.inclusion == Inclusion::Exclusive && found {
+            self.changes(miss.page);
+        }
+        if !found && self.design.writes_what_is_read() {
+            self.take_slot(miss);
+            self.pending = self.pending_of(miss);
+            if self.when == TacWrite::AtOnce {
+                self.write_pending(io);
+            }
+        }
+        self.set_kept(miss.page, true);
+    }
+
+    /// Inclusive designs: a page that was read from home gets a slot, without its bytes.
+    fn take_slot(&mut self, miss: &Miss) {
+        let page = candidate(miss.page, None);
+        let around = Now { books: &self.books, now: miss.tick, hits: 0 };
+        if let Some((slot, displaced)) = self.table.arrived(&page, &around) {
+            self.displaced(displaced);
+            self.books.copies.put(miss.page, SlotId(slot), Held::Stale);
+        }
+    }
+
+    /// What is to be written of a page that was read from home. An inclusive design that had no
+    /// slot for it waits until it leaves memory.
+    fn pending_of(&self, miss: &Miss) -> Option<Pending> {
+        let is_inclusive = self.design.inclusion == Inclusion::Inclusive;
+        if is_inclusive && self.books.copies.slot(miss.page).is_none() {
+            return None;
+        }
+        let (page, history, now) = (miss.page, History::once(miss.now), miss.tick);
+        Some(Pending { page, history, now })
+    }
+
+    /// Whoever asked for the page that was read waits, or is done.
+    fn write_pending(&mut self, io: &mut Traffic) {
+        let Some(Pending { page, history, now }) = self.pending.take() else { return };
+        let page = candidate(page, self.books.copies.slot(page));
+        let around = Now { books: &self.books, now, hits: 0 };
+        if let Way::Write(writing, displaced) = self.table.offer(&page, &around) {
+            let version = Version { lsn: Lsn::ZERO, newer: None, history };
+            self.write((writing, displaced), &version, io);
+        }
+    }
+
+    /// The page in memory, which may have a slot, is there from now on, or is not.
+    fn set_kept(&mut self, page: u32, is_in_memory: bool) {
+        if self.design.inclusion == Inclusion::Inclusive
+            && let Some(slot) = self.books.copies.slot(page)
+        {
+            self.books.kept.set(slot.0, is_in_memory);
+        }
+    }
+
+    /// The copy of `page`, if there is one, is no longer the page.
+    fn changes(&mut self, page: u32) {
+        if !self.held(page).is_current() {
+            return;
+        }
+        let slot = self.books.copies.slot(page).expect("a page that is held has a slot");
+        match self.table.changes(slot.0, BaseRule::Never).slot {
+            After::Gone => _ = self.books.copies.forget(page),
+            After::Own => self.books.copies.set(page, Held::Stale),
+            After::Base => unreachable!("no restart keeps bases"),
+        }
+    }
+
+    fn displaced(&mut self, displaced: Option<Displaced>) {
         if let Some(displaced) = displaced {
             self.books.copies.forget(number(displaced.page));
         }
-        if home {
+    }
+
+    /// A page is written where the table says.
+    fn write(
+        &mut self,
+        (writing, displaced): (Writing, Option<Displaced>),
+        version: &Version,
+        io: &mut Traffic,
+    ) {
+        self.displaced(displaced);
+        let page = number(writing.page());
+        if writing.home() {
             io.write_home(page);
         }
-        let newer = (leaving.dirty && !home).then_some(Lsn(leaving.now.0));
-        let version = Version { lsn: Lsn::ZERO, newer, history: leaving.history };
         let own = self.books.copies.slot(page).map(|slot| slot.0);
-        match self.table.written(writing, Outcome::WRITTEN, &version, own) {
+        match self.table.written(writing, Outcome::WRITTEN, version, own) {
             Written::Into(filled) => {
-                let held = if newer.is_some() { Held::Dirty } else { Held::Clean };
+                let held = if version.newer.is_some() { Held::Dirty } else { Held::Clean };
                 self.books.copies.put(page, SlotId(filled.slot), held);
                 io.write_flash();
             }
@@ -192,42 +314,41 @@ impl<O: SlotOrder> Allocated for CoreTier<'_, O> {
 
 impl<O: SlotOrder> FlashTier for CoreTier<'_, O> {
     fn fetch(&mut self, miss: &Miss, _: &mut Residents, io: &mut Traffic) -> Option<History> {
-        let missed = match self.books.copies.slot(miss.page) {
-            Some(slot) => self.table.missed(slot.0, Wanted::Copy, miss.now, &Idle),
-            None => Missed::Home,
-        };
-        let Missed::Flash(reading) = missed else {
-            io.read_home(miss.page);
-            return None;
-        };
-        io.read_flash();
-        let history = self.table.history(reading.slot());
-        let _copy = self.table.read_ended(reading, Lsn::ZERO);
-        Some(history.unwrap_or(History::once(miss.now)))
+        let reading = self.read(miss, io);
+        let uses = reading.as_ref().map(|reading| self.uses(reading.slot(), miss));
+        self.write_pending(io);
+        if let Some(reading) = reading {
+            let _copy = self.table.read_ended(reading, Lsn::ZERO);
+        }
+        self.comes(miss, uses.is_some(), io);
+        uses
     }
 
-    fn note(&mut self, note: Note, _: &mut Traffic) {
-        let Note::Changes(page) = note else { return };
-        let Some(slot) = self.books.copies.slot(page) else { return };
-        if !self.held(page).is_current() {
-            return;
-        }
-        match self.table.changes(slot.0, BaseRule::Never).slot {
-            After::Gone => _ = self.books.copies.forget(page),
-            After::Own => self.books.copies.set(page, Held::Stale),
-            After::Base => unreachable!("no restart keeps bases"),
+    fn note(&mut self, note: Note, io: &mut Traffic) {
+        match note {
+            Note::TimePasses => self.write_pending(io),
+            Note::Changes(page) => {
+                self.pending = self.pending.take().filter(|pending| pending.page != page);
+                self.changes(page);
+            }
         }
     }
 
     fn leave(&mut self, leaving: &Leaving, io: &mut Traffic) {
-        let Leaving { page, dirty, class, now, hits, .. } = *leaving;
-        let slot = self.books.copies.slot(page).map(|slot| slot.0);
-        let candidate = Candidate { page: id(page), slot, is_dirty: dirty, class };
+        let Leaving { page, dirty, class, history, hits, now } = *leaving;
+        self.pending = self.pending.take().filter(|pending| pending.page != page);
+        self.set_kept(page, false);
+        let of_slot = candidate(page, self.books.copies.slot(page));
+        let leaves = Candidate { is_dirty: dirty, class, ..of_slot };
         let around = Now { books: &self.books, now, hits };
-        match self.table.left(&candidate, Purpose::Evict, &around) {
+        match self.table.left(&leaves, Purpose::Evict, &around) {
             Way::Busy => unreachable!("no home write is under way"),
             Way::Nothing => {}
-            Way::Write(writing, displaced) => self.write((writing, displaced), leaving, io),
+            Way::Write(writing, displaced) => {
+                let newer = (dirty && !writing.home()).then_some(Lsn(now.0));
+                let version = Version { lsn: Lsn::ZERO, newer, history };
+                self.write((writing, displaced), &version, io);
+            }
         }
         self.clean(io);
     }

@@ -29,7 +29,6 @@ mod start;
 
 mod following;
 
-mod age_tier;
 mod aged_slots;
 mod benefit_tier;
 mod chosen_tier;

@@ -1,6 +1,5 @@
 //! Which flash tier a setup stands for, and replays of whole traces.
 
-use super::age_tier::AgeTier;
 use super::benefit_tier::BenefitTier;
 use super::chosen_tier::ChosenTier;
 use super::core_tier::CoreTier;
@@ -15,7 +14,8 @@ use super::{Flash, FlashSetup, FlashTier, Memory, TierCounts, Traffic};
 use crate::References;
 use crate::places::Places;
 use crate::timed::Asked;
-use terrace_policy::{CleanerOrder, Replacement, SlotLru2};
+use terrace_policy::{AgeOrder, CleanerOrder, Replacement, SlotAges, SlotLru2};
+use terrace_tier::AgesOrder;
 
 /// Work for whichever tier a setup stands for, compiled for each of them.
 pub(super) trait TierVisitor<'a> {
@@ -88,7 +88,12 @@ pub(super) fn with_tier<'a, V: TierVisitor<'a>>(
             visitor.visit(BenefitTier::new(count, places, design, frames, setup))
         }
         Replacement::Chosen => visitor.visit(ChosenTier::new(count, places, setup)),
-        Replacement::Recency => visitor.visit(AgeTier::new(count, places, design, setup)),
+        Replacement::Recency => {
+            let ages = SlotAges::new(setup.slots, u64::from(setup.slots));
+            let order = AgesOrder { ages, order: AgeOrder::Recency };
+            let shared = Shared::new(design.replacement, setup);
+            visitor.visit(CoreTier::new(count, places, design, setup, (order, shared)))
+        }
         other => panic!("{}: slots by {other:?} are not replayed", design.name),
     }
 }

@@ -1,10 +1,13 @@
 //! Slots by age: by recency, or by reuse first if `auto` says so.
 
 use terrace_page::{Lsn, PageId, SlotId};
-use terrace_policy::{AgeOrder, CleanKey, History, SlotAges, Tick};
+use terrace_policy::{AgeOrder, CleanKey, History, SlotAges, SlotBits, Tick};
 
 use super::{Asks, Fill, SlotOrder, Slots, oldest};
 use crate::{Image, NoVictim, Shares, SlotState};
+
+/// Slots that are kept and passed over for a victim; then they are not looked at any more.
+const PASSED_OVER_MAX: u32 = 64;
 
 /// The slots of a partition by age.
 pub struct AgesOrder {
@@ -30,6 +33,27 @@ impl SlotOrder for AgesOrder {
         _shares: &impl Shares,
     ) -> Result<SlotId, NoVictim> {
         self.ages.victim(self.order, |slot| slots.is_evictable(slot)).ok_or(NoVictim::Busy)
+    }
+
+    /// Where few slots may be reused, nearly all would be passed over for one: it is looked for
+    /// among those few.
+    fn victim_but(
+        &mut self,
+        (kept, now): (&SlotBits, Tick),
+        asks: Asks,
+        slots: &impl Slots,
+        shares: &impl Shares,
+    ) -> Result<SlotId, NoVictim> {
+        let passed_over_max = if self.ages.are_few_but(kept) { 0 } else { PASSED_OVER_MAX };
+        for _ in 0..passed_over_max {
+            let victim = self.victim(asks, slots, shares)?;
+            if !kept.has(victim.0) {
+                return Ok(victim);
+            }
+            self.ages.hit(victim, now);
+        }
+        let victim = self.ages.victim_not_kept(self.order, kept);
+        victim.filter(|&slot| slots.is_evictable(slot)).ok_or(NoVictim::Busy)
     }
 
     fn filled(&mut self, slot: SlotId, _page: PageId, fill: Fill, _shares: &impl Shares) {

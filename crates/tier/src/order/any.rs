@@ -2,8 +2,8 @@
 
 use terrace_page::{Lsn, PageId, SlotId};
 use terrace_policy::{
-    AgeOrder, CHOICES, CleanKey, Expansion, History, Replacement, SlotAges, SlotBenefit, SlotHeat,
-    SlotLru2, Tick,
+    AgeOrder, CHOICES, CleanKey, Expansion, History, Replacement, SlotAges, SlotBenefit, SlotBits,
+    SlotHeat, SlotLru2, Tick,
 };
 
 use super::ages::AgesOrder;
@@ -127,6 +127,16 @@ impl SlotOrder for AnyOrder {
         shares: &impl Shares,
     ) -> Result<SlotId, NoVictim> {
         of_each!(mut self, victim(asks, slots, shares))
+    }
+
+    fn victim_but(
+        &mut self,
+        kept: (&SlotBits, Tick),
+        asks: Asks,
+        slots: &impl Slots,
+        shares: &impl Shares,
+    ) -> Result<SlotId, NoVictim> {
+        of_each!(mut self, victim_but(kept, asks, slots, shares))
     }
 
     fn filled(&mut self, slot: SlotId, page: PageId, fill: Fill, shares: &impl Shares) {

@@ -27,7 +27,7 @@ pub use keyed::KeyedOrder;
 pub use log::{Leaving, LogSlots};
 
 use terrace_page::{Lsn, PageId, SlotId};
-use terrace_policy::{AgeOrder, CleanKey, History, Tick};
+use terrace_policy::{AgeOrder, CleanKey, History, SlotBits, Tick};
 
 use crate::{Image, NoVictim, Shares, SlotState};
 
@@ -85,6 +85,34 @@ pub trait Slots {
     fn is_dirty(&self, slot: SlotId) -> Option<bool>;
 }
 
+/// Slots of which those that are `kept` may not be reused.
+struct But<'a, S> {
+    slots: &'a S,
+    kept: &'a SlotBits,
+}
+
+impl<S: Slots> Slots for But<'_, S> {
+    fn count(&self) -> u32 {
+        self.slots.count()
+    }
+
+    fn page(&self, slot: SlotId) -> PageId {
+        self.slots.page(slot)
+    }
+
+    fn is_evictable(&self, slot: SlotId) -> bool {
+        !self.kept.has(slot.0) && self.slots.is_evictable(slot)
+    }
+
+    fn is_cleanable(&self, slot: SlotId) -> bool {
+        self.slots.is_cleanable(slot)
+    }
+
+    fn is_dirty(&self, slot: SlotId) -> Option<bool> {
+        self.slots.is_dirty(slot)
+    }
+}
+
 /// An order of the slots of a partition. What an order has no use for it leaves out.
 pub trait SlotOrder {
     /// Bytes allocated.
@@ -101,6 +129,18 @@ pub trait SlotOrder {
         _shares: &impl Shares,
     ) -> Result<SlotId, NoVictim> {
         Err(NoVictim::Busy)
+    }
+
+    /// As `victim`, but none of the slots that are `kept`: an order may pass some of them over, and
+    /// these count as used at the time beside them.
+    fn victim_but(
+        &mut self,
+        (kept, _): (&SlotBits, Tick),
+        asks: Asks,
+        slots: &impl Slots,
+        shares: &impl Shares,
+    ) -> Result<SlotId, NoVictim> {
+        self.victim(asks, &But { slots, kept }, shares)
     }
 
     /// A busy slot holds `page` now.

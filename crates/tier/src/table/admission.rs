@@ -190,6 +190,9 @@ impl<O: SlotOrder, S: Shares> SlotTable<O, S> {
         if self.design.inclusion != Inclusion::Inclusive {
             return self.victim(page, own);
         }
+        if let Some(kept) = around.kept() {
+            return self.victim_but(kept, (page, own), around.now());
+        }
         // As many as can be in the way.
         for _ in 0..=around.frames() {
             let victim = self.victim(page, own)?;
