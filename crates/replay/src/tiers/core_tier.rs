@@ -15,12 +15,12 @@ use std::cell::Cell;
 use terrace_page::{Lsn, PageId, SlotId};
 use terrace_policy::{
     AccessClass, Cleaning as CleaningRule, Design, Filling, History, Inclusion, Replacement,
-    SlotBits, Tick,
+    SlotBits, Temperatures, Tick,
 };
 use terrace_tier::{
-    After, Around, BaseRule, Candidate, Claim, Cleaned, Devices, Displaced, Ended, Gauge, Missed,
-    Outcome, Purpose, Reading, Root, SlotOrder, SlotRules, SlotTable, UntilSync, Version, Wanted,
-    Way, Writing, Written,
+    After, Around, BaseRule, Candidate, Claim, Cleaned, Devices, Displaced, Ended, Gauge, Lend,
+    Missed, Outcome, Purpose, Reading, Root, SlotOrder, SlotRules, SlotTable, UntilSync, Version,
+    Wanted, Way, Writing, Written,
 };
 
 /// A tier whose slots are in order `O`.
@@ -29,6 +29,8 @@ pub struct CoreTier<'a, O> {
     table: SlotTable<O, Shared>,
     books: Books,
     when: TacWrite,
+    /// Whether what was read is written though it has left memory by then.
+    writes_what_left: bool,
     pending: Option<Pending>,
     cleaning: Cleaning,
     places: &'a Places,
@@ -138,9 +140,20 @@ impl<'a, O: SlotOrder> CoreTier<'a, O> {
                 kept: SlotBits::new(slots),
             },
             when: setup.tac_write,
+            // Where there is no memory whoever read a page has it still.
+            writes_what_left: design.inclusion != Inclusion::Inclusive,
             pending: None,
             cleaning: setup.cleaning,
             places,
+        }
+    }
+
+    /// Memory missed a page: that is counted, where it matters.
+    fn count_miss(&mut self, miss: &Miss) {
+        if self.design.replacement == Replacement::Temperature {
+            let page = self.books.shared.by_extents(id(miss.page));
+            let warm = |warmth: &mut Temperatures| warmth.on_miss(page, miss.requests);
+            self.books.shared.lend(warm);
         }
     }
 
@@ -314,6 +327,7 @@ impl<O: SlotOrder> Allocated for CoreTier<'_, O> {
 
 impl<O: SlotOrder> FlashTier for CoreTier<'_, O> {
     fn fetch(&mut self, miss: &Miss, _: &mut Residents, io: &mut Traffic) -> Option<History> {
+        self.count_miss(miss);
         let reading = self.read(miss, io);
         let uses = reading.as_ref().map(|reading| self.uses(reading.slot(), miss));
         self.write_pending(io);
@@ -336,7 +350,9 @@ impl<O: SlotOrder> FlashTier for CoreTier<'_, O> {
 
     fn leave(&mut self, leaving: &Leaving, io: &mut Traffic) {
         let Leaving { page, dirty, class, history, hits, now } = *leaving;
-        self.pending = self.pending.take().filter(|pending| pending.page != page);
+        if !self.writes_what_left {
+            self.pending = self.pending.take().filter(|pending| pending.page != page);
+        }
         self.set_kept(page, false);
         let of_slot = candidate(page, self.books.copies.slot(page));
         let leaves = Candidate { is_dirty: dirty, class, ..of_slot };

@@ -18,9 +18,9 @@
 //! other; `following`, the same in chunks; `page_memory` and `residents`, memory; `traffic`, what
 //! devices are asked for, and `queues`, when they have served it; `copies`, which page has which
 //! slot; then the tiers: `core_tier`, which drives the slot table of the pool, and what it `shared`
-//! with it; `no_flash`; for other slots `temperature_tier` with its `ranking`, `log_tier` with its
-//! `sweeps`, `benefit_tier`, `age_tier` and `chosen_tier` with their `aged_slots`; and
-//! `policy_tier`, `opt_tier`.
+//! with it, and the `ranking` of slots by temperature; `no_flash`; for other slots `log_tier` with
+//! its `sweeps`, `benefit_tier`, `chosen_tier` with its `aged_slots`; and `policy_tier`,
+//! `opt_tier`.
 
 mod page_memory;
 mod residents;
@@ -43,7 +43,6 @@ mod queues;
 mod ranking;
 mod shared;
 mod sweeps;
-mod temperature_tier;
 mod traffic;
 
 pub use cleaning::Cleaning;
@@ -62,7 +61,6 @@ use no_flash::NoFlash;
 use page_memory::PageMemory;
 use residents::{Frame, Residents};
 use std::cell::Cell;
-use temperature_tier::TemperatureTier;
 use terrace_policy::replacement::{self, ReplacementKind, ReplacementRow};
 use terrace_policy::{
     AccessClass, BusyCosts, Costs, Design, History, HomeDevice, MEMORY_POLICIES, MemoryPolicy,
@@ -398,16 +396,31 @@ trait Log {
 /// References that TAC alone would have missed, reads and writes alike, with no memory above.
 #[must_use]
 pub fn temperature_misses(references: &References, places: &Places, setup: &FlashSetup) -> u64 {
-    let mut tier = TemperatureTier::new(places, setup);
-    let mut io = Traffic::new(places);
-    let mut now = Tick(0);
-    let mut nobody = Residents::new(0);
-    let missed = references.pages().iter().filter(|&&page| {
-        now.0 += 1;
-        let miss = Miss { page, now, tick: now, requests: 1 };
-        tier.fetch(&miss, &mut nobody, &mut io).is_none()
-    });
-    missed.count() as u64
+    let alone = Memory { policy: None, near_is_sequential: false, outstanding: 0, counted_from: 0 };
+    let fetches = Fetches { references, places };
+    start::with_tier(references.pages_count(), places, alone, setup, fetches)
+}
+
+/// Every reference is fetched from a tier. How many it misses.
+struct Fetches<'a> {
+    references: &'a References,
+    places: &'a Places,
+}
+
+impl<'a> start::TierVisitor<'a> for Fetches<'a> {
+    type Output = u64;
+
+    fn visit<F: FlashTier + 'a>(self, mut flash: F) -> u64 {
+        let mut io = Traffic::new(self.places);
+        let mut now = Tick(0);
+        let mut nobody = Residents::new(0);
+        let missed = self.references.pages().iter().filter(|&&page| {
+            now.0 += 1;
+            let miss = Miss { page, now, tick: now, requests: 1 };
+            flash.fetch(&miss, &mut nobody, &mut io).is_none()
+        });
+        missed.count() as u64
+    }
 }
 
 /// Of the references that memory misses, how many the best choice of `slots` pages would have

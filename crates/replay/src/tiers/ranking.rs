@@ -1,7 +1,11 @@
-//! How TAC finds its coldest slot: a heap of temperatures, or bands of them.
+//! The slots of TAC, which asks for the temperature of a page's extent: extents of a trace are
+//! numbered without gaps; and bands of temperature in the place of its heap, which only replays
+//! have.
 
+use super::shared::Shared;
 use terrace_page::{PageId, SlotId};
-use terrace_policy::{BandOrder, SlotBands, SlotHeat, TacRule, Temperatures};
+use terrace_policy::{BandOrder, SlotBands, Temperatures, Tick};
+use terrace_tier::{Asks, Fill, Lend, NoVictim, Shares, SlotOrder, Slots};
 
 /// Bands in place of the heap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,73 +16,147 @@ pub struct Bands {
     pub order: BandOrder,
 }
 
-/// The slots of TAC, coldest first, and what a page must be to take one.
-pub enum Ranking {
-    Heap(SlotHeat, TacRule),
-    Bands(SlotBands),
+/// An order of slots that is told pages as they are numbered by extents.
+pub struct ByExtents<O> {
+    pub order: O,
+    pub shared: Shared,
 }
 
-impl Ranking {
-    pub fn new(slots: u32, rule: TacRule, bands: Option<Bands>) -> Ranking {
-        match bands {
-            Some(Bands { count, order }) => Ranking::Bands(SlotBands::new(slots, count, order)),
-            None => Ranking::Heap(SlotHeat::new(slots), rule),
-        }
+/// The slots of a table with pages numbered by extents.
+struct Numbered<'a, S> {
+    slots: &'a S,
+    shared: &'a Shared,
+}
+
+impl<S: Slots> Slots for Numbered<'_, S> {
+    fn count(&self) -> u32 {
+        self.slots.count()
     }
 
-    pub fn take_free(&mut self) -> Option<SlotId> {
-        match self {
-            Ranking::Heap(heat, _) => heat.take_free(),
-            Ranking::Bands(bands) => bands.take_free(),
-        }
+    fn page(&self, slot: SlotId) -> PageId {
+        self.shared.by_extents(self.slots.page(slot))
     }
 
-    /// The coldest slot that is `evictable`, if `page` may take it.
-    pub fn victim_for(
+    fn is_evictable(&self, slot: SlotId) -> bool {
+        self.slots.is_evictable(slot)
+    }
+
+    fn is_cleanable(&self, slot: SlotId) -> bool {
+        self.slots.is_cleanable(slot)
+    }
+
+    fn is_dirty(&self, slot: SlotId) -> Option<bool> {
+        self.slots.is_dirty(slot)
+    }
+}
+
+impl<O: SlotOrder> SlotOrder for ByExtents<O> {
+    fn bytes(&self) -> usize {
+        self.order.bytes()
+    }
+
+    fn take_free(&mut self, page: PageId, now: Tick) -> Option<SlotId> {
+        self.order.take_free(self.shared.by_extents(page), now)
+    }
+
+    fn victim(
         &mut self,
-        page: PageId,
-        temperatures: &Temperatures,
-        page_of: impl Fn(SlotId) -> PageId,
-        evictable: impl Fn(SlotId) -> bool,
-    ) -> Option<SlotId> {
-        match self {
-            Ranking::Heap(heat, rule) => {
-                let victim = heat.victim(temperatures, &page_of, evictable)?;
-                temperatures.admits(*rule, page, page_of(victim)).then_some(victim)
-            }
-            Ranking::Bands(bands) => {
-                let victim = bands.victim(temperatures, page_of, evictable)?;
-                bands.admits(page, victim, temperatures).then_some(victim)
-            }
-        }
+        asks: Asks,
+        slots: &impl Slots,
+        shares: &impl Shares,
+    ) -> Result<SlotId, NoVictim> {
+        let asks = Asks { page: self.shared.by_extents(asks.page), ..asks };
+        self.order.victim(asks, &Numbered { slots, shared: &self.shared }, shares)
     }
 
-    /// The copy of `page` in `slot` was read.
-    pub fn hit(&mut self, slot: SlotId, page: PageId, temperatures: &Temperatures) {
-        if let Ranking::Bands(bands) = self {
-            bands.hit(slot, page, temperatures);
-        }
+    fn filled(&mut self, slot: SlotId, page: PageId, fill: Fill, shares: &impl Shares) {
+        self.order.filled(slot, self.shared.by_extents(page), fill, shares);
     }
 
-    pub fn insert(&mut self, slot: SlotId, page: PageId, temperatures: &Temperatures) {
-        match self {
-            Ranking::Heap(heat, _) => heat.insert(slot, page, temperatures),
-            Ranking::Bands(bands) => bands.insert(slot, page, temperatures),
-        }
+    fn taken(&mut self, slot: SlotId) {
+        self.order.taken(slot);
     }
 
-    /// Bytes allocated.
-    pub fn bytes(&self) -> usize {
-        match self {
-            Ranking::Heap(heat, _) => heat.bytes(),
-            Ranking::Bands(bands) => bands.bytes(),
-        }
+    fn freed(&mut self, slot: SlotId, page: Option<PageId>) {
+        self.order.freed(slot, page.map(|page| self.shared.by_extents(page)));
     }
 
-    pub fn remove(&mut self, slot: SlotId) {
-        match self {
-            Ranking::Heap(heat, _) => heat.remove(slot),
-            Ranking::Bands(bands) => bands.remove(slot),
-        }
+    fn hit(&mut self, slot: SlotId, now: Tick) {
+        self.order.hit(slot, now);
+    }
+
+    fn settle(&mut self, slots: &impl Slots, shares: &impl Shares) {
+        self.order.settle(&Numbered { slots, shared: &self.shared }, shares);
+    }
+
+    fn check(&self) {
+        self.order.check();
+    }
+}
+
+/// Slots in bands, and their pages.
+pub struct BandedSlots {
+    bands: SlotBands,
+    pages: Vec<PageId>,
+    shared: Shared,
+}
+
+impl BandedSlots {
+    /// `slots` free slots.
+    pub fn new(slots: u32, Bands { count, order }: Bands, shared: &Shared) -> BandedSlots {
+        let pages = vec![PageId(0); slots as usize];
+        BandedSlots { bands: SlotBands::new(slots, count, order), pages, shared: shared.clone() }
+    }
+}
+
+impl SlotOrder for BandedSlots {
+    fn bytes(&self) -> usize {
+        self.bands.bytes() + self.pages.capacity() * size_of::<PageId>()
+    }
+
+    fn take_free(&mut self, _: PageId, _: Tick) -> Option<SlotId> {
+        self.bands.take_free()
+    }
+
+    fn victim(
+        &mut self,
+        asks: Asks,
+        slots: &impl Slots,
+        shares: &impl Shares,
+    ) -> Result<SlotId, NoVictim> {
+        shares.lend(|temperatures: &mut Temperatures| {
+            let page_of = |slot| slots.page(slot);
+            let is_evictable = |slot| slots.is_evictable(slot);
+            let victim = self.bands.victim(temperatures, page_of, is_evictable);
+            let victim = victim.ok_or(NoVictim::Busy)?;
+            let is_admitted = self.bands.admits(asks.page, victim, temperatures);
+            if is_admitted { Ok(victim) } else { Err(NoVictim::Colder) }
+        })
+    }
+
+    fn filled(&mut self, slot: SlotId, page: PageId, _: Fill, shares: &impl Shares) {
+        self.pages[slot.0 as usize] = page;
+        shares.lend(|temperatures: &mut Temperatures| self.bands.insert(slot, page, temperatures));
+    }
+
+    fn taken(&mut self, slot: SlotId) {
+        self.bands.remove(slot);
+    }
+
+    fn freed(&mut self, slot: SlotId, _: Option<PageId>) {
+        self.bands.free(slot);
+    }
+
+    fn hit(&mut self, slot: SlotId, _: Tick) {
+        let (bands, page) = (&mut self.bands, self.pages[slot.0 as usize]);
+        self.shared.lend(|temperatures: &mut Temperatures| bands.hit(slot, page, temperatures));
+    }
+
+    fn settle(&mut self, _: &impl Slots, _: &impl Shares) {
+        unreachable!("a replay begins with free slots");
+    }
+
+    fn check(&self) {
+        self.bands.check();
     }
 }

@@ -3,10 +3,12 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use terrace_page::PageId;
 use terrace_policy::{Expansion, ExpansionRule, Replacement, Temperatures};
 use terrace_tier::{Gauge, Lend, Shares};
 
 use super::FlashSetup;
+use crate::places::Places;
 
 /// What one table shares. Clones share the same.
 #[derive(Clone)]
@@ -16,21 +18,34 @@ struct Cells {
     temperatures: RefCell<Temperatures>,
     expansion: RefCell<Expansion>,
     counts: [Cell<u32>; 4],
+    /// Pages numbered by extents, of a design that asks for temperatures.
+    by_extents: Vec<PageId>,
 }
 
 impl Shared {
     /// Cold extents, and the expansion factors of slots that are reused by `replacement`.
-    pub fn new(replacement: Replacement, setup: &FlashSetup) -> Shared {
+    pub fn new(replacement: Replacement, places: &Places, setup: &FlashSetup) -> Shared {
         let aging = if setup.tac_aging == 0 { u64::from(setup.slots) } else { setup.tac_aging };
         let rule = match replacement {
             Replacement::AnticipatedBenefit => ExpansionRule::Estimated,
             _ => ExpansionRule::One,
         };
+        let by_extents = match replacement {
+            Replacement::Temperature => places.by_extents(),
+            _ => Vec::new(),
+        };
         Shared(Rc::new(Cells {
             temperatures: RefCell::new(Temperatures::new(setup.saved, aging)),
             expansion: RefCell::new(Expansion::new(rule, &setup.costs)),
             counts: Default::default(),
+            by_extents,
         }))
+    }
+
+    /// A page, which the table calls by its number in the trace, as numbered by extents.
+    #[inline]
+    pub fn by_extents(&self, page: PageId) -> PageId {
+        self.0.by_extents[page.0 as usize]
     }
 
     /// How many slots are `what`.
@@ -41,7 +56,8 @@ impl Shared {
 
     /// Bytes allocated.
     pub fn bytes(&self) -> usize {
-        self.0.temperatures.borrow().bytes() + self.0.expansion.borrow().bytes()
+        let by_extents = self.0.by_extents.capacity() * size_of::<PageId>();
+        self.0.temperatures.borrow().bytes() + self.0.expansion.borrow().bytes() + by_extents
     }
 }
 

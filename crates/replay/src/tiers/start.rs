@@ -7,15 +7,15 @@ use super::log_tier::LogTier;
 use super::no_flash::NoFlash;
 use super::opt_tier::OptTier;
 use super::policy_tier::PolicyTier;
+use super::ranking::{BandedSlots, ByExtents};
 use super::run::Replay;
 use super::shared::Shared;
-use super::temperature_tier::TemperatureTier;
 use super::{Flash, FlashSetup, FlashTier, Memory, TierCounts, Traffic};
 use crate::References;
 use crate::places::Places;
 use crate::timed::Asked;
-use terrace_policy::{AgeOrder, CleanerOrder, Replacement, SlotAges, SlotLru2};
-use terrace_tier::AgesOrder;
+use terrace_policy::{AgeOrder, CleanerOrder, Replacement, SlotAges, SlotHeat, SlotLru2};
+use terrace_tier::{AgesOrder, HeatOrder};
 
 /// Work for whichever tier a setup stands for, compiled for each of them.
 pub(super) trait TierVisitor<'a> {
@@ -75,23 +75,34 @@ pub(super) fn with_tier<'a, V: TierVisitor<'a>>(
     if let Some(batch) = design.batch() {
         return visitor.visit(LogTier::new(count, places, (design, batch), &memory, setup));
     }
+    let slots = setup.slots;
+    let shared = Shared::new(design.replacement, places, setup);
     match design.replacement {
         Replacement::Nothing => visitor.visit(NoFlash),
         Replacement::Lru2 => {
-            let order = SlotLru2::new(setup.slots, CleanerOrder::Lru2Age);
-            let shared = Shared::new(design.replacement, setup);
+            let order = SlotLru2::new(slots, CleanerOrder::Lru2Age);
             visitor.visit(CoreTier::new(count, places, design, setup, (order, shared)))
         }
-        Replacement::Temperature => visitor.visit(TemperatureTier::new(places, setup)),
+        Replacement::Temperature => match setup.bands {
+            None => {
+                let order = HeatOrder { slots: SlotHeat::new(slots), rule: setup.tac_rule };
+                let order = ByExtents { order, shared: shared.clone() };
+                visitor.visit(CoreTier::new(count, places, design, setup, (order, shared)))
+            }
+            Some(bands) => {
+                let order = BandedSlots::new(slots, bands, &shared);
+                let order = ByExtents { order, shared: shared.clone() };
+                visitor.visit(CoreTier::new(count, places, design, setup, (order, shared)))
+            }
+        },
         Replacement::Benefit | Replacement::AnticipatedBenefit => {
             let frames = memory.policy.map_or(0, |(_, frames)| frames);
             visitor.visit(BenefitTier::new(count, places, design, frames, setup))
         }
         Replacement::Chosen => visitor.visit(ChosenTier::new(count, places, setup)),
         Replacement::Recency => {
-            let ages = SlotAges::new(setup.slots, u64::from(setup.slots));
+            let ages = SlotAges::new(slots, u64::from(slots));
             let order = AgesOrder { ages, order: AgeOrder::Recency };
-            let shared = Shared::new(design.replacement, setup);
             visitor.visit(CoreTier::new(count, places, design, setup, (order, shared)))
         }
         other => panic!("{}: slots by {other:?} are not replayed", design.name),
