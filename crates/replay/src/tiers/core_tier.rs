@@ -18,9 +18,9 @@ use terrace_policy::{
     SlotBits, Temperatures, Tick,
 };
 use terrace_tier::{
-    After, Around, BaseRule, Candidate, Claim, Cleaned, Devices, Displaced, Ended, Gauge, Lend,
-    Missed, Outcome, Purpose, Reading, Root, SlotOrder, SlotRules, SlotTable, UntilSync, Version,
-    Wanted, Way, Writing, Written,
+    After, Around, BaseRule, Candidate, Claim, Cleaned, Count, Devices, Displaced, Ended, Gauge,
+    Lend, Missed, Outcome, Purpose, Reading, Root, SlotOrder, SlotRules, SlotTable, UntilSync,
+    Version, Wanted, Way, Writing, Written,
 };
 
 /// A tier whose slots are in order `O`.
@@ -148,13 +148,35 @@ impl<'a, O: SlotOrder> CoreTier<'a, O> {
         }
     }
 
-    /// Memory missed a page: that is counted, where it matters.
-    fn count_miss(&mut self, miss: &Miss) {
+    /// Memory missed a page: that is counted, where it matters. When a period of counts is over,
+    /// what memory has served of each page is counted first.
+    fn count_miss(&mut self, miss: &Miss, residents: &mut Residents) {
+        if self.design.replacement.is_by_benefit() {
+            self.count(miss.page, Count::Read);
+            if self.table.is_period_over() {
+                self.end_period(residents);
+            }
+        }
         if self.design.replacement == Replacement::Temperature {
             let page = self.books.shared.by_extents(id(miss.page));
             let warm = |warmth: &mut Temperatures| warmth.on_miss(page, miss.requests);
             self.books.shared.lend(warm);
         }
+    }
+
+    fn count(&mut self, page: u32, what: Count) {
+        let slot = self.books.copies.slot(page).map(|slot| slot.0);
+        self.table.counted(id(page), slot, what);
+    }
+
+    fn end_period(&mut self, residents: &mut Residents) {
+        let here: Vec<u32> = residents.pages().collect();
+        for page in here {
+            let frame = residents.get_mut(page).expect("a page that is here");
+            let logical = std::mem::take(&mut frame.hits);
+            self.count(page, Count::InMemory { logical, physical: 0 });
+        }
+        self.table.halve_counts();
     }
 
     /// The table's read of a page that memory missed, or a read from home.
@@ -290,13 +312,22 @@ impl<'a, O: SlotOrder> CoreTier<'a, O> {
         if self.design.cleaning == CleaningRule::AboveShare
             && self.cleaning.is_due(self.dirty_count(), slots)
         {
-            while self.cleaning.goes_on(self.dirty_count(), slots) && self.clean_run(io) {}
+            while self.cleaning.goes_on(self.dirty_count(), slots)
+                && self.clean_run(Root::First, io)
+            {}
+        }
+        if self.design.cleaning == CleaningRule::WhenWanted {
+            while self.clean_run(Root::Wanted, io) {}
+            // What is wanted of slots that turn dirty later is for them to say.
+            while self.table.wants_cleaning() {
+                self.table.cleaning_begun();
+            }
         }
     }
 
     /// Takes the first dirty page home, and its dirty neighbours. Whether there was one.
-    fn clean_run(&mut self, io: &mut Traffic) -> bool {
-        let Some((root, _)) = self.table.root(Root::First, |_| true) else { return false };
+    fn clean_run(&mut self, root: Root, io: &mut Traffic) -> bool {
+        let Some((root, _)) = self.table.root(root, |_| true) else { return false };
         let page = self.table.page(root).expect("a dirty slot has a page");
         let copies = &self.books.copies;
         let is_dirty = |page| copies.held(page) == Held::Dirty;
@@ -326,8 +357,13 @@ impl<O: SlotOrder> Allocated for CoreTier<'_, O> {
 }
 
 impl<O: SlotOrder> FlashTier for CoreTier<'_, O> {
-    fn fetch(&mut self, miss: &Miss, _: &mut Residents, io: &mut Traffic) -> Option<History> {
-        self.count_miss(miss);
+    fn fetch(
+        &mut self,
+        miss: &Miss,
+        residents: &mut Residents,
+        io: &mut Traffic,
+    ) -> Option<History> {
+        self.count_miss(miss, residents);
         let reading = self.read(miss, io);
         let uses = reading.as_ref().map(|reading| self.uses(reading.slot(), miss));
         self.write_pending(io);

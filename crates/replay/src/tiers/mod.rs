@@ -19,7 +19,7 @@
 //! devices are asked for, and `queues`, when they have served it; `copies`, which page has which
 //! slot; then the tiers: `core_tier`, which drives the slot table of the pool, and what it `shared`
 //! with it, and the `ranking` of slots by temperature; `no_flash`; for other slots `log_tier` with
-//! its `sweeps`, `benefit_tier`, `chosen_tier` with its `aged_slots`; and `policy_tier`,
+//! its `sweeps`, `chosen_tier` with its `aged_slots`; and `policy_tier`,
 //! `opt_tier`.
 
 mod page_memory;
@@ -30,7 +30,6 @@ mod start;
 mod following;
 
 mod aged_slots;
-mod benefit_tier;
 mod chosen_tier;
 mod cleaning;
 mod copies;

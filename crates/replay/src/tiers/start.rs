@@ -1,6 +1,5 @@
 //! Which flash tier a setup stands for, and replays of whole traces.
 
-use super::benefit_tier::BenefitTier;
 use super::chosen_tier::ChosenTier;
 use super::core_tier::CoreTier;
 use super::log_tier::LogTier;
@@ -14,8 +13,10 @@ use super::{Flash, FlashSetup, FlashTier, Memory, TierCounts, Traffic};
 use crate::References;
 use crate::places::Places;
 use crate::timed::Asked;
-use terrace_policy::{AgeOrder, CleanerOrder, Replacement, SlotAges, SlotHeat, SlotLru2};
-use terrace_tier::{AgesOrder, HeatOrder};
+use terrace_policy::{
+    AgeOrder, CleanerOrder, Expansion, Replacement, SlotAges, SlotBenefit, SlotHeat, SlotLru2,
+};
+use terrace_tier::{AgesOrder, HeatOrder, Lend};
 
 /// Work for whichever tier a setup stands for, compiled for each of them.
 pub(super) trait TierVisitor<'a> {
@@ -97,7 +98,10 @@ pub(super) fn with_tier<'a, V: TierVisitor<'a>>(
         },
         Replacement::Benefit | Replacement::AnticipatedBenefit => {
             let frames = memory.policy.map_or(0, |(_, frames)| frames);
-            visitor.visit(BenefitTier::new(count, places, design, frames, setup))
+            let order = shared.lend(|expansion: &mut Expansion| {
+                SlotBenefit::new(slots, frames, &setup.costs, expansion)
+            });
+            visitor.visit(CoreTier::new(count, places, design, setup, (order, shared)))
         }
         Replacement::Chosen => visitor.visit(ChosenTier::new(count, places, setup)),
         Replacement::Recency => {

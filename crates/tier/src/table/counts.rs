@@ -27,7 +27,7 @@ impl<O: SlotOrder, S: Shares> SlotTable<O, S> {
     }
 
     /// The cleaner has taken a slot, or found none.
-    pub(super) fn cleaning_begun(&mut self) {
+    pub fn cleaning_begun(&mut self) {
         self.order.cleaning_begun();
     }
 
