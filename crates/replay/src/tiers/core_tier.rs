@@ -5,6 +5,7 @@
 //! - C2: an operation of a table ends at once, as nothing here waits for a device.
 //! - C3: one partition; no throttle and no budget, since no device has a queue of its own.
 
+use super::choosing::Choosing;
 use super::cleaning::{Cleaning, take_home};
 use super::copies::Copies;
 use super::residents::Residents;
@@ -14,8 +15,8 @@ use crate::places::Places;
 use std::cell::Cell;
 use terrace_page::{Lsn, PageId, SlotId};
 use terrace_policy::{
-    AccessClass, Cleaning as CleaningRule, Design, Filling, History, Inclusion, Replacement,
-    SlotBits, Temperatures, Tick,
+    AccessClass, Cleaning as CleaningRule, Design, DirtyLeave, Filling, History, Inclusion,
+    Replacement, SlotBits, Temperatures, Tick,
 };
 use terrace_tier::{
     After, Around, BaseRule, Candidate, Claim, Cleaned, Count, Devices, Displaced, Ended, Gauge,
@@ -25,7 +26,9 @@ use terrace_tier::{
 
 /// A tier whose slots are in order `O`.
 pub struct CoreTier<'a, O> {
+    /// With what is chosen for the moment of a design that picks itself.
     design: Design,
+    choosing: Option<Choosing>,
     table: SlotTable<O, Shared>,
     books: Books,
     when: TacWrite,
@@ -130,8 +133,10 @@ impl<'a, O: SlotOrder> CoreTier<'a, O> {
     ) -> CoreTier<'a, O> {
         let slots = setup.slots;
         let rules = SlotRules::of_cache(design, slots, setup.costs);
+        let is_chosen = design.replacement == Replacement::Chosen;
         CoreTier {
             design,
+            choosing: is_chosen.then(|| Choosing::new(setup)),
             table: SlotTable::new(slots, order, &rules, &shared),
             books: Books {
                 shared,
@@ -151,6 +156,7 @@ impl<'a, O: SlotOrder> CoreTier<'a, O> {
     /// Memory missed a page: that is counted, where it matters. When a period of counts is over,
     /// what memory has served of each page is counted first.
     fn count_miss(&mut self, miss: &Miss, residents: &mut Residents) {
+        self.table.asked_for(id(miss.page));
         if self.design.replacement.is_by_benefit() {
             self.count(miss.page, Count::Read);
             if self.table.is_period_over() {
@@ -161,6 +167,16 @@ impl<'a, O: SlotOrder> CoreTier<'a, O> {
             let page = self.books.shared.by_extents(id(miss.page));
             let warm = |warmth: &mut Temperatures| warmth.on_miss(page, miss.requests);
             self.books.shared.lend(warm);
+        }
+    }
+
+    /// A design that picks itself may choose now.
+    fn choose(&mut self, page: u32, residents: &mut Residents, io: &Traffic) {
+        let asked = self.choosing.as_mut().and_then(|choosing| choosing.asked(page, io));
+        if let Some((choice, price_ratio)) = asked {
+            self.table.choose(choice);
+            self.design.dirty_leave = choice.dirty;
+            residents.price_ratio = Some(price_ratio);
         }
     }
 
@@ -341,6 +357,7 @@ impl<'a, O: SlotOrder> CoreTier<'a, O> {
         };
         let claims: Vec<Claim> = run.iter().map(claim).collect();
         take_home(&run, io);
+        self.choosing.iter_mut().for_each(|choosing| choosing.cleaned(run.len()));
         for (claim, page) in claims.into_iter().zip(run) {
             let ended = self.table.cleaned(claim, Cleaned::AtHome, UntilSync::Reusable);
             assert_eq!(ended, Ended::Clean, "page {page}");
@@ -352,7 +369,10 @@ impl<'a, O: SlotOrder> CoreTier<'a, O> {
 
 impl<O: SlotOrder> Allocated for CoreTier<'_, O> {
     fn bytes(&self) -> usize {
-        self.table.bytes() + self.books.copies.bytes() + self.books.shared.bytes()
+        self.table.bytes()
+            + self.books.copies.bytes()
+            + self.books.shared.bytes()
+            + self.choosing.as_ref().map_or(0, Allocated::bytes)
     }
 }
 
@@ -371,6 +391,7 @@ impl<O: SlotOrder> FlashTier for CoreTier<'_, O> {
             let _copy = self.table.read_ended(reading, Lsn::ZERO);
         }
         self.comes(miss, uses.is_some(), io);
+        self.choose(miss.page, residents, io);
         uses
     }
 
@@ -378,6 +399,7 @@ impl<O: SlotOrder> FlashTier for CoreTier<'_, O> {
         match note {
             Note::TimePasses => self.write_pending(io),
             Note::Changes(page) => {
+                self.choosing.iter_mut().for_each(|choosing| choosing.changes(page));
                 self.pending = self.pending.take().filter(|pending| pending.page != page);
                 self.changes(page);
             }
@@ -403,6 +425,14 @@ impl<O: SlotOrder> FlashTier for CoreTier<'_, O> {
             }
         }
         self.clean(io);
+        if let Some(choosing) = &mut self.choosing {
+            choosing.left(leaving);
+            // What was written back is wanted no more: the pool's cleaner has some runs under way
+            // at a time, here there is one for each page that leaves.
+            if self.design.dirty_leave != DirtyLeave::Flash {
+                self.clean_run(Root::First, io);
+            }
+        }
     }
 
     #[inline]

@@ -18,8 +18,8 @@
 //! other; `following`, the same in chunks; `page_memory` and `residents`, memory; `traffic`, what
 //! devices are asked for, and `queues`, when they have served it; `copies`, which page has which
 //! slot; then the tiers: `core_tier`, which drives the slot table of the pool, and what it `shared`
-//! with it, and the `ranking` of slots by temperature; `no_flash`; for other slots `log_tier` with
-//! its `sweeps`, `chosen_tier` with its `aged_slots`; and `policy_tier`,
+//! with it, what is `choosing` for `auto`, and the `ranking` of slots by temperature; `no_flash`; for other slots `log_tier` with
+//! its `sweeps`; `policy_tier`,
 //! `opt_tier`.
 
 mod page_memory;
@@ -29,8 +29,7 @@ mod start;
 
 mod following;
 
-mod aged_slots;
-mod chosen_tier;
+mod choosing;
 mod cleaning;
 mod copies;
 mod core_tier;

@@ -1,6 +1,5 @@
 //! Which flash tier a setup stands for, and replays of whole traces.
 
-use super::chosen_tier::ChosenTier;
 use super::core_tier::CoreTier;
 use super::log_tier::LogTier;
 use super::no_flash::NoFlash;
@@ -14,7 +13,8 @@ use crate::References;
 use crate::places::Places;
 use crate::timed::Asked;
 use terrace_policy::{
-    AgeOrder, CleanerOrder, Expansion, Replacement, SlotAges, SlotBenefit, SlotHeat, SlotLru2,
+    AgeOrder, CHOICES, CleanerOrder, Expansion, Replacement, SlotAges, SlotBenefit, SlotHeat,
+    SlotLru2,
 };
 use terrace_tier::{AgesOrder, HeatOrder, Lend};
 
@@ -103,10 +103,11 @@ pub(super) fn with_tier<'a, V: TierVisitor<'a>>(
             });
             visitor.visit(CoreTier::new(count, places, design, setup, (order, shared)))
         }
-        Replacement::Chosen => visitor.visit(ChosenTier::new(count, places, setup)),
-        Replacement::Recency => {
+        Replacement::Recency | Replacement::Chosen => {
             let ages = SlotAges::new(slots, u64::from(slots));
-            let order = AgesOrder { ages, order: AgeOrder::Recency };
+            let is_chosen = design.replacement == Replacement::Chosen;
+            let order = if is_chosen { CHOICES[0].order } else { AgeOrder::Recency };
+            let order = AgesOrder { ages, order };
             visitor.visit(CoreTier::new(count, places, design, setup, (order, shared)))
         }
         other => panic!("{}: slots by {other:?} are not replayed", design.name),
