@@ -286,6 +286,14 @@ impl Design {
         self.uses_flash() && self.clean_leave != CleanLeave::Dropped
     }
 
+    /// Whether a page that leaves memory is appended, if it `has_slot`, where the layout appends.
+    #[must_use]
+    #[inline]
+    pub fn appends(&self, is_dirty: bool, has_slot: bool) -> bool {
+        let takes_clean = self.takes_clean_pages() && !has_slot;
+        is_dirty || takes_clean || self.clean_leave == CleanLeave::FlashAnew
+    }
+
     /// Whether a page on flash may be newer than at home, so that the cleaner is needed.
     #[must_use]
     pub fn keeps_dirty_on_flash(&self) -> bool {

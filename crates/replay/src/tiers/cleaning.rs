@@ -1,10 +1,8 @@
 //! The lazy cleaner: pages that are newer on flash go home, in runs of neighbours [S0 3.3.5]. It
 //! has no time of its own here: what it does is done at once.
 
-use super::copies::Copies;
-use super::{Held, Traffic};
+use super::Traffic;
 use crate::places::Places;
-use terrace_page::SlotId;
 
 /// The cleaner stops so far below lambda [S0 2.3.3].
 const LAMBDA_SLACK: f64 = 0.0001;
@@ -29,24 +27,6 @@ impl Cleaning {
     /// Whether so many are, once there were too many.
     pub(super) fn goes_on(&self, dirty: u32, slots: u32) -> bool {
         f64::from(dirty) > (self.lambda - LAMBDA_SLACK).max(0.0) * f64::from(slots)
-    }
-
-    /// Takes the page of dirty `slot` home, and its dirty neighbours. Which slots are clean now.
-    pub(super) fn clean_around(
-        &self,
-        places: &Places,
-        copies: &mut Copies,
-        slot: SlotId,
-        io: &mut Traffic,
-    ) -> Vec<SlotId> {
-        let page = copies.page(slot).expect("a dirty slot has a page");
-        let run = self.run_around(places, page, |page| copies.held(page) == Held::Dirty);
-        take_home(&run, io);
-        let clean = |page| {
-            copies.set(page, Held::Clean);
-            copies.slot(page).expect("a dirty page has a slot")
-        };
-        run.into_iter().map(clean).collect()
     }
 
     /// Up to alpha neighbours around `page` that are dirty on flash, in order.

@@ -30,11 +30,6 @@ impl Copies {
         }
     }
 
-    /// How many slots there are.
-    pub fn slots_count(&self) -> u32 {
-        self.pages.len() as u32
-    }
-
     /// The slot of `page`.
     #[inline]
     pub fn slot(&self, page: u32) -> Option<SlotId> {

@@ -5,12 +5,13 @@
 //! - C2: an operation of a table ends at once, as nothing here waits for a device.
 //! - C3: one partition; no throttle and no budget, since no device has a queue of its own.
 
+use super::appending::Appends;
 use super::choosing::Choosing;
 use super::cleaning::{Cleaning, take_home};
 use super::copies::Copies;
 use super::residents::Residents;
 use super::shared::Shared;
-use super::{Allocated, FlashSetup, FlashTier, Held, Leaving, Miss, Note, TacWrite, Traffic};
+use super::{Allocated, FlashSetup, FlashTier, Held, Leaving, Log, Miss, Note, TacWrite, Traffic};
 use crate::places::Places;
 use std::cell::Cell;
 use terrace_page::{Lsn, PageId, SlotId};
@@ -27,22 +28,24 @@ use terrace_tier::{
 /// A tier whose slots are in order `O`.
 pub struct CoreTier<'a, O> {
     /// With what is chosen for the moment of a design that picks itself.
-    design: Design,
+    pub(super) design: Design,
     choosing: Option<Choosing>,
-    table: SlotTable<O, Shared>,
-    books: Books,
+    /// Of a design that appends.
+    pub(super) appends: Option<Appends>,
+    pub(super) table: SlotTable<O, Shared>,
+    pub(super) books: Books,
     when: TacWrite,
     /// Whether what was read is written though it has left memory by then.
     writes_what_left: bool,
     pending: Option<Pending>,
     cleaning: Cleaning,
-    places: &'a Places,
+    pub(super) places: &'a Places,
 }
 
 /// What is known beside the table.
-struct Books {
+pub struct Books {
     shared: Shared,
-    copies: Copies,
+    pub copies: Copies,
     filling: Cell<Filling>,
     /// Inclusive designs: slots whose page is in memory.
     kept: SlotBits,
@@ -56,11 +59,11 @@ struct Pending {
 }
 
 /// The surroundings of the table at a moment.
-struct Now<'b> {
-    books: &'b Books,
-    now: Tick,
+pub struct Now<'b> {
+    pub books: &'b Books,
+    pub now: Tick,
     /// Hits in memory of the page that leaves, since they were counted last.
-    hits: u32,
+    pub hits: u32,
 }
 
 impl Around for Now<'_> {
@@ -112,32 +115,38 @@ pub fn id(page: u32) -> PageId {
 }
 
 /// An unchanged page that was read by itself, as the table is told of it.
-fn candidate(page: u32, slot: Option<SlotId>) -> Candidate {
+pub fn candidate(page: u32, slot: Option<SlotId>) -> Candidate {
     let slot = slot.map(|slot| slot.0);
     Candidate { page: id(page), slot, is_dirty: false, class: AccessClass::Random }
 }
 
 /// The number of a page of the table.
-fn number(page: PageId) -> u32 {
+pub fn number(page: PageId) -> u32 {
     page.0 as u32
 }
 
-impl<'a, O: SlotOrder> CoreTier<'a, O> {
-    /// A tier of `design` with free slots in `order`, for pages below `pages_count`.
-    pub fn new(
-        pages_count: u32,
-        places: &'a Places,
-        design: Design,
-        setup: &FlashSetup,
-        (order, shared): (O, Shared),
-    ) -> CoreTier<'a, O> {
+/// What a tier begins with, but for the order of its slots.
+pub struct Begins<'a, 's> {
+    pub pages_count: u32,
+    pub places: &'a Places,
+    pub design: Design,
+    pub setup: &'s FlashSetup,
+    pub rules: SlotRules,
+    pub appends: Option<Appends>,
+    pub shared: Shared,
+}
+
+impl<'a> Begins<'a, '_> {
+    /// A tier with free slots in `order`.
+    pub fn with<O: SlotOrder>(self, order: O) -> CoreTier<'a, O> {
+        let Begins { pages_count, design, setup, shared, .. } = self;
         let slots = setup.slots;
-        let rules = SlotRules::of_cache(design, slots, setup.costs);
         let is_chosen = design.replacement == Replacement::Chosen;
         CoreTier {
             design,
             choosing: is_chosen.then(|| Choosing::new(setup)),
-            table: SlotTable::new(slots, order, &rules, &shared),
+            appends: self.appends,
+            table: SlotTable::new(slots, order, &self.rules, &shared),
             books: Books {
                 shared,
                 copies: Copies::new(pages_count, slots),
@@ -149,10 +158,12 @@ impl<'a, O: SlotOrder> CoreTier<'a, O> {
             writes_what_left: design.inclusion != Inclusion::Inclusive,
             pending: None,
             cleaning: setup.cleaning,
-            places,
+            places: self.places,
         }
     }
+}
 
+impl<O: SlotOrder> CoreTier<'_, O> {
     /// Memory missed a page: that is counted, where it matters. When a period of counts is over,
     /// what memory has served of each page is counted first.
     fn count_miss(&mut self, miss: &Miss, residents: &mut Residents) {
@@ -238,7 +249,7 @@ impl<'a, O: SlotOrder> CoreTier<'a, O> {
         let page = candidate(miss.page, None);
         let around = Now { books: &self.books, now: miss.tick, hits: 0 };
         if let Some((slot, displaced)) = self.table.arrived(&page, &around) {
-            self.displaced(displaced);
+            displaced.into_iter().for_each(|displaced| self.lost(displaced));
             self.books.copies.put(miss.page, SlotId(slot), Held::Stale);
         }
     }
@@ -275,7 +286,7 @@ impl<'a, O: SlotOrder> CoreTier<'a, O> {
     }
 
     /// The copy of `page`, if there is one, is no longer the page.
-    fn changes(&mut self, page: u32) {
+    pub(super) fn changes(&mut self, page: u32) {
         if !self.held(page).is_current() {
             return;
         }
@@ -287,10 +298,8 @@ impl<'a, O: SlotOrder> CoreTier<'a, O> {
         }
     }
 
-    fn displaced(&mut self, displaced: Option<Displaced>) {
-        if let Some(displaced) = displaced {
-            self.books.copies.forget(number(displaced.page));
-        }
+    pub(super) fn lost(&mut self, displaced: Displaced) {
+        self.books.copies.forget(number(displaced.page));
     }
 
     /// A page is written where the table says.
@@ -300,25 +309,32 @@ impl<'a, O: SlotOrder> CoreTier<'a, O> {
         version: &Version,
         io: &mut Traffic,
     ) {
-        self.displaced(displaced);
-        let page = number(writing.page());
+        displaced.into_iter().for_each(|displaced| self.lost(displaced));
         if writing.home() {
-            io.write_home(page);
+            io.write_home(number(writing.page()));
         }
+        if self.wrote(writing, version).is_some() {
+            io.write_flash();
+        }
+    }
+
+    /// A page was written. Its slot, if it went to one.
+    pub(super) fn wrote(&mut self, writing: Writing, version: &Version) -> Option<u32> {
+        let page = number(writing.page());
         let own = self.books.copies.slot(page).map(|slot| slot.0);
         match self.table.written(writing, Outcome::WRITTEN, version, own) {
             Written::Into(filled) => {
                 let held = if version.newer.is_some() { Held::Dirty } else { Held::Clean };
                 self.books.copies.put(page, SlotId(filled.slot), held);
-                io.write_flash();
+                Some(filled.slot)
             }
-            Written::Nowhere => {}
+            Written::Nowhere => None,
             Written::Failed => unreachable!("no write fails"),
         }
     }
 
     /// Slots that are newer than home, and not on their way there.
-    fn dirty_count(&self) -> u32 {
+    pub(super) fn dirty_count(&self) -> u32 {
         self.books.shared.count(Gauge::Dirty) - self.books.shared.count(Gauge::Unavailable)
     }
 
@@ -343,7 +359,15 @@ impl<'a, O: SlotOrder> CoreTier<'a, O> {
 
     /// Takes the first dirty page home, and its dirty neighbours. Whether there was one.
     fn clean_run(&mut self, root: Root, io: &mut Traffic) -> bool {
-        let Some((root, _)) = self.table.root(root, |_| true) else { return false };
+        let root = self.table.root(root, |_| true);
+        if let Some((slot, _)) = root {
+            self.clean_around(slot, io);
+        }
+        root.is_some()
+    }
+
+    /// Takes the page of dirty slot `root` home, and its dirty neighbours.
+    pub(super) fn clean_around(&mut self, root: u32, io: &mut Traffic) {
         let page = self.table.page(root).expect("a dirty slot has a page");
         let copies = &self.books.copies;
         let is_dirty = |page| copies.held(page) == Held::Dirty;
@@ -363,7 +387,6 @@ impl<'a, O: SlotOrder> CoreTier<'a, O> {
             assert_eq!(ended, Ended::Clean, "page {page}");
             self.books.copies.set(page, Held::Clean);
         }
-        true
     }
 }
 
@@ -373,6 +396,7 @@ impl<O: SlotOrder> Allocated for CoreTier<'_, O> {
             + self.books.copies.bytes()
             + self.books.shared.bytes()
             + self.choosing.as_ref().map_or(0, Allocated::bytes)
+            + self.appends.as_ref().map_or(0, Allocated::bytes)
     }
 }
 
@@ -391,6 +415,7 @@ impl<O: SlotOrder> FlashTier for CoreTier<'_, O> {
             let _copy = self.table.read_ended(reading, Lsn::ZERO);
         }
         self.comes(miss, uses.is_some(), io);
+        self.sweep(io);
         self.choose(miss.page, residents, io);
         uses
     }
@@ -408,6 +433,8 @@ impl<O: SlotOrder> FlashTier for CoreTier<'_, O> {
 
     fn leave(&mut self, leaving: &Leaving, io: &mut Traffic) {
         let Leaving { page, dirty, class, history, hits, now } = *leaving;
+        let is_appended = self.appends.is_some() && self.wants(page, dirty);
+        assert!(!is_appended, "page {page} is lost");
         if !self.writes_what_left {
             self.pending = self.pending.take().filter(|pending| pending.page != page);
         }
@@ -438,5 +465,10 @@ impl<O: SlotOrder> FlashTier for CoreTier<'_, O> {
     #[inline]
     fn held(&self, page: u32) -> Held {
         self.books.copies.held(page)
+    }
+
+    #[inline]
+    fn log(&mut self) -> Option<&mut dyn Log> {
+        if self.appends.is_some() { Some(self) } else { None }
     }
 }

@@ -18,9 +18,8 @@
 //! other; `following`, the same in chunks; `page_memory` and `residents`, memory; `traffic`, what
 //! devices are asked for, and `queues`, when they have served it; `copies`, which page has which
 //! slot; then the tiers: `core_tier`, which drives the slot table of the pool, and what it `shared`
-//! with it, what is `choosing` for `auto`, and the `ranking` of slots by temperature; `no_flash`; for other slots `log_tier` with
-//! its `sweeps`; `policy_tier`,
-//! `opt_tier`.
+//! with it; around it `cleaning`, `appending` with its `sweeps`, what is `choosing` for `auto`, and
+//! the `ranking` of slots by temperature; and `no_flash`, `policy_tier`, `opt_tier`.
 
 mod page_memory;
 mod residents;
@@ -29,11 +28,11 @@ mod start;
 
 mod following;
 
+mod appending;
 mod choosing;
 mod cleaning;
 mod copies;
 mod core_tier;
-mod log_tier;
 mod no_flash;
 mod opt_tier;
 mod policy_tier;
@@ -43,9 +42,9 @@ mod shared;
 mod sweeps;
 mod traffic;
 
+pub use appending::LogRules;
 pub use cleaning::Cleaning;
 pub use following::FollowingTiers;
-pub use log_tier::LogRules;
 pub use policy_tier::WriteMode;
 pub use queues::HomeArray;
 pub use ranking::Bands;

@@ -1,7 +1,7 @@
 //! Which flash tier a setup stands for, and replays of whole traces.
 
-use super::core_tier::CoreTier;
-use super::log_tier::LogTier;
+use super::appending::rules;
+use super::core_tier::Begins;
 use super::no_flash::NoFlash;
 use super::opt_tier::OptTier;
 use super::policy_tier::PolicyTier;
@@ -16,7 +16,7 @@ use terrace_policy::{
     AgeOrder, CHOICES, CleanerOrder, Expansion, Replacement, SlotAges, SlotBenefit, SlotHeat,
     SlotLru2,
 };
-use terrace_tier::{AgesOrder, HeatOrder, Lend};
+use terrace_tier::{AgesOrder, HeatOrder, KeyedOrder, Lend, LogSlots};
 
 /// Work for whichever tier a setup stands for, compiled for each of them.
 pub(super) trait TierVisitor<'a> {
@@ -73,44 +73,48 @@ pub(super) fn with_tier<'a, V: TierVisitor<'a>>(
         Flash::Design(design) => design,
         Flash::Opt(_) => panic!("OPT wants to know the whole trace"),
     };
-    if let Some(batch) = design.batch() {
-        return visitor.visit(LogTier::new(count, places, (design, batch), &memory, setup));
-    }
     let slots = setup.slots;
     let shared = Shared::new(design.replacement, places, setup);
+    let (rules, appends) = rules(design, &memory, setup);
+    let blocks = rules.blocks;
+    let lends = shared.clone();
+    let begins = Begins { pages_count: count, places, design, setup, rules, appends, shared };
     match design.replacement {
         Replacement::Nothing => visitor.visit(NoFlash),
         Replacement::Lru2 => {
-            let order = SlotLru2::new(slots, CleanerOrder::Lru2Age);
-            visitor.visit(CoreTier::new(count, places, design, setup, (order, shared)))
+            visitor.visit(begins.with(SlotLru2::new(slots, CleanerOrder::Lru2Age)))
         }
         Replacement::Temperature => match setup.bands {
             None => {
                 let order = HeatOrder { slots: SlotHeat::new(slots), rule: setup.tac_rule };
-                let order = ByExtents { order, shared: shared.clone() };
-                visitor.visit(CoreTier::new(count, places, design, setup, (order, shared)))
+                visitor.visit(begins.with(ByExtents { order, shared: lends }))
             }
             Some(bands) => {
-                let order = BandedSlots::new(slots, bands, &shared);
-                let order = ByExtents { order, shared: shared.clone() };
-                visitor.visit(CoreTier::new(count, places, design, setup, (order, shared)))
+                let order = BandedSlots::new(slots, bands, &lends);
+                visitor.visit(begins.with(ByExtents { order, shared: lends }))
             }
         },
         Replacement::Benefit | Replacement::AnticipatedBenefit => {
             let frames = memory.policy.map_or(0, |(_, frames)| frames);
-            let order = shared.lend(|expansion: &mut Expansion| {
+            visitor.visit(begins.with(lends.lend(|expansion: &mut Expansion| {
                 SlotBenefit::new(slots, frames, &setup.costs, expansion)
-            });
-            visitor.visit(CoreTier::new(count, places, design, setup, (order, shared)))
+            })))
         }
         Replacement::Recency | Replacement::Chosen => {
-            let ages = SlotAges::new(slots, u64::from(slots));
             let is_chosen = design.replacement == Replacement::Chosen;
             let order = if is_chosen { CHOICES[0].order } else { AgeOrder::Recency };
-            let order = AgesOrder { ages, order };
-            visitor.visit(CoreTier::new(count, places, design, setup, (order, shared)))
+            let ages = SlotAges::new(slots, u64::from(slots));
+            visitor.visit(begins.with(AgesOrder { ages, order }))
         }
-        other => panic!("{}: slots by {other:?} are not replayed", design.name),
+        Replacement::Fifo | Replacement::Rotating | Replacement::FifoSecondChance => {
+            let is_second = design.replacement == Replacement::FifoSecondChance;
+            visitor.visit(begins.with(LogSlots::fifo(slots, is_second)))
+        }
+        Replacement::BlockWeight => visitor.visit(begins.with(LogSlots::blocks(slots, blocks))),
+        Replacement::Policy(kind) => {
+            let cleaner = design.keeps_dirty_on_flash().then_some(CleanerOrder::Lru2Age);
+            visitor.visit(begins.with(KeyedOrder::new(kind, slots, cleaner)))
+        }
     }
 }
 

@@ -7,12 +7,9 @@
 //!   memory misses, or a group is appended. Without queues a sweep is over at once.
 
 use super::cleaning::Cleaning;
-use super::copies::Copies;
 use super::queues::Moment;
-use super::{Held, Traffic};
 use crate::places::Places;
 use std::cmp::Reverse;
-use terrace_page::SlotId;
 
 /// The pages of a sweep that are still to go home.
 pub struct Sweeps {
@@ -34,36 +31,29 @@ impl Sweeps {
         self.pages.is_empty() && self.cleaning.is_due(dirty, slots)
     }
 
-    /// Begins, with all that is dirty.
-    pub fn begin(&mut self, copies: &Copies, places: &Places) {
-        let slots = (0..copies.slots_count()).map(SlotId);
-        let pages = slots.filter_map(|slot| copies.page(slot));
-        self.pages.extend(pages.filter(|&page| copies.held(page) == Held::Dirty));
+    /// Begins, with `pages`, which are dirty.
+    pub fn begin(&mut self, pages: impl Iterator<Item = u32>, places: &Places) {
+        self.pages.extend(pages);
         self.pages.sort_unstable_by_key(|&page| Reverse(places.of(page)));
     }
 
-    /// Takes the next page home, and its neighbours, if home is to be sent more now. Which slots
-    /// are clean.
-    pub fn next_run(
-        &mut self,
-        places: &Places,
-        copies: &mut Copies,
-        io: &mut Traffic,
-    ) -> Option<Vec<SlotId>> {
-        self.sent.retain(|&written| written > io.now());
+    /// The next page to go home, of those that still are dirty, if home is to be sent more `now`.
+    pub fn next(&mut self, now: Moment, is_dirty: impl Fn(u32) -> bool) -> Option<u32> {
+        self.sent.retain(|&written| written > now);
         if self.sent.len() >= self.cleaning.writes as usize {
             return None;
         }
-        let slot = loop {
+        loop {
             let page = self.pages.pop()?;
-            if copies.held(page) == Held::Dirty {
-                break copies.slot(page).expect("a dirty page has a slot");
+            if is_dirty(page) {
+                return Some(page);
             }
-        };
-        io.begin_batch();
-        let run = self.cleaning.clean_around(places, copies, slot, io);
-        self.sent.extend(Some(io.batch_written_at()).filter(|&written| written > io.now()));
-        Some(run)
+        }
+    }
+
+    /// Home was sent a run, and has `written` it then.
+    pub fn sent(&mut self, written: Moment) {
+        self.sent.push(written);
     }
 
     /// Bytes allocated.

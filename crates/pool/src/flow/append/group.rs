@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 
 use terrace_page::{FrameId, PageBuf, PageId};
-use terrace_policy::{CleanLeave, Touch};
+use terrace_policy::Touch;
 
 use terrace_tier::{Appending, Changed, Freed, Outcome, Purpose, Writing};
 
@@ -94,9 +94,7 @@ impl BufferPool {
 
     fn is_to_be_appended(&self, guard: &Exclusive<'_>) -> bool {
         let frame = guard.frame();
-        let anew = self.config.design.clean_leave == CleanLeave::FlashAnew;
-        let takes_clean = self.config.design.takes_clean_pages();
-        anew || frame.rec_lsn().is_some() || (takes_clean && frame.slot().is_none())
+        self.config.design.appends(frame.rec_lsn().is_some(), frame.slot().is_some())
     }
 
     /// Takes slots for what was gathered, and begins to let a front group leave if few are left.
