@@ -17,15 +17,18 @@ use terrace_trace::{Interner, PageKey};
 /// Pages between two files.
 const GAP_PAGES: u64 = 1 << 10;
 
+/// No page.
+const NONE: u32 = u32::MAX;
+
 /// The places of all pages.
 pub struct Places(Lines);
 
 enum Lines {
     Listed {
         places: Vec<u64>,
-        /// Pages by place.
-        order: Vec<u32>,
-        ranks: Vec<u32>,
+        /// The pages just before and after each, or `NONE`.
+        neighbours: Vec<[u32; 2]>,
+        end: u64,
     },
     Named {
         names: Arc<Interner>,
@@ -71,11 +74,15 @@ impl Places {
         let bases = Bases::new(names.clone());
         let places: Vec<u64> = names.map(|name| bases.place(name)).collect();
         let order = by_place(&places);
-        let mut ranks = vec![0; order.len()];
-        for (rank, &page) in order.iter().enumerate() {
-            ranks[page as usize] = rank as u32;
+        let mut neighbours = vec![[NONE; 2]; order.len()];
+        for pair in order.windows(2) {
+            let [page, next] = [pair[0] as usize, pair[1] as usize];
+            if places[next] == places[page].wrapping_add(1) {
+                (neighbours[page][1], neighbours[next][0]) = (pair[1], pair[0]);
+            }
         }
-        Places(Lines::Listed { places, order, ranks })
+        let end = order.last().map_or(0, |&page| places[page as usize].wrapping_add(1));
+        Places(Lines::Listed { places, neighbours, end })
     }
 
     /// The places of pages with these names, which takes no memory for each.
@@ -101,8 +108,7 @@ impl Places {
     #[must_use]
     pub fn end(&self) -> u64 {
         match &self.0 {
-            Lines::Listed { order, .. } => order.last().map_or(0, |&page| self.of(page).0 + 1),
-            Lines::Named { end, .. } => *end,
+            Lines::Listed { end, .. } | Lines::Named { end, .. } => *end,
         }
     }
 
@@ -110,9 +116,9 @@ impl Places {
     #[must_use]
     pub fn after(&self, page: u32) -> Option<u32> {
         match &self.0 {
-            Lines::Listed { order, ranks, .. } => {
-                let next = *order.get(ranks[page as usize] as usize + 1)?;
-                (self.of(next).0 == self.of(page).0.wrapping_add(1)).then_some(next)
+            Lines::Listed { neighbours, .. } => {
+                let next = neighbours[page as usize][1];
+                (next != NONE).then_some(next)
             }
             Lines::Named { names, .. } => {
                 let PageKey { file, number } = names.page(page);
@@ -125,10 +131,9 @@ impl Places {
     #[must_use]
     pub fn before(&self, page: u32) -> Option<u32> {
         match &self.0 {
-            Lines::Listed { order, ranks, .. } => {
-                let rank = ranks[page as usize] as usize;
-                let previous = order[rank.checked_sub(1)?];
-                (self.of(previous).0.wrapping_add(1) == self.of(page).0).then_some(previous)
+            Lines::Listed { neighbours, .. } => {
+                let previous = neighbours[page as usize][0];
+                (previous != NONE).then_some(previous)
             }
             Lines::Named { names, .. } => {
                 let PageKey { file, number } = names.page(page);

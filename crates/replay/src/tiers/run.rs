@@ -198,7 +198,9 @@ impl<'a, F: FlashTier> Replay<'a, F> {
         };
         frame.waits = true;
         // It may have waited before, and been used since.
-        self.waiting.retain(|&other| other != page);
+        if self.waiting.contains(&page) {
+            self.waiting.retain(|&other| other != page);
+        }
         self.waiting.push(page);
         let group = if self.has_memory { log.gathered_together() } else { 1 };
         for _ in 0..APPENDS_MAX {
