@@ -20,6 +20,7 @@ pub const LSN_MAX: Lsn = Lsn((1 << 48) - (1 << 40));
 
 /// The block that `lsn` is in. Never zero.
 #[must_use]
+#[inline]
 pub fn narrow(lsn: Lsn) -> u32 {
     match lsn.0 >> BLOCK_SHIFT {
         0 => BEGINNING,
@@ -30,6 +31,7 @@ pub fn narrow(lsn: Lsn) -> u32 {
 /// Where the block begins that `narrow` made `narrowed` of: of all such blocks the one next to
 /// `near`. `None` for zero.
 #[must_use]
+#[inline]
 pub fn widen(narrowed: u32, near: Lsn) -> Option<Lsn> {
     if narrowed == BEGINNING {
         return Some(Lsn::ZERO);

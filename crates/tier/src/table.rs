@@ -300,21 +300,25 @@ impl<O: SlotOrder, S: Shares> SlotTable<O, S> {
         }
     }
 
+    #[inline]
     fn base(&self, slot: u32) -> u8 {
         self.states[slot as usize] & STATE
     }
 
+    #[inline]
     fn has(&self, slot: u32, mark: u8) -> bool {
         self.states[slot as usize] & mark != 0
     }
 
     /// Tells of `what` if the slot `was` so and no longer `is`, or the other way round.
+    #[inline]
     fn regauge(&self, what: Gauge, was: bool, is: bool) {
         if was != is {
             self.shares.counted(what, if is { 1 } else { -1 });
         }
     }
 
+    #[inline]
     fn set_base(&mut self, slot: u32, from: &[u8], to: u8) {
         let base = self.base(slot);
         assert!(from.contains(&base), "slot {slot} goes from {base} to {to}");
@@ -325,25 +329,33 @@ impl<O: SlotOrder, S: Shares> SlotTable<O, S> {
     }
 
     /// The page that `slot` holds, or is kept for.
+    #[inline]
     pub fn page(&self, slot: u32) -> Option<PageId> {
         let page = self.pages[slot as usize];
         (page != NO_PAGE).then_some(PageId(u64::from(page)))
     }
 
     /// Whether `slot` holds `page`, or is kept for it.
+    #[inline]
     pub fn holds(&self, slot: u32, page: PageId) -> bool {
         u64::from(self.pages[slot as usize]) == page.0
     }
 
     /// Whether the slot's bytes are the page.
+    #[inline]
     pub fn is_valid(&self, slot: u32) -> bool {
         matches!(self.base(slot), CLEAN | DIRTY | LAZYCLEANING) && !self.has(slot, DOOMED)
     }
 
+    /// Whether home lacks a change in the slot's page.
+    #[inline]
+    fn is_newer(&self, slot: u32) -> bool {
+        self.states[slot as usize] & (NEWER | DOOMED) == NEWER
+    }
+
     /// Lower bound of the first change in the slot's page that is not at home, if there is one.
     pub fn newer(&self, slot: u32) -> Option<Lsn> {
-        let newer = self.has(slot, NEWER) && !self.has(slot, DOOMED);
-        newer.then(|| self.rec(slot))
+        self.is_newer(slot).then(|| self.rec(slot))
     }
 
     /// The least of `newer`, doomed slots included: their home write may still be needed.
@@ -353,10 +365,12 @@ impl<O: SlotOrder, S: Shares> SlotTable<O, S> {
     }
 
     /// The recLSN that is kept for `slot`, rounded down; zero if there is none.
+    #[inline]
     fn rec(&self, slot: u32) -> Lsn {
         widen(self.rec[slot as usize], self.newest_rec).unwrap_or(Lsn::ZERO)
     }
 
+    #[inline]
     fn set_rec(&mut self, slot: u32, lsn: Lsn) {
         if lsn.0 / REC_LAP > self.newest_rec.0 / REC_LAP {
             self.forget_old_recs(lsn);
@@ -378,6 +392,7 @@ impl<O: SlotOrder, S: Shares> SlotTable<O, S> {
         }
     }
 
+    #[inline]
     fn set_newer(&mut self, slot: u32, rec_lsn: Option<Lsn>) {
         let before = self.has(slot, NEWER);
         if let Some(lsn) = rec_lsn {
@@ -390,6 +405,7 @@ impl<O: SlotOrder, S: Shares> SlotTable<O, S> {
     }
 
     /// A damaged slot is not available to the cleaner.
+    #[inline]
     fn set_damaged(&mut self, slot: u32, is_damaged: bool) {
         self.regauge(Gauge::Unavailable, self.has(slot, DAMAGED), is_damaged);
         match is_damaged {
@@ -468,6 +484,7 @@ impl<O: SlotOrder, S: Shares> SlotTable<O, S> {
     }
 
     /// The write into `slot` begins: READY -> WRITING.
+    #[inline]
     pub fn issue(&mut self, slot: u32) {
         self.set_base(slot, &[READY], WRITING);
     }
@@ -523,6 +540,7 @@ impl<O: SlotOrder, S: Shares> SlotTable<O, S> {
         self.states[slot as usize] == INVALID | OWN
     }
 
+    #[inline]
     fn release(&mut self, slot: u32, from: &[u8]) {
         self.set_newer(slot, None);
         self.set_damaged(slot, false);
@@ -572,6 +590,7 @@ pub enum NoVictim {
 struct PageNumber(u32);
 
 impl PageNumber {
+    #[inline]
     fn of(page: PageId) -> PageNumber {
         let number =
             u32::try_from(page.0).expect("page numbers are checked when a page is asked for");

@@ -105,12 +105,14 @@ impl SlotFifo {
 
     /// Slots that can be taken now.
     #[must_use]
+    #[inline]
     pub fn free(&self) -> u32 {
         self.free
     }
 
     /// Slots of groups that are leaving.
     #[must_use]
+    #[inline]
     pub fn leaving(&self) -> u32 {
         self.leaving
     }
@@ -122,6 +124,7 @@ impl SlotFifo {
     }
 
     /// Takes the slot at the rear, if it is free (Q1).
+    #[inline]
     pub fn take(&mut self) -> Option<SlotId> {
         if self.free == 0 {
             return None;
@@ -134,12 +137,14 @@ impl SlotFifo {
     }
 
     /// The page in `slot` was asked for.
+    #[inline]
     pub fn hit(&mut self, slot: SlotId) {
         self.set_hit(slot.0, true);
     }
 
     /// Whether `slot` is in a group that is leaving.
     #[must_use]
+    #[inline]
     pub fn is_leaving(&self, slot: SlotId) -> bool {
         let behind_rear = self.distance(self.rear, slot.0);
         (self.free..self.free + self.leaving).contains(&behind_rear)
@@ -268,6 +273,7 @@ impl SlotFifo {
         self.hit[(slot / u64::BITS) as usize] >> (slot % u64::BITS) & 1 == 1
     }
 
+    #[inline]
     fn set_hit(&mut self, slot: u32, hit: bool) {
         let (word, bit) = (&mut self.hit[(slot / u64::BITS) as usize], 1 << (slot % u64::BITS));
         if hit {

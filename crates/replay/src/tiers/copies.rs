@@ -1,65 +1,55 @@
-//! Which page has which slot, and what is in it: the books that all tiers of slots keep alike.
+//! Which page has which slot, and what is in it.
 //!
-//! - C1: a page has one slot at most, and a slot one page; both say so.
+//! - C1: a page has one slot at most. That a slot has one page the table of slots says.
 //! - C2: a page with a slot holds something there, one without holds nothing.
-//! - Cost: 5 bytes for each page of the trace, 4 for each slot. What a page holds is one load, for
-//!   memory policies that ask it of every frame.
+//! - Cost: 4 bytes for each page of the trace. What a page holds is one load, for memory policies
+//!   that ask it of every frame.
 
 use super::{Allocated, Held};
 use terrace_page::SlotId;
 
-/// No slot, and no page.
-const NONE: u32 = u32::MAX;
+/// Bits of a page's word that say what it holds; the slot is above them.
+const HELD_BITS: u32 = 2;
+/// Slots that can be told apart.
+const SLOTS_MAX: u32 = 1 << (u32::BITS - HELD_BITS);
 
 /// The copies on flash.
-pub struct Copies {
-    /// The slot of each page, or `NONE`.
-    slots: Vec<u32>,
-    held: Vec<Held>,
-    /// The page of each slot, or `NONE`.
-    pages: Vec<u32>,
-}
+pub struct Copies(Vec<u32>);
 
 impl Copies {
     /// None, of pages below `pages_count`, in so many slots.
+    ///
+    /// # Panics
+    ///
+    /// If there are more slots than can be told apart.
     pub fn new(pages_count: u32, slots_count: u32) -> Copies {
-        Copies {
-            slots: vec![NONE; pages_count as usize],
-            held: vec![Held::Nothing; pages_count as usize],
-            pages: vec![NONE; slots_count as usize],
-        }
+        assert!(slots_count <= SLOTS_MAX, "a tier has 2^30 slots at most");
+        Copies(vec![0; pages_count as usize])
     }
 
     /// The slot of `page`.
     #[inline]
     pub fn slot(&self, page: u32) -> Option<SlotId> {
-        let slot = self.slots[page as usize];
-        (slot != NONE).then_some(SlotId(slot))
-    }
-
-    /// The page of `slot`.
-    #[inline]
-    pub fn page(&self, slot: SlotId) -> Option<u32> {
-        let page = self.pages[slot.0 as usize];
-        (page != NONE).then_some(page)
+        let word = self.0[page as usize];
+        (word != 0).then_some(SlotId(word >> HELD_BITS))
     }
 
     /// What there is of `page`.
     #[inline]
     pub fn held(&self, page: u32) -> Held {
-        self.held[page as usize]
+        match self.0[page as usize] % (1 << HELD_BITS) {
+            0 => Held::Nothing,
+            1 => Held::Stale,
+            2 => Held::Clean,
+            _ => Held::Dirty,
+        }
     }
 
-    /// `slot` has a copy of `page`, and no other page or slot has either any more.
+    /// `slot` has a copy of `page`, which has no other slot any more.
+    #[inline]
     pub fn put(&mut self, page: u32, slot: SlotId, held: Held) {
         assert_ne!(held, Held::Nothing);
-        if self.slots[page as usize] != slot.0 {
-            self.forget(page);
-            self.empty(slot);
-            self.slots[page as usize] = slot.0;
-            self.pages[slot.0 as usize] = page;
-        }
-        self.held[page as usize] = held;
+        self.0[page as usize] = slot.0 << HELD_BITS | held as u32;
     }
 
     /// The copy of `page` is another one.
@@ -67,32 +57,22 @@ impl Copies {
     /// # Panics
     ///
     /// If there is none.
+    #[inline]
     pub fn set(&mut self, page: u32, held: Held) {
-        assert_ne!(held, Held::Nothing);
-        assert_ne!(self.slots[page as usize], NONE, "page {page} has no slot");
-        self.held[page as usize] = held;
+        let slot = self.slot(page).expect("a page that has a slot");
+        self.put(page, slot, held);
     }
 
-    /// `page` has no slot any more. Which it had.
-    pub fn forget(&mut self, page: u32) -> Option<SlotId> {
-        let slot = std::mem::replace(&mut self.slots[page as usize], NONE);
-        self.held[page as usize] = Held::Nothing;
-        let place = self.pages.get_mut(slot as usize)?;
-        *place = NONE;
-        Some(SlotId(slot))
-    }
-
-    /// `slot` has no page any more. Which it had.
-    pub fn empty(&mut self, slot: SlotId) -> Option<u32> {
-        let page = self.page(slot)?;
-        self.forget(page);
-        Some(page)
+    /// `page` has no slot any more.
+    #[inline]
+    pub fn forget(&mut self, page: u32) {
+        self.0[page as usize] = 0;
     }
 }
 
 impl Allocated for Copies {
     fn bytes(&self) -> usize {
-        4 * (self.slots.capacity() + self.pages.capacity()) + self.held.capacity()
+        4 * self.0.capacity()
     }
 }
 
@@ -106,16 +86,15 @@ mod tests {
         const KINDS: [Held; 3] = [Held::Stale, Held::Clean, Held::Dirty];
         for seed in 0..100 {
             let mut prng = fastrand::Rng::with_seed(seed);
-            let (pages, slots) = (prng.u32(1..20), prng.u32(1..12));
+            let (pages, slots) = (prng.u32(1..20), [12, SLOTS_MAX][prng.usize(..2)]);
             let mut copies = Copies::new(pages, slots);
             let mut model: BTreeMap<u32, (u32, Held)> = BTreeMap::new();
             for step in 0..400 {
                 let (page, slot) = (prng.u32(..pages), prng.u32(..slots));
                 let held = KINDS[prng.usize(..KINDS.len())];
-                match prng.u8(..4) {
+                match prng.u8(..3) {
                     0 => {
                         copies.put(page, SlotId(slot), held);
-                        model.retain(|_, copy| copy.0 != slot);
                         model.insert(page, (slot, held));
                     }
                     1 => {
@@ -124,25 +103,17 @@ mod tests {
                             copies.set(page, held);
                         }
                     }
-                    2 => {
-                        let had = model.remove(&page).map(|copy| SlotId(copy.0));
-                        assert_eq!(copies.forget(page), had, "seed {seed} step {step}");
-                    }
                     _ => {
-                        let had = model.iter().find(|row| row.1.0 == slot).map(|row| *row.0);
-                        model.retain(|_, copy| copy.0 != slot);
-                        assert_eq!(copies.empty(SlotId(slot)), had, "seed {seed} step {step}");
+                        copies.forget(page);
+                        model.remove(&page);
                     }
                 }
                 for page in 0..pages {
                     let expected = model.get(&page);
-                    assert_eq!(copies.slot(page), expected.map(|copy| SlotId(copy.0)));
+                    let slot = expected.map(|copy| SlotId(copy.0));
+                    assert_eq!(copies.slot(page), slot, "seed {seed} step {step}");
                     let held = expected.map_or(Held::Nothing, |copy| copy.1);
                     assert_eq!(copies.held(page), held, "seed {seed} step {step}");
-                }
-                for slot in 0..slots {
-                    let page = model.iter().find(|row| row.1.0 == slot).map(|row| *row.0);
-                    assert_eq!(copies.page(SlotId(slot)), page, "seed {seed} step {step}");
                 }
             }
         }

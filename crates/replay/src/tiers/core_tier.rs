@@ -110,17 +110,20 @@ impl Devices for Idle {
 }
 
 /// What the table calls a page: its number in the trace.
+#[inline]
 pub fn id(page: u32) -> PageId {
     PageId(u64::from(page))
 }
 
 /// An unchanged page that was read by itself, as the table is told of it.
+#[inline]
 pub fn candidate(page: u32, slot: Option<SlotId>) -> Candidate {
     let slot = slot.map(|slot| slot.0);
     Candidate { page: id(page), slot, is_dirty: false, class: AccessClass::Random }
 }
 
 /// The number of a page of the table.
+#[inline]
 pub fn number(page: PageId) -> u32 {
     page.0 as u32
 }
@@ -276,6 +279,13 @@ impl<O: SlotOrder> CoreTier<'_, O> {
         }
     }
 
+    /// The page is not written for that it was read.
+    fn forget_pending(&mut self, page: u32) {
+        if self.pending.as_ref().is_some_and(|pending| pending.page == page) {
+            self.pending = None;
+        }
+    }
+
     /// The page in memory, which may have a slot, is there from now on, or is not.
     fn set_kept(&mut self, page: u32, is_in_memory: bool) {
         if self.design.inclusion == Inclusion::Inclusive
@@ -292,7 +302,7 @@ impl<O: SlotOrder> CoreTier<'_, O> {
         }
         let slot = self.books.copies.slot(page).expect("a page that is held has a slot");
         match self.table.changes(slot.0, BaseRule::Never).slot {
-            After::Gone => _ = self.books.copies.forget(page),
+            After::Gone => self.books.copies.forget(page),
             After::Own => self.books.copies.set(page, Held::Stale),
             After::Base => unreachable!("no restart keeps bases"),
         }
@@ -425,7 +435,7 @@ impl<O: SlotOrder> FlashTier for CoreTier<'_, O> {
             Note::TimePasses => self.write_pending(io),
             Note::Changes(page) => {
                 self.choosing.iter_mut().for_each(|choosing| choosing.changes(page));
-                self.pending = self.pending.take().filter(|pending| pending.page != page);
+                self.forget_pending(page);
                 self.changes(page);
             }
         }
@@ -436,7 +446,7 @@ impl<O: SlotOrder> FlashTier for CoreTier<'_, O> {
         let is_appended = self.appends.is_some() && self.wants(page, dirty);
         assert!(!is_appended, "page {page} is lost");
         if !self.writes_what_left {
-            self.pending = self.pending.take().filter(|pending| pending.page != page);
+            self.forget_pending(page);
         }
         self.set_kept(page, false);
         let of_slot = candidate(page, self.books.copies.slot(page));

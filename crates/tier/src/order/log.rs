@@ -53,6 +53,7 @@ impl LogSlots {
     }
 
     /// Slots that can be taken, and slots that are leaving.
+    #[inline]
     pub fn free_and_leaving(&self) -> (u32, u32) {
         match &self.order {
             Order::Fifo(fifo) => (fifo.free(), fifo.leaving()),
@@ -61,6 +62,7 @@ impl LogSlots {
     }
 
     /// Of `group` slots, those that can be taken as one run.
+    #[inline]
     pub fn run(&self, group: u32) -> u32 {
         match &self.order {
             Order::Fifo(_) => group,
@@ -69,6 +71,7 @@ impl LogSlots {
     }
 
     /// Whether `slot` is in a group that is leaving.
+    #[inline]
     pub fn is_leaving(&self, slot: SlotId) -> bool {
         match &self.order {
             Order::Fifo(fifo) => fifo.is_leaving(slot),
@@ -86,6 +89,7 @@ impl LogSlots {
 
     /// Begins to let slots leave; `held` tells what they hold. Appends the slots, which lie next to
     /// each other, to `out`.
+    #[inline]
     pub fn leave(
         &mut self,
         leaving: &Leaving,
@@ -111,6 +115,7 @@ impl LogSlots {
         }
     }
 
+    #[inline]
     fn set_dirty(&mut self, slot: u32, is_dirty: bool) {
         let (word, bit) = (&mut self.dirty[(slot / u64::BITS) as usize], 1 << (slot % u64::BITS));
         if is_dirty {
@@ -140,6 +145,7 @@ impl SlotOrder for LogSlots {
         order + size_of_val(&*self.dirty)
     }
 
+    #[inline]
     fn take_free(&mut self, _page: PageId, now: Tick) -> Option<SlotId> {
         match &mut self.order {
             Order::Fifo(fifo) => fifo.take(),
@@ -147,16 +153,19 @@ impl SlotOrder for LogSlots {
         }
     }
 
+    #[inline]
     fn filled(&mut self, slot: SlotId, _page: PageId, fill: Fill, _shares: &impl Shares) {
         if matches!(fill, Fill::Dirty(..) | Fill::StillDirty(_)) {
             self.set_dirty(slot.0, true);
         }
     }
 
+    #[inline]
     fn taken(&mut self, slot: SlotId) {
         self.set_dirty(slot.0, false);
     }
 
+    #[inline]
     fn freed(&mut self, slot: SlotId, _page: Option<PageId>) {
         self.set_dirty(slot.0, false);
         if let Order::Blocks(blocks) = &mut self.order {
@@ -164,6 +173,7 @@ impl SlotOrder for LogSlots {
         }
     }
 
+    #[inline]
     fn hit(&mut self, slot: SlotId, now: Tick) {
         match &mut self.order {
             Order::Fifo(fifo) => fifo.hit(slot),

@@ -77,7 +77,7 @@ impl<O: SlotOrder, S: Shares> SlotTable<O, S> {
         now: Tick,
         devices: &impl Devices,
     ) -> Missed {
-        let is_newer = self.newer(slot).is_some();
+        let is_newer = self.is_newer(slot);
         if !self.is_valid(slot) || (wanted == Wanted::OnlyNewer && !is_newer) {
             return Missed::Home;
         }
@@ -97,9 +97,6 @@ impl<O: SlotOrder, S: Shares> SlotTable<O, S> {
         let Reading { slot, is_newer } = reading;
         assert!(self.has(slot, READING), "nobody reads slot {slot}");
         self.states[slot as usize] &= !READING;
-        HasRead {
-            is_version: self.may_be(slot, lsn),
-            is_newer: is_newer && self.newer(slot).is_some(),
-        }
+        HasRead { is_version: self.may_be(slot, lsn), is_newer: is_newer && self.is_newer(slot) }
     }
 }
