@@ -13,7 +13,8 @@
 //!   So a torn tail is never taken for damage, whichever of its sectors arrived, nor is what an
 //!   earlier opening had left behind the end at which the next one went on.
 //! - T2: what was durable behind the end lies there without gaps but those of the damage. So the
-//!   search goes from record to record, and ends after `GAP_BYTES` without one.
+//!   search goes from record to record. After `GAP_BYTES` without one it looks at samples, ever
+//!   farther apart: it finds what is a sixteenth as long as the damage, and reads little.
 //! - T3: a sector arrives whole or not at all, and a force fills its last block with zeroes. So
 //!   where a record lies wholly within a sector, what follows it there was written with it or is
 //!   zero: a record that lies wholly in the sector and is not valid was damaged. Of a record that
@@ -25,13 +26,17 @@ use terrace_device::SECTOR_SIZE;
 use terrace_page::Lsn;
 
 use super::LogReader;
-use super::record::{self, HEADER_BYTES};
+use super::record::{self, HEADER_BYTES, RECORD_MAX};
 use crate::Error;
 
 /// Bytes looked through at once.
-const WINDOW_BYTES: usize = 256 << 10;
-/// No damage that is to be told is longer.
+const WINDOW_BYTES: usize = 128 << 10;
+/// Looked through as a whole.
 const GAP_BYTES: u64 = 4 << 20;
+/// A sample: among records it has a whole one.
+const SAMPLE_BYTES: u64 = 2 * RECORD_MAX as u64;
+/// Between samples lies one part in so many of what has no record.
+const SAMPLES_ONE_IN: u64 = 16;
 
 impl LogReader<'_> {
     /// Refuses an end that is damage. Call it once `next` has returned `None`; the last opening of
@@ -71,8 +76,18 @@ impl LogReader<'_> {
     /// T2.
     fn was_durable_past(&mut self, end: Lsn, epoch: u32) -> Result<bool, Error> {
         let (mut at, mut met) = (end.0 + 1, end.0);
-        while at + (HEADER_BYTES as u64) < self.limit() && at - met < GAP_BYTES {
-            let window = (self.limit() - at).min(WINDOW_BYTES as u64) as usize;
+        let mut until = end.0 + GAP_BYTES;
+        loop {
+            if at >= until {
+                self.read_less();
+                at += (at - met) / SAMPLES_ONE_IN;
+                until = at + SAMPLE_BYTES;
+            }
+            if at + (HEADER_BYTES as u64) >= self.limit() {
+                return Ok(false);
+            }
+            let left = (self.limit() - at).min(until - at + HEADER_BYTES as u64);
+            let window = left.min(WINDOW_BYTES as u64) as usize;
             let bytes = self.bytes(at, window)?;
             let headers = bytes.windows(HEADER_BYTES);
             let Some(skipped) = headers.into_iter().position(|h| record::may_begin(h, epoch))
@@ -90,8 +105,7 @@ impl LogReader<'_> {
                 return Ok(true);
             }
             at += len as u64;
-            met = at;
+            (met, until) = (at, at + GAP_BYTES);
         }
-        Ok(false)
     }
 }

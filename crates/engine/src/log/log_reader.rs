@@ -18,6 +18,8 @@ use crate::{Action, Error, Part};
 
 /// Bytes read at once.
 const CHUNK_BYTES: usize = 1 << 20;
+/// Of a reader that goes to and fro.
+const SMALL_CHUNK_BYTES: usize = 4 * RECORD_MAX;
 const _: () = assert!(CHUNK_BYTES >= 2 * RECORD_MAX);
 
 /// A record with its place.
@@ -75,7 +77,7 @@ impl<'d> LogReader<'d> {
         map: LogMap,
         limit: Lsn,
     ) -> LogReader<'d> {
-        let chunk_bytes = 4 * RECORD_MAX;
+        let chunk_bytes = SMALL_CHUNK_BYTES;
         let chunk = Aligned::zeroed(chunk_bytes);
         LogReader { chunk, chunk_bytes, ..LogReader::new(device, map, limit, limit) }
     }
@@ -135,6 +137,11 @@ impl<'d> LogReader<'d> {
             Some(record) => Ok(Stored { lsn, record }),
             None => Err(Error::corrupt_log(lsn, "a whole record makes no sense")),
         }
+    }
+
+    /// From now on it reads less at once.
+    pub(super) fn read_less(&mut self) {
+        self.chunk_bytes = SMALL_CHUNK_BYTES;
     }
 
     /// No record ends past this.

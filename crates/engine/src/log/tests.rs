@@ -310,6 +310,39 @@ fn damage_within_the_log_is_told_and_a_torn_tail_is_none() {
     assert!(told > 50 && cut_short > 100, "{told} told, {cut_short} cut short");
 }
 
+/// The bug: the search for later records ended after 4 MiB without one, so a longer hole ended the
+/// log without a word, and all commits behind it were gone.
+#[test]
+fn a_long_hole_in_the_log_is_told() {
+    let log_bytes = 64 << 20;
+    in_world(|| {
+        let sim = SimDevice::new(
+            Preset::Ram.spec(),
+            World::current(),
+            Store::new(log_bytes, Keep::Plain),
+        );
+        create(&*sim, DATABASE);
+        let device: Arc<dyn Device> = Arc::clone(&sim) as Arc<dyn Device>;
+        let log = reopened(&device, 1, End { position: FIRST_LSN, last: Lsn::ZERO });
+        for number in 0..3000 {
+            log.append(&mut draft(number, 1600), Room::Forward).expect("room");
+            log.force(log.end(), Level::Durable).expect("memory");
+        }
+        let bytes = log.end().0;
+        assert!(bytes > 36 << 20, "{bytes} bytes");
+        let mut prng = Prng::from_seed(4);
+        for hole in [1 << 20, 5 << 20, 8 << 20, 20 << 20] {
+            for _ in 0..10 {
+                let copy = SimDevice::new(Preset::Ram.spec(), World::current(), sim.store());
+                let at = FIRST_LSN.0 + prng.below(bytes - hole - bytes / 8) / 512 * 512;
+                write(&*copy, place(&log, at), &vec![0; hole as usize]).expect("memory");
+                let (is_damage, found) = ends_in_damage(&*copy, 1);
+                assert!(is_damage, "{hole} bytes gone at {at}: an end at {}", found.position);
+            }
+        }
+    });
+}
+
 /// The log as an opening finds it that ends at `end`.
 fn reopened(device: &Arc<dyn Device>, epoch: u32, end: End) -> Log {
     let mut reader = LogReader::new(&**device, map_of(&**device), FIRST_LSN, end.position);
