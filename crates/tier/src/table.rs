@@ -53,7 +53,7 @@ use terrace_page::{LOG_BYTES_MAX, Lsn, PageId, SlotId, narrow, widen};
 use terrace_policy::replacement::sketch::{FrequencySketch, page_hash};
 use terrace_policy::{
     AdmissionRule, BlockRules, CHOICES, Choice, CleanerOrder, Costs, Design, History, Invalidation,
-    Leave, Replacement, SKETCH_SLOTS, SlotBits, TacRule, Tick,
+    Leave, Replacement, SKETCH_SLOTS, TacRule, Tick,
 };
 
 use crate::order::{Asks, Fill, SlotOrder, Slots};
@@ -428,30 +428,6 @@ impl<O: SlotOrder, S: Shares> SlotTable<O, S> {
         let slots = Seen { states: &self.states, pages: &self.pages };
         let victim = self.order.victim(asks, &slots, &self.shares)?;
         self.gives_way(victim.0, page)
-    }
-
-    /// As `victim`, but none of the slots that are `kept`.
-    fn victim_but(
-        &mut self,
-        kept: &SlotBits,
-        (page, own): (PageId, Option<u32>),
-        now: Tick,
-    ) -> Result<u32, NoVictim> {
-        let asks = Asks { page, own: own.map(SlotId), compares: self.admits_by_frequency };
-        let slots = Seen { states: &self.states, pages: &self.pages };
-        let victim = self.order.victim_but((kept, now), asks, &slots, &self.shares)?;
-        self.gives_way(victim.0, page)
-    }
-
-    /// The victim, if admission finds that it gives way to `page`.
-    fn gives_way(&self, victim: u32, page: PageId) -> Result<u32, NoVictim> {
-        let other = PageId(u64::from(self.pages[victim as usize]));
-        match &self.uses {
-            Some(uses) if self.admits_by_frequency && !is_used_more(uses, page, other) => {
-                Err(NoVictim::Colder)
-            }
-            _ => Ok(victim),
-        }
     }
 
     /// From now on slots go as `choice` says.

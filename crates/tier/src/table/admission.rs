@@ -11,9 +11,10 @@
 //!   page is.
 
 use terrace_page::{PageId, SlotId};
-use terrace_policy::{AccessClass, AdmissionRule, Inclusion};
+use terrace_policy::{AccessClass, AdmissionRule, Inclusion, SlotBits, Tick};
 
-use super::{NoVictim, SlotTable};
+use super::{NoVictim, Seen, SlotTable, is_used_more};
+use crate::order::Asks;
 use crate::{Around, Candidate, Shares, SlotOrder};
 
 /// Why a page gets no slot.
@@ -202,5 +203,29 @@ impl<O: SlotOrder, S: Shares> SlotTable<O, S> {
             self.order.hit(SlotId(victim), around.now());
         }
         Err(NoVictim::Busy)
+    }
+
+    /// As `victim`, but none of the slots that are `kept`.
+    fn victim_but(
+        &mut self,
+        kept: &SlotBits,
+        (page, own): (PageId, Option<u32>),
+        now: Tick,
+    ) -> Result<u32, NoVictim> {
+        let asks = Asks { page, own: own.map(SlotId), compares: self.admits_by_frequency };
+        let slots = Seen { states: &self.states, pages: &self.pages };
+        let victim = self.order.victim_but((kept, now), asks, &slots, &self.shares)?;
+        self.gives_way(victim.0, page)
+    }
+
+    /// The victim, if admission finds that it gives way to `page`.
+    pub(super) fn gives_way(&self, victim: u32, page: PageId) -> Result<u32, NoVictim> {
+        let other = PageId(u64::from(self.pages[victim as usize]));
+        match &self.uses {
+            Some(uses) if self.admits_by_frequency && !is_used_more(uses, page, other) => {
+                Err(NoVictim::Colder)
+            }
+            _ => Ok(victim),
+        }
     }
 }
