@@ -15,13 +15,15 @@
 //!   no room is done without. What is no flash tier of ours is refused.
 //! - P4: an opening that is refused leaves no flash file that it has made, and no byte of a file
 //!   has changed. Home and flash may have to be longer before it is known; then they get as short
-//!   again as they were. What they hold changes only where the engine writes (open.O2), and the
-//!   label of a flash comes after that.
+//!   again as they were. What they hold changes only where the engine writes (open.O2). The label
+//!   of a flash that held something comes after that; of one that held nothing it comes first, and
+//!   goes again.
 //!
 //! Direct I/O is used where the file system has it, else the page cache unless that is refused: it
 //! costs memory, nothing else, since durability comes from `fdatasync` in both.
 
 mod flash;
+mod made;
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};
@@ -38,6 +40,8 @@ use terrace_rt::Nanos;
 
 pub(crate) use self::flash::Label;
 use self::flash::{FlashFound, FlashOpening, OpenedFlash};
+pub(crate) use self::made::Made;
+use self::made::Was;
 use crate::api::DirectIo;
 use crate::error::{Places, error_path};
 use crate::log::{Aligned, BLOCK, LogShape, header};
@@ -100,41 +104,6 @@ pub(crate) struct Opened {
     pub(crate) is_flash_foreign: bool,
     pub(crate) label: Option<Label>,
     pub(crate) bad_label: Option<BadCopy>,
-}
-
-/// What a file was before it was made, or made longer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Was {
-    Missing,
-    Shorter { bytes: u64 },
-}
-
-/// Files that were not there before, or not as long, open and so locked.
-#[derive(Default)]
-pub(crate) struct Made(Vec<(PathBuf, Was, Arc<dyn Device>)>);
-
-impl Made {
-    /// Removes them, or makes them as short as they were: what they were made for has failed.
-    pub(crate) fn take_away(self) {
-        for (path, was, device) in self.0 {
-            // Why the rest failed is what the caller is told; what is left behind is blank.
-            let _undone = match was {
-                Was::Missing => fs::remove_file(path),
-                Was::Shorter { bytes } => shorten(&path, bytes, device.len()),
-            };
-        }
-    }
-}
-
-/// Makes a file as short as it was, unless its home has got longer with it: a recovery that was
-/// refused late may have written that.
-fn shorten(path: &Path, bytes: u64, grown: u64) -> io::Result<()> {
-    let file = File::options().read(true).write(true).open(path)?;
-    let told = superblock::pages_told(&Plain(file.try_clone()?))?;
-    if told.is_some_and(|pages| pages * PAGE > bytes) || file.metadata()?.len() < grown {
-        return Ok(());
-    }
-    file.set_len(bytes)
 }
 
 impl Files {
@@ -567,8 +536,7 @@ impl ReadAt for Plain {
     }
 
     fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {
-        use std::os::unix::fs::FileExt;
-        self.0.read_exact_at(into, offset)
+        std::os::unix::fs::FileExt::read_exact_at(&self.0, into, offset)
     }
 }
 

@@ -26,7 +26,7 @@ use crate::{BadCopy, CopyFlaw, Error};
 #[derive(Default)]
 pub(super) struct OpenedFlash {
     pub(super) device: Option<Arc<dyn Device>>,
-    /// What the file was before, if it was made, or made longer.
+    /// What the file was before, if it was made, or made longer, or has got its label.
     pub(super) was: Option<(PathBuf, Was)>,
     pub(super) doubt: Option<ColdStart>,
     /// Whether what it holds is somebody else's, and may be destroyed.
@@ -146,19 +146,30 @@ impl FlashOpening {
             FlashFound::Foreign(found) => return Err(place.not_blank(found)),
         };
         place.check_direct(&claim, self.direct_io)?;
-        let was = match (claim.is_new(), is_short) {
-            (true, _) => Some((place.path.clone(), Was::Missing)),
-            (false, true) => Some((place.path.clone(), Was::Shorter { bytes: claim.len() })),
-            (false, false) => None,
-        };
+        let (is_new, bytes) = (claim.is_new(), claim.len());
         if is_short {
             claim.grow(size, Room::Reserved).map_err(|error| place.failed(error))?;
         }
+        let at = label_at(&claim);
+        let was = match found {
+            _ if is_new => Some(Was::Missing),
+            _ if is_short => Some(Was::Shorter { bytes }),
+            FlashFound::Blank => Some(Was::Blank { at, bytes: FLASH_LABEL.len() }),
+            _ => None,
+        };
+        // Where nothing was it comes at once, and goes again if the opening is refused: a process
+        // that is killed soon leaves a flash that is known for ours.
+        let is_foreign = matches!(found, FlashFound::Foreign(_));
+        let is_at_once = was.is_some_and(|was| match was {
+            Was::Missing | Was::Blank { .. } => true,
+            Was::Shorter { bytes } => bytes <= at && !is_foreign,
+        });
         let label = match found {
             FlashFound::Labelled if !is_short => None,
+            _ if is_at_once => place.label(&claim).map(|()| None)?,
             _ => Some(place.label_of(&claim)?),
         };
-        let is_foreign = matches!(found, FlashFound::Foreign(_));
+        let was = was.map(|was| (place.path.clone(), was));
         let device = Some(place.device(claim, Some(size), self.direct_io)?);
         Ok(OpenedFlash { device, was, doubt, is_foreign, label, bad_label: None })
     }
@@ -314,7 +325,43 @@ fn has_page(claim: &FileClaim) -> io::Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::files::Made;
     use crate::{Action, Part};
+
+    const SIZE: u64 = 64 * PAGE;
+
+    fn opening(path: PathBuf) -> FlashOpening {
+        FlashOpening {
+            place: Place { part: Part::Flash, path },
+            size: SIZE,
+            access: Access::ReadWrite,
+            need: FlashNeed::Optional,
+            database: 1,
+            may_overwrite: false,
+            direct_io: DirectIo::Preferred,
+        }
+    }
+
+    /// The bug: a process that was killed before it had labelled a new flash left one that the next
+    /// opening took for somebody else's.
+    #[test]
+    fn a_flash_on_which_nothing_was_is_labelled_at_once_and_blank_again_if_it_is_refused() {
+        let folder = tempfile::tempdir().expect("a place for files");
+        for before in [None, Some(0), Some(2 * PAGE), Some(SIZE)] {
+            let path = folder.path().join(format!("flash-{before:?}"));
+            if let Some(bytes) = before {
+                File::create(&path).and_then(|file| file.set_len(bytes)).expect("room");
+            }
+            let opened = opening(path.clone()).open_cache().expect("a place of its own");
+            let held = fs::read(&path).expect("readable");
+            assert_eq!(held[(SIZE - PAGE) as usize..][..FLASH_LABEL.len()], FLASH_LABEL);
+            assert!(opened.label.is_none() && opened.doubt.is_none());
+            let (path_was, was) = opened.was.expect("it was changed");
+            Made(vec![(path_was, was, opened.device.expect("it is open"))]).take_away();
+            let after = fs::read(&path).ok();
+            assert_eq!(after, before.map(|bytes| vec![0; bytes as usize]));
+        }
+    }
 
     /// An opening was refused since its cache did not answer an earlier one, or since its cache
     /// could not be read.
