@@ -9,9 +9,10 @@
 //!   and second chances have less room. If no slot is free and no group may leave, whoever needs a
 //!   frame waits. Nothing else waits for a device.
 
-use super::core_tier::{CoreTier, Now, candidate, id, number};
+use super::core_tier::{CoreTier, Now, candidate, number};
 use super::queues::Moment;
 use super::residents::Residents;
+use super::shared::id;
 use super::sweeps::Sweeps;
 use super::{Allocated, FlashSetup, FlashTier, Held, Log, Memory, Traffic};
 use crate::places::Places;

@@ -8,7 +8,7 @@
 //! - C3: a page that both have is read from flash: that the pool spills such reads to home is not
 //!   modelled, since nothing queues here.
 
-use super::core_tier::id;
+use super::shared::id;
 use super::{Allocated, DeviceTraffic, FlashSetup, Leaving, Traffic};
 use terrace_policy::{BusyCosts, Choice, Chooser, Prices};
 

@@ -10,7 +10,7 @@ use super::choosing::Choosing;
 use super::cleaning::{Cleaning, take_home};
 use super::copies::Copies;
 use super::residents::Residents;
-use super::shared::Shared;
+use super::shared::{Shared, id};
 use super::{Allocated, FlashSetup, FlashTier, Held, Leaving, Log, Miss, Note, TacWrite, Traffic};
 use crate::places::Places;
 use std::cell::Cell;
@@ -107,12 +107,6 @@ impl Devices for Idle {
     fn spills(&self) -> bool {
         false
     }
-}
-
-/// What the table calls a page: its number in the trace.
-#[inline]
-pub fn id(page: u32) -> PageId {
-    PageId(u64::from(page))
 }
 
 /// An unchanged page that was read by itself, as the table is told of it.

@@ -15,18 +15,20 @@
 //! - Not for: latencies, which depend on what else the devices do.
 //!
 //! Modules in reading order: `start`, which tier a setup stands for; `run`, a reference after the
-//! other; `following`, the same in chunks; `page_memory` and `residents`, memory; `traffic`, what
+//! other; `following`, the same in chunks, and `alone`, without memory; `held`, what a tier has of a page; `page_memory` and `residents`, memory; `traffic`, what
 //! devices are asked for, and `queues`, when they have served it; `copies`, which page has which
 //! slot; then the tiers: `core_tier`, which drives the slot table of the pool, and what it `shared`
 //! with it; around it `cleaning`, `appending` with its `sweeps`, what is `choosing` for `auto`, and
 //! the `ranking` of slots by temperature; and `no_flash`, `policy_tier`, `opt_tier`.
 
+mod alone;
 mod page_memory;
 mod residents;
 mod run;
 mod start;
 
 mod following;
+mod held;
 
 mod appending;
 mod choosing;
@@ -42,6 +44,7 @@ mod shared;
 mod sweeps;
 mod traffic;
 
+pub use alone::temperature_misses;
 pub use appending::LogRules;
 pub use cleaning::Cleaning;
 pub use following::FollowingTiers;
@@ -53,7 +56,7 @@ pub use traffic::{DeviceRates, DeviceTraffic, Traffic};
 
 use crate::References;
 use crate::opt::{Bypass, next_uses, opt};
-use crate::places::Places;
+use held::Held;
 use no_flash::NoFlash;
 use page_memory::PageMemory;
 use residents::{Frame, Residents};
@@ -313,30 +316,6 @@ enum Note {
     TimePasses,
 }
 
-/// What a flash tier has of a page.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Held {
-    /// Nothing.
-    #[default]
-    Nothing,
-    /// A place that is the page's, with an older version than memory has, or with none yet.
-    Stale,
-    /// What home has.
-    Clean,
-    /// A version newer than home's.
-    Dirty,
-}
-
-impl Held {
-    fn is_current(self) -> bool {
-        matches!(self, Held::Clean | Held::Dirty)
-    }
-
-    fn has_slot(self) -> bool {
-        self != Held::Nothing
-    }
-}
-
 /// What is allocated.
 trait Allocated {
     /// Bytes, of what is there for each page, slot or frame.
@@ -388,36 +367,6 @@ trait Log {
         residents: &mut Residents,
         io: &mut Traffic,
     ) -> usize;
-}
-
-/// References that TAC alone would have missed, reads and writes alike, with no memory above.
-#[must_use]
-pub fn temperature_misses(references: &References, places: &Places, setup: &FlashSetup) -> u64 {
-    let alone = Memory { policy: None, near_is_sequential: false, outstanding: 0, counted_from: 0 };
-    let fetches = Fetches { references, places };
-    start::with_tier(references.pages_count(), places, alone, setup, fetches)
-}
-
-/// Every reference is fetched from a tier. How many it misses.
-struct Fetches<'a> {
-    references: &'a References,
-    places: &'a Places,
-}
-
-impl<'a> start::TierVisitor<'a> for Fetches<'a> {
-    type Output = u64;
-
-    fn visit<F: FlashTier + 'a>(self, mut flash: F) -> u64 {
-        let mut io = Traffic::new(self.places);
-        let mut now = Tick(0);
-        let mut nobody = Residents::new(0);
-        let missed = self.references.pages().iter().filter(|&&page| {
-            now.0 += 1;
-            let miss = Miss { page, now, tick: now, requests: 1 };
-            flash.fetch(&miss, &mut nobody, &mut io).is_none()
-        });
-        missed.count() as u64
-    }
 }
 
 /// Of the references that memory misses, how many the best choice of `slots` pages would have

@@ -10,6 +10,12 @@ use terrace_tier::{Gauge, Lend, Shares};
 use super::FlashSetup;
 use crate::places::Places;
 
+/// What the table calls a page: its number in the trace.
+#[inline]
+pub fn id(page: u32) -> PageId {
+    PageId(u64::from(page))
+}
+
 /// What one table shares. Clones share the same.
 #[derive(Clone)]
 pub struct Shared(Rc<Cells>);

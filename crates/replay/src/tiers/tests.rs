@@ -6,6 +6,7 @@ mod rings;
 mod section_4;
 
 use super::*;
+use crate::places::Places;
 use crate::{Policy, Reference};
 use std::collections::BTreeMap;
 use terrace_policy::{DESIGNS, designs, replacement};
