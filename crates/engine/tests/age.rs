@@ -14,8 +14,9 @@ const ROW_BYTES: usize = 700;
 const TRANSACTIONS: u64 = 3_000;
 /// Bytes of the doublewrite area of such a log.
 const BESIDE: u64 = 2 << 20;
-/// What opening reads behind the log's end, to tell a torn tail from damage: 4 MiB, in chunks.
-const BEHIND: u64 = 6 << 20;
+/// What opening reads behind the log's end, to tell a torn tail from damage: 4 MiB as a whole, then
+/// samples of 256 KiB, a sixteenth farther each, to the end of a ring of 64 MiB.
+const BEHIND: u64 = 17 << 20;
 const CLEAN_AGE: u64 = 1 << 20;
 /// Beside the bound: what open transactions and pages under way hold, and the checkpoint itself.
 const MORE: u64 = 128 << 10;
