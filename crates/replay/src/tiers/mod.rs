@@ -15,11 +15,12 @@
 //! - Not for: latencies, which depend on what else the devices do.
 //!
 //! Modules in reading order: `start`, which tier a setup stands for; `run`, a reference after the
-//! other; `following`, the same in chunks, and `alone`, without memory; `held`, what a tier has of a page; `page_memory` and `residents`, memory; `traffic`, what
-//! devices are asked for, and `queues`, when they have served it; `copies`, which page has which
-//! slot; then the tiers: `core_tier`, which drives the slot table of the pool, and what it `shared`
-//! with it; around it `cleaning`, `appending` with its `sweeps`, what is `choosing` for `auto`, and
-//! the `ranking` of slots by temperature; and `no_flash`, `policy_tier`, `opt_tier`.
+//! other; `following`, the same in chunks; `alone`, a tier without memory; `page_memory` and
+//! `residents`, memory; `traffic`, what devices are asked for, and `queues`, when they have served
+//! it; `held`, what a tier has of a page; `copies`, which page has which slot; then the tiers:
+//! `core_tier`, which drives the slot table of the pool, and what it `shared` with it; around it
+//! `cleaning`, `appending` with its `sweeps`, what is `choosing` for `auto`, and the `ranking` of
+//! slots by temperature; and `no_flash`, `policy_tier`, `opt_tier`.
 
 mod alone;
 mod page_memory;
