@@ -20,12 +20,12 @@
 //!   whose append was not told; only then may a snapshot take its moment. A transaction that is
 //!   told a new number before that is done for it does it itself, before it lists or undoes
 //!   anything more.
-//! - V3: all that a snapshot does not see has LSNs from `low` on, which is read before `at`. So a
-//!   page with a lower LSN has every row as the snapshot sees it, and no row is looked up. Every
-//!   change of a page raises its LSN, also one that moves rows there.
 //!   Once writers have kept as much while no snapshot was open as turning versions on has looked
 //!   through, they are turned off. So short snapshots cost at most about twice what the better way
 //!   would: to keep all for the next one, or to look through the undo again.
+//! - V3: all that a snapshot does not see has LSNs from `low` on, which is read before `at`. So a
+//!   page with a lower LSN has every row as the snapshot sees it, and no row is looked up. Every
+//!   change of a page raises its LSN, also one that moves rows there.
 //! - V4: a version goes when no snapshot, open or to come, is between the end of the change before
 //!   and the end of its own (`horizon`).
 //! - V5: a ghost may be purged while a snapshot sees its row: its key goes to the graves first, by
@@ -91,11 +91,11 @@ struct Oldest {
     xmin: AtomicU64,
 }
 
-/// What writers have told of since the last snapshot was closed.
+/// When versions are of no more use: see versions.V2.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Idle {
-    /// Changes that were kept for nobody.
+    /// Changes that were kept while no snapshot was open, since versions were turned on.
     changes: AtomicU64,
     /// So many turn versions off: about as many as turning them on had to look through.
     changes_max: AtomicU64,
