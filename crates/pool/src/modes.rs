@@ -25,11 +25,6 @@ impl BufferPool {
         self.config.flash_role.is_persistent()
     }
 
-    /// Whether a copy that only flash has may be dropped: the log is redone, and has it all.
-    pub(crate) fn redo_covers_flash(&self) -> bool {
-        self.restart.is_recovering() && !self.config.restart.kind.is_journalled()
-    }
-
     pub(crate) fn is_closing(&self) -> bool {
         self.background.is_closing()
     }

@@ -76,8 +76,8 @@ impl BufferPool {
         };
         let Err(error) = read else { return Ok(true) };
         self.look_at_flash();
-        // While the log is redone it has all that the copy had.
-        if copy.is_newer && !self.redo_covers_flash() {
+        if copy.is_newer {
+            // Also while the log is redone: that may have gone by what the copy had.
             return Err(error);
         }
         books.stats.flash_faults += 1;
