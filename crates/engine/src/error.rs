@@ -63,8 +63,8 @@ pub enum Error {
         max: usize,
     },
     /// The log is too small for the records of this transaction and of its rollback. Split it into
-    /// smaller ones, or open the database with a larger limit (`Builder::log_max`). If the log has
-    /// less than that, its device is full; if it has a fixed size, `terrace dump` and `terrace
+    /// smaller ones, or open the database with a larger limit (`Builder::log_max`), or free space
+    /// where the log is if that is full. If the log has a fixed size, `terrace dump` and `terrace
     /// load` make a database with another one.
     LogFull {
         /// Bytes that the transaction has logged.
@@ -75,6 +75,8 @@ pub enum Error {
         wanted_bytes: u64,
         /// Bytes that the log holds. A transaction may log half of it.
         capacity: u64,
+        /// Whether the log may be longer, but its device or file system had no space for it.
+        is_device_full: bool,
     },
     /// The transaction has been open for so long that the log is full of what others have written
     /// since it began, and they are waiting. Run it again, and end it sooner.

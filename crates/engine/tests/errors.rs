@@ -108,9 +108,12 @@ fn a_file_that_is_there_is_not_told_to_be_missing() {
     lost(Some(b""));
     lost(Some(&[0; 100]));
     lost(Some(&vec![0; whole.len()]));
-    std::fs::write(&log, &whole[..9_000]).expect("a good disk");
-    let cut = small().open(&path).expect_err("no log");
-    assert!(matches!(cut, Error::Truncated { part: Part::Log, found: 9_000, .. }), "{cut}");
+    for left in [9_000, whole.len() / 2, whole.len() - 4_096] {
+        std::fs::write(&log, &whole[..left]).expect("a good disk");
+        let cut = small().open(&path).expect_err("no log");
+        let Error::Truncated { part: Part::Log, needed, found, .. } = cut else { panic!("{cut}") };
+        assert!(found == left as u64 && needed > found, "{left}: {cut}");
+    }
     std::fs::write(&log, &whole).expect("a good disk");
     small().open(&path).expect("nothing was changed");
     // What is left of a home is told as that.

@@ -83,7 +83,8 @@ impl<K: Key, V: Value> fmt::Debug for Entry<K, V> {
 /// So a change that the same transaction makes meanwhile, through another [`Table`](crate::Table),
 /// shows in the entries that are read after it, not in those of the current batch: up to 127
 /// entries may be returned that it has removed since, or with values that it has replaced. No other
-/// transaction can change what the batch holds.
+/// transaction can change what the batch holds. For the same reason a range goes on to the end of
+/// its batch after the database was closed, and returns [`Error::Closed`] only then.
 ///
 /// # Examples
 ///

@@ -171,6 +171,7 @@ impl Context {
             rollback_bytes: self.rollback_room,
             wanted_bytes,
             capacity: self.engine.log.capacity(),
+            is_device_full: self.engine.log.is_device_full(),
         }
     }
 

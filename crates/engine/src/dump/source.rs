@@ -86,7 +86,9 @@ fn may_be_saved(error: &Error) -> bool {
         | Error::HoldsLog { .. }
         | Error::HomeFull { .. }
         | Error::Failed { .. } => true,
-        Error::NotADatabase { part, .. } | Error::Device { part, .. } => *part != Part::Home,
+        Error::NotADatabase { part, .. }
+        | Error::Truncated { part, .. }
+        | Error::Device { part, .. } => *part != Part::Home,
         _ => false,
     }
 }

@@ -116,13 +116,19 @@ fn of_transaction(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
 /// What a transaction is told that finds no room in the log.
 fn of_log(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     match error {
-        Error::LogFull { own_bytes, rollback_bytes, wanted_bytes, capacity } => write!(
-            f,
-            "the log of {capacity} bytes is too small for this transaction, which has logged \
-             {own_bytes} bytes, has reserved {rollback_bytes} for its rollback and needs \
-             {wanted_bytes} more: split it into smaller ones, or give the database a larger log \
-             (a transaction may fill half of it)",
-        ),
+        Error::LogFull { own_bytes, rollback_bytes, wanted_bytes, capacity, is_device_full } => {
+            write!(
+                f,
+                "the log of {capacity} bytes is too small for this transaction, which has logged \
+                 {own_bytes} bytes, has reserved {rollback_bytes} for its rollback and needs \
+                 {wanted_bytes} more: split it into smaller ones, or ",
+            )?;
+            f.write_str(match is_device_full {
+                true => "free space where the log is, which may be longer and found none",
+                false => "give the database a larger log",
+            })?;
+            f.write_str(" (a transaction may fill half of it)")
+        }
         Error::HoldsLog { own_bytes, held_bytes, capacity } => write!(
             f,
             "the log is full: {held_bytes} of its {capacity} bytes cannot be cut because this \

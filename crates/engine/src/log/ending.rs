@@ -19,6 +19,9 @@
 //!   where a record lies wholly within a sector, what follows it there was written with it or is
 //!   zero: a record that lies wholly in the sector and is not valid was damaged. Of a record that
 //!   began in a sector before, the last bytes may be there by chance, from the ring's lap before.
+//! - T4: a record is appended only where the header says that a line goes on, and `EDGE_BYTES` of it
+//!   are always left (room.N1). So if the scan comes closer to the line's end, or meets a record
+//!   that would go past it, the line was longer: both copies of the header are of an earlier day.
 //! - What is left: damage to what was forced last before a crash looks like a torn tail, if nothing
 //!   was written after it. An idle log writes a record that says so (`Log::witness`).
 
@@ -27,6 +30,7 @@ use terrace_page::Lsn;
 
 use super::LogReader;
 use super::record::{self, HEADER_BYTES, RECORD_MAX};
+use super::room::EDGE_BYTES;
 use crate::Error;
 
 /// Bytes looked through at once.
@@ -35,6 +39,8 @@ const WINDOW_BYTES: usize = 128 << 10;
 const GAP_BYTES: u64 = 4 << 20;
 /// A sample: among records it has a whole one.
 const SAMPLE_BYTES: u64 = 2 * RECORD_MAX as u64;
+/// What a record calls durable is not farther behind it, or it is taken for other bytes (T4).
+const DURABLE_BEHIND_MAX: u64 = 4 << 20;
 /// Between samples lies one part in so many of what has no record.
 const SAMPLES_ONE_IN: u64 = 16;
 
@@ -49,6 +55,10 @@ impl LogReader<'_> {
         let end = self.end().position;
         if self.breaks_within_its_sector(end)? {
             return Err(Error::corrupt_log(end, "a record is damaged that was written whole"));
+        }
+        if self.goes_on_past_its_line(end, epoch)? {
+            let what = "the log goes on past what its header names: the header is an older copy";
+            return Err(Error::corrupt_log(end, what));
         }
         if self.was_durable_past(end, epoch)? {
             let what = "a record is damaged, and later ones say that it was durable";
@@ -71,6 +81,24 @@ impl LogReader<'_> {
         let is_here = record::claimed_len(rest).is_none_or(|len| len <= rest.len());
         // A whole one may be of an earlier opening.
         Ok(is_here && self.check(end.0)?.is_none())
+    }
+
+    /// T4. The header at the end cannot be verified, since its record's end is not in the line. But
+    /// what merely looks like it is there only if another record of more than `EDGE_BYTES` had been
+    /// cut short by the same line's end, at an LSN that has the same remainder.
+    fn goes_on_past_its_line(&mut self, end: Lsn, epoch: u32) -> Result<bool, Error> {
+        let left = self.limit() - end.0;
+        if !self.is_line() || left >= RECORD_MAX as u64 {
+            return Ok(false);
+        }
+        if left < EDGE_BYTES {
+            return Ok(true);
+        }
+        let header = self.bytes(end.0, HEADER_BYTES)?;
+        let is_longer = record::claimed_len(header).is_some_and(|len| len as u64 > left);
+        let said = record::durable_before(header, end);
+        let follows = said.is_some_and(|it| it <= end && end.0 - it.0 <= DURABLE_BEHIND_MAX);
+        Ok(is_longer && follows && record::may_begin(header, epoch))
     }
 
     /// T2.

@@ -114,14 +114,18 @@ impl Log {
     /// `Failed` if the header cannot be written.
     #[cold]
     pub(crate) fn look_for_room(&self, bytes: u64) -> Result<bool, Error> {
-        let is_full = || self.is_line && self.ceiling.load(Ordering::Acquire) < self.space.limit();
-        if !is_full() {
+        if !self.is_device_full() {
             return Ok(false);
         }
         let left = self.offered.load(Ordering::Acquire);
         let left = left.saturating_sub(self.claimed.load(Ordering::Acquire));
         self.extend(left + bytes, Room::Forward)?;
-        Ok(!is_full())
+        Ok(!self.is_device_full())
+    }
+
+    /// Whether the log may be longer than its device had room for.
+    pub(crate) fn is_device_full(&self) -> bool {
+        self.is_line && self.ceiling.load(Ordering::Acquire) < self.space.limit()
     }
 
     /// Whether `bytes` more fit beside all that is claimed on such a line.

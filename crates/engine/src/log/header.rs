@@ -286,7 +286,8 @@ impl Header {
 ///
 /// # Errors
 ///
-/// `NotADatabase` if the device holds no log, or another database's; `NewerFormat`, `Device`.
+/// `NotADatabase` if the device holds no log, or another database's; `Truncated`, `NewerFormat`,
+/// `Device`.
 pub(crate) fn open(device: &dyn Device, database: u128) -> Result<Header, Error> {
     if device.len() < HEADERS_BYTES {
         return Err(not_one("it is too short to be a log"));
@@ -338,6 +339,15 @@ fn not_one(what: &'static str) -> Error {
     Error::NotADatabase { part: Part::Log, path: None, what }
 }
 
+/// Why a log is refused whose header names what its device of `found` bytes has not.
+fn unsound(table: &Table, found: u64) -> Error {
+    if !table.is_sound(u64::MAX) {
+        return not_one("it has another shape than this version makes");
+    }
+    let needed = table.ranges().into_iter().filter_map(Segment::end).max().unwrap_or(0);
+    Error::Truncated { part: Part::Log, path: None, needed, found }
+}
+
 /// What a copy of the header says.
 fn decode(block: &[u8], database: u128, device_len: u64) -> Result<(u64, Table), Error> {
     if block.iter().all(|&byte| byte == 0) {
@@ -384,7 +394,7 @@ fn decode(block: &[u8], database: u128, device_len: u64) -> Result<(u64, Table),
     };
     let table = Table { layout, area, limit };
     if !table.is_sound(device_len) {
-        return Err(not_one("it is shorter than it was"));
+        return Err(unsound(&table, device_len));
     }
     Ok((u64_at(SEQUENCE_AT), table))
 }

@@ -305,8 +305,13 @@ impl Log {
     }
 
     fn full(&self, link: Link<'_>, wanted_bytes: u64) -> Error {
-        let (own_bytes, capacity) = (link.own_bytes(), self.capacity());
-        Error::LogFull { own_bytes, rollback_bytes: 0, wanted_bytes, capacity }
+        Error::LogFull {
+            own_bytes: link.own_bytes(),
+            rollback_bytes: 0,
+            wanted_bytes,
+            capacity: self.capacity(),
+            is_device_full: self.is_device_full(),
+        }
     }
 
     /// The LSN of the last record appended.

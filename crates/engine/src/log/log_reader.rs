@@ -12,6 +12,7 @@ use terrace_device::{Device, read};
 use terrace_page::Lsn;
 
 use super::buffer::Aligned;
+use super::map::Layout;
 use super::record::{self, HEADER_BYTES, RECORD_MAX, Record};
 use super::{BLOCK, LogMap};
 use crate::{Action, Error, Part};
@@ -147,6 +148,11 @@ impl<'d> LogReader<'d> {
     /// No record ends past this.
     pub(super) fn limit(&self) -> u64 {
         self.limit
+    }
+
+    /// Whether the log is a line of segments.
+    pub(super) fn is_line(&self) -> bool {
+        matches!(self.map.layout, Layout::Line(_))
     }
 
     /// `len` bytes from `position` on, all before the limit; at most half of a chunk.

@@ -36,7 +36,8 @@ pub(crate) struct Segment {
 }
 
 impl Segment {
-    fn end(self) -> Option<u64> {
+    /// The byte of the device behind it.
+    pub(crate) fn end(self) -> Option<u64> {
         self.at.checked_add(self.bytes)
     }
 

@@ -154,7 +154,7 @@ pub fn is_stuck(error: &Error) -> bool {
 /// one that is large.
 pub fn is_too_large(error: &Error) -> bool {
     match error {
-        Error::LogFull { own_bytes, rollback_bytes, wanted_bytes, capacity } => {
+        Error::LogFull { own_bytes, rollback_bytes, wanted_bytes, capacity, .. } => {
             own_bytes + rollback_bytes + wanted_bytes > capacity / 4
         }
         Error::Doomed { cause: Some(cause) } => is_too_large(cause),

@@ -239,6 +239,53 @@ fn cut_at(seed: u64, at: u64) -> bool {
     true
 }
 
+/// What the scan says of a log whose header is of the day on which its line had `LINE_BYTES_MIN`.
+fn look_with_an_older_header(seed: u64) -> (u64, Result<(), crate::Error>) {
+    let world = world(seed);
+    let run = || {
+        let device = device(&World::current());
+        create(&*device);
+        let model = LeafMutex::new(Model::new());
+        let mut now = model.lock().clone();
+        let log = now.reopen(&device, LIMIT, &format!("seed {seed}"));
+        *model.lock() = now;
+        let mut older = super::super::buffer::Aligned::zeroed(header::HEADERS_BYTES as usize);
+        terrace_device::read(&*device, 0, &mut older).expect("a good device");
+        let mut prng = Prng::from_seed(seed);
+        let most = [1, 20, 300, 2_000][prng.below(4) as usize];
+        let end = LINE_BYTES_MIN + prng.below(2 * LINE_BYTES_MIN);
+        while log.end().0 < end {
+            assert!(append(&log, &model, 1 + prng.below(most)));
+            if prng.below(30) == 0 {
+                force(&log, &model);
+            }
+        }
+        force(&log, &model);
+        drop(log);
+        terrace_device::write(&*device, 0, &older).expect("a good device");
+        let header = header::open(&*device, DATABASE).expect("a whole header");
+        let map = header.map(DATABASE);
+        let mut reader = LogReader::new(&*device, map.clone(), FIRST_LSN, map.end(FIRST_LSN));
+        while reader.next().expect("readable").is_some() {}
+        let left = map.end(FIRST_LSN).0 - reader.end().position.0;
+        (left, reader.check_end(1))
+    };
+    world.run(run).expect("nobody waits for ever")
+}
+
+/// The log ended without a word where its line had ended on the day of the header, and what was
+/// committed later was gone.
+#[test]
+fn a_log_whose_header_is_of_an_earlier_day_is_told() {
+    let mut far = 0;
+    for seed in 0..40 {
+        let (left, told) = look_with_an_older_header(seed);
+        far += u32::from(left >= super::super::room::EDGE_BYTES);
+        assert!(matches!(told, Err(crate::Error::CorruptLog { .. })), "seed {seed}: {told:?}");
+    }
+    assert!(far > 0, "each ended at the very end of its line");
+}
+
 /// A ring took the mutex of its room for nothing, each time that it was full.
 #[test]
 fn a_ring_is_not_extended_and_takes_no_mutex() {
