@@ -19,8 +19,8 @@
 //!   where a record lies wholly within a sector, what follows it there was written with it or is
 //!   zero: a record that lies wholly in the sector and is not valid was damaged. Of a record that
 //!   began in a sector before, the last bytes may be there by chance, from the ring's lap before.
-//! - T4: a record is appended only where the header says that a line goes on, and `EDGE_BYTES` of it
-//!   are always left (room.N1). So if the scan comes closer to the line's end, or meets a record
+//! - T4: a record is appended only where the header says that a line goes on, and `EDGE_BYTES` of
+//!   it are always left (room.N1). So if the scan comes closer to the line's end, or meets a record
 //!   that would go past it, the line was longer: both copies of the header are of an earlier day.
 //! - What is left: damage to what was forced last before a crash looks like a torn tail, if nothing
 //!   was written after it. An idle log writes a record that says so (`Log::witness`).

@@ -304,16 +304,6 @@ impl Log {
         Ok(Appended { lsn, versioned: tail.versioned })
     }
 
-    fn full(&self, link: Link<'_>, wanted_bytes: u64) -> Error {
-        Error::LogFull {
-            own_bytes: link.own_bytes(),
-            rollback_bytes: 0,
-            wanted_bytes,
-            capacity: self.capacity(),
-            is_device_full: self.is_device_full(),
-        }
-    }
-
     /// The LSN of the last record appended.
     pub(crate) fn last_lsn(&self) -> Lsn {
         Lsn(self.last.load(Ordering::Acquire))

@@ -11,8 +11,10 @@ use std::sync::atomic::Ordering;
 
 use terrace_rt::Nanos;
 
+use super::chain::Link;
 use super::map::SEGMENT_BYTES_MIN;
 use super::{BLOCK, Log};
+use crate::Error;
 
 /// The blocks of start and end are written and kept whole.
 pub(super) const EDGE_BYTES: u64 = 2 * BLOCK as u64;
@@ -133,6 +135,17 @@ impl Log {
     pub(crate) fn lacking(&self, bytes: u64) -> u64 {
         let wanted = self.claimed.load(Ordering::Acquire) + bytes + self.slack() + EDGE_BYTES;
         wanted.saturating_sub(self.offered.load(Ordering::Acquire))
+    }
+
+    /// What an append is told that wants `wanted_bytes` more than there are.
+    pub(super) fn full(&self, link: Link<'_>, wanted_bytes: u64) -> Error {
+        Error::LogFull {
+            own_bytes: link.own_bytes(),
+            rollback_bytes: 0,
+            wanted_bytes,
+            capacity: self.capacity(),
+            is_device_full: self.is_device_full(),
+        }
     }
 
     /// The signal that is given when room is made, while the guard lives. Ask before looking.
