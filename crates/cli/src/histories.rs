@@ -254,7 +254,8 @@ fn of_window(
         Some(left) => Recording::resume(db, options, left),
         None => Recording::begin(db, options)?,
     };
-    let run = |client: terrace_workload::history::Client| thread::spawn(move || client.run());
+    let run =
+        |client: terrace_workload::history::HistoryClient| thread::spawn(move || client.run());
     join_watched(db, clients.into_iter().map(run).collect(), &recording)?;
     let (history, left) = recording.finish_all(db)?;
     let summary = check(&history).map_err(|it| Flaw::Anomaly(explained(&it, &history)))?;

@@ -14,7 +14,9 @@ use crate::torture::{JOBS_MAX, SHOWN_MAX, is_loss};
 use serde_json::json;
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicU64, Ordering};
-use terrace_workload::torture::matrix::{Choice, Counts, Cut, Fate, Report, TPCC, Walk, walks};
+use terrace_workload::torture::matrix::{
+    Choice, Counts, Cut, Fate, MatrixReport, TPCC, Walk, walks,
+};
 
 /// Walks the matrix, and says what was hit and what was lost.
 ///
@@ -60,7 +62,7 @@ pub fn matrix(options: &Torture) -> Result<(), Failure> {
     }
 }
 
-fn run_all(all: &[Walk], one_in: u64, jobs: u64) -> Report {
+fn run_all(all: &[Walk], one_in: u64, jobs: u64) -> MatrixReport {
     let bars = Bars::new();
     let bar = bars.add("matrix".into(), all.len() as u64);
     let (done, cuts) = (AtomicU64::new(0), AtomicU64::new(0));
@@ -73,13 +75,13 @@ fn run_all(all: &[Walk], one_in: u64, jobs: u64) -> Report {
     });
     bars.clear();
     let Ok(reports) = reports;
-    let mut total = Report::default();
+    let mut total = MatrixReport::default();
     reports.into_iter().for_each(|report| total.add(report));
     total
 }
 
 /// The cuts of one kind or another, by name.
-fn by_name(total: &Report) -> [(&'static str, &Counts); 5] {
+fn by_name(total: &MatrixReport) -> [(&'static str, &Counts); 5] {
     [
         ("script", &total.by_script),
         ("moment", &total.by_moment),
@@ -89,15 +91,15 @@ fn by_name(total: &Report) -> [(&'static str, &Counts); 5] {
     ]
 }
 
-fn all_cuts(total: &Report) -> u64 {
+fn all_cuts(total: &MatrixReport) -> u64 {
     total.cuts + total.second_cuts + total.tpcc_in_opening + total.tpcc_in_run
 }
 
-fn losses(total: &Report) -> usize {
+fn losses(total: &MatrixReport) -> usize {
     total.failures.iter().filter(|(_, failure)| is_loss(failure)).count()
 }
 
-fn shown(total: &Report, seeds: u64, wall_s: f64) -> String {
+fn shown(total: &MatrixReport, seeds: u64, wall_s: f64) -> String {
     let mut table = Table::new(["power cuts", &thousands(all_cuts(total) as f64)]);
     let mut row = |name: String, count: u64| table.row([name, thousands(count as f64)]);
     row("scripts walked".into(), total.walks);
@@ -131,7 +133,7 @@ fn shown(total: &Report, seeds: u64, wall_s: f64) -> String {
     text
 }
 
-fn json(total: &Report, (first, seeds): (u64, u64), watch: &Stopwatch) -> serde_json::Value {
+fn json(total: &MatrixReport, (first, seeds): (u64, u64), watch: &Stopwatch) -> serde_json::Value {
     let failures: Vec<_> = total
         .failures
         .iter()

@@ -68,7 +68,7 @@ pub use slots::clean_key::CleanKey;
 pub use slots::counts::{BenefitSide, Counts, Expansion, ExpansionRule};
 pub use slots::fifo::{Fronted, Leave, SlotFifo};
 pub use slots::keyed::{Kept, KeyedSlots};
-pub use slots::lru_2::{CleanerOrder, SlotLru2, SlotState};
+pub use slots::lru_2::{CleanerOrder, HeapState, SlotLru2};
 pub use slots::tac::{
     EXTENT_PAGES, REFRESHES_MAX, SEQUENTIAL_REQUESTS_MIN, SavedCosts, SlotHeat, TacRule,
     Temperatures, WINDOW_REQUESTS,

@@ -8,7 +8,7 @@ use crate::{BufferPool, PoolConfig};
 
 /// What the restart wants of the pool, and the pool of it.
 pub(crate) struct RestartState {
-    pub(crate) keeper: Keeper,
+    pub(crate) keeper: Option<Box<dyn Keeper>>,
     keeps_bases: bool,
     finds_dirty: bool,
     /// Whether it wants to know the LSNs of changes.

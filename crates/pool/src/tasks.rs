@@ -6,7 +6,7 @@
 //! | cleaner | too many dirty pages on flash, a run that ended | `run_cleaner` |
 //! | age writer | a log that has grown, with a bound on age | `run_age_writer` |
 //! | TAC writers (and of inclusive tiers) | a page read from home | `run_tac_writer` |
-//! | restart | what the restart waits for | `Keep::run` |
+//! | restart | what the restart waits for | `Keeper::run` |
 //! | redo | an opening that owes pages | `drain_owed_gently` |
 
 use std::sync::Arc;

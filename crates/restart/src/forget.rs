@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use super::keeper::Keep;
+use super::keeper::Keeper;
 use super::recover::{ColdStart, LogFacts, Place, Recover, ScanFrom};
 use super::site::{Site, TableError};
 use terrace_tier::Image;
@@ -33,7 +33,7 @@ impl Recover for Nothing {
 /// home then names no flash device.
 pub(super) struct Disowned;
 
-impl Keep for Disowned {
+impl Keeper for Disowned {
     fn checkpoint(&self, _site: &dyn Site) -> Result<u64, TableError> {
         Err(not_written("the header"))
     }

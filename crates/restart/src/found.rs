@@ -275,7 +275,7 @@ pub fn keeper_of(
     settings: &Settings,
     layout: &FlashLayout,
     recovery: Option<&FlashRecovery>,
-) -> Keeper {
+) -> Option<Box<dyn Keeper>> {
     let table = recovery.map_or(0, FlashRecovery::table_stamp);
     let was_loaded = recovery.is_some_and(|recovery| recovery.cold().is_none());
     if recovery.is_some_and(FlashRecovery::is_disowned) {

@@ -21,7 +21,7 @@ pub use terrace_tier::{Freed, Held};
 use super::site::{Site, TableError};
 
 /// A restart, while the database is open.
-pub trait Keep: Send + Sync {
+pub trait Keeper: Send + Sync {
     /// Bytes are about to be written into `slots`.
     fn before_writes(&self, _site: &dyn Site, _slots: &[u32]) -> Result<(), TableError> {
         Ok(())
@@ -80,6 +80,3 @@ pub trait Keep: Send + Sync {
         0
     }
 }
-
-/// A keeper, if the restart keeps anything.
-pub type Keeper = Option<Box<dyn Keep>>;

@@ -51,7 +51,7 @@ pub use site::{Site, TableError, TableEvent, TableLog, Waited};
 pub use tuning::RestartTuning;
 pub use warm::write_synthetic_table;
 
-pub use keeper::{Freed, Held, Keep, Keeper};
+pub use keeper::{Freed, Held, Keeper};
 pub use records::unlogged;
 pub use terrace_tier::Image;
 

@@ -46,9 +46,9 @@ use terrace_tier::{Mutation, Mutations};
 
 use super::forget::not_written;
 use super::images::{Images, table_parts};
-use super::keeper::{Freed, Held, Keep};
+use super::keeper::{Freed, Held, Keeper};
 use super::layout::{FlashLayout, MAPPED_ENTRY_BYTES};
-use super::records::Record;
+use super::records::TierRecord;
 use super::recover::{ColdStart, LogFacts, Place, Recover, ScanFrom};
 use super::settings::Settings;
 use super::site::{Site, TableError, TableEvent, images_of};
@@ -73,10 +73,10 @@ const TICK_MASK: u64 = (1 << STATE_SHIFT) - 1;
 const CLEAN: u64 = 1;
 const DIRTY: u64 = 2;
 
-type Entry = [u8; MAPPED_ENTRY_BYTES];
+type MmrEntry = [u8; MAPPED_ENTRY_BYTES];
 
 /// The entry of `slot` in the table that was begun at `table`.
-fn encode(image: Option<&Image>, slot: u32, table: u64) -> Entry {
+fn encode(image: Option<&Image>, slot: u32, table: u64) -> MmrEntry {
     let mut entry = [0; MAPPED_ENTRY_BYTES];
     let page = image.map_or(NO_PAGE, |image| image.page.0 as u32);
     entry[PAGE_AT..TABLE_AT].copy_from_slice(&page.to_le_bytes());
@@ -93,13 +93,13 @@ fn encode(image: Option<&Image>, slot: u32, table: u64) -> Entry {
     entry
 }
 
-fn checksum(entry: &Entry, slot: u32) -> u32 {
+fn checksum(entry: &MmrEntry, slot: u32) -> u32 {
     crc32c::crc32c_append(slot, &entry[PAGE_AT..])
 }
 
 /// What the entry of `slot` says: nothing if it is FREE, damaged, or of another table. A copy that
 /// is newer than home gets its LSN once the log was read.
-fn decode(entry: &Entry, slot: u32, table: u64) -> Option<Image> {
+fn decode(entry: &MmrEntry, slot: u32, table: u64) -> Option<Image> {
     let u32_at = |at: usize| u32::from_le_bytes(entry[at..at + 4].try_into().expect("four"));
     let u64_at = |at: usize| u64::from_le_bytes(entry[at..at + 8].try_into().expect("eight"));
     let page = u32_at(PAGE_AT);
@@ -122,7 +122,7 @@ fn decode(entry: &Entry, slot: u32, table: u64) -> Option<Image> {
 pub(super) fn fuzz(bytes: &[u8]) {
     for (slot, entry) in bytes.as_chunks().0.iter().enumerate() {
         let table = u64::from_le_bytes(entry[TABLE_AT..LAST_AT].try_into().expect("eight"));
-        let mut entry: Entry = *entry;
+        let mut entry: MmrEntry = *entry;
         let _as_it_is = decode(&entry, slot as u32, table);
         let checksum = checksum(&entry, slot as u32);
         entry[..PAGE_AT].copy_from_slice(&checksum.to_le_bytes());
@@ -167,7 +167,8 @@ impl Recover for MappedImages {
     }
 
     fn record(&mut self, _lsn: Lsn, payload: &[u8]) {
-        self.is_given_up |= Record::decode(payload) == Some(Record::GivenUp { table: self.table });
+        self.is_given_up |=
+            TierRecord::decode(payload) == Some(TierRecord::GivenUp { table: self.table });
     }
 
     fn settle(&mut self, _place: &Place<'_>, facts: &LogFacts<'_>) -> Result<(), ColdStart> {
@@ -262,7 +263,7 @@ impl MappedTable {
             return Ok(());
         }
         self.is_given_up.store(true, Ordering::Release);
-        let payload = Record::GivenUp { table: self.table }.encode();
+        let payload = TierRecord::GivenUp { table: self.table }.encode();
         let Some(lsn) = site.log().append_kept(&payload) else {
             return Err(site.stop(source));
         };
@@ -349,7 +350,7 @@ impl MappedTable {
     }
 }
 
-impl Keep for MappedTable {
+impl Keeper for MappedTable {
     fn before_writes(&self, site: &dyn Site, slots: &[u32]) -> Result<(), TableError> {
         self.harden_units(site, slots)
     }

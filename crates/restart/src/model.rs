@@ -14,14 +14,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use terrace_device::model::{Faults, Preset, SimDevice};
-use terrace_device::{Device, Keep as Kept, Store, read, write};
+use terrace_device::{Device, Keep, Store, read, write};
 use terrace_page::{Lsn, PAGE_SIZE, PageBuf, PageId, lsn, seal, set_lsn, set_page_id, verify};
 use terrace_policy::{FlashRole, History, RestartKind, Tick};
 use terrace_rt::{LeafMutex, Nanos, Prng, Stopped, Virtual, VirtualConfig, sleep};
 use terrace_tier::{Mutation, Mutations};
 
 use super::*;
-use crate::keeper::Keep;
+use crate::keeper::Keeper;
 use crate::recover::{Place, Recover};
 use crate::rows::table_of;
 
@@ -122,7 +122,14 @@ impl Fake {
     }
 
     /// A page goes into `slot`, as the pool writes it.
-    fn fill(&self, keeper: &dyn Keep, layout: &FlashLayout, slot: u32, page: PageId, dirty: bool) {
+    fn fill(
+        &self,
+        keeper: &dyn Keeper,
+        layout: &FlashLayout,
+        slot: u32,
+        page: PageId,
+        dirty: bool,
+    ) {
         let version = self.push(Logged::Changed(page));
         self.make_durable(version).expect("a log that is whole");
         {
@@ -154,7 +161,7 @@ impl Fake {
     }
 
     /// The page of `slot` changes.
-    fn change(&self, keeper: &dyn Keep, slot: u32) {
+    fn change(&self, keeper: &dyn Keeper, slot: u32) {
         let image = {
             let mut slots = self.slots.lock();
             let Some(image) = slots[slot as usize].take() else { return };
@@ -167,7 +174,7 @@ impl Fake {
     }
 
     /// Home gets the page of `slot`.
-    fn clean(&self, keeper: &dyn Keep, slot: u32) {
+    fn clean(&self, keeper: &dyn Keeper, slot: u32) {
         let Some(image) = self.slots.lock()[slot as usize] else { return };
         sleep(Nanos(80_000));
         self.home.lock().insert(image.page, Lsn(image.history.last.0));
@@ -179,7 +186,7 @@ impl Fake {
         keeper.harden(self, &[slot]).expect("a device that is whole");
     }
 
-    fn checkpoint(&self, keeper: &dyn Keep) {
+    fn checkpoint(&self, keeper: &dyn Keeper) {
         let began = self.push(Logged::Checkpoint);
         keeper.checkpoint(self).expect("a device that is whole");
         self.make_durable(self.last_lsn()).expect("a log that is whole");
@@ -201,7 +208,7 @@ fn settings(kind: RestartKind, mutations: Mutations) -> Settings {
     }
 }
 
-fn keeper_for(settings: &Settings, layout: FlashLayout) -> Box<dyn Keep> {
+fn keeper_for(settings: &Settings, layout: FlashLayout) -> Box<dyn Keeper> {
     match settings.kind {
         RestartKind::MemoryMapped => {
             Box::new(mmr::MappedTable::new(layout, TABLE, false, settings))
@@ -212,7 +219,7 @@ fn keeper_for(settings: &Settings, layout: FlashLayout) -> Box<dyn Keep> {
 }
 
 /// One task's share of the slots and the pages, for `steps` random steps.
-fn work(fake: &Fake, keeper: &dyn Keep, layout: &FlashLayout, task: u32, seed: u64, steps: u64) {
+fn work(fake: &Fake, keeper: &dyn Keeper, layout: &FlashLayout, task: u32, seed: u64, steps: u64) {
     let mut prng = Prng::from_seed(seed * 10 + u64::from(task));
     for _ in 0..steps {
         let slot = prng.below(u64::from(SLOTS / TASKS)) as u32 * TASKS + task;
@@ -245,7 +252,7 @@ fn survive(kind: RestartKind, mutations: Mutations, seed: u64, cut: bool) -> Res
     let world = Virtual::new(VirtualConfig { seed, ..VirtualConfig::default() });
     let faults = Faults { seed, ..Faults::default() };
     let spec = Preset::Nvme.spec().with_write_cache();
-    let store = Store::new(layout.bytes(), Kept::Plain);
+    let store = Store::new(layout.bytes(), Keep::Plain);
     let device = SimDevice::with_faults(spec, world.world(), store, faults);
     let fake = Arc::new(Fake {
         device: Arc::clone(&device),
@@ -257,7 +264,7 @@ fn survive(kind: RestartKind, mutations: Mutations, seed: u64, cut: bool) -> Res
         has_lsns: kind == RestartKind::LazyVerification,
         is_closing: AtomicBool::new(false),
     });
-    let keeper: Arc<dyn Keep> = Arc::from(keeper_for(&settings, layout));
+    let keeper: Arc<dyn Keeper> = Arc::from(keeper_for(&settings, layout));
     if cut {
         world.cut_at(Nanos(1 + prng.below(60_000_000)));
     }

@@ -43,7 +43,7 @@ const NO_TICK: u64 = u64::MAX;
 
 /// A record.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Record {
+pub(super) enum TierRecord {
     /// A page changes without a record of its own: every copy made before is old.
     Unlogged { page: PageId },
     /// Of the table that was begun at `table`, what was said so far is not to be believed: it could
@@ -67,20 +67,20 @@ pub(super) enum What {
     LazyCleaned,
 }
 
-impl Record {
+impl TierRecord {
     pub fn encode(&self) -> Vec<u8> {
         let (table, slot, what) = match self {
-            Record::Unlogged { page } => {
+            TierRecord::Unlogged { page } => {
                 let mut bytes = vec![UNLOGGED];
                 bytes.extend_from_slice(&(page.0 as u32).to_le_bytes());
                 return bytes;
             }
-            Record::GivenUp { table } => {
+            TierRecord::GivenUp { table } => {
                 let mut bytes = vec![GIVEN_UP];
                 bytes.extend_from_slice(&table.to_le_bytes());
                 return bytes;
             }
-            Record::Slots { table, slot, what } => (table, slot, what),
+            TierRecord::Slots { table, slot, what } => (table, slot, what),
         };
         let (kind, entries): (u8, &[Option<Image>]) = match what {
             What::Checkpoint(images) => (CHECKPOINT, images),
@@ -99,14 +99,14 @@ impl Record {
     }
 
     /// The record in `bytes`, if it is one.
-    pub fn decode(bytes: &[u8]) -> Option<Record> {
+    pub fn decode(bytes: &[u8]) -> Option<TierRecord> {
         let (&kind, rest) = bytes.split_first()?;
         if kind == UNLOGGED {
             let page = u32::from_le_bytes(rest.try_into().ok()?);
-            return Some(Record::Unlogged { page: PageId(u64::from(page)) });
+            return Some(TierRecord::Unlogged { page: PageId(u64::from(page)) });
         }
         if kind == GIVEN_UP {
-            return Some(Record::GivenUp { table: u64::from_le_bytes(rest.try_into().ok()?) });
+            return Some(TierRecord::GivenUp { table: u64::from_le_bytes(rest.try_into().ok()?) });
         }
         let (table, rest) = rest.split_first_chunk()?;
         let (slot, rest) = rest.split_first_chunk()?;
@@ -122,7 +122,7 @@ impl Record {
             _ => return None,
         };
         let (table, slot) = (u64::from_le_bytes(*table), u32::from_le_bytes(*slot));
-        Some(Record::Slots { table, slot, what })
+        Some(TierRecord::Slots { table, slot, what })
     }
 }
 
@@ -158,13 +158,13 @@ fn decode_entry(entry: &[u8; ENTRY_BYTES]) -> Option<Option<Image>> {
 /// The record of a page that changes without one.
 #[must_use]
 pub fn unlogged(page: PageId) -> Vec<u8> {
-    Record::Unlogged { page }.encode()
+    TierRecord::Unlogged { page }.encode()
 }
 
 /// Decodes whatever is there; for fuzzing.
 pub(super) fn fuzz(bytes: &[u8]) {
-    if let Some(record) = Record::decode(bytes) {
-        assert_eq!(Record::decode(&record.encode()), Some(record));
+    if let Some(record) = TierRecord::decode(bytes) {
+        assert_eq!(TierRecord::decode(&record.encode()), Some(record));
     }
 }
 
@@ -183,10 +183,10 @@ mod tests {
         }
     }
 
-    fn some_record(prng: &mut Prng) -> Record {
+    fn some_record(prng: &mut Prng) -> TierRecord {
         let what = match prng.below(6) {
-            5 => return Record::GivenUp { table: prng.next_u64() },
-            0 => return Record::Unlogged { page: PageId(prng.below(1 << 32)) },
+            5 => return TierRecord::GivenUp { table: prng.next_u64() },
+            0 => return TierRecord::Unlogged { page: PageId(prng.below(1 << 32)) },
             1 => What::PreInvalidate,
             2 => What::PostWrite(some_image(prng)),
             3 => What::LazyCleaned,
@@ -196,7 +196,7 @@ mod tests {
                 What::Checkpoint((0..count).map(image).collect())
             }
         };
-        Record::Slots { table: prng.next_u64(), slot: prng.next_u64() as u32, what }
+        TierRecord::Slots { table: prng.next_u64(), slot: prng.next_u64() as u32, what }
     }
 
     #[test]
@@ -205,9 +205,9 @@ mod tests {
         for _ in 0..2_000 {
             let record = some_record(&mut prng);
             let bytes = record.encode();
-            assert_eq!(Record::decode(&bytes), Some(record.clone()));
+            assert_eq!(TierRecord::decode(&bytes), Some(record.clone()));
             let cut = prng.below(bytes.len() as u64) as usize;
-            assert_ne!(Record::decode(&bytes[..cut]), Some(record));
+            assert_ne!(TierRecord::decode(&bytes[..cut]), Some(record));
         }
     }
 

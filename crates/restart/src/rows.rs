@@ -32,7 +32,7 @@ pub(super) fn keeper_of(
     layout: FlashLayout,
     (table, was_loaded): (u64, bool),
     resume: impl FnOnce() -> warm::Resume,
-) -> Keeper {
+) -> Option<Box<dyn Keeper>> {
     match settings.kind {
         RestartKind::Forget => None,
         RestartKind::MemoryMapped => {
@@ -48,7 +48,7 @@ pub(super) fn keeper_of(
 }
 
 /// The keeper of a device whose header could not be written.
-pub(super) fn disowned() -> Keeper {
+pub(super) fn disowned() -> Option<Box<dyn Keeper>> {
     Some(Box::new(forget::Disowned))
 }
 

@@ -2,7 +2,7 @@
 //! put slots, a log and a device of its own in the pool's place.
 //!
 //! - S1: [`Site::images`] shows the slots of a partition under its lock, the lock under which the
-//!   hooks of a `Keep` are called: what it shows is of one moment, between two changes of state.
+//!   hooks of a `Keeper` are called: what it shows is of one moment, between two changes of state.
 //! - S2: `log`, `now`, `span_of` and `count` neither block nor switch, but for
 //!   [`TableLog::make_durable`]: they may be called under that lock.
 

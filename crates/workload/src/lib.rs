@@ -39,4 +39,4 @@ pub mod tpch;
 pub use clients::{Clients, Consistency, Part, Workload};
 pub use error::Error;
 pub use page_rates::{Compared, PageRates, Rates};
-pub use system::{FLASH_BYTES_MIN, LogKept, Place, Recording, System};
+pub use system::{FLASH_BYTES_MIN, LogKept, PageRecording, Place, System};

@@ -14,7 +14,7 @@ use terrace::{PageEvent, PageId, PageObserver};
 use terrace_policy::sample_hash;
 use terrace_rt::{LeafMutex, Nanos, now};
 
-use crate::Recording;
+use crate::PageRecording;
 
 /// A page was long in a state if it was for one of so many parts of the time.
 const LONG_ONE_IN: u64 = 10;
@@ -166,7 +166,7 @@ impl PageObserver for PageRates {
     }
 }
 
-impl Recording for PageRates {
+impl PageRecording for PageRates {
     /// Flash is cold: no page has a slot.
     fn begin(&self) {
         *self.state.lock() = State { began: now(), ..State::default() };

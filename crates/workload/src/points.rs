@@ -17,7 +17,7 @@ use terrace::{Database, DirectIo, Durability, Table, TableDef, Transaction, Writ
 use terrace_page::PAGE_SIZE;
 use terrace_rt::{LeafMutex, Nanos, Prng, Real, World, now, sleep, yield_now};
 
-use crate::{Error, Recording};
+use crate::{Error, PageRecording};
 
 const ROWS: TableDef<u64, &[u8]> = TableDef::new("rows");
 
@@ -76,7 +76,7 @@ pub struct Config {
     /// Measured time.
     pub duration: Nanos,
     /// Who records page references; none, unless they are asked for.
-    pub recording: Option<Arc<dyn Recording>>,
+    pub recording: Option<Arc<dyn PageRecording>>,
 }
 
 /// What a run found.

@@ -82,15 +82,15 @@ pub struct System {
     /// Time between checkpoints; none as in SIGMOD 2011.
     pub checkpoint_every: Option<Nanos>,
     /// Who records page references; none, unless they are asked for.
-    pub recording: Option<Arc<dyn Recording>>,
+    pub recording: Option<Arc<dyn PageRecording>>,
     /// Pages of a modelled home from this one on are on a device like that of the flash tier, for
     /// good; none, unless it is asked for.
     pub home_on_flash_from: Option<PageId>,
 }
 
 /// Records the page references of clients: not those of loading, opening and checking, which go by
-/// before [`Recording::begin`] or after [`Recording::end`].
-pub trait Recording: PageObserver {
+/// before [`PageRecording::begin`] or after [`PageRecording::end`].
+pub trait PageRecording: PageObserver {
     /// The clients begin.
     fn begin(&self);
 

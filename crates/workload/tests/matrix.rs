@@ -9,7 +9,7 @@ use terrace_pool::Mutation::{
 };
 use terrace_pool::Mutations;
 use terrace_workload::torture::OPEN_RESTARTS;
-use terrace_workload::torture::matrix::{Choice, Fate, Report, SCRIPTS, Script, TPCC, walks};
+use terrace_workload::torture::matrix::{Choice, Fate, MatrixReport, SCRIPTS, Script, TPCC, walks};
 
 /// One in so many cases is in the suite; `terrace torture --matrix` runs all.
 const SAMPLED_ONE_IN: u64 = 60;
@@ -30,8 +30,8 @@ fn are_enough(found: u64, count: u64) -> bool {
     found > if is_whole() { count } else { count / BRIEFLY_ONE_IN }
 }
 
-fn run(choice: Choice, seed: u64, one_in: u64) -> Report {
-    let mut total = Report::default();
+fn run(choice: Choice, seed: u64, one_in: u64) -> MatrixReport {
+    let mut total = MatrixReport::default();
     for walk in walks(choice, seed) {
         total.add(walk.run(one_in));
     }

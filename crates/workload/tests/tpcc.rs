@@ -14,7 +14,7 @@ use terrace_workload::tpcc::schema::{
     CUSTOMER, CUSTOMER_BY_NAME, DISTRICT, HISTORY, NEW_ORDER, ORDER, ORDER_BY_CUSTOMER, ORDER_LINE,
     WAREHOUSE,
 };
-use terrace_workload::tpcc::{Config, Durability as Promise, Kind, Scale, load, populate, run};
+use terrace_workload::tpcc::{Config, Kind, Scale, load, populate, run};
 use terrace_workload::{Consistency, System};
 
 /// Some 400 pages, three times the memory of `small`.
@@ -177,7 +177,7 @@ fn every_design_runs_and_stays_consistent() {
 
 #[test]
 fn a_seed_decides_the_result() {
-    let config = Config { durability: Promise::Buffered, ..small() };
+    let config = Config { durability: Durability::Buffered, ..small() };
     let lc = terrace_policy::designs::find("lc").expect("a row of the table");
     let once = || {
         let loaded = load(&config, &mut |_, _| {}).expect("loads");

@@ -39,7 +39,7 @@ pub struct ErpRun {
     /// That of `no-ssd` with as many streams over it, if that ran.
     pub speedup: Option<f64>,
     /// Each stream.
-    pub each: Vec<Stream>,
+    pub each: Vec<QueryStream>,
     /// Memory, over the whole run.
     pub memory: Memory,
     /// The flash tier, over the whole run; zeroes if there is none.
@@ -70,7 +70,7 @@ pub struct ErpRun {
 
 /// One stream.
 #[derive(Clone, Debug, Serialize)]
-pub struct Stream {
+pub struct QueryStream {
     /// From the beginning to its last answer.
     pub elapsed_s: f64,
     /// Its queries in their order.
@@ -229,7 +229,7 @@ fn compare(runs: &mut [ErpRun]) {
 
 fn run_of(result: &ErpResult, indexes: Indexes, wall_s: f64) -> ErpRun {
     let seconds = |span: Nanos| rounded(span.as_secs_f64());
-    let each = result.streams.iter().map(|stream| Stream {
+    let each = result.streams.iter().map(|stream| QueryStream {
         elapsed_s: seconds(stream.elapsed),
         queries: stream
             .queries

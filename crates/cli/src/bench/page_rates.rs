@@ -6,7 +6,7 @@ use crate::results;
 use crate::table::{percent, thousands};
 use std::sync::Arc;
 use terrace_policy::Design;
-use terrace_workload::{Compared, PageRates, Rates, Recording, System};
+use terrace_workload::{Compared, PageRates, PageRecording, Rates, System};
 
 /// Lets `system` count, if that is asked for.
 ///
@@ -24,7 +24,7 @@ pub fn begin(
         return Err(Failure::usage(what));
     }
     let rates = Arc::new(PageRates::new(pages as usize));
-    system.recording = Some(Arc::clone(&rates) as Arc<dyn Recording>);
+    system.recording = Some(Arc::clone(&rates) as Arc<dyn PageRecording>);
     Ok(Some(rates))
 }
 

@@ -9,12 +9,12 @@ use crate::command::{DurabilityName, Rows, Tpcc, WorldName, default_presets};
 use crate::failure::Failure;
 use crate::quantity::{Share, Span};
 use serde_json::{Map, Value, json};
-use terrace::PoolConfig;
+use terrace::{Durability, PoolConfig};
 use terrace_device::model::Preset;
 use terrace_policy::{DESIGNS, Design, HomeDevice};
 use terrace_rt::Nanos;
 use terrace_workload::tpcc::{
-    Checks, Config, Durability, Pacing, Scale, Start, WarehouseChoice, estimated_bytes,
+    Checks, Config, Pacing, Scale, Start, WarehouseChoice, estimated_bytes,
 };
 use terrace_workload::{Place, System};
 

@@ -3,7 +3,7 @@
 //! The places are those of docs/FORMAT.md, read from the files where a header tells them.
 
 use super::mishap::{PAGE, SECTOR, sectors_with_data};
-use std::fs::File as Opened;
+use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -13,34 +13,34 @@ use terrace_rt::Prng;
 
 /// A file of a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum File {
+pub enum Part {
     Home,
     Log,
     Flash,
 }
 
-impl File {
-    pub const ALL: [File; 3] = [File::Home, File::Log, File::Flash];
+impl Part {
+    pub const ALL: [Part; 3] = [Part::Home, Part::Log, Part::Flash];
 
     /// Its name in reports.
     pub fn name(self) -> &'static str {
         match self {
-            File::Home => "home",
-            File::Log => "log",
-            File::Flash => "flash",
+            Part::Home => "home",
+            Part::Log => "log",
+            Part::Flash => "flash",
         }
     }
 
     /// Its regions, each with the byte behind its last one.
     fn regions(self, path: &Path, restart: &Restart) -> io::Result<Vec<(&'static str, u64)>> {
         Ok(match self {
-            File::Home => vec![
+            Part::Home => vec![
                 ("superblocks", 2 * PAGE),
                 ("allocation map", 3 * PAGE),
                 ("catalog", 64 * PAGE),
                 ("tables", u64::MAX),
             ],
-            File::Log => {
+            Part::Log => {
                 let [area, half] = [LOG_AREA_AT, LOG_AREA_AT + 8].map(|at| number_at(path, at));
                 vec![
                     ("headers", LOG_HEADERS),
@@ -48,8 +48,8 @@ impl File {
                     ("records", u64::MAX),
                 ]
             }
-            File::Flash => {
-                let pages = Opened::open(path)?.metadata()?.len() / PAGE;
+            Part::Flash => {
+                let pages = File::open(path)?.metadata()?.len() / PAGE;
                 let layout = FlashLayout::fitting(pages, restart.kind);
                 vec![
                     ("header", layout.table * PAGE),
@@ -69,13 +69,13 @@ const LOG_AREA_AT: u64 = 40;
 
 fn number_at(path: &Path, at: u64) -> io::Result<u64> {
     let mut bytes = [0; 8];
-    Opened::open(path)?.read_exact_at(&mut bytes, at)?;
+    File::open(path)?.read_exact_at(&mut bytes, at)?;
     Ok(u64::from_le_bytes(bytes))
 }
 
 /// The sectors of a file that hold data, region by region.
 pub struct Regions {
-    pub part: File,
+    pub part: Part,
     regions: Vec<(&'static str, Vec<u64>)>,
 }
 
@@ -85,7 +85,7 @@ impl Regions {
     /// # Errors
     ///
     /// Those of the file.
-    pub fn of(part: File, path: &Path, restart: &Restart) -> io::Result<Regions> {
+    pub fn of(part: Part, path: &Path, restart: &Restart) -> io::Result<Regions> {
         let sectors = sectors_with_data(path)?;
         let mut regions = Vec::new();
         let mut from = 0;

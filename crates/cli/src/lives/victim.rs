@@ -4,7 +4,7 @@ use super::child::{self, Ending, Kill, Lived};
 use super::fault::Fault;
 use super::life;
 use super::mishap::{self, Damage, Mishap};
-use super::region::{File as Part, Regions};
+use super::region::{Part, Regions};
 use super::report::{KILL, Outcome, Report};
 use crate::command::{Life, Torture};
 use crate::scratch::Scratch;

@@ -29,7 +29,7 @@ const DAY_S: f64 = 86_400.0;
 const LOADED: u32 = 32;
 
 /// What one flash tier did.
-pub(super) struct Outcome {
+pub(super) struct TierOutcome {
     pub name: String,
     kind: &'static str,
     memory_policy: Option<&'static str>,
@@ -43,7 +43,7 @@ pub(super) struct Outcome {
 }
 
 /// What all have in common.
-pub(super) struct Setting {
+pub(super) struct TierSetting {
     pub memory: Memory,
     asked: Option<MemoryRule>,
     frames: u32,
@@ -131,10 +131,10 @@ fn outcome(
     options: &Replay,
     source: &Source,
     places: &Places,
-    setting: &Setting,
+    setting: &TierSetting,
     tried: Tried,
     setup: &FlashSetup,
-) -> Outcome {
+) -> TierOutcome {
     let (references, memory) = (&source.references, setting.memory_of(&tried.flash));
     let began = Instant::now();
     let (counts, seconds) = if options.tiers.timed {
@@ -151,14 +151,14 @@ fn outcome(
         (replay(references, places, memory, setup), None)
     };
     let wall_s = began.elapsed().as_secs_f64();
-    Outcome { seconds, wall_s, ..Outcome::new(tried, memory, setup.slots, counts) }
+    TierOutcome { seconds, wall_s, ..TierOutcome::new(tried, memory, setup.slots, counts) }
 }
 
 fn policies_asked(options: &Replay) -> Vec<Policy> {
     options.policy.as_ref().map_or_else(Vec::new, |_| policies(options))
 }
 
-pub(super) fn setting(options: &Replay, scope: &Scope) -> Result<Setting, Failure> {
+pub(super) fn setting(options: &Replay, scope: &Scope) -> Result<TierSetting, Failure> {
     let tiers = &options.tiers;
     let frames = match tiers.no_memory {
         true => 0,
@@ -168,7 +168,7 @@ pub(super) fn setting(options: &Replay, scope: &Scope) -> Result<Setting, Failur
     let near_is_sequential = tiers.near == NearName::Sequential;
     let rule = tiers.memory_policy.unwrap_or_else(MemoryRule::lru);
     let policy = (frames > 0).then_some((rule, frames));
-    Ok(Setting {
+    Ok(TierSetting {
         memory: Memory { policy, near_is_sequential, outstanding: 0, counted_from: 0 },
         asked: tiers.memory_policy,
         frames,
@@ -180,7 +180,7 @@ pub(super) fn setting(options: &Replay, scope: &Scope) -> Result<Setting, Failur
     })
 }
 
-impl Setting {
+impl TierSetting {
     /// Memory above `flash`: as asked for, or with the policy that goes with the design.
     pub fn memory_of(&self, flash: &Flash) -> Memory {
         let rule = self.asked.unwrap_or_else(|| flash.memory_rule());
@@ -259,7 +259,12 @@ fn bands(options: &Replay) -> impl Iterator<Item = Bands> {
     counts.into_iter().map(move |count| Bands { count, order })
 }
 
-pub(super) fn setup(options: &Replay, setting: &Setting, tried: Tried, slots: u32) -> FlashSetup {
+pub(super) fn setup(
+    options: &Replay,
+    setting: &TierSetting,
+    tried: Tried,
+    slots: u32,
+) -> FlashSetup {
     let setup = FlashSetup::new(tried.flash, slots, options.seed);
     let (home, flash) = (&setting.home, &setting.flash);
     let saved_ms = |home_s: f64| (1e3 * (home_s - flash.random_read_s)) as f32;
@@ -286,10 +291,10 @@ pub(super) fn setup(options: &Replay, setting: &Setting, tried: Tried, slots: u3
     }
 }
 
-impl Outcome {
-    fn new(tried: Tried, memory: Memory, slots: u32, counts: TierCounts) -> Outcome {
+impl TierOutcome {
+    fn new(tried: Tried, memory: Memory, slots: u32, counts: TierCounts) -> TierOutcome {
         let is_design = matches!(tried.flash, Flash::Design(_)) && tried.bands.is_none();
-        Outcome {
+        TierOutcome {
             name: tried.title(),
             kind: if is_design { "design" } else { "policy" },
             memory_policy: memory.policy.map(|(rule, _)| rule.name()),
@@ -307,9 +312,13 @@ impl Outcome {
         tiers: &FollowingTiers<'_>,
         pages: u32,
         wall_s: f64,
-    ) -> Outcome {
+    ) -> TierOutcome {
         let bytes_per_page = Some(tiers.bytes() as f64 / f64::from(pages));
-        Outcome { wall_s, bytes_per_page, ..Outcome::new(tried, memory, slots, tiers.counts()) }
+        TierOutcome {
+            wall_s,
+            bytes_per_page,
+            ..TierOutcome::new(tried, memory, slots, tiers.counts())
+        }
     }
 
     fn memory_misses(&self) -> u64 {
@@ -325,13 +334,13 @@ impl Outcome {
     }
 
     /// How often a day the flash writes as much as it holds, write amplification included.
-    fn drive_writes_per_day(&self, setting: &Setting) -> Option<f64> {
+    fn drive_writes_per_day(&self, setting: &TierSetting) -> Option<f64> {
         let written = self.counts.flash.writes as f64 * setting.flash.write_amplification;
         let drives = written / f64::from(self.slots);
         (setting.span_s > 0.0).then(|| drives * DAY_S / setting.span_s)
     }
 
-    pub fn json(&self, setting: &Setting) -> Value {
+    pub fn json(&self, setting: &TierSetting) -> Value {
         let counts = &self.counts;
         let times = match self.seconds {
             Some(seconds) => [seconds.home(), seconds.flash()],
@@ -375,8 +384,8 @@ impl Outcome {
 pub(super) fn text(
     options: &Replay,
     about: &str,
-    setting: &Setting,
-    outcomes: &[Outcome],
+    setting: &TierSetting,
+    outcomes: &[TierOutcome],
     ceilings: &[(u32, (u64, u64))],
 ) -> String {
     let mut table = Table::new([
@@ -435,7 +444,7 @@ pub(super) fn text(
     text
 }
 
-pub(super) fn parameters(options: &Replay, setting: &Setting) -> Value {
+pub(super) fn parameters(options: &Replay, setting: &TierSetting) -> Value {
     let tiers = &options.tiers;
     let times = |times: &ServiceTimes| {
         json!({

@@ -4,7 +4,7 @@
 use super::object::object;
 use super::sizes::sizes;
 use super::source::Source;
-use super::tiers::{Outcome, page_bytes};
+use super::tiers::{TierOutcome, page_bytes};
 use crate::command::Replay;
 use crate::failure::Failure;
 use crate::interval::rounded;
@@ -48,7 +48,7 @@ pub(super) fn devices(options: &Replay, page_bytes: u64, slots: u32) -> TimedDev
 }
 
 /// What flash tiers did, and how long it took.
-pub(super) fn text(options: &Replay, source: &Source, outcomes: &[Outcome]) -> String {
+pub(super) fn text(options: &Replay, source: &Source, outcomes: &[TierOutcome]) -> String {
     let mut table = Table::new([
         "flash",
         "slots",
@@ -62,7 +62,7 @@ pub(super) fn text(options: &Replay, source: &Source, outcomes: &[Outcome]) -> S
         "time",
         "gain",
     ]);
-    let seconds = |outcome: &Outcome| outcome.seconds.unwrap_or_default().all();
+    let seconds = |outcome: &TierOutcome| outcome.seconds.unwrap_or_default().all();
     for outcome in outcomes {
         let (counts, took) = (&outcome.counts, outcome.seconds.unwrap_or_default());
         let without = outcomes

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use terrace::{PageEvent, PageId, PageObserver};
 use terrace_trace::{Addressing, CompactHeader, Kind, PageBytes, Paging, Request};
-use terrace_workload::Recording;
+use terrace_workload::PageRecording;
 
 /// Writes page references to a file while clients work.
 pub struct Recorder {
@@ -39,7 +39,7 @@ impl Recorder {
     pub fn begin(
         options: &RecordOptions,
         runs: usize,
-        recording: &mut Option<Arc<dyn Recording>>,
+        recording: &mut Option<Arc<dyn PageRecording>>,
     ) -> Result<Option<Arc<Recorder>>, Failure> {
         let Some(path) = &options.record else { return Ok(None) };
         if runs != 1 {
@@ -53,7 +53,7 @@ impl Recorder {
         let state = Mutex::new(State { out: Some(out), failure: None, requests: 0 });
         let recorder =
             Arc::new(Recorder { at: options.record_at, is_on: AtomicBool::new(false), state });
-        *recording = Some(Arc::clone(&recorder) as Arc<dyn Recording>);
+        *recording = Some(Arc::clone(&recorder) as Arc<dyn PageRecording>);
         Ok(Some(recorder))
     }
 
@@ -120,7 +120,7 @@ impl PageObserver for Recorder {
     }
 }
 
-impl Recording for Recorder {
+impl PageRecording for Recorder {
     fn begin(&self) {
         self.is_on.store(true, Ordering::Relaxed);
     }

@@ -11,7 +11,7 @@
 use std::path::Path;
 
 use terrace_device::Op;
-use terrace_device::disk::{Access, Drive};
+use terrace_device::disk::{DiskAccess, Drive};
 
 use crate::disksim::{self, Traced};
 
@@ -41,8 +41,8 @@ pub struct ArmError {
 }
 
 struct Pair {
-    first: Access,
-    second: Access,
+    first: DiskAccess,
+    second: DiskAccess,
     think: f64,
     /// From the end of the first read to the end of the second, ns.
     measured: f64,
@@ -60,7 +60,7 @@ pub fn measure(folder: &Path, name: &str) -> ArmError {
 }
 
 fn pairs(drive: &Drive, trace: &[Traced]) -> Vec<Pair> {
-    let cylinder = |access: Access| drive.mechanism().geometry().locate(access.sector).cylinder;
+    let cylinder = |access: DiskAccess| drive.mechanism().geometry().locate(access.sector).cylinder;
     let absent = |at: usize| {
         let sector = trace[at].access.sector;
         let before = &trace[at.saturating_sub(REMEMBERED)..at];

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use terrace_device::Op;
 use terrace_device::disk::{
-    Access, Buffering, Drive, DriveSpec, Geometry, Layout, Mechanics, Mechanism, Overheads,
+    Buffering, DiskAccess, Drive, DriveSpec, Geometry, Layout, Mechanics, Mechanism, Overheads,
     ReadAhead, SeekCurve, WriteReporting, Zone,
 };
 
@@ -32,7 +32,7 @@ const SPARES_ON_EVERY_TRACK: f64 = 3.0;
 #[derive(Clone, Copy, Debug)]
 pub struct Traced {
     /// What was asked.
-    pub access: Access,
+    pub access: DiskAccess,
     /// What the disk took, ns.
     pub measured: f64,
     /// Pause after the answer, ns.
@@ -94,7 +94,7 @@ fn parse_request(line: &str) -> Traced {
     };
     let number = |text: &str| text.parse::<f64>().expect("a number");
     Traced {
-        access: Access {
+        access: DiskAccess {
             op: if op == "R" { Op::Read } else { Op::Write },
             sector: sector.parse().expect("a sector"),
             count: count.parse().expect("a count"),

@@ -2,7 +2,7 @@
 //! overheads follow one another beside the arm, and the nearest command is taken.
 
 use terrace_device::Op;
-use terrace_device::disk::{Access, Drive};
+use terrace_device::disk::{DiskAccess, Drive};
 use terrace_rt::Prng;
 
 /// Sectors of a request: 8 KiB.
@@ -11,7 +11,7 @@ const SECTORS: u64 = 16;
 const AGING: f64 = 0.01;
 
 struct Waiting {
-    access: Access,
+    access: DiskAccess,
     arrived: f64,
     ready: f64,
 }
@@ -29,7 +29,7 @@ pub fn rate(mut drive: Drive, outstanding: usize, reads: u32, seed: u64) -> f64 
             let due = at <= now;
             if due {
                 let sector = prng.below(places) * SECTORS;
-                let access = Access { op: Op::Read, sector, count: SECTORS };
+                let access = DiskAccess { op: Op::Read, sector, count: SECTORS };
                 decoded = decoded.max(at) + drive.overhead(now, access);
                 queue.push(Waiting { access, arrived: at, ready: decoded });
             }

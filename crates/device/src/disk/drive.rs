@@ -71,7 +71,7 @@ pub struct DriveSpec {
 
 /// A command: what, where, how much.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Access {
+pub struct DiskAccess {
     /// Direction.
     pub op: Op,
     /// First logical sector.
@@ -107,7 +107,7 @@ pub struct Drive {
     reading: Option<Reading>,
     /// When the medium has all cached writes.
     written_at: f64,
-    last: Option<Access>,
+    last: Option<DiskAccess>,
 }
 
 impl Drive {
@@ -125,19 +125,19 @@ impl Drive {
     }
 
     /// Serves `access` from `now` on.
-    pub fn serve(&mut self, now: f64, access: Access) -> Service {
+    pub fn serve(&mut self, now: f64, access: DiskAccess) -> Service {
         let decoded = now + self.overhead(now, access);
         self.serve_decoded(decoded, decoded + self.data_time(access), access)
     }
 
     /// Time in ns that the data of a write take over the bus; zero for a read.
     #[must_use]
-    pub fn data_time(&self, access: Access) -> f64 {
+    pub fn data_time(&self, access: DiskAccess) -> f64 {
         if access.op == Op::Read { 0.0 } else { access.count as f64 * self.spec.bus_sector }
     }
 
     /// Time in ns that the electronics need before `access` has an effect, if it arrives at `now`.
-    pub fn overhead(&mut self, now: f64, access: Access) -> f64 {
+    pub fn overhead(&mut self, now: f64, access: DiskAccess) -> f64 {
         self.advance(now);
         let after = match self.last {
             Some(last) if last.op == Op::Write => 1,
@@ -154,7 +154,7 @@ impl Drive {
 
     /// Serves `access`, whose overhead is over, from `now` on; the data of a write have arrived or
     /// will have arrived at `data_at`.
-    pub fn serve_decoded(&mut self, now: f64, data_at: f64, access: Access) -> Service {
+    pub fn serve_decoded(&mut self, now: f64, data_at: f64, access: DiskAccess) -> Service {
         let end = access.sector + access.count;
         assert!(end <= self.mechanism.geometry().sectors(), "an access past the end of the disk");
         self.advance(now);
@@ -177,7 +177,7 @@ impl Drive {
         &mut self,
         now: f64,
         aging: f64,
-        waiting: impl Iterator<Item = (usize, Access, f64)>,
+        waiting: impl Iterator<Item = (usize, DiskAccess, f64)>,
     ) -> Option<usize> {
         let mut best: Option<(f64, usize)> = None;
         for (index, access, arrived) in waiting {
@@ -190,7 +190,7 @@ impl Drive {
     }
 
     /// Expected time in ns from `now` until `access` could begin to transfer.
-    pub fn positioning(&mut self, now: f64, access: Access) -> f64 {
+    pub fn positioning(&mut self, now: f64, access: DiskAccess) -> f64 {
         self.advance(now);
         if access.op == Op::Read && self.lookup(access) != Lookup::Absent {
             return 0.0;
@@ -205,11 +205,11 @@ impl Drive {
         now.max(self.written_at)
     }
 
-    fn continues(&self, access: Access) -> bool {
+    fn continues(&self, access: DiskAccess) -> bool {
         self.last.is_some_and(|last| last.sector + last.count == access.sector)
     }
 
-    fn lookup(&self, access: Access) -> Lookup {
+    fn lookup(&self, access: DiskAccess) -> Lookup {
         let limit = self.reading.map(|reading| reading.limit);
         self.buffer.lookup(access.sector, access.sector + access.count, limit)
     }
@@ -229,7 +229,7 @@ impl Drive {
         }
     }
 
-    fn read_held(&mut self, now: f64, access: Access) -> Service {
+    fn read_held(&mut self, now: f64, access: DiskAccess) -> Service {
         let end = access.sector + access.count;
         match (&mut self.reading, self.spec.buffering.read_ahead) {
             (Some(reading), ReadAhead::Stream(ahead)) if end <= reading.next => {
@@ -250,7 +250,7 @@ impl Drive {
     }
 
     /// The head is on its way to the rest of the range: waits for it, and lets it go on after.
-    fn read_coming(&mut self, now: f64, access: Access) -> Service {
+    fn read_coming(&mut self, now: f64, access: DiskAccess) -> Service {
         let reading = self.reading.expect("a range that is coming is being read");
         let end = access.sector + access.count;
         let missing = end.saturating_sub(reading.next);
@@ -264,7 +264,7 @@ impl Drive {
         Service { arm_free: read_at, finished }
     }
 
-    fn read_absent(&mut self, now: f64, access: Access) -> Service {
+    fn read_absent(&mut self, now: f64, access: DiskAccess) -> Service {
         self.reading = None;
         let from = now.max(self.written_at);
         let medium = self.mechanism.transfer(from, Op::Read, access.sector, access.count);
@@ -289,7 +289,7 @@ impl Drive {
         }
     }
 
-    fn write(&mut self, now: f64, data_at: f64, access: Access) -> Service {
+    fn write(&mut self, now: f64, data_at: f64, access: DiskAccess) -> Service {
         self.reading = None;
         let end = access.sector + access.count;
         if !self.continues(access) {

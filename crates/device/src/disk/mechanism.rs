@@ -75,7 +75,7 @@ const ERROR_REACH: f64 = 3.0;
 
 /// When a transfer touched the medium, in ns.
 #[derive(Clone, Copy, Debug)]
-pub struct Transfer {
+pub struct MediaTransfer {
     /// The first sector was complete.
     pub first: f64,
     /// The last sector was complete.
@@ -124,17 +124,17 @@ impl Mechanism {
     }
 
     /// Moves to `sector` and transfers `count` sectors from there, from time `now` on.
-    pub fn transfer(&mut self, now: f64, op: Op, sector: u64, count: u64) -> Transfer {
+    pub fn transfer(&mut self, now: f64, op: Op, sector: u64, count: u64) -> MediaTransfer {
         self.run(now, now, op, sector, count)
     }
 
     /// Moves from time `now` on, and writes `count` sectors at `sector`, whose data arrive at
     /// `data_at`.
-    pub fn write_when(&mut self, now: f64, data_at: f64, sector: u64, count: u64) -> Transfer {
+    pub fn write_when(&mut self, now: f64, data_at: f64, sector: u64, count: u64) -> MediaTransfer {
         self.run(now, data_at, Op::Write, sector, count)
     }
 
-    fn run(&mut self, now: f64, data_at: f64, op: Op, sector: u64, count: u64) -> Transfer {
+    fn run(&mut self, now: f64, data_at: f64, op: Op, sector: u64, count: u64) -> MediaTransfer {
         assert!(count > 0, "an empty transfer");
         let (mut at, mut next, mut left) = (now, sector, count);
         let mut first = None;
@@ -160,7 +160,7 @@ impl Mechanism {
             next += run;
             left -= run;
         }
-        Transfer { first: first.expect("count is not zero"), end: at }
+        MediaTransfer { first: first.expect("count is not zero"), end: at }
     }
 
     /// Reads on from `sector`, where the head is at `now`, up to time `until` or `limit` sectors:

@@ -16,7 +16,7 @@ mod mechanism;
 mod seek;
 
 pub use buffer::{Buffering, ReadAhead};
-pub use drive::{Access, Drive, DriveSpec, Overheads, Service, WriteReporting};
+pub use drive::{DiskAccess, Drive, DriveSpec, Overheads, Service, WriteReporting};
 pub use geometry::{Geometry, Layout, Place, Zone};
 pub use mechanism::{Mechanics, Mechanism};
 pub use seek::SeekCurve;

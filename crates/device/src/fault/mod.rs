@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use terrace_rt::{LeafMutex, Nanos, sleep};
 
-use self::plan::{Dice, Fate};
+use self::plan::{Dice, Verdict};
 pub use self::plan::{FaultCounts, FaultPlan};
 use crate::time_limit::TimeLimit;
 use crate::{
@@ -135,12 +135,12 @@ impl FaultyDevice {
     fn meet(&self, operation: Operation, range: (u64, u64)) -> io::Result<()> {
         let fate = self.dice.lock().decide_alone();
         match fate {
-            Fate::Silent => {
+            Verdict::Silent => {
                 let never = Completion::within(&self.time_limit, 1, operation, Some(range));
                 never.ticket().wait().map_err(|failure| failure.source)
             }
-            Fate::Fails(code) => Err(self.error(code, operation, Some(range))),
-            Fate::Well | Fate::Slow(_) | Fate::FailsInPart { .. } => Ok(()),
+            Verdict::Fails(code) => Err(self.error(code, operation, Some(range))),
+            Verdict::Well | Verdict::Slow(_) | Verdict::FailsInPart { .. } => Ok(()),
         }
     }
 
@@ -159,21 +159,21 @@ impl Device for FaultyDevice {
         requests.iter().for_each(|request| request.validate(self.below.len()));
         let first = &requests[0];
         let fate = match self.dice.lock().decide(Some(first.op)) {
-            Fate::Well if self.is_bad(requests) => Fate::Fails(libc::EIO),
+            Verdict::Well if self.is_bad(requests) => Verdict::Fails(libc::EIO),
             fate => fate,
         };
         match fate {
-            Fate::Well => (),
-            Fate::Slow(span) => sleep(span),
-            Fate::Silent => return self.refused(requests, None),
-            Fate::FailsInPart { code, of_256 } => {
+            Verdict::Well => (),
+            Verdict::Slow(span) => sleep(span),
+            Verdict::Silent => return self.refused(requests, None),
+            Verdict::FailsInPart { code, of_256 } => {
                 // SAFETY: a part of what the caller promises.
                 unsafe { self.do_front(first, of_256) };
                 let error =
                     self.error(code, first.op.operation(), Some((first.offset, first.len())));
                 return self.refused(requests, Some(error));
             }
-            Fate::Fails(code) => {
+            Verdict::Fails(code) => {
                 let range = Some((first.offset, first.len()));
                 let error = self.error(code, first.op.operation(), range);
                 return self.refused(requests, Some(error));
@@ -186,12 +186,12 @@ impl Device for FaultyDevice {
     fn sync(&self) -> io::Result<()> {
         let fate = self.dice.lock().decide(None);
         match fate {
-            Fate::Well | Fate::Slow(_) => self.below.sync(),
-            Fate::Silent => {
+            Verdict::Well | Verdict::Slow(_) => self.below.sync(),
+            Verdict::Silent => {
                 let never = Completion::within(&self.time_limit, 1, Operation::Sync, None);
                 never.ticket().wait().map_err(|failure| failure.source)
             }
-            Fate::Fails(code) | Fate::FailsInPart { code, .. } => {
+            Verdict::Fails(code) | Verdict::FailsInPart { code, .. } => {
                 Err(self.error(code, Operation::Sync, None))
             }
         }

@@ -62,7 +62,7 @@ impl FaultCounts {
 
 /// What becomes of a batch or a sync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum Verdict {
     Well,
     Slow(Nanos),
     Fails(i32),
@@ -91,7 +91,7 @@ impl Dice {
     }
 
     /// Decides over a batch that begins with `op`, or over a sync.
-    pub fn decide(&mut self, op: Option<Op>) -> Fate {
+    pub fn decide(&mut self, op: Option<Op>) -> Verdict {
         if let Some(fate) = self.begin() {
             return fate;
         }
@@ -102,49 +102,49 @@ impl Dice {
         };
         if self.hits(one_in) {
             self.counts.errors += 1;
-            return Fate::Fails(libc::EIO);
+            return Verdict::Fails(libc::EIO);
         }
         if op.is_some() && self.hits(self.plan.partial_error_one_in) {
             self.counts.errors += 1;
-            return Fate::FailsInPart { code: libc::EIO, of_256: self.prng.below(256) };
+            return Verdict::FailsInPart { code: libc::EIO, of_256: self.prng.below(256) };
         }
         if op.is_some() && self.hits(self.plan.passing_error_one_in) {
             self.counts.passing += 1;
             let is_busy = self.prng.chance(2);
-            return Fate::Fails(if is_busy { libc::EAGAIN } else { libc::EINTR });
+            return Verdict::Fails(if is_busy { libc::EAGAIN } else { libc::EINTR });
         }
         if op.is_some() && self.hits(self.plan.slow_one_in) {
             self.counts.slow += 1;
-            return Fate::Slow(self.plan.slow);
+            return Verdict::Slow(self.plan.slow);
         }
-        Fate::Well
+        Verdict::Well
     }
 
     /// Decides over what moves no bytes and is no sync: it counts as accepted, too.
-    pub fn decide_alone(&mut self) -> Fate {
+    pub fn decide_alone(&mut self) -> Verdict {
         match self.begin() {
             Some(fate) => fate,
             None if self.hits(self.plan.resize_error_one_in) => {
                 self.counts.errors += 1;
-                Fate::Fails(libc::EIO)
+                Verdict::Fails(libc::EIO)
             }
-            None => Fate::Well,
+            None => Verdict::Well,
         }
     }
 
     /// What befalls everything that a dead or a silent device is asked.
-    fn begin(&mut self) -> Option<Fate> {
+    fn begin(&mut self) -> Option<Verdict> {
         let reached = |limit: Option<u64>, count| limit.is_some_and(|limit| count >= limit);
         self.is_silent |= reached(self.plan.silent_after, self.counts.accepted);
         self.is_dead |= reached(self.plan.dies_after, self.counts.accepted);
         self.counts.accepted += 1;
         if self.is_dead {
             self.counts.dead += 1;
-            return Some(Fate::Fails(libc::ENODEV));
+            return Some(Verdict::Fails(libc::ENODEV));
         }
         if self.is_silent {
             self.counts.silent += 1;
-            return Some(Fate::Silent);
+            return Some(Verdict::Silent);
         }
         None
     }

@@ -8,14 +8,14 @@
 
 use terrace_rt::Nanos;
 
-use super::job::{Job, Started};
+use super::job::{MemberJob, Started};
 use super::spec::{DiskSpec, Scheduling};
-use crate::disk::{Access, Drive, WriteReporting};
+use crate::disk::{DiskAccess, Drive, WriteReporting};
 use crate::{Op, SECTOR_SIZE};
 
 struct Queued {
-    job: Job,
-    access: Access,
+    job: MemberJob,
+    access: DiskAccess,
     arrived: f64,
     /// The overhead is over.
     ready: f64,
@@ -49,10 +49,13 @@ impl DiskServer {
         }
     }
 
-    pub(super) fn push(&mut self, now: Nanos, job: Job) {
+    pub(super) fn push(&mut self, now: Nanos, job: MemberJob) {
         let sector_size = SECTOR_SIZE as u64;
-        let access =
-            Access { op: job.op, sector: job.offset / sector_size, count: job.len / sector_size };
+        let access = DiskAccess {
+            op: job.op,
+            sector: job.offset / sector_size,
+            count: job.len / sector_size,
+        };
         let now = now.0 as f64;
         let ready = self.decoded.max(now) + self.drive.overhead(now, access);
         let data_at = ready + self.drive.data_time(access);

@@ -6,7 +6,7 @@ use crate::Op;
 
 /// A part of a request, for one member.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Job {
+pub(super) struct MemberJob {
     /// Place of the request in the device's table.
     pub(super) slot: usize,
     /// The member.
@@ -23,13 +23,13 @@ pub(super) struct Job {
 #[derive(Default)]
 pub(super) struct Started {
     /// Jobs and the instants at which they are over.
-    pub(super) finishes: Vec<(Nanos, Job)>,
+    pub(super) finishes: Vec<(Nanos, MemberJob)>,
     /// When to call `start` again, at the latest.
     pub(super) ask_at: Option<Nanos>,
 }
 
 impl Started {
-    pub(super) fn finish(&mut self, at: Nanos, job: Job) {
+    pub(super) fn finish(&mut self, at: Nanos, job: MemberJob) {
         self.finishes.push((at, job));
     }
 

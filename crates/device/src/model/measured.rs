@@ -7,7 +7,7 @@
 
 use terrace_rt::Nanos;
 
-use super::job::{Job, Started};
+use super::job::{MemberJob, Started};
 use super::spec::MeasuredSpec;
 use crate::Op;
 
@@ -27,7 +27,7 @@ impl MeasuredServer {
         MeasuredServer { spec, free_at: Nanos::ZERO, read_end: None, write_end: None }
     }
 
-    pub(super) fn push(&mut self, now: Nanos, job: Job, started: &mut Started) {
+    pub(super) fn push(&mut self, now: Nanos, job: MemberJob, started: &mut Started) {
         let end = job.offset + job.len;
         let (times, last_end) = match job.op {
             Op::Read => (&self.spec.read, self.read_end.replace(end)),

@@ -3,18 +3,18 @@
 use terrace_rt::Nanos;
 
 use super::disk_server::DiskServer;
-use super::job::{Job, Started};
+use super::job::{MemberJob, Started};
 use super::measured::MeasuredServer;
 use super::spec::{MemberSpec, Spec};
 use super::volume::VolumeServer;
 use crate::disk::WriteReporting;
-use crate::nand::{Drive, Wear};
+use crate::nand::{NandDrive, Wear};
 
 enum Server {
     Disk(Box<DiskServer>),
     Measured(MeasuredServer),
     Volume(VolumeServer),
-    Nand(Box<Drive<Job>>),
+    Nand(Box<NandDrive<MemberJob>>),
     Ram,
 }
 
@@ -37,7 +37,7 @@ impl Member {
             }
             MemberSpec::Measured(measured) => Server::Measured(MeasuredServer::new(*measured)),
             MemberSpec::Volume(volume) => Server::Volume(VolumeServer::new(*volume)),
-            MemberSpec::Nand(nand) => Server::Nand(Box::new(Drive::new(nand, bytes))),
+            MemberSpec::Nand(nand) => Server::Nand(Box::new(NandDrive::new(nand, bytes))),
             MemberSpec::Ram => Server::Ram,
         };
         Member::idle(server)
@@ -61,7 +61,7 @@ impl Member {
     }
 
     /// Accepts a job; `start` afterwards.
-    pub(super) fn push(&mut self, now: Nanos, job: Job, started: &mut Started) {
+    pub(super) fn push(&mut self, now: Nanos, job: MemberJob, started: &mut Started) {
         if self.outstanding == 0 {
             self.busy_since = now;
         }

@@ -18,7 +18,7 @@ use terrace_rt::{Nanos, Prng, World};
 
 use super::durability::{CutReport, Tearing, Uncovered, rot};
 use super::fault::{Fate, FaultState, Faults};
-use super::job::{Job, Started};
+use super::job::{MemberJob, Started};
 use super::mark::{Mark, MarkKind};
 use super::member::{Member, for_each_part};
 use super::spec::Spec;
@@ -61,7 +61,7 @@ pub(super) enum Held {
 }
 
 /// The members, the requests that they serve, and the bytes.
-pub(super) struct Service {
+pub(super) struct InService {
     pub(super) spec: Spec,
     pub(super) store: Store,
     pub(super) members: Vec<Member>,
@@ -86,9 +86,9 @@ pub(super) struct Effects {
     pub(super) reports: Vec<(Arc<Completion>, usize, io::Result<()>)>,
 }
 
-impl Service {
-    pub(super) fn new(spec: Spec, store: Store, members: Vec<Member>, faults: Faults) -> Service {
-        Service {
+impl InService {
+    pub(super) fn new(spec: Spec, store: Store, members: Vec<Member>, faults: Faults) -> InService {
+        InService {
             spec,
             store,
             members,
@@ -189,7 +189,7 @@ impl Service {
         let (op, offset, len) = (request.op, request.offset, request.len);
         let mut jobs = Vec::with_capacity(1);
         for_each_part(&self.spec, offset, len, |member, offset, len| {
-            jobs.push(Job { slot, member, op, offset, len });
+            jobs.push(MemberJob { slot, member, op, offset, len });
         });
         request.parts_left = jobs.len();
         for job in jobs {

@@ -22,7 +22,7 @@ use super::durability::{CutReport, Tearing};
 use super::fault::Faults;
 use super::mark::{Mark, MarkKind};
 use super::member::{Member, for_each_part};
-use super::service::{Effects, Held, MEMBERS_MAX, NAME, Service};
+use super::service::{Effects, Held, InService, MEMBERS_MAX, NAME};
 use super::spec::{MemberSpec, Spec};
 use super::transfer::gather;
 use crate::disk::WriteReporting;
@@ -38,7 +38,7 @@ pub struct SimDevice {
     len: AtomicU64,
     me: Weak<SimDevice>,
     time_limit: Arc<TimeLimit>,
-    service: LeafMutex<Service>,
+    service: LeafMutex<InService>,
 }
 
 impl SimDevice {
@@ -73,7 +73,7 @@ impl SimDevice {
         assert!(world.is_virtual() || !timed, "modelled disks and flash need virtual time");
         let member = |(member, bytes)| Member::new(&member, bytes, spec.write_cache);
         let members = all.into_iter().map(member).collect();
-        let service = Service::new(spec, store, members, faults);
+        let service = InService::new(spec, store, members, faults);
         Arc::new_cyclic(|me| SimDevice {
             world,
             len: AtomicU64::new(len),

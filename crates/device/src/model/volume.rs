@@ -6,7 +6,7 @@
 
 use terrace_rt::Nanos;
 
-use super::job::{Job, Started};
+use super::job::{MemberJob, Started};
 use super::spec::{Limits, VolumeSpec};
 use crate::Op;
 
@@ -41,7 +41,7 @@ impl VolumeServer {
         VolumeServer { spec, meters: [Meter::default(); 2] }
     }
 
-    pub(super) fn push(&mut self, now: Nanos, job: Job, started: &mut Started) {
+    pub(super) fn push(&mut self, now: Nanos, job: MemberJob, started: &mut Started) {
         let count = job.len.div_ceil(self.spec.request_bytes_max);
         let (meter, limits) = match (job.op, &self.spec.write) {
             (Op::Write, Some(write)) => (&mut self.meters[1], write),

@@ -125,7 +125,7 @@ struct Channel {
 }
 
 /// The drive. `T` names a request to whoever made it.
-pub(crate) struct Drive<T> {
+pub(crate) struct NandDrive<T> {
     spec: NandSpec,
     erase: Nanos,
     ftl: Ftl,
@@ -158,25 +158,25 @@ pub(crate) struct Drive<T> {
     channels: Vec<Channel>,
 }
 
-impl<T: Copy> Drive<T> {
+impl<T: Copy> NandDrive<T> {
     /// An idle drive of `bytes`.
-    pub(crate) fn new(spec: &NandSpec, bytes: u64) -> Drive<T> {
+    pub(crate) fn new(spec: &NandSpec, bytes: u64) -> NandDrive<T> {
         let layout = spec.layout(bytes);
         let mut ftl = Ftl::new(layout);
         if spec.content == Content::Worn {
             ftl.wear_in(WEAR_IN_ROUNDS, &mut Prng::from_seed(0));
         }
-        Drive::with(spec, ftl, layout.pages_per_block)
+        NandDrive::with(spec, ftl, layout.pages_per_block)
     }
 
     /// The same drive after its power was off: idle, its flash as it is.
-    pub(crate) fn restarted(&self) -> Drive<T> {
-        Drive::with(&self.spec, self.ftl.clone(), self.ftl.layout().pages_per_block)
+    pub(crate) fn restarted(&self) -> NandDrive<T> {
+        NandDrive::with(&self.spec, self.ftl.clone(), self.ftl.layout().pages_per_block)
     }
 
-    fn with(spec: &NandSpec, ftl: Ftl, pages_per_block: u32) -> Drive<T> {
+    fn with(spec: &NandSpec, ftl: Ftl, pages_per_block: u32) -> NandDrive<T> {
         let layout = *ftl.layout();
-        Drive {
+        NandDrive {
             spec: spec.clone(),
             erase: spec.erase_time(pages_per_block),
             ftl,

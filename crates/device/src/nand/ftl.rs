@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 
 use terrace_rt::Prng;
 
-use super::spec::{Layout, RESERVE};
+use super::spec::{NandLayout, RESERVE};
 
 /// No unit, no place.
 const NONE: u32 = u32::MAX;
@@ -89,7 +89,7 @@ pub(super) struct Programmed {
 /// The translation layer.
 #[derive(Clone)]
 pub(super) struct Ftl {
-    layout: Layout,
+    layout: NandLayout,
     map: Vec<u32>,
     owner: Vec<u32>,
     superblocks: Vec<Superblock>,
@@ -102,7 +102,7 @@ pub(super) struct Ftl {
 
 impl Ftl {
     /// An erased drive.
-    pub(super) fn new(layout: Layout) -> Ftl {
+    pub(super) fn new(layout: NandLayout) -> Ftl {
         let places = layout.superblocks as usize * layout.units_per_superblock as usize;
         let fresh = Superblock { valid: 0, state: State::Free };
         let mut ftl = Ftl {
@@ -151,7 +151,7 @@ impl Ftl {
     }
 
     /// The layout of its flash.
-    pub(super) fn layout(&self) -> &Layout {
+    pub(super) fn layout(&self) -> &NandLayout {
         &self.layout
     }
 
@@ -310,9 +310,9 @@ impl Ftl {
 mod tests {
     use super::*;
 
-    fn layout(dies: u32, pages: u32, superblocks: u32, host_units: u32) -> Layout {
+    fn layout(dies: u32, pages: u32, superblocks: u32, host_units: u32) -> NandLayout {
         let units_per_program = 4;
-        Layout {
+        NandLayout {
             dies,
             units_per_program,
             units_per_superblock: dies * units_per_program * pages,

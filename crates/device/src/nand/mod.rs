@@ -14,6 +14,6 @@ mod drive;
 mod ftl;
 mod spec;
 
-pub(crate) use drive::Drive;
+pub(crate) use drive::NandDrive;
 pub use drive::Wear;
 pub use spec::{Content, NandSpec, Side};

@@ -71,7 +71,7 @@ pub(super) const RESERVE: u32 = 4;
 
 /// The layout of the flash of a drive of so many bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Layout {
+pub(super) struct NandLayout {
     /// Dies.
     pub(super) dies: u32,
     /// Units that one program of a die takes: a page of each plane.
@@ -103,7 +103,7 @@ impl NandSpec {
     /// # Panics
     ///
     /// If the figures make no sense, or for more than 2^31 units.
-    pub(super) fn layout(&self, bytes: u64) -> Layout {
+    pub(super) fn layout(&self, bytes: u64) -> NandLayout {
         assert!(self.page_bytes.is_multiple_of(self.unit_bytes), "pages hold whole units");
         assert!(self.queue_depth > 0, "a drive that accepts no command");
         let spare = self.over_provisioning;
@@ -117,7 +117,7 @@ impl NandSpec {
         let row = u64::from(dies * units_per_program);
         let pages = (units / row / SUPERBLOCKS_MIN).clamp(4, u64::from(self.pages_per_block));
         let units_per_superblock = row * pages;
-        Layout {
+        NandLayout {
             dies,
             units_per_program,
             units_per_superblock: units_per_superblock as u32,

@@ -34,14 +34,14 @@ impl Cold {
 }
 
 /// A frame found cold, and its word.
-struct Candidate {
+struct ColdFrame {
     frame: FrameId,
     word: u64,
 }
 
 pub struct Coldest {
     /// Coldest last.
-    batch: Vec<Candidate>,
+    batch: Vec<ColdFrame>,
     batch_max: usize,
 }
 
@@ -73,7 +73,7 @@ impl Coldest {
     /// Moves unchanged candidates to `out` until it is `enough` long.
     fn take(&mut self, frames: &impl Frames, enough: usize, out: &mut Vec<FrameId>) {
         while out.len() < enough {
-            let Some(Candidate { frame, word }) = self.batch.pop() else { return };
+            let Some(ColdFrame { frame, word }) = self.batch.pop() else { return };
             if frames.touch(frame).0 == word && frames.evictable(frame) {
                 out.push(frame);
             }
@@ -100,7 +100,7 @@ impl Coldest {
         coldest.sort_unstable_by(|a, b| b.cmp(a));
         self.batch.extend(coldest.into_iter().map(|Reverse(order)| {
             let frame = FrameId(!(order as u32));
-            Candidate { frame, word: frames.touch(frame).0 }
+            ColdFrame { frame, word: frames.touch(frame).0 }
         }));
     }
 }

@@ -15,7 +15,7 @@
 //!   read on average.
 //! - Not for: a tier whose reads cost nearly what home's do: it is LRU then, for more work.
 
-use crate::memory::tails::{Candidate, QUEUES, Rest, Tails};
+use crate::memory::tails::{QUEUES, Rest, TailFrame, Tails};
 use crate::placement::Costs;
 use crate::{Frames, Tick};
 use std::collections::VecDeque;
@@ -149,7 +149,7 @@ impl Gd2l {
         least
     }
 
-    fn h(&self, candidate: &Candidate, queue: usize) -> f64 {
+    fn h(&self, candidate: &TailFrame, queue: usize) -> f64 {
         match candidate.is_unused {
             true => f64::NEG_INFINITY,
             false => {

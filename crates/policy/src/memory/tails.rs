@@ -21,7 +21,7 @@ const BATCHES_MAX: usize = 4;
 
 /// A frame near the end of its queue.
 #[derive(Clone, Copy)]
-pub struct Candidate {
+pub struct TailFrame {
     /// Whether the page was not used yet (T4).
     pub is_unused: bool,
     /// Ticks since the last use, at the look.
@@ -49,7 +49,7 @@ fn frame_of(order: u128) -> FrameId {
 /// The end of a queue, the oldest last.
 #[derive(Default)]
 struct Tail {
-    batch: Vec<Candidate>,
+    batch: Vec<TailFrame>,
     /// Whether the whole queue was in the batch when it was chosen.
     is_whole: bool,
     /// The age of the youngest then.
@@ -102,9 +102,9 @@ impl Tails {
         wanted: usize,
         frames: &impl Frames,
         named: &[FrameId],
-    ) -> (&[Candidate], Rest) {
+    ) -> (&[TailFrame], Rest) {
         let tail = &mut self.tails[queue];
-        let is_there = |candidate: &Candidate| {
+        let is_there = |candidate: &TailFrame| {
             let frame = candidate.frame;
             frames.touch(frame).0 == candidate.word
                 && queue_of(frames, frame) == Some(queue)
@@ -126,7 +126,7 @@ impl Tails {
     }
 
     /// The candidate of `queue` that is `nth` from the end is a victim.
-    pub fn take(&mut self, queue: usize, nth: usize) -> Candidate {
+    pub fn take(&mut self, queue: usize, nth: usize) -> TailFrame {
         let batch = &mut self.tails[queue].batch;
         batch.remove(batch.len() - 1 - nth)
     }
@@ -153,7 +153,7 @@ impl Tails {
             tail.batch.extend(oldest.into_iter().map(|order| {
                 let touch = frames.touch(frame_of(order));
                 let (is_unused, age) = (touch.is_unused(), u64::from(touch.age(now)));
-                Candidate { is_unused, age, frame: frame_of(order), word: touch.0 }
+                TailFrame { is_unused, age, frame: frame_of(order), word: touch.0 }
             }));
             tail.youngest = tail.batch.first().map_or(0, |youngest| youngest.age);
         }

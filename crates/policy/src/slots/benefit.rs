@@ -32,7 +32,7 @@ use crate::placement::Costs;
 use crate::slots::clean_key::CleanKey;
 use crate::slots::counts::{BenefitSide, Counts, Expansion};
 use crate::slots::ghosts::Ghosts;
-use crate::slots::lru_2::SlotState;
+use crate::slots::lru_2::HeapState;
 use crate::structures::bits::SlotBits;
 use crate::structures::free_stack::{END, FreeStack};
 use crate::structures::heaps::{Heaps, Side};
@@ -176,14 +176,14 @@ impl SlotBenefit {
 
     /// A busy slot now holds what home holds.
     pub fn fill_clean(&mut self, slot: SlotId) {
-        assert_eq!(self.state(slot), SlotState::Busy, "{slot}");
+        assert_eq!(self.state(slot), HeapState::Busy, "{slot}");
         let keys = &self.keys;
         self.heaps.insert(Side::Left, slot.0, |slot| keys.key(slot));
     }
 
     /// A busy slot now holds a page newer than home.
     pub fn fill_dirty(&mut self, slot: SlotId) {
-        assert_eq!(self.state(slot), SlotState::Busy, "{slot}");
+        assert_eq!(self.state(slot), HeapState::Busy, "{slot}");
         let keys = &self.keys;
         self.heaps.insert(Side::Right, slot.0, |slot| keys.key(slot));
     }
@@ -199,7 +199,7 @@ impl SlotBenefit {
         if self.heaps.side(slot.0).is_some() {
             self.take(slot);
         }
-        assert_eq!(self.state(slot), SlotState::Busy, "{slot}");
+        assert_eq!(self.state(slot), HeapState::Busy, "{slot}");
         let at = slot.0 as usize;
         if let Some(page) = page {
             self.ghosts.put(page, self.keys.counts[at]);
@@ -346,12 +346,12 @@ impl SlotBenefit {
 
     /// Where `slot` stands.
     #[must_use]
-    pub fn state(&self, slot: SlotId) -> SlotState {
+    pub fn state(&self, slot: SlotId) -> HeapState {
         match self.heaps.side(slot.0) {
-            Some(Side::Left) => SlotState::Clean,
-            Some(Side::Right) => SlotState::Dirty,
-            None if self.keys.counts[slot.0 as usize].next_free().is_some() => SlotState::Free,
-            None => SlotState::Busy,
+            Some(Side::Left) => HeapState::Clean,
+            Some(Side::Right) => HeapState::Dirty,
+            None if self.keys.counts[slot.0 as usize].next_free().is_some() => HeapState::Free,
+            None => HeapState::Busy,
         }
     }
 
@@ -375,7 +375,7 @@ impl SlotBenefit {
         self.heaps.check(Side::Left, |slot| self.keys.key(slot));
         self.heaps.check(Side::Right, |slot| self.keys.key(slot));
         self.ghosts.check();
-        let is_free = |slot| self.state(SlotId(slot)) == SlotState::Free;
+        let is_free = |slot| self.state(SlotId(slot)) == HeapState::Free;
         self.free.check(|slot| self.keys.next_free(slot), is_free);
     }
 

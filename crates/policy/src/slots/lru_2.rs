@@ -37,7 +37,7 @@ pub enum CleanerOrder {
 
 /// Where a slot stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SlotState {
+pub enum HeapState {
     /// On the free list.
     Free,
     /// Taken, with I/O in flight: never a victim.
@@ -178,7 +178,7 @@ impl SlotLru2 {
 
     /// A busy slot now holds what home holds.
     pub fn fill_clean(&mut self, slot: SlotId, history: History) {
-        assert_eq!(self.state(slot), SlotState::Busy, "{slot}");
+        assert_eq!(self.state(slot), HeapState::Busy, "{slot}");
         self.remember(slot.0, history);
         let keys = &self.keys;
         self.heaps.insert(Side::Left, slot.0, |slot| keys.clean_key(slot));
@@ -186,7 +186,7 @@ impl SlotLru2 {
 
     /// A busy slot now holds a page newer than home, first changed by the record at `rec_lsn`.
     pub fn fill_dirty(&mut self, slot: SlotId, history: History, rec_lsn: Lsn) {
-        assert_eq!(self.state(slot), SlotState::Busy, "{slot}");
+        assert_eq!(self.state(slot), HeapState::Busy, "{slot}");
         self.remember(slot.0, history);
         if let Some(block) = self.keys.rec_block.get_mut(slot.0 as usize) {
             *block = rec_block(rec_lsn);
@@ -197,7 +197,7 @@ impl SlotLru2 {
 
     /// A dirty slot holds what home holds: the cleaner has written it.
     pub fn cleaned(&mut self, slot: SlotId) {
-        assert_eq!(self.state(slot), SlotState::Dirty, "{slot}");
+        assert_eq!(self.state(slot), HeapState::Dirty, "{slot}");
         self.lift(slot.0);
         let keys = &self.keys;
         self.heaps.insert(Side::Left, slot.0, |slot| keys.clean_key(slot));
@@ -218,9 +218,9 @@ impl SlotLru2 {
     /// The content of `slot` is gone: it goes to the top of the free stack.
     pub fn free(&mut self, slot: SlotId) {
         match self.state(slot) {
-            SlotState::Free => panic!("{slot} is free already"),
-            SlotState::Busy => {}
-            SlotState::Clean | SlotState::Dirty => self.lift(slot.0),
+            HeapState::Free => panic!("{slot} is free already"),
+            HeapState::Busy => {}
+            HeapState::Clean | HeapState::Dirty => self.lift(slot.0),
         }
         self.keys.last[slot.0 as usize] = NONE;
         self.keys.previous[slot.0 as usize] = self.free.push(slot.0);
@@ -228,24 +228,24 @@ impl SlotLru2 {
 
     /// Where `slot` stands.
     #[must_use]
-    pub fn state(&self, slot: SlotId) -> SlotState {
+    pub fn state(&self, slot: SlotId) -> HeapState {
         match self.heaps.side(slot.0) {
-            Some(Side::Left) => SlotState::Clean,
-            Some(Side::Right) => SlotState::Dirty,
-            None if self.keys.last[slot.0 as usize] == NONE => SlotState::Free,
-            None => SlotState::Busy,
+            Some(Side::Left) => HeapState::Clean,
+            Some(Side::Right) => HeapState::Dirty,
+            None if self.keys.last[slot.0 as usize] == NONE => HeapState::Free,
+            None => HeapState::Busy,
         }
     }
 
     /// How many slots stand there.
     #[must_use]
-    pub fn count(&self, state: SlotState) -> u32 {
+    pub fn count(&self, state: HeapState) -> u32 {
         let (clean, dirty) = (self.heaps.count(Side::Left), self.heaps.count(Side::Right));
         match state {
-            SlotState::Free => self.free.count(),
-            SlotState::Clean => clean,
-            SlotState::Dirty => dirty,
-            SlotState::Busy => self.keys.last.len() as u32 - clean - dirty - self.free.count(),
+            HeapState::Free => self.free.count(),
+            HeapState::Clean => clean,
+            HeapState::Dirty => dirty,
+            HeapState::Busy => self.keys.last.len() as u32 - clean - dirty - self.free.count(),
         }
     }
 
@@ -275,7 +275,7 @@ impl SlotLru2 {
     pub fn check(&self) {
         self.heaps.check(Side::Left, |slot| self.keys.clean_key(slot));
         self.heaps.check(Side::Right, |slot| self.keys.dirty_key(slot));
-        let is_free = |slot| self.state(SlotId(slot)) == SlotState::Free;
+        let is_free = |slot| self.state(SlotId(slot)) == HeapState::Free;
         self.free.check(|slot| self.keys.previous[slot as usize], is_free);
     }
 
@@ -358,16 +358,16 @@ mod tests {
 
     /// Every slot with its state, history and recLSN, and the free slots as a stack.
     struct Model {
-        filled: BTreeMap<u32, (SlotState, History, u64)>,
+        filled: BTreeMap<u32, (HeapState, History, u64)>,
         free: Vec<u32>,
         order: CleanerOrder,
     }
 
     impl Model {
-        fn least(&self, state: SlotState, banned: u32) -> Option<SlotId> {
+        fn least(&self, state: HeapState, banned: u32) -> Option<SlotId> {
             let of_state = self.filled.iter().filter(|row| row.1.0 == state && *row.0 != banned);
             let least = of_state.min_by_key(|&(&slot, &(_, history, rec_lsn))| {
-                let by_rec = state == SlotState::Dirty && self.order == CleanerOrder::RecLsn;
+                let by_rec = state == HeapState::Dirty && self.order == CleanerOrder::RecLsn;
                 (if by_rec { rec_lsn >> 12 } else { 0 }, history.previous, history.last, slot)
             });
             least.map(|row| SlotId(*row.0))
@@ -397,18 +397,18 @@ mod tests {
                     let expected = model.free.pop();
                     assert_eq!(lru.take_free(now), expected.map(SlotId), "seed {seed} step {step}");
                     if let Some(slot) = expected {
-                        model.filled.insert(slot, (SlotState::Busy, History::once(now), 0));
+                        model.filled.insert(slot, (HeapState::Busy, History::once(now), 0));
                     }
                 }
-                (2 | 3, Some(SlotState::Busy)) => {
+                (2 | 3, Some(HeapState::Busy)) => {
                     let row = model.filled.get_mut(&slot).unwrap();
                     row.2 = prng.u64(..1 << 20);
                     if prng.bool() {
                         lru.fill_clean(SlotId(slot), row.1);
-                        row.0 = SlotState::Clean;
+                        row.0 = HeapState::Clean;
                     } else {
                         lru.fill_dirty(SlotId(slot), row.1, Lsn(row.2));
-                        row.0 = SlotState::Dirty;
+                        row.0 = HeapState::Dirty;
                     }
                 }
                 (4, Some(_)) => {
@@ -421,13 +421,13 @@ mod tests {
                     model.filled.remove(&slot);
                     model.free.push(slot);
                 }
-                (6, Some(SlotState::Dirty)) => {
+                (6, Some(HeapState::Dirty)) => {
                     lru.cleaned(SlotId(slot));
-                    model.filled.get_mut(&slot).unwrap().0 = SlotState::Clean;
+                    model.filled.get_mut(&slot).unwrap().0 = HeapState::Clean;
                 }
-                (7, Some(SlotState::Clean | SlotState::Dirty)) => {
+                (7, Some(HeapState::Clean | HeapState::Dirty)) => {
                     lru.take(SlotId(slot));
-                    model.filled.get_mut(&slot).unwrap().0 = SlotState::Busy;
+                    model.filled.get_mut(&slot).unwrap().0 = HeapState::Busy;
                 }
                 _ => {}
             }
@@ -437,12 +437,12 @@ mod tests {
             let context = format!("seed {seed} step {step}");
             assert_eq!(
                 lru.victim(free_of(banned)),
-                model.least(SlotState::Clean, banned),
+                model.least(HeapState::Clean, banned),
                 "{context}"
             );
-            let dirty = model.least(SlotState::Dirty, banned);
+            let dirty = model.least(HeapState::Dirty, banned);
             assert_eq!(lru.next_dirty(free_of(banned)), dirty, "{context}");
-            assert_eq!(lru.count(SlotState::Free), model.free.len() as u32, "{context}");
+            assert_eq!(lru.count(HeapState::Free), model.free.len() as u32, "{context}");
         }
     }
 

@@ -17,7 +17,7 @@ use terrace_tier::{Mutation, Mutations};
 
 use crate::images::{Images, SlotsByPage};
 use crate::layout::FlashLayout;
-use crate::records::{Record, What};
+use crate::records::{TierRecord, What};
 use crate::recover::{ColdStart, LogFacts, Place, Recover, ScanFrom};
 use terrace_tier::Image;
 
@@ -106,12 +106,12 @@ impl Recover for LoggedImages {
         if lsn < self.began {
             return;
         }
-        match Record::decode(payload) {
-            Some(Record::Unlogged { page }) => self.free_page(page),
-            Some(Record::GivenUp { table }) if table == self.table => {
+        match TierRecord::decode(payload) {
+            Some(TierRecord::Unlogged { page }) => self.free_page(page),
+            Some(TierRecord::GivenUp { table }) if table == self.table => {
                 (0..self.slots_count).for_each(|slot| self.free(slot));
             }
-            Some(Record::Slots { table, slot, what })
+            Some(TierRecord::Slots { table, slot, what })
                 if table == self.table && slot < self.slots_count =>
             {
                 self.note(slot, &what);

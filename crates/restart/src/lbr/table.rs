@@ -28,9 +28,9 @@ use terrace_rt::LeafMutex;
 use terrace_tier::{Mutation, Mutations};
 
 use super::group::Group;
-use crate::keeper::{Freed, Held, Keep};
+use crate::keeper::{Freed, Held, Keeper};
 use crate::layout::FlashLayout;
-use crate::records::{CHECKPOINT_ENTRIES, Record, What};
+use crate::records::{CHECKPOINT_ENTRIES, TierRecord, What};
 use crate::settings::Settings;
 use crate::site::{Site, TableError, TableEvent};
 
@@ -74,7 +74,7 @@ impl LoggedTable {
     }
 
     fn log(&self, site: &dyn Site, slot: u32, what: What) -> Option<Lsn> {
-        let payload = Record::Slots { table: self.table, slot, what }.encode();
+        let payload = TierRecord::Slots { table: self.table, slot, what }.encode();
         let given_up = self.given_up.lock();
         if given_up.is_some() {
             return None;
@@ -90,7 +90,7 @@ impl LoggedTable {
     fn give_up(&self, site: &dyn Site) -> Option<Lsn> {
         let mut given_up = self.given_up.lock();
         if given_up.is_none() {
-            let payload = Record::GivenUp { table: self.table }.encode();
+            let payload = TierRecord::GivenUp { table: self.table }.encode();
             *given_up = Some(site.log().append_kept(&payload)?);
             site.count(TableEvent::GivenUp, 1);
         }
@@ -101,13 +101,13 @@ impl LoggedTable {
     fn owed(&self, slot: u32) -> Owed {
         let mut news = self.news.lock();
         if news.reused.remove(&slot) {
-            return Owed::Record;
+            return Owed::TierRecord;
         }
         let Some((page, update)) = news.freed.remove(&slot) else { return Owed::Nothing };
         if news.changing.get(&page) == Some(&slot) {
             news.changing.remove(&page);
         }
-        update.map_or(Owed::Record, Owed::Force)
+        update.map_or(Owed::TierRecord, Owed::Force)
     }
 
     /// Logs what `slot` holds, if it is still what was filled as `filling`.
@@ -147,17 +147,17 @@ enum Owed {
     /// The log is to be durable up to here.
     Force(Lsn),
     /// A PRE_INVALIDATE, durable.
-    Record,
+    TierRecord,
 }
 
-impl Keep for LoggedTable {
+impl Keeper for LoggedTable {
     fn before_writes(&self, site: &dyn Site, slots: &[u32]) -> Result<(), TableError> {
         let (mut grouped, mut members, mut freed) = (Lsn::ZERO, 0, Lsn::ZERO);
         for &slot in slots {
             match self.owed(slot) {
                 Owed::Nothing => {}
                 Owed::Force(lsn) => freed = freed.max(lsn),
-                Owed::Record => {
+                Owed::TierRecord => {
                     let logged = self.log(site, slot, What::PreInvalidate);
                     let said = match self.mutations.has(Mutation::LbrNeverGivesUp) {
                         true => logged,

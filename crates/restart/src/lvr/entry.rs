@@ -42,7 +42,7 @@ pub(super) type Bytes = [u8; FLUSHED_ENTRY_BYTES];
 
 /// What an entry says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Entry {
+pub(super) enum LvrEntry {
     /// It was never written, is damaged, or is of another table.
     Blank,
     /// The slot held nothing.
@@ -76,18 +76,18 @@ pub(super) fn encode(image: Option<&Image>, hardened: Lsn, slot: u32, table: u64
 }
 
 /// What the entry of `slot` says in the table that was begun at `table`.
-pub(super) fn decode(bytes: &Bytes, slot: u32, table: u64) -> Entry {
+pub(super) fn decode(bytes: &Bytes, slot: u32, table: u64) -> LvrEntry {
     let u32_at = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four"));
     let number = |index: usize| {
         let at = NUMBERS_AT + 8 * index;
         u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight"))
     };
     if u32_at(CHECKSUM_AT) != checksum(bytes, slot) || number(0) != table {
-        return Entry::Blank;
+        return LvrEntry::Blank;
     }
     let page = u32_at(PAGE_AT);
     if page == NO_PAGE {
-        return Entry::Free;
+        return LvrEntry::Free;
     }
     let some = |number: u64| (number != NONE).then_some(number);
     let image = Image {
@@ -96,7 +96,7 @@ pub(super) fn decode(bytes: &Bytes, slot: u32, table: u64) -> Entry {
         newer: some(number(2)).map(Lsn),
         history: History { last: Tick(number(4)), previous: some(number(5)).map(Tick) },
     };
-    Entry::Filled { image, hardened: Lsn(number(3)) }
+    LvrEntry::Filled { image, hardened: Lsn(number(3)) }
 }
 
 /// Decodes whatever is there; for fuzzing.
@@ -108,7 +108,7 @@ pub(crate) fn fuzz(bytes: &[u8]) {
         let checksum = checksum(&entry, slot);
         entry[..PAGE_AT].copy_from_slice(&checksum.to_le_bytes());
         let decoded = decode(&entry, slot, table);
-        if let Entry::Filled { image, hardened } = decoded {
+        if let LvrEntry::Filled { image, hardened } = decoded {
             assert_eq!(decode(&encode(Some(&image), hardened, 7, table), 7, table), decoded);
         }
     }
@@ -139,15 +139,16 @@ mod tests {
             let (image, hardened) = (some_image(&mut prng), Lsn(prng.below(1 << 50)));
             let (slot, table) = (prng.below(1 << 30) as u32, prng.next_u64());
             let bytes = encode(image.as_ref(), hardened, slot, table);
-            let expected = image.map_or(Entry::Free, |image| Entry::Filled { image, hardened });
+            let expected =
+                image.map_or(LvrEntry::Free, |image| LvrEntry::Filled { image, hardened });
             assert_eq!(decode(&bytes, slot, table), expected);
-            assert_eq!(decode(&bytes, slot ^ 1, table), Entry::Blank, "another slot's");
-            assert_eq!(decode(&bytes, slot, table ^ 1), Entry::Blank, "another table's");
+            assert_eq!(decode(&bytes, slot ^ 1, table), LvrEntry::Blank, "another slot's");
+            assert_eq!(decode(&bytes, slot, table ^ 1), LvrEntry::Blank, "another table's");
             let mut flipped = bytes;
             flipped[prng.below(FLUSHED_ENTRY_BYTES as u64) as usize] ^= 1 << prng.below(8);
-            assert_eq!(decode(&flipped, slot, table), Entry::Blank, "a flipped bit");
+            assert_eq!(decode(&flipped, slot, table), LvrEntry::Blank, "a flipped bit");
         }
-        assert_eq!(decode(&[0; FLUSHED_ENTRY_BYTES], 0, 0), Entry::Blank, "a blank device");
+        assert_eq!(decode(&[0; FLUSHED_ENTRY_BYTES], 0, 0), LvrEntry::Blank, "a blank device");
     }
 
     #[test]

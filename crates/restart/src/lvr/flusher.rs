@@ -21,8 +21,8 @@ use terrace_page::PAGE_SIZE;
 use terrace_rt::{Mutex, Signal, now, yield_now};
 use terrace_tier::{Mutation, Mutations};
 
-use super::entry::{Bytes, Entry, decode, encode};
-use crate::keeper::Keep;
+use super::entry::{Bytes, LvrEntry, decode, encode};
+use crate::keeper::Keeper;
 use crate::layout::{FLUSHED_ENTRY_BYTES, FlashLayout, pages_of};
 use crate::settings::Settings;
 use crate::site::{Site, TableError, TableEvent, images_of};
@@ -84,7 +84,7 @@ impl Flusher {
         read(flash, offset, chunk)?;
         let images = images_of(site, slots.clone());
         for ((slot, image), bytes) in slots.zip(images).zip(entries_of(chunk)) {
-            let was_free = decode(bytes, slot, self.table) == Entry::Free;
+            let was_free = decode(bytes, slot, self.table) == LvrEntry::Free;
             if image.is_some() || !was_free {
                 *bytes = encode(image.as_ref(), hardened, slot, self.table);
             }
@@ -105,7 +105,7 @@ fn entries_of(bytes: &mut [u8]) -> impl Iterator<Item = &mut Bytes> {
     bytes.as_chunks_mut::<FLUSHED_ENTRY_BYTES>().0.iter_mut()
 }
 
-impl Keep for Flusher {
+impl Keeper for Flusher {
     /// A full pass, begun after BEGIN_CHKPT, since the log is cut there, and with it what makes
     /// older entries believable [S3 III-D3, Pitfall 3].
     fn checkpoint(&self, site: &dyn Site) -> Result<u64, TableError> {

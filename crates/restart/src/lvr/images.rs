@@ -18,10 +18,10 @@
 use terrace_page::{Damage, Lsn, PageBuf, PageId, lsn, verify};
 use terrace_tier::{Mutation, Mutations};
 
-use super::entry::{Bytes, Entry, decode};
+use super::entry::{Bytes, LvrEntry, decode};
 use crate::images::{Images, SlotsByPage, table_parts};
 use crate::layout::{FLUSHED_ENTRY_BYTES, FlashLayout};
-use crate::records::Record;
+use crate::records::TierRecord;
 use crate::recover::{ColdStart, LogFacts, Place, Recover, ScanFrom};
 use terrace_page_io::Staging;
 use terrace_page_io::{PageIo, run};
@@ -140,7 +140,7 @@ impl Recover for FlushedImages {
             let entries: &[Bytes] = bytes.as_chunks::<FLUSHED_ENTRY_BYTES>().0;
             // The last page of the table may have room for more.
             for (entry, slot) in entries.iter().zip(slots.by_ref()) {
-                if let Entry::Filled { image, hardened } = decode(entry, slot, place.table) {
+                if let LvrEntry::Filled { image, hardened } = decode(entry, slot, place.table) {
                     self.images.set(slot, &image);
                     self.hardened[slot as usize] = hardened.0;
                 }
@@ -161,7 +161,7 @@ impl Recover for FlushedImages {
     }
 
     fn record(&mut self, lsn: Lsn, payload: &[u8]) {
-        if let Some(Record::Unlogged { page }) = Record::decode(payload) {
+        if let Some(TierRecord::Unlogged { page }) = TierRecord::decode(payload) {
             self.free_if_before(page, lsn);
         }
     }

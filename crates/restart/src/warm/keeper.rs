@@ -21,7 +21,7 @@ use super::frontier::{Frontier, Known};
 use super::kind::FormKind;
 use super::{Resume, named};
 use crate::FlashLayout;
-use crate::keeper::{Freed, Held, Keep};
+use crate::keeper::{Freed, Held, Keeper};
 use crate::site::{Site, TableError, Waited};
 
 /// One of so many slots may be retired before the table is written for their sake.
@@ -383,7 +383,7 @@ fn failed(source: Arc<io::Error>) -> TableError {
     TableError::Flash { source }
 }
 
-impl Keep for TableKeeper {
+impl Keeper for TableKeeper {
     /// frontier.N1.
     fn before_writes(&self, site: &dyn Site, slots: &[u32]) -> Result<(), TableError> {
         let Pace::KeptBack(Frontiers { reach: Reach::Rears, .. }) = self.pace else {

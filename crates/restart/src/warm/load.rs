@@ -16,7 +16,7 @@ use super::form::Loaded;
 use super::frontier::{Frontier, Known};
 use super::kind::FormKind;
 use super::{Resume, position_of};
-use crate::records::Record as TierRecord;
+use crate::records::TierRecord;
 use crate::recover::{ColdStart, LogFacts, Place, Recover, ScanFrom};
 use crate::settings::Settings;
 

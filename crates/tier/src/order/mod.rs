@@ -251,11 +251,11 @@ fn oldest(
 }
 
 /// Where a policy with heaps of clean and dirty slots has a slot in this state.
-fn in_heaps(state: SlotState) -> terrace_policy::SlotState {
+fn in_heaps(state: SlotState) -> terrace_policy::HeapState {
     match state {
-        SlotState::Free => terrace_policy::SlotState::Free,
-        SlotState::Clean => terrace_policy::SlotState::Clean,
-        SlotState::Dirty => terrace_policy::SlotState::Dirty,
-        _ => terrace_policy::SlotState::Busy,
+        SlotState::Free => terrace_policy::HeapState::Free,
+        SlotState::Clean => terrace_policy::HeapState::Clean,
+        SlotState::Dirty => terrace_policy::HeapState::Dirty,
+        _ => terrace_policy::HeapState::Busy,
     }
 }

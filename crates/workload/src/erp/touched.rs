@@ -7,14 +7,14 @@ use terrace::{PageEvent, PageId, PageObserver};
 use terrace_rt::LeafMutex;
 
 use super::run::Fetches;
-use crate::Recording;
+use crate::PageRecording;
 
 /// Notes every page, and passes on what it sees.
 pub(super) struct Touched {
     /// Indexes begin here.
     first_index_page: PageId,
     /// Who else records.
-    also: Option<Arc<dyn Recording>>,
+    also: Option<Arc<dyn PageRecording>>,
     seen: LeafMutex<Seen>,
 }
 
@@ -28,7 +28,7 @@ struct Seen {
 }
 
 impl Touched {
-    pub(super) fn new(first_index_page: PageId, also: Option<Arc<dyn Recording>>) -> Touched {
+    pub(super) fn new(first_index_page: PageId, also: Option<Arc<dyn PageRecording>>) -> Touched {
         Touched { first_index_page, also, seen: LeafMutex::new(Seen::default()) }
     }
 
@@ -76,7 +76,7 @@ impl PageObserver for Touched {
     }
 }
 
-impl Recording for Touched {
+impl PageRecording for Touched {
     fn begin(&self) {
         self.also.iter().for_each(|also| also.begin());
     }

@@ -5,4 +5,4 @@ pub mod checker;
 
 mod record;
 
-pub use record::{Client, Left, Options, Recording, record};
+pub use record::{HistoryClient, Left, Options, Recording, record};

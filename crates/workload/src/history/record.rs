@@ -134,20 +134,23 @@ impl Recording {
     /// # Errors
     ///
     /// Those of the engine.
-    pub fn begin(db: &Database, options: Options) -> Result<(Recording, Vec<Client>), Error> {
+    pub fn begin(
+        db: &Database,
+        options: Options,
+    ) -> Result<(Recording, Vec<HistoryClient>), Error> {
         let mut left = Left::default();
         fill(db, options, &mut left)?;
         Ok(Recording::resume(db, options, left))
     }
 
     /// The same on a database in which a history before it left `left`.
-    pub fn resume(db: &Database, options: Options, left: Left) -> (Recording, Vec<Client>) {
+    pub fn resume(db: &Database, options: Options, left: Left) -> (Recording, Vec<HistoryClient>) {
         let mut prng = Prng::from_seed(options.seed);
         let history = History { initial: left.rows, ..History::default() };
         let log = Log { history, values: left.values, ..Log::default() };
         let log = Arc::new(LeafMutex::new(log));
         let mut client =
-            || Client { db: db.clone(), log: Arc::clone(&log), options, prng: prng.fork() };
+            || HistoryClient { db: db.clone(), log: Arc::clone(&log), options, prng: prng.fork() };
         let clients = (0..options.clients).map(|_| client()).collect();
         (Recording { log }, clients)
     }
@@ -264,14 +267,14 @@ fn value_of(stored: &[u8]) -> Value {
 }
 
 /// One client of a history.
-pub struct Client {
+pub struct HistoryClient {
     db: Database,
     log: Arc<LeafMutex<Log>>,
     options: Options,
     prng: Prng,
 }
 
-impl Client {
+impl HistoryClient {
     /// Runs its transactions, one after the other.
     pub fn run(mut self) {
         for _ in 0..self.options.transactions {

@@ -10,7 +10,7 @@ use terrace::{
 use terrace_rt::Prng;
 
 use super::Shared;
-use super::ledger::{Entry, Failure, Found, Mark, Opened, Place, Promise, STAMP_SIZE, Stamp};
+use super::ledger::{Entry, Failure, Found, Mark, Opened, Promise, RowPlace, STAMP_SIZE, Stamp};
 use super::mishaps::{is_of_device, is_stuck, is_too_large};
 use super::scenario::{Scenario, TABLES};
 
@@ -110,8 +110,8 @@ impl Client {
     /// Fills two thirds of all places, so that the database is larger than memory from the start.
     pub fn preload(mut self) {
         let keys = self.scenario.keys;
-        let all = (0..TABLES).flat_map(|table| (0..keys).map(move |key| Place { table, key }));
-        let mut places: Vec<Place> = all.collect();
+        let all = (0..TABLES).flat_map(|table| (0..keys).map(move |key| RowPlace { table, key }));
+        let mut places: Vec<RowPlace> = all.collect();
         self.prng.shuffle(&mut places);
         places.truncate(places.len() * 2 / 3);
         for group in places.chunks(PRELOADED_TOGETHER) {
@@ -201,7 +201,7 @@ impl Client {
         let mut rows = rows.iter().peekable();
         for key in keys {
             let row = rows.next_if(|row| row.key() == key).map(|row| row.value());
-            let place = Place { table: of_table, key };
+            let place = RowPlace { table: of_table, key };
             self.shared.ledger().check_seen(opened, place, row).map_err(Stop::Found)?;
         }
         Ok(())
@@ -311,8 +311,8 @@ impl Client {
         Ok(())
     }
 
-    fn place(&mut self) -> Place {
-        Place {
+    fn place(&mut self) -> RowPlace {
+        RowPlace {
             table: self.prng.below(u64::from(TABLES)) as u8,
             key: self.prng.below(u64::from(self.scenario.keys)) as u32,
         }
@@ -367,7 +367,7 @@ impl Client {
         let mut table = txn.open_table(ROWS[usize::from(first.table)])?;
         for nth in 0..1 + self.prng.below(BULK_ROWS_MAX) {
             let key = ((u64::from(first.key) + nth) % u64::from(self.scenario.keys)) as u32;
-            let place = Place { key, ..first };
+            let place = RowPlace { key, ..first };
             if removes {
                 self.remove(&mut table, entry, place)?;
             } else {
@@ -381,7 +381,7 @@ impl Client {
         &mut self,
         table: &mut Table<'_, u32, Row>,
         entry: Entry,
-        place: Place,
+        place: RowPlace,
         write: u64,
     ) -> Result<(), Stop> {
         let stamp = Stamp { transaction: entry.0, write: write as u32, length: self.length() };
@@ -394,7 +394,7 @@ impl Client {
         &mut self,
         table: &mut Table<'_, u32, Row>,
         entry: Entry,
-        place: Place,
+        place: RowPlace,
     ) -> Result<(), Stop> {
         if table.remove(place.key)? {
             self.shared.ledger().wrote(entry, place, None);
@@ -418,13 +418,13 @@ impl Client {
         &mut self,
         table: &Table<'_, u32, Row, T>,
         entry: Entry,
-        place: Place,
+        place: RowPlace,
     ) -> Result<(), Stop> {
         let found = table.get(place.key)?;
         self.compare(entry, place, found.as_ref().map(|row| row.value()))
     }
 
-    fn compare(&self, entry: Entry, place: Place, found: Option<&[u8]>) -> Result<(), Stop> {
+    fn compare(&self, entry: Entry, place: RowPlace, found: Option<&[u8]>) -> Result<(), Stop> {
         self.shared.ledger().check_read(entry, place, found).map_err(Stop::Found)
     }
 
@@ -461,7 +461,7 @@ impl Client {
         let mut rows = rows.iter().peekable();
         for key in keys {
             let row = rows.next_if(|row| row.key() == key);
-            let place = Place { table: of_table, key };
+            let place = RowPlace { table: of_table, key };
             self.compare(entry, place, row.map(|row| row.value()))?;
         }
         if rows.next().is_some() {
@@ -487,7 +487,7 @@ pub fn read_all(db: &Database) -> Result<Found, Error> {
         };
         for entry in table.range(..)? {
             let entry = entry?;
-            let place = Place { table: number as u8, key: entry.key() };
+            let place = RowPlace { table: number as u8, key: entry.key() };
             found.rows.insert(place, entry.value().to_vec());
         }
     }

@@ -32,7 +32,7 @@ use std::fmt;
 
 /// Which row of which table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct RowPlace {
     /// Number of the table.
     pub table: u8,
     /// Key in it.
@@ -55,7 +55,7 @@ pub const STAMP_SIZE: usize = 12;
 
 impl Stamp {
     /// The value that this stamp names: the stamp, then bytes that follow from it.
-    pub fn value(&self, place: Place) -> Vec<u8> {
+    pub fn value(&self, place: RowPlace) -> Vec<u8> {
         assert!(self.length as usize >= STAMP_SIZE);
         let mut value = vec![0; self.length as usize];
         let (front, rest) = value.split_at_mut(STAMP_SIZE);
@@ -116,7 +116,7 @@ struct Record {
     state: State,
     /// Whether a call into the engine is on its way: it may be rolling back.
     is_calling: bool,
-    places: BTreeSet<Place>,
+    places: BTreeSet<RowPlace>,
     /// Writes so far.
     writes: u32,
 }
@@ -157,7 +157,7 @@ pub enum Failure {
     /// L5 and L6: a place holds something else than it should.
     WrongValue {
         /// Where.
-        place: Place,
+        place: RowPlace,
         /// What should be there.
         expected: Option<Stamp>,
         /// What is there, if it carries a stamp.
@@ -213,7 +213,7 @@ pub struct Found {
     /// Markers: the transactions that are there.
     pub markers: BTreeSet<u32>,
     /// All rows.
-    pub rows: BTreeMap<Place, Vec<u8>>,
+    pub rows: BTreeMap<RowPlace, Vec<u8>>,
 }
 
 /// The ledger of one torture.
@@ -221,9 +221,9 @@ pub struct Found {
 pub struct Ledger {
     clock: u64,
     records: Vec<Record>,
-    base: BTreeMap<Place, Stamp>,
+    base: BTreeMap<RowPlace, Stamp>,
     /// Versions since the base, oldest first.
-    versions: BTreeMap<Place, Vec<Version>>,
+    versions: BTreeMap<RowPlace, Vec<Version>>,
     /// Transactions before this one were settled by an earlier restart.
     first_open: usize,
     acknowledged: u64,
@@ -244,7 +244,7 @@ impl Ledger {
     }
 
     /// Notes that a write has returned.
-    pub fn wrote(&mut self, entry: Entry, place: Place, stamp: Option<Stamp>) {
+    pub fn wrote(&mut self, entry: Entry, place: RowPlace, stamp: Option<Stamp>) {
         let record = &mut self.records[entry.0 as usize];
         assert_eq!(record.state, State::Running);
         record.places.insert(place);
@@ -255,7 +255,7 @@ impl Ledger {
 
     /// Notes that `entry` has emptied a table.
     pub fn emptied(&mut self, entry: Entry, table: u8) {
-        let places: BTreeSet<Place> =
+        let places: BTreeSet<RowPlace> =
             self.base.keys().chain(self.versions.keys()).copied().collect();
         for place in places.into_iter().filter(|place| place.table == table) {
             self.wrote(entry, place, None);
@@ -315,7 +315,7 @@ impl Ledger {
     pub fn check_read(
         &self,
         reader: Entry,
-        place: Place,
+        place: RowPlace,
         found: Option<&[u8]>,
     ) -> Result<(), Failure> {
         let mut expected = self.base.get(&place).copied();
@@ -349,7 +349,7 @@ impl Ledger {
     pub fn check_seen(
         &self,
         opened: Opened,
-        place: Place,
+        place: RowPlace,
         found: Option<&[u8]>,
     ) -> Result<(), Failure> {
         let versions = self.versions.get(&place).map_or(&[][..], Vec::as_slice);
@@ -381,7 +381,7 @@ impl Ledger {
         let mut failures = self.check_presence(&found.markers);
         self.check_order(&found.markers, &mut failures);
         self.settle(&found.markers);
-        let places: BTreeSet<Place> =
+        let places: BTreeSet<RowPlace> =
             self.base.keys().copied().chain(found.rows.keys().copied()).collect();
         for place in places {
             let row = found.rows.get(&place).map(Vec::as_slice);
@@ -467,7 +467,7 @@ impl Ledger {
     }
 }
 
-fn compare(place: Place, expected: Option<Stamp>, found: Option<&[u8]>) -> Result<(), Failure> {
+fn compare(place: RowPlace, expected: Option<Stamp>, found: Option<&[u8]>) -> Result<(), Failure> {
     let is_right = match (expected, found) {
         (None, None) => true,
         (Some(stamp), Some(value)) => {
@@ -492,14 +492,14 @@ fn compare(place: Place, expected: Option<Stamp>, found: Option<&[u8]>) -> Resul
 mod tests {
     use super::*;
 
-    const HERE: Place = Place { table: 1, key: 7 };
-    const THERE: Place = Place { table: 2, key: 8 };
+    const HERE: RowPlace = RowPlace { table: 1, key: 7 };
+    const THERE: RowPlace = RowPlace { table: 2, key: 8 };
 
     fn stamp(entry: Entry, write: u32) -> Stamp {
         Stamp { transaction: entry.0, write, length: 40 }
     }
 
-    fn written(ledger: &mut Ledger, places: &[Place]) -> Entry {
+    fn written(ledger: &mut Ledger, places: &[RowPlace]) -> Entry {
         let entry = ledger.begin();
         for (write, &place) in places.iter().enumerate() {
             ledger.wrote(entry, place, Some(stamp(entry, write as u32)));
@@ -507,7 +507,7 @@ mod tests {
         entry
     }
 
-    fn found(markers: &[Entry], rows: &[(Place, Stamp)]) -> Found {
+    fn found(markers: &[Entry], rows: &[(RowPlace, Stamp)]) -> Found {
         Found {
             markers: markers.iter().map(|entry| entry.0).collect(),
             rows: rows.iter().map(|&(place, stamp)| (place, stamp.value(place))).collect(),

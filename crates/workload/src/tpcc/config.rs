@@ -3,6 +3,7 @@
 //! The defaults are the 2K-warehouse point of [S0 4.2] scaled by 1/100: 20 warehouses, ten hours as
 //! 360 seconds, and the system of `System::default`.
 
+use terrace::Durability;
 use terrace_rt::Nanos;
 
 use super::input::{Kind, Mix};
@@ -114,17 +115,6 @@ pub struct Config {
     pub start: Start,
     /// Whether the twelve conditions are checked after load and after each run.
     pub checks: Checks,
-}
-
-/// When the commit of a transaction returns.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Durability {
-    /// At once; the log is written when enough of it waits in memory.
-    None,
-    /// When the log has been handed to its device, without a barrier.
-    Buffered,
-    /// When it survives a power cut.
-    Durable,
 }
 
 /// What is in memory when a run begins.

@@ -32,9 +32,7 @@ pub mod schema;
 mod terminal;
 pub mod transactions;
 
-pub use config::{
-    Checks, Config, CpuCosts, Durability, Pacing, Start, StockLevelScope, WarehouseChoice,
-};
+pub use config::{Checks, Config, CpuCosts, Pacing, Start, StockLevelScope, WarehouseChoice};
 pub use driver::{Loaded, load, run};
 pub use input::{Kind, Mix};
 pub use loading::{estimated_bytes, populate};

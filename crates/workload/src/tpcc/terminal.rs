@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use terrace::Database;
 use terrace_rt::{LeafMutex, Nanos, Prng, Queue, charge, now, sleep, yield_now};
 
-use super::config::{Config, Durability, Pacing, StockLevelScope, WarehouseChoice};
+use super::config::{Config, Pacing, StockLevelScope, WarehouseChoice};
 use super::input::{Delivery, Input, Kind, Source, StockLevel};
 use super::random::Constants;
 use super::results::KindCounts;
@@ -234,14 +234,6 @@ impl Terminal {
         self.last_date
     }
 
-    fn durability(&self) -> terrace::Durability {
-        match self.floor.config.durability {
-            Durability::None => terrace::Durability::None,
-            Durability::Buffered => terrace::Durability::Buffered,
-            Durability::Durable => terrace::Durability::Durable,
-        }
-    }
-
     /// Runs the transaction `input` once.
     fn attempt(&mut self, input: &Input) -> Result<Ending, Error> {
         let floor = Arc::clone(&self.floor);
@@ -270,7 +262,7 @@ impl Terminal {
             _ => unreachable!("read-only and deferred transactions are handled elsewhere"),
         };
         match ending {
-            Ending::Commit => txn.commit(self.durability())?,
+            Ending::Commit => txn.commit(self.floor.config.durability)?,
             Ending::RollBack => txn.rollback()?,
         }
         Ok(ending)
@@ -307,7 +299,7 @@ impl Terminal {
                 let txn = terminal.floor.db.begin_write()?;
                 let scratch = &mut terminal.scratch;
                 let delivered = transactions::deliver(&txn, place, carrier, date, scratch)?;
-                txn.commit(terminal.durability())?;
+                txn.commit(terminal.floor.config.durability)?;
                 Ok(delivered)
             })?;
             if delivered == Delivered::Nothing {

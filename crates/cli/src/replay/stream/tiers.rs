@@ -3,7 +3,7 @@
 use super::super::sizes::sizes;
 use super::super::source::failed;
 use super::super::tiers;
-use super::super::tiers::{Outcome, Tried, parameters, setting, setup, text};
+use super::super::tiers::{TierOutcome, Tried, parameters, setting, setup, text};
 use super::passes::{Done, Stream, refused};
 use crate::command::Replay;
 use crate::failure::Failure;
@@ -58,9 +58,9 @@ pub fn replay(stream: &Stream<'_>, flashes: &[Tried]) -> Result<Done, Failure> {
         }
     };
     numbered.replay_references(again.requests(), scope.paging, feed).map_err(failed)?;
-    let outcomes: Vec<Outcome> = all
+    let outcomes: Vec<TierOutcome> = all
         .iter()
-        .map(|&(what, ref tiers, wall_s)| Outcome::of_stream(what, tiers, scope.pages, wall_s))
+        .map(|&(what, ref tiers, wall_s)| TierOutcome::of_stream(what, tiers, scope.pages, wall_s))
         .collect();
     let text = text(options, &stream.about(), &setting, &outcomes, &[]);
     let results: Vec<Value> = outcomes.iter().map(|outcome| outcome.json(&setting)).collect();

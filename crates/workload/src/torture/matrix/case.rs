@@ -84,7 +84,7 @@ pub(super) struct Uncut {
 
 /// What one case came to.
 #[derive(Default)]
-pub(super) struct Outcome {
+pub(super) struct CaseOutcome {
     /// Events that the opening after the first cut took.
     pub opening: u64,
     /// Slots that this opening found filled.
@@ -180,7 +180,7 @@ fn orderly(ran: Result<Result<(), Error>, Stopped>) -> Result<(), Failure> {
 }
 
 /// Cuts the script as `case` says, and opens what is left.
-pub(super) fn run(setting: &Setting, stage: &Stage, case: Cut) -> Result<Outcome, Failure> {
+pub(super) fn run(setting: &Setting, stage: &Stage, case: Cut) -> Result<CaseOutcome, Failure> {
     let salt = case.event << 8 | case.fate as u64;
     let mut prng = setting.prng(Moment::First, 0);
     let world = setting.world(&mut prng);
@@ -203,7 +203,7 @@ pub(super) fn run(setting: &Setting, stage: &Stage, case: Cut) -> Result<Outcome
         && put_back(setting, stage, (case.fate, salt), &disks, &mut left.0)?;
     let mut outcome = match after(setting, salt, left, case.second) {
         Err(Ended::Damaged(_)) if setting.role.is_persistent() && case.fate.damages() => {
-            Outcome { damaged: true, ..Outcome::default() }
+            CaseOutcome { damaged: true, ..CaseOutcome::default() }
         }
         Err(ended) => return Err(ended.into()),
         Ok(outcome) => outcome,
@@ -321,7 +321,7 @@ fn after(
     salt: u64,
     (mut disks, ledger): (Disks, Ledger),
     second: Option<u64>,
-) -> Result<Outcome, Ended> {
+) -> Result<CaseOutcome, Ended> {
     let shared = Arc::new(Shared::with(ledger));
     let is_persistent = setting.role.is_persistent();
     let is_replaced = setting.prng(Moment::Again, salt).chance(2);
@@ -362,7 +362,7 @@ fn after(
         disks = powered.power_off();
     }
     let Opened { events: opening, warm } = first;
-    Ok(Outcome { opening, warm, torn, verified: 2, ..Outcome::default() })
+    Ok(CaseOutcome { opening, warm, torn, verified: 2, ..CaseOutcome::default() })
 }
 
 /// What a world came to that was not cut, if nothing wrong was found in it.

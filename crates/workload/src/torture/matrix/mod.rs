@@ -39,7 +39,7 @@ use terrace_rt::Prng;
 
 pub use case::{Case, Cut};
 pub use disks::{Fate, Torn};
-pub use report::{Counts, Report};
+pub use report::{Counts, MatrixReport};
 pub use script::{SCRIPTS, Script};
 
 pub(super) use disks::spec;
@@ -141,8 +141,8 @@ impl Walk {
 
     /// Runs one in `one_in` of the walk's cases: all with 1. TPC-C always runs whole.
     #[must_use]
-    pub fn run(&self, one_in: u64) -> Report {
-        let mut report = Report { walks: 1, ..Report::default() };
+    pub fn run(&self, one_in: u64) -> MatrixReport {
+        let mut report = MatrixReport { walks: 1, ..MatrixReport::default() };
         let outcome = match self.subject {
             Subject::Script(script) => self.run_script(script, one_in, &mut report),
             Subject::Tpcc => {
@@ -173,7 +173,7 @@ impl Walk {
         &self,
         script: &'static Script,
         one_in: u64,
-        report: &mut Report,
+        report: &mut MatrixReport,
     ) -> Result<(), Failure> {
         let setting = self.setting(script);
         let (stage, uncut) = guarded(|| {
@@ -212,7 +212,7 @@ impl Walk {
         setting: &Setting,
         stage: &Stage,
         cut: Cut,
-        report: &mut Report,
+        report: &mut MatrixReport,
     ) -> Option<u64> {
         match guarded(|| case::run(setting, stage, cut)) {
             Ok(outcome) => {
@@ -238,10 +238,10 @@ impl Walk {
     ///
     /// If it is a walk of TPC-C, which has no cases.
     #[must_use]
-    pub fn repeat(&self, cut: Cut) -> Report {
+    pub fn repeat(&self, cut: Cut) -> MatrixReport {
         let Subject::Script(script) = self.subject else { panic!("TPC-C has no cases") };
         let setting = self.setting(script);
-        let mut report = Report { walks: 1, cuts: 1, ..Report::default() };
+        let mut report = MatrixReport { walks: 1, cuts: 1, ..MatrixReport::default() };
         report.second_cuts = u64::from(cut.second.is_some());
         match guarded(|| Stage::build(&setting)) {
             Ok(stage) => drop(self.run_cut(&setting, &stage, cut, &mut report)),

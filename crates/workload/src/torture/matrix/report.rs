@@ -14,7 +14,7 @@ pub type Counts = BTreeMap<&'static str, u64>;
 
 /// What walks came to.
 #[derive(Clone, Debug, Default)]
-pub struct Report {
+pub struct MatrixReport {
     /// Scripts walked, each under one design and restart.
     pub walks: u64,
     /// First cuts of scripts.
@@ -78,7 +78,7 @@ fn add(counts: &mut Counts, name: &'static str, count: u64) {
     *counts.entry(name).or_default() += count;
 }
 
-impl Report {
+impl MatrixReport {
     /// Counts the first cut of a script.
     pub(super) fn count(&mut self, case: &Case, cut: Cut, uncut: &Uncut) {
         self.cuts += 1;
@@ -108,7 +108,7 @@ impl Report {
     }
 
     /// Adds what other walks came to.
-    pub fn add(&mut self, other: Report) {
+    pub fn add(&mut self, other: MatrixReport) {
         self.tpcc_in_opening += other.tpcc_in_opening;
         self.tpcc_in_run += other.tpcc_in_run;
         self.tpcc_checks += other.tpcc_checks;

@@ -8,7 +8,7 @@ use terrace_rt::{Nanos, sleep};
 
 use super::super::Shared;
 use super::super::client::{MARKERS, ROWS};
-use super::super::ledger::{Entry, Failure, Place, Promise, Stamp};
+use super::super::ledger::{Entry, Failure, Promise, RowPlace, Stamp};
 
 /// Bytes of a row: four to a page.
 const ROW_BYTES: u32 = 1_900;
@@ -47,8 +47,8 @@ pub(super) struct Walker {
     held: Option<(WriteTransaction, Entry)>,
 }
 
-fn place(key: u32) -> Place {
-    Place { table: 0, key }
+fn place(key: u32) -> RowPlace {
+    RowPlace { table: 0, key }
 }
 
 impl Walker {
@@ -157,7 +157,7 @@ impl Walker {
 
     fn make(&self, table: u8) -> Result<(), Error> {
         let (txn, entry) = self.begin()?;
-        let place = Place { table, key: 0 };
+        let place = RowPlace { table, key: 0 };
         let stamp = Stamp { transaction: entry.0, write: 0, length: ROW_BYTES };
         txn.open_table(ROWS[usize::from(table)])?.insert(0, &stamp.value(place))?;
         self.shared.ledger().wrote(entry, place, Some(stamp));
@@ -167,7 +167,7 @@ impl Walker {
     fn drop_table(&self, table: u8) -> Result<(), Error> {
         let (txn, entry) = self.begin()?;
         txn.delete_table(ROWS[usize::from(table)].name())?;
-        self.shared.ledger().wrote(entry, Place { table, key: 0 }, None);
+        self.shared.ledger().wrote(entry, RowPlace { table, key: 0 }, None);
         self.commit(txn, entry, Promise::Durable)
     }
 
