@@ -22,7 +22,7 @@ use std::sync::{Arc, Weak};
 
 use terrace_device::Device;
 use terrace_page::{Damage, PageId};
-use terrace_policy::{AccessClass, Costs, Tick};
+use terrace_policy::{AccessClass, Costs, Temperatures, Tick};
 use terrace_rt::{LeafMutex, World};
 use terrace_tier::{Freed, Gauge};
 
@@ -40,7 +40,6 @@ use crate::memory::history::FetchHistory;
 use crate::memory::partition::partition_bytes;
 use crate::restart::RestartState;
 use crate::shares::TierShares;
-use crate::watch::metadata::sweep_of;
 use crate::{Journal, PageMut, PoolConfig, PoolError, PoolStats, Tier};
 use terrace_restart::{ColdStart, FlashLayout, FlashRecovery};
 
@@ -107,22 +106,24 @@ impl BufferPool {
         recovery: Option<Arc<FlashRecovery>>,
     ) -> Result<Arc<BufferPool>, PoolError> {
         config.validate(flash.as_ref().map(|device| device.len()))?;
-        let slots = if config.design.uses_flash() { config.flash_slots } else { 0 };
+        let design = config.design;
+        let slots = if design.uses_flash() { config.flash_slots } else { 0 };
         let layout = FlashLayout::new(slots, config.restart.kind);
         let flash = flash.filter(|_| slots > 0);
         let frames = frames_of(&config)?;
         let costs = costs_of(&config, &*home, flash.as_deref());
-        let shares = TierShares::new(&config, &costs, aging_requests(&config, slots));
+        let temperatures = Temperatures::new(config.tac.costs, aging_requests(&config, slots));
+        let shares = TierShares::new(design.replacement, temperatures, &costs);
         let plan = Plan::new(&config, &layout, &shares, recovery.as_ref(), &costs);
         let (partitions, doubled) = Arc::new(plan).build(&world);
         let recovery = recovery.as_deref();
         let fetches = FetchHistory::since(Tick(recovery.map_or(1, |found| found.clock() + 1)));
         let pool = Arc::new_cyclic(|itself| BufferPool {
-            traffic: FlashTraffic::new(&config, slots, flash.as_deref(), costs),
-            cleaning: CleanerState::new(sweep_of(&config, slots)),
+            traffic: FlashTraffic::new(&config, &design, slots, flash.as_deref(), costs),
+            cleaning: CleanerState::new(design.cleaning, slots, config.lambda),
             restart: RestartState::new(&config, &layout, recovery),
             devices: Devices::new(home, flash),
-            memory: Memory::new(frames, partitions, fetches),
+            memory: Memory::new(frames, partitions, fetches, design.replacement.counts_hits()),
             background: Background::new(world, Weak::clone(itself)),
             config,
             journal,
@@ -186,7 +187,7 @@ impl BufferPool {
             stats.add_admissions(slots.admissions());
             slot_bytes += partition_bytes(partition.frames_count, slots) as u64;
         }
-        slot_bytes += self.shares.bytes(self.config.design.replacement) as u64;
+        slot_bytes += self.shares.bytes() as u64;
         stats.hits = self.memory.retired_hits()
             + self.memory.frames.iter().map(|frame| frame.hits()).sum::<u64>();
         stats.hits += self.memory.peeks.sum();

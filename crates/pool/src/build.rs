@@ -73,9 +73,7 @@ impl Plan {
                 tac_rule: config.tac.rule,
                 costs: *costs,
                 tier_slots: layout.slots,
-                blocks: config.block_rules(),
-                group: config.group(),
-                slots_ahead: config.slots_ahead(),
+                log: config.log_sizes(),
                 keeps_bases: config.keeps_bases(),
                 is_persistent: config.flash_role.is_persistent(),
                 waits_for_table: config.waits_for_table(),
@@ -241,7 +239,7 @@ mod tests {
     use crate::memory::frames::FrameTable;
     use crate::memory::partition::Place;
     use terrace_page::Lsn;
-    use terrace_policy::{History, designs, restarts};
+    use terrace_policy::{History, Temperatures, designs, restarts};
     use terrace_rt::{Prng, Virtual, VirtualConfig};
     use terrace_tier::Gauge;
 
@@ -306,7 +304,8 @@ mod tests {
             let recovery = Arc::new(FlashRecovery::of_images(&config.of_restart(), images.clone()));
             let layout = FlashLayout::new(slots, config.restart.kind);
             let costs = Costs::PUBLISHED;
-            let shares = TierShares::new(&config, &costs, 1000);
+            let temperatures = Temperatures::new(config.tac.costs, 1000);
+            let shares = TierShares::new(design.replacement, temperatures, &costs);
             let plan = Plan::new(&config, &layout, &shares, Some(&recovery), &costs);
             let world = Virtual::new(VirtualConfig::default());
             let (partitions, doubled) = Arc::new(plan).build(&world.world());

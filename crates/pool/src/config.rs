@@ -1,26 +1,21 @@
 //! How a pool is set up, with the papers' values as defaults.
 
 use terrace_policy::{
-    Batch, BlockRules, Classifier, CleanerOrder, Costs, Design, FlashRole, MemoryPolicy,
-    QueueRules, Replacement, Restart, SavedCosts, TacRule, designs,
+    Classifier, CleanerOrder, Costs, Design, FlashRole, MemoryPolicy, QueueRules, Replacement,
+    Restart, SavedCosts, TacRule, designs,
 };
 
 use std::sync::Arc;
 
 use crate::{FlashLayout, Metadata, PageObserver, PoolError, RestartTuning};
 use terrace_restart::PARTITION_FRAMES_MIN;
-use terrace_tier::{Mutation, Mutations};
+use terrace_tier::{LogRules, LogSizes, Mutation, Mutations};
 
 /// The largest number of frames and slots in one partition: an index and a tag share 32 bits.
 pub(crate) const PARTITION_PLACES_MAX: u32 = (1 << 24) - 1;
-/// A group of pages that is gathered for an append log takes one of so many frames, at most.
+/// There are fewer partitions rather than groups of an append log that take more than one of so
+/// many frames.
 const FRAMES_PER_GROUP: u32 = 64;
-/// The same in a single partition, when there are too few frames for that.
-const FRAMES_PER_GROUP_MIN: u32 = 8;
-/// And one of so many slots.
-const SLOTS_PER_GROUP_MIN: u32 = 8;
-/// Slots that an append log keeps free or leaving, at least: so many pages can be on their way.
-const SLOTS_AHEAD_MIN: u32 = 32;
 /// A warm flash tier counts for more than so many times as many partitions.
 const PARTITIONS_KEPT: u32 = 4;
 
@@ -172,13 +167,13 @@ pub struct FascConfig {
 }
 
 impl Default for FascConfig {
-    /// As published; the share is not [sources.R15].
     fn default() -> FascConfig {
+        let log = LogRules::default();
         FascConfig {
-            block_pages: 128,
-            window_requests: 4096,
-            full: 0.95,
-            migration_pages: 8,
+            block_pages: log.block,
+            window_requests: log.window,
+            full: log.full,
+            migration_pages: log.migration,
             queues: QueueRules::default(),
         }
     }
@@ -228,7 +223,7 @@ impl Default for PoolConfig {
             fills: Fills { ramp_up: true, aggressive: false },
             classifier: Classifier::ReadAhead,
             tac: TacConfig::default(),
-            append_group: 64,
+            append_group: LogRules::default().group,
             forced_choice_misses: None,
             fasc: FascConfig::default(),
             buf_write_pages: 2048,
@@ -339,8 +334,8 @@ impl PoolConfig {
         if let Some(found) = self.partitions_found.filter(|&found| self.suits(found)) {
             return found;
         }
-        let frames_min =
-            PARTITION_FRAMES_MIN.max(self.group_asked().saturating_mul(FRAMES_PER_GROUP));
+        let group = self.design.batch().map_or(1, |batch| self.log_rules().asked(batch));
+        let frames_min = PARTITION_FRAMES_MIN.max(group.saturating_mul(FRAMES_PER_GROUP));
         self.partitions.min(self.frames / frames_min).max(1)
     }
 
@@ -359,46 +354,27 @@ impl PoolConfig {
         self.partitions_found = (matters || is_enough).then_some(found);
     }
 
-    /// Pages that are appended together: fewer than asked for where a partition is small.
-    pub(crate) fn group(&self) -> u32 {
-        let partitions = self.partitions_count();
-        let (frames, slots) = (self.frames / partitions, self.flash_slots / partitions);
-        let places = (frames / FRAMES_PER_GROUP_MIN).min(slots / SLOTS_PER_GROUP_MIN);
-        self.group_asked().min(places).max(1)
+    /// What is asked of an append log.
+    pub(crate) fn log_rules(&self) -> LogRules {
+        LogRules {
+            group: self.append_group,
+            block: self.fasc.block_pages,
+            window: self.fasc.window_requests,
+            full: self.fasc.full,
+            migration: self.fasc.migration_pages,
+        }
     }
 
-    /// Pages that are to be appended together.
-    fn group_asked(&self) -> u32 {
-        match self.design.batch() {
-            Some(Batch::Group) => self.append_group,
-            Some(Batch::Block) => self.fasc.block_pages,
-            Some(Batch::Page) | None => 1,
-        }
+    /// The sizes of the append log of a partition.
+    pub(crate) fn log_sizes(&self) -> LogSizes {
+        let Some(batch) = self.design.batch() else { return LogSizes::NONE };
+        let partitions = self.partitions_count();
+        let (frames, slots) = (self.frames / partitions, self.flash_slots / partitions);
+        self.log_rules().sizes(batch, frames, slots)
     }
 
     /// Whether a slot is used again only when the table on flash says durably that it may be.
     pub(crate) fn waits_for_table(&self) -> bool {
         self.flash_role.is_persistent() && !self.mutations.has(Mutation::ReuseBeforeTable)
-    }
-
-    /// How the slots of a partition are put into blocks.
-    pub(crate) fn block_rules(&self) -> BlockRules {
-        let window_requests = self.fasc.window_requests;
-        BlockRules { block_slots: self.group(), window_requests }
-    }
-
-    /// Slots of each partition that an append log has free, or leaving, before it appends: a group
-    /// that is being written, and one that is on its way home meanwhile.
-    pub(crate) fn slots_ahead(&self) -> u32 {
-        let slots = self.flash_slots / self.partitions_count();
-        let group = self.group();
-        match self.design.batch() {
-            // Whole blocks, and one in reserve [sources.R14].
-            Some(Batch::Block) => {
-                let share = (f64::from(slots) * (1.0 - self.fasc.full)) as u32;
-                (2 * group).max(share)
-            }
-            _ => (2 * group).max(SLOTS_AHEAD_MIN).min(slots / SLOTS_PER_GROUP_MIN).max(group),
-        }
     }
 }

@@ -35,13 +35,13 @@ impl BufferPool {
 
     /// Whether copies go when their pages are read.
     pub(crate) fn is_exclusive(&self) -> bool {
-        self.config.design.inclusion == Inclusion::Exclusive
+        self.traffic.inclusion == Inclusion::Exclusive
     }
 
     /// Whether victims are appended now: not during a sharp checkpoint [S0 3.2], nor after a
     /// failure.
     pub(crate) fn appends(&self) -> bool {
-        self.config.design.batch().is_some()
+        self.traffic.appends.is_some()
             && self.flash_is_usable()
             && !self.is_over_budget()
             && !self.is_sharp()

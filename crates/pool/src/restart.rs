@@ -68,7 +68,7 @@ impl PoolConfig {
             slots: self.flash_slots,
             partitions: self.partitions_count(),
             role: self.flash_role,
-            group: self.group(),
+            group: self.log_sizes().group,
             appends: self.design.batch().is_some(),
             tuning: self.restart_tuning,
             mutations: self.mutations,

@@ -8,8 +8,6 @@ use terrace_policy::{Costs, Expansion, ExpansionRule, Replacement, Temperatures}
 use terrace_rt::LeafMutex;
 use terrace_tier::{AnyOrder, Gauge, Lend, Shares};
 
-use crate::PoolConfig;
-
 /// The slots of a partition of the pool.
 pub(crate) type SlotTable = terrace_tier::SlotTable<AnyOrder, TierShares>;
 
@@ -18,6 +16,7 @@ pub(crate) type SlotTable = terrace_tier::SlotTable<AnyOrder, TierShares>;
 pub(crate) struct TierShares(Arc<Shared>);
 
 struct Shared {
+    replacement: Replacement,
     temperatures: LeafMutex<Temperatures>,
     expansion: LeafMutex<Expansion>,
     gauges: Gauges,
@@ -44,15 +43,16 @@ impl Gauges {
 }
 
 impl TierShares {
-    /// For a design of `config`, if requests cost `costs` and temperatures are halved after
-    /// `aging_requests`.
-    pub fn new(config: &PoolConfig, costs: &Costs, aging_requests: u64) -> TierShares {
-        let rule = match config.design.replacement {
+    /// Of a design with this `replacement`, where requests cost `costs`, and temperatures are those
+    /// of `temperatures`.
+    pub fn new(replacement: Replacement, temperatures: Temperatures, costs: &Costs) -> TierShares {
+        let rule = match replacement {
             Replacement::AnticipatedBenefit => ExpansionRule::Estimated,
             _ => ExpansionRule::One,
         };
         TierShares(Arc::new(Shared {
-            temperatures: LeafMutex::new(Temperatures::new(config.tac.costs, aging_requests)),
+            replacement,
+            temperatures: LeafMutex::new(temperatures),
             expansion: LeafMutex::new(Expansion::new(rule, costs)),
             gauges: Gauges::default(),
         }))
@@ -63,9 +63,9 @@ impl TierShares {
         self.0.gauges.of(what).load(Ordering::Relaxed)
     }
 
-    /// Bytes allocated for a design of this `replacement`.
-    pub fn bytes(&self, replacement: Replacement) -> usize {
-        match replacement {
+    /// Bytes allocated for the design.
+    pub fn bytes(&self) -> usize {
+        match self.0.replacement {
             Replacement::Temperature => self.0.temperatures.lock().bytes(),
             Replacement::AnticipatedBenefit => self.0.expansion.lock().bytes(),
             _ => 0,

@@ -11,6 +11,8 @@
 
 use std::sync::Arc;
 
+use terrace_policy::Cleaning;
+
 use crate::BufferPool;
 use crate::config::TacWrite;
 
@@ -20,20 +22,19 @@ impl BufferPool {
     }
 
     pub(crate) fn start_late_tasks(self: &Arc<BufferPool>) {
-        let design = self.config.design;
         if self.restart.keeper.is_some() {
             self.start("restart", BufferPool::run_keeper);
         }
         if self.owed() > 0 {
             self.start("redo", BufferPool::drain_owed_gently);
         }
-        if design.keeps_dirty_on_flash() {
+        if self.cleaning.rule != Cleaning::Nothing {
             self.start("cleaner", BufferPool::run_cleaner);
         }
         if self.config.clean_age.is_some() {
             self.start("age writer", BufferPool::run_age_writer);
         }
-        if design.writes_what_is_read() && self.config.tac.write == TacWrite::Async {
+        if self.traffic.writes_what_is_read == Some(TacWrite::Async) {
             for _ in 0..self.config.tac.writers {
                 self.start("tac writer", BufferPool::run_tac_writer);
             }

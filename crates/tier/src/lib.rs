@@ -5,8 +5,8 @@
 //!
 //! Modules in reading order: `table`, the states of the slots; `order`, which slot is reused and
 //! which is cleaned first; `around`, what is asked of the driver; `shares`, the seam to what
-//! partitions share; `image`, what is told of a slot to a restart, and by one; `mutation`, faults
-//! for tests.
+//! partitions share; `log_rules`, how much is appended together; `image`, what is told of a slot to
+//! a restart, and by one; `mutation`, faults for tests.
 
 #![forbid(unsafe_code)]
 
@@ -16,12 +16,14 @@ mod order;
 
 mod around;
 mod image;
+mod log_rules;
 mod shares;
 
 mod mutation;
 
 pub use around::Around;
 pub use image::{Freed, Held, Image};
+pub use log_rules::{LogRules, LogSizes};
 pub use mutation::{Mutation, Mutations};
 pub use order::{
     AgesOrder, AnyOrder, Asks, Count, Fill, HeatOrder, KeyedOrder, Leaving, LogSlots, SlotOrder,

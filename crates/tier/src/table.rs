@@ -52,12 +52,12 @@ pub use versions::VersionBits;
 use terrace_page::{LOG_BYTES_MAX, Lsn, PageId, SlotId, narrow, widen};
 use terrace_policy::replacement::sketch::{FrequencySketch, page_hash};
 use terrace_policy::{
-    AdmissionRule, BlockRules, CHOICES, Choice, CleanerOrder, Costs, Design, History, Invalidation,
-    Leave, Replacement, SKETCH_SLOTS, TacRule, Tick,
+    AdmissionRule, CHOICES, Choice, CleanerOrder, Costs, Design, History, Invalidation, Leave,
+    Replacement, SKETCH_SLOTS, TacRule, Tick,
 };
 
 use crate::order::{Asks, Fill, SlotOrder, Slots};
-use crate::{Gauge, Shares};
+use crate::{Gauge, LogSizes, Shares};
 use versions::Versions;
 
 /// RecLSNs are looked through, for those that soon cannot be told from later ones, each time that
@@ -129,8 +129,7 @@ pub struct SlotTable<O, S> {
     keeps_bases: bool,
     is_persistent: bool,
     waits_for_table: bool,
-    group: u32,
-    slots_ahead: u32,
+    sizes: LogSizes,
     /// Groups of an append log that are done with and still hold something.
     stuck: Vec<Run>,
     /// What a group that leaves is told, kept for its memory.
@@ -205,12 +204,8 @@ pub struct SlotRules {
     pub costs: Costs,
     /// Slots of all partitions.
     pub tier_slots: u32,
-    /// Of an append log that is replaced by blocks.
-    pub blocks: BlockRules,
-    /// Pages that are appended together, and leave a log together, at most.
-    pub group: u32,
-    /// Slots that an append log has free, or leaving, before a page is appended.
-    pub slots_ahead: u32,
+    /// Of an append log.
+    pub log: LogSizes,
     /// Whether copies are kept as bases of changes (S5).
     pub keeps_bases: bool,
     /// Whether flash is a part of the database: what is there is as good as at home.
@@ -230,9 +225,7 @@ impl SlotRules {
             tac_rule: TacRule::HotterThanColdest,
             costs,
             tier_slots: slots,
-            blocks: BlockRules { block_slots: 1, window_requests: 1 },
-            group: 1,
-            slots_ahead: 1,
+            log: LogSizes::NONE,
             keeps_bases: false,
             is_persistent: false,
             waits_for_table: false,
@@ -259,8 +252,7 @@ impl<O: SlotOrder, S: Shares> SlotTable<O, S> {
             keeps_bases: rules.keeps_bases,
             is_persistent: rules.is_persistent,
             waits_for_table: rules.waits_for_table,
-            group: rules.group,
-            slots_ahead: rules.slots_ahead,
+            sizes: rules.log,
             stuck: Vec::new(),
             answers: Vec::new(),
             admissions: Admissions::default(),
@@ -284,6 +276,11 @@ impl<O: SlotOrder, S: Shares> SlotTable<O, S> {
     /// Slots of the table.
     pub fn count(&self) -> u32 {
         self.pages.len() as u32
+    }
+
+    /// Whether a page may have a slot whose bytes are an older version of it.
+    pub fn keeps_stale(&self) -> bool {
+        self.keeps_own || self.keeps_bases
     }
 
     /// In which state `slot` is.
@@ -542,6 +539,7 @@ impl<O: SlotOrder, S: Shares> SlotTable<O, S> {
             assert_eq!(marks & !may, 0, "slot {slot} is {state:?} with marks {marks:b}");
             let must = matches!(state, SlotState::Dirty | SlotState::LazyCleaning);
             assert_eq!(marks & NEWER != 0, must, "slot {slot} is {state:?}");
+            assert!(!must || self.keeps_dirty, "slot {slot} is {state:?} of a design without");
             let is_empty = matches!(state, SlotState::Free | SlotState::Retired);
             // A base may be retired while it is being cleaned.
             let may_be_empty = is_empty || self.has(slot, DOOMED);

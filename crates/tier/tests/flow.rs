@@ -28,14 +28,14 @@ use groups::Group;
 use plain::Plain;
 use terrace_page::{Lsn, PageId};
 use terrace_policy::{
-    AccessClass, AdmissionRule, BlockRules, CleanLeave, Costs, DESIGNS, Design, DirtyLeave,
-    History, Inclusion, Tick,
+    AccessClass, AdmissionRule, CleanLeave, Costs, DESIGNS, Design, DirtyLeave, History, Inclusion,
+    Tick,
 };
 use terrace_rt::Prng;
 use terrace_tier::{
-    After, AnyOrder, Around, BaseRule, Candidate, Claim, Devices, Displaced, Gauge, Missed,
-    Outcome, Purpose, Reading, SlotRules, SlotTable, Version, VersionBits, Wanted, Way, Writing,
-    Written,
+    After, AnyOrder, Around, BaseRule, Candidate, Claim, Devices, Displaced, Gauge, LogSizes,
+    Missed, Outcome, Purpose, Reading, SlotRules, SlotTable, Version, VersionBits, Wanted, Way,
+    Writing, Written,
 };
 
 const SLOTS: u32 = 24;
@@ -156,9 +156,7 @@ impl World {
         let shares = Plain::new();
         let rules = SlotRules {
             versions: VersionBits::Full,
-            blocks: BlockRules { block_slots: GROUP, window_requests: 50 },
-            group: GROUP,
-            slots_ahead: 2 * GROUP,
+            log: LogSizes { group: GROUP, ahead: 2 * GROUP, window: 50 },
             keeps_bases,
             waits_for_table: keeps_bases && design.batch().is_some(),
             is_persistent: keeps_bases && design.batch().is_some(),

@@ -171,6 +171,14 @@ pub enum Cleaning {
     AtFront,
 }
 
+impl Cleaning {
+    /// Whether it begins when more than a share of the slots is dirty.
+    #[must_use]
+    pub fn is_by_share(self) -> bool {
+        matches!(self, Cleaning::AboveShare | Cleaning::Sweeps)
+    }
+}
+
 /// Which device the home of a run is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HomeDevice {
@@ -264,13 +272,6 @@ impl Design {
     #[must_use]
     pub fn uses_flash(&self) -> bool {
         self.layout != Layout::Nothing
-    }
-
-    /// Whether the pages on flash that are newer than at home are brought there when they are more
-    /// than a share of the slots.
-    #[must_use]
-    pub fn is_cleaned_by_share(&self) -> bool {
-        matches!(self.cleaning, Cleaning::AboveShare | Cleaning::Sweeps)
     }
 
     /// Whether pages come to flash when they were read from home.

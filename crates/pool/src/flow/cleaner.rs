@@ -67,8 +67,7 @@ impl BufferPool {
             };
             is_cleaning |= self.is_sharp() || dirty > self.dirty_share(self.lambda());
             is_cleaning &= dirty > low && self.check_writable().is_ok();
-            let cleaning = self.config.design.cleaning;
-            let is_begun = match cleaning {
+            let is_begun = match self.cleaning.rule {
                 Cleaning::Sweeps => self.is_sweeping() && self.start_run(Start::Sweep),
                 _ => {
                     is_cleaning
@@ -79,7 +78,7 @@ impl BufferPool {
             if is_begun {
                 continue;
             }
-            let is_wanted = cleaning == Cleaning::WhenWanted;
+            let is_wanted = self.cleaning.rule == Cleaning::WhenWanted;
             if is_wanted
                 && self.check_writable().is_ok()
                 && self.start_run(Start::Tier(Root::Wanted))

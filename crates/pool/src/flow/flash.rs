@@ -9,13 +9,14 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use terrace_device::Device;
 use terrace_page::PageId;
-use terrace_policy::{Costs, Filling, Replacement, Temperatures};
+use terrace_policy::{Costs, Design, Filling, Inclusion, Replacement, Temperatures};
 use terrace_rt::{LeafMutex, Queue};
 use terrace_tier::{Count, Lend, Outcome, Version, Way};
 
 use crate::config::TacWrite;
 use crate::devices::budget::WriteBudget;
 use crate::devices::spill::Spilling;
+use crate::flow::append::Appends;
 use crate::flow::around::candidate;
 use crate::flow::choosing::Choosing;
 use crate::io::{self, PageIo};
@@ -36,8 +37,14 @@ pub(crate) struct FlashTraffic {
     pub(crate) failures: AtomicU32,
     /// Pages that were read from home, for the TAC writers.
     pub(crate) offered: Queue<PageId>,
-    /// The retired hits that temperatures have aged by.
-    aged_hits: AtomicU64,
+    /// The retired hits that temperatures have aged by, if slots are ranked by them.
+    aged_hits: Option<AtomicU64>,
+    /// When pages that were read from home are written to flash, if they are.
+    pub(crate) writes_what_is_read: Option<TacWrite>,
+    /// What flash has of a page while it is in memory.
+    pub(crate) inclusion: Inclusion,
+    /// How pages are appended, if they are.
+    pub(crate) appends: Option<Appends>,
     /// Of a design that picks itself.
     pub(crate) choosing: Option<Choosing>,
     pub(crate) spilling: Option<Spilling>,
@@ -48,6 +55,7 @@ pub(crate) struct FlashTraffic {
 impl FlashTraffic {
     pub(crate) fn new(
         config: &PoolConfig,
+        design: &Design,
         slots: u32,
         flash: Option<&dyn Device>,
         costs: Costs,
@@ -55,12 +63,16 @@ impl FlashTraffic {
         let budget = flash.zip(config.flash_writes_per_day).map(|(flash, bytes_per_day)| {
             WriteBudget::new(bytes_per_day, terrace_rt::now(), flash.counters().written_bytes)
         });
+        let ages = design.replacement == Replacement::Temperature;
         FlashTraffic {
             filling: LeafMutex::new(Filling::new(slots, config.tau)),
             budget,
             failures: AtomicU32::new(0),
             offered: Queue::new(OFFERED_MAX),
-            aged_hits: AtomicU64::new(0),
+            aged_hits: ages.then(AtomicU64::default),
+            writes_what_is_read: design.writes_what_is_read().then_some(config.tac.write),
+            inclusion: design.inclusion,
+            appends: design.batch().map(|batch| Appends::of(batch, config)),
             choosing: Choosing::new(config, &costs),
             spilling: Spilling::new(config, &costs),
             costs,
@@ -96,22 +108,21 @@ impl BufferPool {
 
     /// A miss warms the page's extent [S4 3].
     pub(crate) fn warm(&self, page: PageId) {
-        if self.config.design.replacement != Replacement::Temperature {
-            return;
-        }
+        let Some(aged_hits) = &self.traffic.aged_hits else { return };
         let hits = self.memory.retired_hits();
-        let before = self.traffic.aged_hits.fetch_max(hits, Ordering::Relaxed);
+        let before = aged_hits.fetch_max(hits, Ordering::Relaxed);
         let hits = hits.saturating_sub(before) + 1;
         self.shares.lend(|temperatures: &mut Temperatures| temperatures.on_miss(page, hits));
     }
 
     /// A page was read from home: TAC writes it to flash, now or soon (A1).
     pub(crate) fn offer_read_page(&self, loading: &Loading<'_>) {
+        let Some(write) = self.traffic.writes_what_is_read else { return };
         // Redo on first use may have changed it (A2).
-        if !self.config.design.writes_what_is_read() || loading.guard.frame().rec_lsn().is_some() {
+        if loading.guard.frame().rec_lsn().is_some() {
             return;
         }
-        match self.config.tac.write {
+        match write {
             TacWrite::Sync => self.write_read_page(loading.page, &loading.guard),
             TacWrite::Async => {
                 if self.traffic.offered.try_push(loading.page).is_err() {

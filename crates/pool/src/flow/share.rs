@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32};
 
+use terrace_policy::Cleaning;
 use terrace_rt::{LeafMutex, Signal};
 use terrace_tier::Gauge;
 
@@ -10,6 +11,10 @@ use crate::flow::sweep::Sweep;
 
 /// What the cleaner shares with the tasks that wake it, and those that wait for it.
 pub(crate) struct CleanerState {
+    /// When, and in which order, it cleans.
+    pub(crate) rule: Cleaning,
+    /// The share of the slots that may be dirty, if it goes by that.
+    share: Option<f64>,
     /// Given when the cleaner may have work.
     pub(crate) news: Signal,
     /// Given when a run of pages was cleaned.
@@ -23,12 +28,15 @@ pub(crate) struct CleanerState {
 }
 
 impl CleanerState {
-    pub(crate) fn new(sweep: Sweep) -> CleanerState {
+    /// Of a tier with `slots`, of which the share `lambda` may be dirty if the rule counts it.
+    pub(crate) fn new(rule: Cleaning, slots: u32, lambda: f64) -> CleanerState {
         CleanerState {
+            rule,
+            share: rule.is_by_share().then_some(lambda),
             news: Signal::new(),
             run_ended: Signal::new(),
             runs: AtomicU32::new(0),
-            sweep: LeafMutex::new(sweep),
+            sweep: LeafMutex::new(Sweep::of(rule, slots, lambda)),
             is_wanted: AtomicBool::new(false),
         }
     }
@@ -50,10 +58,10 @@ impl BufferPool {
 
     /// Where the share does not count it is all.
     pub(super) fn lambda(&self) -> f64 {
-        match self.config.design.is_cleaned_by_share() {
-            true if self.drains() => 0.0,
-            true => self.config.lambda,
-            false => 1.0,
+        match self.cleaning.share {
+            Some(_) if self.drains() => 0.0,
+            Some(lambda) => lambda,
+            None => 1.0,
         }
     }
 

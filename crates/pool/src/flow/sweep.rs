@@ -16,6 +16,7 @@
 //! - Not for: a home without seeks; a cleaner by age brings each page home later, and less often.
 
 use terrace_page::PageId;
+use terrace_policy::Cleaning;
 
 /// At least one of so many slots has a place in the list.
 const SLOTS_PER_PLACE: u32 = 8;
@@ -28,15 +29,19 @@ pub(crate) struct Sweep {
 }
 
 impl Sweep {
-    /// No sweep, of a tier with `slots`, of which up to `dirty` are dirty when one begins.
-    pub fn new(slots: u32, dirty: u32) -> Sweep {
-        let places = dirty.max(slots / SLOTS_PER_PLACE).min(slots) as usize + 1;
-        Sweep { pages: Vec::with_capacity(places), places }
+    /// No sweep yet, of a tier with `slots`, if that is how it is cleaned, when more than the share
+    /// `lambda` of them is dirty.
+    pub fn of(cleaning: Cleaning, slots: u32, lambda: f64) -> Sweep {
+        match cleaning {
+            Cleaning::Sweeps => Sweep::new(slots, (f64::from(slots) * lambda) as u32),
+            _ => Sweep { pages: Vec::new(), places: 0 },
+        }
     }
 
-    /// No sweeps at all.
-    pub fn never() -> Sweep {
-        Sweep { pages: Vec::new(), places: 0 }
+    /// No sweep, of a tier with `slots`, of which up to `dirty` are dirty when one begins.
+    fn new(slots: u32, dirty: u32) -> Sweep {
+        let places = dirty.max(slots / SLOTS_PER_PLACE).min(slots) as usize + 1;
+        Sweep { pages: Vec::with_capacity(places), places }
     }
 
     pub fn is_over(&self) -> bool {

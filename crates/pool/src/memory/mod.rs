@@ -44,6 +44,8 @@ pub(crate) struct Memory {
     /// Batches on their way out, and pages on their way in.
     pub(crate) working: AtomicU32,
     pub(crate) misses: SampledMisses,
+    /// Whether the tier wants to know how often each page was asked for.
+    pub(crate) counts_hits: bool,
 }
 
 impl Memory {
@@ -51,6 +53,7 @@ impl Memory {
         frames: FrameTable,
         partitions: Box<[Partition]>,
         fetches: FetchHistory,
+        counts_hits: bool,
     ) -> Memory {
         Memory {
             frames,
@@ -61,6 +64,7 @@ impl Memory {
             read_aheads: AtomicU32::new(0),
             working: AtomicU32::new(0),
             misses: SampledMisses::new(),
+            counts_hits,
         }
     }
 

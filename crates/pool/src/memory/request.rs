@@ -50,7 +50,7 @@ impl BufferPool {
         let id = self.memory.lookup(page)?;
         let seen = self.memory.frames.peek_if(id, page, read)??;
         let frame = self.memory.frames.frame(id);
-        if self.config.design.replacement.counts_hits() {
+        if self.memory.counts_hits {
             // The hits of a page that leaves memory age temperatures, and count as logical reads.
             frame.hit(self.now());
         } else {

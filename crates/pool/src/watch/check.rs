@@ -16,7 +16,6 @@
 //! So does lazy cleaning under the restart `warm`, as bases of changes.
 
 use terrace_page::{FrameId, PageId};
-use terrace_policy::Invalidation;
 use terrace_tier::{Mutation, SlotState};
 
 use crate::BufferPool;
@@ -122,9 +121,7 @@ impl BufferPool {
             assert!(!is_copy, "{page} is dirty in memory and valid in slot {slot}");
         }
         if !is_copy {
-            let is_logical = self.config.design.invalidation == Invalidation::Logical;
-            let may_own = is_logical || self.keeps_bases();
-            assert!(may_own, "{page} owns stale slot {slot}");
+            assert!(slots.keeps_stale(), "{page} owns stale slot {slot}");
         }
     }
 
@@ -133,10 +130,6 @@ impl BufferPool {
         slots.check();
         for slot in 0..slots.count() {
             let state = slots.state(slot);
-            if state == SlotState::Dirty {
-                let may = self.config.design.keeps_dirty_on_flash();
-                assert!(may, "only designs that bring pages home later have dirty slots");
-            }
             let is_known = slots.is_valid(slot) || state == SlotState::Invalid;
             let Some(page) = slots.page(slot).filter(|_| is_known) else { continue };
             match partition.find(books, &self.memory.frames, page) {

@@ -10,7 +10,7 @@
 //! - M3: TAC's temperatures count as if every extent of home had been asked for.
 
 use terrace_page::PAGE_SIZE;
-use terrace_policy::{Cleaning, Costs, Replacement, Temperatures};
+use terrace_policy::{Costs, Replacement, Temperatures};
 
 use crate::build::Plan;
 use crate::flow::choosing::Choosing;
@@ -31,14 +31,6 @@ pub enum Metadata {
 /// Fewer frames than this are not left: one task's splits and evictions may latch them all.
 const FRAMES_LEFT_MIN: u64 = 16;
 
-/// The sweeps of a tier with so many slots, if it is cleaned by them.
-pub(crate) fn sweep_of(config: &PoolConfig, slots: u32) -> Sweep {
-    match config.design.cleaning {
-        Cleaning::Sweeps => Sweep::new(slots, (f64::from(slots) * config.lambda) as u32),
-        _ => Sweep::never(),
-    }
-}
-
 impl PoolConfig {
     /// Bytes that the books of the flash tier will take (M1), over a home of so many pages.
     #[must_use]
@@ -50,17 +42,19 @@ impl PoolConfig {
         // Sizes do not depend on what requests cost.
         let costs = Costs::PUBLISHED;
         let layout = FlashLayout::new(slots, self.restart.kind);
-        let shares = TierShares::new(self, &costs, 1);
+        let replacement = self.design.replacement;
+        let shares = TierShares::new(replacement, Temperatures::new(self.tac.costs, 1), &costs);
         let plan = Plan::new(self, &layout, &shares, None, &costs);
         let of_partitions = plan.largest_bytes() as u64 * u64::from(self.partitions_count());
-        let of_temperatures = match self.design.replacement {
+        let of_temperatures = match replacement {
             Replacement::Temperature => Temperatures::bytes_for(home_pages) as u64,
-            replacement => shares.bytes(replacement) as u64,
+            _ => shares.bytes() as u64,
         };
         let of_choosing = Choosing::new(self, &costs).map_or(0, |choosing| choosing.bytes());
         let of_keeper =
             keeper_of(&self.of_restart(), &layout, None).map_or(0, |keeper| keeper.bytes());
-        let of_others = of_choosing + of_keeper + sweep_of(self, slots).bytes();
+        let of_sweep = Sweep::of(self.design.cleaning, slots, self.lambda).bytes();
+        let of_others = of_choosing + of_keeper + of_sweep;
         of_partitions + of_temperatures + of_others as u64
     }
 

@@ -17,39 +17,11 @@ use super::sweeps::Sweeps;
 use super::{Allocated, FlashSetup, FlashTier, Held, Log, Memory, Traffic};
 use crate::places::Places;
 use terrace_page::{Lsn, SlotId};
-use terrace_policy::{Batch, BlockRules, Cleaning as CleaningRule, Design, History, Tick};
+use terrace_policy::{Batch, Cleaning as CleaningRule, Design, History, Tick};
 use terrace_tier::{
-    Appending, Candidate, Cleaned, Ended, Front, Goes, Gone, Leaver, Moved, SlotOrder, SlotRules,
-    UntilSync, Version,
+    Appending, Candidate, Cleaned, Ended, Front, Goes, Gone, Leaver, LogRules, Moved, SlotOrder,
+    SlotRules, UntilSync, Version,
 };
-
-/// A group takes one of so many frames, at most, and one of so many slots.
-const PLACES_PER_GROUP_MIN: u32 = 8;
-/// Batches of a block on their way home at once.
-const MIGRATIONS: usize = 2;
-/// Slots that are kept free, at least.
-const SLOTS_AHEAD_MIN: u32 = 32;
-
-/// How much is appended together: what the pool has unless others are asked for.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct LogRules {
-    /// Pages of a group of FaCE, at most.
-    pub group: u32,
-    /// Pages of a block of FASC, at most.
-    pub block: u32,
-    /// Misses of a window of FASC.
-    pub window: u64,
-    /// Share of the slots from which on a block of FASC leaves for each that is written.
-    pub full: f64,
-    /// Pages of a block that are written home at once.
-    pub migration: u32,
-}
-
-impl Default for LogRules {
-    fn default() -> LogRules {
-        LogRules { group: 64, block: 128, window: 4096, full: 0.95, migration: 8 }
-    }
-}
 
 /// What is known beside the table of a design that appends.
 pub struct Appends {
@@ -91,26 +63,16 @@ pub fn rules(design: Design, memory: &Memory, setup: &FlashSetup) -> (SlotRules,
     let (slots, log) = (setup.slots, setup.log);
     let rules = SlotRules::of_cache(design, slots, setup.costs);
     let Some(batch) = design.batch() else { return (rules, None) };
-    let asked = match batch {
-        Batch::Page => 1,
-        Batch::Group => log.group,
-        Batch::Block => log.block,
-    };
     let frames = memory.policy.map_or(u32::MAX, |(_, frames)| frames);
-    let group = asked.min(frames.min(slots) / PLACES_PER_GROUP_MIN).max(1);
-    let slots_ahead = match batch {
-        Batch::Block => (2 * group).max((f64::from(slots) * (1.0 - log.full)) as u32),
-        _ => (2 * group).max(SLOTS_AHEAD_MIN).min(slots / PLACES_PER_GROUP_MIN).max(group),
-    };
-    let blocks = BlockRules { block_slots: group, window_requests: log.window };
+    let sizes = log.sizes(batch, frames, slots);
     let appends = Appends {
         batch,
-        group,
+        group: sizes.group,
         migration: log.migration.max(1) as usize,
         homeward: Vec::new(),
         sweeps: (design.cleaning == CleaningRule::Sweeps).then(|| Sweeps::new(setup.cleaning)),
     };
-    (SlotRules { group, slots_ahead, blocks, ..rules }, Some(appends))
+    (SlotRules { log: sizes, ..rules }, Some(appends))
 }
 
 impl Allocated for Appends {
@@ -188,7 +150,7 @@ impl<O: SlotOrder> CoreTier<'_, O> {
         let homeward = &mut self.appends().homeward;
         for group in homeward.iter_mut() {
             group.sent.retain(|&written| written > io.now());
-            while group.sent.len() < MIGRATIONS
+            while group.sent.len() < LogRules::MIGRATIONS
                 && let Some(batch) = group.rest.pop()
             {
                 let written = write_home(&batch, places, io);
@@ -272,7 +234,7 @@ impl<O: SlotOrder> Log for CoreTier<'_, O> {
     }
 
     fn wants(&self, page: u32, is_dirty: bool) -> bool {
-        self.design.appends(is_dirty, self.held(page).has_slot())
+        self.table.wants(is_dirty, self.held(page).has_slot())
     }
 
     fn append(

@@ -46,7 +46,6 @@ mod sweeps;
 mod traffic;
 
 pub use alone::temperature_misses;
-pub use appending::LogRules;
 pub use cleaning::Cleaning;
 pub use following::FollowingTiers;
 pub use policy_tier::WriteMode;
@@ -67,6 +66,7 @@ use terrace_policy::{
     AccessClass, BusyCosts, Costs, Design, History, HomeDevice, MEMORY_POLICIES, MemoryPolicy,
     MemoryRule as Preference, SavedCosts, TacRule, Tick, Touch, UnknownName,
 };
+use terrace_tier::LogRules;
 
 /// What is between memory and home.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -76,7 +76,7 @@ pub(super) fn with_tier<'a, V: TierVisitor<'a>>(
     let slots = setup.slots;
     let shared = Shared::new(design.replacement, places, setup);
     let (rules, appends) = rules(design, &memory, setup);
-    let blocks = rules.blocks;
+    let blocks = rules.log.blocks();
     let lends = shared.clone();
     let begins = Begins { pages_count: count, places, design, setup, rules, appends, shared };
     match design.replacement {

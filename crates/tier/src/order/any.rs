@@ -51,7 +51,7 @@ impl AnyOrder {
             }
             Replacement::Fifo | Replacement::Rotating => Order::Log(LogSlots::fifo(count, false)),
             Replacement::FifoSecondChance => Order::Log(LogSlots::fifo(count, true)),
-            Replacement::BlockWeight => Order::Log(LogSlots::blocks(count, rules.blocks)),
+            Replacement::BlockWeight => Order::Log(LogSlots::blocks(count, rules.log.blocks())),
         })
     }
 }

@@ -156,7 +156,13 @@ pub enum Gone {
 impl<O: SlotOrder, S: Shares> SlotTable<O, S> {
     /// Slots that the next pages to be appended get as one run; none if a group must leave first.
     pub fn run_ahead(&self) -> u32 {
-        self.log().map_or(0, |log| log.run(self.group))
+        self.log().map_or(0, |log| log.run(self.sizes.group))
+    }
+
+    /// Whether a page that leaves memory is appended, if it `has_slot`.
+    #[inline]
+    pub fn wants(&self, is_dirty: bool, has_slot: bool) -> bool {
+        self.design.appends(is_dirty, has_slot)
     }
 
     /// Whether memory takes over what home lacks of a page that leaves the log while it is there.
@@ -171,8 +177,8 @@ impl<O: SlotOrder, S: Shares> SlotTable<O, S> {
     /// If the slots are not those of an append log.
     pub fn append(&mut self, waiting: u32, around: &impl Around) -> Appending {
         let has_freed = self.end_stuck();
-        let group = self.group;
-        let ahead = self.slots_ahead + waiting.min(group);
+        let group = self.sizes.group;
+        let ahead = self.sizes.ahead + waiting.min(group);
         let log = self.log_mut();
         let (free, leaving) = log.free_and_leaving();
         let run = log.run(group);
@@ -216,7 +222,7 @@ impl<O: SlotOrder, S: Shares> SlotTable<O, S> {
     /// Begins to let a group leave, of which up to `room` pages may go to the rear.
     fn begin_front(&mut self, room: u32, around: &impl Around) -> Option<Front> {
         around.was_full();
-        let leaving = Leaving { group: self.group, room, now: around.now() };
+        let leaving = Leaving { group: self.sizes.group, room, now: around.now() };
         let mut answers = std::mem::take(&mut self.answers);
         self.leave_into(&leaving, |page| around.may_go_home(page), &mut answers);
         let front = answers.first().map(|&(first, _)| {

@@ -26,10 +26,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use terrace_page::{Damage, Lsn, PageBuf, PageId, lsn, verify};
-use terrace_policy::{Batch, History};
+use terrace_policy::History;
 use terrace_rt::{LeafGuard, Nanos, dead, sleep};
 use terrace_tier::{
-    Claim, Cleaned, Freed, Front as Group, Goes, Gone, Held, Leaver as Moving, Moved, Mutation, Run,
+    Claim, Cleaned, Freed, Front as Group, Goes, Gone, Held, Leaver as Moving, LogRules, Moved,
+    Mutation, Run,
 };
 
 use crate::durability::dirty::Logged;
@@ -43,9 +44,6 @@ use crate::{BufferPool, PageEvent, PoolError, Tier};
 
 /// How long one waits for the read of a slot to end, before looking again.
 const READ_NAP: Nanos = Nanos(20_000);
-
-/// Batches of pages on their way home at once, of a block that leaves.
-const MIGRATIONS: usize = 2;
 
 /// A group that is leaving.
 pub(super) struct Front {
@@ -223,9 +221,9 @@ impl BufferPool {
         let mut staging = Staging::new(span);
         let Some(from) = front.leavers.first().map(|leaver| leaver.slot) else { return staging };
         let flash = self.devices.flash.as_deref().expect("a slot is on flash");
-        let ios = match self.config.design.batch() {
-            Some(Batch::Block) => front.reads_of_leavers(partition, &mut staging),
-            _ => front.read_of_all(partition, from, &mut staging),
+        let ios = match self.traffic.appends.and_then(|appends| appends.migration) {
+            Some(_) => front.reads_of_leavers(partition, &mut staging),
+            None => front.read_of_all(partition, from, &mut staging),
         };
         if io::run(flash, ios).is_err() {
             self.stats.lock().flash_faults += 1;
@@ -429,10 +427,8 @@ impl BufferPool {
         let whole = homeward.iter().filter(|leaver| leaver.is_whole);
         let whole: Vec<(PageId, &PageBuf)> =
             whole.map(|leaver| (leaver.page, leaver.bytes(staging))).collect();
-        let at_once = match self.config.design.batch() {
-            Some(Batch::Block) => self.config.fasc.migration_pages as usize,
-            _ => whole.len().max(1),
-        };
+        let migration = self.traffic.appends.and_then(|appends| appends.migration);
+        let at_once = migration.unwrap_or(whole.len().max(1));
         let runs =
             |part: &[(PageId, &PageBuf)]| part.chunk_by(|a, b| a.0.plus(1) == b.0).count() as u64;
         let ios: u64 = whole.chunks(at_once).map(runs).sum();
@@ -445,7 +441,7 @@ impl BufferPool {
         }
         self.write_shielded(&whole, |part| {
             let batches: Vec<Vec<PageIo<'_>>> = part.chunks(at_once).map(home_runs).collect();
-            io::run_in_turn(&*self.devices.home, &batches, MIGRATIONS)
+            io::run_in_turn(&*self.devices.home, &batches, LogRules::MIGRATIONS)
         })
     }
 

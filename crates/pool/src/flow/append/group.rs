@@ -55,7 +55,7 @@ impl BufferPool {
     ) -> usize {
         // Without a free slot to write into, as many as are written at once.
         let group = match books.slots.run_ahead() {
-            0 => self.config.group() as usize,
+            0 => self.traffic.appends.map_or(1, |appends| appends.group),
             run => run as usize,
         };
         let is_waiting = |it: &Gathered| {
@@ -78,7 +78,8 @@ impl BufferPool {
                 frames.passed_over.borrow_mut().push(victim);
                 continue;
             };
-            if self.is_to_be_appended(&guard) {
+            let frame = guard.frame();
+            if books.slots.wants(frame.rec_lsn().is_some(), frame.slot().is_some()) {
                 let page = guard.frame().page().expect("a victim has a page");
                 let touch = guard.frame().touch();
                 books.gathered.push(Gathered { frame: victim, page, touch });
@@ -90,11 +91,6 @@ impl BufferPool {
             }
         }
         freed
-    }
-
-    fn is_to_be_appended(&self, guard: &Exclusive<'_>) -> bool {
-        let frame = guard.frame();
-        self.config.design.appends(frame.rec_lsn().is_some(), frame.slot().is_some())
     }
 
     /// Takes slots for what was gathered, and begins to let a front group leave if few are left.

@@ -39,10 +39,29 @@ mod group;
 
 pub(crate) use group::Gathered;
 
-use crate::BufferPool;
+use terrace_policy::Batch;
+
 use crate::memory::partition::Partition;
+use crate::{BufferPool, PoolConfig};
 
 use group::Claimed;
+
+/// How pages are appended.
+#[derive(Clone, Copy)]
+pub(crate) struct Appends {
+    /// Pages of a group, or of a block, at most.
+    group: usize,
+    /// Pages of a block that leaves, which are written home at once; `None` where a group leaves.
+    migration: Option<usize>,
+}
+
+impl Appends {
+    /// In a log of such batches.
+    pub fn of(batch: Batch, config: &PoolConfig) -> Appends {
+        let migration = (batch == Batch::Block).then_some(config.fasc.migration_pages as usize);
+        Appends { group: config.log_sizes().group as usize, migration }
+    }
+}
 
 /// What came of an attempt to make room by appending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

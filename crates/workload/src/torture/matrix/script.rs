@@ -312,7 +312,7 @@ pub static SCRIPTS: [Script; 25] = [
     Script {
         name: "lazy-clean",
         start: Start::Cold,
-        applies: |design, _| design.is_cleaned_by_share(),
+        applies: |design, _| design.cleaning.is_by_share(),
         lambda: 0.02,
         before: || vec![clean(), Step::Read(60..120)],
         path: Path::Steps(|_| {
