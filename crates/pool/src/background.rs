@@ -1,5 +1,5 @@
 //! Tasks that run in the background until the pool is closed, and short ones that a closing waits
-//! for.
+//! for. All sleep until there is work; none spins, and none keeps a world awake.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Weak};

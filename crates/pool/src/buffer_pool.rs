@@ -14,6 +14,17 @@
 //! - After a failed write or sync of home the pool takes no more changes; reads go on.
 //! - What of the flash is used again after an opening is the restart's to say (`restart`).
 //!
+//! Its tasks sleep until there is work:
+//!
+//! | task | woken by | does |
+//! |---|---|---|
+//! | evictor | a partition low on free frames | `run_evictor` |
+//! | cleaner | too many dirty pages on flash, a run that ended | `run_cleaner` |
+//! | age writer | a log that has grown, with a bound on age | `run_age_writer` |
+//! | TAC writers (and of inclusive tiers) | a page read from home | `run_tac_writer` |
+//! | restart | what the restart waits for | `Keeper::run` |
+//! | redo | an opening that owes pages | `drain_owed_gently` |
+//!
 //! Orders that the rest relies on are told where they are made: `dirty` (modify), `write_out`
 //! (eviction and checkpoint), `cleaner`.
 
@@ -22,21 +33,22 @@ use std::sync::{Arc, Weak};
 
 use terrace_device::Device;
 use terrace_page::{Damage, PageId};
-use terrace_policy::{AccessClass, Costs, Temperatures, Tick};
+use terrace_policy::{AccessClass, Cleaning, Costs, Temperatures, Tick};
 use terrace_rt::{LeafMutex, World};
-use terrace_tier::{Freed, Gauge};
+use terrace_tier::{Freed, Gauge, Mutations};
 
 use crate::background::Background;
 use crate::build::Plan;
+use crate::config::TacWrite;
 use crate::devices::Devices;
 use crate::devices::costs::costs_of;
-use crate::durability::dirty::Durability;
+use crate::durability::Durability;
+use crate::flow::append::Appends;
 use crate::flow::flash::FlashTraffic;
 use crate::flow::owed::Owed;
 use crate::flow::share::CleanerState;
 use crate::memory::Memory;
 use crate::memory::frames::FrameTable;
-use crate::memory::history::FetchHistory;
 use crate::memory::partition::partition_bytes;
 use crate::restart::RestartState;
 use crate::shares::TierShares;
@@ -49,7 +61,6 @@ pub(crate) const LOOKUPS_MAX: u32 = 1_000_000;
 /// Pages in memory over flash over home.
 pub struct BufferPool {
     pub(crate) config: PoolConfig,
-    pub(crate) journal: Arc<dyn Journal>,
     pub(crate) devices: Devices,
     pub(crate) memory: Memory,
     pub(crate) shares: TierShares,
@@ -117,18 +128,18 @@ impl BufferPool {
         let plan = Plan::new(&config, &layout, &shares, recovery.as_ref(), &costs);
         let (partitions, doubled) = Arc::new(plan).build(&world);
         let recovery = recovery.as_deref();
-        let fetches = FetchHistory::since(Tick(recovery.map_or(1, |found| found.clock() + 1)));
+        let now = Tick(recovery.map_or(1, |found| found.clock() + 1));
+        let appends = design.batch().map(|batch| Appends::of(batch, &config));
         let pool = Arc::new_cyclic(|itself| BufferPool {
-            traffic: FlashTraffic::new(&config, &design, slots, flash.as_deref(), costs),
+            traffic: FlashTraffic::new(&config, &design, appends, slots, &costs),
             cleaning: CleanerState::new(design.cleaning, slots, config.lambda),
             restart: RestartState::new(&config, &layout, recovery),
-            devices: Devices::new(home, flash),
-            memory: Memory::new(frames, partitions, fetches, design.replacement.counts_hits()),
+            devices: Devices::new(&config, home, flash, costs),
+            memory: Memory::new(frames, partitions, now, design.replacement.counts_hits()),
             background: Background::new(world, Weak::clone(itself)),
+            durability: Durability::new(journal, config.clean_age),
             config,
-            journal,
             shares,
-            durability: Durability::default(),
             owed: Owed::default(),
             stats: LeafMutex::new(PoolStats::default()),
         });
@@ -143,7 +154,7 @@ impl BufferPool {
     ) -> Result<Arc<BufferPool>, PoolError> {
         doubled.iter().for_each(|&(slot, page)| self.slot_freed(slot, page, Freed::Modified));
         self.harden(&doubled.iter().map(|&(slot, _)| slot).collect::<Vec<_>>());
-        if self.is_persistent() {
+        if self.restart.is_persistent {
             // What the table says of slots that are free now must not outlast their next use.
             self.harden_table()?;
         }
@@ -159,6 +170,12 @@ impl BufferPool {
         self.start_late_tasks();
     }
 
+    /// The faults that are in force: none, but in tests.
+    #[inline]
+    pub fn mutations(&self) -> Mutations {
+        self.config.mutations
+    }
+
     /// Why the flash tier started cold, if it did.
     #[must_use]
     pub fn cold_start(&self) -> Option<ColdStart> {
@@ -168,7 +185,7 @@ impl BufferPool {
     /// What requests cost, as far as a policy wants to know: as configured, or measured.
     #[must_use]
     pub fn costs(&self) -> Costs {
-        self.traffic.costs
+        self.devices.costs
     }
 
     /// Counters and gauges.
@@ -208,6 +225,57 @@ impl BufferPool {
             stats.metadata_bytes_per_slot = slot_bytes.div_ceil(slots_count);
         }
         stats
+    }
+}
+
+impl BufferPool {
+    fn start_tasks(self: &Arc<BufferPool>) {
+        self.start("evictor", BufferPool::run_evictor);
+    }
+
+    fn start_late_tasks(self: &Arc<BufferPool>) {
+        if self.restart.keeper.is_some() {
+            self.start("restart", BufferPool::run_keeper);
+        }
+        if self.owed() > 0 {
+            self.start("redo", BufferPool::drain_owed_gently);
+        }
+        if self.cleaning.rule != Cleaning::Nothing {
+            self.start("cleaner", BufferPool::run_cleaner);
+        }
+        if self.config.clean_age.is_some() {
+            self.start("age writer", BufferPool::run_age_writer);
+        }
+        if self.traffic.writes_what_is_read == Some(TacWrite::Async) {
+            for _ in 0..self.config.tac.writers {
+                self.start("tac writer", BufferPool::run_tac_writer);
+            }
+        }
+    }
+
+    fn run_keeper(&self) {
+        if let Some(keeper) = &self.restart.keeper {
+            keeper.run(self);
+        }
+    }
+
+    fn start(self: &Arc<BufferPool>, name: &'static str, life: fn(&BufferPool)) {
+        let pool = Arc::clone(self);
+        self.background.start(name, move || life(&pool));
+    }
+
+    /// Stops the background tasks and waits for them. Dirty pages stay dirty: call `flush_all`
+    /// first.
+    pub fn shutdown(&self) {
+        self.background.close();
+        self.traffic.offered.close();
+        self.memory.frames_wanted.notify_all();
+        self.cleaning.news.notify_all();
+        self.durability.notify();
+        if let Some(keeper) = &self.restart.keeper {
+            keeper.close();
+        }
+        self.background.join();
     }
 }
 

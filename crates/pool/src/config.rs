@@ -8,7 +8,7 @@ use terrace_policy::{
 use std::sync::Arc;
 
 use crate::{FlashLayout, Metadata, PageObserver, PoolError, RestartTuning};
-use terrace_restart::PARTITION_FRAMES_MIN;
+use terrace_restart::{PARTITION_FRAMES_MIN, Settings};
 use terrace_tier::{LogRules, LogSizes, Mutation, Mutations};
 
 /// The largest number of frames and slots in one partition: an index and a tag share 32 bits.
@@ -376,5 +376,34 @@ impl PoolConfig {
     /// Whether a slot is used again only when the table on flash says durably that it may be.
     pub(crate) fn waits_for_table(&self) -> bool {
         self.flash_role.is_persistent() && !self.mutations.has(Mutation::ReuseBeforeTable)
+    }
+
+    /// Whether redo may start from copies on flash that are older than the log's last checkpoint.
+    #[must_use]
+    pub fn keeps_bases(&self) -> bool {
+        // The slots of an append log are overwritten in order: one is kept by moving it to the
+        // rear, which is worth its write only where the log does not have it all.
+        let may_keep = self.design.batch().is_none() || self.flash_role.is_persistent();
+        self.finds_dirty() && may_keep
+    }
+
+    /// Whether an opening may find pages on flash that are newer than home, and believe them.
+    pub(crate) fn finds_dirty(&self) -> bool {
+        self.restart.kind.is_journalled() && self.design.keeps_dirty_on_flash()
+    }
+
+    /// What a restart is told of the pool.
+    #[must_use]
+    pub fn of_restart(&self) -> Settings {
+        Settings {
+            kind: self.restart.kind,
+            slots: self.flash_slots,
+            partitions: self.partitions_count(),
+            role: self.flash_role,
+            group: self.log_sizes().group,
+            appends: self.design.batch().is_some(),
+            tuning: self.restart_tuning,
+            mutations: self.mutations,
+        }
     }
 }

@@ -4,12 +4,11 @@
 //! they go when it leaves memory, is decided here. The log is the engine's: the pool reaches it
 //! through [`Journal`].
 //!
-//! Modules in reading order: `buffer_pool`, which holds the parts together, `build` and `tasks`,
-//! its beginning and what runs in the background; `modes`, what all ask; then the parts: `memory`
-//! with the requests for pages, `flow` with a page's way below memory, `durability` with the
-//! changes that home lacks, `devices` with flash and home, `watch` with what can be seen. The
-//! slots of flash are `terrace_tier`'s, and `shares` what they share; `site` is the pool as a
-//! restart sees it.
+//! Modules in reading order: `buffer_pool`, which holds the parts together, opens and closes them,
+//! `build`, which fills them, and `background`, which runs tasks; then the parts: `memory` with the
+//! requests for pages, `flow` with a page's way below memory, `durability` with the changes that
+//! home lacks, `devices` with flash and home, `watch` with what can be seen. The slots of flash are
+//! `terrace_tier`'s, and `shares` what they share; `site` is the pool as a restart sees it.
 
 mod devices;
 mod durability;
@@ -23,10 +22,6 @@ mod error;
 mod buffer_pool;
 
 mod background;
-
-mod tasks;
-
-mod modes;
 
 mod restart;
 

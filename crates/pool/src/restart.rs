@@ -2,15 +2,21 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use terrace_restart::{ColdStart, FlashLayout, FlashRecovery, Keeper, Settings};
+use terrace_restart::{ColdStart, FlashLayout, FlashRecovery, Keeper};
 
-use crate::{BufferPool, PoolConfig};
+use crate::PoolConfig;
 
 /// What the restart wants of the pool, and the pool of it.
 pub(crate) struct RestartState {
     pub(crate) keeper: Option<Box<dyn Keeper>>,
-    keeps_bases: bool,
-    finds_dirty: bool,
+    /// Whether copies on flash are kept as the bases of changes: redo then starts from them.
+    pub(crate) keeps_bases: bool,
+    /// Whether an opening may find pages on flash that are newer than home, and believe them.
+    pub(crate) finds_dirty: bool,
+    /// Whether flash is a part of the database.
+    pub(crate) is_persistent: bool,
+    /// Whether a slot is used again only when the table says durably that it may be.
+    pub(crate) waits_for_table: bool,
     /// Whether it wants to know the LSNs of changes.
     pub(crate) follows_changes: bool,
     /// Why the flash tier started cold, if it did.
@@ -29,6 +35,8 @@ impl RestartState {
         RestartState {
             keeps_bases: config.keeps_bases(),
             finds_dirty: config.finds_dirty(),
+            is_persistent: config.flash_role.is_persistent(),
+            waits_for_table: config.waits_for_table(),
             follows_changes: keeper.as_ref().is_some_and(|keeper| keeper.follows_changes()),
             keeper,
             cold_start: recovery.and_then(FlashRecovery::cold),
@@ -42,48 +50,5 @@ impl RestartState {
 
     pub(crate) fn recovered(&self) {
         self.is_recovering.store(false, Ordering::Release);
-    }
-}
-
-impl PoolConfig {
-    /// Whether redo may start from copies on flash that are older than the log's last checkpoint.
-    #[must_use]
-    pub fn keeps_bases(&self) -> bool {
-        // The slots of an append log are overwritten in order: one is kept by moving it to the
-        // rear, which is worth its write only where the log does not have it all.
-        let may_keep = self.design.batch().is_none() || self.flash_role.is_persistent();
-        self.finds_dirty() && may_keep
-    }
-
-    /// Whether an opening may find pages on flash that are newer than home, and believe them.
-    fn finds_dirty(&self) -> bool {
-        self.restart.kind.is_journalled() && self.design.keeps_dirty_on_flash()
-    }
-
-    /// What a restart is told of the pool.
-    #[must_use]
-    pub fn of_restart(&self) -> Settings {
-        Settings {
-            kind: self.restart.kind,
-            slots: self.flash_slots,
-            partitions: self.partitions_count(),
-            role: self.flash_role,
-            group: self.log_sizes().group,
-            appends: self.design.batch().is_some(),
-            tuning: self.restart_tuning,
-            mutations: self.mutations,
-        }
-    }
-}
-
-impl BufferPool {
-    /// Whether copies on flash are kept as the bases of changes: redo then starts from them.
-    pub(crate) fn keeps_bases(&self) -> bool {
-        self.restart.keeps_bases
-    }
-
-    /// Whether an opening may find pages on flash that are newer than home, and believe them.
-    pub(crate) fn finds_dirty(&self) -> bool {
-        self.restart.finds_dirty
     }
 }

@@ -32,7 +32,8 @@ impl BufferPool {
     /// The table was not written, for `error`: whether flash is given up for that (keeper.K3).
     fn gives_up(&self, error: &PoolError) -> bool {
         let Some(flash) = &self.devices.flash else { return false };
-        if self.is_persistent() || !matches!(error, PoolError::Read { tier: Tier::Flash, .. }) {
+        if self.restart.is_persistent || !matches!(error, PoolError::Read { tier: Tier::Flash, .. })
+        {
             return false;
         }
         flash.give_up();
@@ -102,7 +103,7 @@ impl BufferPool {
     /// of that, and the log is full.
     pub(crate) fn log_unlogged(&self, page: PageId) -> bool {
         let wants = self.restart.keeper.as_ref().is_some_and(|keeper| keeper.wants_unlogged());
-        !wants || self.journal.log_flash(&unlogged(page)).is_some()
+        !wants || self.durability.journal.log_flash(&unlogged(page)).is_some()
     }
 
     /// Hardens the table (keeper.K2). One that cannot be hardened may not be believed later: a
@@ -133,11 +134,11 @@ impl Site for BufferPool {
     }
 
     fn now(&self) -> Tick {
-        BufferPool::now(self)
+        self.memory.now()
     }
 
     fn is_closing(&self) -> bool {
-        BufferPool::is_closing(self)
+        self.background.is_closing()
     }
 
     fn images(&self, slots: Range<u32>, see: &mut dyn FnMut(u32, Vec<Option<Image>>)) {
@@ -197,23 +198,23 @@ impl Site for BufferPool {
 
 impl TableLog for BufferPool {
     fn last_lsn(&self) -> Lsn {
-        self.journal.last_lsn()
+        self.durability.journal.last_lsn()
     }
 
     fn durable_lsn(&self) -> Lsn {
-        self.journal.durable_lsn()
+        self.durability.journal.durable_lsn()
     }
 
     fn make_durable(&self, upto: Lsn) -> Result<(), TableError> {
-        self.journal.make_durable(upto).map_err(of_pool)
+        self.durability.journal.make_durable(upto).map_err(of_pool)
     }
 
     fn append(&self, payload: &[u8]) -> Option<Lsn> {
-        self.journal.log_flash(payload)
+        self.durability.journal.log_flash(payload)
     }
 
     fn append_kept(&self, payload: &[u8]) -> Option<Lsn> {
-        self.journal.log_flash_kept(payload)
+        self.durability.journal.log_flash_kept(payload)
     }
 }
 

@@ -145,6 +145,13 @@ impl Mutations {
         bits: 0,
     };
 
+    /// Whether what is read from a slot must be the version that was written there.
+    #[inline]
+    #[must_use]
+    pub const fn checks_versions(self) -> bool {
+        !self.has(Mutation::SkipVerify) && !self.has(Mutation::SkipLsnCheck)
+    }
+
     /// Whether `mutation` is in force.
     #[inline]
     #[must_use]

@@ -1,15 +1,25 @@
-//! The devices of the two tiers below memory.
+//! The devices of the two tiers below memory: whether they take what the pool would send them, and
+//! what is done without one that fails, or stopped for.
 
 pub(crate) mod budget;
 pub(crate) mod costs;
-pub(crate) mod health;
 pub(crate) mod spill;
 
+use std::io::{self, ErrorKind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
-use terrace_device::Device;
+use terrace_device::{Device, DeviceError, Operation};
 use terrace_page::{PAGE_SIZE, PageId};
+use terrace_policy::Costs;
 use terrace_tier::PAGES_MAX;
+
+use crate::{BufferPool, PoolConfig, PoolError, Stop, Tier};
+use budget::WriteBudget;
+use spill::Spilling;
+
+/// After so many writes in a row failed, the flash is left alone.
+const FLASH_FAILURES_MAX: u32 = 8;
 
 pub(crate) struct Devices {
     pub(crate) home: Arc<dyn Device>,
@@ -17,12 +27,34 @@ pub(crate) struct Devices {
     pub(crate) flash: Option<Arc<dyn Device>>,
     /// Pages that home has room for, of those that a slot can name.
     home_pages: u64,
+    /// What requests cost: as configured, or measured.
+    pub(crate) costs: Costs,
+    /// With more requests than this queued, the flash is bypassed [S0 3.3.2].
+    mu: usize,
+    /// Of writes to flash, if they are limited.
+    budget: Option<WriteBudget>,
+    /// Writes to flash that failed since the last that did not.
+    failures: AtomicU32,
+    /// Of a pool whose home helps the flash out.
+    pub(crate) spilling: Option<Spilling>,
 }
 
 impl Devices {
-    pub(crate) fn new(home: Arc<dyn Device>, flash: Option<Arc<dyn Device>>) -> Devices {
+    /// Of a pool with this `config`, whose requests have these `costs`.
+    pub(crate) fn new(
+        config: &PoolConfig,
+        home: Arc<dyn Device>,
+        flash: Option<Arc<dyn Device>>,
+        costs: Costs,
+    ) -> Devices {
         let home_pages = (home.len() / PAGE_SIZE as u64).min(PAGES_MAX);
-        Devices { home, flash, home_pages }
+        let limited = flash.as_deref().zip(config.flash_writes_per_day);
+        let budget = limited.map(|(flash, bytes_per_day)| {
+            WriteBudget::new(bytes_per_day, terrace_rt::now(), flash.counters().written_bytes)
+        });
+        let failures = AtomicU32::new(0);
+        let spilling = Spilling::new(config, &costs);
+        Devices { home, flash, home_pages, costs, mu: config.mu, budget, failures, spilling }
     }
 
     /// Whether `page` lies at home.
@@ -38,5 +70,80 @@ impl Devices {
     /// As `queued_at_flash`, of home, too.
     pub(crate) fn queued(&self) -> usize {
         self.home.queued() + self.queued_at_flash()
+    }
+
+    /// Whether the flash is too busy for what can do without it [S0 3.3.2].
+    pub(crate) fn is_throttled(&self) -> bool {
+        self.flash.as_ref().is_some_and(|flash| flash.queued() > self.mu)
+    }
+
+    /// Whether the flash takes pages.
+    pub(crate) fn is_usable(&self) -> bool {
+        let is_there = self.flash.as_ref().is_some_and(|flash| !flash.is_given_up());
+        is_there && self.failures.load(Ordering::Relaxed) < FLASH_FAILURES_MAX
+    }
+
+    /// Whether the day's share of writes to flash is spent.
+    pub(crate) fn is_over_budget(&self) -> bool {
+        let budget = self.budget.as_ref().zip(self.flash.as_ref());
+        budget.is_some_and(|(budget, flash)| {
+            !budget.allows(terrace_rt::now(), flash.counters().written_bytes)
+        })
+    }
+
+    /// Memory has missed a page: looks at the devices from time to time, if home helps out. To be
+    /// called without a lock.
+    pub(crate) fn missed(&self) {
+        if let (Some(spilling), Some(flash)) = (&self.spilling, &self.flash) {
+            spilling.missed(&**flash, &*self.home);
+        }
+    }
+}
+
+impl terrace_tier::Devices for Devices {
+    fn is_flash_spared(&self) -> bool {
+        self.flash.as_ref().is_some_and(|flash| flash.is_given_up()) || self.is_throttled()
+    }
+
+    fn spills(&self) -> bool {
+        let both = self.spilling.as_ref().zip(self.flash.as_ref());
+        both.is_some_and(|(spilling, flash)| spilling.is_on(&**flash, &*self.home))
+    }
+}
+
+impl BufferPool {
+    /// A write or sync of home failed: no more changes. Returns the error for the caller.
+    pub(crate) fn stop_for_home(&self, operation: Operation, source: io::Error) -> PoolError {
+        self.durability.stop_for(Stop::new(Tier::Home, &*self.devices.home, operation, source))
+    }
+
+    /// A write of the table on flash failed, whose failure cannot be made known.
+    pub(crate) fn stop_for_table(&self, source: io::Error) -> PoolError {
+        let flash = self.devices.flash.as_deref().unwrap_or(&*self.devices.home);
+        self.durability.stop_for(Stop::new(Tier::Flash, flash, Operation::Write, source))
+    }
+
+    /// A write to flash ended.
+    pub(crate) fn flash_was_written(&self, written: bool) {
+        if written {
+            self.devices.failures.store(0, Ordering::Relaxed);
+        } else {
+            self.devices.failures.fetch_add(1, Ordering::Relaxed);
+            self.stats.lock().flash_faults += 1;
+            self.look_at_flash();
+        }
+    }
+
+    /// The flash failed: a database that it is a part of stops once it is given up.
+    pub(crate) fn look_at_flash(&self) {
+        let Some(flash) = self.devices.flash.as_deref().filter(|flash| flash.is_given_up()) else {
+            return;
+        };
+        if self.restart.is_persistent {
+            let what = "the device has not answered in time, or has lost a write";
+            let source = std::io::Error::new(ErrorKind::TimedOut, what);
+            let source = DeviceError::wrap(flash.name(), Operation::Read, None, source);
+            self.durability.stop_for(Stop::new(Tier::Flash, flash, Operation::Read, source));
+        }
     }
 }

@@ -11,11 +11,11 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use terrace_device::Counters;
+use terrace_device::{Counters, Device};
 use terrace_policy::Costs;
 use terrace_rt::LeafMutex;
 
-use crate::{BufferPool, PoolConfig};
+use crate::PoolConfig;
 
 /// Misses between two looks at the devices' counters.
 const LOOK_MISSES: u64 = 512;
@@ -61,38 +61,25 @@ impl Spilling {
             home_under: AtomicU32::new(0),
         })
     }
-}
 
-impl BufferPool {
     /// Whether a page that both have is read from home (Z2).
-    pub(crate) fn is_spilling(&self) -> bool {
-        let Some((spilling, flash)) =
-            self.traffic.spilling.as_ref().zip(self.devices.flash.as_ref())
-        else {
-            return false;
-        };
-        flash.queued() > spilling.flash_over.load(Ordering::Relaxed) as usize
-            && self.devices.home.queued() < spilling.home_under.load(Ordering::Relaxed) as usize
+    pub fn is_on(&self, flash: &dyn Device, home: &dyn Device) -> bool {
+        flash.queued() > self.flash_over.load(Ordering::Relaxed) as usize
+            && home.queued() < self.home_under.load(Ordering::Relaxed) as usize
     }
 
-    /// Memory has missed a page: looks at the devices from time to time. To be called without a
-    /// lock.
-    pub(crate) fn spilling_missed(&self) {
-        let Some((spilling, flash)) =
-            self.traffic.spilling.as_ref().zip(self.devices.flash.as_ref())
-        else {
-            return;
-        };
-        let misses = spilling.misses.fetch_add(1, Ordering::Relaxed) + 1;
+    /// Memory has missed a page: looks at the devices from time to time.
+    pub fn missed(&self, flash: &dyn Device, home: &dyn Device) {
+        let misses = self.misses.fetch_add(1, Ordering::Relaxed) + 1;
         if !misses.is_multiple_of(LOOK_MISSES) {
             return;
         }
-        let now = (flash.counters(), self.devices.home.counters());
-        let before = std::mem::replace(&mut *spilling.before.lock(), now);
+        let now = (flash.counters(), home.counters());
+        let before = std::mem::replace(&mut *self.before.lock(), now);
         let busy = (busy_ms(now.0 - before.0), busy_ms(now.1 - before.1));
-        let (flash_over, home_under) = limits(&spilling.costs, busy.0, busy.1);
-        spilling.flash_over.store(flash_over, Ordering::Relaxed);
-        spilling.home_under.store(home_under, Ordering::Relaxed);
+        let (flash_over, home_under) = limits(&self.costs, busy.0, busy.1);
+        self.flash_over.store(flash_over, Ordering::Relaxed);
+        self.home_under.store(home_under, Ordering::Relaxed);
     }
 }
 

@@ -33,16 +33,12 @@
 //!   under its latch (or the partition's lock, for the cleaner) if it was not modified since its
 //!   image was written; home is synced before the record is appended [S3 II-A; sources.D1].
 
-use std::sync::atomic::AtomicU32;
-
 use terrace_device::Operation;
 use terrace_page::{Lsn, PageId};
-use terrace_rt::{LeafMutex, Mutex, Nanos, sleep};
+use terrace_rt::{Nanos, sleep};
 use terrace_tier::{After, BaseRule, Changed, Freed, Gauge, Mutation};
 
-use crate::durability::age::AgeWatch;
 use crate::durability::ledger::{DirtyLsns, Ledger};
-use crate::durability::stop::StopSwitch;
 use crate::memory::frames::{Exclusive, Frame};
 use crate::memory::partition::{Books, Partition};
 use crate::{BufferPool, Dirtied, PageEvent, PoolError};
@@ -52,21 +48,9 @@ const WRONG_ORDER_GAP: Nanos = Nanos(3_000_000);
 
 /// Batches of pages for BUF_WRITE records.
 #[derive(Default)]
-struct BufWrites {
+pub(super) struct BufWrites {
     open: Option<Batch>,
     full: Vec<Batch>,
-}
-
-/// What makes changes durable at home, page by page and all together.
-#[derive(Default)]
-pub(crate) struct Durability {
-    /// Sharp checkpoints under way: no new dirty page goes to flash meanwhile [S0 3.2].
-    pub(crate) sharp: AtomicU32,
-    buf_writes: LeafMutex<BufWrites>,
-    /// Held by the task that syncs home.
-    sync: Mutex<()>,
-    pub(crate) stop: StopSwitch,
-    pub(crate) age: AgeWatch,
 }
 
 /// How old the oldest changes are that are not everywhere. `Lsn::MAX` where there is none.
@@ -87,7 +71,7 @@ impl BufferPool {
     /// Makes the dirty entry of a page that is about to change, then invalidates its flash copy.
     pub(crate) fn make_dirty(&self, page: PageId, guard: &Exclusive<'_>) -> Dirtied {
         let partition = self.memory.partition(page);
-        let lower = Lsn(self.journal.last_lsn().0 + 1);
+        let lower = self.durability.next_lsn();
         self.log_grew(lower);
         if self.config.mutations.has(Mutation::InvalidateBeforeEntry) {
             return self.make_dirty_too_late(partition, guard, lower);
@@ -145,7 +129,7 @@ impl BufferPool {
             BaseRule::Below(_) if self.config.mutations.has(Mutation::DropOldBases) => {
                 BaseRule::Below(Lsn::ZERO)
             }
-            BaseRule::Below(_) if !self.is_persistent() => {
+            BaseRule::Below(_) if !self.restart.is_persistent => {
                 BaseRule::Below(books.ledger.base_floor())
             }
             any => any,
@@ -154,7 +138,7 @@ impl BufferPool {
 
     /// Which copies are needed while home may lack changes of theirs.
     pub(crate) fn any_base(&self) -> BaseRule {
-        if self.keeps_bases() { BaseRule::ALL } else { BaseRule::Never }
+        if self.restart.keeps_bases { BaseRule::ALL } else { BaseRule::Never }
     }
 
     /// The copy in `slot` stopped being the page of `frame`, as `changed` says: tells the frame,
@@ -219,7 +203,7 @@ impl BufferPool {
     pub(crate) fn is_clean_copy(&self, page: PageId, guard: &Exclusive<'_>) -> bool {
         let mut books = self.memory.partition(page).books.lock();
         // In a persistent tier it counts as clean once home was synced.
-        let slot = guard.frame().slot().filter(|_| !self.is_persistent());
+        let slot = guard.frame().slot().filter(|_| !self.restart.is_persistent);
         let Some(slot) = slot else { return false };
         let slots = &mut books.slots;
         slots.is_valid(slot) && slots.newer(slot).is_none()
@@ -279,7 +263,7 @@ impl BufferPool {
         });
         let oldest = oldest.fold(DirtyLsns::NONE, DirtyLsns::min);
         // Without bases, what is dirty on flash is found by analysis.
-        let base = if self.keeps_bases() { oldest.base } else { oldest.rec };
+        let base = if self.restart.keeps_bases { oldest.base } else { oldest.rec };
         OldestDirty { rec: oldest.rec, base }
     }
 
@@ -288,7 +272,8 @@ impl BufferPool {
     pub(crate) fn written_home(&self, books: &mut Books, page: PageId, lsns: DirtyLsns) {
         if !self.config.mutations.has(Mutation::EntryEndsBeforeSync) {
             books.ledger.written_home(lsns);
-            if self.finds_dirty() && !self.config.mutations.has(Mutation::DirtyCopyTrustsHome) {
+            if self.restart.finds_dirty && !self.config.mutations.has(Mutation::DirtyCopyTrustsHome)
+            {
                 books.ledger.at_risk_until_sync(page, lsns.rec);
             }
         }
@@ -298,9 +283,10 @@ impl BufferPool {
     /// `page` joins the open batch (E4).
     pub(crate) fn join_buf_write(&self, page: PageId) {
         let mut writes = self.durability.buf_writes.lock();
-        let batch = writes
-            .open
-            .get_or_insert_with(|| Batch { eol: self.journal.last_lsn(), pages: Vec::new() });
+        let batch = writes.open.get_or_insert_with(|| Batch {
+            eol: self.durability.journal.last_lsn(),
+            pages: Vec::new(),
+        });
         batch.pages.push(page);
         if batch.pages.len() >= self.config.buf_write_pages as usize {
             let batch = writes.open.take();
@@ -326,10 +312,10 @@ impl BufferPool {
         }
         for batch in &batches {
             let eol = match self.config.mutations.has(Mutation::EolAfterJoin) {
-                true => self.journal.last_lsn(),
+                true => self.durability.journal.last_lsn(),
                 false => batch.eol,
             };
-            self.journal.log_buf_write(&batch.pages, eol);
+            self.durability.journal.log_buf_write(&batch.pages, eol);
         }
         Ok(())
     }
@@ -343,7 +329,7 @@ impl BufferPool {
     /// Makes the home writes that have completed durable, and lets go of their entries.
     pub(crate) fn sync_home(&self) -> Result<(), PoolError> {
         let _one_at_a_time = self.durability.sync.lock();
-        self.check_writable()?;
+        self.durability.check_writable()?;
         for partition in &self.memory.partitions {
             partition.books.lock().ledger.sync_begins();
         }
@@ -352,7 +338,7 @@ impl BufferPool {
             for partition in &self.memory.partitions {
                 partition.books.lock().ledger.sync_failed();
             }
-            return Err(self.stop(Operation::Sync, source));
+            return Err(self.stop_for_home(Operation::Sync, source));
         }
         for partition in &self.memory.partitions {
             let mut books = partition.books.lock();
@@ -364,7 +350,7 @@ impl BufferPool {
     /// Home was synced: it has what bases were kept for, and what pinned copies stand for.
     fn end_bases(&self, partition: &Partition, books: &mut Books) {
         for (slot, page) in books.ledger.sync_ended() {
-            if self.waits_for_table() {
+            if self.restart.waits_for_table {
                 self.end_base_later(partition, books, (slot, page));
                 continue;
             }

@@ -32,7 +32,7 @@ impl BufferPool {
     ///
     /// `Stopped` or `Journal`.
     pub fn flush_below(&self, lsn: Lsn) -> Result<(), PoolError> {
-        if self.is_persistent() && !self.is_sharp() {
+        if self.restart.is_persistent && !self.durability.is_sharp() {
             return self.write_older(lsn);
         }
         // Entries made after the call are at least this new, unless they come back from flash.
@@ -57,7 +57,7 @@ impl BufferPool {
     ///
     /// `Stopped` or `Journal`.
     pub fn write_older(&self, lsn: Lsn) -> Result<(), PoolError> {
-        if !self.keeps_bases() {
+        if !self.restart.keeps_bases {
             return self.flush_below(lsn);
         }
         let mut oldest_first: Vec<(Lsn, FrameId)> = Vec::new();
@@ -77,7 +77,7 @@ impl BufferPool {
     }
 
     fn flush_batch(&self, batch: &[(Lsn, FrameId)], below: Lsn) -> Result<(), PoolError> {
-        self.check_writable()?;
+        self.durability.check_writable()?;
         if self.brings_to_flash() {
             self.bring_to_flash(batch, below)?;
         }
@@ -105,10 +105,10 @@ impl BufferPool {
 
     /// Brings home what has been dirty in memory for too long: the life of a background task.
     pub(crate) fn run_age_writer(&self) {
-        while !self.is_closing() {
+        while !self.background.is_closing() {
             let seen = self.durability.age.news.seen();
             // A failure has stopped the pool: whoever writes next is told.
-            let _failed = self.flush_below(self.age_floor());
+            let _failed = self.flush_below(self.durability.age_floor());
             self.durability.age.news.wait(seen);
         }
     }
@@ -120,7 +120,7 @@ impl BufferPool {
     ///
     /// `Stopped` or `Journal`; `Damaged` if flash lost a page that only the log has now.
     pub fn flush_all(&self) -> Result<(), PoolError> {
-        let end = Lsn(self.journal.last_lsn().0 + 1);
+        let end = self.durability.next_lsn();
         self.drain_owed_now();
         self.durability.sharp.fetch_add(1, Ordering::Relaxed);
         let flushed = self
@@ -151,10 +151,10 @@ impl BufferPool {
     /// Waits until no dirty page is on flash; the cleaner brings them home.
     fn flush_flash(&self) -> Result<(), PoolError> {
         while self.flash_dirty() > 0 {
-            self.check_writable()?;
+            self.durability.check_writable()?;
             self.check_flash_damage()?;
             self.check_owed()?;
-            if self.is_closing() && self.clean_one_run() {
+            if self.background.is_closing() && self.clean_one_run() {
                 continue;
             }
             let seen = self.cleaning.run_ended.seen();

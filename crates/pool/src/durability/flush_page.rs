@@ -37,7 +37,7 @@ impl BufferPool {
     ) -> Result<(), PoolError> {
         let partition = self.memory.partition(page);
         loop {
-            self.check_writable()?;
+            self.durability.check_writable()?;
             let seen = partition.home_write_ended.seen();
             // A page that has left its frame was written, or has moved to flash.
             let Some(guard) = self.memory.frames.exclusive_if(id, page) else { return Ok(()) };
@@ -59,8 +59,8 @@ impl BufferPool {
         guard: Exclusive<'p>,
         below: Lsn,
     ) -> Flush<'p> {
-        let is_old = guard.frame().dirty().is_some_and(|lsns| match self.is_persistent() {
-            true if !self.is_sharp() => lsns.base < below,
+        let is_old = guard.frame().dirty().is_some_and(|lsns| match self.restart.is_persistent {
+            true if !self.durability.is_sharp() => lsns.base < below,
             _ => lsns.rec < below,
         });
         if !guard.frame().holds(page) || !is_old {

@@ -1,10 +1,31 @@
 //! What is newer than home, and how it gets there for good.
 //!
-//! `dirty` is the order of a change, `ledger` the books of one partition; `flush` and `age` bring
-//! old changes home, `doublewrite` keeps a page whole while it is written there; `stop` is what a
-//! failed write or sync leaves. `journal` is the log as the pool sees it.
+//! `dirty` is the order of a change, `ledger` the books of one partition; `flush` brings old
+//! changes home, `doublewrite` keeps a page whole while it is written there. `journal` is the log
+//! as the pool sees it. Here is what all of them ask: whether changes are taken, where the log ends,
+//! and what is too old.
+//!
+//! - S1: after a failed write or sync of home, or of a log or table that cannot be done without, the
+//!   pool takes no more changes. The first cause is kept, and all are told of it.
+//!
+//! No change stays away from home for longer than so much log. The papers' cleaner
+//! knows only how much of the flash is dirty: below lambda, a page that nobody uses holds the log,
+//! and the redo of the next opening, for ever [sources.D7].
+//!
+//! ```text
+//!  log:  ... | too old: brought home |          the bound, `clean_age`          | end
+//!                          floor ----^  recLSNs of dirty pages, memory and flash
+//! ```
+//!
+//! - A1: the age of a page is what the log has grown since its recLSN, in bytes: that is what redo
+//!   would read for it. Memory is flushed below the floor, oldest first; flash is cleaned, by the
+//!   cleaner in its order by recLSN, which the bound implies.
+//! - A2: whoever makes the log grow looks, now and then, whether the floor has moved far enough;
+//!   nobody waits, and there is no timer. Pages are brought home before the bound is reached, so
+//!   that what is under way keeps it.
+//! - Not kept by it: what an open transaction, a page that is still to be redone, or one that is
+//!   damaged on flash holds of the log; and a home that cannot write as fast as pages change.
 
-pub(crate) mod age;
 pub(crate) mod dirty;
 pub(crate) mod doublewrite;
 pub(crate) mod flush;
@@ -12,4 +33,165 @@ pub(crate) mod flush_page;
 pub(crate) mod home_versions;
 pub(crate) mod journal;
 pub(crate) mod ledger;
-pub(crate) mod stop;
+
+use std::error::Error;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+use terrace_page::Lsn;
+use terrace_rt::{LeafMutex, Mutex, Signal};
+
+use crate::{BufferPool, Journal, PoolError, Stop};
+use dirty::BufWrites;
+
+/// The floor is looked at so often within the bound.
+const LOOKS: u64 = 16;
+/// This share of the bound is left for the pages under way.
+const MARGIN: u64 = 8;
+
+/// What makes changes durable at home, page by page and all together.
+pub(crate) struct Durability {
+    pub(crate) journal: Arc<dyn Journal>,
+    /// Sharp checkpoints under way: no new dirty page goes to flash meanwhile [S0 3.2].
+    sharp: AtomicU32,
+    buf_writes: LeafMutex<BufWrites>,
+    /// Held by the task that syncs home.
+    sync: Mutex<()>,
+    stop: StopSwitch,
+    age: AgeWatch,
+}
+
+/// When the age of dirty pages is looked at.
+struct AgeWatch {
+    /// Bytes of log after which a change is too old, if that is so.
+    bound: Option<u64>,
+    /// Given when the log has grown by a part of the bound on age.
+    news: Signal,
+    /// The end of the log at which it is given next.
+    due: AtomicU64,
+}
+
+impl Durability {
+    /// With `journal`, which no change outlives by more than `clean_age` bytes.
+    pub(crate) fn new(journal: Arc<dyn Journal>, clean_age: Option<u64>) -> Durability {
+        Durability {
+            journal,
+            sharp: AtomicU32::new(0),
+            buf_writes: LeafMutex::default(),
+            sync: Mutex::default(),
+            stop: StopSwitch::default(),
+            age: AgeWatch { bound: clean_age, news: Signal::new(), due: AtomicU64::new(0) },
+        }
+    }
+
+    /// Whether a sharp checkpoint is under way.
+    pub(crate) fn is_sharp(&self) -> bool {
+        self.sharp.load(Ordering::Relaxed) > 0
+    }
+
+    /// Whether the pool takes no more changes (S1).
+    #[inline]
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stop.is_set()
+    }
+
+    /// # Errors
+    ///
+    /// `Stopped` with the first cause (S1).
+    #[inline]
+    pub(crate) fn check_writable(&self) -> Result<(), PoolError> {
+        self.stop.check()
+    }
+
+    /// A device that the database cannot do without failed. Returns the error for the caller.
+    pub(crate) fn stop_for(&self, stop: Stop) -> PoolError {
+        self.stop.set(|| self.journal.stopped(stop))
+    }
+
+    /// The least LSN that a change can get from now on.
+    pub(crate) fn next_lsn(&self) -> Lsn {
+        Lsn(self.journal.last_lsn().0 + 1)
+    }
+
+    /// Returns when the log is durable up to `upto`.
+    pub(crate) fn write_ahead(&self, upto: Lsn) -> Result<(), PoolError> {
+        if self.journal.durable_lsn() < upto { self.journal.make_durable(upto) } else { Ok(()) }
+    }
+
+    /// Wakes the age writer.
+    pub(crate) fn notify(&self) {
+        self.age.news.notify_all();
+    }
+
+    /// What is dirty since before this is too old (A1); zero if nothing ever is.
+    pub(crate) fn age_floor(&self) -> Lsn {
+        let floor = self.age.bound.map_or(0, |age| {
+            let end = self.journal.last_lsn().0;
+            end.saturating_sub(age - age / MARGIN)
+        });
+        Lsn(floor)
+    }
+}
+
+impl BufferPool {
+    /// The log has grown to `end`: what has become too old is brought home.
+    #[inline]
+    pub fn log_grew(&self, end: Lsn) {
+        if end.0 >= self.durability.age.due.load(Ordering::Relaxed) {
+            self.grow_older(end);
+        }
+    }
+
+    #[cold]
+    fn grow_older(&self, end: Lsn) {
+        let watch = &self.durability.age;
+        let Some(age) = watch.bound else {
+            watch.due.store(u64::MAX, Ordering::Relaxed);
+            return;
+        };
+        watch.due.store(end.0 + age / LOOKS, Ordering::Relaxed);
+        watch.news.notify_all();
+        self.cleaning.news.notify_all();
+    }
+}
+
+/// Why a pool stopped.
+type Cause = Arc<dyn Error + Send + Sync>;
+
+/// Set once, with the first cause, and never reset.
+#[derive(Default)]
+struct StopSwitch {
+    is_set: AtomicBool,
+    cause: LeafMutex<Option<Cause>>,
+}
+
+impl StopSwitch {
+    #[inline]
+    fn is_set(&self) -> bool {
+        self.is_set.load(Ordering::Acquire)
+    }
+
+    /// # Errors
+    ///
+    /// `Stopped` with the first cause.
+    #[inline]
+    fn check(&self) -> Result<(), PoolError> {
+        if self.is_set() { self.told() } else { Ok(()) }
+    }
+
+    #[cold]
+    fn told(&self) -> Result<(), PoolError> {
+        match &*self.cause.lock() {
+            Some(cause) => Err(PoolError::Stopped { cause: Arc::clone(cause) }),
+            None => Ok(()),
+        }
+    }
+
+    /// Stops the pool for `cause`, unless an earlier cause has. Returns the error for the caller.
+    fn set(&self, cause: impl FnOnce() -> Cause) -> PoolError {
+        let mut first = self.cause.lock();
+        let cause = first.get_or_insert_with(cause);
+        self.is_set.store(true, Ordering::Release);
+        PoolError::Stopped { cause: Arc::clone(cause) }
+    }
+}

@@ -54,7 +54,7 @@ pub(crate) fn candidate(frame: &Frame) -> Candidate {
 
 impl Around for PoolAround<'_> {
     fn now(&self) -> Tick {
-        self.pool.now()
+        self.pool.memory.now()
     }
 
     fn is_filling(&self) -> bool {
@@ -71,19 +71,19 @@ impl Around for PoolAround<'_> {
     }
 
     fn is_usable(&self) -> bool {
-        self.pool.flash_is_usable()
+        self.pool.devices.is_usable()
     }
 
     fn is_throttled(&self) -> bool {
-        self.pool.flash_is_throttled()
+        self.pool.devices.is_throttled()
     }
 
     fn is_over_budget(&self) -> bool {
-        self.pool.is_over_budget()
+        self.pool.devices.is_over_budget()
     }
 
     fn is_sharp(&self) -> bool {
-        self.pool.is_sharp()
+        self.pool.durability.is_sharp()
     }
 
     fn is_going_home(&self, page: PageId) -> bool {

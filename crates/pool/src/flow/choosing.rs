@@ -205,7 +205,7 @@ impl BufferPool {
         if let Some(choosing) = &self.traffic.choosing
             && Chooser::samples(choosing.one_in, page)
         {
-            let is_reused = frame.touch().history(self.now()).previous.is_some();
+            let is_reused = frame.touch().history(self.memory.now()).previous.is_some();
             let (is_dirty, class) = (frame.rec_lsn().is_some(), frame.class());
             choosing.chooser.lock().left(page, is_dirty, class, is_reused);
         }

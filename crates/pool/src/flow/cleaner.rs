@@ -58,15 +58,15 @@ impl BufferPool {
     /// Claims runs and has them cleaned: the life of the cleaner.
     pub(crate) fn run_cleaner(&self) {
         let mut is_cleaning = false;
-        while !self.is_closing() {
+        while !self.background.is_closing() {
             let seen = self.cleaning.news.seen();
             let dirty = self.flash_dirty();
-            let low = match self.is_sharp() {
+            let low = match self.durability.is_sharp() {
                 true => 0,
                 false => self.dirty_share(self.lambda() - BELOW_LAMBDA),
             };
-            is_cleaning |= self.is_sharp() || dirty > self.dirty_share(self.lambda());
-            is_cleaning &= dirty > low && self.check_writable().is_ok();
+            is_cleaning |= self.durability.is_sharp() || dirty > self.dirty_share(self.lambda());
+            is_cleaning &= dirty > low && self.durability.check_writable().is_ok();
             let is_begun = match self.cleaning.rule {
                 Cleaning::Sweeps => self.is_sweeping() && self.start_run(Start::Sweep),
                 _ => {
@@ -80,14 +80,14 @@ impl BufferPool {
             }
             let is_wanted = self.cleaning.rule == Cleaning::WhenWanted;
             if is_wanted
-                && self.check_writable().is_ok()
+                && self.durability.check_writable().is_ok()
                 && self.start_run(Start::Tier(Root::Wanted))
             {
                 continue;
             }
-            let floor = self.age_floor();
+            let floor = self.durability.age_floor();
             if floor > Lsn::ZERO
-                && self.check_writable().is_ok()
+                && self.durability.check_writable().is_ok()
                 && self.start_run(Start::Tier(Root::Below(floor)))
             {
                 continue;
@@ -98,10 +98,10 @@ impl BufferPool {
 
     /// Whether pages of a sweep are still to go home; begins one if it is time.
     fn is_sweeping(&self) -> bool {
-        if self.check_writable().is_err() {
+        if self.durability.check_writable().is_err() {
             return false;
         }
-        let share = if self.is_sharp() { 0 } else { self.dirty_share(self.lambda()) };
+        let share = if self.durability.is_sharp() { 0 } else { self.dirty_share(self.lambda()) };
         if self.cleaning.sweep.lock().is_over() && self.has_more_than(share) {
             for partition in &self.memory.partitions {
                 let books = partition.books.lock();
@@ -273,7 +273,8 @@ impl BufferPool {
     /// Whether `bytes` are `page` in the version that was written into `slot`.
     pub(crate) fn is_copy_of(&self, page: PageId, slot: u32, bytes: &PageBuf) -> bool {
         let books = self.memory.partition(page).books.lock();
-        let is_version = !self.checks_versions() || books.slots.may_be(slot, lsn(bytes));
+        let is_version =
+            !self.config.mutations.checks_versions() || books.slots.may_be(slot, lsn(bytes));
         verify(bytes, page).is_ok() && is_version
     }
 
@@ -313,7 +314,8 @@ impl BufferPool {
         let partition = self.memory.partition(page);
         let mut books = partition.books.lock();
         // Until home is synced the copy on flash stands for the page.
-        let until_sync = if self.keeps_bases() { UntilSync::Pinned } else { UntilSync::Reusable };
+        let until_sync =
+            if self.restart.keeps_bases { UntilSync::Pinned } else { UntilSync::Reusable };
         let ended = books.slots.cleaned(claim, cleaned, until_sync);
         if ended == Ended::Clean {
             let mut lsns = DirtyLsns::at(rec_lsn);

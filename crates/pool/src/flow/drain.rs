@@ -39,7 +39,7 @@ impl BufferPool {
                         let books = partition.books.lock();
                         books.ledger.owed().take(pages_at_once()).collect()
                     };
-                    if pages.is_empty() || self.is_closing() {
+                    if pages.is_empty() || self.background.is_closing() {
                         break;
                     }
                     let before = self.owed();
@@ -51,7 +51,7 @@ impl BufferPool {
                     }
                 }
             }
-            if self.owed() == 0 || self.is_closing() || terrace_rt::dead() {
+            if self.owed() == 0 || self.background.is_closing() || terrace_rt::dead() {
                 return;
             }
             sleep(DRAIN_NAP);

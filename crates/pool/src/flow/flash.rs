@@ -5,7 +5,7 @@
 //! - A2: such a copy is abandoned if the page was dirtied, or left memory, before its write began:
 //!   the flash would be newer than home [S0 4.2].
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use terrace_device::Device;
 use terrace_page::PageId;
@@ -14,8 +14,6 @@ use terrace_rt::{LeafMutex, Queue};
 use terrace_tier::{Count, Lend, Outcome, Version, Way};
 
 use crate::config::TacWrite;
-use crate::devices::budget::WriteBudget;
-use crate::devices::spill::Spilling;
 use crate::flow::append::Appends;
 use crate::flow::around::candidate;
 use crate::flow::choosing::Choosing;
@@ -31,51 +29,37 @@ const OFFERED_MAX: usize = 4096;
 /// What decides which pages are written to flash, beside the design.
 pub(crate) struct FlashTraffic {
     pub(crate) filling: LeafMutex<Filling>,
-    /// Of writes to flash, if they are limited.
-    pub(crate) budget: Option<WriteBudget>,
-    /// Writes to flash that failed since the last that did not.
-    pub(crate) failures: AtomicU32,
     /// Pages that were read from home, for the TAC writers.
     pub(crate) offered: Queue<PageId>,
     /// The retired hits that temperatures have aged by, if slots are ranked by them.
     aged_hits: Option<AtomicU64>,
     /// When pages that were read from home are written to flash, if they are.
     pub(crate) writes_what_is_read: Option<TacWrite>,
-    /// What flash has of a page while it is in memory.
-    pub(crate) inclusion: Inclusion,
+    /// Whether copies go when their pages are read.
+    pub(crate) is_exclusive: bool,
     /// How pages are appended, if they are.
     pub(crate) appends: Option<Appends>,
     /// Of a design that picks itself.
     pub(crate) choosing: Option<Choosing>,
-    pub(crate) spilling: Option<Spilling>,
-    /// What requests cost: as configured, or measured.
-    pub(crate) costs: Costs,
 }
 
 impl FlashTraffic {
     pub(crate) fn new(
         config: &PoolConfig,
         design: &Design,
+        appends: Option<Appends>,
         slots: u32,
-        flash: Option<&dyn Device>,
-        costs: Costs,
+        costs: &Costs,
     ) -> FlashTraffic {
-        let budget = flash.zip(config.flash_writes_per_day).map(|(flash, bytes_per_day)| {
-            WriteBudget::new(bytes_per_day, terrace_rt::now(), flash.counters().written_bytes)
-        });
         let ages = design.replacement == Replacement::Temperature;
         FlashTraffic {
             filling: LeafMutex::new(Filling::new(slots, config.tau)),
-            budget,
-            failures: AtomicU32::new(0),
             offered: Queue::new(OFFERED_MAX),
             aged_hits: ages.then(AtomicU64::default),
             writes_what_is_read: design.writes_what_is_read().then_some(config.tac.write),
-            inclusion: design.inclusion,
-            appends: design.batch().map(|batch| Appends::of(batch, config)),
-            choosing: Choosing::new(config, &costs),
-            spilling: Spilling::new(config, &costs),
-            costs,
+            is_exclusive: design.inclusion == Inclusion::Exclusive,
+            appends,
+            choosing: Choosing::new(config, costs),
         }
     }
 }
@@ -181,7 +165,7 @@ impl BufferPool {
         books.stats.flash_writes += 1;
         let outcome = Outcome { home: false, flash: written };
         let (lsn, newer) = (terrace_page::lsn(guard), None);
-        let history = frame.touch().history(self.now());
+        let history = frame.touch().history(self.memory.now());
         let version = Version { lsn, newer, history };
         self.end_writing(partition, &mut books, frame, (writing, outcome), &version);
         drop(books);

@@ -21,7 +21,7 @@
 //! - N4: exclusive: a page that is used while it is on its way to flash stays in memory, and what
 //!   was written of it is forgotten.
 
-use terrace_page::{Lsn, PageId};
+use terrace_page::PageId;
 use terrace_policy::RestartKind;
 use terrace_tier::{BaseRule, Candidate, Freed};
 
@@ -53,7 +53,7 @@ impl BufferPool {
     /// N2: the copy of a page that was just read goes.
     pub(crate) fn exclude(&self, loading: &Loading<'_>) {
         let is_redone = self.restart.is_recovering();
-        if self.is_exclusive() && !is_redone && !self.durability.stop.is_set() {
+        if self.traffic.is_exclusive && !is_redone && !self.durability.is_stopped() {
             let freed = self.take_over(loading.partition, &loading.guard);
             self.harden(freed.as_slice());
         }
@@ -61,7 +61,7 @@ impl BufferPool {
 
     /// N2: the log was redone: the copies of the pages that are in memory go.
     pub(crate) fn exclude_loaded(&self) {
-        if !self.is_exclusive() || self.durability.stop.is_set() {
+        if !self.traffic.is_exclusive || self.durability.is_stopped() {
             return;
         }
         for partition in &self.memory.partitions {
@@ -82,7 +82,7 @@ impl BufferPool {
     fn take_over(&self, partition: &Partition, guard: &Exclusive<'_>) -> Option<u32> {
         let frame = guard.frame();
         let slot = frame.slot()?;
-        let lower = Lsn(self.journal.last_lsn().0 + 1);
+        let lower = self.durability.next_lsn();
         let mut books = partition.books.lock();
         if !books.slots.is_valid(slot) {
             return None;
@@ -102,9 +102,9 @@ impl BufferPool {
     /// Asserts N1 and N2 of a page in memory.
     pub(crate) fn check_inclusion(&self, books: &Books, page: PageId, frame: &Frame) {
         let has_copy = frame.slot().is_some_and(|slot| books.slots.is_valid(slot));
-        let is_settled = !frame.is_latched() && !self.durability.stop.is_set();
+        let is_settled = !frame.is_latched() && !self.durability.is_stopped();
         let is_pure = self.config.restart.kind == RestartKind::Forget;
-        if self.is_exclusive() && is_settled && is_pure {
+        if self.traffic.is_exclusive && is_settled && is_pure {
             assert!(!has_copy, "{page} is in memory and on flash");
         }
     }

@@ -45,7 +45,7 @@ impl CleanerState {
 impl BufferPool {
     /// Tells the cleaner if there are too many dirty pages on flash.
     pub(crate) fn wake_cleaner(&self) {
-        if self.is_sharp() || self.flash_dirty() > self.dirty_share(self.lambda()) {
+        if self.durability.is_sharp() || self.flash_dirty() > self.dirty_share(self.lambda()) {
             self.cleaning.news.notify_all();
         }
     }

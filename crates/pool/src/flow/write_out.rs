@@ -82,7 +82,7 @@ impl BufferPool {
         let _at_work = self.memory.at_work();
         let at_once = self.shielded_pages();
         // Of a stopped pool, too, the jobs are ended one by one: others wait for their home writes.
-        let mut written = self.check_writable().map(|()| 0);
+        let mut written = self.durability.check_writable().map(|()| 0);
         while !jobs.is_empty() {
             let rest = jobs.split_off(jobs.len().min(at_once));
             let batch = std::mem::replace(&mut jobs, rest);
@@ -155,7 +155,10 @@ impl BufferPool {
 
     /// The area that home writes go through.
     fn doublewrite(&self) -> Option<&Arc<Doublewrite>> {
-        self.journal.doublewrite().filter(|_| !self.config.mutations.has(Mutation::SkipDoublewrite))
+        self.durability
+            .journal
+            .doublewrite()
+            .filter(|_| !self.config.mutations.has(Mutation::SkipDoublewrite))
     }
 
     /// Most pages that may go home together.
@@ -173,12 +176,12 @@ impl BufferPool {
     ) -> Result<Option<Shield<'_>>, PoolError> {
         let Some(area) = self.doublewrite().filter(|_| !pages.is_empty()) else { return Ok(None) };
         let shield = area.copy(pages).map_err(|error| match error {
-            CopyError::Log(source) => self.journal.failed(source),
-            CopyError::Home(source) => self.stop(Operation::Sync, source),
-            error @ CopyError::Torn => self.stop(Operation::Write, error.into()),
+            CopyError::Log(source) => self.durability.journal.failed(source),
+            CopyError::Home(source) => self.stop_for_home(Operation::Sync, source),
+            error @ CopyError::Torn => self.stop_for_home(Operation::Write, error.into()),
         })?;
         if !self.config.mutations.has(Mutation::PageBeforeLog) {
-            self.journal.barrier(upto)?;
+            self.durability.journal.barrier(upto)?;
         }
         Ok(Some(shield))
     }
@@ -188,11 +191,8 @@ impl BufferPool {
         let dirty = transfers.iter().filter(|transfer| transfer.dirty.is_some());
         let upto = dirty.map(|transfer| transfer.page_lsn).max();
         match upto {
-            Some(lsn)
-                if !self.config.mutations.has(Mutation::PageBeforeLog)
-                    && self.journal.durable_lsn() < lsn =>
-            {
-                self.journal.make_durable(lsn)
+            Some(lsn) if !self.config.mutations.has(Mutation::PageBeforeLog) => {
+                self.durability.write_ahead(lsn)
             }
             _ => Ok(()),
         }
@@ -228,9 +228,9 @@ impl BufferPool {
     ) -> Result<(), PoolError> {
         for part in pages.chunks(self.shielded_pages()) {
             let copied: Vec<&PageBuf> = part.iter().map(|(_, bytes)| *bytes).collect();
-            let shield = self
-                .shield(&copied, Lsn::ZERO)
-                .map_err(|error| self.stop(Operation::Write, std::io::Error::other(error)))?;
+            let shield = self.shield(&copied, Lsn::ZERO).map_err(|error| {
+                self.stop_for_home(Operation::Write, std::io::Error::other(error))
+            })?;
             let written = work(&homeward(part.iter().copied(), shield.as_ref()));
             written.map_err(|source| self.stop_torn(source, shield))?;
         }
@@ -240,7 +240,7 @@ impl BufferPool {
     /// A home write failed, and may have torn its pages. The cause is kept before anyone meets
     /// what follows from it.
     fn stop_torn(&self, source: std::io::Error, shield: Option<Shield<'_>>) -> PoolError {
-        let error = self.stop(Operation::Write, source);
+        let error = self.stop_for_home(Operation::Write, source);
         if let Some(shield) = shield {
             shield.torn();
         }

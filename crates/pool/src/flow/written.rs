@@ -66,7 +66,7 @@ impl BufferPool {
         outcome: Outcome,
     ) -> bool {
         let (home, slot) = (transfer.writing.home(), transfer.writing.slot());
-        if self.is_exclusive() && slot.is_some() {
+        if self.traffic.is_exclusive && slot.is_some() {
             return self.complete_exclusive(transfer, outcome);
         }
         let Transfer { partition, page, guard, writing, page_lsn, dirty, touch } = transfer;
@@ -75,11 +75,11 @@ impl BufferPool {
         let had_slot = frame.slot().is_some();
         let at_home = home && outcome.home;
         // write_out.W6: what home was just sent counts as lacking until it is synced.
-        let lacking = dirty.filter(|_| !home || self.keeps_bases()).map(|lsns| lsns.rec);
+        let lacking = dirty.filter(|_| !home || self.restart.keeps_bases).map(|lsns| lsns.rec);
         let version = self.version(&books, (page, frame), page_lsn, lacking);
         let ended = (writing, outcome);
         let is_filled = self.end_writing(partition, &mut books, frame, ended, &version);
-        if let Some(slot) = slot.filter(|_| is_filled && at_home && self.keeps_bases()) {
+        if let Some(slot) = slot.filter(|_| is_filled && at_home && self.restart.keeps_bases) {
             books.ledger.keep_until_sync(slot, page);
         }
         // A rule that is off may have cleared the entry already.
@@ -195,9 +195,10 @@ impl BufferPool {
     ) -> Version {
         // write_out.W6: what the slot says must hold after a power cut, too. A clean copy is the
         // log's to redo where bases are not kept.
-        let at_risk = books.ledger.at_risk(page).filter(|_| rec.is_some() || self.keeps_bases());
+        let at_risk =
+            books.ledger.at_risk(page).filter(|_| rec.is_some() || self.restart.keeps_bases);
         let newer = rec.into_iter().chain(at_risk).min();
-        Version { lsn, newer, history: frame.touch().history(self.now()) }
+        Version { lsn, newer, history: frame.touch().history(self.memory.now()) }
     }
 
     /// A write of the page of `frame` has ended: its slot, and whoever knows of it, are told.
@@ -236,7 +237,7 @@ impl BufferPool {
         has_copy: bool,
     ) {
         // Until home is synced a copy on flash stands for the page.
-        let stands = has_copy && self.keeps_bases();
+        let stands = has_copy && self.restart.keeps_bases;
         let base = if stands { Lsn::MAX } else { lsns.base };
         self.written_home(books, page, DirtyLsns { base, ..lsns });
         self.base_until_sync(books, frame, page);
@@ -244,7 +245,7 @@ impl BufferPool {
 
     /// The page was written home: a base that it has is kept until home is synced.
     fn base_until_sync(&self, books: &mut Books, frame: &Frame, page: PageId) {
-        if let (true, Some(slot)) = (self.keeps_bases(), frame.slot())
+        if let (true, Some(slot)) = (self.restart.keeps_bases, frame.slot())
             && books.slots.is_kept_for(slot, page)
         {
             books.ledger.keep_until_sync(slot, page);

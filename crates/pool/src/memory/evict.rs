@@ -69,7 +69,7 @@ impl BufferPool {
                 return Ok(());
             }
             // A stopped pool writes nothing, so changed pages never leave.
-            self.check_writable()?;
+            self.durability.check_writable()?;
             let standstill = standstill.get_or_insert_with(|| Standstill::begin(partition));
             if now() >= deadline || standstill.refuses(self) {
                 return Err(PoolError::AllPinned);
@@ -118,14 +118,14 @@ impl BufferPool {
         let frames = PolicyFrames {
             partition,
             frames: &self.memory.frames,
-            takes_dirty: !self.durability.stop.is_set(),
+            takes_dirty: !self.durability.is_stopped(),
             passed_over: RefCell::new(Vec::new()),
         };
         for _ in 0..VICTIMS_MAX {
             if freed >= quota.free || jobs.len() >= quota.writes {
                 break;
             }
-            let Some(victim) = books.name_victim(&frames, self.now()) else { break };
+            let Some(victim) = books.name_victim(&frames, self.memory.now()) else { break };
             let guard = self.memory.frames.try_exclusive(partition.frame_at(victim.0));
             let guard = guard.filter(|guard| guard.frame().page().is_some());
             let Some(guard) = guard else {
@@ -166,13 +166,13 @@ impl BufferPool {
 
     /// Keeps a few frames free in every partition: the life of the background evictor.
     pub(crate) fn run_evictor(&self) {
-        while !self.is_closing() {
+        while !self.background.is_closing() {
             let seen = self.memory.frames_wanted.seen();
             let mut freed = 0;
             for partition in &self.memory.partitions {
                 let wanted = 2 * self.free_frames_low(partition);
                 let missing = wanted.saturating_sub(partition.books.lock().free.len());
-                if missing > 0 && !self.is_closing() {
+                if missing > 0 && !self.background.is_closing() {
                     let writes = missing.min(self.config.evict_batch as usize);
                     let writes = self.writes_together(partition, writes);
                     // Whoever needs a frame meets the same error, and reports it.

@@ -20,7 +20,7 @@
 
 use terrace_page::{Damage, PageId};
 use terrace_policy::{AccessClass, Tick, Touch};
-use terrace_tier::{Devices, Missed, Reading, Wanted};
+use terrace_tier::{Missed, Reading, Wanted};
 
 use crate::buffer_pool::Intent;
 use crate::flow::owed::first_cause;
@@ -69,17 +69,6 @@ pub(crate) enum Installed<'p> {
 const SOURCES_MAX: u32 = 64;
 
 const RANDOM: Intent = Intent { class: AccessClass::Random, cold: false };
-
-impl Devices for BufferPool {
-    fn is_flash_spared(&self) -> bool {
-        let is_given_up = self.devices.flash.as_ref().is_some_and(|flash| flash.is_given_up());
-        is_given_up || self.flash_is_throttled()
-    }
-
-    fn spills(&self) -> bool {
-        self.is_spilling()
-    }
-}
 
 impl BufferPool {
     /// The page's frame; reads the page if it has none.
@@ -189,7 +178,7 @@ impl BufferPool {
             self.memory.fetches.memory_is_full();
             return Installed::NoFrame;
         };
-        let now = self.memory.fetches.tick();
+        let now = self.memory.tick();
         partition.install(&guard, page, place);
         let reading = match place {
             Place::Flash(slot) => self.choose_source(&mut books, slot, want, now),
@@ -199,7 +188,7 @@ impl BufferPool {
             Some(reading) => books.slots.history(reading.slot()),
             // A page that is spilled keeps its uses.
             None => match place {
-                Place::Flash(slot) if self.traffic.spilling.is_some() => {
+                Place::Flash(slot) if self.devices.spilling.is_some() => {
                     let slots = &mut books.slots;
                     if slots.is_valid(slot) { slots.history(slot) } else { None }
                 }
@@ -234,7 +223,7 @@ impl BufferPool {
         }
         if want == Want::Best {
             self.choosing_asked(page);
-            self.spilling_missed();
+            self.devices.missed();
         }
         if want != Want::Nothing {
             self.observe(page, PageEvent::Fetch);
@@ -279,7 +268,7 @@ impl BufferPool {
             Want::Best | Want::BestAhead => Wanted::Copy,
             Want::HomeUnlessNewer | Want::OnlyHome | Want::Nothing => Wanted::OnlyNewer,
         };
-        let reading = match books.slots.missed(slot, wanted, now, self) {
+        let reading = match books.slots.missed(slot, wanted, now, &self.devices) {
             Missed::Flash(reading) => reading,
             Missed::Home => return None,
             Missed::Spared => {
@@ -339,7 +328,7 @@ impl BufferPool {
             match slots.newer(slot).filter(|_| now == Some(slot)) {
                 None => {
                     loading.read_from(now.and_then(|slot| {
-                        self.choose_source(&mut books, slot, Want::BestAhead, self.now())
+                        self.choose_source(&mut books, slot, Want::BestAhead, self.memory.now())
                     }));
                     return Ok(BadCopy::LookAgain);
                 }
@@ -360,7 +349,7 @@ impl BufferPool {
             let mut books = loading.partition.books.lock();
             let slot = loading.guard.frame().slot();
             loading.read_from(slot.and_then(|slot| {
-                self.choose_source(&mut books, slot, Want::BestAhead, self.now())
+                self.choose_source(&mut books, slot, Want::BestAhead, self.memory.now())
             }));
         }
         Ok(rescued)

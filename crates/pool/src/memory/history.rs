@@ -1,14 +1,11 @@
-//! The misses so far: the clock of the policies, and what a miss needs to know of those before it.
+//! What a miss needs to know of the misses before it.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use terrace_page::PageId;
-use terrace_policy::Tick;
 
 /// What a miss needs to know of the misses before it.
 pub(crate) struct FetchHistory {
-    /// The clock of the policies: one tick for each miss.
-    clock: AtomicU64,
     /// Memory was full once: ramp-up is over [S0 4.3.2].
     memory_was_full: AtomicBool,
     /// The page that a read of its own fetched last, for the 64-page rule.
@@ -16,21 +13,8 @@ pub(crate) struct FetchHistory {
 }
 
 impl FetchHistory {
-    pub(crate) fn since(now: Tick) -> FetchHistory {
-        FetchHistory {
-            clock: AtomicU64::new(now.0),
-            memory_was_full: AtomicBool::new(false),
-            last: AtomicU64::new(u64::MAX),
-        }
-    }
-
-    #[inline]
-    pub(crate) fn now(&self) -> Tick {
-        Tick(self.clock.load(Ordering::Relaxed))
-    }
-
-    pub(crate) fn tick(&self) -> Tick {
-        Tick(self.clock.fetch_add(1, Ordering::Relaxed) + 1)
+    pub(crate) fn new() -> FetchHistory {
+        FetchHistory { memory_was_full: AtomicBool::new(false), last: AtomicU64::new(u64::MAX) }
     }
 
     pub(crate) fn memory_is_full(&self) {

@@ -68,7 +68,7 @@ impl BufferPool {
         let slot = reading.slot();
         let copy = books.slots.read_ended(reading, lsn(&loading.guard));
         let read = match read {
-            Ok(()) if self.checks_versions() && !copy.is_version => {
+            Ok(()) if self.config.mutations.checks_versions() && !copy.is_version => {
                 let (tier, page, damage) = (Tier::Flash, loading.page, Damage::Version);
                 Err(PoolError::Damaged { tier, page, damage })
             }
@@ -120,7 +120,7 @@ impl BufferPool {
     /// Whether a page has changes that the log lacks. Redo looks for itself while it runs: it knows
     /// where the log ended.
     fn is_newer_than_log(&self, bytes: &PageBuf) -> bool {
-        !self.restart.is_recovering() && lsn(bytes) > self.journal.last_lsn()
+        !self.restart.is_recovering() && lsn(bytes) > self.durability.journal.last_lsn()
     }
 
     pub(crate) fn count_home_read(&self, pages: usize) {

@@ -19,9 +19,10 @@ pub(crate) mod peeks;
 pub(crate) mod request;
 pub(crate) mod standstill;
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use terrace_page::{FrameId, PageId};
+use terrace_policy::Tick;
 use terrace_rt::Signal;
 
 use crate::memory::directory::PageHash;
@@ -36,6 +37,8 @@ pub(crate) struct Memory {
     /// Page requests that took no latch, as far as no frame counts them.
     pub(crate) peeks: Peeks,
     pub(crate) partitions: Box<[Partition]>,
+    /// The clock of the policies: one tick for each miss.
+    clock: AtomicU64,
     pub(crate) fetches: FetchHistory,
     /// Given when a partition runs low on free frames.
     pub(crate) frames_wanted: Signal,
@@ -52,20 +55,32 @@ impl Memory {
     pub(crate) fn new(
         frames: FrameTable,
         partitions: Box<[Partition]>,
-        fetches: FetchHistory,
+        now: Tick,
         counts_hits: bool,
     ) -> Memory {
         Memory {
             frames,
             peeks: Peeks::default(),
             partitions,
-            fetches,
+            clock: AtomicU64::new(now.0),
+            fetches: FetchHistory::new(),
             frames_wanted: Signal::new(),
             read_aheads: AtomicU32::new(0),
             working: AtomicU32::new(0),
             misses: SampledMisses::new(),
             counts_hits,
         }
+    }
+
+    /// The tick of the latest miss.
+    #[inline]
+    pub(crate) fn now(&self) -> Tick {
+        Tick(self.clock.load(Ordering::Relaxed))
+    }
+
+    /// A page is missed, at the tick that is returned.
+    pub(crate) fn tick(&self) -> Tick {
+        Tick(self.clock.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
     /// The partition of `page`.

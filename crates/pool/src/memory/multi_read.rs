@@ -100,7 +100,7 @@ impl BufferPool {
         let count = count.min(RUN_PAGES_MAX);
         let Some(pool) = self.background.pool() else { return };
         if count == 0
-            || self.is_closing()
+            || self.background.is_closing()
             || self.memory.read_aheads.fetch_add(1, Ordering::Relaxed) >= READ_AHEADS_MAX
         {
             self.memory.read_aheads.fetch_sub(u32::from(count > 0), Ordering::Relaxed);
@@ -152,7 +152,7 @@ impl BufferPool {
             Place::Nowhere => Residence::Home,
             Place::Flash(slot) => match &books.slots {
                 slots if slots.newer(slot).is_some() => Residence::FlashNewer,
-                slots if slots.is_valid(slot) && !self.flash_is_throttled() => {
+                slots if slots.is_valid(slot) && !self.devices.is_throttled() => {
                     Residence::FlashClean
                 }
                 _ => Residence::Home,

@@ -35,7 +35,7 @@ impl BufferPool {
     #[inline]
     fn shared(&self, id: FrameId, page: PageId) -> Option<PageRef<'_>> {
         let guard = self.memory.frames.shared_if(id, page)?;
-        guard.frame().hit(self.now());
+        guard.frame().hit(self.memory.now());
         self.observe(page, PageEvent::Read);
         Some(PageRef::new(page, guard))
     }
@@ -52,9 +52,9 @@ impl BufferPool {
         let frame = self.memory.frames.frame(id);
         if self.memory.counts_hits {
             // The hits of a page that leaves memory age temperatures, and count as logical reads.
-            frame.hit(self.now());
+            frame.hit(self.memory.now());
         } else {
-            frame.used(self.now());
+            frame.used(self.memory.now());
             self.memory.peeks.count();
         }
         self.observe(page, PageEvent::Read);
@@ -86,7 +86,7 @@ impl BufferPool {
     /// As [`BufferPool::read`], and `Stopped` after a failed write.
     #[inline]
     pub fn write(&self, page: PageId) -> Result<PageMut<'_>, PoolError> {
-        self.check_writable()?;
+        self.durability.check_writable()?;
         match self.memory.lookup_ahead(page).and_then(|id| self.in_memory(id, page)) {
             Some(page) => Ok(page),
             None => self.write_slow(page),
@@ -100,7 +100,7 @@ impl BufferPool {
     /// `Stopped` after a failed write.
     #[inline]
     pub fn write_in(&self, id: FrameId, page: PageId) -> Result<Option<PageMut<'_>>, PoolError> {
-        self.check_writable()?;
+        self.durability.check_writable()?;
         self.memory.frames.prefetch(id);
         Ok(self.in_memory(id, page))
     }
@@ -123,7 +123,7 @@ impl BufferPool {
     #[inline]
     fn in_memory(&self, id: FrameId, page: PageId) -> Option<PageMut<'_>> {
         let guard = self.memory.frames.exclusive_if(id, page)?;
-        guard.frame().hit(self.now());
+        guard.frame().hit(self.memory.now());
         Some(PageMut::new(self, page, guard))
     }
 
@@ -135,7 +135,7 @@ impl BufferPool {
     ///
     /// As [`BufferPool::write`].
     pub fn create(&self, page: PageId) -> Result<PageMut<'_>, PoolError> {
-        self.check_writable()?;
+        self.durability.check_writable()?;
         for _ in 0..LOOKUPS_MAX {
             match self.fetch_blank(page)? {
                 Fetched::New(guard) => return Ok(PageMut::blank(self, page, guard)),
@@ -156,7 +156,7 @@ impl BufferPool {
     ///
     /// As [`BufferPool::write`], but not `Damaged`.
     pub fn read_damaged_ok(&self, page: PageId) -> Result<Recovered<'_>, PoolError> {
-        self.check_writable()?;
+        self.durability.check_writable()?;
         for _ in 0..LOOKUPS_MAX {
             let (fetched, damage) = self.fetch_any(page)?;
             match (fetched, damage) {

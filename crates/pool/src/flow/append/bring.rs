@@ -21,7 +21,7 @@ const LOOKS_MAX: u32 = 100;
 impl BufferPool {
     /// Whether changed pages are appended to bring flash up to date, not written home.
     pub(crate) fn brings_to_flash(&self) -> bool {
-        self.is_persistent() && self.appends()
+        self.restart.is_persistent && self.appends()
     }
 
     /// Appends those of `batch` that still have changes from before `below` that are nowhere else.
@@ -61,7 +61,7 @@ impl BufferPool {
     ) -> Result<(), PoolError> {
         let mut looks = 0;
         while !waiting.is_empty() && looks < LOOKS_MAX && self.brings_to_flash() {
-            self.check_writable()?;
+            self.durability.check_writable()?;
             let seen = partition.room.seen();
             let claimed = {
                 let mut books = partition.books.lock();
@@ -82,7 +82,7 @@ impl BufferPool {
     /// Nothing can leave the front: what only waits for home to be synced, or for the table, can
     /// after this.
     pub(super) fn unblock_front(&self) {
-        if self.is_persistent() {
+        if self.restart.is_persistent {
             // Whoever writes next is told of a failure.
             let _failed = self.sync_home().and_then(|()| self.harden_table());
         }

@@ -303,9 +303,9 @@ impl BufferPool {
             true => books.ledger.kept_moved(from, to),
             false => books.stats.second_chances += 1,
         }
-        let history = Some(History::once(self.now()));
+        let history = Some(History::once(self.memory.now()));
         self.slot_filled(&Held { slot: partition.first_slot + to, page, lsn, newer, history });
-        if self.waits_for_table() {
+        if self.restart.waits_for_table {
             self.retire_base(partition, from);
         } else {
             self.slot_freed(partition.first_slot + from, page, Freed::Reused);
@@ -317,7 +317,7 @@ impl BufferPool {
         let Some(run) = front.group.as_ref().map(Group::run) else { return };
         if front.leavers.iter().all(|leaver| leaver.claim.is_none()) {
             let mut books = partition.books.lock();
-            if !self.keeps_bases() || books.slots.is_free_run(run) {
+            if !self.restart.keeps_bases || books.slots.is_free_run(run) {
                 return self.end_front(partition, &mut books, front.group);
             }
         }
@@ -361,7 +361,7 @@ impl BufferPool {
         for (claim, leaver) in claims.into_iter().zip(&homeward) {
             self.end_claim(claim, outcome(leaver));
         }
-        if self.keeps_bases() && self.settle_front(partition, &homeward).is_err() {
+        if self.restart.keeps_bases && self.settle_front(partition, &homeward).is_err() {
             // What is not durable elsewhere stays; the next writer is told why.
             return self.end_front(partition, &mut partition.books.lock(), group);
         }
@@ -387,7 +387,7 @@ impl BufferPool {
             let books = partition.books.lock();
             group.into_iter().flat_map(|run| books.slots.bases_in(run)).collect()
         };
-        if bases.is_empty() || !self.keeps_bases() {
+        if bases.is_empty() || !self.restart.keeps_bases {
             return Ok(());
         }
         for page in bases {
@@ -461,18 +461,15 @@ impl BufferPool {
             && self.config.restart.kind.is_journalled()
             && partition.books.lock().slots.may_be(claim.slot(), lsn(bytes));
         if !is_same {
-            if self.is_persistent() {
+            if self.restart.is_persistent {
                 // As in `rescue`: the log need not have it, and home, whole but old, would pass.
                 let tier = Tier::Flash;
                 return Err(PoolError::Damaged { tier, page, damage: Damage::Checksum });
             }
-            let repaired = self.journal.repair(page, claim.rec_lsn(), bytes, is_whole);
+            let repaired = self.durability.journal.repair(page, claim.rec_lsn(), bytes, is_whole);
             repaired.map_err(|error| first_cause(read, error))?;
             terrace_page::seal(bytes);
         }
-        match self.journal.durable_lsn() < lsn(bytes) {
-            true => self.journal.make_durable(lsn(bytes)),
-            false => Ok(()),
-        }
+        self.durability.write_ahead(lsn(bytes))
     }
 }

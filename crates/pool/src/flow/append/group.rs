@@ -71,7 +71,7 @@ impl BufferPool {
         };
         let mut freed = 0;
         while freed < wanted && books.gathered.len() < group {
-            let Some(victim) = books.name_victim(&frames, self.now()) else { break };
+            let Some(victim) = books.name_victim(&frames, self.memory.now()) else { break };
             let guard = self.memory.frames.try_exclusive(partition.frame_at(victim.0));
             let guard = guard.filter(|guard| guard.frame().page().is_some());
             let Some(guard) = guard else {

@@ -73,6 +73,16 @@ pub(crate) enum Appended {
 }
 
 impl BufferPool {
+    /// Whether victims are appended now: not during a sharp checkpoint [S0 3.2], nor after a
+    /// failure.
+    pub(crate) fn appends(&self) -> bool {
+        self.traffic.appends.is_some()
+            && self.devices.is_usable()
+            && !self.devices.is_over_budget()
+            && !self.durability.is_sharp()
+            && !self.durability.is_stopped()
+    }
+
     /// Frees frames of one partition, until `wanted` are free, or a group was written.
     pub(crate) fn append_victims(
         &self,
