@@ -49,7 +49,7 @@ use crate::flow::owed::Owed;
 use crate::flow::share::CleanerState;
 use crate::memory::Memory;
 use crate::memory::frames::FrameTable;
-use crate::memory::partition::partition_bytes;
+use crate::memory::partition_bytes;
 use crate::restart::RestartState;
 use crate::shares::TierShares;
 use crate::{Journal, PageMut, PoolConfig, PoolError, PoolStats, Tier};
@@ -135,7 +135,13 @@ impl BufferPool {
             cleaning: CleanerState::new(design.cleaning, slots, config.lambda),
             restart: RestartState::new(&config, &layout, recovery),
             devices: Devices::new(&config, home, flash, costs),
-            memory: Memory::new(frames, partitions, now, design.replacement.counts_hits()),
+            memory: Memory::new(
+                frames,
+                partitions,
+                now,
+                design.replacement.counts_hits(),
+                config.observer.clone(),
+            ),
             background: Background::new(world, Weak::clone(itself)),
             durability: Durability::new(journal, config.clean_age),
             config,

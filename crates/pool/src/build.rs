@@ -18,9 +18,9 @@ use terrace_tier::{AnyOrder, Image, SlotRules};
 
 use crate::PoolConfig;
 use crate::memory::directory::{Directory, PageHash};
-use crate::memory::partition::partition_bytes;
-use crate::memory::partition::{Books, Partition};
-use crate::memory::standstill::Waiting;
+use crate::memory::evict::Waiting;
+use crate::memory::partition_bytes;
+use crate::memory::{Books, Partition};
 use crate::shares::{SlotTable, TierShares};
 use terrace_restart::{FlashLayout, FlashRecovery};
 
@@ -236,8 +236,8 @@ impl Plan {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::memory::Place;
     use crate::memory::frames::FrameTable;
-    use crate::memory::partition::Place;
     use terrace_page::Lsn;
     use terrace_policy::{History, Temperatures, designs, restarts};
     use terrace_rt::{Prng, Virtual, VirtualConfig};

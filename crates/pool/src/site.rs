@@ -8,8 +8,7 @@ use terrace_device::{Device, said_again};
 use terrace_page::{Lsn, PageId};
 use terrace_policy::{History, Tick};
 
-use crate::memory::directory::PageHash;
-use crate::memory::partition::Partition;
+use crate::memory::{Partition, partition_of};
 use crate::shares::SlotTable;
 use crate::{BufferPool, PoolConfig, PoolError, Tier};
 use terrace_restart::{
@@ -275,7 +274,7 @@ impl PoolConfig {
         stamp: u64,
     ) -> io::Result<u64> {
         let settings = self.of_restart();
-        let of = |page| PageHash::of(page).partition(settings.partitions as usize) as u32;
+        let of = |page| partition_of(page, settings.partitions as usize) as u32;
         terrace_restart::write_synthetic_table(&settings, &of, flash, database, stamp)
     }
 }

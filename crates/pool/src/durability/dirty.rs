@@ -40,7 +40,7 @@ use terrace_tier::{After, BaseRule, Changed, Freed, Gauge, Mutation};
 
 use crate::durability::ledger::{DirtyLsns, Ledger};
 use crate::memory::frames::{Exclusive, Frame};
-use crate::memory::partition::{Books, Partition};
+use crate::memory::{Books, Partition};
 use crate::{BufferPool, Dirtied, PageEvent, PoolError};
 
 /// How long a page is without an entry when `entry_before_invalidation` is off.
@@ -155,7 +155,7 @@ impl BufferPool {
             After::Own => {}
             After::Gone => {
                 frame.set_slot(None);
-                self.observe(page, PageEvent::SlotLost);
+                self.memory.observe(page, PageEvent::SlotLost);
             }
         }
         let number = partition.first_slot + slot;
@@ -359,7 +359,7 @@ impl BufferPool {
             }
             if books.slots.is_kept_for(slot, page) {
                 partition.detach_slot(books, &self.memory.frames, page, slot);
-                self.observe(page, PageEvent::SlotLost);
+                self.memory.observe(page, PageEvent::SlotLost);
                 books.slots.release_base(slot);
                 self.slot_freed(partition.first_slot + slot, page, Freed::Modified);
             }
@@ -378,7 +378,7 @@ impl BufferPool {
             self.unpin_later(partition, slot, page);
         } else if books.slots.is_kept_for(slot, page) {
             partition.detach_slot(books, &self.memory.frames, page, slot);
-            self.observe(page, PageEvent::SlotLost);
+            self.memory.observe(page, PageEvent::SlotLost);
             books.slots.retire(slot);
             self.retire_base(partition, slot);
         }

@@ -5,7 +5,7 @@ use terrace_tier::{Purpose, Way};
 
 use crate::flow::written::Job;
 use crate::memory::frames::Exclusive;
-use crate::memory::partition::{Partition, Place};
+use crate::memory::{Partition, Place};
 use crate::{BufferPool, PoolError};
 
 /// What flushing a page needs.

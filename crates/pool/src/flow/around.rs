@@ -8,9 +8,8 @@ use terrace_policy::Tick;
 use terrace_tier::{Around, Candidate, Displaced, Freed, Gauge, Mutation};
 
 use crate::durability::ledger::Ledger;
-use crate::memory::directory::PageHash;
 use crate::memory::frames::Frame;
-use crate::memory::partition::{Books, Partition};
+use crate::memory::{Books, Partition};
 use crate::{BufferPool, PageEvent};
 
 /// A partition of the pool around its slots, while its lock is held.
@@ -37,7 +36,7 @@ impl BufferPool {
     pub(crate) fn displaced(&self, partition: &Partition, books: &Books, displaced: Displaced) {
         let Displaced { page, slot } = displaced;
         partition.detach_slot(books, &self.memory.frames, page, slot);
-        self.observe(page, PageEvent::SlotLost);
+        self.memory.observe(page, PageEvent::SlotLost);
         self.slot_freed(partition.first_slot + slot, page, Freed::Reused);
     }
 }
@@ -62,8 +61,7 @@ impl Around for PoolAround<'_> {
     }
 
     fn is_in_memory(&self, page: PageId) -> bool {
-        let frames = &self.pool.memory.frames;
-        self.partition.find_frame(frames, PageHash::of(page), page).is_some()
+        self.partition.has_frame(&self.pool.memory.frames, page)
     }
 
     fn frames(&self) -> u32 {

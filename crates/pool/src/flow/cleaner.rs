@@ -39,7 +39,7 @@ use crate::flow::choosing::DRAIN_RUNS;
 use crate::flow::homeward::home_runs;
 use crate::io::{self, PageIo};
 use crate::memory::frames::Staging;
-use crate::memory::partition::{Books, Place};
+use crate::memory::{Books, Place};
 use crate::{BufferPool, PoolError};
 
 /// How far below lambda the cleaner goes, as a share of the slots [S0 2.3.3].

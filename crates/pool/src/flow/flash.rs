@@ -20,7 +20,7 @@ use crate::flow::choosing::Choosing;
 use crate::io::{self, PageIo};
 use crate::memory::frames::Exclusive;
 use crate::memory::loading::Loading;
-use crate::memory::partition::{Books, Partition, Place};
+use crate::memory::{Books, Partition, Place};
 use crate::{BufferPool, PageEvent, PoolConfig};
 
 /// Copies that wait for a TAC writer, at most; more are abandoned.
@@ -149,7 +149,7 @@ impl BufferPool {
                 self.displaced(partition, &books, displaced);
             }
             if frame.slot().is_none() {
-                self.observe(page, PageEvent::SlotTaken);
+                self.memory.observe(page, PageEvent::SlotTaken);
             }
             frame.set_slot(writing.slot());
             writing

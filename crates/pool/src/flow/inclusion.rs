@@ -27,7 +27,7 @@ use terrace_tier::{BaseRule, Candidate, Freed};
 
 use crate::memory::frames::{Exclusive, Frame};
 use crate::memory::loading::Loading;
-use crate::memory::partition::{Books, Partition};
+use crate::memory::{Books, Partition};
 use crate::{BufferPool, PageEvent};
 
 impl BufferPool {
@@ -47,7 +47,7 @@ impl BufferPool {
             self.displaced(partition, books, displaced);
         }
         frame.set_slot(Some(slot));
-        self.observe(page.page, PageEvent::SlotTaken);
+        self.memory.observe(page.page, PageEvent::SlotTaken);
     }
 
     /// N2: the copy of a page that was just read goes.

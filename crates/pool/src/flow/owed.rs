@@ -23,8 +23,8 @@ use terrace_rt::LeafMutex;
 use terrace_tier::{Freed, SlotState};
 
 use crate::durability::ledger::DirtyLsns;
+use crate::memory::Place;
 use crate::memory::loading::{BadCopy, Loading, Source};
-use crate::memory::partition::Place;
 use crate::shares::SlotTable;
 use crate::{BufferPool, PoolError, Tier};
 

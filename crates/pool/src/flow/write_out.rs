@@ -36,7 +36,7 @@ use crate::flow::homeward::{Homeward, home_runs, homeward};
 use crate::flow::written::{Job, Transfer};
 use crate::io::{self, PageIo};
 use crate::memory::frames::Exclusive;
-use crate::memory::partition::{Books, Partition};
+use crate::memory::{Books, Partition};
 use crate::{BufferPool, PoolError};
 
 impl BufferPool {

@@ -7,7 +7,7 @@ use terrace_tier::{Filled, Held, Outcome, Purpose, Version, Writing, Written};
 
 use crate::durability::ledger::DirtyLsns;
 use crate::memory::frames::{Exclusive, Frame, Shared};
-use crate::memory::partition::{Books, Partition};
+use crate::memory::{Books, Partition};
 use crate::{BufferPool, PageEvent};
 
 /// A page to write, and where to.
@@ -86,20 +86,20 @@ impl BufferPool {
         if let Some(lsns) = dirty.filter(|_| frame.rec_lsn().is_some()) {
             if at_home || (is_filled && !home) {
                 books.clear_dirty(frame);
-                self.observe(page, PageEvent::WriteOut);
+                self.memory.observe(page, PageEvent::WriteOut);
             }
             if at_home {
                 self.entry_until_sync(&mut books, (page, frame), lsns, is_filled);
             }
         }
         if !had_slot && frame.slot().is_some() {
-            self.observe(page, PageEvent::SlotTaken);
+            self.memory.observe(page, PageEvent::SlotTaken);
         }
         let leaves =
             purpose == Purpose::Evict && frame.rec_lsn().is_none() && frame.touch() == touch;
         let left = match guard.try_upgrade_if(leaves) {
             Some(exclusive) => {
-                self.evicted(partition, &mut books, exclusive, dirty.is_some());
+                self.memory.evicted(partition, &mut books, exclusive, dirty.is_some());
                 true
             }
             None => false,
@@ -138,51 +138,18 @@ impl BufferPool {
         self.end_writing(partition, &mut books, frame, (writing, outcome), &version);
         if rec.is_some() {
             books.clear_dirty(frame);
-            self.observe(page, PageEvent::WriteOut);
+            self.memory.observe(page, PageEvent::WriteOut);
         }
         if slot.is_none() {
-            self.observe(page, PageEvent::SlotTaken);
+            self.memory.observe(page, PageEvent::SlotTaken);
         }
-        self.evicted(partition, &mut books, guard, rec.is_some());
+        self.memory.evicted(partition, &mut books, guard, rec.is_some());
         drop(books);
         partition.room.notify_all();
         if rec.is_some() {
             self.wake_cleaner();
         }
         true
-    }
-
-    /// The page of a latched frame leaves memory; it was changed there if it `was_dirty`.
-    pub(crate) fn evicted(
-        &self,
-        partition: &Partition,
-        books: &mut Books,
-        guard: Exclusive<'_>,
-        was_dirty: bool,
-    ) {
-        books.stats.evictions += 1;
-        books.stats.evictions_dirty += u64::from(was_dirty);
-        self.take_out(partition, books, guard);
-    }
-
-    /// The same, of a page that is no victim.
-    pub(crate) fn take_out(&self, partition: &Partition, books: &mut Books, guard: Exclusive<'_>) {
-        let frame = guard.frame();
-        let slot = books.slots.evicted(frame.slot());
-        if slot != frame.slot() {
-            frame.set_slot(slot);
-            self.observe(frame.page().expect("a page that leaves"), PageEvent::SlotLost);
-        }
-        partition.uninstall(books, &self.memory.frames, guard);
-    }
-
-    /// The frame's page leaves memory again without having been read or changed.
-    pub(crate) fn discard(&self, page: PageId, guard: Exclusive<'_>) {
-        let partition = self.memory.partition(page);
-        let mut books = partition.books.lock();
-        self.take_out(partition, &mut books, guard);
-        drop(books);
-        partition.room.notify_all();
     }
 
     /// What is written of the page of `frame`, of which home lacks changes from `rec` on.

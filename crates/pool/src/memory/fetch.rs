@@ -18,6 +18,8 @@
 //!   move its copy. Whoever finds that copy bad waits for the end of that, and chooses the source
 //!   again.
 
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
 use terrace_page::{Damage, PageId};
 use terrace_policy::{AccessClass, Tick, Touch};
 use terrace_tier::{Missed, Reading, Wanted};
@@ -27,7 +29,7 @@ use crate::flow::owed::first_cause;
 use crate::io::{self, PageIo};
 use crate::memory::frames::Exclusive;
 use crate::memory::loading::{BadCopy, Loading, Source, source_of};
-use crate::memory::partition::{Books, Place};
+use crate::memory::{Books, Place};
 use crate::{BufferPool, PageEvent, PoolError, Tier};
 
 /// What a lookup that may read came to.
@@ -69,6 +71,31 @@ pub(crate) enum Installed<'p> {
 const SOURCES_MAX: u32 = 64;
 
 const RANDOM: Intent = Intent { class: AccessClass::Random, cold: false };
+
+/// What a miss needs to know of the misses before it.
+#[derive(Default)]
+pub(crate) struct FetchHistory {
+    /// Memory was full once: ramp-up is over [S0 4.3.2].
+    memory_was_full: AtomicBool,
+    /// The page after the one that a read of its own fetched last, for the 64-page rule; zero before
+    /// there was one.
+    after_last: AtomicU64,
+}
+
+impl FetchHistory {
+    fn memory_is_full(&self) {
+        self.memory_was_full.store(true, Ordering::Relaxed);
+    }
+
+    fn is_ramp_up(&self) -> bool {
+        !self.memory_was_full.load(Ordering::Relaxed)
+    }
+
+    /// The page that was fetched before `page`.
+    fn followed_by(&self, page: PageId) -> Option<PageId> {
+        self.after_last.swap(page.0 + 1, Ordering::Relaxed).checked_sub(1).map(PageId)
+    }
+}
 
 impl BufferPool {
     /// The page's frame; reads the page if it has none.
@@ -226,7 +253,7 @@ impl BufferPool {
             self.devices.missed();
         }
         if want != Want::Nothing {
-            self.observe(page, PageEvent::Fetch);
+            self.memory.observe(page, PageEvent::Fetch);
             self.classify(page, intent, guard.frame());
             if !intent.cold {
                 self.warm(page);
@@ -367,7 +394,7 @@ impl BufferPool {
     /// A page in flight that could not be loaded leaves memory.
     pub(crate) fn unload(&self, loading: Loading<'_>) {
         self.owe_again(&loading);
-        self.discard(loading.page, loading.guard);
+        self.memory.discard(loading.page, loading.guard);
     }
 
     /// Whether single reads from home fetch neighbours now [S0 4.3.2; S3 IV-A1].

@@ -186,7 +186,7 @@ impl<'p> PageMut<'p> {
 
     fn was_used(&self) {
         let event = if self.dirtied.is_some() { PageEvent::Change } else { PageEvent::Read };
-        self.pool.observe(self.page, event);
+        self.pool.memory.observe(self.page, event);
     }
 
     /// Lets other readers in.
@@ -224,7 +224,7 @@ impl Drop for PageMut<'_> {
                 if let Some(found) = self.dirtied {
                     self.pool.unmake_dirty(self.page, &guard, found);
                 }
-                self.pool.discard(self.page, guard);
+                self.pool.memory.discard(self.page, guard);
             }
         }
     }

@@ -6,8 +6,8 @@ use terrace_page::{Damage, PageBuf, PageId, lsn, verify};
 use terrace_tier::{Freed, Mutation, Reading};
 
 use crate::io::{self, PageIo};
+use crate::memory::Partition;
 use crate::memory::frames::Exclusive;
-use crate::memory::partition::Partition;
 use crate::{BufferPool, PoolError, Tier};
 
 /// Where a page's bytes come from.

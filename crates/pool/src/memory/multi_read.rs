@@ -23,10 +23,10 @@ use terrace_policy::AccessClass;
 
 use crate::buffer_pool::Intent;
 use crate::io::{self, PageIo, PageTarget};
+use crate::memory::Place;
 use crate::memory::fetch::{Installed, Want};
 use crate::memory::frames::Staging;
 use crate::memory::loading::{Loading, Source};
-use crate::memory::partition::Place;
 use crate::{BufferPool, PoolError, Tier};
 
 /// Pages in one read from home, at most.

@@ -36,7 +36,7 @@ impl BufferPool {
     fn shared(&self, id: FrameId, page: PageId) -> Option<PageRef<'_>> {
         let guard = self.memory.frames.shared_if(id, page)?;
         guard.frame().hit(self.memory.now());
-        self.observe(page, PageEvent::Read);
+        self.memory.observe(page, PageEvent::Read);
         Some(PageRef::new(page, guard))
     }
 
@@ -57,7 +57,7 @@ impl BufferPool {
             frame.used(self.memory.now());
             self.memory.peeks.count();
         }
-        self.observe(page, PageEvent::Read);
+        self.memory.observe(page, PageEvent::Read);
         Some(seen)
     }
 
@@ -66,7 +66,7 @@ impl BufferPool {
         for _ in 0..LOOKUPS_MAX {
             match self.fetch(page)? {
                 Fetched::New(guard) => {
-                    self.observe(page, PageEvent::Read);
+                    self.memory.observe(page, PageEvent::Read);
                     return Ok(PageRef::new(page, guard.downgrade()));
                 }
                 Fetched::Memory(id) => {

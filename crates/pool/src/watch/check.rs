@@ -20,7 +20,7 @@ use terrace_tier::{Mutation, SlotState};
 
 use crate::BufferPool;
 use crate::memory::frames::Frame;
-use crate::memory::partition::{Books, Partition, Place};
+use crate::memory::{Books, Partition, Place};
 
 /// Where copies of a page are.
 #[doc(hidden)]

@@ -85,12 +85,4 @@ impl BufferPool {
         let misses = self.memory.partitions.iter().map(|part| part.books.lock().stats.misses).sum();
         self.memory.misses.sampler.lock().curve(misses)
     }
-
-    /// Tells the observer, if there is one.
-    #[inline]
-    pub(crate) fn observe(&self, page: PageId, event: PageEvent) {
-        if let Some(observer) = &self.config.observer {
-            terrace_rt::callback(|| observer.saw(page, event));
-        }
-    }
 }

@@ -10,7 +10,7 @@ use terrace_rt::{Nanos, now};
 use terrace_tier::Purpose;
 
 use super::group::{Claimed, Gathered};
-use crate::memory::partition::Partition;
+use crate::memory::Partition;
 use crate::{BufferPool, PoolError};
 
 /// How long one waits for slots that are leaving, before looking again.

@@ -39,7 +39,7 @@ use crate::flow::homeward::home_runs;
 use crate::flow::owed::first_cause;
 use crate::io::{self, PageIo};
 use crate::memory::frames::Staging;
-use crate::memory::partition::{Books, Partition, Place};
+use crate::memory::{Books, Partition, Place};
 use crate::{BufferPool, PageEvent, PoolError, Tier};
 
 /// How long one waits for the read of a slot to end, before looking again.
@@ -176,7 +176,7 @@ impl BufferPool {
                 assert_eq!(moved, Moved::Stays, "a base is not dropped");
                 books.slots.release_base(slot);
                 partition.detach_slot(books, &self.memory.frames, page, slot);
-                self.observe(page, PageEvent::SlotLost);
+                self.memory.observe(page, PageEvent::SlotLost);
                 return None;
             }
             Goes::To(_) => (Some(leaving), None),

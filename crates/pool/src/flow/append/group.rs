@@ -14,7 +14,7 @@ use crate::flow::around::candidate;
 use crate::flow::written::{Job, Transfer};
 use crate::io::{self, PageIo};
 use crate::memory::frames::{Exclusive, Staging};
-use crate::memory::partition::{Books, Partition, PolicyFrames};
+use crate::memory::{Books, Partition, PolicyFrames};
 use crate::{BufferPool, PoolError};
 
 /// A page that waits in its frame: a victim, or one that is to be brought to flash.

@@ -41,7 +41,7 @@ pub(crate) use group::Gathered;
 
 use terrace_policy::Batch;
 
-use crate::memory::partition::Partition;
+use crate::memory::Partition;
 use crate::{BufferPool, PoolConfig};
 
 use group::Claimed;
