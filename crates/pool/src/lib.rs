@@ -23,8 +23,6 @@ mod buffer_pool;
 
 mod background;
 
-mod restart;
-
 mod build;
 
 mod shares;

@@ -4,124 +4,14 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-use terrace_device::{Device, said_again};
+use terrace_device::Device;
 use terrace_page::{Lsn, PageId};
 use terrace_policy::{History, Tick};
 
 use crate::memory::{Partition, partition_of};
 use crate::shares::SlotTable;
 use crate::{BufferPool, PoolConfig, PoolError, Tier};
-use terrace_restart::{
-    Freed, Held, Image, Site, TableError, TableEvent, TableLog, Waited, unlogged,
-};
-
-impl BufferPool {
-    /// Bytes are about to be written into `slots`, numbered over all partitions (keeper.K2). A
-    /// cache whose table cannot be written is given up, and takes none of them (keeper.K3).
-    pub(crate) fn before_slot_writes(&self, slots: &[u32]) -> Result<(), PoolError> {
-        match &self.restart.keeper {
-            Some(keeper) if !slots.is_empty() => {
-                let begun = keeper.before_writes(self, slots).map_err(PoolError::from);
-                begun.or_else(|error| if self.gives_up(&error) { Ok(()) } else { Err(error) })
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// The table was not written, for `error`: whether flash is given up for that (keeper.K3).
-    fn gives_up(&self, error: &PoolError) -> bool {
-        let Some(flash) = &self.devices.flash else { return false };
-        if self.restart.is_persistent || !matches!(error, PoolError::Read { tier: Tier::Flash, .. })
-        {
-            return false;
-        }
-        flash.give_up();
-        flash.is_given_up()
-    }
-
-    pub(crate) fn slot_filled(&self, held: &Held) {
-        if let Some(keeper) = &self.restart.keeper {
-            keeper.filled(self, held);
-        }
-    }
-
-    pub(crate) fn slot_cleaned(&self, slot: u32, page: PageId) {
-        if let Some(keeper) = &self.restart.keeper {
-            keeper.cleaned(self, slot, page);
-        }
-    }
-
-    pub(crate) fn slot_freed(&self, slot: u32, page: PageId, why: Freed) {
-        if let Some(keeper) = &self.restart.keeper {
-            keeper.freed(self, slot, page, why);
-        }
-    }
-
-    /// No slot can be reused now.
-    pub(crate) fn slots_wanted(&self) {
-        if let Some(keeper) = &self.restart.keeper {
-            keeper.wanted();
-        }
-    }
-
-    /// A base gave way to a newer copy on flash: it is free once the table there says so.
-    pub(crate) fn retire_base(&self, partition: &Partition, slot: u32) {
-        if let Some(keeper) = &self.restart.keeper {
-            keeper.retired(self, partition.first_slot + slot);
-        }
-    }
-
-    /// Home was synced: clean `slot` may be used again once the table says that home has its page.
-    pub(crate) fn unpin_later(&self, partition: &Partition, slot: u32, page: PageId) {
-        let number = partition.first_slot + slot;
-        self.slot_cleaned(number, page);
-        if let Some(keeper) = &self.restart.keeper {
-            keeper.unpin_later(self, number);
-        }
-    }
-
-    /// In the middle of a checkpoint, after its oldest dirty LSN was taken: returns when the table
-    /// on flash says enough for the log to be cut there. Returns how far its journal reaches.
-    ///
-    /// # Errors
-    ///
-    /// The table cannot be hardened: what is on flash may not be believed after this session.
-    pub fn harden_table(&self) -> Result<u64, PoolError> {
-        let hardened = self.restart.keeper.as_ref().map_or(Ok(0), |keeper| keeper.checkpoint(self));
-        hardened.map_err(PoolError::from).inspect_err(|_| self.look_at_flash())
-    }
-
-    /// A change of `page` was logged at `lsn`.
-    pub(crate) fn page_changed(&self, page: PageId, lsn: Lsn) {
-        if let Some(keeper) = &self.restart.keeper {
-            keeper.changed(page, lsn);
-        }
-    }
-
-    /// `page`, whose dirty entry was made, changes without a record. False if the restart needs one
-    /// of that, and the log is full.
-    pub(crate) fn log_unlogged(&self, page: PageId) -> bool {
-        let wants = self.restart.keeper.as_ref().is_some_and(|keeper| keeper.wants_unlogged());
-        !wants || self.durability.journal.log_flash(&unlogged(page)).is_some()
-    }
-
-    /// Hardens the table (keeper.K2). One that cannot be hardened may not be believed later: a
-    /// cache is given up (keeper.K3), and a database that flash is a part of stops.
-    pub(crate) fn harden(&self, slots: &[u32]) {
-        let Some(keeper) = &self.restart.keeper else { return };
-        if let (false, Err(error)) = (slots.is_empty(), keeper.harden(self, slots)) {
-            let error = PoolError::from(error);
-            if self.gives_up(&error) {
-                return;
-            }
-            let source = match &error {
-                PoolError::Read { source, .. } => said_again(source),
-                error => io::Error::other(error.to_string()),
-            };
-            self.stop_for_table(source);
-        }
-    }
-}
+use terrace_restart::{Image, Site, TableError, TableEvent, TableLog, Waited};
 
 impl Site for BufferPool {
     fn flash(&self) -> &dyn Device {

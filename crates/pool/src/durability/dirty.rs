@@ -36,10 +36,10 @@
 use terrace_device::Operation;
 use terrace_page::{Lsn, PageId};
 use terrace_rt::{Nanos, sleep};
-use terrace_tier::{After, BaseRule, Changed, Freed, Gauge, Mutation};
+use terrace_tier::{BaseRule, Freed, Gauge, Mutation};
 
 use crate::durability::ledger::{DirtyLsns, Ledger};
-use crate::memory::frames::{Exclusive, Frame};
+use crate::memory::frames::Exclusive;
 use crate::memory::{Books, Partition};
 use crate::{BufferPool, Dirtied, PageEvent, PoolError};
 
@@ -134,33 +134,6 @@ impl BufferPool {
             }
             any => any,
         }
-    }
-
-    /// Which copies are needed while home may lack changes of theirs.
-    pub(crate) fn any_base(&self) -> BaseRule {
-        if self.restart.keeps_bases { BaseRule::ALL } else { BaseRule::Never }
-    }
-
-    /// The copy in `slot` stopped being the page of `frame`, as `changed` says: tells the frame,
-    /// the watcher and the restart. Returns the slot over all partitions, if its page lost it.
-    pub(crate) fn copy_changed(
-        &self,
-        partition: &Partition,
-        (page, frame): (PageId, &Frame),
-        slot: u32,
-        (changed, why): (Changed, Freed),
-    ) -> Option<u32> {
-        match changed.slot {
-            After::Base => return None,
-            After::Own => {}
-            After::Gone => {
-                frame.set_slot(None);
-                self.memory.observe(page, PageEvent::SlotLost);
-            }
-        }
-        let number = partition.first_slot + slot;
-        self.slot_freed(number, page, why);
-        Some(number)
     }
 
     /// The order that is wrong, for tests.

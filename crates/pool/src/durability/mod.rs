@@ -2,11 +2,11 @@
 //!
 //! `dirty` is the order of a change, `ledger` the books of one partition; `flush` brings old
 //! changes home, `doublewrite` keeps a page whole while it is written there. `journal` is the log
-//! as the pool sees it. Here is what all of them ask: whether changes are taken, where the log ends,
-//! and what is too old.
+//! as the pool sees it. Here is what all of them ask: whether changes are taken, where the log
+//! ends, and what is too old.
 //!
-//! - S1: after a failed write or sync of home, or of a log or table that cannot be done without, the
-//!   pool takes no more changes. The first cause is kept, and all are told of it.
+//! - S1: after a failed write or sync of home, or of a log or table that cannot be done without,
+//!   the pool takes no more changes. The first cause is kept, and all are told of it.
 //!
 //! No change stays away from home for longer than so much log. The papers' cleaner
 //! knows only how much of the flash is dirty: below lambda, a page that nobody uses holds the log,

@@ -31,8 +31,8 @@ use terrace_tier::{Mutation, Outcome, Purpose, Way};
 
 use crate::durability::dirty::Logged;
 use crate::durability::doublewrite::{CopyError, Doublewrite, Shield};
-use crate::flow::around::candidate;
 use crate::flow::homeward::{Homeward, home_runs, homeward};
+use crate::flow::slots::candidate;
 use crate::flow::written::{Job, Transfer};
 use crate::io::{self, PageIo};
 use crate::memory::frames::Exclusive;

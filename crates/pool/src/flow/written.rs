@@ -3,7 +3,7 @@
 
 use terrace_page::{Lsn, PageBuf, PageId, lsn, seal};
 use terrace_policy::Touch;
-use terrace_tier::{Filled, Held, Outcome, Purpose, Version, Writing, Written};
+use terrace_tier::{Outcome, Purpose, Version, Writing, Written};
 
 use crate::durability::ledger::DirtyLsns;
 use crate::memory::frames::{Exclusive, Frame, Shared};
@@ -120,7 +120,7 @@ impl BufferPool {
         left
     }
 
-    /// inclusion.N4: a page was written to flash, to leave memory. Whether it did.
+    /// arriving.N4: a page was written to flash, to leave memory. Whether it did.
     pub(crate) fn complete_exclusive(&self, transfer: Transfer<'_>, outcome: Outcome) -> bool {
         let Transfer { partition, page, guard, writing, page_lsn, touch, .. } = transfer;
         let mut books = partition.books.lock();
@@ -166,33 +166,6 @@ impl BufferPool {
             books.ledger.at_risk(page).filter(|_| rec.is_some() || self.restart.keeps_bases);
         let newer = rec.into_iter().chain(at_risk).min();
         Version { lsn, newer, history: frame.touch().history(self.memory.now()) }
-    }
-
-    /// A write of the page of `frame` has ended: its slot, and whoever knows of it, are told.
-    /// Whether a slot holds it now.
-    pub(crate) fn end_writing(
-        &self,
-        partition: &Partition,
-        books: &mut Books,
-        frame: &Frame,
-        (writing, outcome): (Writing, Outcome),
-        version: &Version,
-    ) -> bool {
-        let page = writing.page();
-        let written = books.slots.written(writing, outcome, version, frame.slot());
-        let Written::Into(Filled { slot, is_pinned, retired }) = written else { return false };
-        if is_pinned {
-            books.ledger.keep_while_at_risk(slot, page);
-        }
-        let Version { lsn, newer, history } = *version;
-        let number = partition.first_slot + slot;
-        self.slot_filled(&Held { slot: number, page, lsn, newer, history: Some(history) });
-        if let Some(base) = retired {
-            books.ledger.keep_no_longer(base);
-            self.retire_base(partition, base);
-        }
-        frame.set_slot(Some(slot));
-        true
     }
 
     /// The page was written home, and to flash if it `has_copy`: its entry waits for a sync.

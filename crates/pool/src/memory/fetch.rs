@@ -77,8 +77,8 @@ const RANDOM: Intent = Intent { class: AccessClass::Random, cold: false };
 pub(crate) struct FetchHistory {
     /// Memory was full once: ramp-up is over [S0 4.3.2].
     memory_was_full: AtomicBool,
-    /// The page after the one that a read of its own fetched last, for the 64-page rule; zero before
-    /// there was one.
+    /// The page after the one that a read of its own fetched last, for the 64-page rule; zero
+    /// before there was one.
     after_last: AtomicU64,
 }
 

@@ -4,7 +4,8 @@
 //! and reads it, which ends in `loading`; `evict` makes room; `guard` is what the caller holds.
 //! `multi_read` does that for many pages together. `frames` has the bytes and latches, `directory`
 //! finds a page's frame. Here is what all of them, and the ways below memory, work with: the
-//! partitions, each with the directory, frames, slots and dirty entries of the pages that hash to it.
+//! partitions, each with the directory, frames, slots and dirty entries of the pages that hash to
+//! it.
 //!
 //! - P1: a page never changes its partition, so all that is known of it changes under one lock.
 //! - P2: the lock (`books`) is a leaf: nobody waits under it. Latches are only tried under it.

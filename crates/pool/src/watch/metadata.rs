@@ -14,7 +14,7 @@ use terrace_policy::{Costs, Replacement, Temperatures};
 
 use crate::build::Plan;
 use crate::flow::choosing::Choosing;
-use crate::flow::sweep::Sweep;
+use crate::flow::cleaning::Sweep;
 use crate::shares::TierShares;
 use crate::{PoolConfig, PoolError};
 use terrace_restart::{FlashLayout, keeper_of};

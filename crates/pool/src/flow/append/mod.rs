@@ -15,13 +15,14 @@
 //!   round at the same pace, as pages are spread by their hash, so that what was written together
 //!   is stale together. Partitions are fewer where memory is small, since each gathers a group.
 //! - P1: victims that wait for their group stay in their frames, with their entries, and can be
-//!   used: a page that was, or left otherwise, is no victim any more. So no
-//!   buffer beside memory has to be looked into, and the write-ahead rule and the order of entries
-//!   are those of `write_out`.
+//!   used: a page that was, or left otherwise, is no victim any more. So no buffer beside memory
+//!   has to be looked into, and the write-ahead rule and the order of entries are those of
+//!   `write_out`.
 //! - P2: what the policy chose is done in this order: the front group is read, with one read; the
 //!   group is written at the rear, with one write, second chances first; frames and entries move
-//!   on; what must go home goes home; then the slots of the front group are free. `slots_ahead`
-//!   slots are kept free, or leaving, so that the rear never meets a page that is on its way.
+//!   on; what must go home goes home; then the slots of the front group are free. As many as
+//!   `LogSizes::ahead` are kept free, or leaving, so that the rear never meets a page that is on
+//!   its way.
 //! - P3: a page that is newer than home counts as dirty all the while: in its old slot until its
 //!   new one is written, or until home has it. Redo stays in the log until home was synced, so the
 //!   slots may be overwritten before that, and the flash may vanish at any instant.
@@ -29,22 +30,34 @@
 //!   ends the group. If nothing can leave, victims go home as if there were no flash.
 //! - P5: FASC's log is of blocks, in any order: a group is what the open block has room for, and
 //!   the front is the lightest block. Its pages go home in small batches [S2 3.1].
+//! - P6: where flash is a part of the database, changed pages are appended and stay in memory, so
+//!   that the log can be cut: FaCE's checkpoint flushes to flash [sources.U1]. A page is appended
+//!   once more than it would be if it waited to leave; its slot before is a base, and free when the
+//!   table names the new one. What finds no slot goes home, as ever.
 //!
-//! Modules in reading order: `group`, what is gathered and written; `front`, what leaves; `bring`,
-//! what is appended and stays in memory.
+//! What leaves is the business of `front`.
 
-mod bring;
 mod front;
-mod group;
 
-pub(crate) use group::Gathered;
+use std::cell::RefCell;
 
-use terrace_policy::Batch;
+use terrace_page::{FrameId, Lsn, PageBuf, PageId};
+use terrace_policy::{Batch, Touch};
+use terrace_rt::{Nanos, now};
+use terrace_tier::{Appending, Outcome, Purpose, Writing};
 
-use crate::memory::Partition;
-use crate::{BufferPool, PoolConfig};
+use crate::flow::slots::candidate;
+use crate::flow::written::{Job, Transfer};
+use crate::io::{self, PageIo};
+use crate::memory::frames::{Exclusive, Staging};
+use crate::memory::{Books, Partition, PolicyFrames};
+use crate::{BufferPool, PoolConfig, PoolError};
+use front::Front;
 
-use group::Claimed;
+/// How long one waits for slots that are leaving, before looking again.
+const SLOTS_NAP: Nanos = Nanos(1_000_000);
+/// How often one looks before pages go home instead.
+const LOOKS_MAX: u32 = 100;
 
 /// How pages are appended.
 #[derive(Clone, Copy)]
@@ -72,6 +85,33 @@ pub(crate) enum Appended {
     Blocked,
 }
 
+/// A page that waits in its frame: a victim, or one that is to be brought to flash.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Gathered {
+    /// The frame, numbered within the partition.
+    pub frame: FrameId,
+    pub page: PageId,
+    /// As it was when the frame was named.
+    pub touch: Touch,
+}
+
+/// What can be appended now.
+enum Claimed<'p> {
+    /// Nothing has to be, or others are at it: their slots will be free soon.
+    Nothing,
+    /// Nothing, since the front cannot leave.
+    Blocked,
+    Group(Group<'p>),
+}
+
+/// Slots, and what is to be written into them; and the front group that makes room for it.
+struct Group<'p> {
+    partition: &'p Partition,
+    jobs: Vec<Job<'p>>,
+    front: Option<Front>,
+    purpose: Purpose,
+}
+
 impl BufferPool {
     /// Whether victims are appended now: not during a sharp checkpoint [S0 3.2], nor after a
     /// failure.
@@ -88,7 +128,7 @@ impl BufferPool {
         &self,
         partition: &Partition,
         wanted: usize,
-    ) -> Result<Appended, crate::PoolError> {
+    ) -> Result<Appended, PoolError> {
         let (freed, claimed) = {
             let mut books = partition.books.lock();
             let freed = self.gather_group(partition, &mut books, wanted);
@@ -115,6 +155,254 @@ impl BufferPool {
                 Err(_) if freed > 0 => Ok(Appended::Freed(freed)),
                 Err(error) => Err(error),
             },
+        }
+    }
+}
+
+/// Groups of victims.
+impl BufferPool {
+    /// Names victims until `wanted` frames are free or a group is gathered; frees those that need
+    /// no write. Returns how many.
+    fn gather_group(&self, partition: &Partition, books: &mut Books, wanted: usize) -> usize {
+        // Without a free slot to write into, as many as are written at once.
+        let group = match books.slots.run_ahead() {
+            0 => self.traffic.appends.map_or(1, |appends| appends.group),
+            run => run as usize,
+        };
+        let is_waiting = |it: &Gathered| {
+            let frame = self.memory.frames.frame(partition.frame_at(it.frame.0));
+            frame.holds(it.page) && frame.touch() == it.touch
+        };
+        books.gathered.retain(is_waiting);
+        let frames = PolicyFrames {
+            partition,
+            frames: &self.memory.frames,
+            takes_dirty: true,
+            passed_over: RefCell::new(books.gathered.iter().map(|it| it.frame).collect()),
+        };
+        let mut freed = 0;
+        while freed < wanted && books.gathered.len() < group {
+            let Some(victim) = books.name_victim(&frames, self.memory.now()) else { break };
+            let guard = self.memory.frames.try_exclusive(partition.frame_at(victim.0));
+            let guard = guard.filter(|guard| guard.frame().page().is_some());
+            let Some(guard) = guard else {
+                frames.passed_over.borrow_mut().push(victim);
+                continue;
+            };
+            let frame = guard.frame();
+            if books.slots.wants(frame.rec_lsn().is_some(), frame.slot().is_some()) {
+                let page = guard.frame().page().expect("a victim has a page");
+                let touch = guard.frame().touch();
+                books.gathered.push(Gathered { frame: victim, page, touch });
+                frames.passed_over.borrow_mut().push(victim);
+            } else {
+                books.stats.evictions += 1;
+                partition.uninstall(books, &self.memory.frames, guard);
+                freed += 1;
+            }
+        }
+        freed
+    }
+
+    /// Takes slots for what was gathered, and begins to let a front group leave if few are left.
+    fn claim_group<'p>(&'p self, partition: &'p Partition, books: &mut Books) -> Claimed<'p> {
+        let mut gathered = std::mem::take(&mut books.gathered);
+        let claimed = self.claim_slots(partition, books, &mut gathered, Purpose::Evict);
+        books.gathered = gathered;
+        claimed
+    }
+
+    /// The same for `gathered`, of which it leaves those for which there is no slot now.
+    fn claim_slots<'p>(
+        &'p self,
+        partition: &'p Partition,
+        books: &mut Books,
+        gathered: &mut Vec<Gathered>,
+        purpose: Purpose,
+    ) -> Claimed<'p> {
+        if gathered.is_empty() {
+            return Claimed::Nothing;
+        }
+        let waiting = gathered.len() as u32;
+        let Books { slots, ledger, .. } = &mut *books;
+        let mut appending = slots.append(waiting, &self.around(partition, ledger, None));
+        if appending.has_freed {
+            partition.room.notify_all();
+        }
+        let group = appending.front.take();
+        let front = group.map(|group| self.claim_front(partition, books, group));
+        let mut jobs = Vec::new();
+        let mut done = 0;
+        for victim in gathered.iter() {
+            if appending.room() == 0 {
+                break;
+            }
+            done += 1;
+            // One that is in use now will be named again.
+            let guard = self.memory.frames.try_exclusive(partition.frame_at(victim.frame.0));
+            let Some(guard) = guard.filter(|guard| guard.frame().holds(victim.page)) else {
+                continue;
+            };
+            let Some(writing) = self.put(partition, books, &mut appending, &guard) else {
+                done -= 1;
+                break;
+            };
+            jobs.push(Job { partition, page: victim.page, guard, writing });
+        }
+        gathered.drain(..done);
+        match (&front, jobs.is_empty()) {
+            (None, true) if appending.is_blocked() => Claimed::Blocked,
+            (None, true) => Claimed::Nothing,
+            _ => Claimed::Group(Group { partition, jobs, front, purpose }),
+        }
+    }
+
+    /// The page in a latched frame gets the next slot at the rear, if there is one.
+    fn put(
+        &self,
+        partition: &Partition,
+        books: &mut Books,
+        appending: &mut Appending,
+        guard: &Exclusive<'_>,
+    ) -> Option<Writing> {
+        let frame = guard.frame();
+        let Books { slots, ledger, .. } = &mut *books;
+        let around = self.around(partition, ledger, Some(frame));
+        let (writing, changed) = slots.put(appending, &candidate(frame), &around)?;
+        if let Some(changed) = changed {
+            self.taken_back(partition, books, guard, changed);
+        }
+        Some(writing)
+    }
+
+    /// Reads the front group, writes the group at the rear, and lets the front group go. Returns
+    /// how many frames became free.
+    fn append(&self, group: Group<'_>) -> Result<usize, PoolError> {
+        let _at_work = self.memory.at_work();
+        let Group { partition, jobs, mut front, purpose } = group;
+        let staging = front.as_mut().map(|front| self.stage_front(partition, front));
+        let transfers: Vec<Transfer<'_>> = jobs.into_iter().map(Transfer::seal).collect();
+        self.clear_too_soon(&transfers);
+        let written = self.write_group(partition, &transfers, front.as_ref(), staging.as_ref());
+        let mut freed = 0;
+        let mut slots: Vec<u32> = transfers.iter().filter_map(Transfer::slot_number).collect();
+        let outcome = Outcome { home: false, flash: written.is_ok() };
+        for transfer in transfers {
+            freed += usize::from(self.complete(transfer, purpose, outcome));
+        }
+        if let (Some(mut front), Some(staging)) = (front, staging) {
+            slots.extend(self.move_on(partition, &mut front, written.is_ok()));
+            self.let_go(partition, front, staging);
+        }
+        self.harden(&slots);
+        match written {
+            Ok(()) | Err(None) => Ok(freed),
+            Err(Some(error)) => Err(error),
+        }
+    }
+
+    /// One write, or two where the ring ends. `Err(None)` if the device failed.
+    fn write_group(
+        &self,
+        partition: &Partition,
+        transfers: &[Transfer<'_>],
+        front: Option<&Front>,
+        staging: Option<&Staging>,
+    ) -> Result<(), Option<PoolError>> {
+        let mut pages: Vec<(u32, &PageBuf)> =
+            transfers.iter().filter_map(Transfer::to_slot).collect();
+        if let (Some(front), Some(staging)) = (front, staging) {
+            let moves = front.leavers.iter().filter(|leaver| leaver.is_whole);
+            let moves = moves.filter_map(|leaver| Some((leaver.to()?, leaver.bytes(staging))));
+            pages.extend(moves);
+        }
+        if pages.is_empty() {
+            return Ok(());
+        }
+        self.write_ahead(transfers).map_err(Some)?;
+        pages.sort_unstable_by_key(|&(slot, _)| slot);
+        let numbers: Vec<u32> = pages.iter().map(|(slot, _)| partition.first_slot + slot).collect();
+        self.before_slot_writes(&numbers).map_err(Some)?;
+        let runs = pages.chunk_by(|a, b| a.0 + 1 == b.0);
+        let ios = runs.map(|run| {
+            PageIo::write(partition.slot_page(run[0].0), run.iter().map(|&(_, bytes)| bytes))
+        });
+        let flash = self.devices.flash.as_deref().expect("a slot is on flash");
+        let written = io::run(flash, ios.collect());
+        self.flash_was_written(written.is_ok());
+        self.stats.lock().flash_writes += pages.len() as u64;
+        written.map_err(|_| None)
+    }
+}
+
+/// P6.
+impl BufferPool {
+    /// Whether changed pages are appended to bring flash up to date, not written home.
+    pub(crate) fn brings_to_flash(&self) -> bool {
+        self.restart.is_persistent && self.appends()
+    }
+
+    /// Appends those of `batch` that still have changes from before `below` that are nowhere else.
+    ///
+    /// # Errors
+    ///
+    /// `Stopped` or `Journal`.
+    pub(crate) fn bring_to_flash(
+        &self,
+        batch: &[(Lsn, FrameId)],
+        below: Lsn,
+    ) -> Result<(), PoolError> {
+        for partition in &self.memory.partitions {
+            let of_partition = |id: &FrameId| {
+                let range = partition.first_frame..partition.first_frame + partition.frames_count;
+                range.contains(&id.0)
+            };
+            let ids = batch.iter().map(|&(_, id)| id).filter(of_partition);
+            let waiting: Vec<Gathered> =
+                ids.filter_map(|id| self.waits(partition, id, below)).collect();
+            self.append_all(partition, waiting)?;
+        }
+        Ok(())
+    }
+
+    fn waits(&self, partition: &Partition, id: FrameId, below: Lsn) -> Option<Gathered> {
+        let frame = self.memory.frames.frame(id);
+        let (page, touch) = (frame.page()?, frame.touch());
+        let is_old = frame.dirty()?.base < below;
+        is_old.then(|| Gathered { frame: FrameId(id.0 - partition.first_frame), page, touch })
+    }
+
+    fn append_all(
+        &self,
+        partition: &Partition,
+        mut waiting: Vec<Gathered>,
+    ) -> Result<(), PoolError> {
+        let mut looks = 0;
+        while !waiting.is_empty() && looks < LOOKS_MAX && self.brings_to_flash() {
+            self.durability.check_writable()?;
+            let seen = partition.room.seen();
+            let claimed = {
+                let mut books = partition.books.lock();
+                self.claim_slots(partition, &mut books, &mut waiting, Purpose::Checkpoint)
+            };
+            match claimed {
+                Claimed::Group(group) => drop(self.append(group)?),
+                Claimed::Nothing => {
+                    looks += 1;
+                    partition.room.wait_until(seen, now() + SLOTS_NAP);
+                }
+                Claimed::Blocked => return Ok(()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Nothing can leave the front: what only waits for home to be synced, or for the table, can
+    /// after this.
+    fn unblock_front(&self) {
+        if self.restart.is_persistent {
+            // Whoever writes next is told of a failure.
+            let _failed = self.sync_home().and_then(|()| self.harden_table());
         }
     }
 }

@@ -1,0 +1,362 @@
+//! Where the slots of the tier and the pool meet: what the tier asks while it decides, and who is
+//! told when a slot changes.
+//!
+//! - T1: a page in memory knows its slot: its frame is told of each change in the section under the
+//!   lock in which the slot changes.
+//! - T2: the observer is told when a page gets a slot, and when it loses it; the restart of each
+//!   slot that is filled, cleaned, freed or retired, in the order of these changes.
+//! - T3: what the restart was told is hardened after the section, before anything relies on it.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use terrace_device::said_again;
+use terrace_page::{Lsn, PageId};
+use terrace_policy::Tick;
+use terrace_restart::{ColdStart, FlashLayout, FlashRecovery, Keeper, unlogged};
+use terrace_tier::{
+    After, Around, BaseRule, Candidate, Changed, Displaced, Filled, Freed, Gauge, Held, Mutation,
+    Outcome, Version, Writing, Written,
+};
+
+use crate::durability::ledger::{DirtyLsns, Ledger};
+use crate::memory::frames::{Exclusive, Frame};
+use crate::memory::{Books, Partition};
+use crate::{BufferPool, PageEvent, PoolConfig, PoolError, Tier};
+
+/// What the restart wants of the pool, and the pool of it.
+pub(crate) struct RestartState {
+    pub(crate) keeper: Option<Box<dyn Keeper>>,
+    /// Whether copies on flash are kept as the bases of changes: redo then starts from them.
+    pub(crate) keeps_bases: bool,
+    /// Whether an opening may find pages on flash that are newer than home, and believe them.
+    pub(crate) finds_dirty: bool,
+    /// Whether flash is a part of the database.
+    pub(crate) is_persistent: bool,
+    /// Whether a slot is used again only when the table says durably that it may be.
+    pub(crate) waits_for_table: bool,
+    /// Whether it wants to know the LSNs of changes.
+    pub(crate) follows_changes: bool,
+    /// Why the flash tier started cold, if it did.
+    pub(crate) cold_start: Option<ColdStart>,
+    /// From the opening until `begin`.
+    is_recovering: AtomicBool,
+}
+
+impl RestartState {
+    pub(crate) fn new(
+        config: &PoolConfig,
+        layout: &FlashLayout,
+        recovery: Option<&FlashRecovery>,
+    ) -> RestartState {
+        let keeper = terrace_restart::keeper_of(&config.of_restart(), layout, recovery);
+        RestartState {
+            keeps_bases: config.keeps_bases(),
+            finds_dirty: config.finds_dirty(),
+            is_persistent: config.flash_role.is_persistent(),
+            waits_for_table: config.waits_for_table(),
+            follows_changes: keeper.as_ref().is_some_and(|keeper| keeper.follows_changes()),
+            keeper,
+            cold_start: recovery.and_then(FlashRecovery::cold),
+            is_recovering: AtomicBool::new(true),
+        }
+    }
+
+    pub(crate) fn is_recovering(&self) -> bool {
+        self.is_recovering.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn recovered(&self) {
+        self.is_recovering.store(false, Ordering::Release);
+    }
+}
+
+/// A partition of the pool around its slots, while its lock is held.
+pub(crate) struct PoolAround<'a> {
+    pool: &'a BufferPool,
+    partition: &'a Partition,
+    ledger: &'a Ledger,
+    /// The frame of the page that is asked about, if one is.
+    frame: Option<&'a Frame>,
+}
+
+impl BufferPool {
+    /// The surroundings of the slots of `partition`, whose `ledger` this is.
+    pub(crate) fn around<'a>(
+        &'a self,
+        partition: &'a Partition,
+        ledger: &'a Ledger,
+        frame: Option<&'a Frame>,
+    ) -> PoolAround<'a> {
+        PoolAround { pool: self, partition, ledger, frame }
+    }
+}
+
+/// The page of `frame`, as the tier is told of it.
+pub(crate) fn candidate(frame: &Frame) -> Candidate {
+    Candidate {
+        page: frame.page().expect("a page to write"),
+        slot: frame.slot(),
+        is_dirty: frame.rec_lsn().is_some(),
+        class: frame.class(),
+    }
+}
+
+impl Around for PoolAround<'_> {
+    fn now(&self) -> Tick {
+        self.pool.memory.now()
+    }
+
+    fn is_filling(&self) -> bool {
+        self.pool.is_filling()
+    }
+
+    fn is_in_memory(&self, page: PageId) -> bool {
+        self.partition.has_frame(&self.pool.memory.frames, page)
+    }
+
+    fn frames(&self) -> u32 {
+        self.partition.frames_count
+    }
+
+    fn is_usable(&self) -> bool {
+        self.pool.devices.is_usable()
+    }
+
+    fn is_throttled(&self) -> bool {
+        self.pool.devices.is_throttled()
+    }
+
+    fn is_over_budget(&self) -> bool {
+        self.pool.devices.is_over_budget()
+    }
+
+    fn is_sharp(&self) -> bool {
+        self.pool.durability.is_sharp()
+    }
+
+    fn is_going_home(&self, page: PageId) -> bool {
+        !self.pool.config.mutations.has(Mutation::TwoHomeWrites) && self.ledger.is_going_home(page)
+    }
+
+    fn may_go_home(&self, page: PageId) -> bool {
+        // What leaves before the end of recovery could take home back in time [S3 III-D6].
+        !self.pool.restart.is_recovering() && self.ledger.may_go_home(page)
+    }
+
+    fn take_hits(&self) -> u32 {
+        self.frame.map_or(0, |frame| self.partition.take_hits(frame))
+    }
+
+    fn slots_wanted(&self) {
+        self.pool.slots_wanted();
+    }
+
+    fn cleaning_wanted(&self) {
+        self.pool.cleaning.is_wanted.store(true, Ordering::Relaxed);
+    }
+
+    fn was_full(&self) {
+        // More than any number of slots ends the filling for good.
+        self.pool.traffic.filling.lock().is_on(u32::MAX);
+    }
+}
+
+impl BufferPool {
+    /// Whether the tier is being filled with every page [S0 3.3.1].
+    pub(crate) fn is_filling(&self) -> bool {
+        self.traffic.filling.lock().is_on(self.shares.gauge(Gauge::Used))
+    }
+}
+
+/// A slot has changed.
+impl BufferPool {
+    /// A page lost its slot to another, or with the group that it was in.
+    pub(crate) fn displaced(&self, partition: &Partition, books: &Books, displaced: Displaced) {
+        let Displaced { page, slot } = displaced;
+        partition.detach_slot(books, &self.memory.frames, page, slot);
+        self.memory.observe(page, PageEvent::SlotLost);
+        self.slot_freed(partition.first_slot + slot, page, Freed::Reused);
+    }
+
+    /// Which copies are needed while home may lack changes of theirs.
+    pub(crate) fn any_base(&self) -> BaseRule {
+        if self.restart.keeps_bases { BaseRule::ALL } else { BaseRule::Never }
+    }
+
+    /// The copy in `slot` stopped being the page of `frame`, as `changed` says: tells the frame,
+    /// the watcher and the restart. Returns the slot over all partitions, if its page lost it.
+    pub(crate) fn copy_changed(
+        &self,
+        partition: &Partition,
+        (page, frame): (PageId, &Frame),
+        slot: u32,
+        (changed, why): (Changed, Freed),
+    ) -> Option<u32> {
+        match changed.slot {
+            After::Base => return None,
+            After::Own => {}
+            After::Gone => {
+                frame.set_slot(None);
+                self.memory.observe(page, PageEvent::SlotLost);
+            }
+        }
+        let number = partition.first_slot + slot;
+        self.slot_freed(number, page, why);
+        Some(number)
+    }
+
+    /// The copy of the page in a latched frame was forgotten, as `changed` says: what it had that
+    /// home lacks is the frame's to keep, as if the page had changed.
+    pub(crate) fn taken_back(
+        &self,
+        partition: &Partition,
+        books: &mut Books,
+        guard: &Exclusive<'_>,
+        changed: Changed,
+    ) {
+        let frame = guard.frame();
+        let slot = frame.slot().expect("a page with a copy has a slot");
+        let page = frame.page().expect("a page with a copy");
+        if let Some(rec_lsn) = changed.newer {
+            books.set_dirty(&self.memory.frames, guard, DirtyLsns::at(rec_lsn));
+        }
+        self.copy_changed(partition, (page, frame), slot, (changed, Freed::Reused));
+    }
+
+    /// A write of the page of `frame` has ended: its slot, and whoever knows of it, are told.
+    /// Whether a slot holds it now.
+    pub(crate) fn end_writing(
+        &self,
+        partition: &Partition,
+        books: &mut Books,
+        frame: &Frame,
+        (writing, outcome): (Writing, Outcome),
+        version: &Version,
+    ) -> bool {
+        let page = writing.page();
+        let written = books.slots.written(writing, outcome, version, frame.slot());
+        let Written::Into(Filled { slot, is_pinned, retired }) = written else { return false };
+        if is_pinned {
+            books.ledger.keep_while_at_risk(slot, page);
+        }
+        let Version { lsn, newer, history } = *version;
+        let number = partition.first_slot + slot;
+        self.slot_filled(&Held { slot: number, page, lsn, newer, history: Some(history) });
+        if let Some(base) = retired {
+            books.ledger.keep_no_longer(base);
+            self.retire_base(partition, base);
+        }
+        frame.set_slot(Some(slot));
+        true
+    }
+}
+
+/// The restart is told.
+impl BufferPool {
+    /// Bytes are about to be written into `slots`, numbered over all partitions (keeper.K2). A
+    /// cache whose table cannot be written is given up, and takes none of them (keeper.K3).
+    pub(crate) fn before_slot_writes(&self, slots: &[u32]) -> Result<(), PoolError> {
+        match &self.restart.keeper {
+            Some(keeper) if !slots.is_empty() => {
+                let begun = keeper.before_writes(self, slots).map_err(PoolError::from);
+                begun.or_else(|error| if self.gives_up(&error) { Ok(()) } else { Err(error) })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The table was not written, for `error`: whether flash is given up for that (keeper.K3).
+    fn gives_up(&self, error: &PoolError) -> bool {
+        let Some(flash) = &self.devices.flash else { return false };
+        if self.restart.is_persistent || !matches!(error, PoolError::Read { tier: Tier::Flash, .. })
+        {
+            return false;
+        }
+        flash.give_up();
+        flash.is_given_up()
+    }
+
+    pub(crate) fn slot_filled(&self, held: &Held) {
+        if let Some(keeper) = &self.restart.keeper {
+            keeper.filled(self, held);
+        }
+    }
+
+    pub(crate) fn slot_cleaned(&self, slot: u32, page: PageId) {
+        if let Some(keeper) = &self.restart.keeper {
+            keeper.cleaned(self, slot, page);
+        }
+    }
+
+    pub(crate) fn slot_freed(&self, slot: u32, page: PageId, why: Freed) {
+        if let Some(keeper) = &self.restart.keeper {
+            keeper.freed(self, slot, page, why);
+        }
+    }
+
+    /// No slot can be reused now.
+    fn slots_wanted(&self) {
+        if let Some(keeper) = &self.restart.keeper {
+            keeper.wanted();
+        }
+    }
+
+    /// A base gave way to a newer copy on flash: it is free once the table there says so.
+    pub(crate) fn retire_base(&self, partition: &Partition, slot: u32) {
+        if let Some(keeper) = &self.restart.keeper {
+            keeper.retired(self, partition.first_slot + slot);
+        }
+    }
+
+    /// Home was synced: clean `slot` may be used again once the table says that home has its page.
+    pub(crate) fn unpin_later(&self, partition: &Partition, slot: u32, page: PageId) {
+        let number = partition.first_slot + slot;
+        self.slot_cleaned(number, page);
+        if let Some(keeper) = &self.restart.keeper {
+            keeper.unpin_later(self, number);
+        }
+    }
+
+    /// In the middle of a checkpoint, after its oldest dirty LSN was taken: returns when the table
+    /// on flash says enough for the log to be cut there. Returns how far its journal reaches.
+    ///
+    /// # Errors
+    ///
+    /// The table cannot be hardened: what is on flash may not be believed after this session.
+    pub fn harden_table(&self) -> Result<u64, PoolError> {
+        let hardened = self.restart.keeper.as_ref().map_or(Ok(0), |keeper| keeper.checkpoint(self));
+        hardened.map_err(PoolError::from).inspect_err(|_| self.look_at_flash())
+    }
+
+    /// A change of `page` was logged at `lsn`.
+    pub(crate) fn page_changed(&self, page: PageId, lsn: Lsn) {
+        if let Some(keeper) = &self.restart.keeper {
+            keeper.changed(page, lsn);
+        }
+    }
+
+    /// `page`, whose dirty entry was made, changes without a record. False if the restart needs one
+    /// of that, and the log is full.
+    pub(crate) fn log_unlogged(&self, page: PageId) -> bool {
+        let wants = self.restart.keeper.as_ref().is_some_and(|keeper| keeper.wants_unlogged());
+        !wants || self.durability.journal.log_flash(&unlogged(page)).is_some()
+    }
+
+    /// Hardens the table (keeper.K2). One that cannot be hardened may not be believed later: a
+    /// cache is given up (keeper.K3), and a database that flash is a part of stops.
+    pub(crate) fn harden(&self, slots: &[u32]) {
+        let Some(keeper) = &self.restart.keeper else { return };
+        if let (false, Err(error)) = (slots.is_empty(), keeper.harden(self, slots)) {
+            let error = PoolError::from(error);
+            if self.gives_up(&error) {
+                return;
+            }
+            let source = match &error {
+                PoolError::Read { source, .. } => said_again(source),
+                error => io::Error::other(error.to_string()),
+            };
+            self.stop_for_table(source);
+        }
+    }
+}
