@@ -39,9 +39,9 @@ pub use durability::doublewrite::{
 pub use durability::home_versions::home_versions;
 pub use durability::journal::Journal;
 pub use error::{PoolError, Stop, Tier};
-pub use flow::owed::Redo;
 pub use memory::frames::Peek;
 pub use memory::guard::{Dirtied, PageMut, PageRef};
+pub use memory::loading::Redo;
 pub use terrace_page_io::prefetch;
 pub use terrace_restart::fuzz;
 pub use terrace_restart::{

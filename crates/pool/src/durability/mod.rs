@@ -29,7 +29,6 @@
 pub(crate) mod dirty;
 pub(crate) mod doublewrite;
 pub(crate) mod flush;
-pub(crate) mod flush_page;
 pub(crate) mod home_versions;
 pub(crate) mod journal;
 pub(crate) mod ledger;

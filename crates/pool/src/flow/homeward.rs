@@ -1,15 +1,19 @@
-//! Pages that are written home, and the memory that they are written from: their frames, or, where
-//! they were copied to the doublewrite area, the copies.
+//! Pages on their way home: copied to the doublewrite area first, where there is one, and written
+//! with their neighbours.
 //!
-//! A request shares the memory of copies, so that a time limit costs no further copy.
+//! They are written from their frames, or, where they were copied, from the copies. A request
+//! shares the memory of copies, so that a time limit costs no further copy.
 
 use std::sync::Arc;
 
-use terrace_page::{PAGE_SIZE, PageBuf, PageId};
+use terrace_device::Operation;
+use terrace_page::{Lsn, PAGE_SIZE, PageBuf, PageId};
+use terrace_tier::Mutation;
 
-use crate::durability::doublewrite::Shield;
+use crate::durability::doublewrite::{CopyError, Doublewrite, Shield};
 use crate::io::PageIo;
 use crate::memory::frames::Staging;
+use crate::{BufferPool, PoolError};
 
 /// A page to write home, and its bytes.
 pub(crate) struct Homeward<'a> {
@@ -54,5 +58,72 @@ impl<'a> Homeward<'a> {
             Bytes::Own(bytes) => bytes,
             Bytes::Copied(copies, at) => &copies.pages()[at],
         }
+    }
+}
+
+impl BufferPool {
+    /// The area that home writes go through.
+    fn doublewrite(&self) -> Option<&Arc<Doublewrite>> {
+        self.durability
+            .journal
+            .doublewrite()
+            .filter(|_| !self.config.mutations.has(Mutation::SkipDoublewrite))
+    }
+
+    /// Most pages that may go home together.
+    pub(crate) fn shielded_pages(&self) -> usize {
+        self.doublewrite().map_or(usize::MAX, |area| area.batch_pages())
+    }
+
+    /// write_out.W7: copies `pages`, at most `shielded_pages`, beside the log, and makes the copies
+    /// durable, and the log up to `upto`. The shield is to be kept until the pages are at home.
+    /// `None` if nothing is copied.
+    pub(crate) fn shield(
+        &self,
+        pages: &[&PageBuf],
+        upto: Lsn,
+    ) -> Result<Option<Shield<'_>>, PoolError> {
+        let Some(area) = self.doublewrite().filter(|_| !pages.is_empty()) else { return Ok(None) };
+        let shield = area.copy(pages).map_err(|error| match error {
+            CopyError::Log(source) => self.durability.journal.failed(source),
+            CopyError::Home(source) => self.stop_for_home(Operation::Sync, source),
+            error @ CopyError::Torn => self.stop_for_home(Operation::Write, error.into()),
+        })?;
+        if !self.config.mutations.has(Mutation::PageBeforeLog) {
+            self.durability.journal.barrier(upto)?;
+        }
+        Ok(Some(shield))
+    }
+
+    /// Runs `work`, which writes some of `pages` home, on as many at a time as the doublewrite area
+    /// takes. The log has their changes already. A failure stops the pool.
+    pub(crate) fn write_shielded(
+        &self,
+        pages: &[(PageId, &PageBuf)],
+        work: impl Fn(&[Homeward<'_>]) -> std::io::Result<()>,
+    ) -> Result<(), PoolError> {
+        for part in pages.chunks(self.shielded_pages()) {
+            let copied: Vec<&PageBuf> = part.iter().map(|(_, bytes)| *bytes).collect();
+            let shield = self.shield(&copied, Lsn::ZERO).map_err(|error| {
+                self.stop_for_home(Operation::Write, std::io::Error::other(error))
+            })?;
+            let written = work(&homeward(part.iter().copied(), shield.as_ref()));
+            written.map_err(|source| self.stop_torn(source, shield))?;
+        }
+        Ok(())
+    }
+
+    /// A home write failed, and may have torn its pages. The cause is kept before anyone meets
+    /// what follows from it.
+    pub(super) fn stop_torn(
+        &self,
+        source: std::io::Error,
+        shield: Option<Shield<'_>>,
+    ) -> PoolError {
+        let error = self.stop_for_home(Operation::Write, source);
+        if let Some(shield) = shield {
+            shield.torn();
+        }
+        error
     }
 }

@@ -23,21 +23,76 @@
 //! - W7: pages that go home are copied to the doublewrite area first, as many at a time as it
 //!   takes. The barrier that makes the copies durable is the force of W1.
 
-use std::sync::Arc;
-
-use terrace_device::Operation;
-use terrace_page::{Lsn, PageBuf, PageId};
-use terrace_tier::{Mutation, Outcome, Purpose, Way};
+use terrace_page::{FrameId, Lsn, PageBuf, PageId, lsn, seal};
+use terrace_policy::Touch;
+use terrace_tier::{Mutation, Outcome, Purpose, Version, Way, Writing, Written};
 
 use crate::durability::dirty::Logged;
-use crate::durability::doublewrite::{CopyError, Doublewrite, Shield};
-use crate::flow::homeward::{Homeward, home_runs, homeward};
+use crate::durability::doublewrite::Shield;
+use crate::durability::ledger::DirtyLsns;
+use crate::flow::homeward::{home_runs, homeward};
 use crate::flow::slots::candidate;
-use crate::flow::written::{Job, Transfer};
 use crate::io::{self, PageIo};
-use crate::memory::frames::Exclusive;
-use crate::memory::{Books, Partition};
-use crate::{BufferPool, PoolError};
+use crate::memory::frames::{Exclusive, Frame, Shared};
+use crate::memory::{Books, Partition, Place};
+use crate::{BufferPool, PageEvent, PoolError};
+
+/// A page to write, and where to.
+pub(crate) struct Job<'p> {
+    pub partition: &'p Partition,
+    pub page: PageId,
+    pub guard: Exclusive<'p>,
+    pub writing: Writing,
+}
+
+/// A job under way.
+pub(crate) struct Transfer<'p> {
+    pub partition: &'p Partition,
+    pub page: PageId,
+    pub guard: Shared<'p>,
+    pub writing: Writing,
+    pub page_lsn: Lsn,
+    pub dirty: Option<DirtyLsns>,
+    pub touch: Touch,
+}
+
+impl<'p> Transfer<'p> {
+    /// The slot that is written, over all partitions.
+    pub fn slot_number(&self) -> Option<u32> {
+        self.writing.slot().map(|slot| self.partition.first_slot + slot)
+    }
+
+    /// The slot, and what is written into it.
+    pub fn to_slot(&self) -> Option<(u32, &PageBuf)> {
+        self.writing.slot().map(|slot| (slot, &*self.guard))
+    }
+
+    pub fn seal(job: Job<'p>) -> Transfer<'p> {
+        let Job { partition, page, mut guard, writing } = job;
+        guard.change(seal);
+        let guard = guard.downgrade();
+        let frame = guard.frame();
+        Transfer {
+            partition,
+            page,
+            writing,
+            page_lsn: lsn(&guard),
+            dirty: frame.dirty(),
+            touch: frame.touch(),
+            guard,
+        }
+    }
+}
+
+/// What flushing a page needs.
+pub(crate) enum Flush<'p> {
+    /// To be written.
+    Job(Job<'p>),
+    /// Its home write is outstanding already, maybe of an older version.
+    Busy,
+    /// Nothing.
+    Done,
+}
 
 impl BufferPool {
     /// Asks the tier where a latched page goes, and registers its home write if that is where.
@@ -153,39 +208,6 @@ impl BufferPool {
         }
     }
 
-    /// The area that home writes go through.
-    fn doublewrite(&self) -> Option<&Arc<Doublewrite>> {
-        self.durability
-            .journal
-            .doublewrite()
-            .filter(|_| !self.config.mutations.has(Mutation::SkipDoublewrite))
-    }
-
-    /// Most pages that may go home together.
-    pub(crate) fn shielded_pages(&self) -> usize {
-        self.doublewrite().map_or(usize::MAX, |area| area.batch_pages())
-    }
-
-    /// W7: copies `pages`, at most `shielded_pages`, beside the log, and makes the copies durable,
-    /// and the log up to `upto`. The shield is to be kept until the pages are at home. `None` if
-    /// nothing is copied.
-    pub(crate) fn shield(
-        &self,
-        pages: &[&PageBuf],
-        upto: Lsn,
-    ) -> Result<Option<Shield<'_>>, PoolError> {
-        let Some(area) = self.doublewrite().filter(|_| !pages.is_empty()) else { return Ok(None) };
-        let shield = area.copy(pages).map_err(|error| match error {
-            CopyError::Log(source) => self.durability.journal.failed(source),
-            CopyError::Home(source) => self.stop_for_home(Operation::Sync, source),
-            error @ CopyError::Torn => self.stop_for_home(Operation::Write, error.into()),
-        })?;
-        if !self.config.mutations.has(Mutation::PageBeforeLog) {
-            self.durability.journal.barrier(upto)?;
-        }
-        Ok(Some(shield))
-    }
-
     /// W1.
     pub(crate) fn write_ahead(&self, transfers: &[Transfer<'_>]) -> Result<(), PoolError> {
         let dirty = transfers.iter().filter(|transfer| transfer.dirty.is_some());
@@ -219,34 +241,6 @@ impl BufferPool {
         }
     }
 
-    /// Runs `work`, which writes some of `pages` home, on as many at a time as the doublewrite area
-    /// takes. The log has their changes already. A failure stops the pool.
-    pub(crate) fn write_shielded(
-        &self,
-        pages: &[(PageId, &PageBuf)],
-        work: impl Fn(&[Homeward<'_>]) -> std::io::Result<()>,
-    ) -> Result<(), PoolError> {
-        for part in pages.chunks(self.shielded_pages()) {
-            let copied: Vec<&PageBuf> = part.iter().map(|(_, bytes)| *bytes).collect();
-            let shield = self.shield(&copied, Lsn::ZERO).map_err(|error| {
-                self.stop_for_home(Operation::Write, std::io::Error::other(error))
-            })?;
-            let written = work(&homeward(part.iter().copied(), shield.as_ref()));
-            written.map_err(|source| self.stop_torn(source, shield))?;
-        }
-        Ok(())
-    }
-
-    /// A home write failed, and may have torn its pages. The cause is kept before anyone meets
-    /// what follows from it.
-    fn stop_torn(&self, source: std::io::Error, shield: Option<Shield<'_>>) -> PoolError {
-        let error = self.stop_for_home(Operation::Write, source);
-        if let Some(shield) = shield {
-            shield.torn();
-        }
-        error
-    }
-
     fn transfer(
         &self,
         transfers: &[Transfer<'_>],
@@ -275,5 +269,202 @@ impl BufferPool {
         let (home, flash) = io::run_both((&*self.devices.home, home), (device, flash));
         self.flash_was_written(flash.is_ok());
         (home, flash.is_ok())
+    }
+}
+
+/// What was written: entries and slots move on, and pages leave memory if they may.
+impl BufferPool {
+    /// Moves slot and entry on, and lets the page leave if it may. Whether a frame became free.
+    pub(crate) fn complete(
+        &self,
+        transfer: Transfer<'_>,
+        purpose: Purpose,
+        outcome: Outcome,
+    ) -> bool {
+        let (home, slot) = (transfer.writing.home(), transfer.writing.slot());
+        if self.traffic.is_exclusive && slot.is_some() {
+            return self.complete_exclusive(transfer, outcome);
+        }
+        let Transfer { partition, page, guard, writing, page_lsn, dirty, touch } = transfer;
+        let frame = guard.frame();
+        let mut books = partition.books.lock();
+        let had_slot = frame.slot().is_some();
+        let at_home = home && outcome.home;
+        // write_out.W6: what home was just sent counts as lacking until it is synced.
+        let lacking = dirty.filter(|_| !home || self.restart.keeps_bases).map(|lsns| lsns.rec);
+        let version = self.version(&books, (page, frame), page_lsn, lacking);
+        let ended = (writing, outcome);
+        let is_filled = self.end_writing(partition, &mut books, frame, ended, &version);
+        if let Some(slot) = slot.filter(|_| is_filled && at_home && self.restart.keeps_bases) {
+            books.ledger.keep_until_sync(slot, page);
+        }
+        // A rule that is off may have cleared the entry already.
+        if let Some(lsns) = dirty.filter(|_| frame.rec_lsn().is_some()) {
+            if at_home || (is_filled && !home) {
+                books.clear_dirty(frame);
+                self.memory.observe(page, PageEvent::WriteOut);
+            }
+            if at_home {
+                self.entry_until_sync(&mut books, (page, frame), lsns, is_filled);
+            }
+        }
+        if !had_slot && frame.slot().is_some() {
+            self.memory.observe(page, PageEvent::SlotTaken);
+        }
+        let leaves =
+            purpose == Purpose::Evict && frame.rec_lsn().is_none() && frame.touch() == touch;
+        let left = match guard.try_upgrade_if(leaves) {
+            Some(exclusive) => {
+                self.memory.evicted(partition, &mut books, exclusive, dirty.is_some());
+                true
+            }
+            None => false,
+        };
+        if home {
+            books.ledger.home_write_ends(page);
+        }
+        drop(books);
+        if home {
+            partition.home_write_ended.notify_all();
+        }
+        if left {
+            partition.room.notify_all();
+        }
+        if is_filled && !home && dirty.is_some() {
+            self.wake_cleaner();
+        }
+        left
+    }
+
+    /// arriving.N4: a page was written to flash, to leave memory. Whether it did.
+    pub(crate) fn complete_exclusive(&self, transfer: Transfer<'_>, outcome: Outcome) -> bool {
+        let Transfer { partition, page, guard, writing, page_lsn, touch, .. } = transfer;
+        let mut books = partition.books.lock();
+        let leaves = outcome.flash && guard.frame().touch() == touch;
+        let rec = guard.frame().dirty().map(|lsns| lsns.rec);
+        let version = self.version(&books, (page, guard.frame()), page_lsn, rec);
+        let slot = guard.frame().slot();
+        let Some(guard) = guard.try_upgrade_if(leaves) else {
+            let void = Outcome { home: false, flash: false };
+            let written = books.slots.written(writing, void, &version, slot);
+            assert_eq!(written, Written::Failed, "what stays in memory is not on flash");
+            return false;
+        };
+        let frame = guard.frame();
+        self.end_writing(partition, &mut books, frame, (writing, outcome), &version);
+        if rec.is_some() {
+            books.clear_dirty(frame);
+            self.memory.observe(page, PageEvent::WriteOut);
+        }
+        if slot.is_none() {
+            self.memory.observe(page, PageEvent::SlotTaken);
+        }
+        self.memory.evicted(partition, &mut books, guard, rec.is_some());
+        drop(books);
+        partition.room.notify_all();
+        if rec.is_some() {
+            self.wake_cleaner();
+        }
+        true
+    }
+
+    /// What is written of the page of `frame`, of which home lacks changes from `rec` on.
+    pub(crate) fn version(
+        &self,
+        books: &Books,
+        (page, frame): (PageId, &Frame),
+        lsn: Lsn,
+        rec: Option<Lsn>,
+    ) -> Version {
+        // write_out.W6: what the slot says must hold after a power cut, too. A clean copy is the
+        // log's to redo where bases are not kept.
+        let at_risk =
+            books.ledger.at_risk(page).filter(|_| rec.is_some() || self.restart.keeps_bases);
+        let newer = rec.into_iter().chain(at_risk).min();
+        Version { lsn, newer, history: frame.touch().history(self.memory.now()) }
+    }
+
+    /// The page was written home, and to flash if it `has_copy`: its entry waits for a sync.
+    fn entry_until_sync(
+        &self,
+        books: &mut Books,
+        (page, frame): (PageId, &Frame),
+        lsns: DirtyLsns,
+        has_copy: bool,
+    ) {
+        // Until home is synced a copy on flash stands for the page.
+        let stands = has_copy && self.restart.keeps_bases;
+        let base = if stands { Lsn::MAX } else { lsns.base };
+        self.written_home(books, page, DirtyLsns { base, ..lsns });
+        self.base_until_sync(books, frame, page);
+    }
+
+    /// The page was written home: a base that it has is kept until home is synced.
+    fn base_until_sync(&self, books: &mut Books, frame: &Frame, page: PageId) {
+        if let (true, Some(slot)) = (self.restart.keeps_bases, frame.slot())
+            && books.slots.is_kept_for(slot, page)
+        {
+            books.ledger.keep_until_sync(slot, page);
+        }
+    }
+}
+
+/// Single pages of memory that have changed, for a checkpoint (flush.C2).
+impl BufferPool {
+    /// Writes one page, if it is in memory and has changed. Call it without latches.
+    pub(crate) fn flush_page(&self, partition: &Partition, page: PageId) -> Result<(), PoolError> {
+        let place = partition.find(&partition.books.lock(), &self.memory.frames, page);
+        match place {
+            Place::Memory(id) => self.flush_busy(id, page, Lsn::MAX),
+            Place::Flash(_) | Place::Nowhere => Ok(()),
+        }
+    }
+
+    /// Writes one page that was latched, or being written home, when it was tried.
+    pub(crate) fn flush_busy(
+        &self,
+        id: FrameId,
+        page: PageId,
+        below: Lsn,
+    ) -> Result<(), PoolError> {
+        let partition = self.memory.partition(page);
+        loop {
+            self.durability.check_writable()?;
+            let seen = partition.home_write_ended.seen();
+            // A page that has left its frame was written, or has moved to flash.
+            let Some(guard) = self.memory.frames.exclusive_if(id, page) else { return Ok(()) };
+            match self.flush_job(partition, page, guard, below) {
+                Flush::Job(job) => {
+                    self.write_out(vec![job], Purpose::Checkpoint)?;
+                    return Ok(());
+                }
+                Flush::Done => return Ok(()),
+                Flush::Busy => partition.home_write_ended.wait(seen),
+            }
+        }
+    }
+
+    pub(crate) fn flush_job<'p>(
+        &'p self,
+        partition: &'p Partition,
+        page: PageId,
+        guard: Exclusive<'p>,
+        below: Lsn,
+    ) -> Flush<'p> {
+        let is_old = guard.frame().dirty().is_some_and(|lsns| match self.restart.is_persistent {
+            true if !self.durability.is_sharp() => lsns.base < below,
+            _ => lsns.rec < below,
+        });
+        if !guard.frame().holds(page) || !is_old {
+            return Flush::Done;
+        }
+        let mut books = partition.books.lock();
+        let plan = self.plan(partition, &mut books, &guard, Purpose::Checkpoint);
+        drop(books);
+        match plan {
+            Way::Nothing => Flush::Done,
+            Way::Busy => Flush::Busy,
+            Way::Write(writing, _) => Flush::Job(Job { partition, page, guard, writing }),
+        }
     }
 }

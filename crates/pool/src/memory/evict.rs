@@ -33,7 +33,7 @@ use terrace_rt::{LeafMutex, Nanos, now};
 use terrace_tier::{Purpose, Way};
 
 use crate::flow::append::Appended;
-use crate::flow::written::Job;
+use crate::flow::write_out::Job;
 use crate::memory::{Partition, PolicyFrames};
 use crate::{BufferPool, PoolError};
 

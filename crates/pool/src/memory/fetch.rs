@@ -12,7 +12,7 @@
 //! - F2: flash serves a page if its copy is valid, and if it is newer than home, or if no more
 //!   than mu requests are queued there [S0 3.3.2], and none of them is spilled (`spill`).
 //! - F3: what a device returns is verified. A bad copy of what home has too is dropped and home is
-//!   read; what only flash had is rebuilt from home and the log (`owed`), if flash is a cache. Else
+//!   read; what only flash had is rebuilt from home and the log (`loading`), if flash is a cache. Else
 //!   it is the caller's error.
 //! - F4: while a page is in flight the cleaner, or a front of an append log, may bring it home, or
 //!   move its copy. Whoever finds that copy bad waits for the end of that, and chooses the source
@@ -25,9 +25,9 @@ use terrace_policy::{AccessClass, Tick, Touch};
 use terrace_tier::{Missed, Reading, Wanted};
 
 use crate::buffer_pool::Intent;
-use crate::flow::owed::first_cause;
 use crate::io::{self, PageIo};
 use crate::memory::frames::Exclusive;
+use crate::memory::loading::first_cause;
 use crate::memory::loading::{BadCopy, Loading, Source, source_of};
 use crate::memory::{Books, Place};
 use crate::{BufferPool, PageEvent, PoolError, Tier};

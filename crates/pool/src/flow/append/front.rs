@@ -36,9 +36,9 @@ use terrace_tier::{
 use crate::durability::dirty::Logged;
 use crate::flow::cleaner::register;
 use crate::flow::homeward::home_runs;
-use crate::flow::owed::first_cause;
 use crate::io::{self, PageIo};
 use crate::memory::frames::Staging;
+use crate::memory::loading::first_cause;
 use crate::memory::{Books, Partition, Place};
 use crate::{BufferPool, PageEvent, PoolError, Tier};
 

@@ -47,7 +47,7 @@ use terrace_rt::{Nanos, now};
 use terrace_tier::{Appending, Outcome, Purpose, Writing};
 
 use crate::flow::slots::candidate;
-use crate::flow::written::{Job, Transfer};
+use crate::flow::write_out::{Job, Transfer};
 use crate::io::{self, PageIo};
 use crate::memory::frames::{Exclusive, Staging};
 use crate::memory::{Books, Partition, PolicyFrames};
