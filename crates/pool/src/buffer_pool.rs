@@ -28,7 +28,6 @@
 //! Orders that the rest relies on are told where they are made: `dirty` (modify), `write_out`
 //! (eviction and checkpoint), `cleaner`.
 
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 use terrace_device::Device;
@@ -41,16 +40,16 @@ use crate::background::Background;
 use crate::build::Plan;
 use crate::config::TacWrite;
 use crate::devices::Devices;
-use crate::devices::costs::costs_of;
+use crate::devices::costs::measured;
 use crate::durability::Durability;
 use crate::flow::append::Appends;
 use crate::flow::arriving::FlashTraffic;
+use crate::flow::choosing::Choosing;
 use crate::flow::cleaning::CleanerState;
 use crate::flow::slots::RestartState;
 use crate::memory::Memory;
 use crate::memory::frames::FrameTable;
 use crate::memory::loading::Owed;
-use crate::memory::partition_bytes;
 use crate::shares::TierShares;
 use crate::{Journal, PageMut, PoolConfig, PoolError, PoolStats, Tier};
 use terrace_restart::{ColdStart, FlashLayout, FlashRecovery};
@@ -121,7 +120,7 @@ impl BufferPool {
         let slots = if design.uses_flash() { config.flash_slots } else { 0 };
         let layout = FlashLayout::new(slots, config.restart.kind);
         let flash = flash.filter(|_| slots > 0);
-        let frames = frames_of(&config)?;
+        let frames = FrameTable::new(config.frames).ok_or(PoolError::NoMemory)?;
         let costs = costs_of(&config, &*home, flash.as_deref());
         let temperatures = Temperatures::new(config.tac.costs, aging_requests(&config, slots));
         let shares = TierShares::new(design.replacement, temperatures, &costs);
@@ -129,9 +128,11 @@ impl BufferPool {
         let (partitions, doubled) = Arc::new(plan).build(&world);
         let recovery = recovery.as_deref();
         let now = Tick(recovery.map_or(1, |found| found.clock() + 1));
-        let appends = design.batch().map(|batch| Appends::of(batch, &config));
+        let (sizes, migration) = (config.log_sizes(), config.fasc.migration_pages);
+        let appends = design.batch().map(|batch| Appends::of(batch, &sizes, migration));
+        let choosing = Choosing::new(&config, &costs);
         let pool = Arc::new_cyclic(|itself| BufferPool {
-            traffic: FlashTraffic::new(&config, &design, appends, slots, &costs),
+            traffic: FlashTraffic::new(&config, &design, (appends, choosing), slots),
             cleaning: CleanerState::new(design.cleaning, slots, config.lambda),
             restart: RestartState::new(&config, &layout, recovery),
             devices: Devices::new(&config, home, flash, costs),
@@ -198,29 +199,13 @@ impl BufferPool {
     #[must_use]
     pub fn stats(&self) -> PoolStats {
         let mut stats = *self.stats.lock();
-        let (mut slots_count, mut slot_bytes) = (0, 0);
-        for partition in &self.memory.partitions {
-            let books = partition.books.lock();
-            stats.add(&books.stats);
-            stats.frames_used += u64::from(partition.frames_count) - books.free.len() as u64;
-            stats.frames_dirty += u64::from(books.ledger.dirty_frames());
-            let slots = &books.slots;
-            slots_count += u64::from(slots.count());
-            stats.slots_invalid += slots.holes();
-            stats.add_admissions(slots.admissions());
-            slot_bytes += partition_bytes(partition.frames_count, slots) as u64;
-        }
+        let (slots_count, mut slot_bytes) = self.memory.add_stats(&mut stats);
         slot_bytes += self.shares.bytes() as u64;
-        stats.hits = self.memory.retired_hits()
-            + self.memory.frames.iter().map(|frame| frame.hits()).sum::<u64>();
-        stats.hits += self.memory.peeks.sum();
         stats.slots = slots_count;
         stats.slots_used = u64::from(self.shares.gauge(Gauge::Used));
         stats.slots_dirty = u64::from(self.shares.gauge(Gauge::Dirty));
         stats.slots_invalid += u64::from(self.shares.gauge(Gauge::Invalid));
         stats.frames = u64::from(self.config.frames);
-        stats.latch_waits = self.memory.frames.waits.count.load(Ordering::Relaxed);
-        stats.latch_wait_ns = self.memory.frames.waits.ns.load(Ordering::Relaxed);
         if let Some(choosing) = &self.traffic.choosing {
             slot_bytes += choosing.bytes() as u64;
             (stats.choice, stats.choice_changes) = (Some(choosing.choice()), choosing.changes());
@@ -285,8 +270,13 @@ impl BufferPool {
     }
 }
 
-fn frames_of(config: &PoolConfig) -> Result<FrameTable, PoolError> {
-    FrameTable::new(config.frames).ok_or(PoolError::NoMemory)
+/// What requests cost, if a policy wants to know.
+fn costs_of(config: &PoolConfig, home: &dyn Device, flash: Option<&dyn Device>) -> Costs {
+    match config.costs {
+        Some(costs) => costs,
+        None if config.weighs_costs() => measured(config.frames, config.flash_slots, home, flash),
+        None => Costs::PUBLISHED,
+    }
 }
 
 /// Page requests after which temperatures are halved.

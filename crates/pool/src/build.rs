@@ -5,29 +5,56 @@
 //! - B2: slots are filled in batches: first what was found of each is read, and the place of its
 //!   page in the directory looked at; then they are entered, one after the other. A large
 //!   directory is in no cache, and the looks of a batch wait for memory together.
+//!
+//! What the books of a flash tier will take of memory can be asked before (`Metadata`).
+//!
+//! - Idea: directory, slots, orders, ghosts and tables are memory that could have been frames. The
+//!   tier of 2011 took 88 bytes for each page of flash, a hundredth of it, and its comparisons left
+//!   that out; the FASC paper charges it [S2 7.3].
+//! - M1: what is charged is what an open pool of this configuration allocates, rounded up to whole
+//!   frames. The structures of one partition, the largest, are built for it, and asked.
+//! - M2: what comes and goes is not in it: the bytes of runs on their way home, and the records of
+//!   a table that are still to be written.
+//! - M3: TAC's temperatures count as if every extent of home had been asked for.
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use terrace_page::{FrameId, PageId};
-use terrace_policy::{Costs, FramePolicy, MemoryPolicy, QueueRules, Tick};
+use terrace_page::{FrameId, PAGE_SIZE, PageId};
+use terrace_policy::{
+    Costs, FramePolicy, MemoryPolicy, QueueRules, Replacement, Temperatures, Tick,
+};
 use terrace_rt::{LeafMutex, Signal, Task, World};
 use terrace_tier::{AnyOrder, Image, SlotRules};
 
-use crate::PoolConfig;
+use crate::flow::choosing::Choosing;
+use crate::flow::cleaning::Sweep;
 use crate::memory::directory::{Directory, PageHash};
 use crate::memory::evict::Waiting;
 use crate::memory::partition_bytes;
 use crate::memory::{Books, Partition};
 use crate::shares::{SlotTable, TierShares};
-use terrace_restart::{FlashLayout, FlashRecovery};
+use crate::{PoolConfig, PoolError};
+use terrace_restart::{FlashLayout, FlashRecovery, keeper_of};
 
 /// With so many slots, partitions are built side by side.
 const SIDE_BY_SIDE_SLOTS: u32 = 1 << 20;
 /// Slots of a batch (B2): more than memory serves at once, less than the cache nearest holds.
 const BATCH_SLOTS: u32 = 64;
+
+/// Who pays for the memory that the books of the flash tier take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Metadata {
+    /// Nobody: it is beside the frames, as in the papers' comparisons but one.
+    Free,
+    /// The frames: there are fewer, and together they take what was asked for.
+    Charged,
+}
+
+/// Fewer frames than this are not left: one task's splits and evictions may latch them all.
+const FRAMES_LEFT_MIN: u64 = 16;
 
 /// What partitions are built from.
 pub(crate) struct Plan {
@@ -125,7 +152,7 @@ impl Plan {
     }
 
     /// Bytes of all that is kept for each slot of the largest partition.
-    pub fn largest_bytes(&self) -> usize {
+    fn largest_bytes(&self) -> usize {
         let ((slots, _), (frames, _)) =
             (self.share(self.layout.slots, 0), self.share(self.frames, 0));
         let table = self.table((slots, frames));
@@ -233,13 +260,60 @@ impl Plan {
     }
 }
 
+impl PoolConfig {
+    /// Bytes that the books of the flash tier will take (M1), over a home of so many pages.
+    #[must_use]
+    pub fn metadata_bytes(&self, home_pages: u64) -> u64 {
+        let slots = if self.design.uses_flash() { self.flash_slots } else { 0 };
+        if slots == 0 {
+            return 0;
+        }
+        // Sizes do not depend on what requests cost.
+        let costs = Costs::PUBLISHED;
+        let layout = FlashLayout::new(slots, self.restart.kind);
+        let replacement = self.design.replacement;
+        let shares = TierShares::new(replacement, Temperatures::new(self.tac.costs, 1), &costs);
+        let plan = Plan::new(self, &layout, &shares, None, &costs);
+        let of_partitions = plan.largest_bytes() as u64 * u64::from(self.partitions_count());
+        let of_temperatures = match replacement {
+            Replacement::Temperature => Temperatures::bytes_for(home_pages) as u64,
+            _ => shares.bytes() as u64,
+        };
+        let of_choosing = Choosing::new(self, &costs).map_or(0, |choosing| choosing.bytes());
+        let of_keeper =
+            keeper_of(&self.of_restart(), &layout, None).map_or(0, |keeper| keeper.bytes());
+        let of_sweep = Sweep::of(self.design.cleaning, slots, self.lambda).bytes();
+        let of_others = of_choosing + of_keeper + of_sweep;
+        of_partitions + of_temperatures + of_others as u64
+    }
+
+    /// Takes the books of the flash tier from the frames, if they are to pay for them: to be called
+    /// once, when all else is set, for a home of so many pages.
+    ///
+    /// # Errors
+    ///
+    /// `Config` if the books take all of the memory.
+    pub fn charge(&mut self, home_pages: u64) -> Result<(), PoolError> {
+        if self.metadata == Metadata::Free {
+            return Ok(());
+        }
+        let frames = self.metadata_bytes(home_pages).div_ceil(PAGE_SIZE as u64);
+        let left =
+            u64::from(self.frames).checked_sub(frames).filter(|&left| left >= FRAMES_LEFT_MIN);
+        let what = "the books of the flash tier take all of the memory: a smaller flash, or more \
+                    memory, or leave them uncharged";
+        self.frames = left.ok_or(PoolError::Config { what })? as u32;
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::memory::Place;
     use crate::memory::frames::FrameTable;
     use terrace_page::Lsn;
-    use terrace_policy::{History, Temperatures, designs, restarts};
+    use terrace_policy::{History, designs, restarts};
     use terrace_rt::{Prng, Virtual, VirtualConfig};
     use terrace_tier::Gauge;
 

@@ -30,6 +30,7 @@ mod shares;
 mod site;
 
 pub use buffer_pool::{BufferPool, Recovered};
+pub use build::Metadata;
 pub use config::{FascConfig, Fills, PoolConfig, Spill, TacConfig, TacWrite};
 pub use durability::dirty::OldestDirty;
 pub use durability::doublewrite::{
@@ -51,7 +52,6 @@ pub use terrace_restart::{RestartTuning, Settings, flash_part_of};
 #[doc(hidden)]
 pub use terrace_tier::{Mutation, Mutations};
 pub use watch::check::Copies;
-pub use watch::metadata::Metadata;
 pub use watch::observe::{PageEvent, PageObserver};
 pub use watch::stats::PoolStats;
 

@@ -11,7 +11,6 @@ use terrace_page::PAGE_SIZE;
 use terrace_policy::Costs;
 use terrace_rt::now;
 
-use crate::PoolConfig;
 use crate::io::{self, PageIo};
 use crate::memory::frames::Staging;
 
@@ -22,21 +21,17 @@ const COST_MIN_MS: f64 = 0.001;
 /// The fraction of the golden ratio: its multiples are spread evenly, however many there are.
 const GOLDEN: f64 = 0.618_033_988_749_895;
 
-/// What requests cost, if a policy wants to know.
-pub(crate) fn costs_of(
-    config: &PoolConfig,
+/// What requests cost, measured over the part of the devices that so many frames and slots can
+/// hold.
+pub(crate) fn measured(
+    frames: u32,
+    slots: u32,
     home: &dyn Device,
     flash: Option<&dyn Device>,
 ) -> Costs {
-    if let Some(costs) = config.costs {
-        return costs;
-    }
-    if !config.weighs_costs() {
-        return Costs::PUBLISHED;
-    }
-    let pages = u64::from(config.flash_slots.max(config.frames));
+    let pages = u64::from(slots.max(frames));
     let Some(home_ms) = read_ms(home, pages) else { return Costs::PUBLISHED };
-    let flash_ms = flash.and_then(|flash| read_ms(flash, u64::from(config.flash_slots)));
+    let flash_ms = flash.and_then(|flash| read_ms(flash, u64::from(slots)));
     let flash_ms = flash_ms.unwrap_or(home_ms);
     Costs { home_read: home_ms, home_write: home_ms, flash_read: flash_ms, flash_write: flash_ms }
 }

@@ -36,7 +36,7 @@
 use terrace_device::Operation;
 use terrace_page::{Lsn, PageId};
 use terrace_rt::{Nanos, sleep};
-use terrace_tier::{BaseRule, Freed, Gauge, Mutation};
+use terrace_tier::{BaseRule, Freed, Mutation};
 
 use crate::durability::ledger::{DirtyLsns, Ledger};
 use crate::memory::frames::Exclusive;
@@ -355,11 +355,6 @@ impl BufferPool {
             books.slots.retire(slot);
             self.retire_base(partition, slot);
         }
-    }
-
-    /// Slots whose page is newer than home.
-    pub(crate) fn flash_dirty(&self) -> u32 {
-        self.shares.gauge(Gauge::Dirty)
     }
 }
 

@@ -32,7 +32,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use terrace_device::Device;
 use terrace_page::PageId;
-use terrace_policy::{Costs, Design, Filling, Inclusion, Replacement, RestartKind, Temperatures};
+use terrace_policy::{Design, Filling, Inclusion, Replacement, RestartKind, Temperatures};
 use terrace_rt::{LeafMutex, Queue};
 use terrace_tier::{BaseRule, Candidate, Count, Freed, Lend, Outcome, Version, Way};
 
@@ -70,9 +70,8 @@ impl FlashTraffic {
     pub(crate) fn new(
         config: &PoolConfig,
         design: &Design,
-        appends: Option<Appends>,
+        (appends, choosing): (Option<Appends>, Option<Choosing>),
         slots: u32,
-        costs: &Costs,
     ) -> FlashTraffic {
         let ages = design.replacement == Replacement::Temperature;
         FlashTraffic {
@@ -82,7 +81,7 @@ impl FlashTraffic {
             writes_what_is_read: design.writes_what_is_read().then_some(config.tac.write),
             is_exclusive: design.inclusion == Inclusion::Exclusive,
             appends,
-            choosing: Choosing::new(config, costs),
+            choosing,
         }
     }
 }

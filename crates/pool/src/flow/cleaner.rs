@@ -35,7 +35,6 @@ use terrace_tier::{Claim, Cleaned, Ended, Mutation, Root, UntilSync};
 
 use crate::durability::dirty::Logged;
 use crate::durability::ledger::DirtyLsns;
-use crate::flow::choosing::DRAIN_RUNS;
 use crate::flow::homeward::home_runs;
 use crate::io::{self, PageIo};
 use crate::memory::frames::Staging;
@@ -125,8 +124,7 @@ impl BufferPool {
 
     /// Starts to clean one run, from `start`. Whether it did.
     fn start_run(&self, start: Start) -> bool {
-        let drain_runs = if self.drains() { DRAIN_RUNS } else { u32::MAX };
-        if self.cleaning.runs.load(Ordering::Relaxed) >= self.config.cleaner_ios.min(drain_runs) {
+        if self.cleaning.runs.load(Ordering::Relaxed) >= self.runs_max() {
             return false;
         }
         let run = self.claim_run(start);

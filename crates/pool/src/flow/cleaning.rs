@@ -26,6 +26,7 @@ use terrace_rt::{LeafMutex, Signal};
 use terrace_tier::Gauge;
 
 use crate::BufferPool;
+use crate::flow::choosing::DRAIN_RUNS;
 
 /// At least one of so many slots has a place in the list.
 const SLOTS_PER_PLACE: u32 = 8;
@@ -64,6 +65,16 @@ impl CleanerState {
 }
 
 impl BufferPool {
+    /// Slots whose page is newer than home.
+    pub(crate) fn flash_dirty(&self) -> u32 {
+        self.shares.gauge(Gauge::Dirty)
+    }
+
+    /// Runs under way, at most: few while the tier is emptied.
+    pub(super) fn runs_max(&self) -> u32 {
+        self.config.cleaner_ios.min(if self.drains() { DRAIN_RUNS } else { u32::MAX })
+    }
+
     /// Tells the cleaner if there are too many dirty pages on flash.
     pub(crate) fn wake_cleaner(&self) {
         if self.durability.is_sharp() || self.flash_dirty() > self.dirty_share(self.lambda()) {

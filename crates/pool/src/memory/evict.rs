@@ -48,8 +48,6 @@ const NAP: Nanos = Nanos(1_000_000);
 /// Victims written with one barrier (V5), and no more than one frame in so many.
 const SHIELDED_VICTIMS: usize = 16;
 const FRAMES_PER_VICTIM: usize = 8;
-/// One of so many frames is kept free by the background task.
-const FRAMES_PER_FREE: u32 = 128;
 /// How long nothing moves before a task is refused.
 const STILL: Nanos = Nanos::from_millis(50);
 /// The same shortly after another one was: for `LATELY`.
@@ -66,11 +64,6 @@ struct Quota {
 }
 
 impl BufferPool {
-    /// Free frames below which the background task is called.
-    pub(crate) fn free_frames_low(&self, partition: &Partition) -> usize {
-        (partition.frames_count / FRAMES_PER_FREE) as usize
-    }
-
     /// Returns when the partition had a free frame.
     ///
     /// # Errors
@@ -144,9 +137,7 @@ impl BufferPool {
                 break;
             }
             let Some(victim) = books.name_victim(&frames, self.memory.now()) else { break };
-            let guard = self.memory.frames.try_exclusive(partition.frame_at(victim.0));
-            let guard = guard.filter(|guard| guard.frame().page().is_some());
-            let Some(guard) = guard else {
+            let Some(guard) = self.memory.try_victim(partition, victim) else {
                 frames.passed_over.borrow_mut().push(victim);
                 continue;
             };
@@ -188,7 +179,7 @@ impl BufferPool {
             let seen = self.memory.frames_wanted.seen();
             let mut freed = 0;
             for partition in &self.memory.partitions {
-                let wanted = 2 * self.free_frames_low(partition);
+                let wanted = 2 * partition.free_frames_low();
                 let missing = wanted.saturating_sub(partition.books.lock().free.len());
                 if missing > 0 && !self.background.is_closing() {
                     let writes = missing.min(self.config.evict_batch as usize);

@@ -1,4 +1,5 @@
-//! Misses: a page gets a frame, and its bytes from flash or home.
+//! Misses: a page gets a frame, and its bytes from flash or home. Who asks is `request`, or
+//! `multi_read` for many pages.
 //!
 //! ```text
 //!   install                    load                       serve
@@ -12,16 +13,16 @@
 //! - F2: flash serves a page if its copy is valid, and if it is newer than home, or if no more
 //!   than mu requests are queued there [S0 3.3.2], and none of them is spilled (`spill`).
 //! - F3: what a device returns is verified. A bad copy of what home has too is dropped and home is
-//!   read; what only flash had is rebuilt from home and the log (`loading`), if flash is a cache. Else
-//!   it is the caller's error.
+//!   read; what only flash had is rebuilt from home and the log (`loading`), if flash is a cache.
+//!   Else it is the caller's error.
 //! - F4: while a page is in flight the cleaner, or a front of an append log, may bring it home, or
 //!   move its copy. Whoever finds that copy bad waits for the end of that, and chooses the source
 //!   again.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use terrace_page::{Damage, PageId};
-use terrace_policy::{AccessClass, Tick, Touch};
+use terrace_page::PageId;
+use terrace_policy::{Tick, Touch};
 use terrace_tier::{Missed, Reading, Wanted};
 
 use crate::buffer_pool::Intent;
@@ -31,14 +32,6 @@ use crate::memory::loading::first_cause;
 use crate::memory::loading::{BadCopy, Loading, Source, source_of};
 use crate::memory::{Books, Place};
 use crate::{BufferPool, PageEvent, PoolError, Tier};
-
-/// What a lookup that may read came to.
-pub(crate) enum Fetched<'p> {
-    /// The page is, or was a moment ago, in this frame.
-    Memory(terrace_page::FrameId),
-    /// The page was not in memory; now it is.
-    New(Exclusive<'p>),
-}
 
 /// Which sources a fetch takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,8 +63,6 @@ pub(crate) enum Installed<'p> {
 /// How often a page in flight is read from flash: its copy may be moved, or cleaned, each time.
 const SOURCES_MAX: u32 = 64;
 
-const RANDOM: Intent = Intent { class: AccessClass::Random, cold: false };
-
 /// What a miss needs to know of the misses before it.
 #[derive(Default)]
 pub(crate) struct FetchHistory {
@@ -87,7 +78,7 @@ impl FetchHistory {
         self.memory_was_full.store(true, Ordering::Relaxed);
     }
 
-    fn is_ramp_up(&self) -> bool {
+    pub(super) fn is_ramp_up(&self) -> bool {
         !self.memory_was_full.load(Ordering::Relaxed)
     }
 
@@ -98,99 +89,6 @@ impl FetchHistory {
 }
 
 impl BufferPool {
-    /// The page's frame; reads the page if it has none.
-    pub(crate) fn fetch(&self, page: PageId) -> Result<Fetched<'_>, PoolError> {
-        if self.fills_aggressively() {
-            self.make_room_for_group(page);
-        }
-        let mut loading = match self.install_with_room(page, Want::Best)? {
-            Installed::New(loading) => loading,
-            Installed::Memory(id) => return Ok(Fetched::Memory(id)),
-            Installed::NoFrame | Installed::Unwanted => unreachable!("any source is wanted"),
-        };
-        let _at_work = self.memory.at_work();
-        let loaded = if loading.source == Source::Home && self.reads_neighbours() {
-            self.load_with_neighbours(&mut loading)
-        } else {
-            self.load(&mut loading)
-        };
-        match loaded.and_then(|()| self.redo_if_owed(&mut loading)) {
-            Ok(()) => Ok(Fetched::New(self.serve(loading))),
-            Err(error) => {
-                self.unload(loading);
-                Err(error)
-            }
-        }
-    }
-
-    /// As `fetch`, but a damaged page is given out, with the tier that has it damaged.
-    pub(crate) fn fetch_any(
-        &self,
-        page: PageId,
-    ) -> Result<(Fetched<'_>, Option<(Tier, Damage)>), PoolError> {
-        let mut loading = match self.install_with_room(page, Want::Best)? {
-            Installed::New(loading) => loading,
-            Installed::Memory(id) => return Ok((Fetched::Memory(id), None)),
-            Installed::NoFrame | Installed::Unwanted => unreachable!("any source is wanted"),
-        };
-        let _at_work = self.memory.at_work();
-        match self.load(&mut loading).and_then(|()| self.redo_if_owed(&mut loading)) {
-            Ok(()) => Ok((Fetched::New(self.serve(loading)), None)),
-            Err(PoolError::Damaged { tier, damage, .. }) => {
-                Ok((Fetched::New(loading.guard), Some((tier, damage))))
-            }
-            Err(error) => {
-                self.unload(loading);
-                Err(error)
-            }
-        }
-    }
-
-    /// A frame for a page that will be created; reads it only if flash is newer than home, since
-    /// its LSN is needed then.
-    pub(crate) fn fetch_blank(&self, page: PageId) -> Result<Fetched<'_>, PoolError> {
-        if self.is_owed(page) {
-            return self.fetch(page);
-        }
-        match self.install_with_room(page, Want::Nothing)? {
-            Installed::New(loading) => match loading.source {
-                Source::Home => Ok(Fetched::New(loading.guard)),
-                Source::Flash => {
-                    self.read_flash_to_recreate(loading);
-                    self.fetch(page)
-                }
-            },
-            Installed::Memory(id) => Ok(Fetched::Memory(id)),
-            Installed::NoFrame | Installed::Unwanted => unreachable!("any source is wanted"),
-        }
-    }
-
-    /// Brings a page into memory that is newer on flash; the next lookup finds it there.
-    fn read_flash_to_recreate(&self, mut loading: Loading<'_>) {
-        match self.load(&mut loading).and_then(|()| self.redo_if_owed(&mut loading)) {
-            Ok(()) => drop(self.serve(loading)),
-            // The next lookup meets the same error, and reports it.
-            Err(_) => self.unload(loading),
-        }
-    }
-
-    fn install_with_room(&self, page: PageId, want: Want) -> Result<Installed<'_>, PoolError> {
-        if !self.devices.has(page) {
-            return Err(PoolError::OutOfRange { page });
-        }
-        for attempt in 0..crate::buffer_pool::LOOKUPS_MAX {
-            match self.install(page, RANDOM, want) {
-                Installed::NoFrame => self.make_room(self.memory.partition(page))?,
-                installed => return Ok(installed),
-            }
-            if attempt > 0 {
-                // A frame is free, but a task that came too late for its page has yet to see that.
-                terrace_rt::yield_now();
-            }
-        }
-        Err(PoolError::AllPinned)
-    }
-
     /// Gives `page` a frame if one is free: puts it into the directory, latched, to be loaded.
     pub(crate) fn install(&self, page: PageId, intent: Intent, want: Want) -> Installed<'_> {
         let partition = self.memory.partition(page);
@@ -241,7 +139,7 @@ impl BufferPool {
             }
             Want::Nothing => {}
         }
-        let is_low = books.free.len() < self.free_frames_low(partition);
+        let is_low = books.free.len() < partition.free_frames_low();
         drop(books);
         if is_low {
             // The evictor keeps some frames free: from here on memory is as full as it gets.
@@ -395,20 +293,5 @@ impl BufferPool {
     pub(crate) fn unload(&self, loading: Loading<'_>) {
         self.owe_again(&loading);
         self.memory.discard(loading.page, loading.guard);
-    }
-
-    /// Whether single reads from home fetch neighbours now [S0 4.3.2; S3 IV-A1].
-    fn reads_neighbours(&self) -> bool {
-        let fills = self.config.fills;
-        (fills.ramp_up && self.memory.fetches.is_ramp_up()) || self.fills_aggressively()
-    }
-
-    /// Whether flash is being filled with the neighbours of what is read [S3 IV-A1].
-    fn fills_aggressively(&self) -> bool {
-        self.config.fills.aggressive && self.devices.flash.is_some() && self.is_filling()
-    }
-
-    pub(crate) fn redo_if_owed(&self, loading: &mut Loading<'_>) -> Result<(), PoolError> {
-        if self.owed() == 0 { Ok(()) } else { self.redo_owed(loading, true) }
     }
 }

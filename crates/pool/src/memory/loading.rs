@@ -236,6 +236,11 @@ impl BufferPool {
         self.owed() > 0 && self.memory.partition(page).books.lock().ledger.is_owed(page)
     }
 
+    /// Redoes a page that was just read, if it is owed: most pools owe none.
+    pub(crate) fn redo_if_owed(&self, loading: &mut Loading<'_>) -> Result<(), PoolError> {
+        if self.owed() == 0 { Ok(()) } else { self.redo_owed(loading, true) }
+    }
+
     /// Redoes a page that was just read, if it is owed (O2).
     pub(crate) fn redo_owed(
         &self,

@@ -40,6 +40,9 @@ use evict::Waiting;
 use fetch::FetchHistory;
 use frames::{Exclusive, Frame, FrameTable};
 
+/// One of so many frames is kept free by the background task.
+const FRAMES_PER_FREE: u32 = 128;
+
 /// Memory, and what is counted of it.
 pub(crate) struct Memory {
     pub(crate) frames: FrameTable,
@@ -132,6 +135,16 @@ impl Memory {
         self.partitions.iter().map(|part| part.retired_hits.load(Ordering::Relaxed)).sum()
     }
 
+    /// Latches the frame that a policy named as a victim, if it has a page and nobody else has it.
+    pub(crate) fn try_victim(
+        &self,
+        partition: &Partition,
+        victim: FrameId,
+    ) -> Option<Exclusive<'_>> {
+        let guard = self.frames.try_exclusive(partition.frame_at(victim.0))?;
+        guard.frame().page().is_some().then_some(guard)
+    }
+
     /// Tells the observer, if there is one.
     #[inline]
     pub(crate) fn observe(&self, page: PageId, event: PageEvent) {
@@ -177,6 +190,29 @@ impl Memory {
     pub(crate) fn at_work(&self) -> AtWork<'_> {
         self.working.fetch_add(1, Ordering::Relaxed);
         AtWork(&self.working)
+    }
+
+    /// Adds what its partitions and frames count. Returns how many slots there are, and the bytes
+    /// that are kept for them.
+    pub(crate) fn add_stats(&self, stats: &mut PoolStats) -> (u64, u64) {
+        let (mut slots_count, mut slot_bytes) = (0, 0);
+        for partition in &self.partitions {
+            let books = partition.books.lock();
+            stats.add(&books.stats);
+            stats.frames_used += u64::from(partition.frames_count) - books.free.len() as u64;
+            stats.frames_dirty += u64::from(books.ledger.dirty_frames());
+            let slots = &books.slots;
+            slots_count += u64::from(slots.count());
+            stats.slots_invalid += slots.holes();
+            stats.add_admissions(slots.admissions());
+            slot_bytes += partition_bytes(partition.frames_count, slots) as u64;
+        }
+        stats.hits =
+            self.retired_hits() + self.frames.iter().map(|frame| frame.hits()).sum::<u64>();
+        stats.hits += self.peeks.sum();
+        stats.latch_waits = self.frames.waits.count.load(Ordering::Relaxed);
+        stats.latch_wait_ns = self.frames.waits.ns.load(Ordering::Relaxed);
+        (slots_count, slot_bytes)
     }
 
     /// Whether a partition stands still, but for devices and the time (evict.N1).
@@ -359,6 +395,11 @@ impl Partition {
 
     fn place_of_frame(&self, id: FrameId) -> u32 {
         id.0 - self.first_frame
+    }
+
+    /// Free frames below which the background task is called.
+    pub fn free_frames_low(&self) -> usize {
+        (self.frames_count / FRAMES_PER_FREE) as usize
     }
 
     /// The least base of dirty frames. Under the lock.

@@ -1,14 +1,28 @@
 //! Page requests: a page is read, changed or created, in memory.
 //!
 //! Each is a lookup without locks, the frame's latch, a check that the frame still holds the page,
-//! and a store or two. What is not found this way is fetched. The bytes of a page are asked of the
-//! processor's memory before the frame has said that it is the one: one miss, not two in a row.
+//! and a store or two. What is not found this way is fetched: it gets a frame, for which another
+//! page may have to leave, and is read. The bytes of a page are asked of the processor's memory
+//! before the frame has said that it is the one: one miss, not two in a row.
 
-use terrace_page::{FrameId, PageId};
+use terrace_page::{Damage, FrameId, PageId};
+use terrace_policy::AccessClass;
 
-use crate::buffer_pool::{LOOKUPS_MAX, Recovered};
-use crate::memory::fetch::Fetched;
-use crate::{BufferPool, PageEvent, PageMut, PageRef, Peek, PoolError};
+use crate::buffer_pool::{Intent, LOOKUPS_MAX, Recovered};
+use crate::memory::fetch::{Installed, Want};
+use crate::memory::frames::Exclusive;
+use crate::memory::loading::{Loading, Source};
+use crate::{BufferPool, PageEvent, PageMut, PageRef, Peek, PoolError, Tier};
+
+/// What a lookup that may read came to.
+enum Fetched<'p> {
+    /// The page is, or was a moment ago, in this frame.
+    Memory(terrace_page::FrameId),
+    /// The page was not in memory; now it is.
+    New(Exclusive<'p>),
+}
+
+const RANDOM: Intent = Intent { class: AccessClass::Random, cold: false };
 
 impl BufferPool {
     /// The page, latched shared. Waits while another task holds it exclusively, or reads it in.
@@ -175,5 +189,109 @@ impl BufferPool {
             }
         }
         Err(PoolError::AllPinned)
+    }
+}
+
+/// Pages that are in no frame.
+impl BufferPool {
+    /// The page's frame; reads the page if it has none.
+    fn fetch(&self, page: PageId) -> Result<Fetched<'_>, PoolError> {
+        if self.fills_aggressively() {
+            self.make_room_for_group(page);
+        }
+        let mut loading = match self.install_with_room(page, Want::Best)? {
+            Installed::New(loading) => loading,
+            Installed::Memory(id) => return Ok(Fetched::Memory(id)),
+            Installed::NoFrame | Installed::Unwanted => unreachable!("any source is wanted"),
+        };
+        let _at_work = self.memory.at_work();
+        let loaded = if loading.source == Source::Home && self.reads_neighbours() {
+            self.load_with_neighbours(&mut loading)
+        } else {
+            self.load(&mut loading)
+        };
+        match loaded.and_then(|()| self.redo_if_owed(&mut loading)) {
+            Ok(()) => Ok(Fetched::New(self.serve(loading))),
+            Err(error) => {
+                self.unload(loading);
+                Err(error)
+            }
+        }
+    }
+
+    /// As `fetch`, but a damaged page is given out, with the tier that has it damaged.
+    fn fetch_any(&self, page: PageId) -> Result<(Fetched<'_>, Option<(Tier, Damage)>), PoolError> {
+        let mut loading = match self.install_with_room(page, Want::Best)? {
+            Installed::New(loading) => loading,
+            Installed::Memory(id) => return Ok((Fetched::Memory(id), None)),
+            Installed::NoFrame | Installed::Unwanted => unreachable!("any source is wanted"),
+        };
+        let _at_work = self.memory.at_work();
+        match self.load(&mut loading).and_then(|()| self.redo_if_owed(&mut loading)) {
+            Ok(()) => Ok((Fetched::New(self.serve(loading)), None)),
+            Err(PoolError::Damaged { tier, damage, .. }) => {
+                Ok((Fetched::New(loading.guard), Some((tier, damage))))
+            }
+            Err(error) => {
+                self.unload(loading);
+                Err(error)
+            }
+        }
+    }
+
+    /// A frame for a page that will be created; reads it only if flash is newer than home, since
+    /// its LSN is needed then.
+    fn fetch_blank(&self, page: PageId) -> Result<Fetched<'_>, PoolError> {
+        if self.is_owed(page) {
+            return self.fetch(page);
+        }
+        match self.install_with_room(page, Want::Nothing)? {
+            Installed::New(loading) => match loading.source {
+                Source::Home => Ok(Fetched::New(loading.guard)),
+                Source::Flash => {
+                    self.read_flash_to_recreate(loading);
+                    self.fetch(page)
+                }
+            },
+            Installed::Memory(id) => Ok(Fetched::Memory(id)),
+            Installed::NoFrame | Installed::Unwanted => unreachable!("any source is wanted"),
+        }
+    }
+
+    /// Brings a page into memory that is newer on flash; the next lookup finds it there.
+    fn read_flash_to_recreate(&self, mut loading: Loading<'_>) {
+        match self.load(&mut loading).and_then(|()| self.redo_if_owed(&mut loading)) {
+            Ok(()) => drop(self.serve(loading)),
+            // The next lookup meets the same error, and reports it.
+            Err(_) => self.unload(loading),
+        }
+    }
+
+    fn install_with_room(&self, page: PageId, want: Want) -> Result<Installed<'_>, PoolError> {
+        if !self.devices.has(page) {
+            return Err(PoolError::OutOfRange { page });
+        }
+        for attempt in 0..LOOKUPS_MAX {
+            match self.install(page, RANDOM, want) {
+                Installed::NoFrame => self.make_room(self.memory.partition(page))?,
+                installed => return Ok(installed),
+            }
+            if attempt > 0 {
+                // A frame is free, but a task that came too late for its page has yet to see that.
+                terrace_rt::yield_now();
+            }
+        }
+        Err(PoolError::AllPinned)
+    }
+
+    /// Whether single reads from home fetch neighbours now [S0 4.3.2; S3 IV-A1].
+    fn reads_neighbours(&self) -> bool {
+        let fills = self.config.fills;
+        (fills.ramp_up && self.memory.fetches.is_ramp_up()) || self.fills_aggressively()
+    }
+
+    /// Whether flash is being filled with the neighbours of what is read [S3 IV-A1].
+    fn fills_aggressively(&self) -> bool {
+        self.config.fills.aggressive && self.devices.flash.is_some() && self.is_filling()
     }
 }

@@ -71,7 +71,8 @@ pub(super) struct Leaver {
 }
 
 impl Leaver {
-    pub fn bytes<'a>(&self, staging: &'a Staging) -> &'a PageBuf {
+    /// Its bytes.
+    pub fn staged<'a>(&self, staging: &'a Staging) -> &'a PageBuf {
         &staging.pages()[self.at]
     }
 
@@ -426,7 +427,7 @@ impl BufferPool {
     fn write_home(&self, homeward: &[Leaver], staging: &Staging) -> Result<(), PoolError> {
         let whole = homeward.iter().filter(|leaver| leaver.is_whole);
         let whole: Vec<(PageId, &PageBuf)> =
-            whole.map(|leaver| (leaver.page, leaver.bytes(staging))).collect();
+            whole.map(|leaver| (leaver.page, leaver.staged(staging))).collect();
         let migration = self.traffic.appends.and_then(|appends| appends.migration);
         let at_once = migration.unwrap_or(whole.len().max(1));
         let runs =

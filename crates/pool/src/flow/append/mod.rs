@@ -44,14 +44,14 @@ use std::cell::RefCell;
 use terrace_page::{FrameId, Lsn, PageBuf, PageId};
 use terrace_policy::{Batch, Touch};
 use terrace_rt::{Nanos, now};
-use terrace_tier::{Appending, Outcome, Purpose, Writing};
+use terrace_tier::{Appending, LogSizes, Outcome, Purpose, Writing};
 
 use crate::flow::slots::candidate;
 use crate::flow::write_out::{Job, Transfer};
 use crate::io::{self, PageIo};
 use crate::memory::frames::{Exclusive, Staging};
 use crate::memory::{Books, Partition, PolicyFrames};
-use crate::{BufferPool, PoolConfig, PoolError};
+use crate::{BufferPool, PoolError};
 use front::Front;
 
 /// How long one waits for slots that are leaving, before looking again.
@@ -69,10 +69,10 @@ pub(crate) struct Appends {
 }
 
 impl Appends {
-    /// In a log of such batches.
-    pub fn of(batch: Batch, config: &PoolConfig) -> Appends {
-        let migration = (batch == Batch::Block).then_some(config.fasc.migration_pages as usize);
-        Appends { group: config.log_sizes().group as usize, migration }
+    /// In a log of such batches, of this size.
+    pub fn of(batch: Batch, sizes: &LogSizes, migration_pages: u32) -> Appends {
+        let migration = (batch == Batch::Block).then_some(migration_pages as usize);
+        Appends { group: sizes.group as usize, migration }
     }
 }
 
@@ -149,7 +149,7 @@ impl BufferPool {
                 Ok(Appended::Blocked)
             }
             Claimed::Blocked => Ok(Appended::Freed(freed)),
-            Claimed::Group(group) => match self.append(group) {
+            Claimed::Group(group) => match self.append_group(group) {
                 Ok(written) => Ok(Appended::Freed(freed + written)),
                 // What is free already is worth more than an error that others will report too.
                 Err(_) if freed > 0 => Ok(Appended::Freed(freed)),
@@ -183,9 +183,7 @@ impl BufferPool {
         let mut freed = 0;
         while freed < wanted && books.gathered.len() < group {
             let Some(victim) = books.name_victim(&frames, self.memory.now()) else { break };
-            let guard = self.memory.frames.try_exclusive(partition.frame_at(victim.0));
-            let guard = guard.filter(|guard| guard.frame().page().is_some());
-            let Some(guard) = guard else {
+            let Some(guard) = self.memory.try_victim(partition, victim) else {
                 frames.passed_over.borrow_mut().push(victim);
                 continue;
             };
@@ -277,7 +275,7 @@ impl BufferPool {
 
     /// Reads the front group, writes the group at the rear, and lets the front group go. Returns
     /// how many frames became free.
-    fn append(&self, group: Group<'_>) -> Result<usize, PoolError> {
+    fn append_group(&self, group: Group<'_>) -> Result<usize, PoolError> {
         let _at_work = self.memory.at_work();
         let Group { partition, jobs, mut front, purpose } = group;
         let staging = front.as_mut().map(|front| self.stage_front(partition, front));
@@ -313,7 +311,7 @@ impl BufferPool {
             transfers.iter().filter_map(Transfer::to_slot).collect();
         if let (Some(front), Some(staging)) = (front, staging) {
             let moves = front.leavers.iter().filter(|leaver| leaver.is_whole);
-            let moves = moves.filter_map(|leaver| Some((leaver.to()?, leaver.bytes(staging))));
+            let moves = moves.filter_map(|leaver| Some((leaver.to()?, leaver.staged(staging))));
             pages.extend(moves);
         }
         if pages.is_empty() {
@@ -386,7 +384,7 @@ impl BufferPool {
                 self.claim_slots(partition, &mut books, &mut waiting, Purpose::Checkpoint)
             };
             match claimed {
-                Claimed::Group(group) => drop(self.append(group)?),
+                Claimed::Group(group) => drop(self.append_group(group)?),
                 Claimed::Nothing => {
                     looks += 1;
                     partition.room.wait_until(seen, now() + SLOTS_NAP);
