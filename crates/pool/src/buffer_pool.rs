@@ -48,11 +48,10 @@ use crate::flow::choosing::Choosing;
 use crate::flow::cleaning::CleanerState;
 use crate::flow::slots::RestartState;
 use crate::memory::Memory;
-use crate::memory::frames::FrameTable;
 use crate::memory::loading::Owed;
 use crate::shares::TierShares;
 use crate::{Journal, PageMut, PoolConfig, PoolError, PoolStats, Tier};
-use terrace_restart::{ColdStart, FlashLayout, FlashRecovery};
+use terrace_restart::{ColdStart, FlashLayout, FlashRecovery, keeper_of};
 
 /// How often a page is looked up anew because it left before it was latched.
 pub(crate) const LOOKUPS_MAX: u32 = 1_000_000;
@@ -120,7 +119,6 @@ impl BufferPool {
         let slots = if design.uses_flash() { config.flash_slots } else { 0 };
         let layout = FlashLayout::new(slots, config.restart.kind);
         let flash = flash.filter(|_| slots > 0);
-        let frames = FrameTable::new(config.frames).ok_or(PoolError::NoMemory)?;
         let costs = costs_of(&config, &*home, flash.as_deref());
         let temperatures = Temperatures::new(config.tac.costs, aging_requests(&config, slots));
         let shares = TierShares::new(design.replacement, temperatures, &costs);
@@ -130,19 +128,18 @@ impl BufferPool {
         let now = Tick(recovery.map_or(1, |found| found.clock() + 1));
         let (sizes, migration) = (config.log_sizes(), config.fasc.migration_pages);
         let appends = design.batch().map(|batch| Appends::of(batch, &sizes, migration));
+        let keeper = keeper_of(&config.of_restart(), &layout, recovery);
         let choosing = Choosing::new(&config, &costs);
+        let counts_hits = design.replacement.counts_hits();
+        let memory =
+            Memory::new(config.frames, partitions, now, counts_hits, config.observer.clone())
+                .ok_or(PoolError::NoMemory)?;
         let pool = Arc::new_cyclic(|itself| BufferPool {
             traffic: FlashTraffic::new(&config, &design, (appends, choosing), slots),
             cleaning: CleanerState::new(design.cleaning, slots, config.lambda),
-            restart: RestartState::new(&config, &layout, recovery),
+            restart: RestartState::new(config.copy_rules(), keeper, recovery),
             devices: Devices::new(&config, home, flash, costs),
-            memory: Memory::new(
-                frames,
-                partitions,
-                now,
-                design.replacement.counts_hits(),
-                config.observer.clone(),
-            ),
+            memory,
             background: Background::new(world, Weak::clone(itself)),
             durability: Durability::new(journal, config.clean_age),
             config,
@@ -161,7 +158,7 @@ impl BufferPool {
     ) -> Result<Arc<BufferPool>, PoolError> {
         doubled.iter().for_each(|&(slot, page)| self.slot_freed(slot, page, Freed::Modified));
         self.harden(&doubled.iter().map(|&(slot, _)| slot).collect::<Vec<_>>());
-        if self.restart.is_persistent {
+        if self.restart.rules.is_persistent {
             // What the table says of slots that are free now must not outlast their next use.
             self.harden_table()?;
         }

@@ -87,6 +87,7 @@ impl Plan {
         recovery: Option<&Arc<FlashRecovery>>,
         costs: &Costs,
     ) -> Plan {
+        let copies = config.copy_rules();
         Plan {
             frames: config.frames,
             layout: *layout,
@@ -101,9 +102,9 @@ impl Plan {
                 costs: *costs,
                 tier_slots: layout.slots,
                 log: config.log_sizes(),
-                keeps_bases: config.keeps_bases(),
-                is_persistent: config.flash_role.is_persistent(),
-                waits_for_table: config.waits_for_table(),
+                keeps_bases: copies.keeps_bases,
+                is_persistent: copies.is_persistent,
+                waits_for_table: copies.waits_for_table,
             },
             partitions: config.partitions_count(),
             shares: shares.clone(),

@@ -197,6 +197,19 @@ impl FascConfig {
     }
 }
 
+/// How long copies on flash count, and for what.
+#[derive(Clone, Copy)]
+pub(crate) struct CopyRules {
+    /// Whether copies on flash are kept as the bases of changes: redo then starts from them.
+    pub(crate) keeps_bases: bool,
+    /// Whether an opening may find pages on flash that are newer than home, and believe them.
+    pub(crate) finds_dirty: bool,
+    /// Whether flash is a part of the database.
+    pub(crate) is_persistent: bool,
+    /// Whether a slot is used again only when the table says durably that it may be.
+    pub(crate) waits_for_table: bool,
+}
+
 impl Default for PoolConfig {
     fn default() -> PoolConfig {
         PoolConfig {
@@ -373,11 +386,6 @@ impl PoolConfig {
         self.log_rules().sizes(batch, frames, slots)
     }
 
-    /// Whether a slot is used again only when the table on flash says durably that it may be.
-    pub(crate) fn waits_for_table(&self) -> bool {
-        self.flash_role.is_persistent() && !self.mutations.has(Mutation::ReuseBeforeTable)
-    }
-
     /// Whether redo may start from copies on flash that are older than the log's last checkpoint.
     #[must_use]
     pub fn keeps_bases(&self) -> bool {
@@ -388,8 +396,19 @@ impl PoolConfig {
     }
 
     /// Whether an opening may find pages on flash that are newer than home, and believe them.
-    pub(crate) fn finds_dirty(&self) -> bool {
+    fn finds_dirty(&self) -> bool {
         self.restart.kind.is_journalled() && self.design.keeps_dirty_on_flash()
+    }
+
+    /// The rules for copies on flash.
+    pub(crate) fn copy_rules(&self) -> CopyRules {
+        let is_persistent = self.flash_role.is_persistent();
+        CopyRules {
+            keeps_bases: self.keeps_bases(),
+            finds_dirty: self.finds_dirty(),
+            is_persistent,
+            waits_for_table: is_persistent && !self.mutations.has(Mutation::ReuseBeforeTable),
+        }
     }
 
     /// What a restart is told of the pool.

@@ -32,13 +32,13 @@ mod site;
 pub use buffer_pool::{BufferPool, Recovered};
 pub use build::Metadata;
 pub use config::{FascConfig, Fills, PoolConfig, Spill, TacConfig, TacWrite};
+pub use durability::Journal;
 pub use durability::dirty::OldestDirty;
 pub use durability::doublewrite::{
     Ahead, AreaRoom, Doublewrite, DoublewriteOwner, DoublewritePlace, HALF_BYTES_MIN, RestoreError,
     Restored, restore_torn,
 };
 pub use durability::home_versions::home_versions;
-pub use durability::journal::Journal;
 pub use error::{PoolError, Stop, Tier};
 pub use memory::frames::Peek;
 pub use memory::guard::{Dirtied, PageMut, PageRef};

@@ -5,12 +5,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use terrace_device::Device;
-use terrace_page::{Lsn, PageId};
+use terrace_page::Lsn;
 use terrace_policy::{History, Tick};
 
 use crate::memory::{Partition, partition_of};
 use crate::shares::SlotTable;
-use crate::{BufferPool, PoolConfig, PoolError, Tier};
+use crate::{BufferPool, PoolConfig, PoolError};
 use terrace_restart::{Image, Site, TableError, TableEvent, TableLog, Waited};
 
 impl Site for BufferPool {
@@ -110,20 +110,6 @@ impl TableLog for BufferPool {
 /// An error of the pool, on its way through a restart.
 fn of_pool(error: PoolError) -> TableError {
     TableError::Pool { cause: Arc::new(error) }
-}
-
-impl From<TableError> for PoolError {
-    fn from(error: TableError) -> PoolError {
-        match error {
-            TableError::Flash { source } => {
-                PoolError::Read { tier: Tier::Flash, page: PageId(0), source }
-            }
-            TableError::Pool { cause } => match cause.downcast_ref::<PoolError>() {
-                Some(error) => error.clone(),
-                None => PoolError::Journal { source: cause },
-            },
-        }
-    }
 }
 
 /// What `slot` of a table holds now. Transitions under way count as what a restart may rely on:

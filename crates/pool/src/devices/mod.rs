@@ -5,7 +5,7 @@ pub(crate) mod budget;
 pub(crate) mod costs;
 pub(crate) mod spill;
 
-use std::io::{self, ErrorKind};
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -14,7 +14,7 @@ use terrace_page::{PAGE_SIZE, PageId};
 use terrace_policy::Costs;
 use terrace_tier::PAGES_MAX;
 
-use crate::{BufferPool, PoolConfig, PoolError, Stop, Tier};
+use crate::{BufferPool, PoolConfig, Stop, Tier};
 use budget::WriteBudget;
 use spill::Spilling;
 
@@ -112,17 +112,6 @@ impl terrace_tier::Devices for Devices {
 }
 
 impl BufferPool {
-    /// A write or sync of home failed: no more changes. Returns the error for the caller.
-    pub(crate) fn stop_for_home(&self, operation: Operation, source: io::Error) -> PoolError {
-        self.durability.stop_for(Stop::new(Tier::Home, &*self.devices.home, operation, source))
-    }
-
-    /// A write of the table on flash failed, whose failure cannot be made known.
-    pub(crate) fn stop_for_table(&self, source: io::Error) -> PoolError {
-        let flash = self.devices.flash.as_deref().unwrap_or(&*self.devices.home);
-        self.durability.stop_for(Stop::new(Tier::Flash, flash, Operation::Write, source))
-    }
-
     /// A write to flash ended.
     pub(crate) fn flash_was_written(&self, written: bool) {
         if written {
@@ -139,7 +128,7 @@ impl BufferPool {
         let Some(flash) = self.devices.flash.as_deref().filter(|flash| flash.is_given_up()) else {
             return;
         };
-        if self.restart.is_persistent {
+        if self.restart.rules.is_persistent {
             let what = "the device has not answered in time, or has lost a write";
             let source = std::io::Error::new(ErrorKind::TimedOut, what);
             let source = DeviceError::wrap(flash.name(), Operation::Read, None, source);

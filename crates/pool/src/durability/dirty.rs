@@ -129,7 +129,7 @@ impl BufferPool {
             BaseRule::Below(_) if self.config.mutations.has(Mutation::DropOldBases) => {
                 BaseRule::Below(Lsn::ZERO)
             }
-            BaseRule::Below(_) if !self.restart.is_persistent => {
+            BaseRule::Below(_) if !self.restart.rules.is_persistent => {
                 BaseRule::Below(books.ledger.base_floor())
             }
             any => any,
@@ -176,7 +176,7 @@ impl BufferPool {
     pub(crate) fn is_clean_copy(&self, page: PageId, guard: &Exclusive<'_>) -> bool {
         let mut books = self.memory.partition(page).books.lock();
         // In a persistent tier it counts as clean once home was synced.
-        let slot = guard.frame().slot().filter(|_| !self.restart.is_persistent);
+        let slot = guard.frame().slot().filter(|_| !self.restart.rules.is_persistent);
         let Some(slot) = slot else { return false };
         let slots = &mut books.slots;
         slots.is_valid(slot) && slots.newer(slot).is_none()
@@ -236,7 +236,7 @@ impl BufferPool {
         });
         let oldest = oldest.fold(DirtyLsns::NONE, DirtyLsns::min);
         // Without bases, what is dirty on flash is found by analysis.
-        let base = if self.restart.keeps_bases { oldest.base } else { oldest.rec };
+        let base = if self.restart.rules.keeps_bases { oldest.base } else { oldest.rec };
         OldestDirty { rec: oldest.rec, base }
     }
 
@@ -245,7 +245,8 @@ impl BufferPool {
     pub(crate) fn written_home(&self, books: &mut Books, page: PageId, lsns: DirtyLsns) {
         if !self.config.mutations.has(Mutation::EntryEndsBeforeSync) {
             books.ledger.written_home(lsns);
-            if self.restart.finds_dirty && !self.config.mutations.has(Mutation::DirtyCopyTrustsHome)
+            if self.restart.rules.finds_dirty
+                && !self.config.mutations.has(Mutation::DirtyCopyTrustsHome)
             {
                 books.ledger.at_risk_until_sync(page, lsns.rec);
             }
@@ -323,7 +324,7 @@ impl BufferPool {
     /// Home was synced: it has what bases were kept for, and what pinned copies stand for.
     fn end_bases(&self, partition: &Partition, books: &mut Books) {
         for (slot, page) in books.ledger.sync_ended() {
-            if self.restart.waits_for_table {
+            if self.restart.rules.waits_for_table {
                 self.end_base_later(partition, books, (slot, page));
                 continue;
             }

@@ -41,7 +41,7 @@ impl BufferPool {
     ///
     /// `Stopped` or `Journal`.
     pub fn flush_below(&self, lsn: Lsn) -> Result<(), PoolError> {
-        if self.restart.is_persistent && !self.durability.is_sharp() {
+        if self.restart.rules.is_persistent && !self.durability.is_sharp() {
             return self.write_older(lsn);
         }
         // Entries made after the call are at least this new, unless they come back from flash.
@@ -66,7 +66,7 @@ impl BufferPool {
     ///
     /// `Stopped` or `Journal`.
     pub fn write_older(&self, lsn: Lsn) -> Result<(), PoolError> {
-        if !self.restart.keeps_bases {
+        if !self.restart.rules.keeps_bases {
             return self.flush_below(lsn);
         }
         let mut oldest_first: Vec<(Lsn, FrameId)> = Vec::new();

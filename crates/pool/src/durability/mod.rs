@@ -1,14 +1,14 @@
 //! What is newer than home, and how it gets there for good.
 //!
 //! `dirty` is the order of a change, `ledger` the books of one partition; `flush` brings old
-//! changes home, `doublewrite` keeps a page whole while it is written there. `journal` is the log
-//! as the pool sees it. Here is what all of them ask: whether changes are taken, where the log
+//! changes home, `doublewrite` keeps a page whole while it is written there. Here is the log as the
+//! pool sees it (`Journal`), and what all of them ask: whether changes are taken, where the log
 //! ends, and what is too old.
 //!
 //! - S1: after a failed write or sync of home, or of a log or table that cannot be done without,
 //!   the pool takes no more changes. The first cause is kept, and all are told of it.
 //!
-//! No change stays away from home for longer than so much log. The papers' cleaner
+//! With `clean_age`, no change stays away from home for longer than so much log. The papers' cleaner
 //! knows only how much of the flash is dirty: below lambda, a page that nobody uses holds the log,
 //! and the redo of the next opening, for ever [sources.D7].
 //!
@@ -30,23 +30,98 @@ pub(crate) mod dirty;
 pub(crate) mod doublewrite;
 pub(crate) mod flush;
 pub(crate) mod home_versions;
-pub(crate) mod journal;
 pub(crate) mod ledger;
 
 use std::error::Error;
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use terrace_page::Lsn;
+use terrace_device::Operation;
+use terrace_page::{Lsn, PageBuf, PageId};
 use terrace_rt::{LeafMutex, Mutex, Signal};
 
-use crate::{BufferPool, Journal, PoolError, Stop};
+use crate::{BufferPool, Doublewrite, PoolError, Stop, Tier};
 use dirty::BufWrites;
 
 /// The floor is looked at so often within the bound.
 const LOOKS: u64 = 16;
 /// This share of the bound is left for the pages under way.
 const MARGIN: u64 = 8;
+
+/// The log, as the pool sees it [S3 II-A].
+///
+/// The pool calls `last_lsn`, `log_buf_write`, `log_flash` and `log_flash_kept` under its own leaf
+/// locks: none may block or switch tasks. `make_durable` is called without any.
+pub trait Journal: Send + Sync {
+    /// The LSN of the last record appended. Never decreases.
+    fn last_lsn(&self) -> Lsn;
+
+    /// Every record up to this LSN is durable. Never decreases.
+    fn durable_lsn(&self) -> Lsn;
+
+    /// Returns when every record up to `upto` is durable: the pool calls it before a page goes to
+    /// home or to flash (write-ahead logging) [S0 2.4].
+    ///
+    /// # Errors
+    ///
+    /// [`PoolError::Journal`] if the log cannot be written; the page stays where it is.
+    fn make_durable(&self, upto: Lsn) -> Result<(), PoolError>;
+
+    /// Where pages are copied before they go home, if they are.
+    fn doublewrite(&self) -> Option<&Arc<Doublewrite>> {
+        None
+    }
+
+    /// As `make_durable`, and what was written to the log's device before the call is durable, too.
+    ///
+    /// # Errors
+    ///
+    /// As `make_durable`.
+    fn barrier(&self, upto: Lsn) -> Result<(), PoolError> {
+        self.make_durable(upto)
+    }
+
+    /// Appends a BUF_WRITE record, not forced: the home copy of each of `pages` is durable and
+    /// holds every update with an LSN up to `eol` [S3 II-A].
+    fn log_buf_write(&self, pages: &[PageId], eol: Lsn);
+
+    /// Appends a record of the flash tier's own, not forced; returns its LSN, or `None` if the log
+    /// has no room. Recovery shows it to the tier again [S3 III-C].
+    fn log_flash(&self, payload: &[u8]) -> Option<Lsn>;
+
+    /// As `log_flash`, in the room that is kept for what must be said: at most one short record
+    /// between two checkpoints.
+    fn log_flash_kept(&self, payload: &[u8]) -> Option<Lsn> {
+        self.log_flash(payload)
+    }
+
+    /// The log's device has failed to write copies of pages: the log takes no more records, and so
+    /// the pool no more changes.
+    fn failed(&self, source: io::Error) -> PoolError {
+        PoolError::Journal { source: Arc::new(source) }
+    }
+
+    /// A device has failed, so that the pool takes no more changes. Returns the cause that all are
+    /// told from now on: the first one, which may be of the log's own. Called under leaf locks.
+    fn stopped(&self, stop: Stop) -> Arc<dyn Error + Send + Sync> {
+        Arc::new(stop)
+    }
+
+    /// Brings `bytes`, home's version of `page`, up to date from the log, which has every change
+    /// since `rec`; if they are not `whole`, an image in the log must come first.
+    ///
+    /// # Errors
+    ///
+    /// [`PoolError::Redo`] if the log does not have what it takes.
+    fn repair(
+        &self,
+        page: PageId,
+        rec: Lsn,
+        bytes: &mut PageBuf,
+        is_whole: bool,
+    ) -> Result<(), PoolError>;
+}
 
 /// What makes changes durable at home, page by page and all together.
 pub(crate) struct Durability {
@@ -133,6 +208,17 @@ impl Durability {
 }
 
 impl BufferPool {
+    /// A write or sync of home failed: no more changes. Returns the error for the caller.
+    pub(crate) fn stop_for_home(&self, operation: Operation, source: io::Error) -> PoolError {
+        self.durability.stop_for(Stop::new(Tier::Home, &*self.devices.home, operation, source))
+    }
+
+    /// A write of the table on flash failed, whose failure cannot be made known.
+    pub(crate) fn stop_for_table(&self, source: io::Error) -> PoolError {
+        let flash = self.devices.flash.as_deref().unwrap_or(&*self.devices.home);
+        self.durability.stop_for(Stop::new(Tier::Flash, flash, Operation::Write, source))
+    }
+
     /// The log has grown to `end`: what has become too old is brought home.
     #[inline]
     pub fn log_grew(&self, end: Lsn) {

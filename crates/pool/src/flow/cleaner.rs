@@ -313,7 +313,7 @@ impl BufferPool {
         let mut books = partition.books.lock();
         // Until home is synced the copy on flash stands for the page.
         let until_sync =
-            if self.restart.keeps_bases { UntilSync::Pinned } else { UntilSync::Reusable };
+            if self.restart.rules.keeps_bases { UntilSync::Pinned } else { UntilSync::Reusable };
         let ended = books.slots.cleaned(claim, cleaned, until_sync);
         if ended == Ended::Clean {
             let mut lsns = DirtyLsns::at(rec_lsn);

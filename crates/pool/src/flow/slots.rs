@@ -12,29 +12,24 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use terrace_device::said_again;
 use terrace_page::{Lsn, PageId};
-use terrace_policy::Tick;
-use terrace_restart::{ColdStart, FlashLayout, FlashRecovery, Keeper, unlogged};
+use terrace_policy::{History, Tick};
+use terrace_restart::{ColdStart, FlashRecovery, Keeper, TableError, unlogged};
 use terrace_tier::{
     After, Around, BaseRule, Candidate, Changed, Displaced, Filled, Freed, Gauge, Held, Mutation,
     Outcome, Version, Writing, Written,
 };
 
+use crate::config::CopyRules;
 use crate::durability::ledger::{DirtyLsns, Ledger};
 use crate::memory::frames::{Exclusive, Frame};
 use crate::memory::{Books, Partition};
-use crate::{BufferPool, PageEvent, PoolConfig, PoolError, Tier};
+use crate::{BufferPool, PageEvent, PoolError, Tier};
 
 /// What the restart wants of the pool, and the pool of it.
 pub(crate) struct RestartState {
     pub(crate) keeper: Option<Box<dyn Keeper>>,
-    /// Whether copies on flash are kept as the bases of changes: redo then starts from them.
-    pub(crate) keeps_bases: bool,
-    /// Whether an opening may find pages on flash that are newer than home, and believe them.
-    pub(crate) finds_dirty: bool,
-    /// Whether flash is a part of the database.
-    pub(crate) is_persistent: bool,
-    /// Whether a slot is used again only when the table says durably that it may be.
-    pub(crate) waits_for_table: bool,
+    /// How long copies count, and for what.
+    pub(crate) rules: CopyRules,
     /// Whether it wants to know the LSNs of changes.
     pub(crate) follows_changes: bool,
     /// Why the flash tier started cold, if it did.
@@ -44,17 +39,14 @@ pub(crate) struct RestartState {
 }
 
 impl RestartState {
+    /// With this keeper, in an opening that found what `recovery` says.
     pub(crate) fn new(
-        config: &PoolConfig,
-        layout: &FlashLayout,
+        rules: CopyRules,
+        keeper: Option<Box<dyn Keeper>>,
         recovery: Option<&FlashRecovery>,
     ) -> RestartState {
-        let keeper = terrace_restart::keeper_of(&config.of_restart(), layout, recovery);
         RestartState {
-            keeps_bases: config.keeps_bases(),
-            finds_dirty: config.finds_dirty(),
-            is_persistent: config.flash_role.is_persistent(),
-            waits_for_table: config.waits_for_table(),
+            rules,
             follows_changes: keeper.as_ref().is_some_and(|keeper| keeper.follows_changes()),
             keeper,
             cold_start: recovery.and_then(FlashRecovery::cold),
@@ -181,7 +173,7 @@ impl BufferPool {
 
     /// Which copies are needed while home may lack changes of theirs.
     pub(crate) fn any_base(&self) -> BaseRule {
-        if self.restart.keeps_bases { BaseRule::ALL } else { BaseRule::Never }
+        if self.restart.rules.keeps_bases { BaseRule::ALL } else { BaseRule::Never }
     }
 
     /// The copy in `slot` stopped being the page of `frame`, as `changed` says: tells the frame,
@@ -222,6 +214,25 @@ impl BufferPool {
             books.set_dirty(&self.memory.frames, guard, DirtyLsns::at(rec_lsn));
         }
         self.copy_changed(partition, (page, frame), slot, (changed, Freed::Reused));
+    }
+
+    /// The copy of a page, in this version, has moved from one slot to another, wherever the page
+    /// is.
+    pub(crate) fn copy_moved(
+        &self,
+        partition: &Partition,
+        (page, lsn): (PageId, Lsn),
+        (from, to): (u32, u32),
+        newer: Option<Lsn>,
+    ) {
+        partition.copy_moved(&self.memory.frames, page, (from, to));
+        let history = Some(History::once(self.memory.now()));
+        self.slot_filled(&Held { slot: partition.first_slot + to, page, lsn, newer, history });
+        if self.restart.rules.waits_for_table {
+            self.retire_base(partition, from);
+        } else {
+            self.slot_freed(partition.first_slot + from, page, Freed::Reused);
+        }
     }
 
     /// A write of the page of `frame` has ended: its slot, and whoever knows of it, are told.
@@ -269,7 +280,8 @@ impl BufferPool {
     /// The table was not written, for `error`: whether flash is given up for that (keeper.K3).
     fn gives_up(&self, error: &PoolError) -> bool {
         let Some(flash) = &self.devices.flash else { return false };
-        if self.restart.is_persistent || !matches!(error, PoolError::Read { tier: Tier::Flash, .. })
+        if self.restart.rules.is_persistent
+            || !matches!(error, PoolError::Read { tier: Tier::Flash, .. })
         {
             return false;
         }
@@ -277,7 +289,7 @@ impl BufferPool {
         flash.is_given_up()
     }
 
-    pub(crate) fn slot_filled(&self, held: &Held) {
+    fn slot_filled(&self, held: &Held) {
         if let Some(keeper) = &self.restart.keeper {
             keeper.filled(self, held);
         }
@@ -357,6 +369,20 @@ impl BufferPool {
                 error => io::Error::other(error.to_string()),
             };
             self.stop_for_table(source);
+        }
+    }
+}
+
+impl From<TableError> for PoolError {
+    fn from(error: TableError) -> PoolError {
+        match error {
+            TableError::Flash { source } => {
+                PoolError::Read { tier: Tier::Flash, page: PageId(0), source }
+            }
+            TableError::Pool { cause } => match cause.downcast_ref::<PoolError>() {
+                Some(error) => error.clone(),
+                None => PoolError::Journal { source: cause },
+            },
         }
     }
 }

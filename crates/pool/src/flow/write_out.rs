@@ -291,11 +291,13 @@ impl BufferPool {
         let had_slot = frame.slot().is_some();
         let at_home = home && outcome.home;
         // write_out.W6: what home was just sent counts as lacking until it is synced.
-        let lacking = dirty.filter(|_| !home || self.restart.keeps_bases).map(|lsns| lsns.rec);
+        let lacking =
+            dirty.filter(|_| !home || self.restart.rules.keeps_bases).map(|lsns| lsns.rec);
         let version = self.version(&books, (page, frame), page_lsn, lacking);
         let ended = (writing, outcome);
         let is_filled = self.end_writing(partition, &mut books, frame, ended, &version);
-        if let Some(slot) = slot.filter(|_| is_filled && at_home && self.restart.keeps_bases) {
+        if let Some(slot) = slot.filter(|_| is_filled && at_home && self.restart.rules.keeps_bases)
+        {
             books.ledger.keep_until_sync(slot, page);
         }
         // A rule that is off may have cleared the entry already.
@@ -379,7 +381,7 @@ impl BufferPool {
         // write_out.W6: what the slot says must hold after a power cut, too. A clean copy is the
         // log's to redo where bases are not kept.
         let at_risk =
-            books.ledger.at_risk(page).filter(|_| rec.is_some() || self.restart.keeps_bases);
+            books.ledger.at_risk(page).filter(|_| rec.is_some() || self.restart.rules.keeps_bases);
         let newer = rec.into_iter().chain(at_risk).min();
         Version { lsn, newer, history: frame.touch().history(self.memory.now()) }
     }
@@ -393,7 +395,7 @@ impl BufferPool {
         has_copy: bool,
     ) {
         // Until home is synced a copy on flash stands for the page.
-        let stands = has_copy && self.restart.keeps_bases;
+        let stands = has_copy && self.restart.rules.keeps_bases;
         let base = if stands { Lsn::MAX } else { lsns.base };
         self.written_home(books, page, DirtyLsns { base, ..lsns });
         self.base_until_sync(books, frame, page);
@@ -401,7 +403,7 @@ impl BufferPool {
 
     /// The page was written home: a base that it has is kept until home is synced.
     fn base_until_sync(&self, books: &mut Books, frame: &Frame, page: PageId) {
-        if let (true, Some(slot)) = (self.restart.keeps_bases, frame.slot())
+        if let (true, Some(slot)) = (self.restart.rules.keeps_bases, frame.slot())
             && books.slots.is_kept_for(slot, page)
         {
             books.ledger.keep_until_sync(slot, page);
@@ -451,10 +453,11 @@ impl BufferPool {
         guard: Exclusive<'p>,
         below: Lsn,
     ) -> Flush<'p> {
-        let is_old = guard.frame().dirty().is_some_and(|lsns| match self.restart.is_persistent {
-            true if !self.durability.is_sharp() => lsns.base < below,
-            _ => lsns.rec < below,
-        });
+        let is_old =
+            guard.frame().dirty().is_some_and(|lsns| match self.restart.rules.is_persistent {
+                true if !self.durability.is_sharp() => lsns.base < below,
+                _ => lsns.rec < below,
+            });
         if !guard.frame().holds(page) || !is_old {
             return Flush::Done;
         }

@@ -215,7 +215,7 @@ impl BufferPool {
             let mut books = partition.books.lock();
             // O4. A dirty copy tells itself from where on home lacks changes.
             let is_clean = match partition.find(&books, &self.memory.frames, page) {
-                _ if self.restart.is_persistent => false,
+                _ if self.restart.rules.is_persistent => false,
                 Place::Flash(slot) => books.slots.newer(slot).is_none(),
                 Place::Memory(_) | Place::Nowhere => false,
             };
@@ -269,7 +269,7 @@ impl BufferPool {
         if is_dirty {
             assert!(guard.frame().rec_lsn() <= Some(rec), "{page} is rescued from the start");
         } else if is_changed
-            || (is_copy && (loading.source == Source::Home || !self.restart.is_persistent))
+            || (is_copy && (loading.source == Source::Home || !self.restart.rules.is_persistent))
         {
             freed = self.make_dirty_since(partition, &mut books, guard, rec);
         }
@@ -320,7 +320,7 @@ impl BufferPool {
         rec: Lsn,
     ) -> Result<BadCopy, PoolError> {
         let partition = loading.partition;
-        if self.restart.is_persistent {
+        if self.restart.rules.is_persistent {
             // The log need not have it, and no crash leaves such a slot: the device lost a write.
             let (tier, page) = (Tier::Flash, loading.page);
             return Err(PoolError::Damaged { tier, page, damage: Damage::Checksum });

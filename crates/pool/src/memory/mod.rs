@@ -65,15 +65,16 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
+    /// With so many frames, divided into these partitions. `None` if there is no memory for them.
     pub(crate) fn new(
-        frames: FrameTable,
+        frames: u32,
         partitions: Box<[Partition]>,
         now: Tick,
         counts_hits: bool,
         observer: Option<Arc<dyn PageObserver>>,
-    ) -> Memory {
-        Memory {
-            frames,
+    ) -> Option<Memory> {
+        Some(Memory {
+            frames: FrameTable::new(frames)?,
             peeks: Peeks::default(),
             partitions,
             clock: AtomicU64::new(now.0),
@@ -84,7 +85,7 @@ impl Memory {
             misses: SampledMisses::new(),
             observer,
             counts_hits,
-        }
+        })
     }
 
     /// The tick of the latest miss.

@@ -26,11 +26,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use terrace_page::{Damage, Lsn, PageBuf, PageId, lsn, verify};
-use terrace_policy::History;
 use terrace_rt::{LeafGuard, Nanos, dead, sleep};
 use terrace_tier::{
-    Claim, Cleaned, Freed, Front as Group, Goes, Gone, Held, Leaver as Moving, LogRules, Moved,
-    Mutation, Run,
+    Claim, Cleaned, Front as Group, Goes, Gone, Leaver as Moving, LogRules, Moved, Mutation, Run,
 };
 
 use crate::durability::dirty::Logged;
@@ -278,7 +276,11 @@ impl BufferPool {
             let Some(mut books) = self.books_unread(partition, leaver.slot) else { break };
             match books.slots.moved(moving, written && leaver.is_whole) {
                 Moved::On { to, newer, is_base } => {
-                    self.moved(partition, &mut books, leaver, (to, newer, is_base));
+                    match is_base {
+                        true => books.ledger.kept_moved(leaver.slot, to),
+                        false => books.stats.second_chances += 1,
+                    }
+                    self.copy_moved(partition, (leaver.page, leaver.lsn), (leaver.slot, to), newer);
                     slots.push(partition.first_slot + to);
                 }
                 // F1.
@@ -291,34 +293,12 @@ impl BufferPool {
         slots
     }
 
-    fn moved(
-        &self,
-        partition: &Partition,
-        books: &mut Books,
-        leaver: &Leaver,
-        (to, newer, is_base): (u32, Option<Lsn>, bool),
-    ) {
-        let Leaver { page, slot: from, lsn, .. } = *leaver;
-        partition.copy_moved(&self.memory.frames, page, (from, to));
-        match is_base {
-            true => books.ledger.kept_moved(from, to),
-            false => books.stats.second_chances += 1,
-        }
-        let history = Some(History::once(self.memory.now()));
-        self.slot_filled(&Held { slot: partition.first_slot + to, page, lsn, newer, history });
-        if self.restart.waits_for_table {
-            self.retire_base(partition, from);
-        } else {
-            self.slot_freed(partition.first_slot + from, page, Freed::Reused);
-        }
-    }
-
     /// Brings home what must go there, in a task of its own, and then lets the group go.
     pub(super) fn let_go(&self, partition: &Partition, front: Front, staging: Staging) {
         let Some(run) = front.group.as_ref().map(Group::run) else { return };
         if front.leavers.iter().all(|leaver| leaver.claim.is_none()) {
             let mut books = partition.books.lock();
-            if !self.restart.keeps_bases || books.slots.is_free_run(run) {
+            if !self.restart.rules.keeps_bases || books.slots.is_free_run(run) {
                 return self.end_front(partition, &mut books, front.group);
             }
         }
@@ -362,7 +342,7 @@ impl BufferPool {
         for (claim, leaver) in claims.into_iter().zip(&homeward) {
             self.end_claim(claim, outcome(leaver));
         }
-        if self.restart.keeps_bases && self.settle_front(partition, &homeward).is_err() {
+        if self.restart.rules.keeps_bases && self.settle_front(partition, &homeward).is_err() {
             // What is not durable elsewhere stays; the next writer is told why.
             return self.end_front(partition, &mut partition.books.lock(), group);
         }
@@ -388,7 +368,7 @@ impl BufferPool {
             let books = partition.books.lock();
             group.into_iter().flat_map(|run| books.slots.bases_in(run)).collect()
         };
-        if bases.is_empty() || !self.restart.keeps_bases {
+        if bases.is_empty() || !self.restart.rules.keeps_bases {
             return Ok(());
         }
         for page in bases {
@@ -462,7 +442,7 @@ impl BufferPool {
             && self.config.restart.kind.is_journalled()
             && partition.books.lock().slots.may_be(claim.slot(), lsn(bytes));
         if !is_same {
-            if self.restart.is_persistent {
+            if self.restart.rules.is_persistent {
                 // As in `rescue`: the log need not have it, and home, whole but old, would pass.
                 let tier = Tier::Flash;
                 return Err(PoolError::Damaged { tier, page, damage: Damage::Checksum });

@@ -337,7 +337,7 @@ impl BufferPool {
 impl BufferPool {
     /// Whether changed pages are appended to bring flash up to date, not written home.
     pub(crate) fn brings_to_flash(&self) -> bool {
-        self.restart.is_persistent && self.appends()
+        self.restart.rules.is_persistent && self.appends()
     }
 
     /// Appends those of `batch` that still have changes from before `below` that are nowhere else.
@@ -398,7 +398,7 @@ impl BufferPool {
     /// Nothing can leave the front: what only waits for home to be synced, or for the table, can
     /// after this.
     fn unblock_front(&self) {
-        if self.restart.is_persistent {
+        if self.restart.rules.is_persistent {
             // Whoever writes next is told of a failure.
             let _failed = self.sync_home().and_then(|()| self.harden_table());
         }
