@@ -134,8 +134,8 @@ mod error;
 pub use api::{
     BadMisses, Builder, CachedParts, CheckReport, Checkpoint, Checkpoints, Database, Devices,
     DirectIo, Durability, Entry, Loader, LogStats, Misses, Owned, Range, ReadTable,
-    ReadTransaction, Savepoint, Stats, Table, TableDef, TornPages, Transaction, TransactionStats,
-    WriteTransaction,
+    ReadTransaction, Rows, Savepoint, Stats, Table, TableDef, TornPages, Transaction,
+    TransactionStats, WriteTransaction,
 };
 pub use copies::{BadCopy, CopyFlaw};
 pub use error::{

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use terrace::{Database, Devices, Entry, Error, TableDef, World};
+use terrace::{Database, Devices, Durability, Entry, Error, TableDef, World};
 use terrace_device::model::{Preset, build};
 use terrace_device::{Device, Keep, Store};
 use terrace_rt::{Prng, Virtual, VirtualConfig};
@@ -169,6 +169,59 @@ fn entries_stay_as_they_are_while_their_range_goes_on() {
             for (key, entry) in kept {
                 assert_eq!((entry.key(), entry.value()), (key, &value(key)[..]), "seed {seed}");
             }
+        }
+    });
+}
+
+/// How many pages a scan of all rows read ahead, and how many requests home had for it.
+fn read_by(db: &Database, scan: impl FnOnce() -> Result<u64, Error>) -> (u64, u64) {
+    let before = db.stats().pool;
+    assert_eq!(scan().expect("good devices"), 40_000);
+    let after = db.stats().pool;
+    (after.pages_read_ahead - before.pages_read_ahead, after.home_reads - before.home_reads)
+}
+
+/// The bugs: at the end of each inner node a scan asked for no more leaves until it had walked as
+/// many as it might have asked for; and in a full memory what was read ahead left before it was
+/// reached, since what the scan had passed counted as used twice.
+#[test]
+fn a_scan_of_more_than_memory_reads_nearly_all_of_it_ahead() {
+    with_database(1, |db| {
+        let txn = db.begin_write().expect("open");
+        let mut loader = txn.bulk_load(ROWS).expect("it is new");
+        (0..40_000).try_for_each(|key| loader.push(key, &[3; 300])).expect("room");
+        loader.finish().expect("room");
+        txn.commit(Durability::Durable).expect("good devices");
+        let by_leaf = |back: bool| {
+            let txn = db.begin_read()?;
+            let table = txn.open_table(ROWS)?;
+            let (mut range, mut sum) = (table.range(..)?, 0);
+            loop {
+                let rows = if back { range.next_rows_back() } else { range.next_rows() }?;
+                let Some(rows) = rows else { return Ok(sum) };
+                sum += rows.inspect(|row| assert!(row.is_ok())).count() as u64;
+            }
+        };
+        let by_row = |back: bool| {
+            let txn = db.begin_read()?;
+            let table = txn.open_table(ROWS)?;
+            let range = table.range(..)?;
+            Ok(if back { range.rev().count() } else { range.count() } as u64)
+        };
+        let locked = || {
+            let txn = db.begin_write()?;
+            let table = txn.open_table(ROWS)?;
+            Ok(table.range(..)?.count() as u64)
+        };
+        let scans = [
+            ("by leaf", read_by(db, || by_leaf(false))),
+            ("by leaf, back", read_by(db, || by_leaf(true))),
+            ("by row", read_by(db, || by_row(false))),
+            ("by row, back", read_by(db, || by_row(true))),
+            ("locked", read_by(db, locked)),
+        ];
+        for (name, (ahead, requests)) in scans {
+            assert!(ahead > 1_000 && requests < 150, "{name}: {ahead} pages, {requests} requests");
         }
     });
 }

@@ -11,8 +11,8 @@
 //! ```
 //!
 //! - W1: `last` is modulo 2^32 and means the newest such tick; a frame unused for 2^32 misses has
-//!   long been a victim. The gap saturates: all ones is "used once". Zero is "not used yet"
-//!   (`cold`).
+//!   long been a victim. The gap saturates: all ones is "used once", one less "read ahead". Zero is
+//!   "not used yet" (`cold`).
 //! - W2: a `History` is in absolute ticks, of which the first is 1.
 
 /// A point in the time that the caller counts: one tick for each miss. The first tick is 1.
@@ -49,14 +49,21 @@ pub struct Touch(pub u64);
 const MARK: u64 = 1 << 63;
 const GAP_SHIFT: u32 = 32;
 const GAP_NEVER: u64 = (1 << 31) - 1;
+/// Read ahead, and not used yet.
+const GAP_AHEAD: u64 = GAP_NEVER - 1;
 /// A gap of zero cannot arise, since hits of one tick count once: it marks a page not used yet.
 const GAP_UNUSED: u64 = 0;
 /// How long ago a page that enters at the cold end was used, in ticks.
 const COLD_AGE: u32 = 1 << 30;
 
+/// A gap as it is stored (W1).
+fn told(gap: u64) -> u64 {
+    if gap < GAP_AHEAD { gap } else { GAP_NEVER }
+}
+
 impl Touch {
     fn pack(last: u32, gap: u64, mark: u64) -> Touch {
-        Touch(mark | (gap.min(GAP_NEVER) << GAP_SHIFT) | u64::from(last))
+        Touch(mark | (gap << GAP_SHIFT) | u64::from(last))
     }
 
     /// A page that enters memory because it is used now, for the first time that is known.
@@ -71,10 +78,17 @@ impl Touch {
         Touch::pack((now.0 as u32).wrapping_sub(COLD_AGE), GAP_UNUSED, 0)
     }
 
+    /// A page that a scan has read ahead. Its first hit is the use that it was read for, and keeps
+    /// its tick: so pages that the scan has passed leave before those that it has yet to reach.
+    #[must_use]
+    pub fn ahead(now: Tick) -> Touch {
+        Touch::pack(now.0 as u32, GAP_AHEAD, MARK)
+    }
+
     /// A page that enters memory with a history, from the flash.
     #[must_use]
     pub fn with_history(history: History) -> Touch {
-        let gap = history.previous.map_or(GAP_NEVER, |previous| history.last.0 - previous.0);
+        let gap = history.previous.map_or(GAP_NEVER, |it| told(history.last.0 - it.0));
         Touch::pack(history.last.0 as u32, gap, MARK)
     }
 
@@ -83,12 +97,13 @@ impl Touch {
     #[inline]
     pub fn hit(self, now: Tick) -> Touch {
         let gap = (now.0 as u32).wrapping_sub(self.last());
-        if gap == 0 && self.gap() != GAP_UNUSED {
-            return Touch(self.0 | MARK);
+        match self.gap() {
+            // A page at the cold end has not been used before: its first hit starts its history.
+            GAP_UNUSED => Touch::first(now),
+            GAP_AHEAD => Touch::pack(self.last(), GAP_NEVER, MARK),
+            _ if gap == 0 => Touch(self.0 | MARK),
+            _ => Touch::pack(now.0 as u32, told(u64::from(gap)), MARK),
         }
-        // A page at the cold end has not been used before: its first hit starts its history.
-        let gap = if self.gap() == GAP_UNUSED { GAP_NEVER } else { u64::from(gap) };
-        Touch::pack(now.0 as u32, gap, MARK)
     }
 
     /// The page's last two uses, in absolute ticks.
@@ -96,7 +111,7 @@ impl Touch {
     pub fn history(self, now: Tick) -> History {
         let last = now.0.saturating_sub(u64::from(self.age(now))).max(1);
         let previous = match self.gap() {
-            GAP_NEVER | GAP_UNUSED => None,
+            GAP_NEVER | GAP_AHEAD | GAP_UNUSED => None,
             gap => Some(Tick(last.saturating_sub(gap).max(1))),
         };
         History { last: Tick(last), previous }
@@ -107,10 +122,13 @@ impl Touch {
         (now.0 as u32).wrapping_sub(self.last())
     }
 
-    /// Ticks since the use before the last, or `None` if there was none.
+    /// Ticks since the use before the last, or `None` if there was none. What was read ahead counts
+    /// as used twice when it came, or pages used once would be all that is ever replaced, and it
+    /// would leave before it is reached.
     pub(crate) fn age_of_previous(self, now: Tick) -> Option<u64> {
         match self.gap() {
             GAP_NEVER | GAP_UNUSED => None,
+            GAP_AHEAD => Some(u64::from(self.age(now))),
             gap => Some(u64::from(self.age(now)) + gap),
         }
     }

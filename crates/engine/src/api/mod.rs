@@ -24,7 +24,7 @@ pub use loader::Loader;
 pub(crate) use loader::{Bulk, FILL};
 pub use misses::{BadMisses, Misses};
 pub use options::{Checkpoints, DirectIo, TornPages};
-pub use range::{Entry, Range};
+pub use range::{Entry, Range, Rows};
 pub use stats::{CachedParts, LogStats, Stats, TransactionStats};
 pub use table::{Owned, ReadTable, Table, TableDef};
 pub(crate) use transaction::sealed::Sealed;

@@ -114,8 +114,9 @@ pub(crate) fn check_decoded<V>(
     }
 }
 
+/// What is told of bytes of `tree` that are no value of a type.
 #[cold]
-fn undecodable(core: &Core, tree: &Tree, type_name: &'static str) -> Error {
+pub(crate) fn undecodable(core: &Core, tree: &Tree, type_name: &'static str) -> Error {
     core.explain(Error::Undecodable { table: tree.id().into(), type_name })
 }
 

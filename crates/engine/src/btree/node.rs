@@ -47,6 +47,8 @@
 //! Accessors never panic, whatever the bytes: what lies outside of the page reads as empty.
 //! [`check`] tells whether the bytes are a node.
 
+use std::ops::Range;
+
 use terrace_page::{HEADER_SIZE, PAGE_SIZE, PageBuf, PageId, PageKind, kind};
 
 use super::short::{compare, equal, first_four, starts_with};
@@ -329,6 +331,19 @@ impl<'a> Node<'a> {
         let at = cell + LEAF_CELL + slot_key_len(slot);
         let len = usize::from(u16::from_le_bytes([*low, *high]));
         (*flags, self.page.get(at..at + len).unwrap_or_default())
+    }
+
+    /// Leaf: where in the page the value of key `index` lies.
+    #[inline]
+    pub(crate) fn value_at(&self, index: usize) -> Range<usize> {
+        let end = |value: &[u8]| value.as_ptr().addr() - self.page.as_ptr().addr() + value.len();
+        let (_, value) = self.record(index);
+        if value.is_empty() { 0..0 } else { end(value) - value.len()..end(value) }
+    }
+
+    /// The page that it is in.
+    pub(crate) fn page(&self) -> &'a PageBuf {
+        self.page
     }
 
     /// Leaf: whether key `index` was removed.

@@ -13,8 +13,9 @@
 //!   fence.
 //!
 //! **Read-ahead.** A scan that has walked from one leaf to the next asks the pool for the leaves
-//! that follow, as its leaves' parent lists them, in runs of neighbouring pages; point reads and
-//! short ranges never do. It looks at the parent between batches, when no leaf is latched.
+//! that follow, as its leaves' parents list them, in runs of neighbouring pages: the more, the
+//! farther it has walked. It looks at the parents between batches, when no leaf is latched. What is
+//! in memory already costs no task.
 
 use std::ops::Bound;
 
@@ -25,14 +26,19 @@ use super::Tree;
 use super::descend::{Next, Seek};
 use super::node::{Node, OVERFLOW};
 use crate::writer::{Reader, Step};
-use crate::{Error, KeyHash, LockMode, LockRequest};
+use crate::{Error, LockMode, LockRequest};
 
+mod batch;
 mod seen;
 
-/// Leaves that a scan asks for at once: one extent.
+pub(crate) use batch::Batch;
+
+/// Leaves that a long scan asks for at once: one extent.
 const AHEAD_LEAVES: usize = 32;
-/// It asks for more when no more than this are left.
-const AHEAD_LOW: usize = 16;
+/// It asks for so many times what it has walked, up to that: short ranges want little.
+const AHEAD_PER_WALKED: usize = 4;
+/// There are no more to ask for.
+const ALL_AHEAD: usize = usize::MAX;
 
 /// Which way a scan goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,67 +47,6 @@ pub(crate) enum Direction {
     Forward,
     /// From the greatest key down.
     Backward,
-}
-
-/// Entries in the order of their scan; its memory is reused from batch to batch.
-#[derive(Debug, Default)]
-pub(crate) struct Batch {
-    bytes: Vec<u8>,
-    /// End of key and end of value of each.
-    ends: Vec<(usize, usize)>,
-}
-
-impl Batch {
-    /// How many entries it has.
-    pub(crate) fn len(&self) -> usize {
-        self.ends.len()
-    }
-
-    /// Entry `index`: key and value.
-    #[inline]
-    pub(crate) fn entry(&self, index: usize) -> (&[u8], &[u8]) {
-        let start = index.checked_sub(1).map_or(0, |before| self.ends[before].1);
-        let (key_end, value_end) = self.ends[index];
-        (&self.bytes[start..key_end], &self.bytes[key_end..value_end])
-    }
-
-    /// Bytes of memory that it has for its entries.
-    pub(crate) fn bytes(&self) -> usize {
-        self.bytes.capacity()
-    }
-
-    /// All entries.
-    pub(crate) fn entries(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        (0..self.len()).map(|index| self.entry(index))
-    }
-
-    fn clear(&mut self) {
-        self.bytes.clear();
-        self.ends.clear();
-    }
-
-    /// Where the next entry begins.
-    fn end(&self) -> usize {
-        self.ends.last().map_or(0, |(_, end)| *end)
-    }
-
-    /// Appends the key in `slot`; its hash, unless it is `free` to read without a lock.
-    #[inline]
-    pub(super) fn begin(&mut self, node: &Node<'_>, slot: usize, free: bool) -> Option<KeyHash> {
-        let start = self.bytes.len();
-        node.push_key(slot, &mut self.bytes);
-        (!free).then(|| KeyHash::of(&self.bytes[start..]))
-    }
-
-    /// The key that has no value yet.
-    fn last_key(&self) -> &[u8] {
-        &self.bytes[self.end()..]
-    }
-
-    /// Forgets a key without its value.
-    fn drop_key(&mut self) {
-        self.bytes.truncate(self.end());
-    }
 }
 
 /// Where a scan is.
@@ -154,7 +99,7 @@ macro_rules! stop_if_busy {
     };
 }
 
-/// Puts the value to the key that the batch ends with.
+/// Puts the value in `slot` to the key that the batch ends with.
 #[inline]
 fn push(
     tree: &Tree,
@@ -163,14 +108,15 @@ fn push(
     slot: usize,
     batch: &mut Batch,
 ) -> Result<(), Error> {
-    let key_end = batch.bytes.len();
     let (flags, value) = node.record(slot);
-    if flags & OVERFLOW == 0 {
-        batch.bytes.extend_from_slice(value);
-    } else {
-        tree.read_large(leaf, value, &mut batch.bytes)?;
+    if flags & OVERFLOW != 0 {
+        return batch.push_large(tree, leaf, value);
     }
-    batch.ends.push((key_end, batch.bytes.len()));
+    if batch.has_leaf() {
+        batch.push_in_leaf(node.value_at(slot));
+    } else {
+        batch.push_value(value);
+    }
     Ok(())
 }
 
@@ -266,6 +212,7 @@ impl Scan {
         loop {
             let node = tree.node(leaf.id(), &leaf)?;
             match self.forward_in(tree, r, leaf.id(), &node, slot, limit, batch)? {
+                Stop::LeafEnd if batch.ends_with_leaf() => return Ok(Stop::Full),
                 Stop::LeafEnd => {}
                 stop => return Ok(stop),
             }
@@ -329,8 +276,9 @@ impl Scan {
         let mode = self.mode.scanned();
         let free = r.covers(tree.id, mode);
         let mut has_ghosts = false;
+        batch.copy_leaf(node, end.saturating_sub(slot), limit);
         for slot in slot..end {
-            if batch.len() >= limit {
+            if batch.is_full(limit) {
                 return Ok(Stop::Full);
             }
             let hash = batch.begin(node, slot, free);
@@ -351,7 +299,7 @@ impl Scan {
         if has_bound {
             return Ok(Stop::End);
         }
-        if batch.len() >= limit {
+        if batch.is_full(limit) {
             return Ok(Stop::Full);
         }
         if end < node.len() {
@@ -395,6 +343,9 @@ impl Scan {
             }
             if !self.goes_below(&node, batch) {
                 return Ok(Stop::End);
+            }
+            if batch.ends_with_leaf() {
+                return Ok(Stop::Full);
             }
         }
     }
@@ -469,8 +420,9 @@ impl Scan {
         let mode = self.mode.scanned();
         let free = r.covers(tree.id, mode);
         let mut has_ghosts = false;
+        batch.copy_leaf(node, end.saturating_sub(start), limit);
         for slot in (start..end).rev() {
-            if batch.len() >= limit {
+            if batch.is_full(limit) {
                 return Ok(Stop::Full);
             }
             let hash = batch.begin(node, slot, free);
@@ -491,7 +443,7 @@ impl Scan {
         if has_bound || start > 0 {
             return Ok(Stop::End);
         }
-        Ok(if batch.len() >= limit { Stop::Full } else { Stop::LeafEnd })
+        Ok(if batch.is_full(limit) { Stop::Full } else { Stop::LeafEnd })
     }
 
     fn walk(&mut self) {
@@ -501,43 +453,60 @@ impl Scan {
 
     /// Asks for the leaves to come, if the scan has shown that it is one.
     fn read_ahead(&mut self, tree: &Tree) -> Result<(), Error> {
-        let At::Past(past) = &self.at else { return Ok(()) };
-        if self.walked == 0 || self.ahead > AHEAD_LOW {
+        let (At::Past(past) | At::Below(past)) = &self.at else { return Ok(()) };
+        let most = (AHEAD_PER_WALKED * self.walked).min(AHEAD_LEAVES);
+        if self.walked == 0 || self.ahead > most / 2 {
             return Ok(());
         }
         let from = if self.ahead == 0 { past } else { self.asked.as_ref().unwrap_or(past) };
-        let forward = self.direction == Direction::Forward;
-        let seek = match (forward, from.is_empty()) {
-            (false, false) => Seek::Below(from),
-            _ => Seek::Key(from),
-        };
-        let Some(parent) = tree.node_shared(seek, 1)? else { return Ok(()) };
-        let node = tree.node(parent.id(), &parent)?;
-        let child = seek.child(&node);
-        let (first, end) = self.wanted(&node, child);
-        let pages: Vec<PageId> = (first..end).map(|index| node.child(index)).collect();
-        self.asked = if forward {
-            let next = (1..=node.len()).contains(&end);
-            let fence = next.then(|| node.key(end - 1).to_vec());
-            fence.or_else(|| node.upper().map(<[u8]>::to_vec))
-        } else if first > 0 {
-            Some(node.key(first - 1).to_vec())
-        } else {
-            Some(node.lower().to_vec())
-        };
-        drop(parent);
-        // Nothing more to ask for: not soon again, either.
-        self.ahead += pages.len().max(AHEAD_LEAVES);
+        let (mut pages, mut next) = (Vec::with_capacity(most), Some(from.clone()));
+        while let Some(from) = next.take_if(|_| pages.len() < most) {
+            next = self.leaves_behind(tree, &from, most, &mut pages)?;
+        }
+        self.ahead = if next.is_some() { self.ahead + pages.len() } else { ALL_AHEAD };
+        self.asked = next;
         for (first, count) in runs(&pages) {
             tree.pool.read_ahead(first, count);
         }
         Ok(())
     }
+
+    /// Adds the leaves behind `from` that one parent has and the scan will want, up to `most` in
+    /// all. Where the rest of them begin, or those of the next parent; `None` if there are no more.
+    fn leaves_behind(
+        &self,
+        tree: &Tree,
+        from: &[u8],
+        most: usize,
+        pages: &mut Vec<PageId>,
+    ) -> Result<Option<Vec<u8>>, Error> {
+        let forward = self.direction == Direction::Forward;
+        let seek = match (forward, from.is_empty()) {
+            (false, false) => Seek::Below(from),
+            _ => Seek::Key(from),
+        };
+        let Some(parent) = tree.node_shared(seek, 1)? else { return Ok(None) };
+        let node = tree.node(parent.id(), &parent)?;
+        let (first, end) = self.wanted(&node, seek.child(&node), most - pages.len());
+        pages.extend((first..end).map(|index| node.child(index)));
+        if first == end {
+            return Ok(None);
+        }
+        Ok(if forward {
+            let has_more = (1..=node.len()).contains(&end);
+            let fence = has_more.then(|| node.key(end - 1).to_vec());
+            fence.or_else(|| node.upper().map(<[u8]>::to_vec))
+        } else if first > 0 {
+            Some(node.key(first - 1).to_vec())
+        } else {
+            (!node.lower().is_empty()).then(|| node.lower().to_vec())
+        })
+    }
 }
 
 impl Scan {
-    /// Which children of a leaves' parent, from `child` on, the scan will want.
-    fn wanted(&self, parent: &Node<'_>, child: usize) -> (usize, usize) {
+    /// Which children of a leaves' parent, from `child` on and up to `most`, the scan will want.
+    fn wanted(&self, parent: &Node<'_>, child: usize, most: usize) -> (usize, usize) {
         let end_of = |bound: &Bound<Vec<u8>>, other: usize| match bound {
             Bound::Included(key) | Bound::Excluded(key) => parent.child_of(key),
             Bound::Unbounded => other,
@@ -545,11 +514,11 @@ impl Scan {
         match self.direction {
             Direction::Forward => {
                 let last = end_of(&self.upper, parent.len());
-                (child, (child + AHEAD_LEAVES).min(last + 1).max(child))
+                (child, (child + most).min(last + 1).max(child))
             }
             Direction::Backward => {
                 let first = end_of(&self.lower, 0);
-                ((child + 1).saturating_sub(AHEAD_LEAVES).max(first).min(child), child + 1)
+                ((child + 1).saturating_sub(most).max(first).min(child + 1), child + 1)
             }
         }
     }

@@ -232,7 +232,7 @@ fn a_walk_in_a_circle_is_corruption() {
         drop(last);
         let mut scan = Scan::new(Unbounded, Unbounded, Direction::Forward, LockMode::Shared);
         let mut batch = Batch::default();
-        let ended = (0..9).find_map(|_| scan.next_batch(&tree, &mut txn, 200, &mut batch).err());
+        let ended = (0..99).find_map(|_| scan.next_batch(&tree, &mut txn, 200, &mut batch).err());
         assert!(matches!(ended, Some(Error::Corrupt { .. })), "{ended:?}");
         txn.commit();
         bench.pool.shutdown();

@@ -111,6 +111,9 @@ pub fn reads<V: Kind>(what: &str, table: &Table<'_, u64, V>, rows: &Rows, prng: 
             let mut expected = VecDeque::from(within(rows, bounds));
             let mut range = table.range(bounds).expect("it is there");
             for _ in 0..prng.below(2 * KEYS) {
+                if prng.chance(8) {
+                    many(what, &mut range, &mut expected, prng.chance(2));
+                }
                 let (found, model) = match prng.chance(2) {
                     true => (range.next(), expected.pop_front()),
                     false => (range.next_back(), expected.pop_back()),
@@ -118,6 +121,28 @@ pub fn reads<V: Kind>(what: &str, table: &Table<'_, u64, V>, rows: &Rows, prng: 
                 same(what, found.transpose().map(|entry| entry.map(pair)), Ok(model));
             }
         }
+    }
+}
+
+/// Reads as many rows as are given at once, from either end.
+fn many<V: Kind, T: terrace::Transaction>(
+    what: &str,
+    range: &mut terrace::Range<'_, u64, V, T>,
+    expected: &mut VecDeque<(u64, Vec<u8>)>,
+    forward: bool,
+) {
+    let rows = if forward { range.next_rows() } else { range.next_rows_back() };
+    let Some(rows) = rows.expect("it is there") else {
+        assert!(expected.is_empty(), "{what}: {} more", expected.len());
+        return;
+    };
+    assert!(rows.len() > 0, "{what}: none, and no end");
+    for row in rows {
+        let (key, value) = row.expect("rows of this type");
+        let mut bytes = Vec::new();
+        V::encode(&value, &mut bytes);
+        let model = if forward { expected.pop_front() } else { expected.pop_back() };
+        assert_eq!(Some((key, bytes)), model, "{what}");
     }
 }
 

@@ -262,9 +262,18 @@ fn agrees(
     let own = |entry: Result<terrace::Entry<u64, &'static [u8]>, Error>| {
         entry.map(|entry| (entry.key(), entry.value().to_vec()))
     };
-    let found: Vec<(u64, Vec<u8>)> = match prng.chance(2) {
-        true => entries.map(own).collect::<Result<_, _>>()?,
-        false => {
+    let found: Vec<(u64, Vec<u8>)> = match prng.below(3) {
+        0 => entries.map(own).collect::<Result<_, _>>()?,
+        1 => {
+            let (mut entries, mut found) = (entries, Vec::new());
+            while let Some(rows) = entries.next_rows()? {
+                for row in rows {
+                    found.push(row.map(|(key, value)| (key, value.to_vec()))?);
+                }
+            }
+            found
+        }
+        _ => {
             let mut found = entries.rev().map(own).collect::<Result<Vec<_>, _>>()?;
             found.reverse();
             found

@@ -22,7 +22,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use terrace_page::PageId;
-use terrace_policy::{Tick, Touch};
+use terrace_policy::{History, Tick, Touch};
 use terrace_tier::{Missed, Reading, Wanted};
 
 use crate::buffer_pool::Intent;
@@ -62,6 +62,17 @@ pub(crate) enum Installed<'p> {
 
 /// How often a page in flight is read from flash: its copy may be moved, or cleaned, each time.
 const SOURCES_MAX: u32 = 64;
+
+/// The uses of a page that comes into memory.
+fn touch(intent: Intent, want: Want, history: Option<History>, now: Tick) -> Touch {
+    let is_ahead = matches!(want, Want::BestAhead | Want::HomeUnlessNewer);
+    match history {
+        _ if intent.cold => Touch::cold(now),
+        Some(history) if !is_ahead || history.previous.is_some() => Touch::with_history(history),
+        _ if is_ahead => Touch::ahead(now),
+        _ => Touch::first(now),
+    }
+}
 
 /// What a miss needs to know of the misses before it.
 #[derive(Default)]
@@ -120,11 +131,7 @@ impl BufferPool {
                 _ => None,
             },
         };
-        guard.frame().set_touch(match history {
-            _ if intent.cold => Touch::cold(now),
-            Some(history) => Touch::with_history(history),
-            None => Touch::first(now),
-        });
+        guard.frame().set_touch(touch(intent, want, history, now));
         guard.frame().set_class(intent.class);
         self.include(partition, &mut books, page, guard.frame());
         match want {

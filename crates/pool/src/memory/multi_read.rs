@@ -98,6 +98,9 @@ impl BufferPool {
     /// soon want them; marks them sequential. Returns at once; best effort.
     pub fn read_ahead(&self, first: PageId, count: u32) {
         let count = count.min(RUN_PAGES_MAX);
+        let is_away = |at: u32| self.memory.lookup(first.plus(u64::from(at))).is_none();
+        // A task for pages that are all here costs more than it takes a scan to read them.
+        let count = if (0..count).any(is_away) { count } else { 0 };
         let Some(pool) = self.background.pool() else { return };
         if count == 0
             || self.background.is_closing()

@@ -127,6 +127,7 @@ fn sequential_pages_stay_off_a_flash_that_is_filled() {
         bench.pool.read_ahead(PageId(0), 16);
         let stats = bench.until(|stats| stats.home_read_pages == 16);
         assert_eq!((stats.pages_read_ahead, stats.home_reads), (16, 1));
+        (0..16).for_each(|page| bench.read(page));
         push_out(&bench, 100);
         let stats = bench.pool.stats();
         assert_eq!((stats.bypassed_by_policy, stats.admissions), (16, 0));
@@ -134,6 +135,7 @@ fn sequential_pages_stay_off_a_flash_that_is_filled() {
         let bench = Bench::new(world, PoolConfig { tau: 1.0, ..plain("dw") }, PAGES, 1);
         bench.pool.read_ahead(PageId(0), 16);
         bench.until(|stats| stats.home_read_pages == 16);
+        (0..16).for_each(|page| bench.read(page));
         push_out(&bench, 100);
         assert_eq!(bench.pool.stats().admissions, 16);
         bench.pool.shutdown();

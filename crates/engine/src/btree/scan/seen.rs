@@ -9,7 +9,7 @@ use std::ops::Bound;
 
 use terrace_pool::PageRef;
 
-use super::{Batch, Scan, Stop, first_slot};
+use super::{Batch, Scan, Stop, first_slot, push};
 use crate::Error;
 use crate::btree::Tree;
 use crate::btree::node::{Node, OVERFLOW};
@@ -61,32 +61,35 @@ impl<'l, 't> Leaf<'l, 't> {
     }
 
     /// Appends the row of the key that `batch` ends with, if the snapshot sees one.
-    #[inline]
     fn push(&mut self, current: Option<Record<'_>>, batch: &mut Batch) -> Result<(), Error> {
-        let key_end = batch.bytes.len();
-        let key = &batch.bytes[batch.end()..];
+        let key = batch.last_key();
         let seen = self.tree.seen(&self.view, self.page, key, current, &mut self.older);
-        let Some((flags, value)) = seen else {
-            batch.drop_key();
-            return Ok(());
-        };
-        if flags & OVERFLOW == 0 {
-            batch.bytes.extend_from_slice(value);
-        } else {
-            self.tree.read_large(self.page.id(), value, &mut batch.bytes)?;
+        match seen {
+            None => batch.drop_key(),
+            Some((flags, value)) if flags & OVERFLOW == 0 => batch.push_value(value),
+            Some((_, value)) => batch.push_large(self.tree, self.page.id(), value)?,
         }
-        batch.ends.push((key_end, batch.bytes.len()));
         Ok(())
+    }
+
+    /// Appends the row in `slot` of a leaf that is as the snapshot sees it.
+    #[inline]
+    fn push_current(&self, slot: usize, batch: &mut Batch) -> Result<(), Error> {
+        if self.node.is_ghost(slot) {
+            return Ok(());
+        }
+        let _read_freely = batch.begin(&self.node, slot, true);
+        push(self.tree, self.page.id(), &self.node, slot, batch)
     }
 
     fn push_place(&mut self, place: &Place, batch: &mut Batch) -> Result<(), Error> {
         match *place {
             Place::Slot(slot) => {
-                self.node.push_key(slot, &mut batch.bytes);
+                let _read_freely = batch.begin(&self.node, slot, true);
                 self.push(Some(self.node.record(slot)), batch)
             }
             Place::Grave(grave) => {
-                batch.bytes.extend_from_slice(&self.graves[grave]);
+                batch.push_key(&self.graves[grave]);
                 self.push(None, batch)
             }
         }
@@ -99,9 +102,19 @@ impl<'l, 't> Leaf<'l, 't> {
         limit: usize,
         batch: &mut Batch,
     ) -> Result<Stop, Error> {
+        if self.view.is_current(self.page) {
+            batch.copy_leaf(&self.node, slots.len(), limit);
+            for slot in slots {
+                if batch.is_full(limit) {
+                    return Ok(Stop::Full);
+                }
+                self.push_current(slot, batch)?;
+            }
+            return Ok(Stop::LeafEnd);
+        }
         let (mut slot, mut grave) = (slots.start, 0);
         while slot < slots.end || grave < self.graves.len() {
-            if batch.len() >= limit {
+            if batch.is_full(limit) {
                 return Ok(Stop::Full);
             }
             let order = match self.graves.get(grave) {
@@ -128,9 +141,19 @@ impl<'l, 't> Leaf<'l, 't> {
         limit: usize,
         batch: &mut Batch,
     ) -> Result<Stop, Error> {
+        if self.view.is_current(self.page) {
+            batch.copy_leaf(&self.node, slots.len(), limit);
+            for slot in slots.rev() {
+                if batch.is_full(limit) {
+                    return Ok(Stop::Full);
+                }
+                self.push_current(slot, batch)?;
+            }
+            return Ok(Stop::LeafEnd);
+        }
         let (mut slot, mut grave) = (slots.end.max(slots.start), self.graves.len());
         while slot > slots.start || grave > 0 {
-            if batch.len() >= limit {
+            if batch.is_full(limit) {
                 return Ok(Stop::Full);
             }
             let order = match grave.checked_sub(1).map(|last| &self.graves[last]) {
@@ -202,6 +225,9 @@ impl Scan {
             if view.is_ended() {
                 return Err(Error::SnapshotTooOld);
             }
+            if batch.ends_with_leaf() {
+                return Ok(Stop::Full);
+            }
             let Some(right) = tree.right_of(&node)? else { return Ok(Stop::End) };
             page = right;
             slot = 0;
@@ -235,6 +261,9 @@ impl Scan {
             }
             if view.is_ended() {
                 return Err(Error::SnapshotTooOld);
+            }
+            if batch.ends_with_leaf() {
+                return Ok(Stop::Full);
             }
         }
     }

@@ -1,0 +1,177 @@
+//! Entries that a scan has read, in its order.
+//!
+//! ```text
+//! cells   key, value | key, value | ...          where they are
+//! bytes   key key value key ...                  keys, and values that are not in `leaf`
+//! leaf    the page that most of the values are in, as it was
+//! ```
+//!
+//! Of a leaf of which much is wanted the whole page is copied at once, and its values are shown in
+//! there: that is cheaper than to copy each, and who asks for keys alone pays for no value.
+
+use std::ops::Range;
+
+use terrace_page::{PAGE_SIZE, PageBuf, PageId};
+
+use crate::btree::Tree;
+use crate::btree::node::Node;
+use crate::{Error, KeyHash};
+
+/// A leaf is copied as a whole if at least one part in so many of its entries is wanted.
+const WHOLE_ONE_IN: usize = 3;
+/// ... and so many.
+const WHOLE_MIN: usize = 8;
+/// Of a value's place: it is in the copy of the leaf.
+const IN_LEAF: usize = 1 << (usize::BITS - 1);
+/// A batch ends behind the value with which it gets so long, in bytes: large ones come singly.
+const BYTES_MAX: usize = 128 << 10;
+
+/// Entries in the order of their scan; its memory is reused from batch to batch.
+#[derive(Debug, Default)]
+pub(crate) struct Batch {
+    bytes: Vec<u8>,
+    cells: Vec<Cell>,
+    /// Bytes of complete entries.
+    end: usize,
+    leaf: Option<Box<PageBuf>>,
+    /// Whether `leaf` is of this batch.
+    has_leaf: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Cell {
+    key_at: usize,
+    key_end: usize,
+    value_at: usize,
+    value_len: usize,
+}
+
+impl Batch {
+    /// How many entries it has.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.cells.len()
+    }
+
+    /// Entry `index`: key and value.
+    #[inline]
+    pub(crate) fn entry(&self, index: usize) -> (&[u8], &[u8]) {
+        let Cell { key_at, key_end, value_at, value_len } = self.cells[index];
+        let within: &[u8] = match &self.leaf {
+            Some(leaf) if value_at & IN_LEAF != 0 => &leaf[..],
+            _ => &self.bytes,
+        };
+        let at = value_at & !IN_LEAF;
+        (&self.bytes[key_at..key_end], &within[at..at + value_len])
+    }
+
+    /// Whether it has all that it may have, which is `limit` entries at most.
+    #[inline]
+    pub(super) fn is_full(&self, limit: usize) -> bool {
+        self.len() >= limit || self.end >= BYTES_MAX
+    }
+
+    /// Bytes of memory that it has for its entries.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes.capacity() + self.leaf.as_ref().map_or(0, |_| PAGE_SIZE)
+    }
+
+    /// All entries.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        (0..self.len()).map(|index| self.entry(index))
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.bytes.clear();
+        self.cells.clear();
+        self.end = 0;
+        self.has_leaf = false;
+    }
+
+    /// Copies the leaf of `node` if that is worth it for `wanted` of its entries, but no more than
+    /// `limit`. Then the batch ends with it.
+    pub(super) fn copy_leaf(&mut self, node: &Node<'_>, wanted: usize, limit: usize) {
+        let wanted = wanted.min(limit);
+        if self.len() > 0 || wanted < WHOLE_MIN || wanted < node.len() / WHOLE_ONE_IN {
+            return;
+        }
+        match &mut self.leaf {
+            Some(leaf) => leaf.copy_from_slice(node.page()),
+            None => self.leaf = Some(Box::new(*node.page())),
+        }
+        self.has_leaf = true;
+    }
+
+    /// Whether it has a copy of its leaf: then no other leaf comes into it.
+    pub(super) fn has_leaf(&self) -> bool {
+        self.has_leaf
+    }
+
+    /// Whether it ends with its leaf: another one may come if it had nothing but ghosts.
+    pub(super) fn ends_with_leaf(&mut self) -> bool {
+        self.has_leaf &= self.len() > 0;
+        self.has_leaf
+    }
+
+    /// Appends the key in `slot`; its hash, unless it is `free` to read without a lock.
+    #[inline]
+    pub(super) fn begin(&mut self, node: &Node<'_>, slot: usize, free: bool) -> Option<KeyHash> {
+        node.push_key(slot, &mut self.bytes);
+        (!free).then(|| KeyHash::of(self.last_key()))
+    }
+
+    /// Appends a key.
+    pub(super) fn push_key(&mut self, key: &[u8]) {
+        self.bytes.extend_from_slice(key);
+    }
+
+    /// The key that has no value yet.
+    #[inline]
+    pub(super) fn last_key(&self) -> &[u8] {
+        &self.bytes[self.end..]
+    }
+
+    /// Forgets a key without its value.
+    #[inline]
+    pub(super) fn drop_key(&mut self) {
+        self.bytes.truncate(self.end);
+    }
+
+    /// Puts `value` to the key that it ends with.
+    #[inline]
+    pub(super) fn push_value(&mut self, value: &[u8]) {
+        let key_end = self.bytes.len();
+        self.bytes.extend_from_slice(value);
+        self.push_cell(key_end, key_end, value.len());
+    }
+
+    /// Puts to the key that it ends with the value that a reference in `leaf` leads to.
+    ///
+    /// # Errors
+    ///
+    /// `Corrupt`, those of the pool.
+    #[cold]
+    pub(super) fn push_large(
+        &mut self,
+        tree: &Tree,
+        leaf: PageId,
+        reference: &[u8],
+    ) -> Result<(), Error> {
+        let key_end = self.bytes.len();
+        tree.read_large(leaf, reference, &mut self.bytes)?;
+        self.push_cell(key_end, key_end, self.bytes.len() - key_end);
+        Ok(())
+    }
+
+    /// Puts to the key that it ends with what is there in the copied leaf.
+    #[inline]
+    pub(super) fn push_in_leaf(&mut self, place: Range<usize>) {
+        self.push_cell(self.bytes.len(), place.start | IN_LEAF, place.len());
+    }
+
+    #[inline]
+    fn push_cell(&mut self, key_end: usize, value_at: usize, value_len: usize) {
+        self.cells.push(Cell { key_at: self.end, key_end, value_at, value_len });
+        self.end = self.bytes.len();
+    }
+}
