@@ -38,6 +38,7 @@ pub use durability::doublewrite::{
     Ahead, AreaRoom, Doublewrite, DoublewriteOwner, DoublewritePlace, HALF_BYTES_MIN, RestoreError,
     Restored, restore_torn,
 };
+pub use durability::flush::BulkLoad;
 pub use durability::home_versions::home_versions;
 pub use error::{PoolError, Stop, Tier};
 pub use memory::frames::Peek;

@@ -42,10 +42,15 @@ pub trait Around {
         false
     }
 
-    /// Whether a sharp checkpoint is under way: no page that home lacks goes to flash alone
-    /// [S0 3.2].
+    /// Whether a sharp checkpoint is under way [S0 3.2].
     fn is_sharp(&self) -> bool {
         false
+    }
+
+    /// Whether no page that home lacks may go to flash alone: during a sharp checkpoint, and while
+    /// there are pages that cannot be made anew.
+    fn wants_home(&self) -> bool {
+        self.is_sharp()
     }
 
     /// Whether a home write of `page` is under way: there is at most one [sources.D3].

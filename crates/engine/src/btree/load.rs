@@ -13,13 +13,15 @@
 //! **Crash safety without logging the pages.** The extents are taken by logged changes, in the
 //! tree's name; the pages are not logged. First the tree's header is marked as loading, at the end
 //! [`Loaded::install`] flushes the pool, and then one nested action writes the root and takes the
-//! mark away. Until then the root is an empty leaf. So an interrupted load shows an empty, marked
+//! mark away. Until then the root is an empty leaf, and no page goes to flash alone, since nothing
+//! could make it good ([`BulkLoad`]). So an interrupted load shows an empty, marked
 //! tree, which is freed as a whole: `Space::free_some`.
 //!
 //! Nobody but the loader may use the tree, from `begin` to `install`. Rolling back a transaction
 //! does not undo a load: load a tree that the same transaction has made.
 
 use terrace_page::{PAGE_SIZE, PageId, PageKind};
+use terrace_pool::BulkLoad;
 
 use super::Tree;
 use super::cells::Cells;
@@ -162,12 +164,14 @@ pub(crate) struct Loader {
     leaves: Run,
     inner: Run,
     keys: u64,
+    under_way: BulkLoad,
 }
 
 /// A tree whose pages are all written, but for the root.
 #[must_use]
 pub(crate) struct Loaded {
     tree: Tree,
+    _under_way: BulkLoad,
     root: Filling,
     level: u8,
 }
@@ -186,8 +190,10 @@ impl Tree {
                 return Err(Error::NotEmpty { table: self.id().into() });
             }
         }
+        let under_way = self.pool.begin_load();
         self.set_loading(w, true)?;
         Ok(Loader {
+            under_way,
             tree: self.clone(),
             target: PAGE_SIZE * fill.clamp(20, 100) / 100,
             levels: vec![Filling::new(None, Vec::new(), PageId(0))],
@@ -361,7 +367,8 @@ impl Loader {
         self.leaves.finish(&self.tree, w)?;
         self.inner.finish(&self.tree, w)?;
         let root = self.levels.pop().expect("there is a leaf");
-        Ok(Loaded { tree: self.tree, root, level: top as u8 })
+        let level = top as u8;
+        Ok(Loaded { tree: self.tree, root, level, _under_way: self.under_way })
     }
 }
 

@@ -10,6 +10,7 @@
 //! - C4: where flash is a part of the database, what is newer there than at home does not hold the
 //!   log: pages are brought to flash, and home only if it takes no more.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use terrace_page::{FrameId, Lsn, PageId};
@@ -33,6 +34,17 @@ const BUSY_REQUESTS: usize = 8;
 const DRAIN_NAP: Nanos = Nanos(10_000_000);
 /// How often it tries.
 const DRAIN_ROUNDS_MAX: u32 = 1000;
+
+/// A bulk load under way: see [`BufferPool::begin_load`].
+pub struct BulkLoad {
+    pool: Arc<BufferPool>,
+}
+
+impl Drop for BulkLoad {
+    fn drop(&mut self) {
+        self.pool.durability.loads.fetch_sub(1, Ordering::Relaxed);
+    }
+}
 
 impl BufferPool {
     /// Writes home every page in memory whose dirty entry is older than `lsn`, oldest first.
@@ -140,6 +152,15 @@ impl BufferPool {
         self.durability.sharp.fetch_sub(1, Ordering::Relaxed);
         flushed?;
         self.log_buf_writes(Logged::Open)
+    }
+
+    /// Begins a bulk load, whose pages are not logged: until what is returned is dropped, changed
+    /// pages that leave memory go home, whatever the design. Flash may vanish, or go bad, and
+    /// nothing else would have them.
+    #[must_use]
+    pub fn begin_load(self: &Arc<Self>) -> BulkLoad {
+        self.durability.loads.fetch_add(1, Ordering::Relaxed);
+        BulkLoad { pool: Arc::clone(self) }
     }
 
     /// Writes home what has to be there before the pool is closed in good order: every dirty page

@@ -128,6 +128,8 @@ pub(crate) struct Durability {
     pub(crate) journal: Arc<dyn Journal>,
     /// Sharp checkpoints under way: no new dirty page goes to flash meanwhile [S0 3.2].
     sharp: AtomicU32,
+    /// Bulk loads under way: the log has none of their pages, so none goes to flash alone.
+    loads: AtomicU32,
     buf_writes: LeafMutex<BufWrites>,
     /// Held by the task that syncs home.
     sync: Mutex<()>,
@@ -151,6 +153,7 @@ impl Durability {
         Durability {
             journal,
             sharp: AtomicU32::new(0),
+            loads: AtomicU32::new(0),
             buf_writes: LeafMutex::default(),
             sync: Mutex::default(),
             stop: StopSwitch::default(),
@@ -161,6 +164,11 @@ impl Durability {
     /// Whether a sharp checkpoint is under way.
     pub(crate) fn is_sharp(&self) -> bool {
         self.sharp.load(Ordering::Relaxed) > 0
+    }
+
+    /// Whether no page that home lacks may go to flash alone.
+    pub(crate) fn wants_home(&self) -> bool {
+        self.is_sharp() || self.loads.load(Ordering::Relaxed) > 0
     }
 
     /// Whether the pool takes no more changes (S1).

@@ -127,6 +127,10 @@ impl Around for PoolAround<'_> {
         self.pool.durability.is_sharp()
     }
 
+    fn wants_home(&self) -> bool {
+        self.pool.durability.wants_home()
+    }
+
     fn is_going_home(&self, page: PageId) -> bool {
         !self.pool.config.mutations.has(Mutation::TwoHomeWrites) && self.ledger.is_going_home(page)
     }

@@ -159,7 +159,7 @@ impl<O: SlotOrder, S: Shares> SlotTable<O, S> {
                 (false, self.place(page, around))
             }
             (false, ..) => return Way::Nothing,
-            (true, DirtyLeave::Flash, _) if to_flash && !around.is_sharp() => {
+            (true, DirtyLeave::Flash, _) if to_flash && !around.wants_home() => {
                 let taken = self.place(page, around);
                 (taken.is_none(), taken)
             }

@@ -113,13 +113,13 @@ struct Group<'p> {
 }
 
 impl BufferPool {
-    /// Whether victims are appended now: not during a sharp checkpoint [S0 3.2], nor after a
-    /// failure.
+    /// Whether victims are appended now: not during a sharp checkpoint [S0 3.2] or a bulk load, nor
+    /// after a failure.
     pub(crate) fn appends(&self) -> bool {
         self.traffic.appends.is_some()
             && self.devices.is_usable()
             && !self.devices.is_over_budget()
-            && !self.durability.is_sharp()
+            && !self.durability.wants_home()
             && !self.durability.is_stopped()
     }
 
