@@ -78,6 +78,8 @@
 //!   ([`Builder::version_memory`]). Past it, the oldest snapshots end with an error.
 //! - An encoded key has at most 1,024 bytes. The records of a transaction may fill half of the log
 //!   ([`Builder::log_max`]), which also bounds the length of a value.
+//! - A row of more than some 2,000 bytes has its value in whole pages of its own: 2,100 bytes take
+//!   8 KiB.
 //! - The home is a file that grows as needed, by default up to 64 GiB ([`Builder::home_size`]). It
 //!   never shrinks.
 //! - There is no online backup, and there are no secondary indexes.

@@ -287,3 +287,35 @@ fn each_reason_to_need_flash_has_a_text_of_its_own() {
     let texts: BTreeSet<String> = all.into_iter().map(told).collect();
     assert_eq!(texts.len(), 4, "{texts:?}");
 }
+
+/// The bug: pages that the load of a process that died had taken, and never written, were reported
+/// as damaged at home.
+#[test]
+fn a_load_that_was_interrupted_leaves_no_damage() {
+    for finishes in [false, true] {
+        let mut rig = Rig::blank();
+        let options = Options { design: "lc", ..RIGHT };
+        let loads = |db: Database| {
+            write(&db, 1)?;
+            let txn = db.begin_write()?;
+            let mut loader = txn.bulk_load(TableDef::<u64, &[u8]>::new("loaded"))?;
+            (0..2 * ROWS).try_for_each(|key| loader.push(key, &[3; ROW_BYTES]))?;
+            if finishes {
+                loader.finish()?;
+            } else {
+                std::mem::forget(loader);
+            }
+            db.flush()?;
+            std::mem::forget(txn);
+            Ok(())
+        };
+        rig.session(options, loads).expect("good devices");
+        let looks = |db: Database| {
+            assert_eq!(db.damaged_at_home()?, []);
+            db.check()?;
+            assert_eq!(db.damaged_at_home()?, []);
+            holds(&db, 1)
+        };
+        rig.session(options, looks).expect("good devices");
+    }
+}

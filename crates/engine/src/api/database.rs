@@ -514,7 +514,14 @@ impl Database {
     pub fn check(&self) -> Result<CheckReport, Error> {
         self.engine().check_beginning()?;
         self.engine().check_running()?;
-        let report = self.check_trees().map_err(|error| self.engine().explain(error))?;
+        let report = self.check_trees().map_err(|error| {
+            // Closing ends transactions, this one too: without its locks it meets what rollbacks
+            // are about to change.
+            match self.engine().check_beginning() {
+                Ok(()) => self.engine().explain(error),
+                Err(closed) => closed,
+            }
+        })?;
         self.engine().pool.check();
         self.engine().locks.check();
         Ok(report)

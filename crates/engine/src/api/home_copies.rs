@@ -8,7 +8,7 @@
 use std::io::ErrorKind;
 
 use terrace_device::read;
-use terrace_page::{Damage, PAGE_SIZE, PageBuf, PageId, lsn, verify};
+use terrace_page::{Damage, Lsn, PAGE_SIZE, PageBuf, PageId, lsn, verify};
 use terrace_rt::{Nanos, sleep};
 
 use crate::engine::Engine;
@@ -48,9 +48,10 @@ fn is_sound_at_home(engine: &Engine, page: PageId) -> Result<bool, Error> {
         if look > 0 {
             sleep(PAUSE);
         }
-        // What waits to be redone is by this.
+        // What waits to be redone is by this. What cannot be read at all is for `check` to tell, if
+        // anything leads there: pages of a load that was interrupted wait to be freed.
         let Ok(newest) = engine.pool.read(page).map(|newest| lsn(&newest)) else {
-            return Ok(false);
+            return Ok(true);
         };
         let was_newer = engine.pool.is_newer_than_home(page);
         let mut bytes: Box<PageBuf> = Box::new([0; PAGE_SIZE]);
@@ -66,7 +67,7 @@ fn is_sound_at_home(engine: &Engine, page: PageId) -> Result<bool, Error> {
         let is_newer = was_newer || engine.pool.is_newer_than_home(page);
         let is_sound = match found {
             Ok(lsn) => is_newer || lsn == newest,
-            Err(Damage::Blank) => is_newer,
+            Err(Damage::Blank) => is_newer || newest == Lsn::ZERO,
             Err(_) => is_newer && engine.flash_role.is_persistent(),
         };
         if is_sound {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use terrace_page::{Lsn, PAGE_SIZE, PageBuf, PageId, TxnId, lsn};
 use terrace_pool::PageMut;
 
+use super::room::RECORD_BYTES;
 use super::{Context, Mode, UNDO_BYTES_MAX};
 use crate::btree::Node;
 use crate::change::Change;
@@ -206,7 +207,12 @@ impl Writer for Context {
 
     fn unlogged(&mut self, page: &mut PageMut<'_>, change: &Change<'_>) -> Result<(), Error> {
         assert!(change.formats() && self.nested == 0, "only a page that nothing leads to");
-        page.dirty_unlogged().ok_or_else(|| self.log_full(0))?;
+        if page.dirty_unlogged().is_none() {
+            // A log that is being closed has no room to spare.
+            self.engine.log.check()?;
+            self.engine.check_beginning()?;
+            return Err(self.log_full(RECORD_BYTES));
+        }
         page.apply(self.engine.log.last_lsn(), |bytes| apply(change, bytes));
         Ok(())
     }
