@@ -702,6 +702,18 @@ mod tests {
     }
 
     #[test]
+    fn a_lock_lends_the_map_that_it_holds_and_a_cell_may_refuse() {
+        let a = "pub struct A; impl A { pub fn name(&self) -> u32 { 1 } }";
+        let other = "pub struct B; impl B { pub fn name(&self) {} }";
+        let user = "use crate::a::A; struct C { map: LeafMutex<BTreeMap<u32, A>>, \
+                    cell: RefCell<A> } impl C { fn c(&self) { let map = self.map.lock(); \
+                    map.values().find(|it| it.name() > 1); \
+                    let Ok(cell) = self.cell.try_borrow_mut() else { return }; cell.name(); } }";
+        let found = edges(&[("a.rs", a), ("b.rs", other), ("c.rs", user)]);
+        assert_eq!(found, ["c.rs -> a.rs: name"]);
+    }
+
+    #[test]
     fn calls_in_macros_count() {
         let found = edges(&[
             ("a.rs", "pub fn one() -> u32 { 1 } pub struct A; impl A { pub fn two(&self) {} }"),

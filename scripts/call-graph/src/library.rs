@@ -244,6 +244,8 @@ pub fn handed_by(
         (Named::Unknown, _) if UNWRAPS.contains(&name) || SAME.contains(&name) => Named::Unknown,
         (Named::Wrapped(inner), name) if UNWRAPS.contains(&name) => (**inner).clone(),
         (Named::Wrapped(_), "as_deref" | "flatten" | "lock") => receiver.clone(),
+        (Named::Map(..), "lock") => receiver.clone(),
+        (named, "try_borrow" | "try_borrow_mut") => Named::wrapped(named.clone()),
         (Named::Wrapped(_), "map") => Named::wrapped(returned(argument(0))),
         (Named::Wrapped(_), "and_then") => returned(argument(0)),
         (Named::Wrapped(_), "zip") => Named::wrapped(pair(element)),

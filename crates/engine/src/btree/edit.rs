@@ -359,12 +359,11 @@ pub(crate) fn leaf_mark(page: &mut PageBuf, slot: usize, flags: u8) -> Edit {
 pub(crate) fn leaf_purge(page: &mut PageBuf, slots: &[u8]) -> Edit {
     let before = *page;
     let (slots, rest) = slots.as_chunks::<2>();
-    let slots = slots.iter().map(|slot| usize::from(u16::from_le_bytes(*slot)));
-    let ascend = slots.clone().zip(slots.clone().skip(1)).all(|(slot, next)| slot < next);
-    if !rest.is_empty() || !ascend {
+    let number = |slot: &[u8; 2]| usize::from(u16::from_le_bytes(*slot));
+    if !rest.is_empty() || !slots.is_sorted_by(|slot, next| number(slot) < number(next)) {
         return Err(BadChange);
     }
-    for slot in slots.rev() {
+    for slot in slots.iter().rev().map(number) {
         let is_ghost = open_for(page, slot, 0, true).is_ok_and(|node| node.is_ghost(slot));
         if !is_ghost || remove(page, slot, true).is_err() {
             *page = before;

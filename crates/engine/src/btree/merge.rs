@@ -116,7 +116,7 @@ impl Tree {
         if node.len() == 0 {
             return self.collapse(w, parent);
         }
-        let mut found = None;
+        let mut found: Option<(usize, PageMut<'_>, PageMut<'_>)> = None;
         for index in right_ones(&node, key) {
             let left = self.pool.write(node.child(index - 1))?;
             let right = self.pool.write(node.child(index))?;

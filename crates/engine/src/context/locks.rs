@@ -310,7 +310,7 @@ impl Reader for Context {
     }
 
     fn snapshot(&self) -> Option<View<'_>> {
-        self.snapshot.as_deref().map(|snapshot| View::new(&self.engine().versions, snapshot))
+        self.snapshot.as_deref().map(|snapshot| View::new(&self.engine.versions, snapshot))
     }
 
     #[inline]

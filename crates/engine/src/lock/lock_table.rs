@@ -501,15 +501,17 @@ impl LockTable {
             waits: self.waits.load(Ordering::Relaxed),
             deadlocks: self.deadlocks.load(Ordering::Relaxed),
             timeouts: self.timeouts.load(Ordering::Relaxed),
-            stored: self.parts.iter().map(|part| part.0.lock().used() as u64).sum(),
+            stored: self.parts().map(|part| part.lock().used() as u64).sum(),
         }
     }
 
     /// Asserts what the partitions promise.
     pub(crate) fn check(&self) {
-        for part in &self.parts {
-            part.0.lock().check();
-        }
+        self.parts().for_each(|part| part.lock().check());
+    }
+
+    fn parts(&self) -> impl Iterator<Item = &LeafMutex<Part>> {
+        self.parts.iter().map(|line| &line.0)
     }
 
     #[inline]
