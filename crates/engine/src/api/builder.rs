@@ -540,6 +540,15 @@ impl Builder {
         }
     }
 
+    /// Uses the devices of files, and what is to be put over them.
+    fn on_files(self, devices: Devices) -> Builder {
+        let devices = match &self.wrap {
+            Some(wrap) => wrap(devices),
+            None => devices,
+        };
+        self.devices(devices)
+    }
+
     fn check_writable(&self) -> Result<(), Error> {
         let what = "a database that is read only cannot be created";
         match self.access {

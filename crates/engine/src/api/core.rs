@@ -36,6 +36,12 @@ pub struct Core {
     pub(super) emptied: RefCell<Emptied>,
 }
 
+/// Keeps `Transaction` to the two kinds that there are.
+pub trait Sealed {
+    /// What the transaction is within.
+    fn core(&self) -> &Core;
+}
+
 /// Whether a transaction gave way to others, so that it is to be run again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Again {
@@ -296,6 +302,23 @@ impl Core {
         self.context.borrow().engine().explain(error)
     }
 
+    /// Checks that bytes of `tree` were decoded.
+    #[inline]
+    pub(crate) fn check_decoded<V>(
+        &self,
+        decoded: Option<V>,
+        tree: &Tree,
+        type_name: &'static str,
+    ) -> Result<(), Error> {
+        if decoded.is_some() { Ok(()) } else { Err(self.undecodable(tree, type_name)) }
+    }
+
+    /// What is told of bytes of `tree` that are no value of a type.
+    #[cold]
+    pub(crate) fn undecodable(&self, tree: &Tree, type_name: &'static str) -> Error {
+        self.explain(Error::Undecodable { table: tree.id().into(), type_name })
+    }
+
     /// Runs an operation that reads, again after each lock that it has to wait for.
     pub(crate) fn read<T>(
         &self,
@@ -343,7 +366,6 @@ mod tests {
 
     use super::*;
     use crate::Part;
-    use crate::api::transaction::sealed::Sealed;
 
     /// A reader met a row that a rollback had left half undone when it stopped the engine, and told
     /// of a damaged page.

@@ -6,11 +6,10 @@ use std::ops::Bound;
 
 use crate::api::core::Core;
 use crate::api::table::Encoded;
-use crate::api::transaction::sealed::Sealed;
 use crate::btree::{Batch, Direction, Put, Scan, Tree};
 use crate::trees::Age;
 use crate::writer::Step;
-use crate::{Error, Key, LockMode, Value, WriteTransaction};
+use crate::{Error, Key, LockMode, Value};
 
 /// How full pages are left unless told otherwise, in percent.
 pub(crate) const FILL: u8 = 100;
@@ -77,7 +76,8 @@ impl Bulk {
     }
 }
 
-/// A bulk load in progress, begun by [`WriteTransaction::bulk_load`]: loads an empty table with
+/// A bulk load in progress, begun by
+/// [`WriteTransaction::bulk_load`](crate::WriteTransaction::bulk_load): loads an empty table with
 /// entries in strictly ascending key order. Unless [`Loader::finish`] is called, the transaction
 /// can only be rolled back.
 ///
@@ -97,25 +97,21 @@ impl Bulk {
 /// # Ok::<(), terrace::Error>(())
 /// ```
 pub struct Loader<'t, K: Key, V: Value> {
-    transaction: &'t WriteTransaction,
+    /// That of its transaction.
+    core: &'t Core,
     bulk: Bulk,
     name: &'static str,
     types: PhantomData<fn() -> (K, V)>,
 }
 
 impl<'t, K: Key, V: Value> Loader<'t, K, V> {
-    pub(crate) fn new(
-        transaction: &'t WriteTransaction,
-        bulk: Bulk,
-        name: &'static str,
-    ) -> Loader<'t, K, V> {
-        Loader { transaction, bulk, name, types: PhantomData }
+    pub(crate) fn new(core: &'t Core, bulk: Bulk, name: &'static str) -> Loader<'t, K, V> {
+        Loader { core, bulk, name, types: PhantomData }
     }
 
     /// What the load is within, if its table still is one.
     fn live(&self) -> Result<&'t Core, Error> {
-        let core = self.transaction.core();
-        core.check_table(&self.bulk.tree, self.name).map(|()| core)
+        self.core.check_table(&self.bulk.tree, self.name).map(|()| self.core)
     }
 
     /// Adds the next entry.

@@ -17,6 +17,7 @@ mod stats;
 mod table;
 mod transaction;
 
+pub(crate) use self::core::Sealed;
 pub use builder::Builder;
 pub use database::{CheckReport, Checkpoint, Database};
 pub use devices::Devices;
@@ -27,5 +28,4 @@ pub use options::{Checkpoints, DirectIo, TornPages};
 pub use range::{Entry, Range, Rows};
 pub use stats::{CachedParts, LogStats, Stats, TransactionStats};
 pub use table::{Owned, ReadTable, Table, TableDef};
-pub(crate) use transaction::sealed::Sealed;
 pub use transaction::{Durability, ReadTransaction, Savepoint, Transaction, WriteTransaction};

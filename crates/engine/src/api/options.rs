@@ -80,14 +80,6 @@ impl Builder {
         self.wrap = Some(Arc::new(wrap));
         self
     }
-
-    pub(crate) fn on_files(self, devices: Devices) -> Builder {
-        let devices = match &self.wrap {
-            Some(wrap) => wrap(devices),
-            None => devices,
-        };
-        self.devices(devices)
-    }
 }
 
 /// When checkpoints are taken.

@@ -7,7 +7,6 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use crate::api::core::Core;
-use crate::api::table::{check_decoded, undecodable};
 use crate::btree::{Batch, Direction, Scan, Tree};
 use crate::{Error, Key, LockMode, Transaction, Value};
 
@@ -39,10 +38,14 @@ pub struct Entry<K: Key, V: Value> {
 
 impl<K: Key, V: Value> Entry<K, V> {
     #[inline]
-    fn new(batch: &Arc<Batch>, index: usize, of: (&Core, &Tree)) -> Result<Entry<K, V>, Error> {
+    fn new(
+        batch: &Arc<Batch>,
+        index: usize,
+        (core, tree): (&Core, &Tree),
+    ) -> Result<Entry<K, V>, Error> {
         let (key, value) = batch.entry(index);
-        check_decoded(K::decode(key), of, type_name::<K>())?;
-        check_decoded(V::decode(value), of, type_name::<V>())?;
+        core.check_decoded(K::decode(key), tree, type_name::<K>())?;
+        core.check_decoded(V::decode(value), tree, type_name::<V>())?;
         Ok(Entry { batch: Arc::clone(batch), index, types: PhantomData })
     }
 
@@ -338,8 +341,8 @@ impl<'r, K: Key, V: Value> Iterator for Rows<'r, K, V> {
         let (key, value) = self.batch.entry(self.rows.next()?);
         Some(match (K::decode(key), V::decode(value)) {
             (Some(key), Some(value)) => Ok((key, value)),
-            (None, _) => Err(undecodable(self.of.0, self.of.1, type_name::<K>())),
-            (_, None) => Err(undecodable(self.of.0, self.of.1, type_name::<V>())),
+            (None, _) => Err(self.of.0.undecodable(self.of.1, type_name::<K>())),
+            (_, None) => Err(self.of.0.undecodable(self.of.1, type_name::<V>())),
         })
     }
 

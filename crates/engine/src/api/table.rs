@@ -79,8 +79,8 @@ pub struct Owned<V: Value> {
 
 impl<V: Value> Owned<V> {
     /// Checks that the bytes decode.
-    fn new(bytes: Vec<u8>, of: (&Core, &Tree)) -> Result<Owned<V>, Error> {
-        check_decoded(V::decode(&bytes), of, type_name::<V>())?;
+    fn new(bytes: Vec<u8>, (core, tree): (&Core, &Tree)) -> Result<Owned<V>, Error> {
+        core.check_decoded(V::decode(&bytes), tree, type_name::<V>())?;
         Ok(Owned { bytes, types: PhantomData })
     }
 
@@ -99,25 +99,6 @@ impl<V: Value> fmt::Debug for Owned<V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Owned").field(&self.bytes).finish()
     }
-}
-
-/// Checks that bytes of `tree` were decoded.
-#[inline]
-pub(crate) fn check_decoded<V>(
-    decoded: Option<V>,
-    (core, tree): (&Core, &Tree),
-    type_name: &'static str,
-) -> Result<(), Error> {
-    match decoded {
-        Some(_) => Ok(()),
-        None => Err(undecodable(core, tree, type_name)),
-    }
-}
-
-/// What is told of bytes of `tree` that are no value of a type.
-#[cold]
-pub(crate) fn undecodable(core: &Core, tree: &Tree, type_name: &'static str) -> Error {
-    core.explain(Error::Undecodable { table: tree.id().into(), type_name })
 }
 
 /// A table opened in a read transaction.

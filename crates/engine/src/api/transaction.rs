@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::api::core::{Before, Core};
+use crate::api::core::{Before, Core, Sealed};
 use crate::api::loader::{Bulk, FILL, FILL_MIN};
 use crate::api::table::{type_names, types};
 use crate::context::Mark;
@@ -41,14 +41,6 @@ pub enum Durability {
     Durable,
 }
 
-pub(crate) mod sealed {
-    /// Keeps `Transaction` to the two kinds that there are.
-    pub trait Sealed {
-        /// The transaction within.
-        fn core(&self) -> &super::Core;
-    }
-}
-
 /// A transaction of either kind. Code that only reads can be generic over it.
 ///
 /// # Examples
@@ -65,7 +57,7 @@ pub(crate) mod sealed {
 /// # assert_eq!(count(&txn.open_table(T)?)?, 0);
 /// # Ok::<(), terrace::Error>(())
 /// ```
-pub trait Transaction: sealed::Sealed {}
+pub trait Transaction: Sealed {}
 
 /// A transaction that reads and writes. Dropped without a commit, it is rolled back.
 ///
@@ -168,13 +160,13 @@ pub struct Savepoint {
     mark: Mark,
 }
 
-impl sealed::Sealed for WriteTransaction {
+impl Sealed for WriteTransaction {
     fn core(&self) -> &Core {
         &self.core
     }
 }
 
-impl sealed::Sealed for ReadTransaction {
+impl Sealed for ReadTransaction {
     fn core(&self) -> &Core {
         &self.core
     }
@@ -299,7 +291,7 @@ impl WriteTransaction {
             engine.trees.open_or_make(context, table.name(), &type_names::<K, V>())
         })?;
         Bulk::begin(&self.core, tree, age, percent)
-            .map(|bulk| Loader::new(self, bulk, table.name()))
+            .map(|bulk| Loader::new(&self.core, bulk, table.name()))
     }
 
     /// Creates a savepoint, to which `rollback_to` can return.
