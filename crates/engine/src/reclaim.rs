@@ -26,24 +26,18 @@
 //!   are served in turn. Who leaves removed keys behind faster than they are purged waits, like
 //!   who puts large values faster than they are freed.
 
+mod task;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use terrace_page::{PageId, TxnId};
 use terrace_rt::{LeafMutex, Nanos, Signal, Waited, dead, now};
 
-use crate::engine::Engine;
 use crate::{Error, TreeId};
 
 /// Leaves that wait. What comes on top is found again by a scan or by the next opening.
 const LEAVES_MAX: usize = 4096;
-/// How long the task pauses after an error that may pass, such as a full log.
-const PAUSE: Nanos = Nanos::from_millis(20);
-/// Errors in a row after which the task tries only now and then, and nobody waits for it.
-const ERRORS_MAX: u32 = 1000;
-/// How long it pauses then.
-const REST: Nanos = Nanos::from_secs(10);
 /// Bytes of large values that may wait to be freed before who puts another one waits, too.
 const BEHIND_MAX: u64 = 512 << 10;
 /// Leaves that may wait before who adds another one waits, too.
@@ -401,47 +395,7 @@ impl Reclaim {
         dead() || queue.is_stopped || queue.pauses > 0
     }
 
-    /// The task: returns when it is stopped, or the engine has failed.
-    pub(crate) fn run(&self, engine: &Arc<Engine>) {
-        // Also if it panics: whoever waits for the piece of work under way would do so for ever.
-        let _ended = Ended(self);
-        self.run_until_stopped(engine);
-    }
-
-    fn run_until_stopped(&self, engine: &Arc<Engine>) {
-        let mut errors = 0;
-        self.offer(Work::Survey);
-        loop {
-            let seen = self.wanted.seen();
-            let work = match self.take() {
-                Next::Work(work) => work,
-                Next::Wait => {
-                    self.wanted.wait(seen);
-                    if dead() {
-                        return;
-                    }
-                    continue;
-                }
-                Next::Stop => return,
-            };
-            let performed = perform(engine, &work);
-            let may_pass = performed.as_ref().is_err_and(may_pass);
-            self.put_back(engine, work, performed);
-            if dead() || engine.check_open().is_err() || engine.log.is_failed() {
-                return;
-            }
-            errors = if may_pass { errors + 1 } else { 0 };
-            let is_resting = errors > ERRORS_MAX;
-            self.queue.lock().is_resting = is_resting;
-            if may_pass {
-                let (seen, pause) =
-                    if is_resting { (seen, REST) } else { (self.wanted.seen(), PAUSE) };
-                self.idle.notify_all();
-                let _waited = self.wanted.wait_until(seen, now().saturating_add(pause));
-            }
-        }
-    }
-
+    /// The next piece of work for the task.
     fn take(&self) -> Next {
         let mut queue = self.queue.lock();
         if queue.is_stopped {
@@ -458,7 +412,9 @@ impl Reclaim {
         work.map_or(Next::Wait, Next::Work)
     }
 
-    fn put_back(&self, engine: &Engine, work: Work, performed: Result<Progress, Error>) {
+    /// Takes a piece of work back from the task, with how far it got. Whether it is blocked: what
+    /// blocks it may have ended before this was known, and the task has to look again.
+    fn put_back(&self, work: Work, performed: Result<Progress, Error>) -> bool {
         let blocked = {
             let mut queue = self.queue.lock();
             queue.is_busy = false;
@@ -475,24 +431,7 @@ impl Reclaim {
             blocked
         };
         self.idle.notify_all();
-        if blocked.is_some() {
-            // It may have ended before it was known that somebody waits for it.
-            self.seen(engine.versions.xmin(), engine.oldest_active());
-        }
-    }
-}
-
-/// The reclaim task has ended once it is dropped.
-struct Ended<'r>(&'r Reclaim);
-
-impl Drop for Ended<'_> {
-    fn drop(&mut self) {
-        {
-            let mut queue = self.0.queue.lock();
-            queue.is_stopped = true;
-            queue.is_busy = false;
-        }
-        self.0.idle.notify_all();
+        blocked.is_some()
     }
 }
 
@@ -506,6 +445,7 @@ impl Drop for Paused<'_> {
     }
 }
 
+/// What the task does next.
 enum Next {
     Work(Work),
     Wait,
@@ -535,27 +475,6 @@ fn may_pass(error: &Error) -> bool {
             | Error::AllPinned
             | Error::Conflict
     )
-}
-
-fn perform(engine: &Arc<Engine>, work: &Work) -> Result<Progress, Error> {
-    let trees = &engine.trees;
-    match work {
-        Work::Leaf(tree, least, greatest) => trees.purge_leaves(engine, *tree, least, greatest),
-        Work::Sweep(tree, key) => {
-            match trees.sweep_leaf(engine, *tree, key)? {
-                Some(next) => engine.reclaim.offer(Work::Sweep(*tree, next)),
-                None => engine.reclaim.queue.lock().has_swept(*tree),
-            }
-            Ok(Progress::Done)
-        }
-        Work::Page(page) => trees.purge_page(engine, *page),
-        Work::Chains(tree) => trees.free_chains(engine, *tree),
-        Work::Tree(tree) => trees.free_dropped(engine, *tree),
-        Work::Survey => {
-            trees.survey(|work| engine.reclaim.offer(work))?;
-            Ok(Progress::Done)
-        }
-    }
 }
 
 #[cfg(test)]
