@@ -31,6 +31,9 @@
 
 mod garbage;
 mod seen;
+mod tables;
+
+pub(crate) use tables::Age;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -42,17 +45,12 @@ use terrace_page::{Damage, PageId, PageKind, TxnId, kind};
 use terrace_pool::{BufferPool, Recovered};
 use terrace_rt::LeafMutex;
 
-use crate::api::{CheckReport, Durability};
-use crate::btree::{Batch, Direction, Put, Scan, Tree};
-use crate::catalog::{self, Entry, Key, garbage_key, name_lock, table_key};
-use crate::context::{Context, Locking};
-use crate::engine::Engine;
-use crate::opened::Types;
-use crate::reclaim::Work;
+use crate::btree::{Batch, Direction, Scan, Tree};
+use crate::catalog::{self, Entry, Key, garbage_key, table_key};
 use crate::space::{EXTENT_PAGES, Space};
 use crate::superblock::Creation;
 use crate::writer::{Reader, Step, Undo};
-use crate::{Error, KeyHash, LockMode, LockOutcome, LockRequest, Part, TreeId, TypeNames};
+use crate::{Error, LockMode, LockOutcome, LockRequest, Part, TreeId, TypeNames};
 
 /// The catalog.
 pub(crate) const CATALOG: TreeId = TreeId(0);
@@ -61,15 +59,6 @@ pub(crate) const CATALOG_HEADER: PageId = PageId(EXTENT_PAGES);
 /// The first allocation map.
 const FIRST_MAP: PageId = PageId(2);
 const BATCH: usize = 64;
-
-/// Whether a table was there before the transaction that opens it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Age {
-    /// It was live.
-    Old,
-    /// This transaction makes it live.
-    New,
-}
 
 /// A table that is live.
 #[derive(Clone)]
@@ -236,100 +225,12 @@ impl Trees {
         }
     }
 
-    /// After the undo: makes what a new database lacks, reads the catalog again, and hands the
-    /// trees that are garbage to the reclaim task.
-    ///
-    /// # Errors
-    ///
-    /// `HomeFull`, `Corrupt`, those of the pool and the log.
-    pub(crate) fn tidy(&self, engine: &Arc<Engine>, creation: Creation) -> Result<(), Error> {
-        if creation == Creation::Begun && !self.has_catalog()? {
-            self.alone(engine, |context| {
-                if !self.has_map()? {
-                    self.space.format(context)?;
-                }
-                let (pool, space) = (Arc::clone(&self.pool), Arc::clone(&self.space));
-                let catalog = Tree::create(context, CATALOG, pool, space)?;
-                assert_eq!(catalog.header(), CATALOG_HEADER, "the first extent for data");
-                Ok(())
-            })?;
-        }
-        for tree in self.load(Creation::Finished)? {
-            engine.reclaim.offer(Work::Tree(tree));
-        }
-        Ok(())
-    }
-
     fn lookup(&self, key: &[u8]) -> Result<Option<Entry>, Error> {
         let mut reader = Unlocked;
         let found = self.catalog.get(&mut reader, key, LockMode::Shared, <[u8]>::to_vec)?;
         let key = catalog::decode_key(key).map_err(corrupt)?;
         let decode = |value: Vec<u8>| Entry::decode(key, &value, self.home_pages).map_err(corrupt);
         done(found).map(decode).transpose()
-    }
-
-    /// Runs `work` in a transaction without locks, and commits it for as long as the log is there.
-    fn alone<T>(
-        &self,
-        engine: &Arc<Engine>,
-        work: impl FnOnce(&mut Context) -> Result<T, Error>,
-    ) -> Result<T, Error> {
-        self.counted(Context::begin(engine, Locking::Off)?, work).map(|(worked, _)| worked)
-    }
-
-    /// As `alone`, for the transaction of `context`, which answers for what that logs.
-    fn alone_for<T>(
-        &self,
-        context: &mut Context,
-        work: impl FnOnce(&mut Context) -> Result<T, Error>,
-    ) -> Result<T, Error> {
-        context.before_beside()?;
-        let mut beside = Context::begin(context.engine(), Locking::Off)?;
-        beside.work_for(context);
-        let (worked, bytes) = self.counted(beside, work)?;
-        context.logged_beside(bytes);
-        Ok(worked)
-    }
-
-    /// As `alone`, in `context`; with the bytes that it has logged before its commit.
-    fn counted<T>(
-        &self,
-        mut context: Context,
-        work: impl FnOnce(&mut Context) -> Result<T, Error>,
-    ) -> Result<(T, u64), Error> {
-        context.begin_operation(0)?;
-        let worked = work(&mut context);
-        context.end_operation();
-        match worked {
-            Ok(value) => {
-                let bytes = context.own_log_bytes();
-                context.commit(Durability::None).map(|()| (value, bytes))
-            }
-            Err(error) => {
-                let error = context.first_cause(error);
-                context.rollback()?;
-                Err(error)
-            }
-        }
-    }
-
-    /// The live table `name`, for a transaction that reads.
-    ///
-    /// # Errors
-    ///
-    /// `NoSuchTable`, `TableTypes`, `Conflict`.
-    pub(crate) fn open(
-        &self,
-        context: &mut Context,
-        name: &'static str,
-        types: Types,
-    ) -> Result<Arc<Tree>, Error> {
-        context.lock_key(CATALOG, name_lock(name), LockMode::Shared, || table_key(name))?;
-        let version = self.version();
-        let missing = || Error::NoSuchTable { name: name.into() };
-        let tree = Arc::new(self.live(name, &(types.names)())?.ok_or_else(missing)?);
-        context.buffers().opened.add(version, name, types.id, &tree);
-        Ok(tree)
     }
 
     /// The name of a tree, if it has one.
@@ -352,27 +253,6 @@ impl Trees {
         self.version.load(Ordering::Acquire)
     }
 
-    /// The live table `name`, for a transaction that writes: made, if there is none.
-    ///
-    /// # Errors
-    ///
-    /// As `open_or_make`.
-    pub(crate) fn open_for_write(
-        &self,
-        context: &mut Context,
-        name: &'static str,
-        types: Types,
-    ) -> Result<Arc<Tree>, Error> {
-        let (tree, age) = self.open_or_make(context, name, &(types.names)())?;
-        let tree = Arc::new(tree);
-        if age == Age::Old {
-            // Under the lock of its name, whatever happens to others.
-            let version = self.version();
-            context.buffers().opened.add(version, name, types.id, &tree);
-        }
-        Ok(tree)
-    }
-
     fn live(&self, name: &str, types: &str) -> Result<Option<Tree>, Error> {
         let names = self.names.lock();
         match names.get(name) {
@@ -382,91 +262,6 @@ impl Trees {
                 Ok(Some(table.tree.clone()))
             }
         }
-    }
-
-    /// The live table `name`, for a transaction that writes: made, if there is none.
-    ///
-    /// # Errors
-    ///
-    /// `TableTypes`, `Conflict`, `HomeFull`, those of the pool and the log.
-    pub(crate) fn open_or_make(
-        &self,
-        context: &mut Context,
-        name: &str,
-        types: &str,
-    ) -> Result<(Tree, Age), Error> {
-        context.lock_key(CATALOG, name_lock(name), LockMode::Shared, || table_key(name))?;
-        if let Some(tree) = self.live(name, types)? {
-            return Ok((tree, Age::Old));
-        }
-        context.lock_key(CATALOG, name_lock(name), LockMode::Exclusive, || table_key(name))?;
-        if let Some(tree) = self.live(name, types)? {
-            return Ok((tree, Age::Old));
-        }
-        let tree = self.make(context)?;
-        let (id, header, types) = (tree.id(), tree.header(), Arc::from(types));
-        let entry = Entry { types: Arc::clone(&types), ..Entry::garbage(id, header) };
-        let (key, value, garbage) = (table_key(name), entry.encode(), garbage_key(id));
-        context
-            .lock_key(CATALOG, KeyHash::of(&garbage), LockMode::Exclusive, || garbage.to_vec())?;
-        context.begin_operation(key.len() + value.len())?;
-        context.touch(name);
-        let named = context.without_locks(|context| {
-            let existed = done(self.catalog.put(context, &key, &value, Put::InsertNew, None)?);
-            let was_garbage = done(self.catalog.remove(context, &garbage, None)?);
-            Ok::<_, Error>(!existed && was_garbage)
-        });
-        context.end_operation();
-        if !named? {
-            return Err(corrupt("a name is there that is not, or a new tree is not"));
-        }
-        self.name(name, Some(OpenTable { tree: tree.clone(), types }));
-        Ok((tree, Age::New))
-    }
-
-    /// Makes an empty tree, which is garbage until it gets a name (N1).
-    fn make(&self, context: &mut Context) -> Result<Tree, Error> {
-        let id = TreeId(self.next.fetch_add(1, Ordering::Relaxed));
-        let put = |context: &mut Context, header| {
-            let value = Entry::garbage(id, header).encode();
-            self.catalog.put(context, &garbage_key(id), &value, Put::Upsert, None).map(done)
-        };
-        self.alone_for(context, |context| put(context, PageId(0)))?;
-        context.made(id);
-        self.alone_for(context, |context| {
-            let (pool, space) = (Arc::clone(&self.pool), Arc::clone(&self.space));
-            let tree = Tree::create(context, id, pool, space)?;
-            put(context, tree.header())?;
-            self.by_id.lock().insert(id, tree.clone());
-            Ok(tree)
-        })
-    }
-
-    /// Drops the table `name`: its pages are freed once the transaction has committed. Returns
-    /// whether there was one.
-    ///
-    /// # Errors
-    ///
-    /// `Conflict`, those of the pool and the log.
-    pub(crate) fn drop_table(&self, context: &mut Context, name: &str) -> Result<bool, Error> {
-        context.lock_key(CATALOG, name_lock(name), LockMode::Exclusive, || table_key(name))?;
-        let Some(table) = self.names.lock().get(name).cloned() else { return Ok(false) };
-        let (id, header) = (table.tree.id(), table.tree.header());
-        context.lock_table(id, LockMode::Exclusive)?;
-        let (garbage, value) = (garbage_key(id), Entry::garbage(id, header).encode());
-        context
-            .lock_key(CATALOG, KeyHash::of(&garbage), LockMode::Exclusive, || garbage.to_vec())?;
-        context.touch(name);
-        context.begin_operation(value.len())?;
-        let changed = context.without_locks(|context| {
-            done(self.catalog.put(context, &garbage, &value, Put::Upsert, None)?);
-            self.catalog.remove(context, &table_key(name), None).map(done)
-        });
-        context.end_operation();
-        changed?;
-        self.name(name, None);
-        context.dropped(id);
-        Ok(true)
     }
 
     /// Which of `trees` have no name: asked by the transaction that made or dropped them, before
@@ -504,31 +299,19 @@ impl Trees {
         self.by_id.lock().get(&tree).cloned()
     }
 
-    /// The names of the live tables, in order. The names are locked as a whole.
+    /// The tree that a rollback changes by `undo`, if it changes one.
     ///
     /// # Errors
     ///
-    /// `Conflict`.
-    pub(crate) fn names(&self, context: &mut Context) -> Result<Vec<String>, Error> {
-        context.lock_table(CATALOG, LockMode::Shared)?;
-        let names = self.names.lock();
-        Ok(names.keys().cloned().collect())
-    }
-
-    /// Undoes a change of any tree.
-    ///
-    /// # Errors
-    ///
-    /// Those of the tree.
-    pub(crate) fn undo(&self, context: &mut Context, undo: Undo<'_>) -> Result<(), Error> {
-        let id = match undo {
-            Undo::None => return Ok(()),
-            Undo::Insert { tree, .. } | Undo::Delete { tree, .. } | Undo::Update { tree, .. } => {
-                tree
-            }
+    /// `Corrupt` if there is none of its number.
+    pub(crate) fn undone_in(&self, undo: &Undo<'_>) -> Result<Option<Tree>, Error> {
+        let (Undo::Insert { tree, .. } | Undo::Delete { tree, .. } | Undo::Update { tree, .. }) =
+            *undo
+        else {
+            return Ok(None);
         };
-        let tree = self.by_id.lock().get(&id).cloned();
-        tree.ok_or_else(|| corrupt("an undo names a tree that is not there"))?.undo(context, &undo)
+        let missing = || corrupt("an undo names a tree that is not there");
+        self.find(tree).map(Some).ok_or_else(missing)
     }
 
     /// Pages in use, in bytes; zero where a map cannot be read.
@@ -554,30 +337,6 @@ impl Trees {
         let names = self.names.lock();
         let tables = names.values().map(|table| table.tree.clone());
         std::iter::once(self.catalog.clone()).chain(tables).collect()
-    }
-
-    /// Checks every tree; each is locked as a whole meanwhile.
-    ///
-    /// # Errors
-    ///
-    /// `Corrupt` at the first flaw, `Conflict`, those of the pool.
-    pub(crate) fn check(&self, context: &mut Context) -> Result<CheckReport, Error> {
-        let engine = Arc::clone(context.engine());
-        context.lock_table(CATALOG, LockMode::Shared)?;
-        let mut report = CheckReport::default();
-        for tree in self.all() {
-            context.lock_table(tree.id(), LockMode::Shared)?;
-            let stats = {
-                let _paused = engine.reclaim.pause();
-                tree.check()?
-            };
-            report.trees += 1;
-            report.entries += stats.keys;
-            report.pages +=
-                1 + stats.leaves + stats.inner_nodes + stats.overflow_pages + stats.pending_pages;
-        }
-        self.check_owners()?;
-        Ok(report)
     }
 
     /// Every extent is nobody's or of a tree that the catalog has, while the names are locked.

@@ -6,17 +6,20 @@ use terrace_page::{Lsn, PAGE_SIZE, PageBuf, PageId, TxnId, lsn};
 use terrace_pool::PageMut;
 
 use super::room::RECORD_BYTES;
-use super::{Context, Mode, UNDO_BYTES_MAX};
+use super::{Context, Mode};
 use crate::btree::Node;
 use crate::change::Change;
 use crate::leaf_room::{LeafRoom, RowHash};
 use crate::lock::{Modes, Resource};
 use crate::log::record::{Pieces, undo_difference, undo_writer};
-use crate::log::{Appended, Room};
+use crate::log::{Appended, Log, Room};
 use crate::trees::CATALOG;
 use crate::versions::{Record, Row, Toward, Writing};
 use crate::writer::{Nested, Undo, Writer};
 use crate::{Error, KeyHash, TreeId};
+
+/// Bytes of the undo list in memory.
+const UNDO_BYTES_MAX: usize = 4 << 20;
 
 impl Context {
     /// Puts back bytes that a nested action changed which never ended: a RESTORE record.
@@ -181,10 +184,29 @@ impl Context {
         self.buffers.page = Some(after);
         appended.map(|_| ())
     }
+
+    /// Applies to `page` what was logged as `lsn`. A panic within would leave the page half
+    /// changed: it stops the engine before the page's latch goes.
+    fn apply(&self, page: &mut PageMut<'_>, lsn: Lsn, change: impl FnOnce(&mut PageBuf)) {
+        let half_changed = StopOnUnwind(&self.engine.log, page.id());
+        page.apply(lsn, change);
+        std::mem::forget(half_changed);
+    }
 }
 
 fn apply(change: &Change<'_>, page: &mut PageBuf) {
     assert!(change.apply(page).is_ok(), "a change that does not fit its page: {change:?}");
+}
+
+/// Stops the engine unless it is forgotten.
+struct StopOnUnwind<'a>(&'a Log, PageId);
+
+impl Drop for StopOnUnwind<'_> {
+    fn drop(&mut self) {
+        if terrace_rt::unwinding() {
+            self.0.fail(Error::Panicked { page: Some(self.1) });
+        }
+    }
 }
 
 impl Writer for Context {

@@ -24,38 +24,29 @@
 mod buffers;
 mod changes;
 mod locks;
+mod rollback;
 mod room;
 mod tables;
 
 pub(crate) use buffers::{Buffers, Mark};
-pub(crate) use room::undo_room;
+pub(crate) use rollback::{Task, task_of};
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use terrace_page::{Lsn, PageBuf, PageId, TxnId};
-use terrace_pool::PageMut;
-use terrace_rt::{Nanos, now};
+use terrace_page::{Lsn, TxnId};
+use terrace_rt::Nanos;
 
 use self::buffers::Borrowed;
 use crate::api::Durability;
 use crate::btree::Tree;
 use crate::engine::Engine;
 use crate::lock::Owner;
-use crate::log::record::{StoredUndo, decode_undo};
-use crate::log::{Level, Log};
+use crate::log::Level;
 use crate::opened::Types;
 use crate::reclaim::Work;
 use crate::versions::{Snapshot, Writing};
-use crate::writer::Undo;
 use crate::{Error, TransactionId, TreeId};
-
-/// Bytes of the undo list in memory.
-const UNDO_BYTES_MAX: usize = 4 << 20;
-/// How often a rollback tries to go on that a device stops.
-const UNDO_ATTEMPTS: u32 = 3;
-/// How long a rollback waits for frames of memory.
-const UNDO_PATIENCE: Nanos = Nanos::from_secs(60);
 
 /// The transaction may move from task to task.
 pub(crate) const NO_TASK: u64 = 0;
@@ -282,18 +273,6 @@ impl Context {
         self.buffers.marks.make(self.last)
     }
 
-    /// Undoes what was done since `mark`, and goes forward again.
-    ///
-    /// # Errors
-    ///
-    /// `Savepoint` if it is none of this transaction's; those of `undo_to`.
-    pub(crate) fn undo_to_mark(&mut self, mark: Mark) -> Result<(), Error> {
-        self.buffers.marks.check(mark)?;
-        self.undo_to(mark.last)?;
-        self.buffers.marks.rolled_back_to(mark);
-        Ok(())
-    }
-
     /// Commits: appends COMMIT, gives up the locks, forces the log as asked for.
     ///
     /// The locks go before the log is durable, so that nobody waits for a transaction and the log
@@ -358,134 +337,6 @@ impl Context {
         }
     }
 
-    /// Undoes everything, appends END, gives up the locks.
-    ///
-    /// # Errors
-    ///
-    /// `Failed`, `Closed`, those of devices: recovery undoes the rest.
-    pub(crate) fn rollback(&mut self) -> Result<(), Error> {
-        assert!(!self.ended, "a transaction ends once");
-        if self.engine.is_closed() && self.engine.log.is_failed() {
-            // Recovery undoes it. As long as the log takes records of others it may not (X4).
-            self.end();
-            return Err(Error::Closed);
-        }
-        let rollbacks = &self.engine.tally.rollbacks;
-        rollbacks.fetch_add(1, Ordering::Relaxed);
-        let mut undone = self.undo_and_end();
-        let engine = Arc::clone(&self.engine);
-        let (mut attempts, mut turn) = (1, None);
-        while self.chain.is_some() && !terrace_rt::dead() {
-            match undone {
-                // What a device refuses once it may do the next time.
-                Err(Error::Device { .. } | Error::Corrupt { .. }) if attempts < UNDO_ATTEMPTS => {
-                    attempts += 1;
-                }
-                // Other tasks have the frames, and are refused in their turn.
-                Err(Error::AllPinned) => {
-                    let turn = turn.get_or_insert_with(|| {
-                        let turn = engine.frame_room.turn();
-                        (turn, now().saturating_add(UNDO_PATIENCE))
-                    });
-                    if now() >= turn.1 {
-                        break;
-                    }
-                }
-                _ => break,
-            }
-            undone = self.undo_and_end();
-        }
-        if !terrace_rt::dead() && self.chain.is_some() {
-            // Its changes stay, half undone, and its locks go: only recovery can put that right.
-            undone = undone.map_err(|error| self.engine.log.fail(error));
-        }
-        self.end();
-        undone
-    }
-
-    fn undo_and_end(&mut self) -> Result<(), Error> {
-        if self.last == Lsn::ZERO {
-            if self.chain.take().is_some() {
-                self.engine.unregister(self.txn);
-            }
-            return Ok(());
-        }
-        self.undo_to(Lsn::ZERO)?;
-        let chain = self.chain.take().expect("checked above");
-        self.buffers.draft.end(self.txn, self.last);
-        self.engine.log.append_last(&mut self.buffers.draft, &mut self.reserved, &chain)?;
-        self.written(chain);
-        for tree in self.engine.trees.nameless(&self.buffers.unnamed) {
-            self.engine.reclaim.offer(Work::Tree(tree));
-        }
-        Ok(())
-    }
-
-    /// Undoes the records after `stop`, and goes forward again.
-    ///
-    /// # Errors
-    ///
-    /// As `rollback`.
-    fn undo_to(&mut self, stop: Lsn) -> Result<(), Error> {
-        self.engine.log.check()?;
-        if self.nested != 0 {
-            return Err(self.engine.log.fail(Error::STOPPED));
-        }
-        if self.spilled {
-            crate::recovery::undo_from_log(self, stop)?;
-        } else {
-            self.undo_from_memory(stop)?;
-        }
-        self.mode = Mode::Forward;
-        self.engine.trees.reload(&self.buffers.touched)
-    }
-
-    fn undo_from_memory(&mut self, stop: Lsn) -> Result<(), Error> {
-        let mut bytes = std::mem::take(&mut self.buffers.undo);
-        let mut undone = Ok(());
-        while undone.is_ok() {
-            let Some(chain) = &self.chain else { break };
-            let entry = {
-                let list = chain.undo.lock();
-                let Some((entry, encoded)) = list.last() else { break };
-                bytes.clear();
-                bytes.extend_from_slice(encoded);
-                entry
-            };
-            if entry.lsn <= stop {
-                break;
-            }
-            let Some(StoredUndo::Logical(undo)) = decode_undo(&bytes) else {
-                unreachable!("the list holds what was encoded")
-            };
-            // X5: its CLR takes it off the list.
-            undone = self.undo_one(undo, entry.prev, u64::from(entry.room));
-        }
-        self.buffers.undo = bytes;
-        undone
-    }
-
-    /// Undoes one record by key, for which `room` was reserved; the rollback goes on at
-    /// `undo_next`.
-    ///
-    /// # Errors
-    ///
-    /// Those of the tree.
-    pub(crate) fn undo_one(
-        &mut self,
-        undo: Undo<'_>,
-        undo_next: Lsn,
-        room: u64,
-    ) -> Result<(), Error> {
-        let log = &self.engine.log;
-        log.relieve()?;
-        self.mode = Mode::Undoing { undo_next };
-        let engine = Arc::clone(&self.engine);
-        engine.trees.undo(self, undo)?;
-        self.rollback_room = self.rollback_room.saturating_sub(room);
-        Ok(())
-    }
-
     /// What the caller of an operation that failed with `error` is told. An error with a nested
     /// action open stops the engine; and where the engine has stopped, the cause of that is told,
     /// not what came of it in this operation.
@@ -534,66 +385,5 @@ impl Context {
             self.engine.reclaim.offer_chains(tree, bytes);
         }
         self.engine.tend_versions();
-    }
-}
-
-impl Context {
-    /// Leaves the rollback to a task of its own: the caller panics, and may not wait. Its locks are
-    /// kept until then.
-    #[cold]
-    fn hand_over(&mut self) {
-        if self.nested != 0 {
-            self.engine.log.fail(Error::Panicked { page: None });
-        }
-        if let Some(owner) = &self.owner {
-            // Who catches the panic and goes on waits for that task, not for itself.
-            self.engine.locks.leave_task(owner);
-        }
-        let successor = Context::new(&self.engine, TxnId(0), None);
-        let orphan = std::mem::replace(self, successor);
-        // What is left here has begun nothing.
-        self.ended = true;
-        drop(terrace_rt::spawn("rollback", move || drop(orphan)));
-    }
-
-    /// Applies to `page` what was logged as `lsn`. A panic within would leave the page half
-    /// changed: it stops the engine before the page's latch goes.
-    fn apply(&self, page: &mut PageMut<'_>, lsn: Lsn, change: impl FnOnce(&mut PageBuf)) {
-        let half_changed = StopOnUnwind(&self.engine.log, page.id());
-        page.apply(lsn, change);
-        std::mem::forget(half_changed);
-    }
-}
-
-/// Stops the engine unless it is forgotten.
-struct StopOnUnwind<'a>(&'a Log, PageId);
-
-impl Drop for StopOnUnwind<'_> {
-    fn drop(&mut self) {
-        if terrace_rt::unwinding() {
-            self.0.fail(Error::Panicked { page: Some(self.1) });
-        }
-    }
-}
-
-impl Drop for Context {
-    fn drop(&mut self) {
-        if self.engine.is_forked() {
-            // All of it is the parent's.
-            return std::mem::forget(Arc::clone(&self.engine));
-        }
-        if (terrace_rt::unwinding() || terrace_rt::in_callback()) && !self.ended {
-            return self.hand_over();
-        }
-        if terrace_rt::dead() {
-            return;
-        }
-        if !self.ended {
-            // Nobody is left to be told; a failure has stopped the log, and recovery goes on.
-            let _undone = self.rollback();
-        }
-        if let Some(buffers) = self.buffers.0.take() {
-            self.engine.keep_buffers(buffers);
-        }
     }
 }

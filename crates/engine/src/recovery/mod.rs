@@ -30,4 +30,4 @@ pub(crate) use analysis::{Analysis, DirtyEntry, analyse};
 pub(crate) use not_undone::NotUndone;
 pub(crate) use owed::{OwedChanges, repair};
 pub(crate) use redo::redo;
-pub(crate) use undo::{resume_losers, undo_from_log, undo_losers};
+pub(crate) use undo::{resume_losers, undo_losers};

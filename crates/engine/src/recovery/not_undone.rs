@@ -11,9 +11,8 @@ use std::sync::Arc;
 
 use terrace_page::{Lsn, TxnId};
 
-use super::undo::{Task, task_of};
 use crate::btree::restored;
-use crate::context::Context;
+use crate::context::{Context, Task, task_of};
 use crate::log::record::{StoredUndo, decode_undo};
 use crate::log::{Level, LogReader};
 use crate::writer::Undo;

@@ -1,5 +1,4 @@
-//! Undo from the log: of transactions that a crash cut off, and of those whose list in memory grew
-//! too long.
+//! Undo of the transactions that a crash cut off.
 
 use std::sync::Arc;
 
@@ -8,19 +7,10 @@ use terrace_rt::LeafMutex;
 
 use super::Analysis;
 use crate::Error;
-use crate::change::Change;
-use crate::context::{Context, undo_room};
+use crate::context::{Context, Task, task_of};
 use crate::engine::Engine;
-use crate::log::record::{Body, StoredUndo, decode_undo};
-use crate::log::{Level, LogReader};
-
-/// What a record tells the undo to do.
-pub(super) enum Task {
-    /// Go on at this record.
-    Skip(Lsn),
-    /// Undo it, by key or byte by byte, then go on at the record before.
-    Undo { encoded: Vec<u8>, page: terrace_page::PageId, prev: Lsn, room: u64 },
-}
+use crate::log::LogReader;
+use crate::log::record::{StoredUndo, decode_undo};
 
 /// Resumes every transaction that had not ended, and undoes their nested actions that had not
 /// ended: byte by byte, so that every tree is whole before anything is undone by key.
@@ -94,64 +84,4 @@ fn undo_open_nested(context: &mut Context) -> Result<(), Error> {
         }
     }
     Ok(())
-}
-
-/// Undoes the records of `context` after `stop`, newest first, as the log has them.
-///
-/// # Errors
-///
-/// Those of the pool and the log.
-pub(crate) fn undo_from_log(context: &mut Context, stop: Lsn) -> Result<(), Error> {
-    let engine = Arc::clone(context.engine());
-    let mut at = context.last();
-    let mut reader = None;
-    while at > stop {
-        let held_to = reader.as_ref().map_or(Lsn::ZERO, |(_, end)| *end);
-        if at >= held_to {
-            // What is undone was written before the undo began; its own records are never read.
-            let end = engine.log.end();
-            engine.log.force(end, Level::Written)?;
-            let (map, device) = engine.log.place();
-            reader = Some((LogReader::for_single_records(&**device, map, end), end));
-        }
-        let (reader, _) = reader.as_mut().expect("just opened");
-        match task_of(reader, at)? {
-            Task::Skip(next) => at = next,
-            Task::Undo { encoded, page, prev, room } => {
-                match decode_undo(&encoded) {
-                    Some(StoredUndo::Logical(undo)) => context.undo_one(undo, prev, room)?,
-                    Some(StoredUndo::Physical(pieces)) => context.restore(page, pieces, prev)?,
-                    None => unreachable!("decoded once already"),
-                }
-                at = prev;
-            }
-        }
-    }
-    Ok(())
-}
-
-pub(super) fn task_of(reader: &mut LogReader<'_>, at: Lsn) -> Result<Task, Error> {
-    let stored = reader.at(at)?;
-    let prev = stored.record.prev;
-    let next = match stored.record.body {
-        Body::Update { undo, .. } if undo.is_none() => prev,
-        Body::Update { page, change, undo, undo_bytes, .. } => {
-            let room = match (undo, Change::decode(change)) {
-                (StoredUndo::Logical(undo), Ok(change)) => undo_room(&change, &undo),
-                _ => 0,
-            };
-            return Ok(Task::Undo { encoded: undo_bytes.to_vec(), page, prev, room });
-        }
-        Body::Clr { undo_next, .. }
-        | Body::Restore { undo_next, .. }
-        | Body::NestedEnd { undo_next } => undo_next,
-        _ => {
-            let what = "a record that no transaction writes stands in its chain";
-            return Err(Error::corrupt_log(at, what));
-        }
-    };
-    if next >= at {
-        return Err(Error::corrupt_log(at, "a record names a later one as its past"));
-    }
-    Ok(Task::Skip(next))
 }
