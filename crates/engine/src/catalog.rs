@@ -74,6 +74,11 @@ pub(crate) fn name_lock(name: &str) -> KeyHash {
     KeyHash::of(&table_key(name))
 }
 
+/// What is locked for a tree that is garbage.
+pub(crate) fn garbage_lock(tree: TreeId) -> KeyHash {
+    KeyHash::of(&garbage_key(tree))
+}
+
 /// Decodes a key.
 pub(crate) fn decode_key(key: &[u8]) -> Result<Key<'_>, &'static str> {
     match key {

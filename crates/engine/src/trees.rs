@@ -335,8 +335,9 @@ impl Trees {
     /// The catalog and the tables: not what waits to be freed, of which a part may be gone.
     fn all(&self) -> Vec<Tree> {
         let names = self.names.lock();
-        let tables = names.values().map(|table| table.tree.clone());
-        std::iter::once(self.catalog.clone()).chain(tables).collect()
+        let mut all = vec![self.catalog.clone()];
+        all.extend(names.values().map(|table| table.tree.clone()));
+        all
     }
 
     /// Every extent is nobody's or of a tree that the catalog has, while the names are locked.

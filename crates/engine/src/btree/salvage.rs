@@ -350,7 +350,7 @@ impl Walk<'_, '_> {
 
     /// All whole leaves that may be the tree's.
     fn find_strays(&self) -> Vec<Stray> {
-        let mut strays = Vec::new();
+        let mut strays: Vec<Stray> = Vec::new();
         self.tree.space.claims_of(self.tree.id, |id, claim| {
             let Ok(page) = self.tree.whole_node(id) else { return };
             let node = Node::open(&page).expect("checked");

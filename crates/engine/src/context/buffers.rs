@@ -27,7 +27,7 @@ pub(crate) struct Buffers {
     pub(super) held: Held,
     pub(super) tables: Tables,
     /// Tables that this transaction or an earlier one has opened.
-    pub(crate) opened: Opened,
+    pub(super) opened: Opened,
     /// Where this transaction or an earlier one has found keys.
     pub(super) leaves: Leaves,
     /// The key whose lock was busy last.

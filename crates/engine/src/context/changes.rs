@@ -97,7 +97,7 @@ impl Context {
                 undo.push(appended.lsn, prev, room, encoded);
             }
         }
-        let is_kept = appended.versioned != 0 || chain.fate().is_kept();
+        let is_kept = appended.versioned != 0 || chain.is_kept();
         Ok((appended, is_kept && !undo.has_made(tree)))
     }
 
@@ -160,7 +160,7 @@ impl Context {
             self.engine.versions.told(chain, &mut undo, appended.versioned);
         }
         undo.pop();
-        Ok((appended, appended.versioned != 0 || chain.fate().is_kept()))
+        Ok((appended, appended.versioned != 0 || chain.is_kept()))
     }
 
     /// A change within a nested action.

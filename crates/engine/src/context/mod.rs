@@ -29,7 +29,7 @@ mod room;
 mod tables;
 
 pub(crate) use buffers::{Buffers, Mark};
-pub(crate) use rollback::{Task, task_of};
+pub(crate) use rollback::{Past, Undoable};
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -168,7 +168,7 @@ impl Context {
         context.last = last;
         context.spilled = true;
         if let Some(chain) = &context.chain {
-            engine.versions.lose(chain.fate());
+            engine.versions.lose(chain);
         }
         context
     }
@@ -226,6 +226,17 @@ impl Context {
         Ok(is_same.then_some(tree))
     }
 
+    /// Remembers a table that it has opened while the names had this version.
+    pub(crate) fn remember(
+        &mut self,
+        version: u64,
+        name: &'static str,
+        types: Types,
+        tree: &Arc<Tree>,
+    ) {
+        self.buffers.opened.add(version, name, types.id, tree);
+    }
+
     /// What users call it.
     pub(crate) fn id(&self) -> TransactionId {
         self.engine.locks.id(self.owner.as_ref().expect("a transaction of a user takes locks"))
@@ -266,11 +277,6 @@ impl Context {
     /// Notes a tree that it drops.
     pub(crate) fn dropped(&mut self, tree: TreeId) {
         self.buffers.unnamed.push(tree);
-    }
-
-    /// Where the transaction stands now.
-    pub(crate) fn mark(&mut self) -> Mark {
-        self.buffers.marks.make(self.last)
     }
 
     /// Commits: appends COMMIT, gives up the locks, forces the log as asked for.

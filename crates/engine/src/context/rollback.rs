@@ -12,7 +12,7 @@ use super::{Context, Mark, Mode};
 use crate::Error;
 use crate::change::Change;
 use crate::log::record::{Body, StoredUndo, decode_undo};
-use crate::log::{Level, LogReader};
+use crate::log::{Level, Log, LogReader};
 use crate::reclaim::Work;
 use crate::writer::Undo;
 
@@ -21,15 +21,31 @@ const UNDO_ATTEMPTS: u32 = 3;
 /// How long a rollback waits for frames of memory.
 const UNDO_PATIENCE: Nanos = Nanos::from_secs(60);
 
-/// What a record tells the undo to do.
-pub(crate) enum Task {
-    /// Go on at this record.
-    Skip(Lsn),
-    /// Undo it, by key or byte by byte, then go on at the record before.
-    Undo { encoded: Vec<u8>, page: PageId, prev: Lsn, room: u64 },
+/// What the log says of the undo of a record.
+pub(crate) struct Undoable {
+    /// Where the record is.
+    pub(crate) lsn: Lsn,
+    /// How it is undone: by key, or byte by byte.
+    pub(crate) encoded: Vec<u8>,
+    pub(crate) page: PageId,
+    /// Where the undo goes on.
+    pub(crate) prev: Lsn,
+    /// Log bytes that were reserved for it.
+    pub(crate) room: u64,
+}
+
+/// What of a transaction is not undone yet, newest first, as the log has it.
+pub(crate) struct Past<'l> {
+    reader: LogReader<'l>,
+    at: Lsn,
 }
 
 impl Context {
+    /// Where the transaction stands now.
+    pub(crate) fn mark(&mut self) -> Mark {
+        self.buffers.marks.make(self.last)
+    }
+
     /// Undoes what was done since `mark`, and goes forward again.
     ///
     /// # Errors
@@ -155,29 +171,19 @@ impl Context {
     ///
     /// Those of the pool and the log.
     fn undo_from_log(&mut self, stop: Lsn) -> Result<(), Error> {
+        if self.last <= stop {
+            return Ok(());
+        }
         let engine = Arc::clone(&self.engine);
-        let mut at = self.last;
-        let mut reader = None;
-        while at > stop {
-            let held_to = reader.as_ref().map_or(Lsn::ZERO, |(_, end)| *end);
-            if at >= held_to {
-                // What is undone was written before the undo began; its own records are never read.
-                let end = engine.log.end();
-                engine.log.force(end, Level::Written)?;
-                let (map, device) = engine.log.place();
-                reader = Some((LogReader::for_single_records(&**device, map, end), end));
-            }
-            let (reader, _) = reader.as_mut().expect("just opened");
-            match task_of(reader, at)? {
-                Task::Skip(next) => at = next,
-                Task::Undo { encoded, page, prev, room } => {
-                    match decode_undo(&encoded) {
-                        Some(StoredUndo::Logical(undo)) => self.undo_one(undo, prev, room)?,
-                        Some(StoredUndo::Physical(pieces)) => self.restore(page, pieces, prev)?,
-                        None => unreachable!("decoded once already"),
-                    }
-                    at = prev;
-                }
+        // What is undone was written before the undo began; its own records are never read.
+        let end = engine.log.end();
+        engine.log.force(end, Level::Written)?;
+        let mut past = Past::new(&engine.log, self.last, end);
+        while let Some(Undoable { encoded, page, prev, room, .. }) = past.next_after(stop)? {
+            match decode_undo(&encoded) {
+                Some(StoredUndo::Logical(undo)) => self.undo_one(undo, prev, room)?,
+                Some(StoredUndo::Physical(pieces)) => self.restore(page, pieces, prev)?,
+                None => unreachable!("decoded once already"),
             }
         }
         Ok(())
@@ -246,29 +252,49 @@ impl Drop for Context {
     }
 }
 
-/// What the record at `at` tells the undo to do.
-pub(crate) fn task_of(reader: &mut LogReader<'_>, at: Lsn) -> Result<Task, Error> {
-    let stored = reader.at(at)?;
-    let prev = stored.record.prev;
-    let next = match stored.record.body {
-        Body::Update { undo, .. } if undo.is_none() => prev,
-        Body::Update { page, change, undo, undo_bytes, .. } => {
-            let room = match (undo, Change::decode(change)) {
-                (StoredUndo::Logical(undo), Ok(change)) => undo_room(&change, &undo),
-                _ => 0,
-            };
-            return Ok(Task::Undo { encoded: undo_bytes.to_vec(), page, prev, room });
-        }
-        Body::Clr { undo_next, .. }
-        | Body::Restore { undo_next, .. }
-        | Body::NestedEnd { undo_next } => undo_next,
-        _ => {
-            let what = "a record that no transaction writes stands in its chain";
-            return Err(Error::corrupt_log(at, what));
-        }
-    };
-    if next >= at {
-        return Err(Error::corrupt_log(at, "a record names a later one as its past"));
+impl<'l> Past<'l> {
+    /// The past of a transaction whose last record is at `last`, in a log that ends at `end`.
+    pub(crate) fn new(log: &'l Log, last: Lsn, end: Lsn) -> Past<'l> {
+        let (map, device) = log.place();
+        Past { reader: LogReader::for_single_records(&**device, map, end), at: last }
     }
-    Ok(Task::Skip(next))
+
+    /// The newest that is left, if it is after `stop`.
+    ///
+    /// # Errors
+    ///
+    /// Those of the log.
+    pub(crate) fn next_after(&mut self, stop: Lsn) -> Result<Option<Undoable>, Error> {
+        while self.at > stop {
+            let lsn = self.at;
+            let stored = self.reader.at(lsn)?;
+            let prev = stored.record.prev;
+            let (next, undoable) = match stored.record.body {
+                Body::Update { undo, .. } if undo.is_none() => (prev, None),
+                Body::Update { page, change, undo, undo_bytes, .. } => {
+                    let room = match (undo, Change::decode(change)) {
+                        (StoredUndo::Logical(undo), Ok(change)) => undo_room(&change, &undo),
+                        _ => 0,
+                    };
+                    let encoded = undo_bytes.to_vec();
+                    (prev, Some(Undoable { lsn, encoded, page, prev, room }))
+                }
+                Body::Clr { undo_next, .. }
+                | Body::Restore { undo_next, .. }
+                | Body::NestedEnd { undo_next } => (undo_next, None),
+                _ => {
+                    let what = "a record that no transaction writes stands in its chain";
+                    return Err(Error::corrupt_log(lsn, what));
+                }
+            };
+            if next >= lsn {
+                return Err(Error::corrupt_log(lsn, "a record names a later one as its past"));
+            }
+            self.at = next;
+            if undoable.is_some() {
+                return Ok(undoable);
+            }
+        }
+        Ok(None)
+    }
 }

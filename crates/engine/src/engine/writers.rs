@@ -32,7 +32,7 @@ impl Engine {
     }
 
     /// The least number of a transaction that has not ended, or the next one.
-    pub(crate) fn oldest_active(&self) -> TxnId {
+    fn oldest_active(&self) -> TxnId {
         let chains = self.chains.lock();
         let next = || TxnId(self.next_txn.load(Ordering::Relaxed));
         chains.front().map_or_else(next, |(txn, _)| *txn)
@@ -57,7 +57,7 @@ impl Engine {
     /// Closes a snapshot: what only it has seen may go.
     pub(crate) fn close_snapshot(&self, snapshot: &Arc<Snapshot>) {
         self.versions.close_snapshot(snapshot);
-        self.snapshot_ended();
+        self.tell_reclaim();
     }
 
     /// Makes room for versions if they take too much, and drops them when they are of no more use.
@@ -65,12 +65,13 @@ impl Engine {
     #[inline]
     pub(crate) fn tend_versions(&self) {
         if self.versions.has_chores() && self.versions.do_chores(|| self.writers()) {
-            self.snapshot_ended();
+            self.tell_reclaim();
         }
     }
 
-    /// A snapshot was closed, or ended before that.
-    fn snapshot_ended(&self) {
+    /// Tells the reclaim task, if it waits for that, what no transaction and no snapshot wants any
+    /// more.
+    pub(crate) fn tell_reclaim(&self) {
         if self.reclaim.is_blocked() {
             self.reclaim.seen(self.versions.xmin(), self.oldest_active());
         }

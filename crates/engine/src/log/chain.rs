@@ -60,6 +60,11 @@ impl Chain {
         (first != 0 && last != ENDED).then_some((Lsn(first), Lsn(last)))
     }
 
+    /// Whether versions of its changes are kept.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.fate.is_kept()
+    }
+
     /// Bytes of its records.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)

@@ -43,7 +43,7 @@ impl Reclaim {
             let may_pass = performed.as_ref().is_err_and(may_pass);
             let is_blocked = self.put_back(work, performed);
             if is_blocked {
-                self.seen(engine.versions.xmin(), engine.oldest_active());
+                engine.tell_reclaim();
             }
             if dead() || engine.check_open().is_err() || engine.log.is_failed() {
                 return;

@@ -12,9 +12,9 @@ use std::sync::Arc;
 use terrace_page::{Lsn, TxnId};
 
 use crate::btree::restored;
-use crate::context::{Context, Task, task_of};
+use crate::context::{Context, Past, Undoable};
+use crate::log::Level;
 use crate::log::record::{StoredUndo, decode_undo};
-use crate::log::{Level, LogReader};
 use crate::writer::Undo;
 use crate::{Error, TreeId};
 
@@ -47,24 +47,16 @@ impl NotUndone {
         let engine = Arc::clone(loser.engine());
         let end = engine.log.end();
         engine.log.force(end, Level::Written)?;
-        let (map, device) = engine.log.place();
-        let mut reader = LogReader::for_single_records(&**device, map, end);
         self.transactions.push(loser.number());
-        let mut at = loser.last();
-        while at > Lsn::ZERO {
-            at = match task_of(&mut reader, at)? {
-                Task::Skip(next) => next,
-                Task::Undo { encoded, prev, .. } => {
-                    let Some(StoredUndo::Logical(undo)) = decode_undo(&encoded) else {
-                        let what = "a nested action is to be undone that was undone before";
-                        return Err(Error::corrupt_log(at, what));
-                    };
-                    if let Some(row) = row_of(&undo) {
-                        self.undos.entry(row).or_default().push(encoded);
-                    }
-                    prev
-                }
+        let mut past = Past::new(&engine.log, loser.last(), end);
+        while let Some(Undoable { lsn, encoded, .. }) = past.next_after(Lsn::ZERO)? {
+            let Some(StoredUndo::Logical(undo)) = decode_undo(&encoded) else {
+                let what = "a nested action is to be undone that was undone before";
+                return Err(Error::corrupt_log(lsn, what));
             };
+            if let Some(row) = row_of(&undo) {
+                self.undos.entry(row).or_default().push(encoded);
+            }
         }
         Ok(())
     }

@@ -121,7 +121,7 @@ fn redo_step(
         _ => None,
     };
     let formats = change.as_ref().is_some_and(Change::formats);
-    let mut page = match pool.read_damaged_ok(step.page)? {
+    let mut page: PageMut<'_> = match pool.read_damaged_ok(step.page)? {
         Recovered::Whole(page) => {
             if lsn(&page) >= end {
                 let what = "it is newer than the end of the log, which has lost its tail";

@@ -7,9 +7,8 @@ use terrace_rt::LeafMutex;
 
 use super::Analysis;
 use crate::Error;
-use crate::context::{Context, Task, task_of};
+use crate::context::{Context, Past, Undoable};
 use crate::engine::Engine;
-use crate::log::LogReader;
 use crate::log::record::{StoredUndo, decode_undo};
 
 /// Resumes every transaction that had not ended, and undoes their nested actions that had not
@@ -70,18 +69,10 @@ pub(crate) fn undo_losers(losers: Vec<Context>) -> Result<(), Error> {
 /// ended: those with an undo of bytes. The walk stops at the first record undone by key.
 fn undo_open_nested(context: &mut Context) -> Result<(), Error> {
     let engine = Arc::clone(context.engine());
-    let (map, device) = engine.log.place();
-    let mut reader = LogReader::for_single_records(&**device, map, engine.log.end());
-    let mut at = context.last();
-    while at > Lsn::ZERO {
-        match task_of(&mut reader, at)? {
-            Task::Skip(next) => at = next,
-            Task::Undo { encoded, page, prev, .. } => {
-                let Some(StoredUndo::Physical(pieces)) = decode_undo(&encoded) else { break };
-                context.restore(page, pieces, prev)?;
-                at = prev;
-            }
-        }
+    let mut past = Past::new(&engine.log, context.last(), engine.log.end());
+    while let Some(Undoable { encoded, page, prev, .. }) = past.next_after(Lsn::ZERO)? {
+        let Some(StoredUndo::Physical(pieces)) = decode_undo(&encoded) else { break };
+        context.restore(page, pieces, prev)?;
     }
     Ok(())
 }

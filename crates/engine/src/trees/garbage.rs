@@ -49,7 +49,7 @@ impl Trees {
     ///
     /// As `purge_leaves`.
     pub(crate) fn purge_page(&self, engine: &Arc<Engine>, page: PageId) -> Result<Progress, Error> {
-        let mut before = None;
+        let mut before: Option<Reclaimable> = None;
         loop {
             if engine.reclaim.is_held() {
                 return Ok(Progress::More);

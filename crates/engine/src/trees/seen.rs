@@ -41,7 +41,7 @@ impl Trees {
         let is_still = self.names.lock().get(name).is_some_and(is_same);
         if is_still && self.version() == version {
             // It had this name before the snapshot, and has had it from then on.
-            context.buffers().opened.add(version, name, types.id, &tree);
+            context.remember(version, name, types, &tree);
         }
         Ok(tree)
     }

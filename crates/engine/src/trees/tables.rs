@@ -8,13 +8,13 @@ use terrace_page::PageId;
 use super::{CATALOG, CATALOG_HEADER, OpenTable, Trees, corrupt, done};
 use crate::api::{CheckReport, Durability};
 use crate::btree::{Put, Tree};
-use crate::catalog::{Entry, garbage_key, name_lock, table_key};
+use crate::catalog::{Entry, garbage_key, garbage_lock, name_lock, table_key};
 use crate::context::{Context, Locking};
 use crate::engine::Engine;
 use crate::opened::Types;
 use crate::reclaim::Work;
 use crate::superblock::Creation;
-use crate::{Error, KeyHash, LockMode, TreeId};
+use crate::{Error, LockMode, TreeId};
 
 /// Whether a table was there before the transaction that opens it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +65,7 @@ impl Trees {
         let version = self.version();
         let missing = || Error::NoSuchTable { name: name.into() };
         let tree = Arc::new(self.live(name, &(types.names)())?.ok_or_else(missing)?);
-        context.buffers().opened.add(version, name, types.id, &tree);
+        context.remember(version, name, types, &tree);
         Ok(tree)
     }
 
@@ -85,7 +85,7 @@ impl Trees {
         if age == Age::Old {
             // Under the lock of its name, whatever happens to others.
             let version = self.version();
-            context.buffers().opened.add(version, name, types.id, &tree);
+            context.remember(version, name, types, &tree);
         }
         Ok(tree)
     }
@@ -113,8 +113,7 @@ impl Trees {
         let (id, header, types) = (tree.id(), tree.header(), Arc::from(types));
         let entry = Entry { types: Arc::clone(&types), ..Entry::garbage(id, header) };
         let (key, value, garbage) = (table_key(name), entry.encode(), garbage_key(id));
-        context
-            .lock_key(CATALOG, KeyHash::of(&garbage), LockMode::Exclusive, || garbage.to_vec())?;
+        context.lock_key(CATALOG, garbage_lock(id), LockMode::Exclusive, || garbage.to_vec())?;
         context.begin_operation(key.len() + value.len())?;
         context.touch(name);
         let named = context.without_locks(|context| {
@@ -160,8 +159,7 @@ impl Trees {
         let (id, header) = (table.tree.id(), table.tree.header());
         context.lock_table(id, LockMode::Exclusive)?;
         let (garbage, value) = (garbage_key(id), Entry::garbage(id, header).encode());
-        context
-            .lock_key(CATALOG, KeyHash::of(&garbage), LockMode::Exclusive, || garbage.to_vec())?;
+        context.lock_key(CATALOG, garbage_lock(id), LockMode::Exclusive, || garbage.to_vec())?;
         context.touch(name);
         context.begin_operation(value.len())?;
         let changed = context.without_locks(|context| {

@@ -421,7 +421,7 @@ impl Versions {
                 return;
             }
         }
-        self.lose(fate);
+        self.lose(writing);
     }
 
     fn take_back(&self, writing: &Writing) {
@@ -430,7 +430,8 @@ impl Versions {
     }
 
     /// V7.
-    pub(crate) fn lose(&self, fate: &Fate) {
+    pub(crate) fn lose(&self, writing: &Writing) {
+        let fate = writing.fate();
         if !fate.is_lost() {
             self.lost.fetch_add(1, Ordering::AcqRel);
             fate.lose();

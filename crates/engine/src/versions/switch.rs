@@ -199,7 +199,7 @@ impl Versions {
     fn lose_kept(&self, writers: impl Fn() -> Writers) {
         for writing in writers() {
             if writing.fate().is_kept() && writing.fate().ended().is_none() {
-                self.lose(writing.fate());
+                self.lose(&writing);
             }
         }
         self.each_in_use(|part| part.clear(0));
