@@ -215,9 +215,8 @@ impl Engine {
         self.spare_buffers().0.lock().pop().unwrap_or_default()
     }
 
-    /// Takes the buffers of a transaction that has ended.
-    pub(crate) fn keep_buffers(&self, mut buffers: Box<Buffers>) {
-        buffers.clear();
+    /// Takes the buffers of a transaction that has ended, which are clear.
+    pub(crate) fn keep_buffers(&self, buffers: Box<Buffers>) {
         let mut kept = self.spare_buffers().0.lock();
         if kept.len() < BUFFERS_KEPT {
             kept.push(buffers);

@@ -20,7 +20,7 @@
 use std::collections::BTreeSet;
 
 use terrace_device::{Device, read};
-use terrace_page::{Damage, PAGE_SIZE, PageBuf, PageId, PageKind, kind, verify};
+use terrace_page::{Damage, Lsn, PAGE_SIZE, PageBuf, PageId, PageKind, kind, verify};
 use terrace_pool::{FlashRecovery, PoolConfig, home_versions};
 
 use crate::btree::node::{self, Node};
@@ -130,7 +130,7 @@ impl Walk<'_> {
         if pages.last().is_some_and(|last| last.0 >= self.home_pages) {
             return self.flaw(&[first], "it tells of more maps than home has pages for");
         }
-        let versions = home_versions(self.home, &pages);
+        let versions: Vec<Option<Lsn>> = home_versions(self.home, &pages);
         for (page, version) in pages.iter().zip(versions) {
             if version.is_none() {
                 // Tells whether it is damaged or cannot be read.

@@ -73,6 +73,21 @@ impl Tree {
         }
     }
 
+    /// A child of a latched parent.
+    pub(super) fn child<'a>(
+        &self,
+        page: &'a PageBuf,
+        id: PageId,
+        level: u8,
+        key: &[u8],
+    ) -> Result<Node<'a>, Error> {
+        let node = self.node(id, page)?;
+        if node.level() != level || !node.covers(key) {
+            return Err(Tree::corrupt(id, "it is not the node that its parent says"));
+        }
+        Ok(node)
+    }
+
     #[inline]
     fn live<'a>(&self, page: &'a PageBuf, level: u8, seek: Seek<'_>) -> Option<Node<'a>> {
         let node = Node::open(page)?;

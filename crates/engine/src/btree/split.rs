@@ -257,21 +257,6 @@ impl Tree {
         Err(Tree::corrupt(self.header, "splits make no room in this tree"))
     }
 
-    /// A child of a latched parent.
-    pub(super) fn child<'a>(
-        &self,
-        page: &'a terrace_page::PageBuf,
-        id: PageId,
-        level: u8,
-        key: &[u8],
-    ) -> Result<Node<'a>, Error> {
-        let node = self.node(id, page)?;
-        if node.level() != level || !node.covers(key) {
-            return Err(Tree::corrupt(id, "it is not the node that its parent says"));
-        }
-        Ok(node)
-    }
-
     /// Moves the root, if it is of `level`, into a page below it.
     fn grow<W: Writer>(&self, w: &mut W, level: u8, purpose: Purpose) -> Result<(), Error> {
         let mut root = self.pool.write(self.root())?;

@@ -59,7 +59,7 @@ pub(crate) struct Buffers {
 
 impl Buffers {
     /// Forgets what the last transaction left.
-    pub(crate) fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         self.held.clear();
         self.tables.clear();
         self.met.clear();

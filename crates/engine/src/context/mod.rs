@@ -29,7 +29,7 @@ mod room;
 mod tables;
 
 pub(crate) use buffers::{Buffers, Mark};
-pub(crate) use rollback::{Past, Undoable};
+pub(crate) use rollback::Past;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

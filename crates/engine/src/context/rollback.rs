@@ -25,13 +25,20 @@ const UNDO_PATIENCE: Nanos = Nanos::from_secs(60);
 pub(crate) struct Undoable {
     /// Where the record is.
     pub(crate) lsn: Lsn,
-    /// How it is undone: by key, or byte by byte.
+    /// How it is undone, encoded: see `undo`.
     pub(crate) encoded: Vec<u8>,
     pub(crate) page: PageId,
     /// Where the undo goes on.
     pub(crate) prev: Lsn,
     /// Log bytes that were reserved for it.
     pub(crate) room: u64,
+}
+
+impl Undoable {
+    /// How it is undone: by key, or byte by byte.
+    pub(crate) fn undo(&self) -> StoredUndo<'_> {
+        decode_undo(&self.encoded).expect("decoded once already")
+    }
 }
 
 /// What of a transaction is not undone yet, newest first, as the log has it.
@@ -179,11 +186,10 @@ impl Context {
         let end = engine.log.end();
         engine.log.force(end, Level::Written)?;
         let mut past = Past::new(&engine.log, self.last, end);
-        while let Some(Undoable { encoded, page, prev, room, .. }) = past.next_after(stop)? {
-            match decode_undo(&encoded) {
-                Some(StoredUndo::Logical(undo)) => self.undo_one(undo, prev, room)?,
-                Some(StoredUndo::Physical(pieces)) => self.restore(page, pieces, prev)?,
-                None => unreachable!("decoded once already"),
+        while let Some(record) = past.next_after(stop)? {
+            match record.undo() {
+                StoredUndo::Logical(undo) => self.undo_one(undo, record.prev, record.room)?,
+                StoredUndo::Physical(pieces) => self.restore(record.page, pieces, record.prev)?,
             }
         }
         Ok(())
@@ -246,7 +252,8 @@ impl Drop for Context {
             // Nobody is left to be told; a failure has stopped the log, and recovery goes on.
             let _undone = self.rollback();
         }
-        if let Some(buffers) = self.buffers.0.take() {
+        if let Some(mut buffers) = self.buffers.0.take() {
+            buffers.clear();
             self.engine.keep_buffers(buffers);
         }
     }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use terrace_page::{Lsn, TxnId};
 
 use crate::btree::restored;
-use crate::context::{Context, Past, Undoable};
+use crate::context::{Context, Past};
 use crate::log::Level;
 use crate::log::record::{StoredUndo, decode_undo};
 use crate::writer::Undo;
@@ -49,13 +49,13 @@ impl NotUndone {
         engine.log.force(end, Level::Written)?;
         self.transactions.push(loser.number());
         let mut past = Past::new(&engine.log, loser.last(), end);
-        while let Some(Undoable { lsn, encoded, .. }) = past.next_after(Lsn::ZERO)? {
-            let Some(StoredUndo::Logical(undo)) = decode_undo(&encoded) else {
+        while let Some(record) = past.next_after(Lsn::ZERO)? {
+            let StoredUndo::Logical(undo) = record.undo() else {
                 let what = "a nested action is to be undone that was undone before";
-                return Err(Error::corrupt_log(lsn, what));
+                return Err(Error::corrupt_log(record.lsn, what));
             };
             if let Some(row) = row_of(&undo) {
-                self.undos.entry(row).or_default().push(encoded);
+                self.undos.entry(row).or_default().push(record.encoded);
             }
         }
         Ok(())

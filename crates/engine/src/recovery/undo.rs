@@ -7,9 +7,9 @@ use terrace_rt::LeafMutex;
 
 use super::Analysis;
 use crate::Error;
-use crate::context::{Context, Past, Undoable};
+use crate::context::{Context, Past};
 use crate::engine::Engine;
-use crate::log::record::{StoredUndo, decode_undo};
+use crate::log::record::StoredUndo;
 
 /// Resumes every transaction that had not ended, and undoes their nested actions that had not
 /// ended: byte by byte, so that every tree is whole before anything is undone by key.
@@ -70,9 +70,9 @@ pub(crate) fn undo_losers(losers: Vec<Context>) -> Result<(), Error> {
 fn undo_open_nested(context: &mut Context) -> Result<(), Error> {
     let engine = Arc::clone(context.engine());
     let mut past = Past::new(&engine.log, context.last(), engine.log.end());
-    while let Some(Undoable { encoded, page, prev, .. }) = past.next_after(Lsn::ZERO)? {
-        let Some(StoredUndo::Physical(pieces)) = decode_undo(&encoded) else { break };
-        context.restore(page, pieces, prev)?;
+    while let Some(record) = past.next_after(Lsn::ZERO)? {
+        let StoredUndo::Physical(pieces) = record.undo() else { break };
+        context.restore(record.page, pieces, record.prev)?;
     }
     Ok(())
 }
