@@ -73,7 +73,7 @@ impl Context {
     pub(crate) fn rollback(&mut self) -> Result<(), Error> {
         assert!(!self.ended, "a transaction ends once");
         if self.engine.is_closed() && self.engine.log.is_failed() {
-            // Recovery undoes it. As long as the log takes records of others it may not (X4).
+            // Recovery undoes it. While the log takes records of others it may not (context.X4).
             self.end();
             return Err(Error::Closed);
         }
@@ -165,7 +165,7 @@ impl Context {
             let Some(StoredUndo::Logical(undo)) = decode_undo(&bytes) else {
                 unreachable!("the list holds what was encoded")
             };
-            // X5: its CLR takes it off the list.
+            // context.X5: its CLR takes it off the list.
             undone = self.undo_one(undo, entry.prev, u64::from(entry.room));
         }
         self.buffers.undo = bytes;

@@ -129,7 +129,7 @@ impl Trees {
         Ok((tree, Age::New))
     }
 
-    /// Makes an empty tree, which is garbage until it gets a name (N1).
+    /// Makes an empty tree, which is garbage until it gets a name (trees.N1).
     fn make(&self, context: &mut Context) -> Result<Tree, Error> {
         let id = TreeId(self.next.fetch_add(1, Ordering::Relaxed));
         let put = |context: &mut Context, header| {
