@@ -12,11 +12,12 @@ pub trait Lend<T> {
 
 /// What a driver keeps for all of its tables.
 pub trait Shares: Clone + Lend<Temperatures> + Lend<Expansion> {
-    /// `by` more slots are `what` now, or fewer.
-    fn counted(&self, what: Gauge, by: i32);
+    /// `by` more slots of a table are `what` now, or fewer. For a driver of several tables: each
+    /// counts its own.
+    fn counted(&self, _what: Gauge, _by: i32) {}
 }
 
-/// What is counted of slots, over all partitions.
+/// What is counted of slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gauge {
     /// Slots that are not free.
@@ -28,3 +29,6 @@ pub enum Gauge {
     /// Slots in INVALID.
     Invalid,
 }
+
+/// How many gauges there are.
+pub(crate) const GAUGES: usize = Gauge::Invalid as usize + 1;

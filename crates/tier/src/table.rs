@@ -57,6 +57,7 @@ use terrace_policy::{
 };
 
 use crate::order::{Asks, Fill, SlotOrder, Slots};
+use crate::shares::GAUGES;
 use crate::{Gauge, LogSizes, Shares};
 use versions::Versions;
 
@@ -138,6 +139,8 @@ pub struct SlotTable<O, S> {
     /// How often pages were asked for, of a design that admits by it, or may come to.
     uses: Option<FrequencySketch>,
     admits_by_frequency: bool,
+    /// How many slots are what, by `Gauge`.
+    gauges: [u32; GAUGES],
     shares: S,
 }
 
@@ -262,6 +265,7 @@ impl<O: SlotOrder, S: Shares> SlotTable<O, S> {
                 Replacement::Chosen => chosen(design, CHOICES[0]),
                 _ => design,
             },
+            gauges: [0; GAUGES],
             shares: shares.clone(),
         }
     }
@@ -307,11 +311,25 @@ impl<O: SlotOrder, S: Shares> SlotTable<O, S> {
         self.states[slot as usize] & mark != 0
     }
 
-    /// Tells of `what` if the slot `was` so and no longer `is`, or the other way round.
+    /// How many slots of the table are `what`.
     #[inline]
-    fn regauge(&self, what: Gauge, was: bool, is: bool) {
+    pub fn gauge(&self, what: Gauge) -> u32 {
+        self.gauges[what as usize]
+    }
+
+    /// `by` more slots are `what`, or fewer.
+    #[inline]
+    fn gauged(&mut self, what: Gauge, by: i32) {
+        let count = &mut self.gauges[what as usize];
+        *count = count.wrapping_add_signed(by);
+        self.shares.counted(what, by);
+    }
+
+    /// Counts `what` if the slot `was` so and no longer `is`, or the other way round.
+    #[inline]
+    fn regauge(&mut self, what: Gauge, was: bool, is: bool) {
         if was != is {
-            self.shares.counted(what, if is { 1 } else { -1 });
+            self.gauged(what, if is { 1 } else { -1 });
         }
     }
 

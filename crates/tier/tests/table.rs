@@ -405,14 +405,16 @@ impl Both {
         let cleanable = self.model.iter().any(Slot::is_cleanable);
         assert_eq!(first.is_some(), cleanable, "{context}");
         let count = |is: &dyn Fn(&Slot) -> bool| self.model.iter().filter(|of| is(of)).count();
-        let used = count(&|of| of.state != SlotState::Free);
-        assert_eq!(self.shares.gauge(Gauge::Used), used, "{context}");
-        let dirty = count(&|of| of.newer.is_some());
-        assert_eq!(self.shares.gauge(Gauge::Dirty), dirty, "{context}");
-        let busy = count(&|of| of.state == SlotState::LazyCleaning || of.is_damaged);
-        assert_eq!(self.shares.gauge(Gauge::Unavailable), busy, "{context}");
-        let invalid = count(&|of| of.state == SlotState::Invalid);
-        assert_eq!(self.shares.gauge(Gauge::Invalid), invalid, "{context}");
+        let counts = [
+            (Gauge::Used, count(&|of| of.state != SlotState::Free)),
+            (Gauge::Dirty, count(&|of| of.newer.is_some())),
+            (Gauge::Unavailable, count(&|of| of.state == SlotState::LazyCleaning || of.is_damaged)),
+            (Gauge::Invalid, count(&|of| of.state == SlotState::Invalid)),
+        ];
+        for (what, count) in counts {
+            assert_eq!(self.table.gauge(what) as usize, count, "{context}: {what:?}");
+            assert_eq!(self.shares.gauge(what), count, "{context}: {what:?}");
+        }
     }
 }
 

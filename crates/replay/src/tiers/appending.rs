@@ -188,7 +188,7 @@ impl<O: SlotOrder> CoreTier<'_, O> {
         let mut frame = residents.get_mut(page);
         let is_dirty = frame.as_ref().is_some_and(|frame| frame.dirty);
         let candidate = Candidate { is_dirty, ..candidate(page, self.books.copies.slot(page)) };
-        let around = Now { books: &self.books, now, hits: 0 };
+        let around = Now::of(&self.books, &self.table, now);
         let (writing, changed) = self.table.put(appending, &candidate, &around)?;
         let is_newer = changed.is_some_and(|changed| changed.newer.is_some());
         if changed.is_some() {
@@ -245,7 +245,7 @@ impl<O: SlotOrder> Log for CoreTier<'_, O> {
         io: &mut Traffic,
     ) -> usize {
         self.end_homeward(io);
-        let around = Now { books: &self.books, now, hits: 0 };
+        let around = Now::of(&self.books, &self.table, now);
         let mut appending = self.table.append(waiting.len() as u32, &around);
         let leaves = appending.front.take().map(|front| self.begin_front(front, residents));
         if leaves.is_none() && self.table.log().is_some_and(|log| log.free_and_leaving().0 == 0) {

@@ -62,8 +62,18 @@ struct Pending {
 pub struct Now<'b> {
     pub books: &'b Books,
     pub now: Tick,
+    /// Slots that are not free.
+    pub used: u32,
     /// Hits in memory of the page that leaves, since they were counted last.
     pub hits: u32,
+}
+
+impl<'b> Now<'b> {
+    /// Those of `table`, as no page leaves.
+    #[inline]
+    pub fn of<O: SlotOrder>(books: &'b Books, table: &SlotTable<O, Shared>, now: Tick) -> Now<'b> {
+        Now { books, now, used: table.gauge(Gauge::Used), hits: 0 }
+    }
 }
 
 impl Around for Now<'_> {
@@ -73,7 +83,7 @@ impl Around for Now<'_> {
 
     fn is_filling(&self) -> bool {
         let mut filling = self.books.filling.get();
-        let is_on = filling.is_on(self.books.shared.count(Gauge::Used));
+        let is_on = filling.is_on(self.used);
         self.books.filling.set(filling);
         is_on
     }
@@ -244,7 +254,7 @@ impl<O: SlotOrder> CoreTier<'_, O> {
     /// Inclusive designs: a page that was read from home gets a slot, without its bytes.
     fn take_slot(&mut self, miss: &Miss) {
         let page = candidate(miss.page, None);
-        let around = Now { books: &self.books, now: miss.tick, hits: 0 };
+        let around = Now::of(&self.books, &self.table, miss.tick);
         if let Some((slot, displaced)) = self.table.arrived(&page, &around) {
             displaced.into_iter().for_each(|displaced| self.lost(displaced));
             self.books.copies.put(miss.page, SlotId(slot), Held::Stale);
@@ -266,7 +276,7 @@ impl<O: SlotOrder> CoreTier<'_, O> {
     fn write_pending(&mut self, io: &mut Traffic) {
         let Some(Pending { page, history, now }) = self.pending.take() else { return };
         let page = candidate(page, self.books.copies.slot(page));
-        let around = Now { books: &self.books, now, hits: 0 };
+        let around = Now::of(&self.books, &self.table, now);
         if let Way::Write(writing, displaced) = self.table.offer(&page, &around) {
             let version = Version { lsn: Lsn::ZERO, newer: None, history };
             self.write((writing, displaced), &version, io);
@@ -339,7 +349,7 @@ impl<O: SlotOrder> CoreTier<'_, O> {
 
     /// Slots that are newer than home, and not on their way there.
     pub(super) fn dirty_count(&self) -> u32 {
-        self.books.shared.count(Gauge::Dirty) - self.books.shared.count(Gauge::Unavailable)
+        self.table.gauge(Gauge::Dirty) - self.table.gauge(Gauge::Unavailable)
     }
 
     /// Cleans as much as is due: all at once, since the cleaner has no time of its own here.
@@ -445,7 +455,7 @@ impl<O: SlotOrder> FlashTier for CoreTier<'_, O> {
         self.set_kept(page, false);
         let of_slot = candidate(page, self.books.copies.slot(page));
         let leaves = Candidate { is_dirty: dirty, class, ..of_slot };
-        let around = Now { books: &self.books, now, hits };
+        let around = Now { hits, ..Now::of(&self.books, &self.table, now) };
         match self.table.left(&leaves, Purpose::Evict, &around) {
             Way::Busy => unreachable!("no home write is under way"),
             Way::Nothing => {}

@@ -1,11 +1,11 @@
-//! What a table of slots shares with its driver, in plain cells, since a replay has one task:
-//! counts of slots, TAC's temperatures and CAC's expansion factors.
+//! What a table of slots shares with its driver, in plain cells, since a replay has one task: TAC's
+//! temperatures and CAC's expansion factors.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::rc::Rc;
 use terrace_page::PageId;
 use terrace_policy::{Expansion, ExpansionRule, Replacement, Temperatures};
-use terrace_tier::{Gauge, Lend, Shares};
+use terrace_tier::{Lend, Shares};
 
 use super::FlashSetup;
 use crate::places::Places;
@@ -23,7 +23,6 @@ pub struct Shared(Rc<Cells>);
 struct Cells {
     temperatures: RefCell<Temperatures>,
     expansion: RefCell<Expansion>,
-    counts: [Cell<u32>; 4],
     /// Pages numbered by extents, of a design that asks for temperatures.
     by_extents: Vec<PageId>,
 }
@@ -43,7 +42,6 @@ impl Shared {
         Shared(Rc::new(Cells {
             temperatures: RefCell::new(Temperatures::new(setup.saved, aging)),
             expansion: RefCell::new(Expansion::new(rule, &setup.costs)),
-            counts: Default::default(),
             by_extents,
         }))
     }
@@ -52,12 +50,6 @@ impl Shared {
     #[inline]
     pub fn by_extents(&self, page: PageId) -> PageId {
         self.0.by_extents[page.0 as usize]
-    }
-
-    /// How many slots are `what`.
-    #[inline]
-    pub fn count(&self, what: Gauge) -> u32 {
-        self.0.counts[what as usize].get()
     }
 
     /// Bytes allocated.
@@ -79,10 +71,4 @@ impl Lend<Expansion> for Shared {
     }
 }
 
-impl Shares for Shared {
-    #[inline]
-    fn counted(&self, what: Gauge, by: i32) {
-        let count = &self.0.counts[what as usize];
-        count.set(count.get().wrapping_add_signed(by));
-    }
-}
+impl Shares for Shared {}

@@ -50,8 +50,8 @@ impl<O: SlotOrder, S: Shares> SlotTable<O, S> {
         self.order.settle(&Seen { states, pages: &self.pages }, &self.shares);
         let used = states.iter().filter(|&&state| state != FREE).count() as i32;
         let dirty = states.iter().filter(|&&state| state & STATE == DIRTY).count() as i32;
-        self.shares.counted(Gauge::Used, used);
-        self.shares.counted(Gauge::Dirty, dirty);
+        self.gauged(Gauge::Used, used);
+        self.gauged(Gauge::Dirty, dirty);
     }
 
     /// Whether what was read from `slot` may be the version that was written there.
