@@ -8,7 +8,7 @@
 //! - `memory`: which page leaves memory. `slots`: which slot of the flash is reused, and which
 //!   dirty one is cleaned next. [`replacement`]: policies over keys, for a replay, and for slots
 //!   through [`KeyedSlots`]. `admission`: which page is written to flash. `curves`: misses by size.
-//!   `auto`: the design that picks itself. [`designs`]: the table of all the answers.
+//!   [`designs`]: the table of all the answers.
 //! - LRU and LRU-2 are kept in three ways, by what a hit may cost and how exact a victim must be.
 //!   Frames of memory keep no order at all: a hit stores a touch word, and victims come from a
 //!   look through the words, a batch at a time (`memory/coldest.rs`; with two queues,
@@ -29,7 +29,6 @@
 #![forbid(unsafe_code)]
 
 mod admission;
-mod auto;
 mod curves;
 pub mod designs;
 mod memory;
@@ -40,8 +39,6 @@ mod structures;
 mod touch;
 
 pub use admission::{AccessClass, Classifier, Filling, NEAR_PAGES, Refusal, admit};
-pub use auto::busy_fit::BusyFit;
-pub use auto::{BusyCosts, CHOICES, Choice, Chooser, SKETCH_SLOTS};
 pub use curves::distances::{Distances, FIRST_USE};
 pub use curves::miss_curve::{MissCurve, MissSampler, NoStep, sample_hash};
 pub use designs::combine::{

@@ -41,5 +41,6 @@ pub use service::ServiceTimes;
 pub use single_tier::{BANDS, Policy, online};
 pub use streaming::{Following, Numbered, Reference, StreamError};
 pub use terrace_policy::{Distances, FIRST_USE};
+pub use terrace_tier::BusyCosts;
 pub use timed::{Ask, Asked, Seconds, TimedDevices};
 pub use write_back::WriteBack;

@@ -10,8 +10,9 @@
 use std::sync::Arc;
 use terrace_device::model::{Preset, SimDevice, Spec};
 use terrace_device::{Device, Keep, Op, Store, read, write};
-use terrace_policy::{BusyCosts, Costs};
+use terrace_policy::Costs;
 use terrace_rt::{Prng, Virtual, VirtualConfig};
+use terrace_tier::BusyCosts;
 
 /// Requests of each kind that are measured.
 const REQUESTS: u64 = 2_000;

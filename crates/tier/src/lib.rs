@@ -6,7 +6,7 @@
 //! Modules in reading order: `table`, the states of the slots; `order`, which slot is reused and
 //! which is cleaned first; `around`, what is asked of the driver; `shares`, the seam to what
 //! partitions share; `log_rules`, how much is appended together; `image`, what is told of a slot to
-//! a restart, and by one; `mutation`, faults for tests.
+//! a restart, and by one; `auto`, the design that picks itself; `mutation`, faults for tests.
 
 #![forbid(unsafe_code)]
 
@@ -19,9 +19,12 @@ mod image;
 mod log_rules;
 mod shares;
 
+mod auto;
+
 mod mutation;
 
 pub use around::Around;
+pub use auto::{BusyCosts, BusyFit, CHOICES, Choice, Chooser};
 pub use image::{Freed, Held, Image};
 pub use log_rules::{LogRules, LogSizes};
 pub use mutation::{Mutation, Mutations};

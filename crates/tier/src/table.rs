@@ -52,13 +52,14 @@ pub use versions::VersionBits;
 use terrace_page::{LOG_BYTES_MAX, Lsn, PageId, SlotId, narrow, widen};
 use terrace_policy::replacement::sketch::{FrequencySketch, page_hash};
 use terrace_policy::{
-    AdmissionRule, CHOICES, Choice, CleanerOrder, Costs, Design, History, Invalidation, Leave,
-    Replacement, SKETCH_SLOTS, TacRule, Tick,
+    AdmissionRule, CleanerOrder, Costs, Design, History, Invalidation, Leave, Replacement, TacRule,
+    Tick,
 };
 
+use crate::auto::SKETCH_SLOTS;
 use crate::order::{Asks, Fill, SlotOrder, Slots};
 use crate::shares::GAUGES;
-use crate::{Gauge, LogSizes, Shares};
+use crate::{CHOICES, Choice, Gauge, LogSizes, Shares};
 use versions::Versions;
 
 /// RecLSNs are looked through, for those that soon cannot be told from later ones, each time that

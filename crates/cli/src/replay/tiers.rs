@@ -16,12 +16,12 @@ use crate::table::{Table, percent, thousands};
 use serde_json::{Value, json};
 use std::time::Instant;
 use terrace_device::model::Preset;
-use terrace_policy::{BandOrder, BusyCosts, DESIGNS, Design, HomeDevice, SavedCosts, TacRule};
+use terrace_policy::{BandOrder, DESIGNS, Design, HomeDevice, SavedCosts, TacRule};
 use terrace_replay::tiers::{
     Bands, Cleaning, Flash, FlashSetup, FollowingTiers, Memory, MemoryRule, TacWrite, TierCounts,
     WriteMode, ceiling, replay, replay_kept,
 };
-use terrace_replay::{BANDS, Bypass, Places, Policy, Seconds, ServiceTimes};
+use terrace_replay::{BANDS, BusyCosts, Bypass, Places, Policy, Seconds, ServiceTimes};
 use terrace_trace::{PageBytes, Paging};
 
 const DAY_S: f64 = 86_400.0;

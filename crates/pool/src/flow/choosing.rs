@@ -16,10 +16,9 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use terrace_device::{Counters, Device};
 use terrace_page::{PAGE_SIZE, PageId};
-use terrace_policy::{
-    BusyCosts, BusyFit, CHOICES, Choice, Chooser, Costs, DirtyLeave, Prices, Replacement,
-};
+use terrace_policy::{Costs, DirtyLeave, Prices, Replacement};
 use terrace_rt::{LeafMutex, Nanos, now};
+use terrace_tier::{BusyCosts, BusyFit, CHOICES, Choice, Chooser};
 
 use crate::memory::frames::Frame;
 use crate::{BufferPool, PoolConfig};

@@ -1,7 +1,7 @@
 //! What the pool counts.
 
-use terrace_policy::Choice;
 use terrace_tier::Admissions;
+use terrace_tier::Choice;
 
 /// Counters since the pool was opened, and gauges (named so). Counts of hits are approximate when
 /// several threads hit one frame at once; all else is exact.

@@ -10,7 +10,8 @@
 
 use super::shared::id;
 use super::{Allocated, DeviceTraffic, FlashSetup, Leaving, Traffic};
-use terrace_policy::{BusyCosts, Choice, Chooser, Prices};
+use terrace_policy::Prices;
+use terrace_tier::{BusyCosts, Choice, Chooser};
 
 /// Pages in a write of the cleaner, before there was one.
 const CLEANED_TOGETHER: f64 = 2.0;

@@ -63,10 +63,10 @@ use residents::{Frame, Residents};
 use std::cell::Cell;
 use terrace_policy::replacement::{self, ReplacementKind, ReplacementRow};
 use terrace_policy::{
-    AccessClass, BusyCosts, Costs, Design, History, HomeDevice, MEMORY_POLICIES, MemoryPolicy,
+    AccessClass, Costs, Design, History, HomeDevice, MEMORY_POLICIES, MemoryPolicy,
     MemoryRule as Preference, SavedCosts, TacRule, Tick, Touch, UnknownName,
 };
-use terrace_tier::LogRules;
+use terrace_tier::{BusyCosts, LogRules};
 
 /// What is between memory and home.
 #[derive(Clone, Copy, Debug, PartialEq)]

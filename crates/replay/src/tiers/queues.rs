@@ -187,7 +187,8 @@ fn moment(seconds: f64) -> Moment {
 mod tests {
     use super::*;
     use crate::tiers::{Flash, FlashSetup};
-    use terrace_policy::{BusyCosts, designs};
+    use terrace_policy::designs;
+    use terrace_tier::BusyCosts;
 
     fn setup(disks: u32, busy: [f64; 4]) -> FlashSetup {
         let none = Flash::Design(designs::find("no-ssd").expect("a design"));

@@ -13,10 +13,9 @@ use crate::References;
 use crate::places::Places;
 use crate::timed::Asked;
 use terrace_policy::{
-    AgeOrder, CHOICES, CleanerOrder, Expansion, Replacement, SlotAges, SlotBenefit, SlotHeat,
-    SlotLru2,
+    AgeOrder, CleanerOrder, Expansion, Replacement, SlotAges, SlotBenefit, SlotHeat, SlotLru2,
 };
-use terrace_tier::{AgesOrder, HeatOrder, KeyedOrder, Lend, LogSlots};
+use terrace_tier::{AgesOrder, CHOICES, HeatOrder, KeyedOrder, Lend, LogSlots};
 
 /// Work for whichever tier a setup stands for, compiled for each of them.
 pub(super) trait TierVisitor<'a> {

@@ -2,15 +2,15 @@
 
 use terrace_page::{Lsn, PageId, SlotId};
 use terrace_policy::{
-    AgeOrder, CHOICES, CleanKey, Expansion, History, Replacement, SlotAges, SlotBenefit, SlotBits,
-    SlotHeat, SlotLru2, Tick,
+    AgeOrder, CleanKey, Expansion, History, Replacement, SlotAges, SlotBenefit, SlotBits, SlotHeat,
+    SlotLru2, Tick,
 };
 
 use super::ages::AgesOrder;
 use super::heat::HeatOrder;
 use super::keyed::KeyedOrder;
 use super::{Asks, Count, Fill, LogSlots, SlotOrder, Slots};
-use crate::{Image, NoVictim, Shares, SlotRules, SlotState};
+use crate::{CHOICES, Image, NoVictim, Shares, SlotRules, SlotState};
 
 /// The order of a partition's slots.
 pub struct AnyOrder(Order);

@@ -16,15 +16,17 @@
 //! - Sources: none; sampling by hash is SHARDS' (Waldspurger et al. 2015).
 //! - Cost: 256 slots in small nine times over, 12 KB, whatever the size of the tier.
 
-pub(crate) mod busy_fit;
+mod busy_fit;
+mod choice;
 mod shadow;
 
-use crate::auto::shadow::{Leaving, Shadow, ShadowRules, Tally};
-use crate::designs::{AdmissionRule, DirtyLeave};
-use crate::replacement::sketch::{FrequencySketch, page_hash};
-use crate::slots::ages::AgeOrder;
-use crate::{AccessClass, History, Tick};
+pub use busy_fit::BusyFit;
+pub use choice::{CHOICES, Choice};
+
+use shadow::{Leaving, Shadow, ShadowRules, Tally};
 use terrace_page::PageId;
+use terrace_policy::replacement::sketch::{FrequencySketch, page_hash};
+use terrace_policy::{AccessClass, DirtyLeave, History, Tick};
 
 /// Slots in small, at least, of a tier that has as many.
 const SHADOW_SLOTS_MIN: u32 = 256;
@@ -34,70 +36,6 @@ const OTHER_DEVICE: f64 = 0.1;
 const SAVED_MIN: f64 = 1.0 / 30.0;
 /// A sketch for frequencies is made for one of so many of the pages that there are slots for.
 pub const SKETCH_SLOTS: u32 = 16;
-
-/// What is chosen. All choices share the slots.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Choice {
-    /// What is admitted; `Nothing` for a tier that is left to itself.
-    pub admission: AdmissionRule,
-    /// Which slot is reused.
-    pub order: AgeOrder,
-    /// What becomes of changed pages that leave memory.
-    pub dirty: DirtyLeave,
-}
-
-const fn choice(admission: AdmissionRule, order: AgeOrder, dirty: DirtyLeave) -> Choice {
-    Choice { admission, order, dirty }
-}
-
-use {AdmissionRule as Admit, DirtyLeave as Dirty};
-
-/// The choices that there are. The first is the one to begin with.
-pub const CHOICES: [Choice; 14] = [
-    choice(Admit::RandomClass, AgeOrder::Reuse, Dirty::Flash),
-    choice(Admit::RandomClass, AgeOrder::Reuse, Dirty::FlashAndHome),
-    choice(Admit::RandomClass, AgeOrder::Recency, Dirty::Flash),
-    choice(Admit::RandomClass, AgeOrder::Recency, Dirty::FlashAndHome),
-    choice(Admit::All, AgeOrder::Reuse, Dirty::Flash),
-    choice(Admit::All, AgeOrder::Reuse, Dirty::FlashAndHome),
-    choice(Admit::Frequency, AgeOrder::Reuse, Dirty::Flash),
-    choice(Admit::Frequency, AgeOrder::Reuse, Dirty::FlashAndHome),
-    choice(Admit::Frequency, AgeOrder::Recency, Dirty::Flash),
-    choice(Admit::Frequency, AgeOrder::Recency, Dirty::FlashAndHome),
-    choice(Admit::RandomClass, AgeOrder::Reuse, Dirty::Home),
-    choice(Admit::Frequency, AgeOrder::Reuse, Dirty::Home),
-    choice(Admit::RandomClass, AgeOrder::Recency, Dirty::Home),
-    choice(Admit::Nothing, AgeOrder::Recency, Dirty::Home),
-];
-
-impl Choice {
-    fn rules(&self) -> ShadowRules {
-        ShadowRules {
-            admission: self.admission,
-            order: self.order,
-            takes_dirty: self.dirty != DirtyLeave::Home,
-        }
-    }
-
-    /// In a few words, for people.
-    #[must_use]
-    pub fn title(&self) -> String {
-        let admission = match self.admission {
-            AdmissionRule::Nothing => return "no admission".into(),
-            rule => rule.name(),
-        };
-        let order = match self.order {
-            AgeOrder::Recency => "recency",
-            AgeOrder::Reuse => "reuse",
-        };
-        let dirty = match self.dirty {
-            DirtyLeave::Flash => "write-back",
-            DirtyLeave::FlashAndHome => "write-through",
-            _ => "clean pages",
-        };
-        format!("{admission}, {order}, {dirty}")
-    }
-}
 
 /// What one request keeps a device busy, in any unit, as the devices are now.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -158,7 +96,7 @@ impl Chooser {
         let in_small = slots / one_in;
         let (mut rules, mut counts_for) = (Vec::new(), [0; CHOICES.len()]);
         for (at, choice) in CHOICES.iter().enumerate() {
-            let wanted = choice.rules();
+            let wanted = ShadowRules::of(choice);
             let known = rules.iter().position(|&other| other == wanted);
             counts_for[at] = known.unwrap_or(rules.len());
             if known.is_none() {
@@ -270,6 +208,8 @@ fn number_of(page: PageId) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use terrace_policy::AdmissionRule;
+    use terrace_rt::Prng;
 
     const DISK: BusyCosts = BusyCosts {
         home_read: 1.0,
@@ -280,10 +220,10 @@ mod tests {
     };
 
     /// Misses and departures of pages drawn with a skew, of which so many percent are changed.
-    fn drive(chooser: &mut Chooser, seed: u64, changed_percent: u32, costs: &BusyCosts) -> Choice {
-        let mut prng = fastrand::Rng::with_seed(seed);
+    fn drive(chooser: &mut Chooser, seed: u64, changed_percent: u64, costs: &BusyCosts) -> Choice {
+        let mut prng = Prng::from_seed(seed);
         for _ in 0..60_000 {
-            let page = prng.u64(..4_000).min(prng.u64(..4_000)).min(prng.u64(..4_000));
+            let page = prng.below(4_000).min(prng.below(4_000)).min(prng.below(4_000));
             let page = PageId(page * 7);
             if !Chooser::samples(chooser.one_in(), page) {
                 continue;
@@ -291,7 +231,7 @@ mod tests {
             if chooser.asked(page) {
                 chooser.decide(costs);
             }
-            let is_dirty = prng.u32(..100) < changed_percent;
+            let is_dirty = prng.below(100) < changed_percent;
             if is_dirty {
                 chooser.changed(page);
             }

@@ -73,11 +73,12 @@ impl BusyFit {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use terrace_rt::Prng;
 
     #[test]
     fn times_that_differ_are_told_apart_and_the_same_mixture_gives_their_mean() {
         for seed in 0..50 {
-            let mut prng = fastrand::Rng::with_seed(seed);
+            let mut prng = Prng::from_seed(seed);
             let (read, write) = (0.1 + prng.f64(), 0.1 + prng.f64());
             let (mut mixed, mut alike) = (BusyFit::new(7.0), BusyFit::new(7.0));
             for _ in 0..40 {

@@ -10,10 +10,12 @@
 //!   few hundred of each.
 //! - Not for: layouts other than in place.
 
-use crate::replacement::sketch::{FrequencySketch, page_hash};
-use crate::slots::ages::{AgeOrder, SlotAges};
-use crate::{AccessClass, AdmissionRule, Filling, History, Tick};
+use super::Choice;
 use terrace_page::{PageId, SlotId};
+use terrace_policy::replacement::sketch::{FrequencySketch, page_hash};
+use terrace_policy::{
+    AccessClass, AdmissionRule, AgeOrder, DirtyLeave, Filling, History, SlotAges, Tick,
+};
 
 /// No page.
 const NONE: u32 = u32::MAX;
@@ -54,6 +56,17 @@ pub(crate) struct ShadowRules {
     pub order: AgeOrder,
     /// Whether changed pages are admitted at all.
     pub takes_dirty: bool,
+}
+
+impl ShadowRules {
+    /// Those of a choice.
+    pub fn of(choice: &Choice) -> ShadowRules {
+        ShadowRules {
+            admission: choice.admission,
+            order: choice.order,
+            takes_dirty: choice.dirty != DirtyLeave::Home,
+        }
+    }
 }
 
 /// A page that leaves memory.
@@ -194,6 +207,7 @@ impl Shadow {
 mod tests {
     use super::*;
     use std::collections::BTreeMap;
+    use terrace_rt::Prng;
 
     const SLOTS: u32 = 24;
 
@@ -211,13 +225,13 @@ mod tests {
         use AccessClass::Random;
         let mut uses = FrequencySketch::new(64);
         for seed in 0..200 {
-            let mut prng = fastrand::Rng::with_seed(seed);
-            let all = rules(AdmissionRule::All, prng.bool());
+            let mut prng = Prng::from_seed(seed);
+            let all = rules(AdmissionRule::All, prng.chance(2));
             let mut shadow = Shadow::new(all, SLOTS, (0.9, 1.0));
             let (mut model, mut expected) = (BTreeMap::new(), Tally::default());
             for step in 0..300 {
-                let (now, page) = (Tick(step + 1), prng.u32(..SLOTS));
-                match prng.u8(..3) {
+                let (now, page) = (Tick(step + 1), prng.below(u64::from(SLOTS)) as u32);
+                match prng.below(3) {
                     0 => {
                         uses.count(page_hash(PageId(u64::from(page))));
                         shadow.asked(page, now);
@@ -230,7 +244,7 @@ mod tests {
                         model.remove(&page);
                     }
                     _ => {
-                        let is_dirty = prng.bool();
+                        let is_dirty = prng.chance(2);
                         shadow.left(&leaving(page, is_dirty, Random), &uses, now);
                         if is_dirty && !all.takes_dirty {
                             model.remove(&page);
@@ -259,21 +273,22 @@ mod tests {
             AdmissionRule::Frequency,
         ];
         for seed in 0..200 {
-            let mut prng = fastrand::Rng::with_seed(seed);
-            let rules = rules(admissions[prng.usize(..4)], prng.bool());
+            let mut prng = Prng::from_seed(seed);
+            let rules = rules(admissions[prng.below(4) as usize], prng.chance(2));
             let mut shadow = Shadow::new(rules, SLOTS, (prng.f64(), prng.f64()));
             let mut uses = FrequencySketch::new(SLOTS);
             for step in 0..600 {
-                let (now, page) = (Tick(step + 1), prng.u32(..90));
-                match prng.u8(..4) {
+                let (now, page) = (Tick(step + 1), prng.below(90) as u32);
+                match prng.below(4) {
                     0 => {
                         uses.count(page_hash(PageId(u64::from(page))));
                         shadow.asked(page, now);
                     }
                     1 => shadow.changed(page),
                     _ => {
-                        let class = [AccessClass::Random, AccessClass::Sequential][prng.usize(..2)];
-                        shadow.left(&leaving(page, prng.bool(), class), &uses, now);
+                        let class =
+                            [AccessClass::Random, AccessClass::Sequential][prng.below(2) as usize];
+                        shadow.left(&leaving(page, prng.chance(2), class), &uses, now);
                     }
                 }
                 shadow.check();
