@@ -101,6 +101,7 @@ impl Plan {
                 tac_rule: config.tac.rule,
                 costs: *costs,
                 tier_slots: layout.slots,
+                sketch_one_in: SlotRules::usual_sketch(&config.design),
                 log: config.log_sizes(),
                 keeps_bases: copies.keeps_bases,
                 is_persistent: copies.is_persistent,

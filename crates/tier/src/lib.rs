@@ -24,7 +24,7 @@ mod auto;
 mod mutation;
 
 pub use around::Around;
-pub use auto::{BusyCosts, BusyFit, CHOICES, Choice, Chooser};
+pub use auto::{BusyCosts, BusyFit, CHOICES, Choice, Chooser, Leaves, Limits, Shadow, Tally};
 pub use image::{Freed, Held, Image};
 pub use log_rules::{LogRules, LogSizes};
 pub use mutation::{Mutation, Mutations};
@@ -32,7 +32,7 @@ pub use order::{
     AgesOrder, AnyOrder, Asks, Count, Fill, HeatOrder, KeyedOrder, Leaving, LogSlots, SlotOrder,
     Slots,
 };
-pub use shares::{Gauge, Lend, Shares};
+pub use shares::{Gauge, Lend, Shares, Unshared};
 pub use table::{
     Admissions, After, Appending, BaseRule, Candidate, Changed, Claim, Cleaned, Devices, Displaced,
     Ended, Filled, Front, Goes, Gone, HasRead, Leaver, Missed, Moved, NoVictim, Outcome, PAGES_MAX,

@@ -17,6 +17,21 @@ pub trait Shares: Clone + Lend<Temperatures> + Lend<Expansion> {
     fn counted(&self, _what: Gauge, _by: i32) {}
 }
 
+/// Nothing: for a table whose order borrows nothing.
+#[derive(Clone, Copy, Debug)]
+pub struct Unshared;
+
+impl<T> Lend<T> for Unshared {
+    /// # Panics
+    ///
+    /// Always: there is nothing to lend.
+    fn lend<R>(&self, _use_it: impl FnOnce(&mut T) -> R) -> R {
+        panic!("nothing is shared of {}", std::any::type_name::<T>())
+    }
+}
+
+impl Shares for Unshared {}
+
 /// What is counted of slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gauge {

@@ -39,6 +39,7 @@ mod counts;
 mod leaving;
 mod log;
 mod reads;
+mod rules;
 mod versions;
 
 pub use admission::{Admissions, Displaced, Refusal};
@@ -47,16 +48,13 @@ pub use changes::{After, BaseRule, Changed};
 pub use cleaning::{Claim, Cleaned, Ended, Root, UntilSync};
 pub use leaving::{Candidate, Filled, Outcome, Purpose, Version, Way, Writing, Written};
 pub use reads::{Devices, HasRead, Missed, Reading, Wanted};
+pub use rules::SlotRules;
 pub use versions::VersionBits;
 
 use terrace_page::{LOG_BYTES_MAX, Lsn, PageId, SlotId, narrow, widen};
 use terrace_policy::replacement::sketch::{FrequencySketch, page_hash};
-use terrace_policy::{
-    AdmissionRule, CleanerOrder, Costs, Design, History, Invalidation, Leave, Replacement, TacRule,
-    Tick,
-};
+use terrace_policy::{AdmissionRule, Design, History, Invalidation, Leave, Replacement, Tick};
 
-use crate::auto::SKETCH_SLOTS;
 use crate::order::{Asks, Fill, SlotOrder, Slots};
 use crate::shares::GAUGES;
 use crate::{CHOICES, Choice, Gauge, LogSizes, Shares};
@@ -84,6 +82,9 @@ const DIRTY: u8 = 4;
 const LAZYCLEANING: u8 = 5;
 const INVALID: u8 = 6;
 const RETIRED: u8 = 7;
+
+/// Slots that are looked at together for a page: without a branch, so by whole vectors.
+const LOOKED_AT: usize = 32;
 
 /// `pages` of a slot without a page.
 const NO_PAGE: u32 = u32::MAX;
@@ -179,62 +180,10 @@ fn is_used_more(uses: &FrequencySketch, page: PageId, other: PageId) -> bool {
     uses.estimate(page_hash(page)) > uses.estimate(page_hash(other))
 }
 
-/// `design` with the answers that were chosen for it.
-fn chosen(design: Design, choice: Choice) -> Design {
-    Design { dirty_leave: choice.dirty, admission: choice.admission, ..design }
-}
-
-/// What a table of `slots` for this admission counts uses with.
-fn sketch(admission: AdmissionRule, slots: u32) -> Option<FrequencySketch> {
-    match admission {
-        AdmissionRule::Frequency => Some(FrequencySketch::new(slots)),
-        AdmissionRule::Chosen => Some(FrequencySketch::new((slots / SKETCH_SLOTS).max(1))),
-        _ => None,
-    }
-}
-
-/// What a table is made for.
-#[derive(Clone)]
-pub struct SlotRules {
-    /// Where pages go, what is admitted and which slot is reused next.
-    pub design: Design,
-    /// Which dirty slot is cleaned first.
-    pub order: CleanerOrder,
-    /// How much of a copy's version is kept.
-    pub versions: VersionBits,
-    /// Which page TAC admits.
-    pub tac_rule: TacRule,
-    /// What requests cost.
-    pub costs: Costs,
-    /// Slots of all partitions.
-    pub tier_slots: u32,
-    /// Of an append log.
-    pub log: LogSizes,
-    /// Whether copies are kept as bases of changes (S5).
-    pub keeps_bases: bool,
-    /// Whether flash is a part of the database: what is there is as good as at home.
-    pub is_persistent: bool,
-    /// Whether a slot is used again only when the table on flash says that it may be.
-    pub waits_for_table: bool,
-}
-
-impl SlotRules {
-    /// Those of a cache whose restart keeps nothing, in one partition of `slots`.
-    #[must_use]
-    pub fn of_cache(design: Design, slots: u32, costs: Costs) -> SlotRules {
-        SlotRules {
-            design,
-            order: CleanerOrder::Lru2Age,
-            versions: VersionBits::None,
-            tac_rule: TacRule::HotterThanColdest,
-            costs,
-            tier_slots: slots,
-            log: LogSizes::NONE,
-            keeps_bases: false,
-            is_persistent: false,
-            waits_for_table: false,
-        }
-    }
+/// What a table of `slots` by these rules counts uses with.
+fn sketch(rules: &SlotRules, slots: u32) -> Option<FrequencySketch> {
+    let counts = matches!(rules.design.admission, AdmissionRule::Frequency | AdmissionRule::Chosen);
+    counts.then(|| FrequencySketch::new((slots / rules.sketch_one_in).max(1)))
 }
 
 impl<O: SlotOrder, S: Shares> SlotTable<O, S> {
@@ -260,10 +209,10 @@ impl<O: SlotOrder, S: Shares> SlotTable<O, S> {
             stuck: Vec::new(),
             answers: Vec::new(),
             admissions: Admissions::default(),
-            uses: sketch(design.admission, count),
+            uses: sketch(rules, count),
             admits_by_frequency: design.admission == AdmissionRule::Frequency,
             design: match design.replacement {
-                Replacement::Chosen => chosen(design, CHOICES[0]),
+                Replacement::Chosen => CHOICES[0].of(design),
                 _ => design,
             },
             gauges: [0; GAUGES],
@@ -300,6 +249,16 @@ impl<O: SlotOrder, S: Shares> SlotTable<O, S> {
             INVALID => SlotState::Invalid,
             _ => SlotState::Retired,
         }
+    }
+
+    /// The slot that holds `page`, or is kept for it, if there is one. Looks through all slots: for
+    /// a driver of few that does not know it otherwise.
+    pub fn find(&self, page: PageId) -> Option<u32> {
+        let number = PageNumber::of(page).0;
+        let is_among = |pages: &[u32]| pages.iter().fold(false, |is, &at| is | (at == number));
+        let group = self.pages.chunks(LOOKED_AT).position(is_among)? * LOOKED_AT;
+        let at = self.pages[group..].iter().position(|&at| at == number)?;
+        Some((group + at) as u32)
     }
 
     #[inline]
@@ -448,7 +407,7 @@ impl<O: SlotOrder, S: Shares> SlotTable<O, S> {
 
     /// From now on slots go as `choice` says.
     pub fn choose(&mut self, choice: Choice) {
-        self.design = chosen(self.design, choice);
+        self.design = choice.of(self.design);
         self.admits_by_frequency = choice.admission == AdmissionRule::Frequency;
         self.order.choose(choice.order);
     }

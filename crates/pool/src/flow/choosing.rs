@@ -18,7 +18,7 @@ use terrace_device::{Counters, Device};
 use terrace_page::{PAGE_SIZE, PageId};
 use terrace_policy::{Costs, DirtyLeave, Prices, Replacement};
 use terrace_rt::{LeafMutex, Nanos, now};
-use terrace_tier::{BusyCosts, BusyFit, CHOICES, Choice, Chooser};
+use terrace_tier::{BusyCosts, BusyFit, CHOICES, Choice, Chooser, Limits};
 
 use crate::memory::frames::Frame;
 use crate::{BufferPool, PoolConfig};
@@ -59,7 +59,8 @@ impl Choosing {
         if config.design.replacement != Replacement::Chosen {
             return None;
         }
-        let chooser = Chooser::new(config.flash_slots, config.tau, config.lambda);
+        let limits = Limits { tau: config.tau, lambda: config.lambda };
+        let chooser = Chooser::new(config.design, config.flash_slots, limits);
         let meter = Meter {
             home: BusyFit::new(costs.home_read),
             flash: BusyFit::new(costs.flash_read),

@@ -10,8 +10,8 @@
 
 use super::shared::id;
 use super::{Allocated, DeviceTraffic, FlashSetup, Leaving, Traffic};
-use terrace_policy::Prices;
-use terrace_tier::{BusyCosts, Choice, Chooser};
+use terrace_policy::{Design, Prices};
+use terrace_tier::{BusyCosts, Choice, Chooser, Limits};
 
 /// Pages in a write of the cleaner, before there was one.
 const CLEANED_TOGETHER: f64 = 2.0;
@@ -28,9 +28,10 @@ pub struct Choosing {
 }
 
 impl Choosing {
-    pub fn new(setup: &FlashSetup) -> Choosing {
+    pub fn new(design: Design, setup: &FlashSetup) -> Choosing {
+        let limits = Limits { tau: setup.tau, lambda: setup.cleaning.lambda };
         Choosing {
-            chooser: Chooser::new(setup.slots, setup.tau, setup.cleaning.lambda),
+            chooser: Chooser::new(design, setup.slots, limits),
             busy: setup.busy,
             prices: Prices::new(setup.costs.home_read / setup.costs.flash_read),
             before: Default::default(),

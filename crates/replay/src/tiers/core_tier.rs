@@ -151,7 +151,7 @@ impl<'a> Begins<'a, '_> {
         let is_chosen = design.replacement == Replacement::Chosen;
         CoreTier {
             design,
-            choosing: is_chosen.then(|| Choosing::new(setup)),
+            choosing: is_chosen.then(|| Choosing::new(design, setup)),
             appends: self.appends,
             table: SlotTable::new(slots, order, &self.rules, &shared),
             books: Books {

@@ -1,6 +1,6 @@
 //! What a design that picks itself picks from.
 
-use terrace_policy::{AdmissionRule, AgeOrder, DirtyLeave};
+use terrace_policy::{AdmissionRule, AgeOrder, Design, DirtyLeave};
 
 /// What is chosen. All choices share the slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +38,12 @@ pub const CHOICES: [Choice; 14] = [
 ];
 
 impl Choice {
+    /// The row `design` with these answers.
+    #[must_use]
+    pub fn of(&self, design: Design) -> Design {
+        Design { dirty_leave: self.dirty, admission: self.admission, ..design }
+    }
+
     /// In a few words, for people.
     #[must_use]
     pub fn title(&self) -> String {

@@ -2,19 +2,19 @@
 //! pages, by what each would have cost.
 //!
 //! ```text
-//! requests of a sample of pages --> a tier in small for each set of rules --> requests
+//! requests of a sample of pages --> a tier in small for each choice --> requests
 //!              what requests cost on the devices, now --> time on each device --> the choice
 //! ```
 //!
 //! - Idea: devices that are both busy go as fast as the busier one lets them. So a choice costs
 //!   what it keeps the busier device, and a tenth of what it keeps the other. Whichever costs least
 //!   is chosen, if that is at least a thirtieth less than what is chosen now.
-//! - U1: what would have been is counted under each set of rules on the same requests; what was
-//!   chosen changes none of the counts.
+//! - U1: what would have been is counted under each choice on the same requests; what was chosen
+//!   changes none of the counts.
 //! - U2: counts are halved at each decision: what was half a turnover of the tier ago counts half.
 //! - U3: the choice is a function of the requests and the costs that it was told.
 //! - Sources: none; sampling by hash is SHARDS' (Waldspurger et al. 2015).
-//! - Cost: 256 slots in small nine times over, 12 KB, whatever the size of the tier.
+//! - Cost: 256 slots in small for each choice, 30 KB, whatever the size of the tier.
 
 mod busy_fit;
 mod choice;
@@ -23,10 +23,12 @@ mod shadow;
 pub use busy_fit::BusyFit;
 pub use choice::{CHOICES, Choice};
 
-use shadow::{Leaving, Shadow, ShadowRules, Tally};
+pub use shadow::{Leaves, Limits, Shadow, Tally};
+
 use terrace_page::PageId;
-use terrace_policy::replacement::sketch::{FrequencySketch, page_hash};
-use terrace_policy::{AccessClass, DirtyLeave, History, Tick};
+use terrace_policy::{AccessClass, Costs, Design, History, Replacement, SlotAges, Tick};
+
+use crate::{AgesOrder, SlotRules, Unshared};
 
 /// Slots in small, at least, of a tier that has as many.
 const SHADOW_SLOTS_MIN: u32 = 256;
@@ -34,8 +36,8 @@ const SHADOW_SLOTS_MIN: u32 = 256;
 const OTHER_DEVICE: f64 = 0.1;
 /// A change must save so much of the cost.
 const SAVED_MIN: f64 = 1.0 / 30.0;
-/// A sketch for frequencies is made for one of so many of the pages that there are slots for.
-pub const SKETCH_SLOTS: u32 = 16;
+/// Of a tier that picks itself the sketch of uses is made for one in so many slots.
+pub(crate) const SKETCH_SLOTS: u32 = 16;
 
 /// What one request keeps a device busy, in any unit, as the devices are now.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -53,16 +55,12 @@ pub struct BusyCosts {
 }
 
 impl BusyCosts {
-    /// What `tally` costs if changed pages go as `dirty` says (see the module).
-    fn of(&self, tally: &Tally, dirty: DirtyLeave) -> f64 {
-        let (homeward, cleanings) = match dirty {
-            DirtyLeave::FlashAndHome => (tally.home_writes + tally.dirty_writes, 0.0),
-            _ => (tally.home_writes, tally.cleanings),
-        };
+    /// What `tally` costs (see the module).
+    fn of(&self, tally: &Tally) -> f64 {
         let home = tally.home_reads * self.home_read
-            + homeward * self.home_write
-            + cleanings * self.home_clean;
-        let flash = (tally.flash_reads + cleanings) * self.flash_read
+            + tally.home_writes * self.home_write
+            + tally.cleanings * self.home_clean;
+        let flash = (tally.flash_reads + tally.cleanings) * self.flash_read
             + tally.flash_writes * self.flash_write;
         home.max(flash) + OTHER_DEVICE * home.min(flash)
     }
@@ -72,10 +70,8 @@ impl BusyCosts {
 pub struct Chooser {
     /// One in so many pages is in the sample.
     one_in: u32,
-    shadows: Vec<Shadow>,
-    /// The shadow that counts for each choice.
-    counts_for: [usize; CHOICES.len()],
-    uses: FrequencySketch,
+    /// One for each choice.
+    shadows: Vec<Shadow<AgesOrder, Unshared>>,
     now: Tick,
     decide_at: Tick,
     period: u64,
@@ -83,33 +79,28 @@ pub struct Chooser {
 }
 
 impl Chooser {
-    /// A chooser for a tier of `slots`, which is filled with everything up to the share `tau`, and
-    /// of which the share `lambda` may be newer than home.
+    /// A chooser for a tier of `slots` by `design`, which picks itself within these limits.
     ///
     /// # Panics
     ///
     /// If there are no slots.
     #[must_use]
-    pub fn new(slots: u32, tau: f64, lambda: f64) -> Chooser {
+    pub fn new(design: Design, slots: u32, limits: Limits) -> Chooser {
         assert!(slots > 0, "a tier has slots");
         let one_in = (slots / SHADOW_SLOTS_MIN).max(1);
         let in_small = slots / one_in;
-        let (mut rules, mut counts_for) = (Vec::new(), [0; CHOICES.len()]);
-        for (at, choice) in CHOICES.iter().enumerate() {
-            let wanted = ShadowRules::of(choice);
-            let known = rules.iter().position(|&other| other == wanted);
-            counts_for[at] = known.unwrap_or(rules.len());
-            if known.is_none() {
-                rules.push(wanted);
-            }
-        }
-        let shadow = |&rules: &ShadowRules| Shadow::new(rules, in_small, (tau, lambda));
+        let shadow = |choice: &Choice| {
+            let design = Design { replacement: Replacement::Recency, ..choice.of(design) };
+            let rules = SlotRules::of_cache(design, in_small, Costs::PUBLISHED);
+            let rules = SlotRules { sketch_one_in: SKETCH_SLOTS, ..rules };
+            let ages = SlotAges::new(in_small, u64::from(in_small));
+            let order = AgesOrder { ages, order: choice.order };
+            Shadow::new(in_small, order, (&rules, &Unshared), limits)
+        };
         let period = u64::from(in_small / 2).max(1);
         Chooser {
             one_in,
-            shadows: rules.iter().map(shadow).collect(),
-            counts_for,
-            uses: FrequencySketch::new((in_small / SKETCH_SLOTS).max(1)),
+            shadows: CHOICES.iter().map(shadow).collect(),
             now: Tick(1),
             decide_at: Tick(period),
             period,
@@ -136,28 +127,21 @@ impl Chooser {
     /// Memory misses `page`, which is in the sample. Whether a decision is due.
     pub fn asked(&mut self, page: PageId) -> bool {
         self.now = Tick(self.now.0 + 1);
-        self.uses.count(page_hash(page));
-        let number = number_of(page);
-        for shadow in &mut self.shadows {
-            shadow.asked(number, self.now);
-        }
+        self.shadows.iter_mut().for_each(|shadow| shadow.asked(page, self.now));
         self.is_due()
     }
 
     /// `page`, which is in the sample, changes in memory.
     pub fn changed(&mut self, page: PageId) {
-        let number = number_of(page);
-        self.shadows.iter_mut().for_each(|shadow| shadow.changed(number));
+        self.shadows.iter_mut().for_each(|shadow| shadow.changed(page));
     }
 
     /// `page`, which is in the sample, leaves memory; it has more uses than one if it is `reused`.
     pub fn left(&mut self, page: PageId, is_dirty: bool, class: AccessClass, reused: bool) {
         let previous = reused.then_some(self.now);
         let history = History { last: self.now, previous };
-        let leaving = Leaving { page: number_of(page), is_dirty, class, history };
-        for shadow in &mut self.shadows {
-            shadow.left(&leaving, &self.uses, self.now);
-        }
+        let leaves = Leaves { page, is_dirty, class, history };
+        self.shadows.iter_mut().for_each(|shadow| shadow.left(&leaves, self.now));
     }
 
     /// Whether a decision is due.
@@ -169,17 +153,14 @@ impl Chooser {
     /// Chooses again, by what requests cost now.
     pub fn decide(&mut self, costs: &BusyCosts) -> Choice {
         self.decide_at = Tick(self.now.0 + self.period);
-        let cost = |at: usize| {
-            let shadow = &self.shadows[self.counts_for[at]];
-            costs.of(&shadow.tally, CHOICES[at].dirty)
-        };
+        let cost = |at: usize| costs.of(self.shadows[at].tally());
         let cheapest = (0..CHOICES.len())
             .min_by(|&a, &b| cost(a).total_cmp(&cost(b)))
             .expect("there are choices");
         if cost(cheapest) < cost(self.chosen) * (1.0 - SAVED_MIN) {
             self.chosen = cheapest;
         }
-        self.shadows.iter_mut().for_each(|shadow| shadow.tally.halve());
+        self.shadows.iter_mut().for_each(Shadow::halve);
         CHOICES[self.chosen]
     }
 
@@ -187,28 +168,22 @@ impl Chooser {
     #[cfg(test)]
     fn prices(&self, costs: &BusyCosts) -> [f64; CHOICES.len()] {
         std::array::from_fn(|at| {
-            let tally = &self.shadows[self.counts_for[at]].tally;
-            let asked = (tally.home_reads + tally.flash_reads).max(1.0);
-            costs.of(tally, CHOICES[at].dirty) / asked
+            let tally = self.shadows[at].tally();
+            costs.of(tally) / (tally.home_reads + tally.flash_reads).max(1.0)
         })
     }
 
     /// Bytes allocated.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.shadows.iter().map(Shadow::bytes).sum::<usize>() + self.uses.bytes()
+        self.shadows.iter().map(Shadow::bytes).sum()
     }
-}
-
-/// Pages are told apart by 32 bits of their numbers, as in the slots.
-fn number_of(page: PageId) -> u32 {
-    page.0 as u32
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use terrace_policy::AdmissionRule;
+    use terrace_policy::{AdmissionRule, DirtyLeave, designs};
     use terrace_rt::Prng;
 
     const DISK: BusyCosts = BusyCosts {
@@ -218,6 +193,11 @@ mod tests {
         flash_read: 0.08,
         flash_write: 0.08,
     };
+
+    fn chooser(slots: u32) -> Chooser {
+        let auto = designs::find("auto").unwrap();
+        Chooser::new(auto, slots, Limits { tau: 0.95, lambda: 0.5 })
+    }
 
     /// Misses and departures of pages drawn with a skew, of which so many percent are changed.
     fn drive(chooser: &mut Chooser, seed: u64, changed_percent: u64, costs: &BusyCosts) -> Choice {
@@ -242,13 +222,13 @@ mod tests {
 
     #[test]
     fn changed_pages_stay_away_from_a_slow_home() {
-        let choice = drive(&mut Chooser::new(1_500, 0.95, 0.5), 1, 60, &DISK);
+        let choice = drive(&mut chooser(1_500), 1, 60, &DISK);
         assert_eq!(choice.dirty, DirtyLeave::Flash, "{}", choice.title());
     }
 
     #[test]
     fn a_flash_slower_than_home_is_left_alone_and_taken_up_again() {
-        let mut chooser = Chooser::new(1_500, 0.95, 0.5);
+        let mut chooser = chooser(1_500);
         let slow = BusyCosts { flash_read: 3.0, flash_write: 9.0, ..DISK };
         let choice = drive(&mut chooser, 1, 30, &slow);
         assert_eq!(choice.admission, AdmissionRule::Nothing, "{}", choice.title());
@@ -260,7 +240,7 @@ mod tests {
     fn the_same_requests_give_the_same_choices_and_no_choice_costs_less_by_much() {
         for seed in 0..6 {
             let run = || {
-                let mut chooser = Chooser::new(1_500, 0.95, 0.5);
+                let mut chooser = chooser(1_500);
                 drive(&mut chooser, seed, 30, &DISK);
                 let choice = chooser.decide(&DISK);
                 (choice, chooser.prices(&DISK))
@@ -288,8 +268,8 @@ mod tests {
             assert!(!CHOICES[..at].contains(choice), "{}", choice.title());
         }
         for slots in [1, 100, 256, 36_700, 183_501, 20_000_000] {
-            let bytes = Chooser::new(slots, 0.95, 0.5).bytes();
-            assert!(bytes < 32 << 10, "{bytes} bytes for {slots} slots");
+            let bytes = chooser(slots).bytes();
+            assert!(bytes < 64 << 10, "{bytes} bytes for {slots} slots");
         }
     }
 }

@@ -1,47 +1,57 @@
 //! What a flash tier would have done under other rules, on a sample of the pages.
 //!
-//! - Idea: the pages whose hash falls into a sample are followed through a tier in small, once for
-//!   each set of rules: the same structure as the tier's own, without bytes. What it would have
-//!   read and written is counted.
+//! - Idea: the pages whose hash falls into a sample are followed through a small tier, once for
+//!   each set of rules. Its slots are a [`SlotTable`], as those of the tier itself, driven by the
+//!   same calls. There are no bytes and no devices: an operation ends as soon as it has begun, and
+//!   what it would have read and written is counted.
 //! - H1: nothing here is told what the tier itself did: a shadow depends on the requests alone.
-//! - H2: a changed page has no copy; a copy that is newer than home leaves only after it was
-//!   cleaned; no more than a share of the copies is newer than home.
-//! - Cost: 5.25 bytes per slot in small, and a walk over its pages for each event of the sample: a
-//!   few hundred of each.
-//! - Not for: layouts other than in place.
+//! - H2: the rules are those of any design: what a design does is the table's to say.
+//! - H3: the cleaner works as soon as more than a share of the slots is newer than home, one page
+//!   at a time: neighbours of a page are rarely in the sample.
+//! - H4: an append log takes one page at a time, and lets groups leave as the rules say. A group is
+//!   gone at once.
+//! - H5: the pages of the sample that are in memory are kept for designs that ask: which are there,
+//!   and of which home lacks what memory took over from flash.
+//! - Cost: a table of slots, and a look through its pages for each event of the sample: a few
+//!   hundred of each.
 
-use super::Choice;
-use terrace_page::{PageId, SlotId};
-use terrace_policy::replacement::sketch::{FrequencySketch, page_hash};
+use std::cell::Cell;
+use std::collections::BTreeMap;
+
+use terrace_page::{Lsn, PageId};
 use terrace_policy::{
-    AccessClass, AdmissionRule, AgeOrder, DirtyLeave, Filling, History, SlotAges, Tick,
+    AccessClass, Cleaning, Design, Filling, History, Inclusion, Replacement, Temperatures, Tick,
 };
 
-/// No page.
-const NONE: u32 = u32::MAX;
+use crate::{
+    Around, BaseRule, Candidate, Claim, Cleaned, Count, Devices, Front, Gauge, Goes, Leaver,
+    Missed, Moved, Outcome, Purpose, Root, Shares, SlotOrder, SlotRules, SlotTable, UntilSync,
+    Version, Wanted, Way, Writing,
+};
 
 /// What a set of rules would have asked of the devices, in requests; decayed by half at a time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Tally {
+pub struct Tally {
+    /// Pages that were read from home.
     pub home_reads: f64,
-    /// Dirty pages that left memory and were not admitted.
+    /// Pages that were written home when they left memory.
     pub home_writes: f64,
+    /// Pages that were read from flash, but for those that the cleaner took home.
     pub flash_reads: f64,
+    /// Pages that were written to flash.
     pub flash_writes: f64,
-    /// Of `flash_writes`, those of pages newer than home.
-    pub dirty_writes: f64,
     /// Pages that the cleaner took home.
     pub cleanings: f64,
 }
 
 impl Tally {
+    /// Counts half of what was counted.
     pub fn halve(&mut self) {
         for count in [
             &mut self.home_reads,
             &mut self.home_writes,
             &mut self.flash_reads,
             &mut self.flash_writes,
-            &mut self.dirty_writes,
             &mut self.cleanings,
         ] {
             *count /= 2.0;
@@ -49,252 +59,369 @@ impl Tally {
     }
 }
 
-/// What a tier in small is ruled by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ShadowRules {
-    pub admission: AdmissionRule,
-    pub order: AgeOrder,
-    /// Whether changed pages are admitted at all.
-    pub takes_dirty: bool,
-}
-
-impl ShadowRules {
-    /// Those of a choice.
-    pub fn of(choice: &Choice) -> ShadowRules {
-        ShadowRules {
-            admission: choice.admission,
-            order: choice.order,
-            takes_dirty: choice.dirty != DirtyLeave::Home,
-        }
-    }
-}
-
 /// A page that leaves memory.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Leaving {
-    pub page: u32,
+pub struct Leaves {
+    /// The page.
+    pub page: PageId,
+    /// Whether memory changed it since home, or flash, had it.
     pub is_dirty: bool,
+    /// How it came into memory.
     pub class: AccessClass,
+    /// Its uses.
     pub history: History,
 }
 
-/// A tier in small.
-pub(crate) struct Shadow {
-    rules: ShadowRules,
-    ages: SlotAges,
-    pages: Box<[u32]>,
-    filling: Filling,
-    dirty_count: u32,
-    dirty_max: u32,
-    pub tally: Tally,
+/// Limits of a tier, as shares of its slots.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Used, until when every page is admitted.
+    pub tau: f64,
+    /// Newer than home, at most.
+    pub lambda: f64,
 }
 
-impl Shadow {
-    /// A tier of `slots`, filled with everything up to the share `tau`, of which the share
-    /// `lambda` may be newer than home.
-    pub fn new(rules: ShadowRules, slots: u32, (tau, lambda): (f64, f64)) -> Shadow {
+/// A tier in small.
+pub struct Shadow<O, S> {
+    design: Design,
+    table: SlotTable<O, S>,
+    shares: S,
+    filling: Cell<Filling>,
+    dirty_max: u32,
+    /// Pages in memory, if the design asks, and whether home lacks what memory took over (H5).
+    in_memory: BTreeMap<PageId, bool>,
+    follows_memory: bool,
+    tally: Tally,
+}
+
+/// The surroundings of the table at a moment.
+struct Now<'a> {
+    now: Tick,
+    used: u32,
+    filling: &'a Cell<Filling>,
+    in_memory: &'a BTreeMap<PageId, bool>,
+}
+
+impl<'a> Now<'a> {
+    fn of<O: SlotOrder, S: Shares>(
+        table: &SlotTable<O, S>,
+        filling: &'a Cell<Filling>,
+        in_memory: &'a BTreeMap<PageId, bool>,
+        now: Tick,
+    ) -> Now<'a> {
+        Now { now, used: table.gauge(Gauge::Used), filling, in_memory }
+    }
+}
+
+impl Around for Now<'_> {
+    fn now(&self) -> Tick {
+        self.now
+    }
+
+    fn is_filling(&self) -> bool {
+        let mut filling = self.filling.get();
+        let is_on = filling.is_on(self.used);
+        self.filling.set(filling);
+        is_on
+    }
+
+    fn is_in_memory(&self, page: PageId) -> bool {
+        self.in_memory.contains_key(&page)
+    }
+
+    fn frames(&self) -> u32 {
+        self.in_memory.len() as u32
+    }
+}
+
+/// Devices that serve every request.
+struct Idle;
+
+impl Devices for Idle {
+    fn is_flash_spared(&self) -> bool {
+        false
+    }
+
+    fn spills(&self) -> bool {
+        false
+    }
+}
+
+impl<O: SlotOrder, S: Shares> Shadow<O, S> {
+    /// A tier with these rules, all of whose `slots` are free, in this `order`.
+    pub fn new(
+        slots: u32,
+        order: O,
+        (rules, shares): (&SlotRules, &S),
+        limits: Limits,
+    ) -> Shadow<O, S> {
+        let design = rules.design;
+        let rotates = design.replacement == Replacement::Rotating;
         Shadow {
-            rules,
-            ages: SlotAges::new(slots, u64::from(slots)),
-            pages: vec![NONE; slots as usize].into(),
-            filling: Filling::new(slots, tau),
-            dirty_count: 0,
-            dirty_max: (f64::from(slots) * lambda) as u32,
+            design,
+            table: SlotTable::new(slots, order, rules, shares),
+            shares: shares.clone(),
+            filling: Cell::new(Filling::new(slots, limits.tau)),
+            dirty_max: (f64::from(slots) * limits.lambda) as u32,
+            in_memory: BTreeMap::new(),
+            follows_memory: design.inclusion != Inclusion::Free || rotates,
             tally: Tally::default(),
         }
     }
 
+    /// Bytes allocated, but for pages in memory (H5).
     pub fn bytes(&self) -> usize {
-        self.ages.bytes() + 4 * self.pages.len()
+        self.table.bytes()
     }
 
-    fn find(&self, page: u32) -> Option<SlotId> {
-        let slot = self.pages.iter().position(|&other| other == page)?;
-        Some(SlotId(slot as u32))
+    /// What was counted.
+    pub fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
+    /// What was counted so far counts half from now on.
+    pub fn halve(&mut self) {
+        self.tally.halve();
+    }
+
+    /// The slots.
+    pub fn table(&self) -> &SlotTable<O, S> {
+        &self.table
+    }
+
+    /// Pages of the sample in memory of which home lacks what memory took over from flash.
+    pub fn taken_over(&self) -> impl Iterator<Item = PageId> + '_ {
+        self.in_memory.iter().filter(|row| *row.1).map(|row| *row.0)
     }
 
     /// Memory misses `page`.
-    pub fn asked(&mut self, page: u32, now: Tick) {
-        match self.find(page) {
-            Some(slot) => {
-                self.ages.hit(slot, now);
-                self.tally.flash_reads += 1.0;
+    pub fn asked(&mut self, page: PageId, now: Tick) {
+        self.count_miss(page);
+        let slot = self.table.find(page);
+        let missed = match slot {
+            Some(slot) => self.table.missed(slot, Wanted::Copy, now, &Idle),
+            None => Missed::Home,
+        };
+        if let Missed::Flash(reading) = missed {
+            let _copy = self.table.read_ended(reading, Lsn::ZERO);
+            self.tally.flash_reads += 1.0;
+            self.comes(page);
+            if self.design.inclusion == Inclusion::Exclusive {
+                self.take_over(page);
             }
-            None => self.tally.home_reads += 1.0,
+        } else {
+            self.tally.home_reads += 1.0;
+            self.comes(page);
+            self.offer(page, now);
         }
+    }
+
+    /// `page` is in memory from now on.
+    fn comes(&mut self, page: PageId) {
+        if self.follows_memory {
+            self.in_memory.insert(page, false);
+        }
+    }
+
+    /// That memory missed `page` is counted, where it matters.
+    fn count_miss(&mut self, page: PageId) {
+        self.table.asked_for(page);
+        if self.design.replacement.is_by_benefit() {
+            self.table.counted(page, self.table.find(page), Count::Read);
+            if self.table.is_period_over() {
+                self.table.halve_counts();
+            }
+        }
+        if self.design.replacement == Replacement::Temperature {
+            self.shares.lend(|warmth: &mut Temperatures| warmth.on_miss(page, 1));
+        }
+    }
+
+    /// The copy of `page` goes, since memory has the page.
+    fn take_over(&mut self, page: PageId) {
+        let slot = self.table.find(page).expect("a copy has a slot");
+        if self.table.changes(slot, BaseRule::Never).newer.is_some() {
+            self.in_memory.insert(page, true);
+        }
+    }
+
+    /// `page` was read from home, and may be written to flash.
+    fn offer(&mut self, page: PageId, now: Tick) {
+        if !self.design.writes_what_is_read() {
+            return;
+        }
+        let read = |slot| Candidate { page, slot, is_dirty: false, class: AccessClass::Random };
+        let around = Now::of(&self.table, &self.filling, &self.in_memory, now);
+        let arrived = self.table.arrived(&read(self.table.find(page)), &around);
+        let slot = arrived.map_or(self.table.find(page), |(slot, _)| Some(slot));
+        // An inclusive design that had no slot for the page waits until it leaves.
+        if self.design.inclusion == Inclusion::Inclusive && slot.is_none() {
+            return;
+        }
+        let around = Now::of(&self.table, &self.filling, &self.in_memory, now);
+        let way = self.table.offer(&read(slot), &around);
+        self.write(way, None, History::once(now));
     }
 
     /// `page` changes in memory.
-    pub fn changed(&mut self, page: u32) {
-        if let Some(slot) = self.find(page) {
-            self.dirty_count -= u32::from(self.ages.state(slot).1);
-            self.pages[slot.0 as usize] = NONE;
-            self.ages.free(slot);
+    pub fn changed(&mut self, page: PageId) {
+        if let Some(is_taken_over) = self.in_memory.get_mut(&page) {
+            *is_taken_over = false;
         }
+        if let Some(slot) = self.copy(page) {
+            let _gone = self.table.changes(slot, BaseRule::Never);
+        }
+    }
+
+    /// The slot of `page`, if it has a copy there.
+    fn copy(&self, page: PageId) -> Option<u32> {
+        self.table.find(page).filter(|&slot| self.table.is_valid(slot))
     }
 
     /// A page leaves memory.
-    pub fn left(&mut self, leaving: &Leaving, uses: &FrequencySketch, now: Tick) {
-        if leaving.is_dirty {
-            // Its entry may be from before the shadow knew the page.
-            self.changed(leaving.page);
-        } else if self.find(leaving.page).is_some() {
-            return;
+    pub fn left(&mut self, leaves: &Leaves, now: Tick) {
+        if leaves.is_dirty {
+            // It may have changed before the shadow knew it.
+            self.changed(leaves.page);
         }
-        let may = self.rules.takes_dirty || !leaving.is_dirty;
-        let slot = if may { self.admit(leaving, uses, now) } else { None };
-        let Some(slot) = slot else {
-            self.tally.home_writes += f64::from(u8::from(leaving.is_dirty));
-            return;
-        };
-        self.pages[slot.0 as usize] = leaving.page;
-        self.tally.flash_writes += 1.0;
-        if leaving.is_dirty {
-            self.tally.dirty_writes += 1.0;
-            self.dirty_count += 1;
-            self.ages.fill_dirty(slot, leaving.history);
-            self.clean();
+        if self.design.batch().is_some() {
+            self.append(leaves, now);
+            self.in_memory.remove(&leaves.page);
         } else {
-            self.ages.fill_clean(slot, leaving.history);
+            let candidate = self.candidate(leaves);
+            self.in_memory.remove(&leaves.page);
+            let newer = candidate.is_dirty.then_some(Lsn(now.0));
+            let around = Now::of(&self.table, &self.filling, &self.in_memory, now);
+            let way = self.table.left(&candidate, Purpose::Evict, &around);
+            self.write(way, newer, leaves.history);
+            let _its_own = self.table.evicted(candidate.slot);
         }
+        self.clean();
     }
 
-    fn admit(&mut self, leaving: &Leaving, uses: &FrequencySketch, now: Tick) -> Option<SlotId> {
-        if self.rules.admission == AdmissionRule::Nothing {
-            return None;
-        }
-        let filling = self.filling.is_on(self.pages.len() as u32 - self.ages.free_count());
-        let is_scanned = leaving.class == AccessClass::Sequential && !filling;
-        if is_scanned && self.rules.admission != AdmissionRule::All {
-            return None;
-        }
-        if let Some(slot) = self.ages.take_free(now) {
-            return Some(slot);
-        }
-        let victim = self.ages.victim(self.rules.order, |_| true)?;
-        let former = self.pages[victim.0 as usize];
-        let of = |page: u32| uses.estimate(page_hash(PageId(u64::from(page))));
-        if self.rules.admission == AdmissionRule::Frequency && of(leaving.page) <= of(former) {
-            return None;
-        }
-        self.ages.take(victim);
-        Some(victim)
+    /// A page that leaves memory, as the table is told of it.
+    fn candidate(&self, leaves: &Leaves) -> Candidate {
+        let Leaves { page, class, .. } = *leaves;
+        let is_taken_over = self.in_memory.get(&page).copied().unwrap_or(false);
+        let is_dirty = leaves.is_dirty || is_taken_over;
+        Candidate { page, slot: self.table.find(page), is_dirty, class }
     }
 
-    /// Cleans what is above the share that may be newer than home.
+    /// A page is written where the table says: home lacks its changes from `newer` on.
+    fn write(&mut self, way: Way, newer: Option<Lsn>, history: History) {
+        let Way::Write(writing, _) = way else { return };
+        let newer = newer.filter(|_| !writing.home());
+        self.tally.home_writes += f64::from(u8::from(writing.home()));
+        self.wrote(writing, newer, history);
+    }
+
+    fn wrote(&mut self, writing: Writing, newer: Option<Lsn>, history: History) {
+        let slot = writing.slot();
+        self.tally.flash_writes += f64::from(u8::from(slot.is_some()));
+        let version = Version { lsn: Lsn::ZERO, newer, history };
+        let _into = self.table.written(writing, Outcome::WRITTEN, &version, slot);
+    }
+
+    /// A page goes to the rear of the log, if the design appends it; home, if there is no room.
+    fn append(&mut self, leaves: &Leaves, now: Tick) {
+        let page = self.candidate(leaves);
+        if !self.design.appends(page.is_dirty, page.slot.is_some()) {
+            return;
+        }
+        // A group of second chances alone makes no room.
+        for _ in 0..self.table.count() {
+            let around = Now::of(&self.table, &self.filling, &self.in_memory, now);
+            let mut appending = self.table.append(1, &around);
+            let front = appending.front.take().map(|front| self.begin_front(front));
+            let page = self.candidate(leaves);
+            let around = Now::of(&self.table, &self.filling, &self.in_memory, now);
+            let put = self.table.put(&mut appending, &page, &around);
+            if let Some((front, leavers)) = front {
+                self.let_go(front, leavers);
+            }
+            if let Some((writing, changed)) = put {
+                let is_newer = changed.is_some_and(|changed| changed.newer.is_some());
+                let newer = (page.is_dirty || is_newer).then_some(Lsn(now.0));
+                self.wrote(writing, newer, leaves.history);
+                return;
+            }
+        }
+        self.tally.home_writes += f64::from(u8::from(page.is_dirty));
+    }
+
+    /// A group begins to leave: the pages that go somewhere.
+    fn begin_front(&mut self, mut front: Front) -> (Front, Vec<Leaver>) {
+        let mut leavers = std::mem::take(&mut front.leavers);
+        while self.table.drop_next(&mut front).is_some() {}
+        if self.table.rotates() {
+            leavers.retain(|leaver| {
+                let is_in_memory = self.in_memory.contains_key(&leaver.page());
+                if leaver.goes() == Goes::Home && is_in_memory {
+                    self.take_over(leaver.page());
+                }
+                leaver.goes() != Goes::Home || !is_in_memory
+            });
+        }
+        (front, leavers)
+    }
+
+    /// The pages of a group are where they go, and its slots are free.
+    fn let_go(&mut self, front: Front, leavers: Vec<Leaver>) {
+        self.tally.flash_reads += leavers.len() as f64;
+        for leaver in leavers {
+            let (page, slot) = (leaver.page(), leaver.slot());
+            let claim = match leaver.goes() {
+                Goes::Home => self.table.claim_leaver(slot),
+                Goes::To(_) => match self.table.moved(leaver, true) {
+                    Moved::Home(claim) => claim,
+                    Moved::On { .. } => {
+                        self.tally.flash_writes += 1.0;
+                        continue;
+                    }
+                    Moved::Dropped(_) | Moved::Stays => continue,
+                },
+            };
+            self.cleaned(claim);
+            let _dropped = self.table.dropped(page, slot);
+        }
+        let _free = self.table.gone(front);
+    }
+
+    /// Cleans as much as is due (H3).
     fn clean(&mut self) {
-        while self.dirty_count > self.dirty_max {
-            let Some(slot) = self.ages.next_dirty(|_| true) else { return };
-            self.ages.take(slot);
-            self.ages.was_cleaned(slot, true);
-            self.dirty_count -= 1;
-            self.tally.cleanings += 1.0;
-        }
-    }
-
-    /// Asserts that the books agree.
-    #[cfg(test)]
-    fn check(&self) {
-        self.ages.check();
-        assert_eq!(self.ages.dirty_slots().count(), self.dirty_count as usize);
-        assert!(self.dirty_count <= self.dirty_max.max(1), "H2");
-        let used = self.pages.iter().filter(|&&page| page != NONE).count();
-        assert_eq!(used, self.pages.len() - self.ages.free_count() as usize);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::collections::BTreeMap;
-    use terrace_rt::Prng;
-
-    const SLOTS: u32 = 24;
-
-    fn rules(admission: AdmissionRule, takes_dirty: bool) -> ShadowRules {
-        ShadowRules { admission, order: AgeOrder::Reuse, takes_dirty }
-    }
-
-    fn leaving(page: u32, is_dirty: bool, class: AccessClass) -> Leaving {
-        Leaving { page, is_dirty, class, history: History::once(Tick(1)) }
-    }
-
-    /// While nothing has to give way a shadow is a map from page to whether it is dirty.
-    #[test]
-    fn a_shadow_with_room_agrees_with_a_map() {
-        use AccessClass::Random;
-        let mut uses = FrequencySketch::new(64);
-        for seed in 0..200 {
-            let mut prng = Prng::from_seed(seed);
-            let all = rules(AdmissionRule::All, prng.chance(2));
-            let mut shadow = Shadow::new(all, SLOTS, (0.9, 1.0));
-            let (mut model, mut expected) = (BTreeMap::new(), Tally::default());
-            for step in 0..300 {
-                let (now, page) = (Tick(step + 1), prng.below(u64::from(SLOTS)) as u32);
-                match prng.below(3) {
-                    0 => {
-                        uses.count(page_hash(PageId(u64::from(page))));
-                        shadow.asked(page, now);
-                        let is_here = model.contains_key(&page);
-                        expected.flash_reads += f64::from(u8::from(is_here));
-                        expected.home_reads += f64::from(u8::from(!is_here));
-                    }
-                    1 => {
-                        shadow.changed(page);
-                        model.remove(&page);
-                    }
-                    _ => {
-                        let is_dirty = prng.chance(2);
-                        shadow.left(&leaving(page, is_dirty, Random), &uses, now);
-                        if is_dirty && !all.takes_dirty {
-                            model.remove(&page);
-                            expected.home_writes += 1.0;
-                        } else if is_dirty || !model.contains_key(&page) {
-                            model.insert(page, is_dirty);
-                            expected.flash_writes += 1.0;
-                            expected.dirty_writes += f64::from(u8::from(is_dirty));
-                        }
-                    }
+        match self.design.cleaning {
+            Cleaning::AboveShare => while self.is_above_share() && self.clean_one(Root::First) {},
+            Cleaning::Sweeps => {
+                if self.is_above_share() {
+                    while self.clean_one(Root::First) {}
                 }
-                shadow.check();
-                assert_eq!(shadow.tally, expected, "seed {seed} step {step}");
-                let dirty = model.values().filter(|&&is_dirty| is_dirty).count();
-                assert_eq!(shadow.dirty_count as usize, dirty, "seed {seed} step {step}");
             }
+            Cleaning::WhenWanted => {
+                while self.clean_one(Root::Wanted) {}
+                while self.table.wants_cleaning() {
+                    self.table.cleaning_begun();
+                }
+            }
+            Cleaning::Nothing | Cleaning::AtFront => {}
         }
     }
 
-    #[test]
-    fn books_agree_whatever_is_asked_under_all_rules() {
-        let admissions = [
-            AdmissionRule::Nothing,
-            AdmissionRule::RandomClass,
-            AdmissionRule::All,
-            AdmissionRule::Frequency,
-        ];
-        for seed in 0..200 {
-            let mut prng = Prng::from_seed(seed);
-            let rules = rules(admissions[prng.below(4) as usize], prng.chance(2));
-            let mut shadow = Shadow::new(rules, SLOTS, (prng.f64(), prng.f64()));
-            let mut uses = FrequencySketch::new(SLOTS);
-            for step in 0..600 {
-                let (now, page) = (Tick(step + 1), prng.below(90) as u32);
-                match prng.below(4) {
-                    0 => {
-                        uses.count(page_hash(PageId(u64::from(page))));
-                        shadow.asked(page, now);
-                    }
-                    1 => shadow.changed(page),
-                    _ => {
-                        let class =
-                            [AccessClass::Random, AccessClass::Sequential][prng.below(2) as usize];
-                        shadow.left(&leaving(page, prng.chance(2), class), &uses, now);
-                    }
-                }
-                shadow.check();
-            }
-            let is_nothing = rules.admission == AdmissionRule::Nothing;
-            assert_eq!(shadow.tally.flash_writes == 0.0, is_nothing, "seed {seed}");
+    fn is_above_share(&self) -> bool {
+        self.table.gauge(Gauge::Dirty) > self.dirty_max
+    }
+
+    /// Takes a dirty page home. Whether there was one.
+    fn clean_one(&mut self, root: Root) -> bool {
+        let root = self.table.root(root, |_| true);
+        if let Some((slot, _)) = root {
+            let claim = self.table.claim_root(slot);
+            self.cleaned(claim);
         }
+        root.is_some()
+    }
+
+    fn cleaned(&mut self, claim: Claim) {
+        let _clean = self.table.cleaned(claim, Cleaned::AtHome, UntilSync::Reusable);
+        self.tally.cleanings += 1.0;
     }
 }
