@@ -8,9 +8,9 @@
 //! - S1: after a failed write or sync of home, or of a log or table that cannot be done without,
 //!   the pool takes no more changes. The first cause is kept, and all are told of it.
 //!
-//! With `clean_age`, no change stays away from home for longer than so much log. The papers' cleaner
-//! knows only how much of the flash is dirty: below lambda, a page that nobody uses holds the log,
-//! and the redo of the next opening, for ever [sources.D7].
+//! With `clean_age`, no change stays away from home for longer than so much log. The papers'
+//! cleaner knows only how much of the flash is dirty: below lambda, a page that nobody uses holds
+//! the log, and the redo of the next opening, for ever [sources.D7].
 //!
 //! ```text
 //!  log:  ... | too old: brought home |          the bound, `clean_age`          | end
