@@ -215,6 +215,14 @@ pub fn handed_by_path(path: &syn::Path) -> Handed {
     }
 }
 
+/// What a closure returns.
+fn returned(named: Named) -> Named {
+    match named {
+        Named::Closure(_, returns) => *returns,
+        _ => Named::Unknown,
+    }
+}
+
 /// What the library's method `name` of `receiver` returns; `argument` has the types of its
 /// arguments. `None` if that cannot be said.
 pub fn handed_by(
@@ -223,10 +231,6 @@ pub fn handed_by(
     argument: impl Fn(usize) -> Named,
     turbofish: Option<Named>,
 ) -> Option<Named> {
-    let returned = |named: Named| match named {
-        Named::Closure(_, returns) => *returns,
-        _ => Named::Unknown,
-    };
     if name == "collect"
         && let Some(declared) = turbofish.filter(|it| it.clone().element() != Named::Unknown)
     {

@@ -25,7 +25,7 @@ pub struct SlotRules {
     pub sketch_one_in: u32,
     /// Of an append log.
     pub log: LogSizes,
-    /// Whether copies are kept as bases of changes (S5).
+    /// Whether copies are kept as bases of changes (table.S5).
     pub keeps_bases: bool,
     /// Whether flash is a part of the database: what is there is as good as at home.
     pub is_persistent: bool,
