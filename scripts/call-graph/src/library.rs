@@ -248,10 +248,9 @@ pub fn handed_by(
         (Named::Unknown, _) if UNWRAPS.contains(&name) || SAME.contains(&name) => Named::Unknown,
         (Named::Wrapped(inner), name) if UNWRAPS.contains(&name) => (**inner).clone(),
         (Named::Wrapped(_), "as_deref" | "flatten" | "lock") => receiver.clone(),
-        (Named::Map(..), "lock") => receiver.clone(),
         (named, "try_borrow" | "try_borrow_mut") => Named::wrapped(named.clone()),
         (Named::Wrapped(_), "map") => Named::wrapped(returned(argument(0))),
-        (Named::Wrapped(_), "and_then") => returned(argument(0)),
+        (Named::Wrapped(_), "and_then") | (Named::Many(_), "find_map") => returned(argument(0)),
         (Named::Wrapped(_), "zip") => Named::wrapped(pair(element)),
         (_, "map_or" | "fold") => argument(0),
         (_, "map_or_else") => returned(argument(1)),
@@ -265,7 +264,6 @@ pub fn handed_by(
             Named::many(returned(argument(0)).element())
         }
         (Named::Many(inner), "flatten") => Named::many(inner.clone().element()),
-        (Named::Many(_), "find_map") => returned(argument(0)),
         (Named::Many(_), "enumerate") => Named::many(Named::Tuple(vec![Named::literal(), element])),
         (Named::Many(_), "zip") => Named::many(pair(element)),
         (Named::Many(_), "split_at" | "split_at_mut" | "partition") => {
@@ -307,7 +305,7 @@ fn handed_by_map(receiver: &Named, name: &str) -> Option<Named> {
         }
         "or_default" | "or_insert" | "or_insert_with" => (**value).clone(),
         name if VALUE.contains(&name) => Named::wrapped((**value).clone()),
-        "entry" | "and_modify" => receiver.clone(),
+        "entry" | "and_modify" | "lock" => receiver.clone(),
         _ => return None,
     })
 }
