@@ -18,7 +18,7 @@ use crate::btree::node::Node;
 use crate::{Error, KeyHash};
 
 /// A leaf is copied as a whole if at least one part in so many of its entries is wanted.
-const WHOLE_ONE_IN: usize = 3;
+const WHOLE_ONE_IN: usize = 2;
 /// ... and so many.
 const WHOLE_MIN: usize = 8;
 /// Of a value's place: it is in the copy of the leaf.

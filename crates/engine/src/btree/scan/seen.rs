@@ -82,6 +82,11 @@ impl<'l, 't> Leaf<'l, 't> {
         push(self.tree, self.page.id(), &self.node, slot, batch)
     }
 
+    /// How many entries come from here: all of a leaf that was copied, so that it is copied once.
+    fn limit_of(&self, batch: &Batch, limit: usize) -> usize {
+        if batch.has_leaf() { self.node.len() } else { limit }
+    }
+
     fn push_place(&mut self, place: &Place, batch: &mut Batch) -> Result<(), Error> {
         match *place {
             Place::Slot(slot) => {
@@ -104,6 +109,7 @@ impl<'l, 't> Leaf<'l, 't> {
     ) -> Result<Stop, Error> {
         if self.view.is_current(self.page) {
             batch.copy_leaf(&self.node, slots.len(), limit);
+            let limit = self.limit_of(batch, limit);
             for slot in slots {
                 if batch.is_full(limit) {
                     return Ok(Stop::Full);
@@ -143,6 +149,7 @@ impl<'l, 't> Leaf<'l, 't> {
     ) -> Result<Stop, Error> {
         if self.view.is_current(self.page) {
             batch.copy_leaf(&self.node, slots.len(), limit);
+            let limit = self.limit_of(batch, limit);
             for slot in slots.rev() {
                 if batch.is_full(limit) {
                     return Ok(Stop::Full);
