@@ -339,6 +339,7 @@ impl Engine {
         if kind == Checkpoint::Sharp {
             self.pool.flush_all()?;
         }
+        self.pool.end_loads()?;
         self.take_checkpoint(&mut boot, false)
     }
 

@@ -28,12 +28,17 @@ fn config(seed: u64) -> VirtualConfig {
     VirtualConfig { seed, switch_one_in: 8, cores: 2, stack_bytes: 256 << 10 }
 }
 
-fn open(
+fn open(rules: (&Design, &Restart), devices: [Arc<dyn Device>; 3]) -> Result<Database, Error> {
+    open_with(128 << 10, rules, devices)
+}
+
+fn open_with(
+    memory: u64,
     (design, restart): (&Design, &Restart),
     [home, flash, log]: [Arc<dyn Device>; 3],
 ) -> Result<Database, Error> {
     Database::builder()
-        .memory(128 << 10)
+        .memory(memory)
         .design(*design)
         .restart(*restart)
         .io_timeout_flash(Nanos::from_millis(20))
@@ -285,6 +290,7 @@ fn a_cache_that_fails_while_a_table_is_loaded_is_done_without() {
     let caching = DESIGNS.iter().filter(|design| design.uses_flash());
     let rules = caching.map(|design| (design, warm));
     let rules = rules.chain(RESTARTS.iter().map(|restart| (lc, restart)));
+    let mut loads = 0;
     for rules in rules {
         for plan in [&reads, &gone] {
             let name = format!("{} {}", rules.0.name, rules.1.name);
@@ -293,11 +299,59 @@ fn a_cache_that_fails_while_a_table_is_loaded_is_done_without() {
                 Err(Error::InvalidOption { .. }) => continue,
                 loaded => loaded.unwrap_or_else(|error| panic!("{name}: {error}")),
             };
+            loads += 1;
             let run = Run { stores, requests: 0, versions: vec![0; ROWS as usize] };
             holds(rules, &run, FaultPlan::default()).unwrap_or_else(|error| {
                 panic!("{name}: {error}");
             });
         }
+    }
+    assert!(loads > 40, "{loads} loads");
+}
+
+/// The bug: the pages of a load that was given up could go to flash alone, and nothing could make
+/// them good when it failed: no sharp checkpoint and no other load succeeded any more.
+#[test]
+fn a_load_that_is_given_up_before_its_cache_fails_leaves_nothing_behind() {
+    for design in DESIGNS.iter().filter(|design| design.uses_flash()) {
+        let warm = RESTARTS.iter().find(|row| row.name == "warm").expect("a row");
+        let world = Virtual::new(config(1));
+        let devices = [8, 4, 16].map(|mebibytes| {
+            let store = Store::new(mebibytes << 20, Keep::Plain);
+            SimDevice::new(Preset::Ram.spec().with_write_cache(), world.world(), store)
+        });
+        let [home, flash, log] = &devices;
+        let flash = FaultyDevice::new(flash.clone(), FaultPlan::default());
+        let run = || {
+            let devices: [Arc<dyn Device>; 3] = [home.clone(), flash.clone(), log.clone()];
+            let db = open_with(256 << 10, (design, warm), devices)?;
+            db.write(|txn| {
+                let mut table = txn.open_table(TABLE)?;
+                (0..ROWS).try_for_each(|key| table.insert(key, &row(key, 0)))
+            })?;
+            let txn = db.begin_write()?;
+            let mut loader = txn.bulk_load(TableDef::<u64, &[u8]>::new("given up"))?;
+            (0..ROWS / 12).try_for_each(|key| loader.push(key, &row(key, 9)))?;
+            drop(loader);
+            // What the load has left in memory leaves it.
+            db.read(|reads| {
+                let table = reads.open_table(TABLE)?;
+                (0..ROWS).try_for_each(|key| table.get(key).map(drop))
+            })?;
+            flash.set_plan(FaultPlan { read_error_one_in: 1, ..FaultPlan::default() });
+            txn.rollback()?;
+            db.checkpoint(Checkpoint::Sharp)?;
+            sleep(Nanos::from_secs(2));
+            let txn = db.begin_write()?;
+            let mut loader = txn.bulk_load(TableDef::<u64, &[u8]>::new("loaded"))?;
+            (0..ROWS / 4).try_for_each(|key| loader.push(key, &row(key, 9)))?;
+            loader.finish()?;
+            txn.commit(Durability::Durable)?;
+            db.check()?;
+            db.close()
+        };
+        let ran: Result<(), Error> = world.run(run).expect("nobody waits for ever");
+        ran.unwrap_or_else(|error| panic!("{}: {error}", design.name));
     }
 }
 

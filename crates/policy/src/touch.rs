@@ -193,6 +193,24 @@ mod tests {
     }
 
     #[test]
+    fn what_was_read_ahead_is_used_once_when_it_came() {
+        let ahead = Touch::ahead(Tick(5));
+        assert_eq!(ahead.history(Tick(9)), History::once(Tick(5)));
+        // It stays as what was used twice until it is reached, and is then used once since it came.
+        assert_eq!(ahead.age_of_previous(Tick(9)), Some(4));
+        let reached = ahead.hit(Tick(9));
+        assert_eq!((reached, reached.age_of_previous(Tick(9))), (Touch::first(Tick(5)), None));
+        let again = reached.hit(Tick(12));
+        let twice = History { last: Tick(12), previous: Some(Tick(5)) };
+        assert_eq!(again.history(Tick(12)), twice);
+        // No gap is taken for it.
+        for gap in [GAP_AHEAD - 1, GAP_AHEAD, GAP_NEVER] {
+            let far = Touch::first(Tick(1)).hit(Tick(1 + gap));
+            assert_ne!(far.gap(), GAP_AHEAD, "{gap}");
+        }
+    }
+
+    #[test]
     fn a_gap_saturates_as_used_once() {
         let touch = Touch::first(Tick(1)).hit(Tick(1 << 31));
         assert_eq!(touch.history(Tick(1 << 31)), History::once(Tick(1 << 31)));

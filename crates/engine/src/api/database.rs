@@ -517,9 +517,9 @@ impl Database {
         let report = self.check_trees().map_err(|error| {
             // Closing ends transactions, this one too: without its locks it meets what rollbacks
             // are about to change.
-            match self.engine().check_beginning() {
-                Ok(()) => self.engine().explain(error),
-                Err(closed) => closed,
+            match (&error, self.engine().check_beginning()) {
+                (Error::Corrupt { .. }, Err(closed)) => closed,
+                _ => self.engine().explain(error),
             }
         })?;
         self.engine().pool.check();

@@ -9,6 +9,7 @@ use std::io::ErrorKind;
 
 use terrace_device::read;
 use terrace_page::{Damage, Lsn, PAGE_SIZE, PageBuf, PageId, lsn, verify};
+use terrace_pool::PoolError;
 use terrace_rt::{Nanos, sleep};
 
 use crate::engine::Engine;
@@ -48,10 +49,13 @@ fn is_sound_at_home(engine: &Engine, page: PageId) -> Result<bool, Error> {
         if look > 0 {
             sleep(PAUSE);
         }
-        // What waits to be redone is by this. What cannot be read at all is for `check` to tell, if
-        // anything leads there: pages of a load that was interrupted wait to be freed.
-        let Ok(newest) = engine.pool.read(page).map(|newest| lsn(&newest)) else {
-            return Ok(true);
+        // What waits to be redone is by this.
+        let newest = match engine.pool.read(page) {
+            Ok(newest) => lsn(&newest),
+            // What is bad wherever it is, `check` tells, if anything leads there: pages of a load
+            // that was interrupted wait to be freed.
+            Err(PoolError::Damaged { .. } | PoolError::Redo { .. }) => return Ok(true),
+            Err(error) => return Err(error.into()),
         };
         let was_newer = engine.pool.is_newer_than_home(page);
         let mut bytes: Box<PageBuf> = Box::new([0; PAGE_SIZE]);

@@ -7,14 +7,12 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use crate::api::core::Core;
-use crate::btree::{Batch, Direction, Scan, Tree};
+use crate::btree::{Batch, Direction, LEAF, Scan, Tree};
 use crate::{Error, Key, LockMode, Transaction, Value};
 
 /// Entries that a long scan fetches at once. It begins with one and doubles, so that who wants one
 /// entry locks one.
 const BATCH_MAX: usize = 128;
-/// As many as the leaf has.
-const LEAF: usize = usize::MAX;
 
 /// A key and its value, encoded, and decoded on demand. Entries that were fetched together, up to
 /// 128 in a long scan, share one buffer, which is freed with the last of them.
@@ -215,8 +213,9 @@ impl<'a, K: Key, V: Value, T: Transaction> Range<'a, K, V, T> {
     }
 
     /// The next entries in ascending order, many at a time: those that have been read already, or
-    /// those of the next leaf of the tree. That costs least for each; `None` if the range is at its
-    /// end. [`next`](Iterator::next) goes on behind them.
+    /// those of the next leaf of the tree, at most some hundreds. That costs least for each; `None`
+    /// if the range is at its end. [`next`](Iterator::next) goes on behind them. With locks, all of
+    /// them are locked.
     ///
     /// # Errors
     ///

@@ -261,6 +261,9 @@ impl WriteTransaction {
     /// creates the table, its tree is built bottom-up and its rows are not logged, which is many
     /// times faster than insertion. A table that existed before is filled by insertion.
     ///
+    /// Until the load is finished, changed pages of all tables that leave memory are written home,
+    /// whatever the design of the flash tier, and designs that append to flash take no pages.
+    ///
     /// # Errors
     ///
     /// `NotEmpty` if the table has entries; those of `open_table`.

@@ -171,7 +171,7 @@ pub(crate) struct Loader {
 #[must_use]
 pub(crate) struct Loaded {
     tree: Tree,
-    _under_way: BulkLoad,
+    under_way: BulkLoad,
     root: Filling,
     level: u8,
 }
@@ -368,7 +368,7 @@ impl Loader {
         self.inner.finish(&self.tree, w)?;
         let root = self.levels.pop().expect("there is a leaf");
         let level = top as u8;
-        Ok(Loaded { tree: self.tree, root, level, _under_way: self.under_way })
+        Ok(Loaded { tree: self.tree, root, level, under_way: self.under_way })
     }
 }
 
@@ -392,9 +392,9 @@ impl Loaded {
     ///
     /// `NotEmpty` if its transaction has put entries there meanwhile; those of the pool and of
     /// `Writer::change`.
-    pub(crate) fn install<W: Writer>(self, w: &mut W) -> Result<(), Error> {
+    pub(crate) fn install<W: Writer>(mut self, w: &mut W) -> Result<(), Error> {
+        self.under_way.flush()?;
         let tree = &self.tree;
-        tree.pool.flush_all()?;
         let (mut header, fields) = tree.header_exclusive()?;
         let mut root = tree.pool.write(tree.root())?;
         let node = tree.node(root.id(), &root)?;

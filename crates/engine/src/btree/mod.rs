@@ -88,7 +88,7 @@ pub(crate) use purge::Reclaimable;
 pub use salvage::Flaw;
 pub(crate) use salvage::Sink;
 #[allow(unused_imports)]
-pub(crate) use scan::{Batch, Direction, Scan};
+pub(crate) use scan::{Batch, Direction, LEAF, Scan};
 pub(crate) use write::{Modified, Put};
 
 use crate::space::Space;

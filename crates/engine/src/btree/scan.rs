@@ -31,7 +31,7 @@ use crate::{Error, LockMode, LockRequest};
 mod batch;
 mod seen;
 
-pub(crate) use batch::Batch;
+pub(crate) use batch::{Batch, LEAF};
 
 /// Leaves that a long scan asks for at once: one extent.
 const AHEAD_LEAVES: usize = 32;
@@ -212,7 +212,7 @@ impl Scan {
         loop {
             let node = tree.node(leaf.id(), &leaf)?;
             match self.forward_in(tree, r, leaf.id(), &node, slot, limit, batch)? {
-                Stop::LeafEnd if batch.ends_with_leaf() => return Ok(Stop::Full),
+                Stop::LeafEnd if batch.ends_with_leaf(limit) => return Ok(Stop::Full),
                 Stop::LeafEnd => {}
                 stop => return Ok(stop),
             }
@@ -344,7 +344,7 @@ impl Scan {
             if !self.goes_below(&node, batch) {
                 return Ok(Stop::End);
             }
-            if batch.ends_with_leaf() {
+            if batch.ends_with_leaf(limit) {
                 return Ok(Stop::Full);
             }
         }

@@ -40,7 +40,7 @@ const GAP_BYTES: u64 = 4 << 20;
 /// A sample: among records it has a whole one.
 const SAMPLE_BYTES: u64 = 2 * RECORD_MAX as u64;
 /// What a record calls durable is not farther behind it, or it is taken for other bytes (T4).
-const DURABLE_BEHIND_MAX: u64 = 4 << 20;
+const DURABLE_BEHIND_MAX: u64 = 64 << 20;
 /// Between samples lies one part in so many of what has no record.
 const SAMPLES_ONE_IN: u64 = 16;
 

@@ -35,14 +35,37 @@ const DRAIN_NAP: Nanos = Nanos(10_000_000);
 /// How often it tries.
 const DRAIN_ROUNDS_MAX: u32 = 1000;
 
-/// A bulk load under way: see [`BufferPool::begin_load`].
+/// A bulk load under way: see [`BufferPool::begin_load`]. One that is dropped before its `flush`
+/// ends only once its pages are home: flash could not give them back either, and the tree that they
+/// are of would not be freed.
 pub struct BulkLoad {
     pool: Arc<BufferPool>,
+    is_home: bool,
+}
+
+impl BulkLoad {
+    /// Brings all pages home: `BufferPool::flush_all`.
+    ///
+    /// # Errors
+    ///
+    /// Those of `flush_all`.
+    pub fn flush(&mut self) -> Result<(), PoolError> {
+        self.pool.flush_all()?;
+        self.is_home = true;
+        Ok(())
+    }
 }
 
 impl Drop for BulkLoad {
     fn drop(&mut self) {
-        self.pool.durability.loads.fetch_sub(1, Ordering::Relaxed);
+        let durability = &self.pool.durability;
+        // A part of the database gives back what it got.
+        if !self.is_home && !self.pool.restart.rules.is_persistent {
+            // An unlogged change may be as new as the last record.
+            let before = durability.journal.last_lsn().0 + 2;
+            durability.home_before.fetch_max(before, Ordering::Relaxed);
+        }
+        durability.loads.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -67,6 +90,7 @@ impl BufferPool {
         for batch in oldest_first.chunks(BATCH_PAGES) {
             self.flush_batch(batch, lsn)?;
         }
+        self.durability.came_home(lsn);
         Ok(())
     }
 
@@ -154,13 +178,25 @@ impl BufferPool {
         self.log_buf_writes(Logged::Open)
     }
 
-    /// Begins a bulk load, whose pages are not logged: until what is returned is dropped, changed
-    /// pages that leave memory go home, whatever the design. Flash may vanish, or go bad, and
-    /// nothing else would have them.
+    /// Begins a bulk load, whose pages are not logged: until it has ended, changed pages that leave
+    /// memory go home, whatever the design. Flash may vanish, or go bad, and nothing else would
+    /// have them.
     #[must_use]
     pub fn begin_load(self: &Arc<Self>) -> BulkLoad {
         self.durability.loads.fetch_add(1, Ordering::Relaxed);
-        BulkLoad { pool: Arc::clone(self) }
+        BulkLoad { pool: Arc::clone(self), is_home: false }
+    }
+
+    /// Brings home the pages of loads that were given up: a step of each checkpoint.
+    ///
+    /// # Errors
+    ///
+    /// `Stopped` or `Journal`.
+    pub fn end_loads(&self) -> Result<(), PoolError> {
+        match self.durability.home_before() {
+            Some(before) => self.flush_below(before),
+            None => Ok(()),
+        }
     }
 
     /// Writes home what has to be there before the pool is closed in good order: every dirty page

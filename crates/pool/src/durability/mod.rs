@@ -130,6 +130,9 @@ pub(crate) struct Durability {
     sharp: AtomicU32,
     /// Bulk loads under way: the log has none of their pages, so none goes to flash alone.
     loads: AtomicU32,
+    /// What was changed before this LSN may be of a load that was given up: zero once all of that
+    /// is at home.
+    home_before: AtomicU64,
     buf_writes: LeafMutex<BufWrites>,
     /// Held by the task that syncs home.
     sync: Mutex<()>,
@@ -154,6 +157,7 @@ impl Durability {
             journal,
             sharp: AtomicU32::new(0),
             loads: AtomicU32::new(0),
+            home_before: AtomicU64::new(0),
             buf_writes: LeafMutex::default(),
             sync: Mutex::default(),
             stop: StopSwitch::default(),
@@ -168,7 +172,19 @@ impl Durability {
 
     /// Whether no page that home lacks may go to flash alone.
     pub(crate) fn wants_home(&self) -> bool {
-        self.is_sharp() || self.loads.load(Ordering::Relaxed) > 0
+        self.is_sharp() || self.loads.load(Ordering::Relaxed) > 0 || self.home_before().is_some()
+    }
+
+    /// What was changed before this may be of a load that was given up, and not at home.
+    fn home_before(&self) -> Option<Lsn> {
+        let before = self.home_before.load(Ordering::Relaxed);
+        (before > 0).then_some(Lsn(before))
+    }
+
+    /// All that was changed before `lsn` has left memory for home.
+    fn came_home(&self, lsn: Lsn) {
+        let is_all = |before: u64| (before > 0 && before <= lsn.0).then_some(0);
+        let _more = self.home_before.fetch_update(Ordering::Relaxed, Ordering::Relaxed, is_all);
     }
 
     /// Whether the pool takes no more changes (S1).

@@ -12,7 +12,7 @@
 //!   have eight bytes. Pages have 8 KiB, and are loaded nine tenths full, in the order of keys.
 //! - Beside the eight tables there is the one secondary index that a query uses, of lines by part,
 //!   unless lines lie by date.
-//! - A scan reads ahead, by 32 leaves; a lookup waits for its page. One client has one read
+//! - A scan reads ahead, by up to 32 leaves; a lookup waits for its page. One client has one read
 //!   outstanding but for that. CPU time is not charged. Intermediate results are kept outside of
 //!   the pool, as the paper kept temporary tables on another disk.
 //! - Which of lookups and a scan costs less is decided by the same two figures, for the pages that

@@ -21,6 +21,8 @@ use crate::{Error, KeyHash};
 const WHOLE_ONE_IN: usize = 2;
 /// ... and so many.
 const WHOLE_MIN: usize = 8;
+/// The limit of a batch that has all that its leaf has.
+pub(crate) const LEAF: usize = usize::MAX;
 /// Of a value's place: it is in the copy of the leaf.
 const IN_LEAF: usize = 1 << (usize::BITS - 1);
 /// A batch ends behind the value with which it gets so long, in bytes: large ones come singly.
@@ -107,10 +109,11 @@ impl Batch {
         self.has_leaf
     }
 
-    /// Whether it ends with its leaf: another one may come if it had nothing but ghosts.
-    pub(super) fn ends_with_leaf(&mut self) -> bool {
+    /// Whether it ends with its leaf, which it does if that was copied, or if it is to have `LEAF`
+    /// entries: another one may come if this one had nothing but ghosts.
+    pub(super) fn ends_with_leaf(&mut self, limit: usize) -> bool {
         self.has_leaf &= self.len() > 0;
-        self.has_leaf
+        self.has_leaf || limit == LEAF && self.len() > 0
     }
 
     /// Appends the key in `slot`; its hash, unless it is `free` to read without a lock.

@@ -232,7 +232,7 @@ impl Scan {
             if view.is_ended() {
                 return Err(Error::SnapshotTooOld);
             }
-            if batch.ends_with_leaf() {
+            if batch.ends_with_leaf(limit) {
                 return Ok(Stop::Full);
             }
             let Some(right) = tree.right_of(&node)? else { return Ok(Stop::End) };
@@ -269,7 +269,7 @@ impl Scan {
             if view.is_ended() {
                 return Err(Error::SnapshotTooOld);
             }
-            if batch.ends_with_leaf() {
+            if batch.ends_with_leaf(limit) {
                 return Ok(Stop::Full);
             }
         }

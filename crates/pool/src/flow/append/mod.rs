@@ -218,7 +218,8 @@ impl BufferPool {
         gathered: &mut Vec<Gathered>,
         purpose: Purpose,
     ) -> Claimed<'p> {
-        if gathered.is_empty() {
+        // Asked again under the lock: a load that begins takes it before it fills a page.
+        if gathered.is_empty() || self.durability.wants_home() {
             return Claimed::Nothing;
         }
         let waiting = gathered.len() as u32;
