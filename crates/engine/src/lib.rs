@@ -42,29 +42,31 @@
 //! table in a write transaction creates it if it does not exist.
 //!
 //! **Transactions.** [`Database::write`] and [`Database::read`] run a closure in a transaction,
-//! and run it again after a conflict. So the closure should have no side effects that must not be
-//! repeated. With [`Database::begin_write`] and [`Database::begin_read`] the caller retries:
+//! and run it again after a conflict. So the closure must not have side effects that may happen
+//! only once. With [`Database::begin_write`] and [`Database::begin_read`] the caller retries:
 //! [`Error::Conflict`] means "roll back and run it again". A [`WriteTransaction`] has savepoints
 //! and bulk loads.
 //!
 //! **Isolation.** Transactions are strictly serializable. Those that write use two-phase locking:
-//! rows and the gaps between keys stay locked until the transaction ends, and nobody waits longer
-//! than [`Builder::lock_timeout`]. Those that only read are snapshots of what was committed when
-//! they began: they lock nothing, and no writer waits for them ([`ReadTransaction`] has the one
-//! exception).
+//! rows and the gaps between keys stay locked until the transaction ends, and no wait for a lock is
+//! longer than [`Builder::lock_timeout`]. Those that only read are snapshots of what was committed
+//! when they began: they lock nothing, and no writer waits for them ([`ReadTransaction`] describes
+//! the one exception).
 //!
 //! **Durability.** [`Database::write`] returns when the commit is durable. With a lower
-//! [`Durability`] a commit returns earlier; a power cut then leaves a prefix of the commits.
+//! [`Durability`] a commit returns earlier, and a power cut may undo the last commits: those that
+//! survive are a prefix of all commits, in their order.
 //! Opening after a crash recovers the database.
 //!
-//! **Files.** The *home* is the permanent place of every page. The *log* is beside it, at the same
-//! path with `.log` added. Both are needed. The *flash* tier is by default a cache: it may fail,
-//! be lost or be replaced, without losing a commit. Each may also be a block device.
+//! **Files.** The *home* is the backing store, the permanent place of every page. The *log* is
+//! beside it, at the same path with `.log` added. Both are needed. The *flash* tier is by default a
+//! cache: it may fail, be lost or be replaced, without losing a commit. Each of the three may also
+//! be a block device.
 //!
 //! **Designs.** A [`Design`] says which pages are written to flash, and when dirty pages are
-//! written home. The default, `auto`, adapts to workload and devices while it runs; [`designs`]
-//! has the others. A [`Restart`] says how the contents of flash are found again after a restart:
-//! the default is `warm`. [`FlashRole::Persistent`] makes flash a part of the database.
+//! written home. The default, `auto`, adapts to workload and devices while it runs; [`designs`] has
+//! the others. A [`Restart`] is a method of finding the contents of flash again when the database
+//! is opened: the default is `warm`. [`FlashRole::Persistent`] makes flash a part of the database.
 //!
 //! **Threads.** A [`Database`] is a handle that can be cloned and used by any thread. Calls block;
 //! a transaction stays in the thread that began it.
@@ -74,12 +76,13 @@
 //! - Linux only. Only one process can have a database open, or several that only read
 //!   ([`Database::open_read_only`]). A forked child cannot use its parent's database.
 //! - At most 65,536 transactions that write are open at once.
-//! - What rows were before they were changed is kept for snapshots in bounded memory
-//!   ([`Builder::version_memory`]). Past it, the oldest snapshots end with an error.
-//! - An encoded key has at most 1,024 bytes. The records of a transaction may fill half of the log
-//!   ([`Builder::log_max`]), which also bounds the length of a value.
-//! - A row of more than some 2,000 bytes has its value in whole pages of its own: 2,100 bytes take
-//!   8 KiB.
+//! - Snapshots read old row versions, which are kept in bounded memory
+//!   ([`Builder::version_memory`]). Beyond that the oldest snapshots end with
+//!   [`Error::SnapshotTooOld`].
+//! - An encoded key has at most 1,024 bytes. The log records of a transaction may fill at most half
+//!   of the log ([`Builder::log_max`]), which also bounds the length of a value.
+//! - The value of a row of more than about 2,000 bytes is stored in whole pages of its own: one of
+//!   2,100 bytes takes 8 KiB.
 //! - The home is a file that grows as needed, by default up to 64 GiB ([`Builder::home_size`]). It
 //!   never shrinks.
 //! - There is no online backup, and there are no secondary indexes.
