@@ -262,14 +262,19 @@ fn agrees(
     let own = |entry: Result<terrace::Entry<u64, &'static [u8]>, Error>| {
         entry.map(|entry| (entry.key(), entry.value().to_vec()))
     };
-    let found: Vec<(u64, Vec<u8>)> = match prng.below(3) {
+    let found: Vec<(u64, Vec<u8>)> = match prng.below(4) {
         0 => entries.map(own).collect::<Result<_, _>>()?,
-        1 => {
+        way @ (1 | 2) => {
             let (mut entries, mut found) = (entries, Vec::new());
-            while let Some(rows) = entries.next_rows()? {
+            loop {
+                let rows = if way == 1 { entries.next_rows() } else { entries.next_rows_back() };
+                let Some(rows) = rows? else { break };
                 for row in rows {
                     found.push(row.map(|(key, value)| (key, value.to_vec()))?);
                 }
+            }
+            if way == 2 {
+                found.reverse();
             }
             found
         }
