@@ -1,5 +1,9 @@
-//! Rows scanned through a snapshot, one by one and by leaf, for scans of several lengths:
-//! `scan_speed FOLDER ROWS SECONDS`. The rows are in memory.
+//! Rows scanned through a snapshot, one by one and by leaf, for scans of several lengths. The rows
+//! are in memory.
+//!
+//! ```text
+//! cargo run --release -p terrace --example scan_speed -- [FOLDER [ROWS [MILLISECONDS]]]
+//! ```
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -37,11 +41,13 @@ fn by_leaf(txn: &ReadTransaction, first: u64, count: usize) -> Result<usize, Err
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let mut args = std::env::args().skip(1);
-    let mut next = || args.next().ok_or("usage: scan_speed FOLDER ROWS SECONDS");
-    let (folder, rows): (PathBuf, u64) = (next()?.into(), next()?.parse()?);
-    let limit = Duration::from_secs_f64(next()?.parse()?);
-    let db = Database::builder().memory(rows * 300).create(folder.join("rows"))?;
+    let mut arguments = std::env::args().skip(1);
+    let temporary = tempfile::tempdir()?;
+    let folder = arguments.next().map_or(temporary.path().to_path_buf(), PathBuf::from);
+    let rows: u64 = arguments.next().map_or(Ok(100_000), |it| it.parse())?;
+    let limit = Duration::from_millis(arguments.next().map_or(Ok(20), |it| it.parse())?);
+    let memory = (rows * 300).max(32 << 20);
+    let db = Database::builder().memory(memory).create(folder.join("rows"))?;
     let txn = db.begin_write()?;
     let mut loader = txn.bulk_load(ROWS)?;
     (0..rows).try_for_each(|key| loader.push(key, &VALUE))?;
