@@ -8,7 +8,7 @@ use terrace::{Checkpoint, Checkpoints, Database, Devices, Durability, Error, Par
 use terrace_device::model::{Preset, SimDevice};
 use terrace_device::{Device, FaultPlan, FaultyDevice, Keep, Store};
 use terrace_policy::{DESIGNS, Design, RESTARTS, Restart};
-use terrace_rt::{LeafMutex, Nanos, Prng, Task, Virtual, VirtualConfig, World, sleep, spawn};
+use terrace_rt::{LeafMutex, Nanos, Prng, Task, Virtual, VirtualConfig, sleep, spawn};
 
 const TABLE: TableDef<u64, &[u8]> = TableDef::new("rows");
 const CLIENTS: u64 = 4;
@@ -47,6 +47,14 @@ fn open_with(
         .open_or_create_on_devices()
 }
 
+/// Home, a flash of so many mebibytes, and log.
+fn blank(world: &Virtual, flash: u64) -> [Arc<SimDevice>; 3] {
+    [8, flash, 16].map(|mebibytes| {
+        let store = Store::new(mebibytes << 20, Keep::Plain);
+        SimDevice::new(Preset::Ram.spec().with_write_cache(), world.world(), store)
+    })
+}
+
 fn row(key: u64, version: u64) -> [u8; 700] {
     let mut row = [version as u8; 700];
     row[..8].copy_from_slice(&key.to_le_bytes());
@@ -78,11 +86,7 @@ fn client(db: &Database, me: u64, seed: u64) -> Result<Vec<(u64, u64)>, Error> {
 /// Clients on a database whose flash fails as `plan` says; then the power is cut.
 fn run(rules: (&Design, &Restart), seed: u64, plan: FaultPlan) -> Result<Run, Error> {
     let world = Virtual::new(config(seed));
-    let blank = |mebibytes: u64, world: World| {
-        let store = Store::new(mebibytes << 20, Keep::Plain);
-        SimDevice::new(Preset::Ram.spec().with_write_cache(), world, store)
-    };
-    let devices = [8, 1, 16].map(|mebibytes| blank(mebibytes, world.world()));
+    let devices = blank(&world, 1);
     let [home, flash, log] = &devices;
     let flash = FaultyDevice::new(flash.clone(), plan);
     let mut outcome = Ok(());
@@ -238,10 +242,7 @@ fn a_cache_that_fails_while_the_log_is_redone_is_done_without() {
 /// middle on; after the commit the power is cut.
 fn load(rules: (&Design, &Restart), plan: FaultPlan) -> Result<[Store; 3], Error> {
     let world = Virtual::new(config(1));
-    let devices = [8, 1, 16].map(|mebibytes| {
-        let store = Store::new(mebibytes << 20, Keep::Plain);
-        SimDevice::new(Preset::Ram.spec().with_write_cache(), world.world(), store)
-    });
+    let devices = blank(&world, 1);
     let [home, flash, log] = &devices;
     let flash = FaultyDevice::new(flash.clone(), FaultPlan::default());
     let mut outcome = Ok(());
@@ -316,10 +317,7 @@ fn a_load_that_is_given_up_before_its_cache_fails_leaves_nothing_behind() {
     for design in DESIGNS.iter().filter(|design| design.uses_flash()) {
         let warm = RESTARTS.iter().find(|row| row.name == "warm").expect("a row");
         let world = Virtual::new(config(1));
-        let devices = [8, 4, 16].map(|mebibytes| {
-            let store = Store::new(mebibytes << 20, Keep::Plain);
-            SimDevice::new(Preset::Ram.spec().with_write_cache(), world.world(), store)
-        });
+        let devices = blank(&world, 4);
         let [home, flash, log] = &devices;
         let flash = FaultyDevice::new(flash.clone(), FaultPlan::default());
         let run = || {

@@ -35,7 +35,7 @@ pub use order::{
 pub use shares::{Gauge, Lend, Shares, Unshared};
 pub use table::{
     Admissions, After, Appending, BaseRule, Candidate, Changed, Claim, Cleaned, Devices, Displaced,
-    Ended, Filled, Front, Goes, Gone, HasRead, Leaver, Missed, Moved, NoVictim, Outcome, PAGES_MAX,
-    Purpose, Reading, Refusal, Root, Run, SlotRules, SlotState, SlotTable, UntilSync, Version,
-    VersionBits, Wanted, Way, Writing, Written,
+    Ended, Filled, Front, Goes, Gone, HasRead, IdleDevices, Leaver, Missed, Moved, NoVictim,
+    Outcome, PAGES_MAX, Purpose, Reading, Refusal, Root, Run, SlotRules, SlotState, SlotTable,
+    UntilSync, Version, VersionBits, Wanted, Way, Writing, Written,
 };

@@ -47,7 +47,7 @@ pub use append::{Appending, Front, Goes, Gone, Leaver, Moved, Run};
 pub use changes::{After, BaseRule, Changed};
 pub use cleaning::{Claim, Cleaned, Ended, Root, UntilSync};
 pub use leaving::{Candidate, Filled, Outcome, Purpose, Version, Way, Writing, Written};
-pub use reads::{Devices, HasRead, Missed, Reading, Wanted};
+pub use reads::{Devices, HasRead, IdleDevices, Missed, Reading, Wanted};
 pub use rules::SlotRules;
 pub use versions::VersionBits;
 

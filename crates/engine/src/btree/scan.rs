@@ -35,7 +35,7 @@ pub(crate) use batch::{Batch, LEAF};
 
 /// Leaves that a long scan asks for at once: one extent.
 const AHEAD_LEAVES: usize = 32;
-/// It asks for so many times what it has walked, up to that: short ranges want little.
+/// It asks for this many leaves for each that it has walked, up to that: short ranges want little.
 const AHEAD_PER_WALKED: usize = 4;
 /// There are no more to ask for.
 const ALL_AHEAD: usize = usize::MAX;

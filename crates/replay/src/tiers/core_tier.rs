@@ -20,9 +20,9 @@ use terrace_policy::{
     Replacement, SlotBits, Temperatures, Tick,
 };
 use terrace_tier::{
-    After, Around, BaseRule, Candidate, Claim, Cleaned, Count, Devices, Displaced, Ended, Gauge,
-    Lend, Missed, Outcome, Purpose, Reading, Root, SlotOrder, SlotRules, SlotTable, UntilSync,
-    Version, Wanted, Way, Writing, Written,
+    After, Around, BaseRule, Candidate, Claim, Cleaned, Count, Displaced, Ended, Gauge,
+    IdleDevices, Lend, Missed, Outcome, Purpose, Reading, Root, SlotOrder, SlotRules, SlotTable,
+    UntilSync, Version, Wanted, Way, Writing, Written,
 };
 
 /// A tier whose slots are in order `O`.
@@ -103,19 +103,6 @@ impl Around for Now<'_> {
 
     fn take_hits(&self) -> u32 {
         self.hits
-    }
-}
-
-/// Devices that serve every request.
-struct Idle;
-
-impl Devices for Idle {
-    fn is_flash_spared(&self) -> bool {
-        false
-    }
-
-    fn spills(&self) -> bool {
-        false
     }
 }
 
@@ -219,7 +206,7 @@ impl<O: SlotOrder> CoreTier<'_, O> {
         let is_exact = self.design.replacement == Replacement::Lru2;
         let now = if is_exact { miss.now } else { miss.tick };
         let missed = match self.books.copies.slot(miss.page) {
-            Some(slot) => self.table.missed(slot.0, Wanted::Copy, now, &Idle),
+            Some(slot) => self.table.missed(slot.0, Wanted::Copy, now, &IdleDevices),
             None => Missed::Home,
         };
         let Missed::Flash(reading) = missed else {

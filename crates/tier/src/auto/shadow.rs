@@ -24,7 +24,7 @@ use terrace_policy::{
 };
 
 use crate::{
-    Around, BaseRule, Candidate, Claim, Cleaned, Count, Devices, Front, Gauge, Goes, Leaver,
+    Around, BaseRule, Candidate, Claim, Cleaned, Count, Front, Gauge, Goes, IdleDevices, Leaver,
     Missed, Moved, Outcome, Purpose, Root, Shares, SlotOrder, SlotRules, SlotTable, UntilSync,
     Version, Wanted, Way, Writing,
 };
@@ -134,19 +134,6 @@ impl Around for Now<'_> {
     }
 }
 
-/// Devices that serve every request.
-struct Idle;
-
-impl Devices for Idle {
-    fn is_flash_spared(&self) -> bool {
-        false
-    }
-
-    fn spills(&self) -> bool {
-        false
-    }
-}
-
 impl<O: SlotOrder, S: Shares> Shadow<O, S> {
     /// A tier with these rules, all of whose `slots` are free, in this `order`.
     pub fn new(
@@ -199,7 +186,7 @@ impl<O: SlotOrder, S: Shares> Shadow<O, S> {
         self.count_miss(page);
         let slot = self.table.find(page);
         let missed = match slot {
-            Some(slot) => self.table.missed(slot, Wanted::Copy, now, &Idle),
+            Some(slot) => self.table.missed(slot, Wanted::Copy, now, &IdleDevices),
             None => Missed::Home,
         };
         if let Missed::Flash(reading) = missed {
@@ -367,7 +354,6 @@ impl<O: SlotOrder, S: Shares> Shadow<O, S> {
 
     /// The pages of a group are where they go, and its slots are free.
     fn let_go(&mut self, front: Front, leavers: Vec<Leaver>) {
-        self.tally.flash_reads += leavers.len() as f64;
         for leaver in leavers {
             let (page, slot) = (leaver.page(), leaver.slot());
             let claim = match leaver.goes() {
@@ -375,10 +361,14 @@ impl<O: SlotOrder, S: Shares> Shadow<O, S> {
                 Goes::To(_) => match self.table.moved(leaver, true) {
                     Moved::Home(claim) => claim,
                     Moved::On { .. } => {
+                        self.tally.flash_reads += 1.0;
                         self.tally.flash_writes += 1.0;
                         continue;
                     }
-                    Moved::Dropped(_) | Moved::Stays => continue,
+                    Moved::Dropped(_) | Moved::Stays => {
+                        self.tally.flash_reads += 1.0;
+                        continue;
+                    }
                 },
             };
             self.cleaned(claim);

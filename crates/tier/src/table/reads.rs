@@ -24,6 +24,20 @@ pub trait Devices {
     fn spills(&self) -> bool;
 }
 
+/// Devices that serve every request.
+#[derive(Clone, Copy, Debug)]
+pub struct IdleDevices;
+
+impl Devices for IdleDevices {
+    fn is_flash_spared(&self) -> bool {
+        false
+    }
+
+    fn spills(&self) -> bool {
+        false
+    }
+}
+
 /// Who serves a page that has a slot.
 #[must_use]
 #[derive(Debug, PartialEq, Eq)]

@@ -6,8 +6,8 @@
 //! leaf    the page that most of the values are in, as it was
 //! ```
 //!
-//! Of a leaf of which much is wanted the whole page is copied at once, and its values are shown in
-//! there: that is cheaper than to copy each, and who asks for keys alone pays for no value.
+//! If a scan wants much of a leaf, the whole page is copied at once, and the values are shown where
+//! they lie in the copy: that is cheaper than to copy each value.
 
 use std::ops::Range;
 
@@ -17,15 +17,15 @@ use crate::btree::Tree;
 use crate::btree::node::Node;
 use crate::{Error, KeyHash};
 
-/// A leaf is copied as a whole if at least one part in so many of its entries is wanted.
-const WHOLE_ONE_IN: usize = 2;
-/// ... and so many.
-const WHOLE_MIN: usize = 8;
+/// A leaf is copied if the scan wants at least its number of entries divided by this,
+const COPIED_ONE_IN: usize = 2;
+/// and at least this many entries.
+const COPIED_MIN: usize = 8;
 /// The limit of a batch that has all that its leaf has.
 pub(crate) const LEAF: usize = usize::MAX;
 /// Of a value's place: it is in the copy of the leaf.
 const IN_LEAF: usize = 1 << (usize::BITS - 1);
-/// A batch ends behind the value with which it gets so long, in bytes: large ones come singly.
+/// Bytes of keys and values outside of the copy, after which a batch ends.
 const BYTES_MAX: usize = 128 << 10;
 
 /// Entries in the order of their scan; its memory is reused from batch to batch.
@@ -94,7 +94,7 @@ impl Batch {
     /// `limit`. Then the batch ends with it.
     pub(super) fn copy_leaf(&mut self, node: &Node<'_>, wanted: usize, limit: usize) {
         let wanted = wanted.min(limit);
-        if self.len() > 0 || wanted < WHOLE_MIN || wanted < node.len() / WHOLE_ONE_IN {
+        if self.len() > 0 || wanted < COPIED_MIN || wanted < node.len() / COPIED_ONE_IN {
             return;
         }
         match &mut self.leaf {
