@@ -26,7 +26,7 @@
 //! - F7: under a time limit requests move their bytes through memory of their own, or write from
 //!   memory that they have a share in, until the kernel has answered, however late; so a wait may
 //!   end before that. What may block in a system call does so on a thread of its own. The file
-//!   stays locked until the last answer.
+//!   stays locked until the last answer. A file in memory (tmpfs) has no limit: nobody is asked.
 //!
 //! Offsets are multiples of 512 bytes; a device with larger logical blocks answers with an error to
 //! requests that are not multiples of its own.
@@ -66,8 +66,8 @@ use crate::{Counters, Device, Op, Punched, Request, SECTOR_SIZE, Ticket};
 /// How requests reach the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Method {
-    /// `Uring` where the kernel allows it and the file system does not block in it, as FUSE does;
-    /// else `Positioned`.
+    /// `Uring` where the kernel allows it and the file is on a drive: FUSE would block in it, and a
+    /// file in memory (tmpfs) has nothing to wait for. Else `Positioned`.
     #[default]
     Auto,
     /// Asynchronous requests through the ring of each executor.

@@ -201,7 +201,8 @@ impl FileClaim {
     /// `NoDirectIo`, `NoUring`, `Length`, `TooShort`: what the claim made is gone then.
     pub fn into_device(self, options: &FileOptions) -> Result<FileDevice, OpenError> {
         let fail = |why| Err(refused(&self.path, why));
-        let method = self.choose_method(options.method).map_err(|why| refused(&self.path, why))?;
+        let seat = Seat::of(&self.file, self.kind);
+        let method = choose_method(options.method, seat).map_err(|why| refused(&self.path, why))?;
         if options.direct && !set_direct(&self.file) {
             return fail(Refusal::NoDirectIo);
         }
@@ -228,6 +229,7 @@ impl FileClaim {
             is_block_device: self.kind == Kind::BlockDevice,
             is_fixed: self.kind == Kind::BlockDevice || options.size.is_some(),
             method,
+            never_waits: seat == Seat::Memory && method == Method::Positioned,
             direct: options.direct,
             memory_align,
             owner: std::process::id(),
@@ -238,15 +240,6 @@ impl FileClaim {
             syncs: Syncs::default(),
             released: AtomicBool::new(false),
         }))
-    }
-
-    fn choose_method(&self, asked: Method) -> Result<Method, Refusal> {
-        match (asked, ring::availability()) {
-            (Method::Positioned, _) | (Method::Auto, Err(_)) => Ok(Method::Positioned),
-            (Method::Auto, Ok(())) if blocks_in_a_ring(&self.file) => Ok(Method::Positioned),
-            (Method::Uring | Method::Auto, Ok(())) => Ok(Method::Uring),
-            (Method::Uring, Err(source)) => Err(Refusal::NoUring { source }),
-        }
     }
 
     /// Makes its name durable. Also one that was found: who made it may not have come to that.
@@ -453,15 +446,45 @@ impl Drop for Made {
     }
 }
 
-/// Whether handing a request to a ring may take as long as its answer. So it is with a file system
-/// in user space (FUSE), which says that it can do without waiting, and waits.
-fn blocks_in_a_ring(file: &File) -> bool {
-    // SAFETY: all-zero is a valid value of this plain structure.
-    let mut found: libc::statfs = unsafe { std::mem::zeroed() };
-    // SAFETY: `found` outlives the call.
-    let result = unsafe { libc::fstatfs(file.as_raw_fd(), &raw mut found) };
-    // One that does not even tell what it is has a server, too.
-    result != 0 || found.f_type == libc::FUSE_SUPER_MAGIC
+/// Who has the bytes of a file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Seat {
+    /// Memory of this machine (tmpfs): every request is a copy, which waits for nobody. A ring has
+    /// it made by a thread of the kernel, whose waking takes longer than the copy.
+    Memory,
+    /// A server in user space (FUSE), which says that it can do without waiting, and waits: handing
+    /// a request to a ring may take as long as its answer.
+    Server,
+    Drive,
+}
+
+impl Seat {
+    fn of(file: &File, kind: Kind) -> Seat {
+        // Its node is in memory; the device is not.
+        if kind == Kind::BlockDevice {
+            return Seat::Drive;
+        }
+        // SAFETY: all-zero is a valid value of this plain structure.
+        let mut found: libc::statfs = unsafe { std::mem::zeroed() };
+        // SAFETY: `found` outlives the call.
+        let result = unsafe { libc::fstatfs(file.as_raw_fd(), &raw mut found) };
+        match found.f_type {
+            // One that does not even tell what it is has a server, too.
+            _ if result != 0 => Seat::Server,
+            libc::FUSE_SUPER_MAGIC => Seat::Server,
+            libc::TMPFS_MAGIC => Seat::Memory,
+            _ => Seat::Drive,
+        }
+    }
+}
+
+fn choose_method(asked: Method, seat: Seat) -> Result<Method, Refusal> {
+    match (asked, ring::availability()) {
+        (Method::Positioned, _) | (Method::Auto, Err(_)) => Ok(Method::Positioned),
+        (Method::Auto, Ok(())) if seat != Seat::Drive => Ok(Method::Positioned),
+        (Method::Uring | Method::Auto, Ok(())) => Ok(Method::Uring),
+        (Method::Uring, Err(source)) => Err(Refusal::NoUring { source }),
+    }
 }
 
 /// Has the page cache bypassed from now on. `false` if the file system cannot.
@@ -484,4 +507,42 @@ fn direct_alignment(file: &File) -> usize {
     let known = result == 0 && found.stx_mask & libc::STATX_DIOALIGN != 0;
     let asked = if known { found.stx_dio_mem_align as usize } else { 0 };
     asked.max(SECTOR_SIZE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_in_memory_needs_no_ring_and_a_block_device_is_not_its_node() {
+        let Ok(folder) = tempfile::tempdir_in("/dev/shm") else {
+            println!("not tested: no /dev/shm");
+            return;
+        };
+        let path = folder.path().join("file");
+        let made = File::create(&path).and_then(|file| file.set_len(1 << 20).map(|()| file));
+        let file = made.expect("a file");
+        if Seat::of(&file, Kind::File) != Seat::Memory {
+            println!("not tested: /dev/shm is no tmpfs");
+            return;
+        }
+        assert!(Seat::of(&file, Kind::BlockDevice) == Seat::Drive, "a node under /dev");
+        let folder = tempfile::tempdir_in(".").expect("a folder");
+        let beside = File::create(folder.path().join("file")).expect("a file");
+        assert_eq!(Seat::of(&beside, Kind::File) == Seat::Memory, is_in_memory(folder.path()));
+
+        for (asked, limited) in [(Method::Auto, false), (Method::Uring, true)] {
+            let options = FileOptions { method: asked, direct: false, ..FileOptions::default() };
+            let Ok(device) = FileDevice::open(&path, &options) else { continue };
+            crate::Device::set_time_limit(&device, Nanos::from_secs(1));
+            let uses_ring = device.method() == Method::Uring;
+            assert_eq!((uses_ring, device.0.is_limited()), (limited, limited), "{asked:?}");
+        }
+    }
+
+    /// By the words of `stat`, of coreutils.
+    fn is_in_memory(path: &Path) -> bool {
+        let told = std::process::Command::new("stat").args(["-f", "-c", "%T"]).arg(path).output();
+        told.is_ok_and(|told| told.stdout.starts_with(b"tmpfs"))
+    }
 }

@@ -28,6 +28,8 @@ pub(super) struct Shared {
     /// It was opened as a device of this length, or cannot have another one.
     pub(super) is_fixed: bool,
     pub(super) method: Method,
+    /// Its requests are done in the call that makes them, and no device is asked.
+    pub(super) never_waits: bool,
     /// The page cache is bypassed.
     pub(super) direct: bool,
     /// Alignment of memory for direct I/O, in bytes; 1 if the page cache is used.
@@ -49,7 +51,7 @@ pub(super) struct Shared {
 impl Shared {
     /// Whether waits are bounded: then the memory of all that is in flight is its own (file.F7).
     pub(super) fn is_limited(&self) -> bool {
-        self.time_limit.is_on()
+        self.time_limit.is_on() && !self.never_waits
     }
 
     pub(super) fn completion(

@@ -22,6 +22,7 @@ pub(super) fn of(file: File) -> FileDevice {
         is_block_device: false,
         is_fixed: true,
         method: Method::Uring,
+        never_waits: false,
         direct: false,
         memory_align: 1,
         owner: std::process::id(),
