@@ -33,7 +33,7 @@ use std::sync::{Arc, Weak};
 use terrace_device::Device;
 use terrace_page::{Damage, PageId};
 use terrace_policy::{AccessClass, Cleaning, Costs, Temperatures, Tick};
-use terrace_rt::{LeafMutex, World};
+use terrace_rt::World;
 use terrace_tier::{Freed, Gauge, Mutations};
 
 use crate::background::Background;
@@ -46,9 +46,9 @@ use crate::flow::append::Appends;
 use crate::flow::arriving::FlashTraffic;
 use crate::flow::choosing::Choosing;
 use crate::flow::cleaning::CleanerState;
-use crate::flow::slots::RestartState;
 use crate::memory::Memory;
 use crate::memory::loading::Owed;
+use crate::restart::RestartState;
 use crate::shares::TierShares;
 use crate::{Journal, PageMut, PoolConfig, PoolError, PoolStats, Tier};
 use terrace_restart::{ColdStart, FlashLayout, FlashRecovery, keeper_of};
@@ -66,7 +66,6 @@ pub struct BufferPool {
     pub(crate) durability: Durability,
     pub(crate) cleaning: CleanerState,
     pub(crate) background: Background,
-    pub(crate) stats: LeafMutex<PoolStats>,
     pub(crate) restart: RestartState,
     pub(crate) owed: Owed,
 }
@@ -138,14 +137,13 @@ impl BufferPool {
             traffic: FlashTraffic::new(&config, &design, (appends, choosing), slots),
             cleaning: CleanerState::new(design.cleaning, slots, config.lambda),
             restart: RestartState::new(config.copy_rules(), keeper, recovery),
-            devices: Devices::new(&config, home, flash, costs),
+            devices: Devices::new(&config, Arc::clone(&home), flash, costs),
             memory,
             background: Background::new(world, Weak::clone(itself)),
-            durability: Durability::new(journal, config.clean_age),
+            durability: Durability::new(journal, home, &config),
             config,
             shares,
             owed: Owed::default(),
-            stats: LeafMutex::new(PoolStats::default()),
         });
         pool.started_without(&doubled)
     }
@@ -156,8 +154,10 @@ impl BufferPool {
         self: Arc<BufferPool>,
         doubled: &[(u32, PageId)],
     ) -> Result<Arc<BufferPool>, PoolError> {
-        doubled.iter().for_each(|&(slot, page)| self.slot_freed(slot, page, Freed::Modified));
-        self.harden(&doubled.iter().map(|&(slot, _)| slot).collect::<Vec<_>>());
+        doubled
+            .iter()
+            .for_each(|&(slot, page)| self.restart.freed(&*self, slot, page, Freed::Modified));
+        self.restart.harden(&*self, &doubled.iter().map(|&(slot, _)| slot).collect::<Vec<_>>());
         if self.restart.rules.is_persistent {
             // What the table says of slots that are free now must not outlast their next use.
             self.harden_table()?;
@@ -195,7 +195,7 @@ impl BufferPool {
     /// Counters and gauges.
     #[must_use]
     pub fn stats(&self) -> PoolStats {
-        let mut stats = *self.stats.lock();
+        let mut stats = *self.devices.counts.lock();
         let (slots_count, mut slot_bytes) = self.memory.add_stats(&mut stats);
         slot_bytes += self.shares.bytes() as u64;
         stats.slots = slots_count;
@@ -208,7 +208,7 @@ impl BufferPool {
             (stats.choice, stats.choice_changes) = (Some(choosing.choice()), choosing.changes());
         }
         slot_bytes += self.cleaning.sweep.lock().bytes() as u64;
-        slot_bytes += self.restart.keeper.as_ref().map_or(0, |keeper| keeper.bytes()) as u64;
+        slot_bytes += self.restart.keeper().map_or(0, |keeper| keeper.bytes()) as u64;
         if slots_count > 0 {
             stats.metadata_bytes_per_slot = slot_bytes.div_ceil(slots_count);
         }
@@ -222,7 +222,7 @@ impl BufferPool {
     }
 
     fn start_late_tasks(self: &Arc<BufferPool>) {
-        if self.restart.keeper.is_some() {
+        if self.restart.keeper().is_some() {
             self.start("restart", BufferPool::run_keeper);
         }
         if self.owed() > 0 {
@@ -242,7 +242,7 @@ impl BufferPool {
     }
 
     fn run_keeper(&self) {
-        if let Some(keeper) = &self.restart.keeper {
+        if let Some(keeper) = self.restart.keeper() {
             keeper.run(self);
         }
     }
@@ -260,7 +260,7 @@ impl BufferPool {
         self.memory.frames_wanted.notify_all();
         self.cleaning.news.notify_all();
         self.durability.notify();
-        if let Some(keeper) = &self.restart.keeper {
+        if let Some(keeper) = self.restart.keeper() {
             keeper.close();
         }
         self.background.join();

@@ -4,18 +4,18 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-use terrace_device::Device;
+use terrace_device::{Device, Operation};
 use terrace_page::Lsn;
 use terrace_policy::{History, Tick};
 
 use crate::memory::{Partition, partition_of};
 use crate::shares::SlotTable;
-use crate::{BufferPool, PoolConfig, PoolError};
+use crate::{BufferPool, PoolConfig, PoolError, Stop, Tier};
 use terrace_restart::{Image, Site, TableError, TableEvent, TableLog, Waited};
 
 impl Site for BufferPool {
     fn flash(&self) -> &dyn Device {
-        self.devices.flash.as_deref().expect("slots are on flash")
+        self.devices.flash()
     }
 
     fn log(&self) -> &dyn TableLog {
@@ -71,7 +71,7 @@ impl Site for BufferPool {
     }
 
     fn count(&self, what: TableEvent, by: u64) {
-        let mut stats = self.stats.lock();
+        let mut stats = self.devices.counts.lock();
         match what {
             TableEvent::Written => stats.table_writes += by,
             TableEvent::Logged => stats.table_log_bytes += by,
@@ -81,7 +81,8 @@ impl Site for BufferPool {
     }
 
     fn stop(&self, source: io::Error) -> TableError {
-        of_pool(self.stop_for_table(source))
+        let flash = self.devices.flash();
+        of_pool(self.durability.stop_for(Stop::new(Tier::Flash, flash, Operation::Write, source)))
     }
 }
 

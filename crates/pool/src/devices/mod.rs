@@ -10,11 +10,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use terrace_device::{Device, DeviceError, Operation};
-use terrace_page::{PAGE_SIZE, PageId};
+use terrace_page::{PAGE_SIZE, PageBuf, PageId};
 use terrace_policy::Costs;
+use terrace_rt::LeafMutex;
 use terrace_tier::PAGES_MAX;
 
-use crate::{BufferPool, PoolConfig, Stop, Tier};
+use crate::durability::Durability;
+use crate::io::{self, PageIo};
+use crate::{PoolConfig, PoolStats, Stop, Tier};
 use budget::WriteBudget;
 use spill::Spilling;
 
@@ -37,6 +40,10 @@ pub(crate) struct Devices {
     failures: AtomicU32,
     /// Of a pool whose home helps the flash out.
     pub(crate) spilling: Option<Spilling>,
+    /// Whether flash is a part of the database.
+    is_flash_needed: bool,
+    /// What was sent to them, but for what the partitions count.
+    pub(crate) counts: LeafMutex<PoolStats>,
 }
 
 impl Devices {
@@ -52,9 +59,81 @@ impl Devices {
         let budget = limited.map(|(flash, bytes_per_day)| {
             WriteBudget::new(bytes_per_day, terrace_rt::now(), flash.counters().written_bytes)
         });
-        let failures = AtomicU32::new(0);
         let spilling = Spilling::new(config, &costs);
-        Devices { home, flash, home_pages, costs, mu: config.mu, budget, failures, spilling }
+        Devices {
+            home,
+            flash,
+            home_pages,
+            costs,
+            mu: config.mu,
+            budget,
+            failures: AtomicU32::new(0),
+            spilling,
+            is_flash_needed: config.flash_role.is_persistent(),
+            counts: LeafMutex::default(),
+        }
+    }
+
+    /// The flash, of a pool with slots.
+    pub(crate) fn flash(&self) -> &dyn Device {
+        self.flash.as_deref().expect("slots are on flash")
+    }
+
+    /// Reads pages from home.
+    pub(crate) fn read_home(&self, ios: Vec<PageIo<'_>>) -> std::io::Result<()> {
+        self.count_home_reads(&ios);
+        io::run(&*self.home, ios)
+    }
+
+    /// Reads pages from home and from flash, side by side.
+    pub(crate) fn read_both(
+        &self,
+        home: Vec<PageIo<'_>>,
+        flash: Vec<PageIo<'_>>,
+    ) -> (std::io::Result<()>, std::io::Result<()>) {
+        self.count_home_reads(&home);
+        io::run_both((&*self.home, home), (self.flash.as_deref().unwrap_or(&*self.home), flash))
+    }
+
+    fn count_home_reads(&self, ios: &[PageIo<'_>]) {
+        let mut counts = self.counts.lock();
+        counts.home_reads += ios.len() as u64;
+        counts.home_read_pages += ios.iter().map(|io| io.pages() as u64).sum::<u64>();
+    }
+
+    /// Writes pages home and to flash, side by side.
+    pub(crate) fn write_both(
+        &self,
+        home: Vec<PageIo<'_>>,
+        flash: Vec<PageIo<'_>>,
+    ) -> (std::io::Result<()>, std::io::Result<()>) {
+        {
+            let mut counts = self.counts.lock();
+            counts.home_writes += home.len() as u64;
+            counts.home_write_pages += home.iter().map(|io| io.pages() as u64).sum::<u64>();
+            counts.flash_writes += flash.len() as u64;
+        }
+        if flash.is_empty() {
+            return (io::run(&*self.home, home), Ok(()));
+        }
+        io::run_both((&*self.home, home), (self.flash(), flash))
+    }
+
+    /// `pages`, in their order, are about to be brought home from flash, up to `at_once` together.
+    pub(crate) fn count_cleaning(&self, pages: &[(PageId, &PageBuf)], at_once: usize) {
+        let runs =
+            |part: &[(PageId, &PageBuf)]| part.chunk_by(|a, b| a.0.plus(1) == b.0).count() as u64;
+        let ios = pages.chunks(at_once).map(runs).sum::<u64>();
+        let mut counts = self.counts.lock();
+        counts.cleaner_ios += ios;
+        counts.cleaner_pages += pages.len() as u64;
+        counts.home_writes += ios;
+        counts.home_write_pages += pages.len() as u64;
+    }
+
+    /// Flash failed to read or write, or returned what is no page.
+    pub(crate) fn count_fault(&self) {
+        self.counts.lock().flash_faults += 1;
     }
 
     /// Whether `page` lies at home.
@@ -98,6 +177,27 @@ impl Devices {
             spilling.missed(&**flash, &*self.home);
         }
     }
+
+    /// A write to flash ended.
+    pub(crate) fn flash_was_written(&self, durability: &Durability, written: bool) {
+        if written {
+            self.failures.store(0, Ordering::Relaxed);
+        } else {
+            self.failures.fetch_add(1, Ordering::Relaxed);
+            self.count_fault();
+            self.look_at_flash(durability);
+        }
+    }
+
+    /// The flash failed: a database that it is a part of stops once it is given up.
+    pub(crate) fn look_at_flash(&self, durability: &Durability) {
+        let flash = self.flash.as_deref().filter(|flash| flash.is_given_up());
+        let Some(flash) = flash.filter(|_| self.is_flash_needed) else { return };
+        let what = "the device has not answered in time, or has lost a write";
+        let source = std::io::Error::new(ErrorKind::TimedOut, what);
+        let source = DeviceError::wrap(flash.name(), Operation::Read, None, source);
+        durability.stop_for(Stop::new(Tier::Flash, flash, Operation::Read, source));
+    }
 }
 
 impl terrace_tier::Devices for Devices {
@@ -108,31 +208,5 @@ impl terrace_tier::Devices for Devices {
     fn spills(&self) -> bool {
         let both = self.spilling.as_ref().zip(self.flash.as_ref());
         both.is_some_and(|(spilling, flash)| spilling.is_on(&**flash, &*self.home))
-    }
-}
-
-impl BufferPool {
-    /// A write to flash ended.
-    pub(crate) fn flash_was_written(&self, written: bool) {
-        if written {
-            self.devices.failures.store(0, Ordering::Relaxed);
-        } else {
-            self.devices.failures.fetch_add(1, Ordering::Relaxed);
-            self.stats.lock().flash_faults += 1;
-            self.look_at_flash();
-        }
-    }
-
-    /// The flash failed: a database that it is a part of stops once it is given up.
-    pub(crate) fn look_at_flash(&self) {
-        let Some(flash) = self.devices.flash.as_deref().filter(|flash| flash.is_given_up()) else {
-            return;
-        };
-        if self.restart.rules.is_persistent {
-            let what = "the device has not answered in time, or has lost a write";
-            let source = std::io::Error::new(ErrorKind::TimedOut, what);
-            let source = DeviceError::wrap(flash.name(), Operation::Read, None, source);
-            self.durability.stop_for(Stop::new(Tier::Flash, flash, Operation::Read, source));
-        }
     }
 }

@@ -38,6 +38,7 @@ use terrace_page::{Lsn, PageId};
 use terrace_rt::{Nanos, sleep};
 use terrace_tier::{BaseRule, Freed, Mutation};
 
+use crate::durability::Durability;
 use crate::durability::ledger::{DirtyLsns, Ledger};
 use crate::memory::frames::Exclusive;
 use crate::memory::{Books, Partition};
@@ -81,7 +82,7 @@ impl BufferPool {
         let newer = newer_on_flash(&books, guard);
         let freed = self.make_dirty_since(partition, &mut books, guard, lower);
         drop(books);
-        self.harden(freed.as_slice());
+        self.restart.harden(self, freed.as_slice());
         found(newer)
     }
 
@@ -125,7 +126,7 @@ impl BufferPool {
     /// slot is free for another. But where flash is persistent no slot is that the table calls
     /// newer than home: what the table says of it would be all that there is.
     fn base_rule(&self, books: &Books) -> BaseRule {
-        match self.any_base() {
+        match self.restart.any_base() {
             BaseRule::Below(_) if self.config.mutations.has(Mutation::DropOldBases) => {
                 BaseRule::Below(Lsn::ZERO)
             }
@@ -251,46 +252,19 @@ impl BufferPool {
                 books.ledger.at_risk_until_sync(page, lsns.rec);
             }
         }
-        self.join_buf_write(page);
-    }
-
-    /// `page` joins the open batch (E4).
-    pub(crate) fn join_buf_write(&self, page: PageId) {
-        let mut writes = self.durability.buf_writes.lock();
-        let batch = writes.open.get_or_insert_with(|| Batch {
-            eol: self.durability.journal.last_lsn(),
-            pages: Vec::new(),
-        });
-        batch.pages.push(page);
-        if batch.pages.len() >= self.config.buf_write_pages as usize {
-            let batch = writes.open.take();
-            writes.full.extend(batch);
-        }
+        self.durability.join_buf_write(page);
     }
 
     /// Logs the batches that are full, or the open one too. Call it without latches.
     pub(crate) fn log_buf_writes(&self, which: Logged) -> Result<(), PoolError> {
-        let batches = {
-            let mut writes = self.durability.buf_writes.lock();
-            let mut batches = std::mem::take(&mut writes.full);
-            if which == Logged::Open {
-                batches.extend(writes.open.take());
-            }
-            batches
-        };
+        let batches = self.durability.take_buf_writes(which);
         if batches.is_empty() && (which == Logged::Full || !self.has_unsynced()) {
             return Ok(());
         }
         if !self.config.mutations.has(Mutation::BufWriteBeforeSync) {
             self.sync_home()?;
         }
-        for batch in &batches {
-            let eol = match self.config.mutations.has(Mutation::EolAfterJoin) {
-                true => self.durability.journal.last_lsn(),
-                false => batch.eol,
-            };
-            self.durability.journal.log_buf_write(&batch.pages, eol);
-        }
+        self.durability.log_batches(&batches);
         Ok(())
     }
 
@@ -307,12 +281,12 @@ impl BufferPool {
         for partition in &self.memory.partitions {
             partition.books.lock().ledger.sync_begins();
         }
-        let synced = self.devices.home.sync();
+        let synced = self.durability.home.sync();
         if let Err(source) = synced {
             for partition in &self.memory.partitions {
                 partition.books.lock().ledger.sync_failed();
             }
-            return Err(self.stop_for_home(Operation::Sync, source));
+            return Err(self.durability.stop_for_home(Operation::Sync, source));
         }
         for partition in &self.memory.partitions {
             let mut books = partition.books.lock();
@@ -329,13 +303,13 @@ impl BufferPool {
                 continue;
             }
             if books.slots.unpin(slot) {
-                self.slot_cleaned(partition.first_slot + slot, page);
+                self.restart.cleaned(self, partition.first_slot + slot, page);
             }
             if books.slots.is_kept_for(slot, page) {
                 partition.detach_slot(books, &self.memory.frames, page, slot);
                 self.memory.observe(page, PageEvent::SlotLost);
                 books.slots.release_base(slot);
-                self.slot_freed(partition.first_slot + slot, page, Freed::Modified);
+                self.restart.freed(self, partition.first_slot + slot, page, Freed::Modified);
             }
         }
     }
@@ -349,12 +323,47 @@ impl BufferPool {
         (slot, page): (u32, PageId),
     ) {
         if books.slots.is_pinned(slot) {
-            self.unpin_later(partition, slot, page);
+            self.restart.unpin_later(self, partition.first_slot + slot, page);
         } else if books.slots.is_kept_for(slot, page) {
             partition.detach_slot(books, &self.memory.frames, page, slot);
             self.memory.observe(page, PageEvent::SlotLost);
             books.slots.retire(slot);
-            self.retire_base(partition, slot);
+            self.restart.retired(self, partition.first_slot + slot);
+        }
+    }
+}
+
+impl Durability {
+    /// `page` joins the open batch (E4).
+    pub(crate) fn join_buf_write(&self, page: PageId) {
+        let mut writes = self.buf_writes.lock();
+        let new = || Batch { eol: self.journal.last_lsn(), pages: Vec::new() };
+        let batch = writes.open.get_or_insert_with(new);
+        batch.pages.push(page);
+        if batch.pages.len() >= self.buf_write_pages {
+            let batch = writes.open.take();
+            writes.full.extend(batch);
+        }
+    }
+
+    /// The batches to log.
+    fn take_buf_writes(&self, which: Logged) -> Vec<Batch> {
+        let mut writes = self.buf_writes.lock();
+        let mut batches = std::mem::take(&mut writes.full);
+        if which == Logged::Open {
+            batches.extend(writes.open.take());
+        }
+        batches
+    }
+
+    /// Logs `batches`, whose pages are durable at home.
+    fn log_batches(&self, batches: &[Batch]) {
+        for batch in batches {
+            let eol = match self.mutations.has(Mutation::EolAfterJoin) {
+                true => self.journal.last_lsn(),
+                false => batch.eol,
+            };
+            self.journal.log_buf_write(&batch.pages, eol);
         }
     }
 }

@@ -37,11 +37,12 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use terrace_device::Operation;
+use terrace_device::{Device, Operation};
 use terrace_page::{Lsn, PageBuf, PageId};
 use terrace_rt::{LeafMutex, Mutex, Signal};
+use terrace_tier::Mutations;
 
-use crate::{BufferPool, Doublewrite, PoolError, Stop, Tier};
+use crate::{BufferPool, Doublewrite, PoolConfig, PoolError, Stop, Tier};
 use dirty::BufWrites;
 
 /// The floor is looked at so often within the bound.
@@ -126,6 +127,8 @@ pub trait Journal: Send + Sync {
 /// What makes changes durable at home, page by page and all together.
 pub(crate) struct Durability {
     pub(crate) journal: Arc<dyn Journal>,
+    home: Arc<dyn Device>,
+    pub(crate) mutations: Mutations,
     /// Sharp checkpoints under way: no new dirty page goes to flash meanwhile [S0 3.2].
     sharp: AtomicU32,
     /// Bulk loads under way: the log has none of their pages, so none goes to flash alone.
@@ -134,6 +137,8 @@ pub(crate) struct Durability {
     /// is at home.
     home_before: AtomicU64,
     buf_writes: LeafMutex<BufWrites>,
+    /// Pages in a BUF_WRITE record.
+    buf_write_pages: usize,
     /// Held by the task that syncs home.
     sync: Mutex<()>,
     stop: StopSwitch,
@@ -151,17 +156,24 @@ struct AgeWatch {
 }
 
 impl Durability {
-    /// With `journal`, which no change outlives by more than `clean_age` bytes.
-    pub(crate) fn new(journal: Arc<dyn Journal>, clean_age: Option<u64>) -> Durability {
+    /// Of a pool with this `config`, over `home`.
+    pub(crate) fn new(
+        journal: Arc<dyn Journal>,
+        home: Arc<dyn Device>,
+        config: &PoolConfig,
+    ) -> Durability {
         Durability {
             journal,
+            home,
+            mutations: config.mutations,
             sharp: AtomicU32::new(0),
             loads: AtomicU32::new(0),
             home_before: AtomicU64::new(0),
             buf_writes: LeafMutex::default(),
+            buf_write_pages: config.buf_write_pages as usize,
             sync: Mutex::default(),
             stop: StopSwitch::default(),
-            age: AgeWatch { bound: clean_age, news: Signal::new(), due: AtomicU64::new(0) },
+            age: AgeWatch { bound: config.clean_age, news: Signal::new(), due: AtomicU64::new(0) },
         }
     }
 
@@ -206,6 +218,11 @@ impl Durability {
         self.stop.set(|| self.journal.stopped(stop))
     }
 
+    /// A write or sync of home failed: no more changes. Returns the error for the caller.
+    pub(crate) fn stop_for_home(&self, operation: Operation, source: io::Error) -> PoolError {
+        self.stop_for(Stop::new(Tier::Home, &*self.home, operation, source))
+    }
+
     /// The least LSN that a change can get from now on.
     pub(crate) fn next_lsn(&self) -> Lsn {
         Lsn(self.journal.last_lsn().0 + 1)
@@ -232,35 +249,26 @@ impl Durability {
 }
 
 impl BufferPool {
-    /// A write or sync of home failed: no more changes. Returns the error for the caller.
-    pub(crate) fn stop_for_home(&self, operation: Operation, source: io::Error) -> PoolError {
-        self.durability.stop_for(Stop::new(Tier::Home, &*self.devices.home, operation, source))
-    }
-
-    /// A write of the table on flash failed, whose failure cannot be made known.
-    pub(crate) fn stop_for_table(&self, source: io::Error) -> PoolError {
-        let flash = self.devices.flash.as_deref().unwrap_or(&*self.devices.home);
-        self.durability.stop_for(Stop::new(Tier::Flash, flash, Operation::Write, source))
-    }
-
     /// The log has grown to `end`: what has become too old is brought home.
     #[inline]
     pub fn log_grew(&self, end: Lsn) {
-        if end.0 >= self.durability.age.due.load(Ordering::Relaxed) {
-            self.grow_older(end);
+        if end.0 >= self.durability.age.due.load(Ordering::Relaxed) && self.durability.age.look(end)
+        {
+            self.cleaning.news.notify_all();
         }
     }
+}
 
+impl AgeWatch {
+    /// The log has grown to `end`, where ages are due. Whether anything ever is too old.
     #[cold]
-    fn grow_older(&self, end: Lsn) {
-        let watch = &self.durability.age;
-        let Some(age) = watch.bound else {
-            watch.due.store(u64::MAX, Ordering::Relaxed);
-            return;
-        };
-        watch.due.store(end.0 + age / LOOKS, Ordering::Relaxed);
-        watch.news.notify_all();
-        self.cleaning.news.notify_all();
+    fn look(&self, end: Lsn) -> bool {
+        let due = self.bound.map_or(u64::MAX, |age| end.0 + age / LOOKS);
+        self.due.store(due, Ordering::Relaxed);
+        if self.bound.is_some() {
+            self.news.notify_all();
+        }
+        self.bound.is_some()
     }
 }
 

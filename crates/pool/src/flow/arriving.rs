@@ -30,7 +30,6 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use terrace_device::Device;
 use terrace_page::PageId;
 use terrace_policy::{Design, Filling, Inclusion, Replacement, RestartKind, Temperatures};
 use terrace_rt::{LeafMutex, Queue};
@@ -132,7 +131,7 @@ impl BufferPool {
             TacWrite::Sync => self.write_read_page(loading.page, &loading.guard),
             TacWrite::Async => {
                 if self.traffic.offered.try_push(loading.page).is_err() {
-                    self.stats.lock().tac_abandoned += 1;
+                    self.devices.counts.lock().tac_abandoned += 1;
                 }
             }
         }
@@ -151,7 +150,7 @@ impl BufferPool {
                 Some(guard) if guard.frame().rec_lsn().is_none() => {
                     self.write_read_page(page, &guard);
                 }
-                _ => self.stats.lock().tac_abandoned += 1,
+                _ => self.devices.counts.lock().tac_abandoned += 1,
             }
         }
     }
@@ -178,11 +177,14 @@ impl BufferPool {
         };
         let slot = writing.slot().expect("what is offered goes to flash");
         let number = partition.first_slot + slot;
-        let written = self.before_slot_writes(&[number]).is_ok() && {
-            let flash: &dyn Device = self.devices.flash.as_deref().expect("an admitted page");
-            io::run(flash, vec![PageIo::write(partition.slot_page(slot), [&**guard])]).is_ok()
+        let written = self.restart.before_writes(self, &[number]).is_ok() && {
+            io::run(
+                self.devices.flash(),
+                vec![PageIo::write(partition.slot_page(slot), [&**guard])],
+            )
+            .is_ok()
         };
-        self.flash_was_written(written);
+        self.devices.flash_was_written(&self.durability, written);
         let mut books = partition.books.lock();
         books.stats.flash_writes += 1;
         let outcome = Outcome { home: false, flash: written };
@@ -191,7 +193,7 @@ impl BufferPool {
         let version = Version { lsn, newer, history };
         self.end_writing(partition, &mut books, frame, (writing, outcome), &version);
         drop(books);
-        self.harden(&[number]);
+        self.restart.harden(self, &[number]);
     }
 }
 
@@ -221,7 +223,7 @@ impl BufferPool {
         let is_redone = self.restart.is_recovering();
         if self.traffic.is_exclusive && !is_redone && !self.durability.is_stopped() {
             let freed = self.take_over(loading.partition, &loading.guard);
-            self.harden(freed.as_slice());
+            self.restart.harden(self, freed.as_slice());
         }
     }
 
@@ -237,7 +239,7 @@ impl BufferPool {
                 let guard = page.and_then(|page| self.memory.frames.exclusive_if(id, page));
                 if let Some(guard) = guard {
                     let freed = self.take_over(partition, &guard);
-                    self.harden(freed.as_slice());
+                    self.restart.harden(self, freed.as_slice());
                 }
             }
         }
@@ -256,7 +258,7 @@ impl BufferPool {
         if books.slots.newer(slot).is_some() {
             return self.make_dirty_since(partition, &mut books, guard, lower);
         }
-        if books.slots.keeps(slot, self.any_base()) {
+        if books.slots.keeps(slot, self.restart.any_base()) {
             return None;
         }
         books.stats.invalidations += 1;

@@ -151,7 +151,7 @@ impl BufferPool {
     fn choose_again(&self, choosing: &Choosing) {
         let of = |device: Option<&dyn Device>| device.map(Device::counters).unwrap_or_default();
         let cleaned_together = {
-            let stats = self.stats.lock();
+            let stats = self.devices.counts.lock();
             match stats.cleaner_ios {
                 0 => CLEANED_TOGETHER,
                 ios => stats.cleaner_pages as f64 / ios as f64,

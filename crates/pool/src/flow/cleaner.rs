@@ -230,7 +230,7 @@ impl BufferPool {
                 },
             );
         }
-        self.harden(&slots);
+        self.restart.harden(self, &slots);
         // A failed sync stops the pool, and the next writer reports it.
         let _failed: Result<(), PoolError> = self.log_buf_writes(Logged::Full);
     }
@@ -242,12 +242,12 @@ impl BufferPool {
 
     /// Reads the run from flash; says which pages are whole.
     fn stage(&self, run: &[Claim], staging: &mut Staging) -> Vec<Staged> {
-        let flash = self.devices.flash.as_deref().expect("dirty slots are on flash");
+        let flash = self.devices.flash();
         let ios = run.iter().zip(staging.pages_mut()).map(|(claim, bytes)| {
             PageIo::read(self.memory.partition(claim.page()).slot_page(claim.slot()), [bytes])
         });
         if io::run(flash, ios.collect()).is_err() {
-            self.stats.lock().flash_faults += 1;
+            self.devices.count_fault();
             // One bad sector must not keep the others from home: one by one, then.
             return run
                 .iter()
@@ -277,7 +277,7 @@ impl BufferPool {
     }
 
     fn stage_one(&self, claim: &Claim, bytes: &mut PageBuf) -> Staged {
-        let flash = self.devices.flash.as_deref().expect("dirty slots are on flash");
+        let flash = self.devices.flash();
         let number = self.memory.partition(claim.page()).slot_page(claim.slot());
         match io::run(flash, vec![PageIo::read(number, [&mut *bytes])]) {
             Err(_) => Staged::Damaged,
@@ -296,15 +296,8 @@ impl BufferPool {
         let whole = (0..run.len()).filter(|&at| staged[at] == Staged::Whole);
         let whole: Vec<(PageId, &PageBuf)> =
             whole.map(|at| (run[at].page(), &staging.pages()[at])).collect();
-        {
-            let ios = whole.chunk_by(|a, b| a.0.plus(1) == b.0).count() as u64;
-            let mut stats = self.stats.lock();
-            stats.cleaner_ios += ios;
-            stats.cleaner_pages += whole.len() as u64;
-            stats.home_writes += ios;
-            stats.home_write_pages += whole.len() as u64;
-        }
-        self.write_shielded(&whole, |part| io::run(&*self.devices.home, home_runs(part)))
+        self.devices.count_cleaning(&whole, run.len());
+        self.durability.write_shielded(&whole, |part| io::run(&*self.devices.home, home_runs(part)))
     }
 
     pub(crate) fn end_claim(&self, claim: Claim, cleaned: Cleaned) {
@@ -321,11 +314,11 @@ impl BufferPool {
                 lsns.base = Lsn::MAX;
                 books.ledger.keep_until_sync(slot, page);
             } else {
-                self.slot_cleaned(partition.first_slot + slot, page);
+                self.restart.cleaned(self, partition.first_slot + slot, page);
             }
             self.written_home(&mut books, page, lsns);
         } else if cleaned == Cleaned::AtHome && self.config.mutations.has(Mutation::JoinModified) {
-            self.join_buf_write(page);
+            self.durability.join_buf_write(page);
         }
         books.ledger.home_write_ends(page);
         drop(books);

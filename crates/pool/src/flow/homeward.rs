@@ -10,10 +10,11 @@ use terrace_device::Operation;
 use terrace_page::{Lsn, PAGE_SIZE, PageBuf, PageId};
 use terrace_tier::Mutation;
 
+use crate::PoolError;
+use crate::durability::Durability;
 use crate::durability::doublewrite::{CopyError, Doublewrite, Shield};
 use crate::io::PageIo;
 use crate::memory::frames::Staging;
-use crate::{BufferPool, PoolError};
 
 /// A page to write home, and its bytes.
 pub(crate) struct Homeward<'a> {
@@ -61,13 +62,11 @@ impl<'a> Homeward<'a> {
     }
 }
 
-impl BufferPool {
+impl Durability {
     /// The area that home writes go through.
     fn doublewrite(&self) -> Option<&Arc<Doublewrite>> {
-        self.durability
-            .journal
-            .doublewrite()
-            .filter(|_| !self.config.mutations.has(Mutation::SkipDoublewrite))
+        let area = self.journal.doublewrite();
+        area.filter(|_| !self.mutations.has(Mutation::SkipDoublewrite))
     }
 
     /// Most pages that may go home together.
@@ -85,12 +84,12 @@ impl BufferPool {
     ) -> Result<Option<Shield<'_>>, PoolError> {
         let Some(area) = self.doublewrite().filter(|_| !pages.is_empty()) else { return Ok(None) };
         let shield = area.copy(pages).map_err(|error| match error {
-            CopyError::Log(source) => self.durability.journal.failed(source),
+            CopyError::Log(source) => self.journal.failed(source),
             CopyError::Home(source) => self.stop_for_home(Operation::Sync, source),
             error @ CopyError::Torn => self.stop_for_home(Operation::Write, error.into()),
         })?;
-        if !self.config.mutations.has(Mutation::PageBeforeLog) {
-            self.durability.journal.barrier(upto)?;
+        if !self.mutations.has(Mutation::PageBeforeLog) {
+            self.journal.barrier(upto)?;
         }
         Ok(Some(shield))
     }

@@ -7,61 +7,19 @@
 //!   slot that is filled, cleaned, freed or retired, in the order of these changes.
 //! - T3: what the restart was told is hardened after the section, before anything relies on it.
 
-use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
-use terrace_device::said_again;
 use terrace_page::{Lsn, PageId};
 use terrace_policy::{History, Tick};
-use terrace_restart::{ColdStart, FlashRecovery, Keeper, TableError, unlogged};
 use terrace_tier::{
-    After, Around, BaseRule, Candidate, Changed, Displaced, Filled, Freed, Gauge, Held, Mutation,
-    Outcome, Version, Writing, Written,
+    After, Around, Candidate, Changed, Displaced, Filled, Freed, Gauge, Held, Mutation, Outcome,
+    Version, Writing, Written,
 };
 
-use crate::config::CopyRules;
 use crate::durability::ledger::{DirtyLsns, Ledger};
 use crate::memory::frames::{Exclusive, Frame};
 use crate::memory::{Books, Partition};
-use crate::{BufferPool, PageEvent, PoolError, Tier};
-
-/// What the restart wants of the pool, and the pool of it.
-pub(crate) struct RestartState {
-    pub(crate) keeper: Option<Box<dyn Keeper>>,
-    /// How long copies count, and for what.
-    pub(crate) rules: CopyRules,
-    /// Whether it wants to know the LSNs of changes.
-    pub(crate) follows_changes: bool,
-    /// Why the flash tier started cold, if it did.
-    pub(crate) cold_start: Option<ColdStart>,
-    /// From the opening until `begin`.
-    is_recovering: AtomicBool,
-}
-
-impl RestartState {
-    /// With this keeper, in an opening that found what `recovery` says.
-    pub(crate) fn new(
-        rules: CopyRules,
-        keeper: Option<Box<dyn Keeper>>,
-        recovery: Option<&FlashRecovery>,
-    ) -> RestartState {
-        RestartState {
-            rules,
-            follows_changes: keeper.as_ref().is_some_and(|keeper| keeper.follows_changes()),
-            keeper,
-            cold_start: recovery.and_then(FlashRecovery::cold),
-            is_recovering: AtomicBool::new(true),
-        }
-    }
-
-    pub(crate) fn is_recovering(&self) -> bool {
-        self.is_recovering.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn recovered(&self) {
-        self.is_recovering.store(false, Ordering::Release);
-    }
-}
+use crate::{BufferPool, PageEvent, PoolError};
 
 /// A partition of the pool around its slots, while its lock is held.
 pub(crate) struct PoolAround<'a> {
@@ -145,7 +103,7 @@ impl Around for PoolAround<'_> {
     }
 
     fn slots_wanted(&self) {
-        self.pool.slots_wanted();
+        self.pool.restart.slots_wanted();
     }
 
     fn cleaning_wanted(&self) {
@@ -172,12 +130,7 @@ impl BufferPool {
         let Displaced { page, slot } = displaced;
         partition.detach_slot(books, &self.memory.frames, page, slot);
         self.memory.observe(page, PageEvent::SlotLost);
-        self.slot_freed(partition.first_slot + slot, page, Freed::Reused);
-    }
-
-    /// Which copies are needed while home may lack changes of theirs.
-    pub(crate) fn any_base(&self) -> BaseRule {
-        if self.restart.rules.keeps_bases { BaseRule::ALL } else { BaseRule::Never }
+        self.restart.freed(self, partition.first_slot + slot, page, Freed::Reused);
     }
 
     /// The copy in `slot` stopped being the page of `frame`, as `changed` says: tells the frame,
@@ -198,7 +151,7 @@ impl BufferPool {
             }
         }
         let number = partition.first_slot + slot;
-        self.slot_freed(number, page, why);
+        self.restart.freed(self, number, page, why);
         Some(number)
     }
 
@@ -231,11 +184,12 @@ impl BufferPool {
     ) {
         partition.copy_moved(&self.memory.frames, page, (from, to));
         let history = Some(History::once(self.memory.now()));
-        self.slot_filled(&Held { slot: partition.first_slot + to, page, lsn, newer, history });
+        self.restart
+            .filled(self, &Held { slot: partition.first_slot + to, page, lsn, newer, history });
         if self.restart.rules.waits_for_table {
-            self.retire_base(partition, from);
+            self.restart.retired(self, partition.first_slot + from);
         } else {
-            self.slot_freed(partition.first_slot + from, page, Freed::Reused);
+            self.restart.freed(self, partition.first_slot + from, page, Freed::Reused);
         }
     }
 
@@ -257,83 +211,17 @@ impl BufferPool {
         }
         let Version { lsn, newer, history } = *version;
         let number = partition.first_slot + slot;
-        self.slot_filled(&Held { slot: number, page, lsn, newer, history: Some(history) });
+        self.restart.filled(self, &Held { slot: number, page, lsn, newer, history: Some(history) });
         if let Some(base) = retired {
             books.ledger.keep_no_longer(base);
-            self.retire_base(partition, base);
+            self.restart.retired(self, partition.first_slot + base);
         }
         frame.set_slot(Some(slot));
         true
     }
 }
 
-/// The restart is told.
 impl BufferPool {
-    /// Bytes are about to be written into `slots`, numbered over all partitions (keeper.K2). A
-    /// cache whose table cannot be written is given up, and takes none of them (keeper.K3).
-    pub(crate) fn before_slot_writes(&self, slots: &[u32]) -> Result<(), PoolError> {
-        match &self.restart.keeper {
-            Some(keeper) if !slots.is_empty() => {
-                let begun = keeper.before_writes(self, slots).map_err(PoolError::from);
-                begun.or_else(|error| if self.gives_up(&error) { Ok(()) } else { Err(error) })
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// The table was not written, for `error`: whether flash is given up for that (keeper.K3).
-    fn gives_up(&self, error: &PoolError) -> bool {
-        let Some(flash) = &self.devices.flash else { return false };
-        if self.restart.rules.is_persistent
-            || !matches!(error, PoolError::Read { tier: Tier::Flash, .. })
-        {
-            return false;
-        }
-        flash.give_up();
-        flash.is_given_up()
-    }
-
-    fn slot_filled(&self, held: &Held) {
-        if let Some(keeper) = &self.restart.keeper {
-            keeper.filled(self, held);
-        }
-    }
-
-    pub(crate) fn slot_cleaned(&self, slot: u32, page: PageId) {
-        if let Some(keeper) = &self.restart.keeper {
-            keeper.cleaned(self, slot, page);
-        }
-    }
-
-    pub(crate) fn slot_freed(&self, slot: u32, page: PageId, why: Freed) {
-        if let Some(keeper) = &self.restart.keeper {
-            keeper.freed(self, slot, page, why);
-        }
-    }
-
-    /// No slot can be reused now.
-    fn slots_wanted(&self) {
-        if let Some(keeper) = &self.restart.keeper {
-            keeper.wanted();
-        }
-    }
-
-    /// A base gave way to a newer copy on flash: it is free once the table there says so.
-    pub(crate) fn retire_base(&self, partition: &Partition, slot: u32) {
-        if let Some(keeper) = &self.restart.keeper {
-            keeper.retired(self, partition.first_slot + slot);
-        }
-    }
-
-    /// Home was synced: clean `slot` may be used again once the table says that home has its page.
-    pub(crate) fn unpin_later(&self, partition: &Partition, slot: u32, page: PageId) {
-        let number = partition.first_slot + slot;
-        self.slot_cleaned(number, page);
-        if let Some(keeper) = &self.restart.keeper {
-            keeper.unpin_later(self, number);
-        }
-    }
-
     /// In the middle of a checkpoint, after its oldest dirty LSN was taken: returns when the table
     /// on flash says enough for the log to be cut there. Returns how far its journal reaches.
     ///
@@ -341,52 +229,7 @@ impl BufferPool {
     ///
     /// The table cannot be hardened: what is on flash may not be believed after this session.
     pub fn harden_table(&self) -> Result<u64, PoolError> {
-        let hardened = self.restart.keeper.as_ref().map_or(Ok(0), |keeper| keeper.checkpoint(self));
-        hardened.map_err(PoolError::from).inspect_err(|_| self.look_at_flash())
-    }
-
-    /// A change of `page` was logged at `lsn`.
-    pub(crate) fn page_changed(&self, page: PageId, lsn: Lsn) {
-        if let Some(keeper) = &self.restart.keeper {
-            keeper.changed(page, lsn);
-        }
-    }
-
-    /// `page`, whose dirty entry was made, changes without a record. False if the restart needs one
-    /// of that, and the log is full.
-    pub(crate) fn log_unlogged(&self, page: PageId) -> bool {
-        let wants = self.restart.keeper.as_ref().is_some_and(|keeper| keeper.wants_unlogged());
-        !wants || self.durability.journal.log_flash(&unlogged(page)).is_some()
-    }
-
-    /// Hardens the table (keeper.K2). One that cannot be hardened may not be believed later: a
-    /// cache is given up (keeper.K3), and a database that flash is a part of stops.
-    pub(crate) fn harden(&self, slots: &[u32]) {
-        let Some(keeper) = &self.restart.keeper else { return };
-        if let (false, Err(error)) = (slots.is_empty(), keeper.harden(self, slots)) {
-            let error = PoolError::from(error);
-            if self.gives_up(&error) {
-                return;
-            }
-            let source = match &error {
-                PoolError::Read { source, .. } => said_again(source),
-                error => io::Error::other(error.to_string()),
-            };
-            self.stop_for_table(source);
-        }
-    }
-}
-
-impl From<TableError> for PoolError {
-    fn from(error: TableError) -> PoolError {
-        match error {
-            TableError::Flash { source } => {
-                PoolError::Read { tier: Tier::Flash, page: PageId(0), source }
-            }
-            TableError::Pool { cause } => match cause.downcast_ref::<PoolError>() {
-                Some(error) => error.clone(),
-                None => PoolError::Journal { source: cause },
-            },
-        }
+        let hardened = self.restart.checkpoint(self);
+        hardened.inspect_err(|_| self.devices.look_at_flash(&self.durability))
     }
 }

@@ -32,7 +32,7 @@ use crate::durability::doublewrite::Shield;
 use crate::durability::ledger::DirtyLsns;
 use crate::flow::homeward::{home_runs, homeward};
 use crate::flow::slots::candidate;
-use crate::io::{self, PageIo};
+use crate::io::PageIo;
 use crate::memory::frames::{Exclusive, Frame, Shared};
 use crate::memory::{Books, Partition, Place};
 use crate::{BufferPool, PageEvent, PoolError};
@@ -135,7 +135,7 @@ impl BufferPool {
         purpose: Purpose,
     ) -> Result<usize, PoolError> {
         let _at_work = self.memory.at_work();
-        let at_once = self.shielded_pages();
+        let at_once = self.durability.shielded_pages();
         // Of a stopped pool, too, the jobs are ended one by one: others wait for their home writes.
         let mut written = self.durability.check_writable().map(|()| 0);
         while !jobs.is_empty() {
@@ -167,7 +167,7 @@ impl BufferPool {
         };
         self.clear_too_soon(&transfers);
         let slots: Vec<u32> = transfers.iter().filter_map(Transfer::slot_number).collect();
-        let (home, flash) = match self.before_slot_writes(&slots) {
+        let (home, flash) = match self.restart.before_writes(self, &slots) {
             Ok(()) => self.transfer(&transfers, shield.as_ref()),
             Err(error) => {
                 self.give_up(transfers.into_iter(), purpose);
@@ -180,14 +180,14 @@ impl BufferPool {
                 drop(shield);
                 Ok(())
             }
-            Err(source) => Err(self.stop_torn(source, shield)),
+            Err(source) => Err(self.durability.stop_torn(source, shield)),
         };
         let mut freed = 0;
         for transfer in transfers {
             let outcome = Outcome { home: home.is_ok(), flash };
             freed += usize::from(self.complete(transfer, purpose, outcome));
         }
-        self.harden(&slots);
+        self.restart.harden(self, &slots);
         home?;
         self.log_buf_writes(Logged::Full)?;
         Ok(freed)
@@ -202,7 +202,7 @@ impl BufferPool {
         let pages: Vec<&PageBuf> = homeward.map(|transfer| &*transfer.guard).collect();
         let dirty = transfers.iter().filter(|transfer| transfer.dirty.is_some());
         let upto = dirty.map(|transfer| transfer.page_lsn).max().unwrap_or(Lsn::ZERO);
-        match self.shield(&pages, upto)? {
+        match self.durability.shield(&pages, upto)? {
             Some(shield) => Ok(Some(shield)),
             None => self.write_ahead(transfers).map(|()| None),
         }
@@ -256,18 +256,11 @@ impl BufferPool {
                 flash.push(PageIo::write(number, [&*transfer.guard]));
             }
         }
-        {
-            let mut stats = self.stats.lock();
-            stats.home_writes += home.len() as u64;
-            stats.home_write_pages += home.iter().map(|io| io.pages() as u64).sum::<u64>();
-            stats.flash_writes += flash.len() as u64;
+        let writes_flash = !flash.is_empty();
+        let (home, flash) = self.devices.write_both(home, flash);
+        if writes_flash {
+            self.devices.flash_was_written(&self.durability, flash.is_ok());
         }
-        if flash.is_empty() {
-            return (io::run(&*self.devices.home, home), true);
-        }
-        let device = self.devices.flash.as_deref().expect("a slot is on flash");
-        let (home, flash) = io::run_both((&*self.devices.home, home), (device, flash));
-        self.flash_was_written(flash.is_ok());
         (home, flash.is_ok())
     }
 }

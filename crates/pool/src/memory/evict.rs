@@ -94,7 +94,7 @@ impl BufferPool {
     /// barrier of the log's device (V5).
     fn writes_together(&self, partition: &Partition, wanted: usize) -> usize {
         let most = SHIELDED_VICTIMS.min(partition.frames_count as usize / FRAMES_PER_VICTIM);
-        if self.shielded_pages() == usize::MAX { wanted } else { wanted.max(most) }
+        if self.durability.shielded_pages() == usize::MAX { wanted } else { wanted.max(most) }
     }
 
     /// Frees frames of one partition; returns how many.

@@ -226,8 +226,8 @@ impl BufferPool {
         while let Some(reading) = loading.reading.take() {
             let slot = reading.slot();
             let number = loading.partition.slot_page(slot);
-            let flash = self.devices.flash.as_deref().expect("a slot is on flash");
-            let read = io::run(flash, vec![PageIo::read(number, [loading.guard.target()])]);
+            let read =
+                io::run(self.devices.flash(), vec![PageIo::read(number, [loading.guard.target()])]);
             let read = self.judge(loading.page, Tier::Flash, read, &loading.guard);
             attempts += 1;
             match self.flash_was_read(loading, reading, read) {

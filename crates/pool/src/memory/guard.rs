@@ -6,6 +6,7 @@ use terrace_page::{FrameId, Lsn, PAGE_SIZE, PageBuf, PageId, lsn, page_id, set_l
 
 use crate::memory::frames::{Exclusive, Shared};
 use crate::{BufferPool, PageEvent};
+use terrace_restart::unlogged;
 
 /// What `PageMut::dirty` found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -160,7 +161,9 @@ impl<'p> PageMut<'p> {
     /// and a restart would miss it: then the change must not be made.
     pub fn dirty_unlogged(&mut self) -> Option<Dirtied> {
         let found = self.dirty();
-        self.pool.log_unlogged(self.page).then_some(found)
+        let is_told = !self.pool.restart.wants_unlogged()
+            || self.pool.durability.journal.log_flash(&unlogged(self.page)).is_some();
+        is_told.then_some(found)
     }
 
     /// Changes the bytes, for a record that was appended with `lsn`, and sets the page's LSN.
@@ -175,7 +178,7 @@ impl<'p> PageMut<'p> {
         self.backing = Backing::Page;
         let id = self.page;
         if self.pool.restart.follows_changes {
-            self.pool.page_changed(id, lsn);
+            self.pool.restart.page_changed(id, lsn);
         }
         self.change(|bytes| {
             change(bytes);

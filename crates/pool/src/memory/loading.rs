@@ -26,7 +26,7 @@ use terrace_rt::LeafMutex;
 use terrace_tier::{Freed, Mutation, Reading, SlotState};
 
 use crate::durability::ledger::DirtyLsns;
-use crate::io::{self, PageIo};
+use crate::io::PageIo;
 use crate::memory::frames::Exclusive;
 use crate::memory::{Partition, Place};
 use crate::shares::SlotTable;
@@ -126,8 +126,7 @@ impl BufferPool {
     /// Reads a page in flight from home, and verifies it.
     pub(crate) fn read_home(&self, loading: &mut Loading<'_>) -> Result<(), PoolError> {
         let io = PageIo::read(loading.page.0, [loading.guard.target()]);
-        self.count_home_read(1);
-        let read = io::run(&*self.devices.home, vec![io]);
+        let read = self.devices.read_home(vec![io]);
         self.judge(loading.page, Tier::Home, read, &loading.guard)
     }
 
@@ -149,18 +148,18 @@ impl BufferPool {
             read => read,
         };
         let Err(error) = read else { return Ok(true) };
-        self.look_at_flash();
+        self.devices.look_at_flash(&self.durability);
         if copy.is_newer {
             // Also while the log is redone: that may have gone by what the copy had.
             return Err(error);
         }
         books.stats.flash_faults += 1;
         // A base stays: home has the page, but may lose it again.
-        let changed = books.slots.changes(slot, self.any_base());
+        let changed = books.slots.changes(slot, self.restart.any_base());
         let of = (loading.page, loading.guard.frame());
         let freed = self.copy_changed(loading.partition, of, slot, (changed, Freed::Modified));
         drop(books);
-        self.harden(freed.as_slice());
+        self.restart.harden(self, freed.as_slice());
         Ok(false)
     }
 
@@ -195,12 +194,6 @@ impl BufferPool {
     /// where the log ended.
     fn is_newer_than_log(&self, bytes: &PageBuf) -> bool {
         !self.restart.is_recovering() && lsn(bytes) >= self.durability.next_lsn()
-    }
-
-    pub(crate) fn count_home_read(&self, pages: usize) {
-        let mut stats = self.stats.lock();
-        stats.home_reads += 1;
-        stats.home_read_pages += pages as u64;
     }
 }
 
@@ -274,7 +267,7 @@ impl BufferPool {
             freed = self.make_dirty_since(partition, &mut books, guard, rec);
         }
         drop(books);
-        self.harden(freed.as_slice());
+        self.restart.harden(self, freed.as_slice());
         redo.done(page);
         Ok(())
     }
@@ -308,7 +301,7 @@ impl BufferPool {
 
     /// Whether what is bad in `slot`, which home lacks, can be given up: nobody brings it home.
     pub(crate) fn may_rescue(&self, slots: &SlotTable, slot: u32) -> bool {
-        slots.keeps(slot, self.any_base()) || slots.state(slot) == SlotState::Dirty
+        slots.keeps(slot, self.restart.any_base()) || slots.state(slot) == SlotState::Dirty
     }
 
     /// A copy that only flash had is bad: home may have the same version, and the log has all that
@@ -349,12 +342,12 @@ impl BufferPool {
         books.stats.flash_faults += 1;
         // A base stays: nobody but its entry tells, after a power cut, that home lacks the changes
         // from `rec` on: not even the last checkpoint, which counted on the copy.
-        let changed = books.slots.spoiled(slot, self.any_base());
+        let changed = books.slots.spoiled(slot, self.restart.any_base());
         let of = (loading.page, loading.guard.frame());
         self.copy_changed(partition, of, slot, (changed, Freed::Modified));
         books.set_dirty(&self.memory.frames, &loading.guard, DirtyLsns::at(rec));
         drop(books);
-        self.harden(&[partition.first_slot + slot]);
+        self.restart.harden(self, &[partition.first_slot + slot]);
         loading.source = Source::Home;
         Ok(BadCopy::Rescued)
     }

@@ -22,7 +22,7 @@ use terrace_page::PageId;
 use terrace_policy::AccessClass;
 
 use crate::buffer_pool::Intent;
-use crate::io::{self, PageIo, PageTarget};
+use crate::io::{PageIo, PageTarget};
 use crate::memory::Place;
 use crate::memory::fetch::{Installed, Want};
 use crate::memory::frames::Staging;
@@ -179,9 +179,7 @@ impl BufferPool {
         let dropped = run.iter().filter(|place| place.is_none()).count();
         let mut staging = Staging::new(dropped);
         let bufs = bufs_of_run(run.iter_mut().map(Option::as_mut), &mut staging);
-        self.count_home_read(bufs.len());
-        let io = PageIo::read(start.0 + first as u64, bufs);
-        let read = io::run(&*self.devices.home, vec![io]);
+        let read = self.devices.read_home(vec![PageIo::read(start.0 + first as u64, bufs)]);
         for place in run {
             let Some(loading) = place.take() else { continue };
             let read = same_result(&read);
@@ -207,13 +205,7 @@ impl BufferPool {
                 }
             }
         }
-        if !home.is_empty() {
-            let mut stats = self.stats.lock();
-            stats.home_reads += home.len() as u64;
-            stats.home_read_pages += home.len() as u64;
-        }
-        let device = self.devices.flash.as_deref().unwrap_or(&*self.devices.home);
-        let (home, flash) = io::run_both((&*self.devices.home, home), (device, flash));
+        let (home, flash) = self.devices.read_both(home, flash);
         for loading in loadings {
             let read = match loading.source {
                 Source::Home => same_result(&home),
@@ -296,8 +288,7 @@ impl BufferPool {
             .chain([Some(&mut *loading)])
             .chain(after.iter_mut().map(Option::as_mut));
         let bufs = bufs_of_run(run, &mut staging);
-        self.count_home_read(bufs.len());
-        let read = io::run(&*self.devices.home, vec![PageIo::read(first, bufs)]);
+        let read = self.devices.read_home(vec![PageIo::read(first, bufs)]);
         let is_read = read.is_ok();
         for other in before.into_iter().chain(after).flatten() {
             self.end_loading(other, same_result(&read));

@@ -194,7 +194,7 @@ impl BufferPool {
         };
         let Some(guard) = self.memory.frames.try_exclusive(id) else { return false };
         let slot = guard.frame().slot().expect("what leaves the log has a slot");
-        let changed = books.slots.changes(slot, self.any_base());
+        let changed = books.slots.changes(slot, self.restart.any_base());
         self.taken_back(partition, books, &guard, changed);
         true
     }
@@ -219,13 +219,13 @@ impl BufferPool {
         let span = front.leavers.last().map_or(0, |leaver| leaver.at + 1);
         let mut staging = Staging::new(span);
         let Some(from) = front.leavers.first().map(|leaver| leaver.slot) else { return staging };
-        let flash = self.devices.flash.as_deref().expect("a slot is on flash");
+        let flash = self.devices.flash();
         let ios = match self.traffic.appends.and_then(|appends| appends.migration) {
             Some(_) => front.reads_of_leavers(partition, &mut staging),
             None => front.read_of_all(partition, from, &mut staging),
         };
         if io::run(flash, ios).is_err() {
-            self.stats.lock().flash_faults += 1;
+            self.devices.count_fault();
             for leaver in &front.leavers {
                 let bytes = &mut staging.pages_mut()[leaver.at];
                 bytes.fill(0);
@@ -354,7 +354,7 @@ impl BufferPool {
                 self.displaced(partition, &books, displaced);
             }
         }
-        self.harden(&slots);
+        self.restart.harden(self, &slots);
         self.end_front(partition, &mut partition.books.lock(), group);
         // A failure stops the pool, and the next writer reports it.
         let _failed: Result<(), PoolError> =
@@ -410,17 +410,8 @@ impl BufferPool {
             whole.map(|leaver| (leaver.page, leaver.staged(staging))).collect();
         let migration = self.traffic.appends.and_then(|appends| appends.migration);
         let at_once = migration.unwrap_or(whole.len().max(1));
-        let runs =
-            |part: &[(PageId, &PageBuf)]| part.chunk_by(|a, b| a.0.plus(1) == b.0).count() as u64;
-        let ios: u64 = whole.chunks(at_once).map(runs).sum();
-        {
-            let mut stats = self.stats.lock();
-            stats.cleaner_ios += ios;
-            stats.cleaner_pages += whole.len() as u64;
-            stats.home_writes += ios;
-            stats.home_write_pages += whole.len() as u64;
-        }
-        self.write_shielded(&whole, |part| {
+        self.devices.count_cleaning(&whole, at_once);
+        self.durability.write_shielded(&whole, |part| {
             let batches: Vec<Vec<PageIo<'_>>> = part.chunks(at_once).map(home_runs).collect();
             io::run_in_turn(&*self.devices.home, &batches, LogRules::MIGRATIONS)
         })
@@ -433,7 +424,7 @@ impl BufferPool {
         claim: &Claim,
         bytes: &mut PageBuf,
     ) -> Result<(), PoolError> {
-        self.stats.lock().flash_faults += 1;
+        self.devices.count_fault();
         let read = io::run(&*self.devices.home, vec![PageIo::read(claim.page().0, [&mut *bytes])]);
         let (tier, page) = (Tier::Home, claim.page());
         let read = read.map_err(|source| PoolError::Read { tier, page, source: Arc::new(source) });

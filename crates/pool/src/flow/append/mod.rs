@@ -293,7 +293,7 @@ impl BufferPool {
             slots.extend(self.move_on(partition, &mut front, written.is_ok()));
             self.let_go(partition, front, staging);
         }
-        self.harden(&slots);
+        self.restart.harden(self, &slots);
         match written {
             Ok(()) | Err(None) => Ok(freed),
             Err(Some(error)) => Err(error),
@@ -321,15 +321,15 @@ impl BufferPool {
         self.write_ahead(transfers).map_err(Some)?;
         pages.sort_unstable_by_key(|&(slot, _)| slot);
         let numbers: Vec<u32> = pages.iter().map(|(slot, _)| partition.first_slot + slot).collect();
-        self.before_slot_writes(&numbers).map_err(Some)?;
+        self.restart.before_writes(self, &numbers).map_err(Some)?;
         let runs = pages.chunk_by(|a, b| a.0 + 1 == b.0);
         let ios = runs.map(|run| {
             PageIo::write(partition.slot_page(run[0].0), run.iter().map(|&(_, bytes)| bytes))
         });
-        let flash = self.devices.flash.as_deref().expect("a slot is on flash");
+        let flash = self.devices.flash();
         let written = io::run(flash, ios.collect());
-        self.flash_was_written(written.is_ok());
-        self.stats.lock().flash_writes += pages.len() as u64;
+        self.devices.flash_was_written(&self.durability, written.is_ok());
+        self.devices.counts.lock().flash_writes += pages.len() as u64;
         written.map_err(|_| None)
     }
 }
