@@ -10,8 +10,8 @@ use terrace_policy::{
 };
 use terrace_rt::Prng;
 use terrace_tier::{
-    After, AnyOrder, BaseRule, Changed, Claim, Cleaned, Devices, Ended, Gauge, HasRead, Missed,
-    Reading, Root, SlotRules, SlotState, SlotTable, UntilSync, VersionBits, Wanted,
+    After, AnyOrder, BaseRule, Changed, Claim, Cleaned, Count, Devices, Ended, Gauge, HasRead,
+    Missed, Reading, Root, SlotRules, SlotState, SlotTable, UntilSync, VersionBits, Wanted,
 };
 
 const SLOTS: u32 = 12;
@@ -200,8 +200,10 @@ impl Both {
                 claim
             }
             None => {
-                let named = self.table.root(root, |page| page != held);
                 let is_unwanted = root == Root::Wanted && !self.table.wants_cleaning();
+                let named = self.table.root(root, |page| page != held);
+                let has_lapsed = root == Root::Wanted && named.is_none();
+                assert!(!has_lapsed || !self.table.wants_cleaning(), "a wish without a slot stays");
                 let oldest = self.model.iter().filter(|of| may(of)).filter_map(|of| of.newer).min();
                 let is_due = |rec: Lsn| root != Root::Below(bound) || rec < bound;
                 match root {
@@ -388,7 +390,7 @@ impl Both {
         }
     }
 
-    fn check(&self, context: &str) {
+    fn check(&mut self, context: &str) {
         self.table.check();
         for (slot, of) in (0..).zip(&self.model) {
             assert_eq!(self.table.state(slot), of.state, "{context}, slot {slot}");
@@ -443,6 +445,26 @@ fn table_agrees_with_its_model() {
             }
         }
     }
+}
+
+/// The pool used to keep a wish that no slot could meet, and its cleaner took dirty slots for it
+/// that came long after.
+#[test]
+fn a_wish_to_clean_lapses_where_nothing_can_be_cleaned() {
+    let mut both = Both::new(Replacement::Benefit, true, true);
+    for page in 0..u64::from(SLOTS) {
+        let slot = both.table.alloc(PageId(page), Tick(1)).expect("a free slot");
+        both.table.issue(slot);
+        both.table.wrote_dirty(slot, History::once(Tick(1)), Lsn(100), Lsn(1 << 12));
+    }
+    let asked = PageId(PAGES);
+    both.table.counted(asked, None, Count::Read);
+    assert!(both.table.victim(asked, None).is_err() && both.table.wants_cleaning());
+    assert_eq!(both.table.root(Root::Wanted, |_| false), None, "no page may go home");
+    assert_eq!(both.table.root(Root::Wanted, |_| true), None, "no later slot is wanted for it");
+    assert!(both.table.root(Root::First, |_| true).is_some());
+    assert!(both.table.victim(asked, None).is_err());
+    assert!(both.table.root(Root::Wanted, |_| true).is_some(), "it is wanted anew");
 }
 
 /// The bug: what lay dirty on a persistent tier while eight tebibytes of log were written counted

@@ -186,9 +186,10 @@ impl BufferPool {
         let mut best: Option<(terrace_rt::LeafGuard<'_, Books>, u32, CleanKey)> = None;
         // Locks are taken in order of partitions; the best one's is kept.
         for partition in &self.memory.partitions {
-            let books = partition.books.lock();
-            let may = |page| books.ledger.may_go_home(page);
-            let Some((slot, key)) = books.slots.root(root, may) else { continue };
+            let mut books = partition.books.lock();
+            let Books { slots, ledger, .. } = &mut *books;
+            let may = |page| ledger.may_go_home(page);
+            let Some((slot, key)) = slots.root(root, may) else { continue };
             if best.as_ref().is_none_or(|&(_, _, least)| key < least) {
                 best = Some((books, slot, key));
             }

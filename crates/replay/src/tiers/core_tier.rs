@@ -351,10 +351,6 @@ impl<O: SlotOrder> CoreTier<'_, O> {
         }
         if self.design.cleaning == CleaningRule::WhenWanted {
             while self.clean_run(Root::Wanted, io) {}
-            // What is wanted of slots that turn dirty later is for them to say.
-            while self.table.wants_cleaning() {
-                self.table.cleaning_begun();
-            }
         }
     }
 

@@ -386,12 +386,7 @@ impl<O: SlotOrder, S: Shares> Shadow<O, S> {
                     while self.clean_one(Root::First) {}
                 }
             }
-            Cleaning::WhenWanted => {
-                while self.clean_one(Root::Wanted) {}
-                while self.table.wants_cleaning() {
-                    self.table.cleaning_begun();
-                }
-            }
+            Cleaning::WhenWanted => while self.clean_one(Root::Wanted) {},
             Cleaning::Nothing | Cleaning::AtFront => {}
         }
     }

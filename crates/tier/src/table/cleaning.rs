@@ -24,7 +24,8 @@ use crate::{Shares, SlotOrder};
 pub enum Root {
     /// The first in order.
     First,
-    /// The first in order, if slots are wanted clean ahead of need.
+    /// The first in order, if slots are wanted clean ahead of need. They are wanted no more if there
+    /// is none.
     Wanted,
     /// The oldest, if it is dirty since before an LSN.
     Below(Lsn),
@@ -93,11 +94,11 @@ impl<O: SlotOrder, S: Shares> SlotTable<O, S> {
     /// and where it stands among those of all partitions: the least key is cleaned first, of append
     /// logs' slots the oldest.
     pub fn root(
-        &self,
+        &mut self,
         root: Root,
         free_to_write: impl Fn(PageId) -> bool,
     ) -> Option<(u32, CleanKey)> {
-        if root == Root::Wanted && !self.wants_cleaning() {
+        if root == Root::Wanted && !self.order.wants_cleaning() {
             return None;
         }
         let cleanable = |slot: SlotId| {
@@ -105,7 +106,12 @@ impl<O: SlotOrder, S: Shares> SlotTable<O, S> {
             self.is_cleanable(slot.0) && free_to_write(page)
         };
         let Root::Below(bound) = root else {
-            let slot = self.order.next_dirty(cleanable)?;
+            let next = self.order.next_dirty(cleanable);
+            // What is wanted of slots that turn dirty later is for later victims to say.
+            while next.is_none() && root == Root::Wanted && self.order.wants_cleaning() {
+                self.order.cleaning_begun();
+            }
+            let slot = next?;
             let key = self.order.clean_key(slot).unwrap_or_else(|| self.age_key(slot.0));
             return Some((slot.0, key));
         };
@@ -119,7 +125,7 @@ impl<O: SlotOrder, S: Shares> SlotTable<O, S> {
 
     /// Takes the slot that `root` named.
     pub fn claim_root(&mut self, slot: u32) -> Claim {
-        self.cleaning_begun();
+        self.order.cleaning_begun();
         self.begin_cleaning(slot)
     }
 

@@ -26,11 +26,6 @@ impl<O: SlotOrder, S: Shares> SlotTable<O, S> {
         self.order.wants_cleaning()
     }
 
-    /// The cleaner has taken a slot, or found none.
-    pub fn cleaning_begun(&mut self) {
-        self.order.cleaning_begun();
-    }
-
     /// The page of slot `from` was written to slot `to`: what was counted of it goes along.
     pub fn carry(&mut self, from: u32, to: u32) {
         self.order.carried(SlotId(from), SlotId(to));
