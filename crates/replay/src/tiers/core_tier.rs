@@ -3,7 +3,10 @@
 //! - C1: what a design does is the table's to say. Here is what the pool does around its table: who
 //!   has which slot, the requests to devices, and when the cleaner works.
 //! - C2: an operation of a table ends at once, as nothing here waits for a device.
-//! - C3: one partition; no throttle and no budget, since no device has a queue of its own.
+//! - C3: the pool writes what was read unless it has left memory by then. Here it cannot have left:
+//!   the write comes before the next page does, and pages leave for that one. Without memory the
+//!   client that read the page has it until then.
+//! - C4: one partition; no throttle and no budget, since no device has a queue of its own.
 
 use super::appending::Appends;
 use super::choosing::Choosing;
@@ -35,8 +38,6 @@ pub struct CoreTier<'a, O> {
     pub(super) table: SlotTable<O, Shared>,
     pub(super) books: Books,
     when: TacWrite,
-    /// Whether what was read is written though it has left memory by then.
-    writes_what_left: bool,
     pending: Option<Pending>,
     cleaning: Cleaning,
     pub(super) places: &'a Places,
@@ -51,7 +52,7 @@ pub struct Books {
     kept: SlotBits,
 }
 
-/// A page that was read and is still to be written to flash.
+/// A page that was read and is still to be written to flash (C3).
 struct Pending {
     page: u32,
     history: History,
@@ -148,8 +149,6 @@ impl<'a> Begins<'a, '_> {
                 kept: SlotBits::new(slots),
             },
             when: setup.tac_write,
-            // Where there is no memory whoever read a page has it still.
-            writes_what_left: design.inclusion != Inclusion::Inclusive,
             pending: None,
             cleaning: setup.cleaning,
             places: self.places,
@@ -259,7 +258,7 @@ impl<O: SlotOrder> CoreTier<'_, O> {
         Some(Pending { page, history, now })
     }
 
-    /// Whoever asked for the page that was read waits, or is done.
+    /// The client that asked for the page that was read waits, or is done.
     fn write_pending(&mut self, io: &mut Traffic) {
         let Some(Pending { page, history, now }) = self.pending.take() else { return };
         let page = candidate(page, self.books.copies.slot(page));
@@ -432,9 +431,6 @@ impl<O: SlotOrder> FlashTier for CoreTier<'_, O> {
         let Leaving { page, dirty, class, history, hits, now } = *leaving;
         let is_appended = self.appends.is_some() && self.wants(page, dirty);
         assert!(!is_appended, "page {page} is lost");
-        if !self.writes_what_left {
-            self.forget_pending(page);
-        }
         self.set_kept(page, false);
         let of_slot = candidate(page, self.books.copies.slot(page));
         let leaves = Candidate { is_dirty: dirty, class, ..of_slot };

@@ -255,6 +255,33 @@ fn tac_does_not_write_what_is_changed_before_anybody_waits() {
     assert_eq!(written([1, 2, 2], TacWrite::Behind), 1, "time passed before the change");
 }
 
+/// Two answers used to be kept by design: that a page which had left memory is written, and that it
+/// is not. None can have left, as a page is written before another one comes.
+#[test]
+fn what_was_read_is_written_before_it_can_leave_memory() {
+    let references = random(4, 300, 5_000, 0);
+    let places = Places::new(&references);
+    let pages = u64::from(references.pages_count());
+    let rules = replacement::REPLACEMENTS.iter().map(|&row| MemoryRule::Policy(row));
+    let rules = rules.chain(MEMORY_POLICIES.iter().map(|row| MemoryRule::Pool(row.1)));
+    let memories = rules.flat_map(|rule| [Some((rule, 1)), Some((rule, 30))]).chain([None]);
+    for policy in memories {
+        for name in ["tac", "inclusive"] {
+            let flash = Flash::Design(designs::find(name).expect("a design"));
+            let roomy = setup(flash, 2 * references.pages_count());
+            let written = |tac_write| {
+                let memory = Memory { policy, ..NO_MEMORY };
+                let setup = FlashSetup { tac_write, ..roomy };
+                replay(&references, &places, memory, &setup).flash.writes
+            };
+            assert_eq!(written(TacWrite::AtOnce), pages, "{name} under {policy:?}");
+            // The last page that was read may wait still.
+            let behind = written(TacWrite::Behind);
+            assert!(behind == pages || behind == pages - 1, "{name} under {policy:?}: {behind}");
+        }
+    }
+}
+
 #[test]
 fn the_ceiling_is_above_every_tier() {
     let references = random(5, 500, 8_000, 0);
