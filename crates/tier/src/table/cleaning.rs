@@ -24,8 +24,8 @@ use crate::{Shares, SlotOrder};
 pub enum Root {
     /// The first in order.
     First,
-    /// The first in order, if slots are wanted clean ahead of need. They are wanted no more if there
-    /// is none.
+    /// The first in order, if slots are wanted clean ahead of need. They are wanted no more if
+    /// there is none.
     Wanted,
     /// The oldest, if it is dirty since before an LSN.
     Below(Lsn),
