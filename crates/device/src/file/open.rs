@@ -219,7 +219,12 @@ impl FileClaim {
         }
         let found = self.file.metadata();
         let found = found.map_err(|source| self.failed("cannot look at it", source))?;
-        let memory_align = if options.direct { direct_alignment(&self.file) } else { 1 };
+        let never_waits = seat == Seat::Memory && method == Method::Positioned;
+        // A file system in memory that takes `O_DIRECT` copies as it does without.
+        let memory_align = match options.direct && !never_waits {
+            true => direct_alignment(&self.file),
+            false => 1,
+        };
         self.made.into_iter().for_each(Made::keep);
         Ok(FileDevice::new(Shared {
             time_limit: TimeLimit::new(self.path.display().to_string()),
@@ -229,7 +234,7 @@ impl FileClaim {
             is_block_device: self.kind == Kind::BlockDevice,
             is_fixed: self.kind == Kind::BlockDevice || options.size.is_some(),
             method,
-            never_waits: seat == Seat::Memory && method == Method::Positioned,
+            never_waits,
             direct: options.direct,
             memory_align,
             owner: std::process::id(),

@@ -32,7 +32,7 @@ pub(super) struct Shared {
     pub(super) never_waits: bool,
     /// The page cache is bypassed.
     pub(super) direct: bool,
-    /// Alignment of memory for direct I/O, in bytes; 1 if the page cache is used.
+    /// Alignment of memory for direct I/O, in bytes; 1 if the page cache is used, or is the file.
     pub(super) memory_align: usize,
     /// The process that opened it.
     pub(super) owner: u32,
