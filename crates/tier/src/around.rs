@@ -2,7 +2,7 @@
 //! only where the answer counts, since some answers have memory.
 
 use terrace_page::PageId;
-use terrace_policy::{SlotBits, Tick};
+use terrace_policy::Tick;
 
 /// The surroundings of a table. Asked, and told, under the driver's lock: no method waits.
 ///
@@ -13,19 +13,6 @@ pub trait Around {
 
     /// Whether the tier is still being filled with every page [S0 3.3.1].
     fn is_filling(&self) -> bool;
-
-    /// Whether `page` is in memory. Asked by inclusive designs.
-    fn is_in_memory(&self, page: PageId) -> bool;
-
-    /// Pages that memory holds, at most: as many slots may be passed over because their pages are
-    /// there. Asked by inclusive designs.
-    fn frames(&self) -> u32;
-
-    /// The slots whose pages are in memory, if the driver knows them by slot. Then few of them are
-    /// passed over for a victim, whatever `frames` says. Asked by inclusive designs.
-    fn kept(&self) -> Option<&SlotBits> {
-        None
-    }
 
     /// Whether flash can be written.
     fn is_usable(&self) -> bool {

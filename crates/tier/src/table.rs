@@ -53,7 +53,9 @@ pub use versions::VersionBits;
 
 use terrace_page::{LOG_BYTES_MAX, Lsn, PageId, SlotId, narrow, widen};
 use terrace_policy::replacement::sketch::{FrequencySketch, page_hash};
-use terrace_policy::{AdmissionRule, Design, History, Invalidation, Leave, Replacement, Tick};
+use terrace_policy::{
+    AdmissionRule, Design, History, Inclusion, Invalidation, Leave, Replacement, SlotBits, Tick,
+};
 
 use crate::order::{Asks, Fill, SlotOrder, Slots};
 use crate::shares::GAUGES;
@@ -138,6 +140,8 @@ pub struct SlotTable<O, S> {
     /// What a group that leaves is told, kept for its memory.
     answers: Vec<(SlotId, Leave)>,
     admissions: Admissions,
+    /// Of an inclusive design: the slots whose page is in memory (leaving.W5).
+    in_memory: Option<SlotBits>,
     /// How often pages were asked for, of a design that admits by it, or may come to.
     uses: Option<FrequencySketch>,
     admits_by_frequency: bool,
@@ -209,6 +213,7 @@ impl<O: SlotOrder, S: Shares> SlotTable<O, S> {
             stuck: Vec::new(),
             answers: Vec::new(),
             admissions: Admissions::default(),
+            in_memory: (design.inclusion == Inclusion::Inclusive).then(|| SlotBits::new(count)),
             uses: sketch(rules, count),
             admits_by_frequency: design.admission == AdmissionRule::Frequency,
             design: match design.replacement {
@@ -224,7 +229,8 @@ impl<O: SlotOrder, S: Shares> SlotTable<O, S> {
     pub fn bytes(&self) -> usize {
         let books = self.pages.len() * 4 + self.rec.len() * 4 + self.states.len();
         let uses = self.uses.as_ref().map_or(0, FrequencySketch::bytes);
-        self.order.bytes() + books + self.versions.bytes() + uses
+        let in_memory = self.in_memory.as_ref().map_or(0, SlotBits::bytes);
+        self.order.bytes() + books + self.versions.bytes() + uses + in_memory
     }
 
     /// Slots of the table.

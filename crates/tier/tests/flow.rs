@@ -13,7 +13,6 @@ macro_rules! dice {
             is_throttled: rare(8),
             is_over_budget: rare(12),
             is_sharp: rare(8),
-            memory: &$world.memory,
             going_home: &$world.going_home,
         }
     }};
@@ -69,7 +68,6 @@ struct Dice<'a> {
     is_throttled: bool,
     is_over_budget: bool,
     is_sharp: bool,
-    memory: &'a BTreeMap<PageId, Frame>,
     going_home: &'a BTreeSet<PageId>,
 }
 
@@ -80,14 +78,6 @@ impl Around for Dice<'_> {
 
     fn is_filling(&self) -> bool {
         self.is_filling
-    }
-
-    fn is_in_memory(&self, page: PageId) -> bool {
-        self.memory.contains_key(&page)
-    }
-
-    fn frames(&self) -> u32 {
-        FRAMES as u32
     }
 
     fn is_usable(&self) -> bool {
@@ -525,6 +515,8 @@ impl World {
         let takes_over = is_exclusive || self.design.batch().is_some();
         for (at, newest) in self.newest.iter().enumerate() {
             let page = PageId(at as u64);
+            let is_here = self.slot(page).and_then(|slot| self.tier.is_in_memory(slot));
+            assert!(is_here.is_none_or(|is| is == self.memory.contains_key(&page)), "{page}");
             let valid = self.slot(page).filter(|&slot| self.tier.is_valid(slot));
             if let Some(slot) = valid {
                 assert_eq!(self.version_in(page, slot), *newest, "{context}: {page} on flash");

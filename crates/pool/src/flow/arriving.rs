@@ -269,6 +269,8 @@ impl BufferPool {
 
     /// Asserts N1 and N2 of a page in memory.
     pub(crate) fn check_inclusion(&self, books: &Books, page: PageId, frame: &Frame) {
+        let is_included = frame.slot().and_then(|slot| books.slots.is_in_memory(slot));
+        assert_ne!(is_included, Some(false), "{page} is in memory, and may lose its slot");
         let has_copy = frame.slot().is_some_and(|slot| books.slots.is_valid(slot));
         let is_settled = !frame.is_latched() && !self.durability.is_stopped();
         let is_pure = self.config.restart.kind == RestartKind::Forget;

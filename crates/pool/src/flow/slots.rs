@@ -61,14 +61,6 @@ impl Around for PoolAround<'_> {
         self.pool.is_filling()
     }
 
-    fn is_in_memory(&self, page: PageId) -> bool {
-        self.partition.has_frame(&self.pool.memory.frames, page)
-    }
-
-    fn frames(&self) -> u32 {
-        self.partition.frames_count
-    }
-
     fn is_usable(&self) -> bool {
         self.pool.devices.is_usable()
     }

@@ -346,11 +346,6 @@ impl Partition {
         Some(self.frame_at(place))
     }
 
-    /// Whether a lookup without the lock finds `page` in a frame.
-    pub fn has_frame(&self, frames: &FrameTable, page: PageId) -> bool {
-        self.find_frame(frames, PageHash::of(page), page).is_some()
-    }
-
     /// As `find_frame`, for a page that will be looked into: its bytes are on their way while the
     /// frame says whether it is the one.
     #[inline]

@@ -20,7 +20,7 @@ use std::cell::Cell;
 use terrace_page::{Lsn, PageId, SlotId};
 use terrace_policy::{
     AccessClass, Cleaning as CleaningRule, Design, DirtyLeave, Filling, History, Inclusion,
-    Replacement, SlotBits, Temperatures, Tick,
+    Replacement, Temperatures, Tick,
 };
 use terrace_tier::{
     After, Around, BaseRule, Candidate, Claim, Cleaned, Count, Displaced, Ended, Gauge,
@@ -48,8 +48,6 @@ pub struct Books {
     shared: Shared,
     pub copies: Copies,
     filling: Cell<Filling>,
-    /// Inclusive designs: slots whose page is in memory.
-    kept: SlotBits,
 }
 
 /// A page that was read and is still to be written to flash (C3).
@@ -87,19 +85,6 @@ impl Around for Now<'_> {
         let is_on = filling.is_on(self.used);
         self.books.filling.set(filling);
         is_on
-    }
-
-    fn is_in_memory(&self, page: PageId) -> bool {
-        let slot = self.books.copies.slot(number(page));
-        slot.is_some_and(|slot| self.books.kept.has(slot.0))
-    }
-
-    fn frames(&self) -> u32 {
-        u32::MAX
-    }
-
-    fn kept(&self) -> Option<&SlotBits> {
-        Some(&self.books.kept)
     }
 
     fn take_hits(&self) -> u32 {
@@ -146,7 +131,6 @@ impl<'a> Begins<'a, '_> {
                 shared,
                 copies: Copies::new(pages_count, slots),
                 filling: Cell::new(Filling::new(slots, setup.tau)),
-                kept: SlotBits::new(slots),
             },
             when: setup.tac_write,
             pending: None,
@@ -227,19 +211,18 @@ impl<O: SlotOrder> CoreTier<'_, O> {
         if self.design.inclusion == Inclusion::Exclusive && found {
             self.changes(miss.page);
         }
+        self.arrives(miss);
         if !found && self.design.writes_what_is_read() {
-            self.take_slot(miss);
             self.pending = self.pending_of(miss);
             if self.when == TacWrite::AtOnce {
                 self.write_pending(io);
             }
         }
-        self.set_kept(miss.page, true);
     }
 
-    /// Inclusive designs: a page that was read from home gets a slot, without its bytes.
-    fn take_slot(&mut self, miss: &Miss) {
-        let page = candidate(miss.page, None);
+    /// Inclusive designs: a page that has no slot gets one, without its bytes.
+    fn arrives(&mut self, miss: &Miss) {
+        let page = candidate(miss.page, self.books.copies.slot(miss.page));
         let around = Now::of(&self.books, &self.table, miss.tick);
         if let Some((slot, displaced)) = self.table.arrived(&page, &around) {
             displaced.into_iter().for_each(|displaced| self.lost(displaced));
@@ -273,15 +256,6 @@ impl<O: SlotOrder> CoreTier<'_, O> {
     fn forget_pending(&mut self, page: u32) {
         if self.pending.as_ref().is_some_and(|pending| pending.page == page) {
             self.pending = None;
-        }
-    }
-
-    /// The page in memory, which may have a slot, is there from now on, or is not.
-    fn set_kept(&mut self, page: u32, is_in_memory: bool) {
-        if self.design.inclusion == Inclusion::Inclusive
-            && let Some(slot) = self.books.copies.slot(page)
-        {
-            self.books.kept.set(slot.0, is_in_memory);
         }
     }
 
@@ -431,7 +405,6 @@ impl<O: SlotOrder> FlashTier for CoreTier<'_, O> {
         let Leaving { page, dirty, class, history, hits, now } = *leaving;
         let is_appended = self.appends.is_some() && self.wants(page, dirty);
         assert!(!is_appended, "page {page} is lost");
-        self.set_kept(page, false);
         let of_slot = candidate(page, self.books.copies.slot(page));
         let leaves = Candidate { is_dirty: dirty, class, ..of_slot };
         let around = Now { hits, ..Now::of(&self.books, &self.table, now) };
@@ -443,6 +416,10 @@ impl<O: SlotOrder> FlashTier for CoreTier<'_, O> {
                 let version = Version { lsn: Lsn::ZERO, newer, history };
                 self.write((writing, displaced), &version, io);
             }
+        }
+        let slot = self.books.copies.slot(page).map(|slot| slot.0);
+        if self.table.evicted(slot) != slot {
+            self.books.copies.forget(page);
         }
         self.clean(io);
         if let Some(choosing) = &mut self.choosing {

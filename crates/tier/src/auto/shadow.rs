@@ -94,22 +94,25 @@ pub struct Shadow<O, S> {
     tally: Tally,
 }
 
+/// A page that was read, as the table is told of it.
+fn read(page: PageId, slot: Option<u32>) -> Candidate {
+    Candidate { page, slot, is_dirty: false, class: AccessClass::Random }
+}
+
 /// The surroundings of the table at a moment.
 struct Now<'a> {
     now: Tick,
     used: u32,
     filling: &'a Cell<Filling>,
-    in_memory: &'a BTreeMap<PageId, bool>,
 }
 
 impl<'a> Now<'a> {
     fn of<O: SlotOrder, S: Shares>(
         table: &SlotTable<O, S>,
         filling: &'a Cell<Filling>,
-        in_memory: &'a BTreeMap<PageId, bool>,
         now: Tick,
     ) -> Now<'a> {
-        Now { now, used: table.gauge(Gauge::Used), filling, in_memory }
+        Now { now, used: table.gauge(Gauge::Used), filling }
     }
 }
 
@@ -123,14 +126,6 @@ impl Around for Now<'_> {
         let is_on = filling.is_on(self.used);
         self.filling.set(filling);
         is_on
-    }
-
-    fn is_in_memory(&self, page: PageId) -> bool {
-        self.in_memory.contains_key(&page)
-    }
-
-    fn frames(&self) -> u32 {
-        self.in_memory.len() as u32
     }
 }
 
@@ -151,7 +146,7 @@ impl<O: SlotOrder, S: Shares> Shadow<O, S> {
             filling: Cell::new(Filling::new(slots, limits.tau)),
             dirty_max: (f64::from(slots) * limits.lambda) as u32,
             in_memory: BTreeMap::new(),
-            follows_memory: design.inclusion != Inclusion::Free || rotates,
+            follows_memory: design.inclusion == Inclusion::Exclusive || rotates,
             tally: Tally::default(),
         }
     }
@@ -192,21 +187,25 @@ impl<O: SlotOrder, S: Shares> Shadow<O, S> {
         if let Missed::Flash(reading) = missed {
             let _copy = self.table.read_ended(reading, Lsn::ZERO);
             self.tally.flash_reads += 1.0;
-            self.comes(page);
+            self.comes(page, now);
             if self.design.inclusion == Inclusion::Exclusive {
                 self.take_over(page);
             }
         } else {
             self.tally.home_reads += 1.0;
-            self.comes(page);
+            self.comes(page, now);
             self.offer(page, now);
         }
     }
 
     /// `page` is in memory from now on.
-    fn comes(&mut self, page: PageId) {
+    fn comes(&mut self, page: PageId, now: Tick) {
         if self.follows_memory {
             self.in_memory.insert(page, false);
+        }
+        if self.design.inclusion == Inclusion::Inclusive {
+            let around = Now::of(&self.table, &self.filling, now);
+            let _own = self.table.arrived(&read(page, self.table.find(page)), &around);
         }
     }
 
@@ -237,16 +236,13 @@ impl<O: SlotOrder, S: Shares> Shadow<O, S> {
         if !self.design.writes_what_is_read() {
             return;
         }
-        let read = |slot| Candidate { page, slot, is_dirty: false, class: AccessClass::Random };
-        let around = Now::of(&self.table, &self.filling, &self.in_memory, now);
-        let arrived = self.table.arrived(&read(self.table.find(page)), &around);
-        let slot = arrived.map_or(self.table.find(page), |(slot, _)| Some(slot));
+        let slot = self.table.find(page);
         // An inclusive design that had no slot for the page waits until it leaves.
         if self.design.inclusion == Inclusion::Inclusive && slot.is_none() {
             return;
         }
-        let around = Now::of(&self.table, &self.filling, &self.in_memory, now);
-        let way = self.table.offer(&read(slot), &around);
+        let around = Now::of(&self.table, &self.filling, now);
+        let way = self.table.offer(&read(page, slot), &around);
         self.write(way, None, History::once(now));
     }
 
@@ -278,10 +274,12 @@ impl<O: SlotOrder, S: Shares> Shadow<O, S> {
             let candidate = self.candidate(leaves);
             self.in_memory.remove(&leaves.page);
             let newer = candidate.is_dirty.then_some(Lsn(now.0));
-            let around = Now::of(&self.table, &self.filling, &self.in_memory, now);
+            let around = Now::of(&self.table, &self.filling, now);
             let way = self.table.left(&candidate, Purpose::Evict, &around);
             self.write(way, newer, leaves.history);
-            let _its_own = self.table.evicted(candidate.slot);
+            if self.design.inclusion == Inclusion::Inclusive {
+                let _its_own = self.table.evicted(self.table.find(leaves.page));
+            }
         }
         self.clean();
     }
@@ -317,11 +315,11 @@ impl<O: SlotOrder, S: Shares> Shadow<O, S> {
         }
         // A group of second chances alone makes no room.
         for _ in 0..self.table.count() {
-            let around = Now::of(&self.table, &self.filling, &self.in_memory, now);
+            let around = Now::of(&self.table, &self.filling, now);
             let mut appending = self.table.append(1, &around);
             let front = appending.front.take().map(|front| self.begin_front(front));
             let page = self.candidate(leaves);
-            let around = Now::of(&self.table, &self.filling, &self.in_memory, now);
+            let around = Now::of(&self.table, &self.filling, now);
             let put = self.table.put(&mut appending, &page, &around);
             if let Some((front, leavers)) = front {
                 self.let_go(front, leavers);

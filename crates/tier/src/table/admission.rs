@@ -11,7 +11,7 @@
 //!   page is.
 
 use terrace_page::{PageId, SlotId};
-use terrace_policy::{AccessClass, AdmissionRule, Inclusion, SlotBits, Tick};
+use terrace_policy::{AccessClass, AdmissionRule, Tick};
 
 use super::{NoVictim, Seen, SlotTable, is_used_more};
 use crate::order::Asks;
@@ -152,8 +152,21 @@ impl<O: SlotOrder, S: Shares> SlotTable<O, S> {
         Some((slot, None))
     }
 
-    /// A free slot, or that of the victim [S0 2.3: alloc], for a page that may have one.
+    /// A free slot, or that of the victim [S0 2.3: alloc], for a page in memory that may have one.
     fn take_slot(
+        &mut self,
+        page: PageId,
+        own: Option<u32>,
+        around: &impl Around,
+    ) -> Result<Taken, Refusal> {
+        let taken = self.free_or_reused(page, own, around)?;
+        if let Some(in_memory) = &mut self.in_memory {
+            in_memory.set(taken.0, true);
+        }
+        Ok(taken)
+    }
+
+    fn free_or_reused(
         &mut self,
         page: PageId,
         own: Option<u32>,
@@ -162,7 +175,7 @@ impl<O: SlotOrder, S: Shares> SlotTable<O, S> {
         if let Some(slot) = self.alloc(page, around.now()) {
             return Ok((slot, None));
         }
-        let victim = self.victim_not_included(page, own, around);
+        let victim = self.victim_not_included(page, own, around.now());
         if self.wants_cleaning() {
             around.cleaning_wanted();
         }
@@ -186,32 +199,9 @@ impl<O: SlotOrder, S: Shares> SlotTable<O, S> {
         &mut self,
         page: PageId,
         own: Option<u32>,
-        around: &impl Around,
-    ) -> Result<u32, NoVictim> {
-        if self.design.inclusion != Inclusion::Inclusive {
-            return self.victim(page, own);
-        }
-        if let Some(kept) = around.kept() {
-            return self.victim_but(kept, (page, own), around.now());
-        }
-        // As many as can be in the way.
-        for _ in 0..=around.frames() {
-            let victim = self.victim(page, own)?;
-            if !around.is_in_memory(self.page(victim).expect("a clean slot has a page")) {
-                return Ok(victim);
-            }
-            self.order.hit(SlotId(victim), around.now());
-        }
-        Err(NoVictim::Busy)
-    }
-
-    /// As `victim`, but none of the slots that are `kept`.
-    fn victim_but(
-        &mut self,
-        kept: &SlotBits,
-        (page, own): (PageId, Option<u32>),
         now: Tick,
     ) -> Result<u32, NoVictim> {
+        let Some(kept) = &self.in_memory else { return self.victim(page, own) };
         let asks = Asks { page, own: own.map(SlotId), compares: self.admits_by_frequency };
         let slots = Seen { states: &self.states, pages: &self.pages };
         let victim = self.order.victim_but((kept, now), asks, &slots, &self.shares)?;

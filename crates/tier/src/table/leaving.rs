@@ -16,10 +16,11 @@
 //!   write is abandoned if the page was changed, or left memory, before it began: the flash would
 //!   be newer than home [S0 4.2].
 //! - W5: inclusive designs give a page a slot as soon as it comes into memory, before anything is
-//!   written into it; it is given back if nothing was when the page leaves.
+//!   written into it; it is given back if nothing was when the page leaves. The table hears of each
+//!   page that comes (`arrived`) and leaves (`evicted`), and no other page gets its slot meanwhile.
 
 use terrace_page::{Lsn, PageId};
-use terrace_policy::{AccessClass, CleanLeave, DirtyLeave, History, Inclusion};
+use terrace_policy::{AccessClass, CleanLeave, DirtyLeave, History};
 
 use super::admission::Taken;
 use super::{LAZYCLEANING, SlotTable};
@@ -274,15 +275,17 @@ impl<O: SlotOrder, S: Shares> SlotTable<O, S> {
         Written::Into(Filled { slot: to, is_pinned, retired })
     }
 
-    /// A page without a slot comes into memory: the slot that is its own from now on, without its
-    /// bytes (W5), and the page that lost it.
+    /// A page comes into memory. The slot that is its own from now on, without its bytes (W5), if
+    /// it had none, and the page that lost it.
     #[must_use]
     pub fn arrived(
         &mut self,
         page: &Candidate,
         around: &impl Around,
     ) -> Option<(u32, Option<Displaced>)> {
-        if self.design.inclusion != Inclusion::Inclusive || page.slot.is_some() {
+        let in_memory = self.in_memory.as_mut()?;
+        if let Some(slot) = page.slot {
+            in_memory.set(slot, true);
             return None;
         }
         let taken = self.admit(page, around)?;
@@ -295,10 +298,17 @@ impl<O: SlotOrder, S: Shares> SlotTable<O, S> {
     #[must_use]
     pub fn evicted(&mut self, slot: Option<u32>) -> Option<u32> {
         let slot = slot?;
-        if self.design.inclusion == Inclusion::Inclusive && self.is_own(slot) {
+        let Some(in_memory) = &mut self.in_memory else { return Some(slot) };
+        in_memory.set(slot, false);
+        if self.is_own(slot) {
             self.release_own(slot);
             return None;
         }
         Some(slot)
+    }
+
+    /// Whether the page of `slot` is in memory, as an inclusive design was told.
+    pub fn is_in_memory(&self, slot: u32) -> Option<bool> {
+        self.in_memory.as_ref().map(|in_memory| in_memory.has(slot))
     }
 }
