@@ -28,11 +28,12 @@
 //! Orders that the rest relies on are told where they are made: `dirty` (modify), `write_out`
 //! (eviction and checkpoint), `cleaner`.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 use terrace_device::Device;
 use terrace_page::{Damage, PageId};
-use terrace_policy::{AccessClass, Cleaning, Costs, Temperatures, Tick};
+use terrace_policy::{AccessClass, Cleaning, Costs, Filling, Tick};
 use terrace_rt::World;
 use terrace_tier::{Freed, Gauge, Mutations};
 
@@ -42,11 +43,14 @@ use crate::config::TacWrite;
 use crate::devices::Devices;
 use crate::devices::costs::measured;
 use crate::durability::Durability;
+use crate::durability::flush::{drain_owed_gently, run_age_writer};
 use crate::flow::append::Appends;
-use crate::flow::arriving::FlashTraffic;
+use crate::flow::arriving::{FlashTraffic, exclude_loaded, run_tac_writer};
 use crate::flow::choosing::Choosing;
+use crate::flow::cleaner::run_cleaner;
 use crate::flow::cleaning::CleanerState;
 use crate::memory::Memory;
+use crate::memory::evict::run_evictor;
 use crate::memory::loading::Owed;
 use crate::restart::RestartState;
 use crate::shares::TierShares;
@@ -119,8 +123,7 @@ impl BufferPool {
         let layout = FlashLayout::new(slots, config.restart.kind);
         let flash = flash.filter(|_| slots > 0);
         let costs = costs_of(&config, &*home, flash.as_deref());
-        let temperatures = Temperatures::new(config.tac.costs, aging_requests(&config, slots));
-        let shares = TierShares::new(design.replacement, temperatures, &costs);
+        let shares = TierShares::new(&config, slots, Filling::new(slots, config.tau), &costs);
         let plan = Plan::new(&config, &layout, &shares, recovery.as_ref(), &costs);
         let (partitions, doubled) = Arc::new(plan).build(&world);
         let recovery = recovery.as_deref();
@@ -129,13 +132,14 @@ impl BufferPool {
         let appends = design.batch().map(|batch| Appends::of(batch, &sizes, migration));
         let keeper = keeper_of(&config.of_restart(), &layout, recovery);
         let choosing = Choosing::new(&config, &costs);
+        let drains = choosing.as_ref().is_some_and(Choosing::drains);
         let counts_hits = design.replacement.counts_hits();
         let memory =
             Memory::new(config.frames, partitions, now, counts_hits, config.observer.clone())
                 .ok_or(PoolError::NoMemory)?;
         let pool = Arc::new_cyclic(|itself| BufferPool {
-            traffic: FlashTraffic::new(&config, &design, (appends, choosing), slots),
-            cleaning: CleanerState::new(design.cleaning, slots, config.lambda),
+            traffic: FlashTraffic::new(&config, (appends, choosing)),
+            cleaning: CleanerState::new(&config, slots, &shares, drains),
             restart: RestartState::new(config.copy_rules(), keeper, recovery),
             devices: Devices::new(&config, Arc::clone(&home), flash, costs),
             memory,
@@ -170,7 +174,7 @@ impl BufferPool {
     /// III-D6, Pitfall 2].
     pub fn begin(self: &Arc<BufferPool>) {
         self.restart.recovered();
-        self.exclude_loaded();
+        exclude_loaded(self);
         self.start_late_tasks();
     }
 
@@ -199,6 +203,7 @@ impl BufferPool {
         let (slots_count, mut slot_bytes) = self.memory.add_stats(&mut stats);
         slot_bytes += self.shares.bytes() as u64;
         stats.slots = slots_count;
+        stats.tac_abandoned = self.traffic.abandoned.load(Ordering::Relaxed);
         stats.slots_used = u64::from(self.shares.gauge(Gauge::Used));
         stats.slots_dirty = u64::from(self.shares.gauge(Gauge::Dirty));
         stats.slots_invalid += u64::from(self.shares.gauge(Gauge::Invalid));
@@ -218,7 +223,7 @@ impl BufferPool {
 
 impl BufferPool {
     fn start_tasks(self: &Arc<BufferPool>) {
-        self.start("evictor", BufferPool::run_evictor);
+        self.start("evictor", run_evictor);
     }
 
     fn start_late_tasks(self: &Arc<BufferPool>) {
@@ -226,17 +231,17 @@ impl BufferPool {
             self.start("restart", BufferPool::run_keeper);
         }
         if self.owed() > 0 {
-            self.start("redo", BufferPool::drain_owed_gently);
+            self.start("redo", drain_owed_gently);
         }
         if self.cleaning.rule != Cleaning::Nothing {
-            self.start("cleaner", BufferPool::run_cleaner);
+            self.start("cleaner", run_cleaner);
         }
         if self.config.clean_age.is_some() {
-            self.start("age writer", BufferPool::run_age_writer);
+            self.start("age writer", run_age_writer);
         }
         if self.traffic.writes_what_is_read == Some(TacWrite::Async) {
             for _ in 0..self.config.tac.writers {
-                self.start("tac writer", BufferPool::run_tac_writer);
+                self.start("tac writer", run_tac_writer);
             }
         }
     }
@@ -273,14 +278,6 @@ fn costs_of(config: &PoolConfig, home: &dyn Device, flash: Option<&dyn Device>) 
         Some(costs) => costs,
         None if config.weighs_costs() => measured(config.frames, config.flash_slots, home, flash),
         None => Costs::PUBLISHED,
-    }
-}
-
-/// Page requests after which temperatures are halved.
-fn aging_requests(config: &PoolConfig, slots: u32) -> u64 {
-    match config.tac.aging_requests {
-        0 => u64::from(slots.max(1)),
-        requests => requests,
     }
 }
 

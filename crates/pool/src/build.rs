@@ -24,7 +24,7 @@ use std::sync::atomic::AtomicU64;
 
 use terrace_page::{FrameId, PAGE_SIZE, PageId};
 use terrace_policy::{
-    Costs, FramePolicy, MemoryPolicy, QueueRules, Replacement, Temperatures, Tick,
+    Costs, Filling, FramePolicy, MemoryPolicy, QueueRules, Replacement, Temperatures, Tick,
 };
 use terrace_rt::{LeafMutex, Signal, Task, World};
 use terrace_tier::{AnyOrder, Image, SlotRules};
@@ -274,7 +274,7 @@ impl PoolConfig {
         let costs = Costs::PUBLISHED;
         let layout = FlashLayout::new(slots, self.restart.kind);
         let replacement = self.design.replacement;
-        let shares = TierShares::new(replacement, Temperatures::new(self.tac.costs, 1), &costs);
+        let shares = TierShares::new(self, slots, Filling::new(slots, 1.0), &costs);
         let plan = Plan::new(self, &layout, &shares, None, &costs);
         let of_partitions = plan.largest_bytes() as u64 * u64::from(self.partitions_count());
         let of_temperatures = match replacement {
@@ -380,8 +380,7 @@ mod tests {
             let recovery = Arc::new(FlashRecovery::of_images(&config.of_restart(), images.clone()));
             let layout = FlashLayout::new(slots, config.restart.kind);
             let costs = Costs::PUBLISHED;
-            let temperatures = Temperatures::new(config.tac.costs, 1000);
-            let shares = TierShares::new(design.replacement, temperatures, &costs);
+            let shares = TierShares::new(&config, slots, Filling::new(slots, 1.0), &costs);
             let plan = Plan::new(&config, &layout, &shares, Some(&recovery), &costs);
             let world = Virtual::new(VirtualConfig::default());
             let (partitions, doubled) = Arc::new(plan).build(&world.world());

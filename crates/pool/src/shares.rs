@@ -4,9 +4,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use terrace_policy::{Costs, Expansion, ExpansionRule, Replacement, Temperatures};
+use terrace_policy::{Costs, Expansion, ExpansionRule, Filling, Replacement, Temperatures};
 use terrace_rt::LeafMutex;
 use terrace_tier::{AnyOrder, Gauge, Lend, Shares};
+
+use crate::PoolConfig;
 
 /// The slots of a partition of the pool.
 pub(crate) type SlotTable = terrace_tier::SlotTable<AnyOrder, TierShares>;
@@ -19,6 +21,8 @@ struct Shared {
     replacement: Replacement,
     temperatures: LeafMutex<Temperatures>,
     expansion: LeafMutex<Expansion>,
+    /// Until the tier is filled.
+    filling: LeafMutex<Filling>,
     gauges: Gauges,
 }
 
@@ -43,19 +47,36 @@ impl Gauges {
 }
 
 impl TierShares {
-    /// Of a design with this `replacement`, where requests cost `costs`, and temperatures are those
-    /// of `temperatures`.
-    pub fn new(replacement: Replacement, temperatures: Temperatures, costs: &Costs) -> TierShares {
+    /// Of a pool with this `config` and so many slots, where requests cost `costs`.
+    pub fn new(config: &PoolConfig, slots: u32, filling: Filling, costs: &Costs) -> TierShares {
+        let replacement = config.design.replacement;
         let rule = match replacement {
             Replacement::AnticipatedBenefit => ExpansionRule::Estimated,
             _ => ExpansionRule::One,
         };
+        let aging_requests = match config.tac.aging_requests {
+            0 => u64::from(slots.max(1)),
+            requests => requests,
+        };
+        let temperatures = Temperatures::new(config.tac.costs, aging_requests);
         TierShares(Arc::new(Shared {
             replacement,
             temperatures: LeafMutex::new(temperatures),
             expansion: LeafMutex::new(Expansion::new(rule, costs)),
+            filling: LeafMutex::new(filling),
             gauges: Gauges::default(),
         }))
+    }
+
+    /// Whether the tier is being filled with every page [S0 3.3.1].
+    pub fn is_filling(&self) -> bool {
+        self.0.filling.lock().is_on(self.gauge(Gauge::Used))
+    }
+
+    /// The tier was full once.
+    pub fn end_filling(&self) {
+        // More than any number of slots ends the filling for good.
+        self.0.filling.lock().is_on(u32::MAX);
     }
 
     /// How many slots are `what`.

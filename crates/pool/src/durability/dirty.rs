@@ -40,9 +40,10 @@ use terrace_tier::{BaseRule, Freed, Mutation};
 
 use crate::durability::Durability;
 use crate::durability::ledger::{DirtyLsns, Ledger};
+use crate::flow::slots::Section;
+use crate::memory::Memory;
 use crate::memory::frames::Exclusive;
-use crate::memory::{Books, Partition};
-use crate::{BufferPool, Dirtied, PageEvent, PoolError};
+use crate::{BufferPool, Dirtied, PoolError};
 
 /// How long a page is without an entry when `entry_before_invalidation` is off.
 const WRONG_ORDER_GAP: Nanos = Nanos(3_000_000);
@@ -68,131 +69,136 @@ struct Batch {
     pages: Vec<PageId>,
 }
 
-impl BufferPool {
-    /// Makes the dirty entry of a page that is about to change, then invalidates its flash copy.
-    pub(crate) fn make_dirty(&self, page: PageId, guard: &Exclusive<'_>) -> Dirtied {
-        let partition = self.memory.partition(page);
-        let lower = self.durability.next_lsn();
-        self.log_grew(lower);
-        if self.config.mutations.has(Mutation::InvalidateBeforeEntry) {
-            return self.make_dirty_too_late(partition, guard, lower);
+/// Makes the dirty entry of a page that is about to change, then invalidates its flash copy.
+pub(crate) fn make_dirty(pool: &BufferPool, page: PageId, guard: &Exclusive<'_>) -> Dirtied {
+    let partition = pool.memory.partition(page);
+    let lower = pool.durability.next_lsn();
+    pool.log_grew(lower);
+    let newer;
+    if pool.config.mutations.has(Mutation::InvalidateBeforeEntry) {
+        // The order that is wrong, for tests.
+        let mut section = Section::enter(pool, partition);
+        newer = section.newer_on_flash(guard);
+        section.invalidate(guard);
+        drop(section);
+        sleep(WRONG_ORDER_GAP);
+        let lsns = DirtyLsns::at(newer.unwrap_or(lower).min(lower));
+        Section::enter(pool, partition).set_dirty(guard, lsns);
+    } else {
+        if let Some(choosing) = &pool.traffic.choosing {
+            choosing.changed(page);
         }
-        self.choosing_changed(page);
-        let mut books = partition.books.lock();
-        let newer = newer_on_flash(&books, guard);
-        let freed = self.make_dirty_since(partition, &mut books, guard, lower);
-        drop(books);
-        self.restart.harden(self, freed.as_slice());
-        found(newer)
+        let mut section = Section::enter(pool, partition);
+        newer = section.newer_on_flash(guard);
+        let freed = section.make_dirty_since(guard, lower);
+        drop(section);
+        pool.restart.harden(pool, freed.as_slice());
     }
+    if newer.is_some() { Dirtied::Already } else { Dirtied::Fresh }
+}
 
+/// The change that was announced does not come, and the frame's bytes are no page.
+pub(crate) fn unmake_dirty(memory: &Memory, page: PageId, guard: &Exclusive<'_>, found: Dirtied) {
+    let mut books = memory.partition(page).books.lock();
+    let lsns = guard.frame().dirty().expect("an entry to take back");
+    books.clear_dirty(guard.frame());
+    if found == Dirtied::Already {
+        books.ledger.lost(lsns.rec);
+    }
+}
+
+/// Entries begin, and wait for home to be synced.
+impl Section<'_> {
     /// Makes the entry of a page whose first change is at `lower`, and invalidates its flash copy;
     /// the slot that is freed, over all partitions, is still to be hardened.
-    pub(crate) fn make_dirty_since(
-        &self,
-        partition: &Partition,
-        books: &mut Books,
-        guard: &Exclusive<'_>,
-        lower: Lsn,
-    ) -> Option<u32> {
-        let newer = newer_on_flash(books, guard);
-        let lsns = self.entry_of(books, guard, newer, lower);
-        books.set_dirty(&self.memory.frames, guard, lsns);
-        match self.config.mutations.has(Mutation::KeepStaleCopy) {
-            true => None,
-            false => self.invalidate(partition, books, guard),
-        }
-    }
-
-    /// The entry of a page that changes first at `lower`, by what flash has of it.
-    fn entry_of(
-        &self,
-        books: &Books,
-        guard: &Exclusive<'_>,
-        newer: Option<Lsn>,
-        lower: Lsn,
-    ) -> DirtyLsns {
-        let rec = newer.unwrap_or(lower).min(lower);
-        let rule = self.base_rule(books);
-        let slots = &books.slots;
+    pub(crate) fn make_dirty_since(&mut self, guard: &Exclusive<'_>, lower: Lsn) -> Option<u32> {
+        let rec = self.newer_on_flash(guard).unwrap_or(lower).min(lower);
+        let (slots, rule) = (&self.books.slots, self.base_rule());
         let is_base = |slot: u32| !slots.is_damaged(slot) && slots.keeps(slot, rule);
         let stays = guard.frame().slot().is_some_and(is_base);
         // Without a base of its own the page has what home has.
-        DirtyLsns { rec, base: if stays { lower } else { rec } }
+        self.set_dirty(guard, DirtyLsns { rec, base: if stays { lower } else { rec } });
+        match self.pool.config.mutations.has(Mutation::KeepStaleCopy) {
+            true => None,
+            false => self.invalidate(guard),
+        }
+    }
+
+    fn newer_on_flash(&self, guard: &Exclusive<'_>) -> Option<Lsn> {
+        self.books.slots.newer(guard.frame().slot()?)
     }
 
     /// Which copies must outlast a change of their page. One whose every change that home lacks is
     /// in the log that analysis reads need not: the page counts as it does without a copy, and its
     /// slot is free for another. But where flash is persistent no slot is that the table calls
     /// newer than home: what the table says of it would be all that there is.
-    fn base_rule(&self, books: &Books) -> BaseRule {
-        match self.restart.any_base() {
-            BaseRule::Below(_) if self.config.mutations.has(Mutation::DropOldBases) => {
+    fn base_rule(&self) -> BaseRule {
+        match self.pool.restart.any_base() {
+            BaseRule::Below(_) if self.pool.config.mutations.has(Mutation::DropOldBases) => {
                 BaseRule::Below(Lsn::ZERO)
             }
-            BaseRule::Below(_) if !self.restart.rules.is_persistent => {
-                BaseRule::Below(books.ledger.base_floor())
+            BaseRule::Below(_) if !self.pool.restart.rules.is_persistent => {
+                BaseRule::Below(self.books.ledger.base_floor())
             }
             any => any,
         }
     }
 
-    /// The order that is wrong, for tests.
-    fn make_dirty_too_late(
-        &self,
-        partition: &Partition,
-        guard: &Exclusive<'_>,
-        lower: Lsn,
-    ) -> Dirtied {
-        let mut books = partition.books.lock();
-        let newer = newer_on_flash(&books, guard);
-        self.invalidate(partition, &mut books, guard);
-        drop(books);
-        sleep(WRONG_ORDER_GAP);
-        let mut books = partition.books.lock();
-        let lsns = DirtyLsns::at(newer.unwrap_or(lower).min(lower));
-        books.set_dirty(&self.memory.frames, guard, lsns);
-        found(newer)
-    }
-
     /// The slot, over all partitions, whose copy is no longer the page's.
-    fn invalidate(
-        &self,
-        partition: &Partition,
-        books: &mut Books,
-        guard: &Exclusive<'_>,
-    ) -> Option<u32> {
+    fn invalidate(&mut self, guard: &Exclusive<'_>) -> Option<u32> {
         let slot = guard.frame().slot()?;
-        let page = guard.frame().page().expect("a page that changes");
-        if !books.slots.is_valid(slot) {
+        if !self.books.slots.is_valid(slot) {
             return None;
         }
-        books.stats.invalidations += 1;
-        let rule = self.base_rule(books);
-        let changed = books.slots.changes(slot, rule);
-        let of = (page, guard.frame());
-        self.copy_changed(partition, of, slot, (changed, Freed::Modified))
+        self.books.stats.invalidations += 1;
+        let rule = self.base_rule();
+        let changed = self.books.slots.changes(slot, rule);
+        self.copy_changed(guard.frame(), slot, changed, Freed::Modified)
     }
 
-    pub(crate) fn is_clean_copy(&self, page: PageId, guard: &Exclusive<'_>) -> bool {
-        let mut books = self.memory.partition(page).books.lock();
-        // In a persistent tier it counts as clean once home was synced.
-        let slot = guard.frame().slot().filter(|_| !self.restart.rules.is_persistent);
-        let Some(slot) = slot else { return false };
-        let slots = &mut books.slots;
-        slots.is_valid(slot) && slots.newer(slot).is_none()
+    /// The entry of a page that was written home, and not modified since, becomes one that waits
+    /// for a sync; the page joins a BUF_WRITE batch.
+    pub(crate) fn written_home(&mut self, page: PageId, lsns: DirtyLsns) {
+        let mutations = self.pool.config.mutations;
+        if !mutations.has(Mutation::EntryEndsBeforeSync) {
+            self.books.ledger.written_home(lsns);
+            if self.pool.restart.rules.finds_dirty && !mutations.has(Mutation::DirtyCopyTrustsHome)
+            {
+                self.books.ledger.at_risk_until_sync(page, lsns.rec);
+            }
+        }
+        self.pool.durability.join_buf_write(page);
     }
 
-    /// The change that was announced does not come, and the frame's bytes are no page.
-    pub(crate) fn unmake_dirty(&self, page: PageId, guard: &Exclusive<'_>, found: Dirtied) {
-        let mut books = self.memory.partition(page).books.lock();
-        let lsns = guard.frame().dirty().expect("an entry to take back");
-        books.clear_dirty(guard.frame());
-        if found == Dirtied::Already {
-            books.ledger.lost(lsns.rec);
+    /// Home was synced: it has what bases were kept for, and what pinned copies stand for. A slot
+    /// of a persistent tier is used again only when the table says durably that it may be: so what
+    /// the table calls newer than home is there, always.
+    fn end_bases(&mut self) {
+        let waits = self.pool.restart.rules.waits_for_table;
+        for (slot, page) in self.books.ledger.sync_ended() {
+            if waits && self.books.slots.is_pinned(slot) {
+                self.pool.restart.unpin_later(self.pool, self.number(slot), page);
+                continue;
+            }
+            if !waits && self.books.slots.unpin(slot) {
+                self.pool.restart.cleaned(self.pool, self.number(slot), page);
+            }
+            if !self.books.slots.is_kept_for(slot, page) {
+                continue;
+            }
+            self.detach(page, slot);
+            if waits {
+                self.books.slots.retire(slot);
+                self.retired(slot);
+            } else {
+                self.books.slots.release_base(slot);
+                self.freed(slot, page, Freed::Modified);
+            }
         }
     }
+}
 
+impl BufferPool {
     /// The least LSN that the log must keep for redo: a lower bound of every change that is not
     /// durable at home, over memory and flash, as one consistent view [S3 Fig.3]; `None` if home
     /// has them all. Syncs home first, so that pages written before the call no longer count.
@@ -241,24 +247,10 @@ impl BufferPool {
         OldestDirty { rec: oldest.rec, base }
     }
 
-    /// The entry of a page that was written home, and not modified since, becomes one that waits
-    /// for a sync; the page joins a BUF_WRITE batch. Under the lock of the partition.
-    pub(crate) fn written_home(&self, books: &mut Books, page: PageId, lsns: DirtyLsns) {
-        if !self.config.mutations.has(Mutation::EntryEndsBeforeSync) {
-            books.ledger.written_home(lsns);
-            if self.restart.rules.finds_dirty
-                && !self.config.mutations.has(Mutation::DirtyCopyTrustsHome)
-            {
-                books.ledger.at_risk_until_sync(page, lsns.rec);
-            }
-        }
-        self.durability.join_buf_write(page);
-    }
-
     /// Logs the batches that are full, or the open one too. Call it without latches.
     pub(crate) fn log_buf_writes(&self, which: Logged) -> Result<(), PoolError> {
         let batches = self.durability.take_buf_writes(which);
-        if batches.is_empty() && (which == Logged::Full || !self.has_unsynced()) {
+        if batches.is_empty() && (which == Logged::Full || !self.memory.has_unsynced()) {
             return Ok(());
         }
         if !self.config.mutations.has(Mutation::BufWriteBeforeSync) {
@@ -266,12 +258,6 @@ impl BufferPool {
         }
         self.durability.log_batches(&batches);
         Ok(())
-    }
-
-    fn has_unsynced(&self) -> bool {
-        // A sync that is under way may still fail: it is waited for.
-        let unsynced = |partition: &Partition| partition.books.lock().ledger.has_unsynced();
-        self.memory.partitions.iter().any(unsynced)
     }
 
     /// Makes the home writes that have completed durable, and lets go of their entries.
@@ -289,47 +275,9 @@ impl BufferPool {
             return Err(self.durability.stop_for_home(Operation::Sync, source));
         }
         for partition in &self.memory.partitions {
-            let mut books = partition.books.lock();
-            self.end_bases(partition, &mut books);
+            Section::enter(self, partition).end_bases();
         }
         Ok(())
-    }
-
-    /// Home was synced: it has what bases were kept for, and what pinned copies stand for.
-    fn end_bases(&self, partition: &Partition, books: &mut Books) {
-        for (slot, page) in books.ledger.sync_ended() {
-            if self.restart.rules.waits_for_table {
-                self.end_base_later(partition, books, (slot, page));
-                continue;
-            }
-            if books.slots.unpin(slot) {
-                self.restart.cleaned(self, partition.first_slot + slot, page);
-            }
-            if books.slots.is_kept_for(slot, page) {
-                partition.detach_slot(books, &self.memory.frames, page, slot);
-                self.memory.observe(page, PageEvent::SlotLost);
-                books.slots.release_base(slot);
-                self.restart.freed(self, partition.first_slot + slot, page, Freed::Modified);
-            }
-        }
-    }
-
-    /// As `end_bases`, for a slot of a persistent tier: it is used again only when the table says
-    /// durably that it may be. So what the table calls newer than home is there, always.
-    fn end_base_later(
-        &self,
-        partition: &Partition,
-        books: &mut Books,
-        (slot, page): (u32, PageId),
-    ) {
-        if books.slots.is_pinned(slot) {
-            self.restart.unpin_later(self, partition.first_slot + slot, page);
-        } else if books.slots.is_kept_for(slot, page) {
-            partition.detach_slot(books, &self.memory.frames, page, slot);
-            self.memory.observe(page, PageEvent::SlotLost);
-            books.slots.retire(slot);
-            self.restart.retired(self, partition.first_slot + slot);
-        }
     }
 }
 
@@ -375,12 +323,4 @@ pub(crate) enum Logged {
     Full,
     /// These and the one that still grows.
     Open,
-}
-
-fn newer_on_flash(books: &Books, guard: &Exclusive<'_>) -> Option<Lsn> {
-    books.slots.newer(guard.frame().slot()?)
-}
-
-fn found(newer: Option<Lsn>) -> Dirtied {
-    if newer.is_some() { Dirtied::Already } else { Dirtied::Fresh }
 }

@@ -18,7 +18,9 @@ use terrace_rt::{Nanos, now, sleep};
 use terrace_tier::Purpose;
 
 use crate::durability::dirty::Logged;
-use crate::flow::write_out::Flush;
+use crate::flow::append::{bring_to_flash, brings_to_flash};
+use crate::flow::cleaner::clean_one_run;
+use crate::flow::write_out::{Flush, Planned, write_out};
 use crate::{BufferPool, PoolError};
 
 /// Pages written together.
@@ -86,10 +88,7 @@ impl BufferPool {
             let all = partition.frames_count as usize;
             books.ledger.frames_below(lsn, all, self.memory.frames.rec_of(), &mut oldest_first);
         }
-        oldest_first.sort_unstable();
-        for batch in oldest_first.chunks(BATCH_PAGES) {
-            self.flush_batch(batch, lsn)?;
-        }
+        Flush { pool: self, below: lsn }.all(oldest_first)?;
         self.durability.came_home(lsn);
         Ok(())
     }
@@ -114,48 +113,7 @@ impl BufferPool {
                 (base < lsn).then_some((base, id))
             }));
         }
-        oldest_first.sort_unstable();
-        for batch in oldest_first.chunks(BATCH_PAGES) {
-            self.flush_batch(batch, lsn)?;
-        }
-        Ok(())
-    }
-
-    fn flush_batch(&self, batch: &[(Lsn, FrameId)], below: Lsn) -> Result<(), PoolError> {
-        self.durability.check_writable()?;
-        if self.brings_to_flash() {
-            self.bring_to_flash(batch, below)?;
-        }
-        let (mut jobs, mut busy) = (Vec::new(), Vec::new());
-        for &(_, id) in batch {
-            let Some(page) = self.memory.frames.frame(id).page() else { continue };
-            let partition = self.memory.partition(page);
-            match self.memory.frames.try_exclusive(id) {
-                Some(guard) => match self.flush_job(partition, page, guard, below) {
-                    Flush::Job(job) => jobs.push(job),
-                    Flush::Busy => busy.push((id, page)),
-                    Flush::Done => {}
-                },
-                None => busy.push((id, page)),
-            }
-        }
-        if !jobs.is_empty() {
-            self.write_out(jobs, Purpose::Checkpoint)?;
-        }
-        for (id, page) in busy {
-            self.flush_busy(id, page, below)?;
-        }
-        Ok(())
-    }
-
-    /// Brings home what has been dirty in memory for too long: the life of a background task.
-    pub(crate) fn run_age_writer(&self) {
-        while !self.background.is_closing() {
-            let seen = self.durability.age.news.seen();
-            // A failure has stopped the pool: whoever writes next is told.
-            let _failed = self.flush_below(self.durability.age_floor());
-            self.durability.age.news.wait(seen);
-        }
+        Flush { pool: self, below: lsn }.all(oldest_first)
     }
 
     /// Writes home every page that is dirty at the call, in memory and on flash, and syncs it: the
@@ -166,11 +124,11 @@ impl BufferPool {
     /// `Stopped` or `Journal`; `Damaged` if flash lost a page that only the log has now.
     pub fn flush_all(&self) -> Result<(), PoolError> {
         let end = self.durability.next_lsn();
-        self.drain_owed_now();
+        drain_owed(self, || DRAIN_PAGES);
         self.durability.sharp.fetch_add(1, Ordering::Relaxed);
         let flushed = self
             .flush_below(Lsn::MAX)
-            .and_then(|()| self.flush_flash())
+            .and_then(|()| flush_flash(self))
             // A page that was modified meanwhile has taken its old entry from flash to memory.
             .and_then(|()| self.flush_below(end));
         self.durability.sharp.fetch_sub(1, Ordering::Relaxed);
@@ -213,89 +171,113 @@ impl BufferPool {
         self.flush_below(Lsn::MAX)?;
         self.log_buf_writes(Logged::Open)
     }
+}
 
-    /// Waits until no dirty page is on flash; the cleaner brings them home.
-    fn flush_flash(&self) -> Result<(), PoolError> {
-        while self.flash_dirty() > 0 {
-            self.durability.check_writable()?;
-            self.check_flash_damage()?;
-            self.check_owed()?;
-            if self.background.is_closing() && self.clean_one_run() {
-                continue;
-            }
-            let seen = self.cleaning.run_ended.seen();
-            self.cleaning.news.notify_all();
-            // Pages stop being dirty on flash by being modified, too: look again after a while.
-            self.cleaning.run_ended.wait_until(seen, now() + CLEANER_NAP);
-        }
-        Ok(())
+impl Flush<'_> {
+    /// Writes the pages in these frames, in the order of the LSNs.
+    fn all(&self, mut frames: Vec<(Lsn, FrameId)>) -> Result<(), PoolError> {
+        frames.sort_unstable();
+        frames.chunks(BATCH_PAGES).try_for_each(|batch| self.batch(batch))
     }
 
-    /// Redoes pages that are still owed, which the cleaner leaves alone.
-    fn check_owed(&self) -> Result<(), PoolError> {
-        for partition in &self.memory.partitions {
-            let owed = partition.books.lock().ledger.owed().next();
-            if let Some(page) = owed {
-                drop(self.read(page)?);
+    fn batch(&self, batch: &[(Lsn, FrameId)]) -> Result<(), PoolError> {
+        self.pool.durability.check_writable()?;
+        if brings_to_flash(self.pool) {
+            bring_to_flash(self.pool, batch, self.below)?;
+        }
+        let frames = &self.pool.memory.frames;
+        let (mut jobs, mut busy) = (Vec::new(), Vec::new());
+        for &(_, id) in batch {
+            let Some(page) = frames.frame(id).page() else { continue };
+            match frames.try_exclusive(id).map(|guard| self.plan(page, guard)) {
+                Some(Planned::Job(job)) => jobs.push(job),
+                Some(Planned::Done) => {}
+                Some(Planned::Busy) | None => busy.push((id, page)),
             }
         }
-        Ok(())
-    }
-
-    /// Brings pages into memory whose only copy is bad, if the log can mend them: they are dirty
-    /// there, and no longer on flash.
-    fn check_flash_damage(&self) -> Result<(), PoolError> {
-        for partition in &self.memory.partitions {
-            let damaged = partition.books.lock().slots.damaged();
-            if let Some(page) = damaged {
-                self.write(page)?.dirty();
-            }
+        if !jobs.is_empty() {
+            write_out(self.pool, jobs, Purpose::Checkpoint)?;
         }
-        Ok(())
+        busy.into_iter().try_for_each(|(id, page)| self.busy(id, page))
     }
 }
 
-/// Pages that are owed are brought in: in the background, or because somebody waits for it.
-impl BufferPool {
-    /// The life of a background task: brings in what is owed, a page at a time while the devices
-    /// are busy with what others want.
-    pub(crate) fn drain_owed_gently(&self) {
-        self.drain_owed(|| {
-            let queued = self.devices.queued();
-            if queued < BUSY_REQUESTS { DRAIN_PAGES } else { 1 }
-        });
+/// Brings home what has been dirty in memory for too long: the life of a background task.
+pub(crate) fn run_age_writer(pool: &BufferPool) {
+    while !pool.background.is_closing() {
+        let seen = pool.durability.age.news.seen();
+        // A failure has stopped the pool: whoever writes next is told.
+        let _failed = pool.flush_below(pool.durability.age_floor());
+        pool.durability.age.news.wait(seen);
     }
+}
 
-    /// Brings in what is owed, because somebody waits for it.
-    fn drain_owed_now(&self) {
-        self.drain_owed(|| DRAIN_PAGES);
+/// Waits until no dirty page is on flash; the cleaner brings them home.
+fn flush_flash(pool: &BufferPool) -> Result<(), PoolError> {
+    let cleaning = &pool.cleaning;
+    while cleaning.dirty() > 0 {
+        pool.durability.check_writable()?;
+        mend_flash(pool)?;
+        if pool.background.is_closing() && clean_one_run(pool) {
+            continue;
+        }
+        let seen = cleaning.run_ended.seen();
+        cleaning.news.notify_all();
+        // Pages stop being dirty on flash by being modified, too: look again after a while.
+        cleaning.run_ended.wait_until(seen, now() + CLEANER_NAP);
     }
+    Ok(())
+}
 
-    /// Brings in what is owed, as many pages at a time as `pages_at_once` says each time.
-    fn drain_owed(&self, pages_at_once: impl Fn() -> usize) {
-        for _ in 0..DRAIN_ROUNDS_MAX {
-            for partition in &self.memory.partitions {
-                loop {
-                    let pages: Vec<PageId> = {
-                        let books = partition.books.lock();
-                        books.ledger.owed().take(pages_at_once()).collect()
-                    };
-                    if pages.is_empty() || self.background.is_closing() {
-                        break;
-                    }
-                    let before = self.owed();
-                    self.prefetch(&pages);
-                    if self.owed() == before {
-                        // Memory may be full of what is in use, or a page damaged: one by one.
-                        let _failed = self.read(pages[0]).map(drop);
-                        break;
-                    }
+/// Brings pages into memory whose only copy is bad, if the log can mend them: they are dirty there,
+/// and no longer on flash. And redoes pages that are still owed: the cleaner leaves both alone.
+fn mend_flash(pool: &BufferPool) -> Result<(), PoolError> {
+    for partition in &pool.memory.partitions {
+        let damaged = partition.books.lock().slots.damaged();
+        if let Some(page) = damaged {
+            pool.write(page)?.dirty();
+        }
+    }
+    for partition in &pool.memory.partitions {
+        let owed = partition.books.lock().ledger.owed().next();
+        if let Some(page) = owed {
+            drop(pool.read(page)?);
+        }
+    }
+    Ok(())
+}
+
+/// Brings in pages that are owed, in the background: a page at a time while the devices are busy
+/// with what others want.
+pub(crate) fn drain_owed_gently(pool: &BufferPool) {
+    let is_busy = || pool.devices.queued() >= BUSY_REQUESTS;
+    drain_owed(pool, || if is_busy() { 1 } else { DRAIN_PAGES });
+}
+
+/// Brings in what is owed, as many pages at a time as `pages_at_once` says each time.
+fn drain_owed(pool: &BufferPool, pages_at_once: impl Fn() -> usize) {
+    for _ in 0..DRAIN_ROUNDS_MAX {
+        for partition in &pool.memory.partitions {
+            loop {
+                let pages: Vec<PageId> = {
+                    let books = partition.books.lock();
+                    books.ledger.owed().take(pages_at_once()).collect()
+                };
+                if pages.is_empty() || pool.background.is_closing() {
+                    break;
+                }
+                let before = pool.owed();
+                pool.prefetch(&pages);
+                if pool.owed() == before {
+                    // Memory may be full of what is in use, or a page damaged: one by one.
+                    let _failed = pool.read(pages[0]).map(drop);
+                    break;
                 }
             }
-            if self.owed() == 0 || self.background.is_closing() || terrace_rt::dead() {
-                return;
-            }
-            sleep(DRAIN_NAP);
         }
+        if pool.owed() == 0 || pool.background.is_closing() || terrace_rt::dead() {
+            return;
+        }
+        sleep(DRAIN_NAP);
     }
 }

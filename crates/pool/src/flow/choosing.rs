@@ -16,15 +16,16 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use terrace_device::{Counters, Device};
 use terrace_page::{PAGE_SIZE, PageId};
-use terrace_policy::{Costs, DirtyLeave, Prices, Replacement};
+use terrace_policy::{Costs, DirtyLeave, Prices, Replacement, Tick};
 use terrace_rt::{LeafMutex, Nanos, now};
 use terrace_tier::{BusyCosts, BusyFit, CHOICES, Choice, Chooser, Limits};
 
+use crate::devices::Devices;
+use crate::flow::cleaning::CleanerState;
+use crate::memory::Memory;
 use crate::memory::frames::Frame;
 use crate::{BufferPool, PoolConfig};
 
-/// Runs under way while the tier is emptied of what is newer than home (N2).
-pub(crate) const DRAIN_RUNS: u32 = 8;
 /// Pages in a write of the cleaner, before there was one.
 const CLEANED_TOGETHER: f64 = 2.0;
 /// A stride over the choices that meets them all.
@@ -92,6 +93,86 @@ impl Choosing {
     pub fn changes(&self) -> u64 {
         self.changes.load(Ordering::Relaxed)
     }
+
+    /// Whether pages that are newer than home are wanted no more (N2).
+    pub fn drains(&self) -> bool {
+        self.choice().dirty != DirtyLeave::Flash
+    }
+
+    /// Memory has missed `page`. To be called without a lock.
+    pub fn asked(&self, page: PageId, of: &BufferPool) {
+        if let Some(every) = self.forced_misses {
+            let misses = self.misses.fetch_add(1, Ordering::Relaxed) + 1;
+            if misses.is_multiple_of(every) {
+                let turn = misses / every * FORCED_STRIDE;
+                self.choose((turn % CHOICES.len() as u64) as usize, &of.memory, &of.cleaning);
+            }
+            return;
+        }
+        if Chooser::samples(self.one_in, page) && self.chooser.lock().asked(page) {
+            let (costs, ratio) = self.look(&of.devices);
+            for partition in &of.memory.partitions {
+                partition.books.lock().policy.set_price_ratio(ratio);
+            }
+            if let Some(choice) = self.decide(&costs) {
+                self.choose(choice, &of.memory, &of.cleaning);
+            }
+        }
+    }
+
+    /// What requests cost now, and the ratio of the devices' prices.
+    fn look(&self, devices: &Devices) -> (BusyCosts, f64) {
+        let of = |device: Option<&dyn Device>| device.map(Device::counters).unwrap_or_default();
+        let cleaned_together = {
+            let counts = devices.counts.lock();
+            match counts.cleaner_ios {
+                0 => CLEANED_TOGETHER,
+                ios => counts.cleaner_pages as f64 / ios as f64,
+            }
+        };
+        let mut meter = self.meter.lock();
+        // Read under the lock: what another thread reads later is more.
+        let counters = (of(Some(&*devices.home)), of(devices.flash.as_deref()));
+        (meter.costs(counters, cleaned_together), meter.prices.ratio())
+    }
+
+    /// The choice at these costs, of `CHOICES`, if one is due.
+    fn decide(&self, costs: &BusyCosts) -> Option<usize> {
+        let mut chooser = self.chooser.lock();
+        if !chooser.is_due() {
+            return None;
+        }
+        let choice = chooser.decide(costs);
+        let at = CHOICES.iter().position(|&other| other == choice);
+        Some(at.expect("a choice that there is"))
+    }
+
+    fn choose(&self, at: usize, memory: &Memory, cleaning: &CleanerState) {
+        if self.chosen.swap(at, Ordering::Relaxed) == at {
+            return;
+        }
+        self.changes.fetch_add(1, Ordering::Relaxed);
+        for partition in &memory.partitions {
+            partition.books.lock().slots.choose(CHOICES[at]);
+        }
+        cleaning.drain(self.drains());
+    }
+
+    /// `page` changes in memory.
+    pub fn changed(&self, page: PageId) {
+        if Chooser::samples(self.one_in, page) {
+            self.chooser.lock().changed(page);
+        }
+    }
+
+    /// The page of `frame` is about to leave memory.
+    pub fn left(&self, page: PageId, frame: &Frame, now: Tick) {
+        if Chooser::samples(self.one_in, page) {
+            let is_reused = frame.touch().history(now).previous.is_some();
+            let (is_dirty, class) = (frame.rec_lsn().is_some(), frame.class());
+            self.chooser.lock().left(page, is_dirty, class, is_reused);
+        }
+    }
 }
 
 /// Requests by pages, for a device that is asked for runs of them.
@@ -117,97 +198,5 @@ impl Meter {
             self.prices.told(share(home.busy_ns), share(flash.busy_ns), home_read / flash_read);
         }
         BusyCosts { home_read, home_write, home_clean, flash_read, flash_write }
-    }
-}
-
-impl BufferPool {
-    /// What becomes of changed pages that leave memory.
-    pub(crate) fn dirty_leave(&self) -> DirtyLeave {
-        let chosen = self.traffic.choosing.as_ref().map(|choosing| choosing.choice().dirty);
-        chosen.unwrap_or(self.config.design.dirty_leave)
-    }
-
-    /// Whether pages that are newer than home are wanted no more (N2).
-    pub(crate) fn drains(&self) -> bool {
-        self.traffic.choosing.is_some() && self.dirty_leave() != DirtyLeave::Flash
-    }
-
-    /// Memory has missed `page`. To be called without a lock.
-    pub(crate) fn choosing_asked(&self, page: PageId) {
-        let Some(choosing) = &self.traffic.choosing else { return };
-        if let Some(every) = choosing.forced_misses {
-            let misses = choosing.misses.fetch_add(1, Ordering::Relaxed) + 1;
-            if misses.is_multiple_of(every) {
-                let turn = misses / every * FORCED_STRIDE;
-                self.choose((turn % CHOICES.len() as u64) as usize);
-            }
-            return;
-        }
-        if Chooser::samples(choosing.one_in, page) && choosing.chooser.lock().asked(page) {
-            self.choose_again(choosing);
-        }
-    }
-
-    fn choose_again(&self, choosing: &Choosing) {
-        let of = |device: Option<&dyn Device>| device.map(Device::counters).unwrap_or_default();
-        let cleaned_together = {
-            let stats = self.devices.counts.lock();
-            match stats.cleaner_ios {
-                0 => CLEANED_TOGETHER,
-                ios => stats.cleaner_pages as f64 / ios as f64,
-            }
-        };
-        let (costs, ratio) = {
-            let mut meter = choosing.meter.lock();
-            // Read under the lock: what another thread reads later is more.
-            let counters = (of(Some(&*self.devices.home)), of(self.devices.flash.as_deref()));
-            (meter.costs(counters, cleaned_together), meter.prices.ratio())
-        };
-        for partition in &self.memory.partitions {
-            partition.books.lock().policy.set_price_ratio(ratio);
-        }
-        let choice = {
-            let mut chooser = choosing.chooser.lock();
-            if !chooser.is_due() {
-                return;
-            }
-            chooser.decide(&costs)
-        };
-        let at = CHOICES.iter().position(|&other| other == choice);
-        self.choose(at.expect("a choice that there is"));
-    }
-
-    fn choose(&self, at: usize) {
-        let Some(choosing) = &self.traffic.choosing else { return };
-        if choosing.chosen.swap(at, Ordering::Relaxed) == at {
-            return;
-        }
-        choosing.changes.fetch_add(1, Ordering::Relaxed);
-        for partition in &self.memory.partitions {
-            partition.books.lock().slots.choose(CHOICES[at]);
-        }
-        if self.drains() {
-            self.cleaning.news.notify_all();
-        }
-    }
-
-    /// `page` changes in memory.
-    pub(crate) fn choosing_changed(&self, page: PageId) {
-        if let Some(choosing) = &self.traffic.choosing
-            && Chooser::samples(choosing.one_in, page)
-        {
-            choosing.chooser.lock().changed(page);
-        }
-    }
-
-    /// The page of `frame` is about to leave memory.
-    pub(crate) fn choosing_left(&self, page: PageId, frame: &Frame) {
-        if let Some(choosing) = &self.traffic.choosing
-            && Chooser::samples(choosing.one_in, page)
-        {
-            let is_reused = frame.touch().history(self.memory.now()).previous.is_some();
-            let (is_dirty, class) = (frame.rec_lsn().is_some(), frame.class());
-            choosing.chooser.lock().left(page, is_dirty, class, is_reused);
-        }
     }
 }

@@ -27,18 +27,19 @@
 //!   image in the log.
 //! - A slot whose bytes are damaged keeps its entry: the log has to keep what only it can tell.
 
-use std::sync::atomic::Ordering;
-
 use terrace_page::{Lsn, PageBuf, PageId, lsn, verify};
 use terrace_policy::{CleanKey, Cleaning};
+use terrace_rt::LeafGuard;
 use terrace_tier::{Claim, Cleaned, Ended, Mutation, Root, UntilSync};
 
 use crate::durability::dirty::Logged;
 use crate::durability::ledger::DirtyLsns;
+use crate::flow::cleaning::spawn_run;
 use crate::flow::homeward::home_runs;
+use crate::flow::slots::Section;
 use crate::io::{self, PageIo};
 use crate::memory::frames::Staging;
-use crate::memory::{Books, Place};
+use crate::memory::{Books, Memory, Place};
 use crate::{BufferPool, PoolError};
 
 /// How far below lambda the cleaner goes, as a share of the slots [S0 2.3.3].
@@ -53,278 +54,165 @@ enum Start {
     Sweep,
 }
 
-impl BufferPool {
-    /// Claims runs and has them cleaned: the life of the cleaner.
-    pub(crate) fn run_cleaner(&self) {
-        let mut is_cleaning = false;
-        while !self.background.is_closing() {
-            let seen = self.cleaning.news.seen();
-            let dirty = self.flash_dirty();
-            let low = match self.durability.is_sharp() {
-                true => 0,
-                false => self.dirty_share(self.lambda() - BELOW_LAMBDA),
-            };
-            is_cleaning |= self.durability.is_sharp() || dirty > self.dirty_share(self.lambda());
-            is_cleaning &= dirty > low && self.durability.check_writable().is_ok();
-            let is_begun = match self.cleaning.rule {
-                Cleaning::Sweeps => self.is_sweeping() && self.start_run(Start::Sweep),
-                _ => {
-                    is_cleaning
-                        && self.has_more_than(low)
-                        && self.start_run(Start::Tier(Root::First))
-                }
-            };
-            if is_begun {
-                continue;
-            }
-            let is_wanted = self.cleaning.rule == Cleaning::WhenWanted;
-            if is_wanted
-                && self.durability.check_writable().is_ok()
-                && self.start_run(Start::Tier(Root::Wanted))
-            {
-                continue;
-            }
-            let floor = self.durability.age_floor();
-            if floor > Lsn::ZERO
-                && self.durability.check_writable().is_ok()
-                && self.start_run(Start::Tier(Root::Below(floor)))
-            {
-                continue;
-            }
-            self.cleaning.news.wait(seen);
+/// The task that claims runs and has them cleaned.
+struct Cleaner<'p> {
+    pool: &'p BufferPool,
+    /// Too much was dirty, and is still above the lower bound.
+    is_cleaning: bool,
+}
+
+/// The life of the cleaner.
+pub(crate) fn run_cleaner(pool: &BufferPool) {
+    let mut cleaner = Cleaner { pool, is_cleaning: false };
+    while !pool.background.is_closing() {
+        let seen = pool.cleaning.news.seen();
+        if !cleaner.begins() {
+            pool.cleaning.news.wait(seen);
         }
+    }
+}
+
+impl Cleaner<'_> {
+    /// Begins a run, if there is one to begin.
+    fn begins(&mut self) -> bool {
+        let BufferPool { cleaning, durability, .. } = self.pool;
+        let (dirty, is_sharp) = (cleaning.dirty(), durability.is_sharp());
+        let low = if is_sharp { 0 } else { cleaning.dirty_max(BELOW_LAMBDA) };
+        self.is_cleaning |= is_sharp || dirty > cleaning.dirty_max(0.0);
+        self.is_cleaning &= dirty > low && durability.check_writable().is_ok();
+        let is_begun = match cleaning.rule {
+            Cleaning::Sweeps => self.is_sweeping() && self.start_run(Start::Sweep),
+            _ => {
+                let has_more = self.is_cleaning && cleaning.has_more_than(low);
+                has_more && self.start_run(Start::Tier(Root::First))
+            }
+        };
+        if is_begun || durability.check_writable().is_err() {
+            return is_begun;
+        }
+        if cleaning.rule == Cleaning::WhenWanted && self.start_run(Start::Tier(Root::Wanted)) {
+            return true;
+        }
+        let floor = durability.age_floor();
+        floor > Lsn::ZERO && self.start_run(Start::Tier(Root::Below(floor)))
     }
 
     /// Whether pages of a sweep are still to go home; begins one if it is time.
     fn is_sweeping(&self) -> bool {
-        if self.durability.check_writable().is_err() {
+        let BufferPool { cleaning, durability, .. } = self.pool;
+        if durability.check_writable().is_err() {
             return false;
         }
-        let share = if self.durability.is_sharp() { 0 } else { self.dirty_share(self.lambda()) };
-        if self.cleaning.sweep.lock().is_over() && self.has_more_than(share) {
-            for partition in &self.memory.partitions {
+        let share = if durability.is_sharp() { 0 } else { cleaning.dirty_max(0.0) };
+        if cleaning.sweep.lock().is_over() && cleaning.has_more_than(share) {
+            for partition in &self.pool.memory.partitions {
                 let books = partition.books.lock();
-                self.cleaning.sweep.lock().add(books.slots.cleanable_pages());
+                cleaning.sweep.lock().add(books.slots.cleanable_pages());
             }
-            self.cleaning.sweep.lock().begin();
+            cleaning.sweep.lock().begin();
         }
-        !self.cleaning.sweep.lock().is_over()
-    }
-
-    /// The next page of the sweep that is still to be cleaned.
-    fn claim_swept(&self) -> Option<Claim> {
-        loop {
-            let page = self.cleaning.sweep.lock().next()?;
-            let claim = self.claim(page);
-            if claim.is_some() {
-                return claim;
-            }
-        }
+        !cleaning.sweep.lock().is_over()
     }
 
     /// Starts to clean one run, from `start`. Whether it did.
     fn start_run(&self, start: Start) -> bool {
-        if self.cleaning.runs.load(Ordering::Relaxed) >= self.runs_max() {
+        if !self.pool.cleaning.may_begin() {
             return false;
         }
-        let run = self.claim_run(start);
-        if run.is_empty() {
+        let claims = claim_run(self.pool, start);
+        if claims.is_empty() {
             return false;
         }
-        let Some(pool) = self.background.pool() else { return false };
-        self.cleaning.runs.fetch_add(1, Ordering::Relaxed);
-        self.background.spawn("cleaner run", pool, move |pool| {
-            pool.clean(run);
-            pool.cleaning.runs.fetch_sub(1, Ordering::Relaxed);
-            pool.cleaning.news.notify_all();
-            pool.cleaning.run_ended.notify_all();
-        });
+        let Some(pool) = self.pool.background.pool() else { return false };
+        spawn_run(pool, "cleaner run", move |pool| Run::new(pool, claims).clean());
         true
     }
+}
 
-    /// Cleans one run in the calling task, when there is no cleaner any more. Whether it found one.
-    pub(crate) fn clean_one_run(&self) -> bool {
-        let run = self.claim_run(Start::Tier(Root::First));
-        let is_found = !run.is_empty();
-        if is_found {
-            self.clean(run);
-        }
-        is_found
+/// Cleans one run in the calling task, when there is no cleaner any more. Whether it found one.
+pub(crate) fn clean_one_run(pool: &BufferPool) -> bool {
+    let claims = claim_run(pool, Start::Tier(Root::First));
+    let is_found = !claims.is_empty();
+    if is_found {
+        Run::new(pool, claims).clean();
     }
+    is_found
+}
 
-    /// Claims the dirty page that `start` says, and its dirty neighbours at home.
-    fn claim_run(&self, start: Start) -> Vec<Claim> {
-        let root = match start {
-            Start::Sweep => self.claim_swept(),
-            Start::Tier(root) => self.claim_root(root),
-        };
-        let Some(root) = root else { return Vec::new() };
-        let alpha = self.config.alpha as usize;
-        let mut after = Vec::new();
-        while after.len() + 1 < alpha {
-            match self.claim(root.page().plus(after.len() as u64 + 1)) {
-                Some(claim) => after.push(claim),
-                None => break,
+/// Claims the dirty page that `start` says, and its dirty neighbours at home.
+fn claim_run(pool: &BufferPool, start: Start) -> Vec<Claim> {
+    let memory = &pool.memory;
+    let root = match start {
+        Start::Sweep => loop {
+            // The next page of the sweep that is still to be cleaned.
+            let Some(page) = pool.cleaning.sweep.lock().next() else { break None };
+            if let Some(claim) = claim(memory, page) {
+                break Some(claim);
             }
+        },
+        Start::Tier(root) => claim_root(memory, root),
+    };
+    let Some(root) = root else { return Vec::new() };
+    let alpha = pool.config.alpha as usize;
+    let mut after = Vec::new();
+    while after.len() + 1 < alpha {
+        match claim(memory, root.page().plus(after.len() as u64 + 1)) {
+            Some(claim) => after.push(claim),
+            None => break,
         }
-        let mut before = Vec::new();
-        while before.len() + 1 + after.len() < alpha {
-            let page = root.page().0.checked_sub(before.len() as u64 + 1);
-            match page.and_then(|page| self.claim(PageId(page))) {
-                Some(claim) => before.push(claim),
-                None => break,
-            }
-        }
-        before.reverse();
-        before.push(root);
-        before.append(&mut after);
-        before
     }
-
-    /// The first of the partitions' first dirty slots, lambda being global [sources.R3].
-    fn claim_root(&self, root: Root) -> Option<Claim> {
-        let mut best: Option<(terrace_rt::LeafGuard<'_, Books>, u32, CleanKey)> = None;
-        // Locks are taken in order of partitions; the best one's is kept.
-        for partition in &self.memory.partitions {
-            let mut books = partition.books.lock();
-            let Books { slots, ledger, .. } = &mut *books;
-            let may = |page| ledger.may_go_home(page);
-            let Some((slot, key)) = slots.root(root, may) else { continue };
-            if best.as_ref().is_none_or(|&(_, _, least)| key < least) {
-                best = Some((books, slot, key));
-            }
+    let mut before = Vec::new();
+    while before.len() + 1 + after.len() < alpha {
+        let page = root.page().0.checked_sub(before.len() as u64 + 1);
+        match page.and_then(|page| claim(memory, PageId(page))) {
+            Some(claim) => before.push(claim),
+            None => break,
         }
-        let (mut books, slot, _) = best?;
-        let claim = books.slots.claim_root(slot);
-        Some(register(&mut books, claim))
     }
+    before.reverse();
+    before.push(root);
+    before.append(&mut after);
+    before
+}
 
-    /// Claims `page` if it is dirty on flash and nobody uses the slot.
-    fn claim(&self, page: PageId) -> Option<Claim> {
-        let partition = self.memory.partition(page);
+/// The first of the partitions' first dirty slots, lambda being global [sources.R3].
+fn claim_root(memory: &Memory, root: Root) -> Option<Claim> {
+    let mut best: Option<(LeafGuard<'_, Books>, u32, CleanKey)> = None;
+    // Locks are taken in order of partitions; the best one's is kept.
+    for partition in &memory.partitions {
         let mut books = partition.books.lock();
-        let slot = match partition.find(&books, &self.memory.frames, page) {
-            Place::Memory(id) => self.memory.frames.frame(id).slot()?,
-            Place::Flash(slot) => slot,
-            Place::Nowhere => return None,
-        };
-        if !books.ledger.may_go_home(page) {
-            return None;
-        }
-        let claim = books.slots.claim(slot)?;
-        Some(register(&mut books, claim))
-    }
-
-    /// Cleans a run of consecutive pages.
-    fn clean(&self, run: Vec<Claim>) {
-        let mut staging = Staging::new(run.len());
-        let whole = self.stage(&run, &mut staging);
-        let at_home = self.write_staged(&run, &whole, &staging).is_ok();
-        let slots: Vec<u32> = run.iter().map(|claim| self.slot_number(claim)).collect();
-        for (claim, whole) in run.into_iter().zip(whole) {
-            self.end_claim(
-                claim,
-                match (whole, at_home) {
-                    (Staged::Whole, true) => Cleaned::AtHome,
-                    (Staged::Damaged, _) => Cleaned::Damaged,
-                    (Staged::Whole, false) => Cleaned::NotYet,
-                },
-            );
-        }
-        self.restart.harden(self, &slots);
-        // A failed sync stops the pool, and the next writer reports it.
-        let _failed: Result<(), PoolError> = self.log_buf_writes(Logged::Full);
-    }
-
-    /// The slot of a claim, over all partitions.
-    fn slot_number(&self, claim: &Claim) -> u32 {
-        self.memory.partition(claim.page()).first_slot + claim.slot()
-    }
-
-    /// Reads the run from flash; says which pages are whole.
-    fn stage(&self, run: &[Claim], staging: &mut Staging) -> Vec<Staged> {
-        let flash = self.devices.flash();
-        let ios = run.iter().zip(staging.pages_mut()).map(|(claim, bytes)| {
-            PageIo::read(self.memory.partition(claim.page()).slot_page(claim.slot()), [bytes])
-        });
-        if io::run(flash, ios.collect()).is_err() {
-            self.devices.count_fault();
-            // One bad sector must not keep the others from home: one by one, then.
-            return run
-                .iter()
-                .zip(staging.pages_mut())
-                .map(|row| self.stage_one(row.0, row.1))
-                .collect();
-        }
-        let judge = |(claim, bytes): (&Claim, &PageBuf)| {
-            let is_whole =
-                self.config.mutations.has(Mutation::SkipVerify) || self.is_copy(claim, bytes);
-            if is_whole { Staged::Whole } else { Staged::Damaged }
-        };
-        run.iter().zip(staging.pages()).map(judge).collect()
-    }
-
-    /// Whether what was read from the slot is the page, in the version that was written there.
-    fn is_copy(&self, claim: &Claim, bytes: &PageBuf) -> bool {
-        self.is_copy_of(claim.page(), claim.slot(), bytes)
-    }
-
-    /// Whether `bytes` are `page` in the version that was written into `slot`.
-    pub(crate) fn is_copy_of(&self, page: PageId, slot: u32, bytes: &PageBuf) -> bool {
-        let books = self.memory.partition(page).books.lock();
-        let is_version =
-            !self.config.mutations.checks_versions() || books.slots.may_be(slot, lsn(bytes));
-        verify(bytes, page).is_ok() && is_version
-    }
-
-    fn stage_one(&self, claim: &Claim, bytes: &mut PageBuf) -> Staged {
-        let flash = self.devices.flash();
-        let number = self.memory.partition(claim.page()).slot_page(claim.slot());
-        match io::run(flash, vec![PageIo::read(number, [&mut *bytes])]) {
-            Err(_) => Staged::Damaged,
-            Ok(()) if !self.is_copy(claim, bytes) => Staged::Damaged,
-            Ok(()) => Staged::Whole,
+        let Books { slots, ledger, .. } = &mut *books;
+        let may = |page| ledger.may_go_home(page);
+        let Some((slot, key)) = slots.root(root, may) else { continue };
+        if best.as_ref().is_none_or(|&(_, _, least)| key < least) {
+            best = Some((books, slot, key));
         }
     }
+    let (mut books, slot, _) = best?;
+    let claim = books.slots.claim_root(slot);
+    Some(register(&mut books, claim))
+}
 
-    /// Writes the whole pages home, one write for each unbroken run of them.
-    fn write_staged(
-        &self,
-        run: &[Claim],
-        staged: &[Staged],
-        staging: &Staging,
-    ) -> Result<(), PoolError> {
-        let whole = (0..run.len()).filter(|&at| staged[at] == Staged::Whole);
-        let whole: Vec<(PageId, &PageBuf)> =
-            whole.map(|at| (run[at].page(), &staging.pages()[at])).collect();
-        self.devices.count_cleaning(&whole, run.len());
-        self.durability.write_shielded(&whole, |part| io::run(&*self.devices.home, home_runs(part)))
+/// Claims `page` if it is dirty on flash and nobody uses the slot.
+fn claim(memory: &Memory, page: PageId) -> Option<Claim> {
+    let partition = memory.partition(page);
+    let mut books = partition.books.lock();
+    let slot = match partition.find(&books, &memory.frames, page) {
+        Place::Memory(id) => memory.frames.frame(id).slot()?,
+        Place::Flash(slot) => slot,
+        Place::Nowhere => return None,
+    };
+    if !books.ledger.may_go_home(page) {
+        return None;
     }
+    let claim = books.slots.claim(slot)?;
+    Some(register(&mut books, claim))
+}
 
-    pub(crate) fn end_claim(&self, claim: Claim, cleaned: Cleaned) {
-        let (page, slot, rec_lsn) = (claim.page(), claim.slot(), claim.rec_lsn());
-        let partition = self.memory.partition(page);
-        let mut books = partition.books.lock();
-        // Until home is synced the copy on flash stands for the page.
-        let until_sync =
-            if self.restart.rules.keeps_bases { UntilSync::Pinned } else { UntilSync::Reusable };
-        let ended = books.slots.cleaned(claim, cleaned, until_sync);
-        if ended == Ended::Clean {
-            let mut lsns = DirtyLsns::at(rec_lsn);
-            if until_sync == UntilSync::Pinned {
-                lsns.base = Lsn::MAX;
-                books.ledger.keep_until_sync(slot, page);
-            } else {
-                self.restart.cleaned(self, partition.first_slot + slot, page);
-            }
-            self.written_home(&mut books, page, lsns);
-        } else if cleaned == Cleaned::AtHome && self.config.mutations.has(Mutation::JoinModified) {
-            self.durability.join_buf_write(page);
-        }
-        books.ledger.home_write_ends(page);
-        drop(books);
-        partition.home_write_ended.notify_all();
-    }
+/// L2: the home write of a claimed page begins.
+pub(crate) fn register(books: &mut Books, claim: Claim) -> Claim {
+    books.ledger.home_write_begins(claim.page());
+    claim
 }
 
 /// What staging a page came to.
@@ -334,8 +222,107 @@ enum Staged {
     Damaged,
 }
 
-/// L2: the home write of a claimed page begins.
-pub(crate) fn register(books: &mut Books, claim: Claim) -> Claim {
-    books.ledger.home_write_begins(claim.page());
-    claim
+/// Consecutive pages that are being cleaned.
+struct Run<'p> {
+    pool: &'p BufferPool,
+    claims: Vec<Claim>,
+    /// Their bytes, once they are read.
+    staging: Staging,
+}
+
+impl<'p> Run<'p> {
+    fn new(pool: &'p BufferPool, claims: Vec<Claim>) -> Run<'p> {
+        Run { pool, staging: Staging::new(claims.len()), claims }
+    }
+
+    fn clean(mut self) {
+        let staged = self.stage();
+        let at_home = self.write_home(&staged).is_ok();
+        let number =
+            |claim: &Claim| self.pool.memory.partition(claim.page()).first_slot + claim.slot();
+        let slots: Vec<u32> = self.claims.iter().map(number).collect();
+        for (claim, staged) in self.claims.into_iter().zip(staged) {
+            let cleaned = match (staged, at_home) {
+                (Staged::Whole, true) => Cleaned::AtHome,
+                (Staged::Damaged, _) => Cleaned::Damaged,
+                (Staged::Whole, false) => Cleaned::NotYet,
+            };
+            end_claim(self.pool, claim, cleaned);
+        }
+        self.pool.restart.harden(self.pool, &slots);
+        // A failed sync stops the pool, and the next writer reports it.
+        let _failed: Result<(), PoolError> = self.pool.log_buf_writes(Logged::Full);
+    }
+
+    /// Reads the run from flash; says which pages are whole.
+    fn stage(&mut self) -> Vec<Staged> {
+        let BufferPool { memory, devices, config, .. } = self.pool;
+        let number = |claim: &Claim| memory.partition(claim.page()).slot_page(claim.slot());
+        let judge = |(claim, bytes): (&Claim, &PageBuf)| {
+            let is_whole = is_copy_of(self.pool, claim.page(), claim.slot(), bytes);
+            if is_whole { Staged::Whole } else { Staged::Damaged }
+        };
+        let pages = self.claims.iter().zip(self.staging.pages_mut());
+        let ios = pages.map(|(claim, bytes)| PageIo::read(number(claim), [bytes])).collect();
+        if io::run(devices.flash(), ios).is_err() {
+            devices.count_fault();
+            // One bad sector must not keep the others from home: one by one, then.
+            let pages = self.claims.iter().zip(self.staging.pages_mut());
+            let one = |(claim, bytes): (_, &mut PageBuf)| {
+                let io = PageIo::read(number(claim), [&mut *bytes]);
+                match io::run(devices.flash(), vec![io]) {
+                    Err(_) => Staged::Damaged,
+                    Ok(()) => judge((claim, bytes)),
+                }
+            };
+            return pages.map(one).collect();
+        }
+        if config.mutations.has(Mutation::SkipVerify) {
+            return vec![Staged::Whole; self.claims.len()];
+        }
+        self.claims.iter().zip(self.staging.pages()).map(judge).collect()
+    }
+
+    /// Writes the whole pages home, one write for each unbroken run of them.
+    fn write_home(&self, staged: &[Staged]) -> Result<(), PoolError> {
+        let BufferPool { devices, durability, .. } = self.pool;
+        let whole = (0..staged.len()).filter(|&at| staged[at] == Staged::Whole);
+        let whole: Vec<(PageId, &PageBuf)> =
+            whole.map(|at| (self.claims[at].page(), &self.staging.pages()[at])).collect();
+        devices.count_cleaning(&whole, staged.len());
+        durability.write_shielded(&whole, |part| io::run(&*devices.home, home_runs(part)))
+    }
+}
+
+/// Whether `bytes` are `page` in the version that was written into `slot`.
+pub(crate) fn is_copy_of(pool: &BufferPool, page: PageId, slot: u32, bytes: &PageBuf) -> bool {
+    let books = pool.memory.partition(page).books.lock();
+    let checks = pool.config.mutations.checks_versions();
+    verify(bytes, page).is_ok() && (!checks || books.slots.may_be(slot, lsn(bytes)))
+}
+
+/// The cleaning of a claimed page has come to this.
+pub(crate) fn end_claim(pool: &BufferPool, claim: Claim, cleaned: Cleaned) {
+    let (page, slot, rec_lsn) = (claim.page(), claim.slot(), claim.rec_lsn());
+    let partition = pool.memory.partition(page);
+    let mut section = Section::enter(pool, partition);
+    // Until home is synced the copy on flash stands for the page.
+    let until_sync =
+        if pool.restart.rules.keeps_bases { UntilSync::Pinned } else { UntilSync::Reusable };
+    let ended = section.books.slots.cleaned(claim, cleaned, until_sync);
+    if ended == Ended::Clean {
+        let mut lsns = DirtyLsns::at(rec_lsn);
+        if until_sync == UntilSync::Pinned {
+            lsns.base = Lsn::MAX;
+            section.books.ledger.keep_until_sync(slot, page);
+        } else {
+            pool.restart.cleaned(pool, section.number(slot), page);
+        }
+        section.written_home(page, lsns);
+    } else if cleaned == Cleaned::AtHome && pool.config.mutations.has(Mutation::JoinModified) {
+        pool.durability.join_buf_write(page);
+    }
+    section.books.ledger.home_write_ends(page);
+    drop(section);
+    partition.home_write_ended.notify_all();
 }

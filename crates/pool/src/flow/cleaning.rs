@@ -18,88 +18,135 @@
 //!   not fit goes with the next sweep.
 //! - Not for: a home without seeks; a cleaner by age brings each page home later, and less often.
 
-use std::sync::atomic::{AtomicBool, AtomicU32};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use terrace_page::PageId;
 use terrace_policy::Cleaning;
 use terrace_rt::{LeafMutex, Signal};
 use terrace_tier::Gauge;
 
-use crate::BufferPool;
-use crate::flow::choosing::DRAIN_RUNS;
+use crate::shares::TierShares;
+use crate::{BufferPool, PoolConfig};
 
 /// At least one of so many slots has a place in the list.
 const SLOTS_PER_PLACE: u32 = 8;
+/// Runs under way while the tier is emptied of what is newer than home (choosing.N2).
+const DRAIN_RUNS: u32 = 8;
 
 /// What the cleaner shares with the tasks that wake it, and those that wait for it.
 pub(crate) struct CleanerState {
     /// When, and in which order, it cleans.
     pub(crate) rule: Cleaning,
-    /// The share of the slots that may be dirty, if it goes by that.
-    share: Option<f64>,
+    /// The share of the slots that may be dirty: all, if it does not go by that.
+    lambda: f64,
+    slots: u32,
+    shares: TierShares,
+    /// Pages that are newer than home are wanted no more (choosing.N2).
+    drains: AtomicBool,
     /// Given when the cleaner may have work.
     pub(crate) news: Signal,
     /// Given when a run of pages was cleaned.
     pub(crate) run_ended: Signal,
-    /// Runs of pages being cleaned.
-    pub(crate) runs: AtomicU32,
+    /// Runs of pages being cleaned, and the most of them that the cleaner begins.
+    runs: AtomicU32,
+    runs_max: u32,
     /// Pages that go home in the order in which they lie there.
     pub(crate) sweep: LeafMutex<Sweep>,
     /// A partition wants slots cleaned ahead, and the cleaner has not been told.
-    pub(crate) is_wanted: AtomicBool,
+    is_wanted: AtomicBool,
 }
 
 impl CleanerState {
-    /// Of a tier with `slots`, of which the share `lambda` may be dirty if the rule counts it.
-    pub(crate) fn new(rule: Cleaning, slots: u32, lambda: f64) -> CleanerState {
+    /// Of a pool with this `config`, whose tier has so many slots, and `drains` from the start.
+    pub(crate) fn new(
+        config: &PoolConfig,
+        slots: u32,
+        shares: &TierShares,
+        drains: bool,
+    ) -> CleanerState {
+        let rule = config.design.cleaning;
         CleanerState {
             rule,
-            share: rule.is_by_share().then_some(lambda),
+            lambda: if rule.is_by_share() { config.lambda } else { 1.0 },
+            slots: config.flash_slots,
+            shares: shares.clone(),
+            drains: AtomicBool::new(drains),
             news: Signal::new(),
             run_ended: Signal::new(),
             runs: AtomicU32::new(0),
-            sweep: LeafMutex::new(Sweep::of(rule, slots, lambda)),
+            runs_max: config.cleaner_ios,
+            sweep: LeafMutex::new(Sweep::of(rule, slots, config.lambda)),
             is_wanted: AtomicBool::new(false),
         }
     }
-}
 
-impl BufferPool {
     /// Slots whose page is newer than home.
-    pub(crate) fn flash_dirty(&self) -> u32 {
+    pub(crate) fn dirty(&self) -> u32 {
         self.shares.gauge(Gauge::Dirty)
-    }
-
-    /// Runs under way, at most: few while the tier is emptied.
-    pub(super) fn runs_max(&self) -> u32 {
-        self.config.cleaner_ios.min(if self.drains() { DRAIN_RUNS } else { u32::MAX })
-    }
-
-    /// Tells the cleaner if there are too many dirty pages on flash.
-    pub(crate) fn wake_cleaner(&self) {
-        if self.durability.is_sharp() || self.flash_dirty() > self.dirty_share(self.lambda()) {
-            self.cleaning.news.notify_all();
-        }
     }
 
     /// Whether more than `low` pages are dirty that nobody cleans yet.
     pub(super) fn has_more_than(&self, low: u32) -> bool {
-        let unavailable = self.shares.gauge(Gauge::Unavailable);
-        self.flash_dirty().saturating_sub(unavailable) > low
+        self.dirty().saturating_sub(self.shares.gauge(Gauge::Unavailable)) > low
     }
 
-    /// Where the share does not count it is all.
-    pub(super) fn lambda(&self) -> f64 {
-        match self.cleaning.share {
-            Some(_) if self.drains() => 0.0,
-            Some(lambda) => lambda,
-            None => 1.0,
+    /// The tier is to be emptied of what is newer than home, or is so no more.
+    pub(super) fn drain(&self, drains: bool) {
+        self.drains.store(drains, Ordering::Relaxed);
+        if drains {
+            self.news.notify_all();
         }
     }
 
-    pub(super) fn dirty_share(&self, share: f64) -> u32 {
-        (f64::from(self.config.flash_slots) * share.max(0.0)) as u32
+    /// How many slots may be dirty, `below` the share that is set.
+    pub(super) fn dirty_max(&self, below: f64) -> u32 {
+        let is_by_share = self.rule.is_by_share();
+        let drains = is_by_share && self.drains.load(Ordering::Relaxed);
+        let share = if drains { 0.0 } else { self.lambda };
+        (f64::from(self.slots) * (share - below).max(0.0)) as u32
     }
+
+    /// Tells the cleaner if there are too many dirty pages on flash: during a sharp checkpoint any.
+    pub(crate) fn wake(&self, is_sharp: bool) {
+        if is_sharp || self.dirty() > self.dirty_max(0.0) {
+            self.news.notify_all();
+        }
+    }
+
+    /// A partition wants slots cleaned ahead.
+    pub(super) fn want(&self) {
+        self.is_wanted.store(true, Ordering::Relaxed);
+    }
+
+    /// Tells the cleaner if a partition wants slots cleaned ahead.
+    pub(crate) fn tell_wanted(&self) {
+        if self.is_wanted.swap(false, Ordering::Relaxed) {
+            self.news.notify_all();
+        }
+    }
+
+    /// Whether the cleaner may begin another run: few are under way while the tier is emptied.
+    pub(super) fn may_begin(&self) -> bool {
+        let drains = self.drains.load(Ordering::Relaxed);
+        let runs_max = self.runs_max.min(if drains { DRAIN_RUNS } else { u32::MAX });
+        self.runs.load(Ordering::Relaxed) < runs_max
+    }
+}
+
+/// Runs `work`, which brings pages home, in a task of its own.
+pub(super) fn spawn_run(
+    pool: Arc<BufferPool>,
+    name: &'static str,
+    work: impl FnOnce(&BufferPool) + Send + 'static,
+) {
+    pool.cleaning.runs.fetch_add(1, Ordering::Relaxed);
+    Arc::clone(&pool).background.spawn(name, pool, move |pool| {
+        work(pool);
+        pool.cleaning.runs.fetch_sub(1, Ordering::Relaxed);
+        pool.cleaning.news.notify_all();
+        pool.cleaning.run_ended.notify_all();
+    });
 }
 
 /// The pages of a sweep that are still to go home.

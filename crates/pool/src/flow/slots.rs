@@ -7,19 +7,26 @@
 //!   slot that is filled, cleaned, freed or retired, in the order of these changes.
 //! - T3: what the restart was told is hardened after the section, before anything relies on it.
 
-use std::sync::atomic::Ordering;
-
 use terrace_page::{Lsn, PageId};
 use terrace_policy::{History, Tick};
+use terrace_rt::LeafGuard;
 use terrace_tier::{
-    After, Around, Candidate, Changed, Displaced, Filled, Freed, Gauge, Held, Mutation, Outcome,
-    Version, Writing, Written,
+    After, Around, Candidate, Changed, Displaced, Filled, Freed, Held, Mutation, Outcome, Version,
+    Writing, Written,
 };
 
 use crate::durability::ledger::{DirtyLsns, Ledger};
 use crate::memory::frames::{Exclusive, Frame};
 use crate::memory::{Books, Partition};
+use crate::shares::SlotTable;
 use crate::{BufferPool, PageEvent, PoolError};
+
+/// A section under the lock of a partition: all that is known of its pages changes in one.
+pub(crate) struct Section<'p> {
+    pub pool: &'p BufferPool,
+    pub partition: &'p Partition,
+    pub books: LeafGuard<'p, Books>,
+}
 
 /// A partition of the pool around its slots, while its lock is held.
 pub(crate) struct PoolAround<'a> {
@@ -28,18 +35,6 @@ pub(crate) struct PoolAround<'a> {
     ledger: &'a Ledger,
     /// The frame of the page that is asked about, if one is.
     frame: Option<&'a Frame>,
-}
-
-impl BufferPool {
-    /// The surroundings of the slots of `partition`, whose `ledger` this is.
-    pub(crate) fn around<'a>(
-        &'a self,
-        partition: &'a Partition,
-        ledger: &'a Ledger,
-        frame: Option<&'a Frame>,
-    ) -> PoolAround<'a> {
-        PoolAround { pool: self, partition, ledger, frame }
-    }
 }
 
 /// The page of `frame`, as the tier is told of it.
@@ -58,7 +53,7 @@ impl Around for PoolAround<'_> {
     }
 
     fn is_filling(&self) -> bool {
-        self.pool.is_filling()
+        self.pool.shares.is_filling()
     }
 
     fn is_usable(&self) -> bool {
@@ -99,114 +94,132 @@ impl Around for PoolAround<'_> {
     }
 
     fn cleaning_wanted(&self) {
-        self.pool.cleaning.is_wanted.store(true, Ordering::Relaxed);
+        self.pool.cleaning.want();
     }
 
     fn was_full(&self) {
-        // More than any number of slots ends the filling for good.
-        self.pool.traffic.filling.lock().is_on(u32::MAX);
+        self.pool.shares.end_filling();
     }
 }
 
-impl BufferPool {
-    /// Whether the tier is being filled with every page [S0 3.3.1].
-    pub(crate) fn is_filling(&self) -> bool {
-        self.traffic.filling.lock().is_on(self.shares.gauge(Gauge::Used))
+impl<'p> Section<'p> {
+    pub fn enter(pool: &'p BufferPool, partition: &'p Partition) -> Section<'p> {
+        Section { pool, partition, books: partition.books.lock() }
     }
-}
 
-/// A slot has changed.
-impl BufferPool {
+    /// The slots, and what surrounds them while they decide about the page of `frame`.
+    pub fn slots_around<'a>(
+        &'a mut self,
+        frame: Option<&'a Frame>,
+    ) -> (&'a mut SlotTable, PoolAround<'a>) {
+        let Books { slots, ledger, .. } = &mut *self.books;
+        (slots, PoolAround { pool: self.pool, partition: self.partition, ledger, frame })
+    }
+
+    /// The number of `slot` over all partitions.
+    pub fn number(&self, slot: u32) -> u32 {
+        self.partition.first_slot + slot
+    }
+
     /// A page lost its slot to another, or with the group that it was in.
-    pub(crate) fn displaced(&self, partition: &Partition, books: &Books, displaced: Displaced) {
+    pub fn displaced(&self, displaced: Displaced) {
         let Displaced { page, slot } = displaced;
-        partition.detach_slot(books, &self.memory.frames, page, slot);
-        self.memory.observe(page, PageEvent::SlotLost);
-        self.restart.freed(self, partition.first_slot + slot, page, Freed::Reused);
+        self.detach(page, slot);
+        self.freed(slot, page, Freed::Reused);
+    }
+
+    /// `page` has no slot any more.
+    pub fn detach(&self, page: PageId, slot: u32) {
+        self.partition.detach_slot(&self.books, &self.pool.memory.frames, page, slot);
+        self.pool.memory.observe(page, PageEvent::SlotLost);
+    }
+
+    pub fn freed(&self, slot: u32, page: PageId, why: Freed) {
+        self.pool.restart.freed(self.pool, self.number(slot), page, why);
+    }
+
+    /// A base gave way to a newer copy on flash: it is free once the table there says so.
+    pub fn retired(&self, slot: u32) {
+        self.pool.restart.retired(self.pool, self.number(slot));
+    }
+
+    /// The page of a latched frame has a dirty entry from now on.
+    pub fn set_dirty(&mut self, guard: &Exclusive<'_>, lsns: DirtyLsns) {
+        self.books.set_dirty(&self.pool.memory.frames, guard, lsns);
     }
 
     /// The copy in `slot` stopped being the page of `frame`, as `changed` says: tells the frame,
     /// the watcher and the restart. Returns the slot over all partitions, if its page lost it.
-    pub(crate) fn copy_changed(
+    pub fn copy_changed(
         &self,
-        partition: &Partition,
-        (page, frame): (PageId, &Frame),
+        frame: &Frame,
         slot: u32,
-        (changed, why): (Changed, Freed),
+        changed: Changed,
+        why: Freed,
     ) -> Option<u32> {
+        let page = frame.page().expect("a page with a copy");
         match changed.slot {
             After::Base => return None,
             After::Own => {}
             After::Gone => {
                 frame.set_slot(None);
-                self.memory.observe(page, PageEvent::SlotLost);
+                self.pool.memory.observe(page, PageEvent::SlotLost);
             }
         }
-        let number = partition.first_slot + slot;
-        self.restart.freed(self, number, page, why);
-        Some(number)
+        self.freed(slot, page, why);
+        Some(self.number(slot))
     }
 
     /// The copy of the page in a latched frame was forgotten, as `changed` says: what it had that
     /// home lacks is the frame's to keep, as if the page had changed.
-    pub(crate) fn taken_back(
-        &self,
-        partition: &Partition,
-        books: &mut Books,
-        guard: &Exclusive<'_>,
-        changed: Changed,
-    ) {
-        let frame = guard.frame();
-        let slot = frame.slot().expect("a page with a copy has a slot");
-        let page = frame.page().expect("a page with a copy");
+    pub fn taken_back(&mut self, guard: &Exclusive<'_>, changed: Changed) {
+        let slot = guard.frame().slot().expect("a page with a copy has a slot");
         if let Some(rec_lsn) = changed.newer {
-            books.set_dirty(&self.memory.frames, guard, DirtyLsns::at(rec_lsn));
+            self.set_dirty(guard, DirtyLsns::at(rec_lsn));
         }
-        self.copy_changed(partition, (page, frame), slot, (changed, Freed::Reused));
+        self.copy_changed(guard.frame(), slot, changed, Freed::Reused);
     }
 
     /// The copy of a page, in this version, has moved from one slot to another, wherever the page
     /// is.
-    pub(crate) fn copy_moved(
+    pub fn copy_moved(
         &self,
-        partition: &Partition,
         (page, lsn): (PageId, Lsn),
         (from, to): (u32, u32),
         newer: Option<Lsn>,
     ) {
-        partition.copy_moved(&self.memory.frames, page, (from, to));
-        let history = Some(History::once(self.memory.now()));
-        self.restart
-            .filled(self, &Held { slot: partition.first_slot + to, page, lsn, newer, history });
-        if self.restart.rules.waits_for_table {
-            self.restart.retired(self, partition.first_slot + from);
+        let BufferPool { memory, restart, .. } = self.pool;
+        self.partition.copy_moved(&memory.frames, page, (from, to));
+        let history = Some(History::once(memory.now()));
+        restart.filled(self.pool, &Held { slot: self.number(to), page, lsn, newer, history });
+        if restart.rules.waits_for_table {
+            self.retired(from);
         } else {
-            self.restart.freed(self, partition.first_slot + from, page, Freed::Reused);
+            self.freed(from, page, Freed::Reused);
         }
     }
 
     /// A write of the page of `frame` has ended: its slot, and whoever knows of it, are told.
     /// Whether a slot holds it now.
-    pub(crate) fn end_writing(
-        &self,
-        partition: &Partition,
-        books: &mut Books,
+    pub fn end_writing(
+        &mut self,
         frame: &Frame,
-        (writing, outcome): (Writing, Outcome),
+        writing: Writing,
+        outcome: Outcome,
         version: &Version,
     ) -> bool {
         let page = writing.page();
-        let written = books.slots.written(writing, outcome, version, frame.slot());
+        let written = self.books.slots.written(writing, outcome, version, frame.slot());
         let Written::Into(Filled { slot, is_pinned, retired }) = written else { return false };
         if is_pinned {
-            books.ledger.keep_while_at_risk(slot, page);
+            self.books.ledger.keep_while_at_risk(slot, page);
         }
         let Version { lsn, newer, history } = *version;
-        let number = partition.first_slot + slot;
-        self.restart.filled(self, &Held { slot: number, page, lsn, newer, history: Some(history) });
+        let held = Held { slot: self.number(slot), page, lsn, newer, history: Some(history) };
+        self.pool.restart.filled(self.pool, &held);
         if let Some(base) = retired {
-            books.ledger.keep_no_longer(base);
-            self.restart.retired(self, partition.first_slot + base);
+            self.books.ledger.keep_no_longer(base);
+            self.retired(base);
         }
         frame.set_slot(Some(slot));
         true

@@ -31,10 +31,10 @@ use crate::durability::dirty::Logged;
 use crate::durability::doublewrite::Shield;
 use crate::durability::ledger::DirtyLsns;
 use crate::flow::homeward::{home_runs, homeward};
-use crate::flow::slots::candidate;
+use crate::flow::slots::{Section, candidate};
 use crate::io::PageIo;
 use crate::memory::frames::{Exclusive, Frame, Shared};
-use crate::memory::{Books, Partition, Place};
+use crate::memory::{Partition, Place};
 use crate::{BufferPool, PageEvent, PoolError};
 
 /// A page to write, and where to.
@@ -58,7 +58,7 @@ pub(crate) struct Transfer<'p> {
 
 impl<'p> Transfer<'p> {
     /// The slot that is written, over all partitions.
-    pub fn slot_number(&self) -> Option<u32> {
+    fn slot_number(&self) -> Option<u32> {
         self.writing.slot().map(|slot| self.partition.first_slot + slot)
     }
 
@@ -67,7 +67,7 @@ impl<'p> Transfer<'p> {
         self.writing.slot().map(|slot| (slot, &*self.guard))
     }
 
-    pub fn seal(job: Job<'p>) -> Transfer<'p> {
+    fn seal(job: Job<'p>) -> Transfer<'p> {
         let Job { partition, page, mut guard, writing } = job;
         guard.change(seal);
         let guard = guard.downgrade();
@@ -84,93 +84,71 @@ impl<'p> Transfer<'p> {
     }
 }
 
-/// What flushing a page needs.
-pub(crate) enum Flush<'p> {
-    /// To be written.
-    Job(Job<'p>),
-    /// Its home write is outstanding already, maybe of an older version.
-    Busy,
-    /// Nothing.
-    Done,
+/// Transfers that run together.
+pub(crate) struct Transfers<'p> {
+    pool: &'p BufferPool,
+    pub all: Vec<Transfer<'p>>,
+    purpose: Purpose,
 }
 
-impl BufferPool {
-    /// Asks the tier where a latched page goes, and registers its home write if that is where.
-    pub(crate) fn plan(
-        &self,
-        partition: &Partition,
-        books: &mut Books,
-        guard: &Exclusive<'_>,
-        purpose: Purpose,
-    ) -> Way {
-        let frame = guard.frame();
-        let page = frame.page().expect("a page to write");
-        let Books { slots, ledger, .. } = books;
-        let around = self.around(partition, ledger, Some(frame));
-        let mut way = slots.left(&candidate(frame), purpose, &around);
-        match &mut way {
-            Way::Busy => return way,
-            Way::Nothing => {}
-            Way::Write(writing, displaced) => {
-                if writing.home() {
-                    ledger.home_write_begins(page);
-                }
-                if let Some(displaced) = displaced.take() {
-                    self.displaced(partition, books, displaced);
-                }
-            }
-        }
-        if purpose == Purpose::Evict {
-            self.choosing_left(page, frame);
-        }
-        way
-    }
-
-    /// Runs `jobs` together, or as many at a time as the doublewrite area takes. For eviction the
-    /// pages then leave memory, unless they were used meanwhile. Returns how many frames became
-    /// free.
-    pub(crate) fn write_out(
-        &self,
-        mut jobs: Vec<Job<'_>>,
-        purpose: Purpose,
-    ) -> Result<usize, PoolError> {
-        let _at_work = self.memory.at_work();
-        let at_once = self.durability.shielded_pages();
-        // Of a stopped pool, too, the jobs are ended one by one: others wait for their home writes.
-        let mut written = self.durability.check_writable().map(|()| 0);
-        while !jobs.is_empty() {
-            let rest = jobs.split_off(jobs.len().min(at_once));
-            let batch = std::mem::replace(&mut jobs, rest);
-            match written {
-                Ok(freed) => written = self.write_batch(batch, purpose).map(|more| freed + more),
-                Err(_) => self.give_up(batch.into_iter().map(Transfer::seal), purpose),
-            }
-        }
-        written
-    }
-
-    fn give_up<'p>(&self, transfers: impl Iterator<Item = Transfer<'p>>, purpose: Purpose) {
-        for transfer in transfers {
-            self.complete(transfer, purpose, Outcome { home: false, flash: false });
+/// Runs `jobs` together, or as many at a time as the doublewrite area takes. For eviction the pages
+/// then leave memory, unless they were used meanwhile. Returns how many frames became free.
+pub(crate) fn write_out<'p>(
+    pool: &'p BufferPool,
+    mut jobs: Vec<Job<'p>>,
+    purpose: Purpose,
+) -> Result<usize, PoolError> {
+    let _at_work = pool.memory.at_work();
+    let at_once = pool.durability.shielded_pages();
+    // Of a stopped pool, too, the jobs are ended one by one: others wait for their home writes.
+    let mut written = pool.durability.check_writable().map(|()| 0);
+    while !jobs.is_empty() {
+        let rest = jobs.split_off(jobs.len().min(at_once));
+        let batch = Transfers::seal(pool, std::mem::replace(&mut jobs, rest), purpose);
+        match written {
+            Ok(freed) => written = batch.write().map(|more| freed + more),
+            Err(_) => batch.give_up(),
         }
     }
+    written
+}
 
-    fn write_batch(&self, jobs: Vec<Job<'_>>, purpose: Purpose) -> Result<usize, PoolError> {
-        let mut transfers: Vec<Transfer<'_>> = jobs.into_iter().map(Transfer::seal).collect();
-        transfers.sort_by_key(|transfer| transfer.page);
-        let shield = match self.shield_transfers(&transfers) {
+impl<'p> Transfers<'p> {
+    pub fn seal(pool: &'p BufferPool, jobs: Vec<Job<'p>>, purpose: Purpose) -> Transfers<'p> {
+        Transfers { pool, all: jobs.into_iter().map(Transfer::seal).collect(), purpose }
+    }
+
+    /// The slots that are written, over all partitions.
+    pub fn slots(&self) -> Vec<u32> {
+        self.all.iter().filter_map(Transfer::slot_number).collect()
+    }
+
+    fn give_up(self) {
+        self.complete(Outcome { home: false, flash: false });
+    }
+
+    /// All have ended so. Returns how many frames became free.
+    pub fn complete(self, outcome: Outcome) -> usize {
+        let complete = |transfer: Transfer<'_>| transfer.complete(self.pool, self.purpose, outcome);
+        self.all.into_iter().map(complete).filter(|&left| left).count()
+    }
+
+    fn write(mut self) -> Result<usize, PoolError> {
+        let BufferPool { durability, restart, .. } = self.pool;
+        self.all.sort_by_key(|transfer| transfer.page);
+        let shield = match self.shield() {
             Ok(shield) => shield,
             Err(error) => {
-                self.give_up(transfers.into_iter(), purpose);
+                self.give_up();
                 return Err(error);
             }
         };
-        self.clear_too_soon(&transfers);
-        let slots: Vec<u32> = transfers.iter().filter_map(Transfer::slot_number).collect();
-        let (home, flash) = match self.restart.before_writes(self, &slots) {
-            Ok(()) => self.transfer(&transfers, shield.as_ref()),
+        self.clear_too_soon();
+        let slots = self.slots();
+        let (home, flash) = match restart.before_writes(self.pool, &slots) {
+            Ok(()) => self.transfer(shield.as_ref()),
             Err(error) => {
-                self.give_up(transfers.into_iter(), purpose);
+                self.give_up();
                 return Err(error);
             }
         };
@@ -180,50 +158,47 @@ impl BufferPool {
                 drop(shield);
                 Ok(())
             }
-            Err(source) => Err(self.durability.stop_torn(source, shield)),
+            Err(source) => Err(durability.stop_torn(source, shield)),
         };
-        let mut freed = 0;
-        for transfer in transfers {
-            let outcome = Outcome { home: home.is_ok(), flash };
-            freed += usize::from(self.complete(transfer, purpose, outcome));
-        }
-        self.restart.harden(self, &slots);
+        let pool = self.pool;
+        let freed = self.complete(Outcome { home: home.is_ok(), flash });
+        restart.harden(pool, &slots);
         home?;
-        self.log_buf_writes(Logged::Full)?;
+        pool.log_buf_writes(Logged::Full)?;
         Ok(freed)
     }
 
+    /// How far the log must reach before the pages are written, if it must.
+    fn log_wanted(&self) -> Option<Lsn> {
+        let dirty = self.all.iter().filter(|transfer| transfer.dirty.is_some());
+        dirty.map(|transfer| transfer.page_lsn).max()
+    }
+
     /// W1 and W7.
-    fn shield_transfers(
-        &self,
-        transfers: &[Transfer<'_>],
-    ) -> Result<Option<Shield<'_>>, PoolError> {
-        let homeward = transfers.iter().filter(|transfer| transfer.writing.home());
+    fn shield(&self) -> Result<Option<Shield<'p>>, PoolError> {
+        let homeward = self.all.iter().filter(|transfer| transfer.writing.home());
         let pages: Vec<&PageBuf> = homeward.map(|transfer| &*transfer.guard).collect();
-        let dirty = transfers.iter().filter(|transfer| transfer.dirty.is_some());
-        let upto = dirty.map(|transfer| transfer.page_lsn).max().unwrap_or(Lsn::ZERO);
-        match self.durability.shield(&pages, upto)? {
+        let upto = self.log_wanted().unwrap_or(Lsn::ZERO);
+        match self.pool.durability.shield(&pages, upto)? {
             Some(shield) => Ok(Some(shield)),
-            None => self.write_ahead(transfers).map(|()| None),
+            None => self.write_ahead().map(|()| None),
         }
     }
 
     /// W1.
-    pub(crate) fn write_ahead(&self, transfers: &[Transfer<'_>]) -> Result<(), PoolError> {
-        let dirty = transfers.iter().filter(|transfer| transfer.dirty.is_some());
-        let upto = dirty.map(|transfer| transfer.page_lsn).max();
-        match upto {
-            Some(lsn) if !self.config.mutations.has(Mutation::PageBeforeLog) => {
-                self.durability.write_ahead(lsn)
+    pub fn write_ahead(&self) -> Result<(), PoolError> {
+        match self.log_wanted() {
+            Some(lsn) if !self.pool.config.mutations.has(Mutation::PageBeforeLog) => {
+                self.pool.durability.write_ahead(lsn)
             }
             _ => Ok(()),
         }
     }
 
     /// Breaks W4 and W5, if a mutation says so: entries move before the writes.
-    pub(crate) fn clear_too_soon(&self, transfers: &[Transfer<'_>]) {
-        let mutations = self.config.mutations;
-        for transfer in transfers {
+    pub fn clear_too_soon(&self) {
+        let mutations = self.pool.config.mutations;
+        for transfer in &self.all {
             let Some(lsns) = transfer.dirty else { continue };
             let (home, flash) = (transfer.writing.home(), transfer.writing.slot().is_some());
             let too_soon = if home && flash {
@@ -232,93 +207,80 @@ impl BufferPool {
                 flash && !home && mutations.has(Mutation::EntryMovesBeforeWrite)
             };
             if too_soon {
-                let mut books = transfer.partition.books.lock();
-                books.clear_dirty(transfer.guard.frame());
+                let mut section = Section::enter(self.pool, transfer.partition);
+                section.books.clear_dirty(transfer.guard.frame());
                 if home {
-                    self.written_home(&mut books, transfer.page, lsns);
+                    section.written_home(transfer.page, lsns);
                 }
             }
         }
     }
 
-    fn transfer(
-        &self,
-        transfers: &[Transfer<'_>],
-        shield: Option<&Shield<'_>>,
-    ) -> (std::io::Result<()>, bool) {
-        let pages = transfers.iter().filter(|transfer| transfer.writing.home());
+    /// What came of the writes home, and whether those to flash came to their end.
+    fn transfer(&self, shield: Option<&Shield<'_>>) -> (std::io::Result<()>, bool) {
+        let BufferPool { devices, durability, .. } = self.pool;
+        let pages = self.all.iter().filter(|transfer| transfer.writing.home());
         let pages = pages.map(|transfer| (transfer.page, &*transfer.guard));
         let home = home_runs(&homeward(pages, shield));
-        let mut flash = Vec::new();
-        for transfer in transfers {
-            if let Some(slot) = transfer.writing.slot() {
-                let number = transfer.partition.slot_page(slot);
-                flash.push(PageIo::write(number, [&*transfer.guard]));
-            }
-        }
+        let flash = self.all.iter().filter_map(|transfer| {
+            let number = transfer.partition.slot_page(transfer.writing.slot()?);
+            Some(PageIo::write(number, [&*transfer.guard]))
+        });
+        let flash: Vec<PageIo<'_>> = flash.collect();
         let writes_flash = !flash.is_empty();
-        let (home, flash) = self.devices.write_both(home, flash);
+        let (home, flash) = devices.write_both(home, flash);
         if writes_flash {
-            self.devices.flash_was_written(&self.durability, flash.is_ok());
+            devices.flash_was_written(durability, flash.is_ok());
         }
         (home, flash.is_ok())
     }
 }
 
 /// What was written: entries and slots move on, and pages leave memory if they may.
-impl BufferPool {
+impl Transfer<'_> {
     /// Moves slot and entry on, and lets the page leave if it may. Whether a frame became free.
-    pub(crate) fn complete(
-        &self,
-        transfer: Transfer<'_>,
-        purpose: Purpose,
-        outcome: Outcome,
-    ) -> bool {
-        let (home, slot) = (transfer.writing.home(), transfer.writing.slot());
-        if self.traffic.is_exclusive && slot.is_some() {
-            return self.complete_exclusive(transfer, outcome);
+    fn complete(self, pool: &BufferPool, purpose: Purpose, outcome: Outcome) -> bool {
+        let (home, slot) = (self.writing.home(), self.writing.slot());
+        if pool.traffic.is_exclusive && slot.is_some() {
+            return self.complete_exclusive(pool, outcome);
         }
-        let Transfer { partition, page, guard, writing, page_lsn, dirty, touch } = transfer;
+        let Transfer { partition, page, guard, writing, page_lsn, dirty, touch } = self;
+        let BufferPool { memory, restart, .. } = pool;
         let frame = guard.frame();
-        let mut books = partition.books.lock();
+        let mut section = Section::enter(pool, partition);
         let had_slot = frame.slot().is_some();
         let at_home = home && outcome.home;
         // write_out.W6: what home was just sent counts as lacking until it is synced.
-        let lacking =
-            dirty.filter(|_| !home || self.restart.rules.keeps_bases).map(|lsns| lsns.rec);
-        let version = self.version(&books, (page, frame), page_lsn, lacking);
-        let ended = (writing, outcome);
-        let is_filled = self.end_writing(partition, &mut books, frame, ended, &version);
-        if let Some(slot) = slot.filter(|_| is_filled && at_home && self.restart.rules.keeps_bases)
-        {
-            books.ledger.keep_until_sync(slot, page);
+        let lacking = dirty.filter(|_| !home || restart.rules.keeps_bases).map(|lsns| lsns.rec);
+        let version = section.version(frame, page_lsn, lacking);
+        let is_filled = section.end_writing(frame, writing, outcome, &version);
+        if let Some(slot) = slot.filter(|_| is_filled && at_home && restart.rules.keeps_bases) {
+            section.books.ledger.keep_until_sync(slot, page);
         }
         // A rule that is off may have cleared the entry already.
         if let Some(lsns) = dirty.filter(|_| frame.rec_lsn().is_some()) {
             if at_home || (is_filled && !home) {
-                books.clear_dirty(frame);
-                self.memory.observe(page, PageEvent::WriteOut);
+                section.books.clear_dirty(frame);
+                memory.observe(page, PageEvent::WriteOut);
             }
             if at_home {
-                self.entry_until_sync(&mut books, (page, frame), lsns, is_filled);
+                section.entry_until_sync(page, frame, lsns, is_filled);
             }
         }
         if !had_slot && frame.slot().is_some() {
-            self.memory.observe(page, PageEvent::SlotTaken);
+            memory.observe(page, PageEvent::SlotTaken);
         }
         let leaves =
             purpose == Purpose::Evict && frame.rec_lsn().is_none() && frame.touch() == touch;
-        let left = match guard.try_upgrade_if(leaves) {
-            Some(exclusive) => {
-                self.memory.evicted(partition, &mut books, exclusive, dirty.is_some());
-                true
-            }
-            None => false,
-        };
-        if home {
-            books.ledger.home_write_ends(page);
+        let exclusive = guard.try_upgrade_if(leaves);
+        let left = exclusive.is_some();
+        if let Some(exclusive) = exclusive {
+            memory.evicted(partition, &mut section.books, exclusive, dirty.is_some());
         }
-        drop(books);
+        if home {
+            section.books.ledger.home_write_ends(page);
+        }
+        drop(section);
         if home {
             partition.home_write_ended.notify_all();
         }
@@ -326,141 +288,160 @@ impl BufferPool {
             partition.room.notify_all();
         }
         if is_filled && !home && dirty.is_some() {
-            self.wake_cleaner();
+            pool.cleaning.wake(pool.durability.is_sharp());
         }
         left
     }
 
     /// arriving.N4: a page was written to flash, to leave memory. Whether it did.
-    pub(crate) fn complete_exclusive(&self, transfer: Transfer<'_>, outcome: Outcome) -> bool {
-        let Transfer { partition, page, guard, writing, page_lsn, touch, .. } = transfer;
-        let mut books = partition.books.lock();
+    fn complete_exclusive(self, pool: &BufferPool, outcome: Outcome) -> bool {
+        let Transfer { partition, page, guard, writing, page_lsn, touch, .. } = self;
+        let memory = &pool.memory;
+        let mut section = Section::enter(pool, partition);
         let leaves = outcome.flash && guard.frame().touch() == touch;
         let rec = guard.frame().dirty().map(|lsns| lsns.rec);
-        let version = self.version(&books, (page, guard.frame()), page_lsn, rec);
+        let version = section.version(guard.frame(), page_lsn, rec);
         let slot = guard.frame().slot();
         let Some(guard) = guard.try_upgrade_if(leaves) else {
             let void = Outcome { home: false, flash: false };
-            let written = books.slots.written(writing, void, &version, slot);
+            let written = section.books.slots.written(writing, void, &version, slot);
             assert_eq!(written, Written::Failed, "what stays in memory is not on flash");
             return false;
         };
         let frame = guard.frame();
-        self.end_writing(partition, &mut books, frame, (writing, outcome), &version);
+        section.end_writing(frame, writing, outcome, &version);
         if rec.is_some() {
-            books.clear_dirty(frame);
-            self.memory.observe(page, PageEvent::WriteOut);
+            section.books.clear_dirty(frame);
+            memory.observe(page, PageEvent::WriteOut);
         }
         if slot.is_none() {
-            self.memory.observe(page, PageEvent::SlotTaken);
+            memory.observe(page, PageEvent::SlotTaken);
         }
-        self.memory.evicted(partition, &mut books, guard, rec.is_some());
-        drop(books);
+        memory.evicted(partition, &mut section.books, guard, rec.is_some());
+        drop(section);
         partition.room.notify_all();
         if rec.is_some() {
-            self.wake_cleaner();
+            pool.cleaning.wake(pool.durability.is_sharp());
         }
         true
     }
+}
+
+/// Where pages go, and what becomes of their entries.
+impl Section<'_> {
+    /// Asks the tier where a latched page goes, and registers its home write if that is where.
+    pub(crate) fn plan(&mut self, guard: &Exclusive<'_>, purpose: Purpose) -> Way {
+        let frame = guard.frame();
+        let page = frame.page().expect("a page to write");
+        let (slots, around) = self.slots_around(Some(frame));
+        let mut way = slots.left(&candidate(frame), purpose, &around);
+        match &mut way {
+            Way::Busy => return way,
+            Way::Nothing => {}
+            Way::Write(writing, displaced) => {
+                if writing.home() {
+                    self.books.ledger.home_write_begins(page);
+                }
+                if let Some(displaced) = displaced.take() {
+                    self.displaced(displaced);
+                }
+            }
+        }
+        if let (Purpose::Evict, Some(choosing)) = (purpose, &self.pool.traffic.choosing) {
+            choosing.left(page, frame, self.pool.memory.now());
+        }
+        way
+    }
 
     /// What is written of the page of `frame`, of which home lacks changes from `rec` on.
-    pub(crate) fn version(
-        &self,
-        books: &Books,
-        (page, frame): (PageId, &Frame),
-        lsn: Lsn,
-        rec: Option<Lsn>,
-    ) -> Version {
+    fn version(&self, frame: &Frame, lsn: Lsn, rec: Option<Lsn>) -> Version {
+        let page = frame.page().expect("a page that was written");
         // write_out.W6: what the slot says must hold after a power cut, too. A clean copy is the
         // log's to redo where bases are not kept.
-        let at_risk =
-            books.ledger.at_risk(page).filter(|_| rec.is_some() || self.restart.rules.keeps_bases);
+        let counts = rec.is_some() || self.pool.restart.rules.keeps_bases;
+        let at_risk = self.books.ledger.at_risk(page).filter(|_| counts);
         let newer = rec.into_iter().chain(at_risk).min();
-        Version { lsn, newer, history: frame.touch().history(self.memory.now()) }
+        Version { lsn, newer, history: frame.touch().history(self.pool.memory.now()) }
     }
 
-    /// The page was written home, and to flash if it `has_copy`: its entry waits for a sync.
-    fn entry_until_sync(
-        &self,
-        books: &mut Books,
-        (page, frame): (PageId, &Frame),
-        lsns: DirtyLsns,
-        has_copy: bool,
-    ) {
+    /// The page was written home, and to flash if it `has_copy`: its entry waits for a sync, and so
+    /// does a base that it has.
+    fn entry_until_sync(&mut self, page: PageId, frame: &Frame, lsns: DirtyLsns, has_copy: bool) {
+        let keeps_bases = self.pool.restart.rules.keeps_bases;
         // Until home is synced a copy on flash stands for the page.
-        let stands = has_copy && self.restart.rules.keeps_bases;
-        let base = if stands { Lsn::MAX } else { lsns.base };
-        self.written_home(books, page, DirtyLsns { base, ..lsns });
-        self.base_until_sync(books, frame, page);
-    }
-
-    /// The page was written home: a base that it has is kept until home is synced.
-    fn base_until_sync(&self, books: &mut Books, frame: &Frame, page: PageId) {
-        if let (true, Some(slot)) = (self.restart.rules.keeps_bases, frame.slot())
-            && books.slots.is_kept_for(slot, page)
+        let base = if has_copy && keeps_bases { Lsn::MAX } else { lsns.base };
+        self.written_home(page, DirtyLsns { base, ..lsns });
+        if let (true, Some(slot)) = (keeps_bases, frame.slot())
+            && self.books.slots.is_kept_for(slot, page)
         {
-            books.ledger.keep_until_sync(slot, page);
+            self.books.ledger.keep_until_sync(slot, page);
         }
     }
 }
 
-/// Single pages of memory that have changed, for a checkpoint (flush.C2).
-impl BufferPool {
-    /// Writes one page, if it is in memory and has changed. Call it without latches.
-    pub(crate) fn flush_page(&self, partition: &Partition, page: PageId) -> Result<(), PoolError> {
-        let place = partition.find(&partition.books.lock(), &self.memory.frames, page);
+/// Pages of memory that have changed before an LSN are written, for a checkpoint (flush.C2).
+#[derive(Clone, Copy)]
+pub(crate) struct Flush<'p> {
+    pub pool: &'p BufferPool,
+    pub below: Lsn,
+}
+
+/// What flushing a page needs.
+pub(crate) enum Planned<'p> {
+    /// To be written.
+    Job(Job<'p>),
+    /// Its home write is outstanding already, maybe of an older version.
+    Busy,
+    /// Nothing.
+    Done,
+}
+
+impl<'p> Flush<'p> {
+    /// Writes one page, if it is in memory. Call it without latches.
+    pub fn page(&self, page: PageId) -> Result<(), PoolError> {
+        let partition = self.pool.memory.partition(page);
+        let place = partition.find(&partition.books.lock(), &self.pool.memory.frames, page);
         match place {
-            Place::Memory(id) => self.flush_busy(id, page, Lsn::MAX),
+            Place::Memory(id) => self.busy(id, page),
             Place::Flash(_) | Place::Nowhere => Ok(()),
         }
     }
 
     /// Writes one page that was latched, or being written home, when it was tried.
-    pub(crate) fn flush_busy(
-        &self,
-        id: FrameId,
-        page: PageId,
-        below: Lsn,
-    ) -> Result<(), PoolError> {
-        let partition = self.memory.partition(page);
+    pub fn busy(&self, id: FrameId, page: PageId) -> Result<(), PoolError> {
+        let partition = self.pool.memory.partition(page);
         loop {
-            self.durability.check_writable()?;
+            self.pool.durability.check_writable()?;
             let seen = partition.home_write_ended.seen();
             // A page that has left its frame was written, or has moved to flash.
-            let Some(guard) = self.memory.frames.exclusive_if(id, page) else { return Ok(()) };
-            match self.flush_job(partition, page, guard, below) {
-                Flush::Job(job) => {
-                    self.write_out(vec![job], Purpose::Checkpoint)?;
-                    return Ok(());
+            let Some(guard) = self.pool.memory.frames.exclusive_if(id, page) else {
+                return Ok(());
+            };
+            match self.plan(page, guard) {
+                Planned::Job(job) => {
+                    return write_out(self.pool, vec![job], Purpose::Checkpoint).map(drop);
                 }
-                Flush::Done => return Ok(()),
-                Flush::Busy => partition.home_write_ended.wait(seen),
+                Planned::Done => return Ok(()),
+                Planned::Busy => partition.home_write_ended.wait(seen),
             }
         }
     }
 
-    pub(crate) fn flush_job<'p>(
-        &'p self,
-        partition: &'p Partition,
-        page: PageId,
-        guard: Exclusive<'p>,
-        below: Lsn,
-    ) -> Flush<'p> {
-        let is_old =
-            guard.frame().dirty().is_some_and(|lsns| match self.restart.rules.is_persistent {
-                true if !self.durability.is_sharp() => lsns.base < below,
-                _ => lsns.rec < below,
-            });
+    /// What the page that was in a frame needs, which is latched now.
+    pub fn plan(&self, page: PageId, guard: Exclusive<'p>) -> Planned<'p> {
+        let BufferPool { memory, durability, restart, .. } = self.pool;
+        let counts_bases = restart.rules.is_persistent && !durability.is_sharp();
+        let since = |lsns: DirtyLsns| if counts_bases { lsns.base } else { lsns.rec };
+        let is_old = guard.frame().dirty().is_some_and(|lsns| since(lsns) < self.below);
         if !guard.frame().holds(page) || !is_old {
-            return Flush::Done;
+            return Planned::Done;
         }
-        let mut books = partition.books.lock();
-        let plan = self.plan(partition, &mut books, &guard, Purpose::Checkpoint);
-        drop(books);
-        match plan {
-            Way::Nothing => Flush::Done,
-            Way::Busy => Flush::Busy,
-            Way::Write(writing, _) => Flush::Job(Job { partition, page, guard, writing }),
+        let partition = memory.partition(page);
+        let way = Section::enter(self.pool, partition).plan(&guard, Purpose::Checkpoint);
+        match way {
+            Way::Nothing => Planned::Done,
+            Way::Busy => Planned::Busy,
+            Way::Write(writing, _) => Planned::Job(Job { partition, page, guard, writing }),
         }
     }
 }

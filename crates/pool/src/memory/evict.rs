@@ -26,15 +26,16 @@
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::sync::atomic::Ordering;
 
 use terrace_page::PageId;
 use terrace_rt::{LeafMutex, Nanos, now};
 use terrace_tier::{Purpose, Way};
 
-use crate::flow::append::Appended;
-use crate::flow::write_out::Job;
-use crate::memory::{Partition, PolicyFrames};
+use crate::devices::Devices;
+use crate::flow::append::{Appended, append_victims, appends};
+use crate::flow::slots::Section;
+use crate::flow::write_out::{Job, write_out};
+use crate::memory::{Memory, Partition, PolicyFrames};
 use crate::{BufferPool, PoolError};
 
 /// Victims that one lock section looks at, at most.
@@ -63,88 +64,126 @@ struct Quota {
     writes: usize,
 }
 
-impl BufferPool {
-    /// Returns when the partition had a free frame.
-    ///
-    /// # Errors
-    ///
-    /// `AllPinned`, or why no victim could be written.
-    pub(crate) fn make_room(&self, partition: &Partition) -> Result<(), PoolError> {
-        let deadline = now() + PATIENCE;
-        let mut standstill = None;
-        loop {
-            let seen = partition.room.seen();
-            let writes = self.writes_together(partition, 1);
-            let freed = self.evict(partition, Quota { free: 1, writes })?;
-            if freed > 0 || !partition.books.lock().free.is_empty() {
-                return Ok(());
+/// Returns when the partition had a free frame.
+///
+/// # Errors
+///
+/// `AllPinned`, or why no victim could be written.
+pub(crate) fn make_room(pool: &BufferPool, partition: &Partition) -> Result<(), PoolError> {
+    let deadline = now() + PATIENCE;
+    let mut standstill = None;
+    loop {
+        let seen = partition.room.seen();
+        let writes = writes_together(pool, partition, 1);
+        let freed = evict(pool, partition, Quota { free: 1, writes })?;
+        if freed > 0 || !partition.books.lock().free.is_empty() {
+            return Ok(());
+        }
+        // A stopped pool writes nothing, so changed pages never leave.
+        pool.durability.check_writable()?;
+        let standstill = standstill.get_or_insert_with(|| Standstill::begin(partition));
+        if now() >= deadline || standstill.refuses(&pool.memory, &pool.devices) {
+            return Err(PoolError::AllPinned);
+        }
+        let nap = now() + NAP;
+        partition.room.wait_until(seen, if nap < deadline { nap } else { deadline });
+    }
+}
+
+/// Tries to have a free frame for each of `pages`, together. Call it with nothing in flight.
+pub(crate) fn make_room_for(pool: &BufferPool, pages: &[PageId]) {
+    let mut wanted = vec![0_usize; pool.memory.partitions.len()];
+    for &page in pages {
+        wanted[pool.memory.partition_number(page)] += 1;
+    }
+    for (partition, wanted) in pool.memory.partitions.iter().zip(wanted) {
+        for _ in 0..ROUNDS_MAX {
+            let missing = wanted.saturating_sub(partition.books.lock().free.len());
+            let writes = missing.min(pool.config.evict_batch as usize);
+            let quota = Quota { free: missing, writes };
+            if missing == 0 || evict(pool, partition, quota).is_err() {
+                break;
             }
-            // A stopped pool writes nothing, so changed pages never leave.
-            self.durability.check_writable()?;
-            let standstill = standstill.get_or_insert_with(|| Standstill::begin(partition));
-            if now() >= deadline || standstill.refuses(self) {
-                return Err(PoolError::AllPinned);
+        }
+    }
+}
+
+/// Keeps a few frames free in every partition: the life of the background evictor.
+pub(crate) fn run_evictor(pool: &BufferPool) {
+    let BufferPool { memory, background, .. } = pool;
+    while !background.is_closing() {
+        let seen = memory.frames_wanted.seen();
+        let mut freed = 0;
+        for partition in &memory.partitions {
+            let wanted = 2 * partition.free_frames_low();
+            let missing = wanted.saturating_sub(partition.books.lock().free.len());
+            if missing > 0 && !background.is_closing() {
+                let writes = missing.min(pool.config.evict_batch as usize);
+                let writes = writes_together(pool, partition, writes);
+                // Whoever needs a frame meets the same error, and reports it.
+                freed += evict(pool, partition, Quota { free: missing, writes }).unwrap_or(0);
             }
-            let nap = now() + NAP;
-            partition.room.wait_until(seen, if nap < deadline { nap } else { deadline });
+        }
+        if freed == 0 {
+            memory.frames_wanted.wait(seen);
         }
     }
+}
 
-    /// How many victims to write together where `wanted` would do: more if each batch waits for a
-    /// barrier of the log's device (V5).
-    fn writes_together(&self, partition: &Partition, wanted: usize) -> usize {
-        let most = SHIELDED_VICTIMS.min(partition.frames_count as usize / FRAMES_PER_VICTIM);
-        if self.durability.shielded_pages() == usize::MAX { wanted } else { wanted.max(most) }
+/// How many victims to write together where `wanted` would do: more if each batch waits for a
+/// barrier of the log's device (V5).
+fn writes_together(pool: &BufferPool, partition: &Partition, wanted: usize) -> usize {
+    let most = SHIELDED_VICTIMS.min(partition.frames_count as usize / FRAMES_PER_VICTIM);
+    if pool.durability.shielded_pages() == usize::MAX { wanted } else { wanted.max(most) }
+}
+
+/// Frees frames of one partition; returns how many.
+fn evict(pool: &BufferPool, partition: &Partition, quota: Quota) -> Result<usize, PoolError> {
+    if appends(pool)
+        && let Appended::Freed(freed) = append_victims(pool, partition, quota.free)?
+    {
+        return Ok(freed);
     }
-
-    /// Frees frames of one partition; returns how many.
-    fn evict(&self, partition: &Partition, quota: Quota) -> Result<usize, PoolError> {
-        if self.appends()
-            && let Appended::Freed(freed) = self.append_victims(partition, quota.free)?
-        {
-            return Ok(freed);
-        }
-        let (freed, jobs) = self.gather(partition, quota);
-        if self.cleaning.is_wanted.swap(false, Ordering::Relaxed) {
-            self.cleaning.news.notify_all();
-        }
-        if freed > 0 {
-            partition.room.notify_all();
-        }
-        if jobs.is_empty() {
-            return Ok(freed);
-        }
-        // What is free already is worth more than an error that others will report too.
-        match self.write_out(jobs, Purpose::Evict) {
-            Ok(written) => Ok(freed + written),
-            Err(_) if freed > 0 => Ok(freed),
-            Err(error) => Err(error),
-        }
+    let (freed, jobs) = Section::enter(pool, partition).gather(quota);
+    pool.cleaning.tell_wanted();
+    if freed > 0 {
+        partition.room.notify_all();
     }
+    if jobs.is_empty() {
+        return Ok(freed);
+    }
+    // What is free already is worth more than an error that others will report too.
+    match write_out(pool, jobs, Purpose::Evict) {
+        Ok(written) => Ok(freed + written),
+        Err(_) if freed > 0 => Ok(freed),
+        Err(error) => Err(error),
+    }
+}
 
+impl<'p> Section<'p> {
     /// Chooses victims: frees those that need no write, and returns the others.
-    fn gather<'p>(&'p self, partition: &'p Partition, quota: Quota) -> (usize, Vec<Job<'p>>) {
+    fn gather(mut self, quota: Quota) -> (usize, Vec<Job<'p>>) {
         let (mut freed, mut jobs) = (0, Vec::new());
-        let mut books = partition.books.lock();
+        let (memory, partition) = (&self.pool.memory, self.partition);
         let frames = PolicyFrames {
             partition,
-            frames: &self.memory.frames,
-            takes_dirty: !self.durability.is_stopped(),
+            frames: &memory.frames,
+            takes_dirty: !self.pool.durability.is_stopped(),
             passed_over: RefCell::new(Vec::new()),
         };
         for _ in 0..VICTIMS_MAX {
             if freed >= quota.free || jobs.len() >= quota.writes {
                 break;
             }
-            let Some(victim) = books.name_victim(&frames, self.memory.now()) else { break };
-            let Some(guard) = self.memory.try_victim(partition, victim) else {
+            let Some(victim) = self.books.name_victim(&frames, memory.now()) else { break };
+            let Some(guard) = memory.try_victim(partition, victim) else {
                 frames.passed_over.borrow_mut().push(victim);
                 continue;
             };
-            match self.plan(partition, &mut books, &guard, Purpose::Evict) {
+            match self.plan(&guard, Purpose::Evict) {
                 Way::Busy => frames.passed_over.borrow_mut().push(victim),
                 Way::Nothing => {
-                    self.memory.evicted(partition, &mut books, guard, false);
+                    memory.evicted(partition, &mut self.books, guard, false);
                     freed += 1;
                 }
                 Way::Write(writing, _) => {
@@ -154,44 +193,6 @@ impl BufferPool {
             }
         }
         (freed, jobs)
-    }
-
-    /// Tries to have a free frame for each of `pages`, together. Call it with nothing in flight.
-    pub(crate) fn make_room_for(&self, pages: &[PageId]) {
-        let mut wanted = vec![0_usize; self.memory.partitions.len()];
-        for &page in pages {
-            wanted[self.memory.partition_number(page)] += 1;
-        }
-        for (partition, wanted) in self.memory.partitions.iter().zip(wanted) {
-            for _ in 0..ROUNDS_MAX {
-                let missing = wanted.saturating_sub(partition.books.lock().free.len());
-                let writes = missing.min(self.config.evict_batch as usize);
-                if missing == 0 || self.evict(partition, Quota { free: missing, writes }).is_err() {
-                    break;
-                }
-            }
-        }
-    }
-
-    /// Keeps a few frames free in every partition: the life of the background evictor.
-    pub(crate) fn run_evictor(&self) {
-        while !self.background.is_closing() {
-            let seen = self.memory.frames_wanted.seen();
-            let mut freed = 0;
-            for partition in &self.memory.partitions {
-                let wanted = 2 * partition.free_frames_low();
-                let missing = wanted.saturating_sub(partition.books.lock().free.len());
-                if missing > 0 && !self.background.is_closing() {
-                    let writes = missing.min(self.config.evict_batch as usize);
-                    let writes = self.writes_together(partition, writes);
-                    // Whoever needs a frame meets the same error, and reports it.
-                    freed += self.evict(partition, Quota { free: missing, writes }).unwrap_or(0);
-                }
-            }
-            if freed == 0 {
-                self.memory.frames_wanted.wait(seen);
-            }
-        }
     }
 }
 
@@ -233,7 +234,7 @@ impl<'p> Standstill<'p> {
     }
 
     /// Whether the caller, which has found no victim, is the one to be refused (N2).
-    pub fn refuses(&mut self, pool: &BufferPool) -> bool {
+    fn refuses(&mut self, memory: &Memory, devices: &Devices) -> bool {
         let (room, now) = (self.partition.room.seen(), now());
         if room != self.room {
             (self.room, self.since) = (room, now);
@@ -247,8 +248,8 @@ impl<'p> Standstill<'p> {
         };
         let refuses = queue.tickets.front() == Some(&self.ticket)
             && now >= still_at
-            && pool.devices.queued() == 0
-            && pool.memory.stands_still(self.partition);
+            && devices.queued() == 0
+            && memory.stands_still(self.partition);
         if refuses {
             queue.refused_at = Some(now);
         }

@@ -26,6 +26,8 @@ use terrace_policy::{History, Tick, Touch};
 use terrace_tier::{Missed, Reading, Wanted};
 
 use crate::buffer_pool::Intent;
+use crate::flow::arriving::{exclude, offer_read_page};
+use crate::flow::slots::Section;
 use crate::io::{self, PageIo};
 use crate::memory::frames::Exclusive;
 use crate::memory::loading::first_cause;
@@ -99,89 +101,98 @@ impl FetchHistory {
     }
 }
 
-impl BufferPool {
-    /// Gives `page` a frame if one is free: puts it into the directory, latched, to be loaded.
-    pub(crate) fn install(&self, page: PageId, intent: Intent, want: Want) -> Installed<'_> {
-        let partition = self.memory.partition(page);
-        let mut books = partition.books.lock();
-        let place = partition.find(&books, &self.memory.frames, page);
-        match place {
-            Place::Memory(id) => return Installed::Memory(id),
-            Place::Flash(_) if want == Want::OnlyHome => return Installed::Unwanted,
-            Place::Flash(_) | Place::Nowhere => {}
+impl<'p> Installed<'p> {
+    /// The page, if it has got a frame.
+    pub(super) fn loading(self) -> Option<Loading<'p>> {
+        match self {
+            Installed::New(loading) => Some(loading),
+            Installed::Memory(_) | Installed::NoFrame | Installed::Unwanted => None,
         }
-        let Some(guard) = self.pop_free(&mut books) else {
-            self.memory.fetches.memory_is_full();
-            return Installed::NoFrame;
-        };
-        let now = self.memory.tick();
-        partition.install(&guard, page, place);
-        let reading = match place {
-            Place::Flash(slot) => self.choose_source(&mut books, slot, want, now),
-            _ => None,
-        };
-        let history = match &reading {
-            Some(reading) => books.slots.history(reading.slot()),
-            // A page that is spilled keeps its uses.
-            None => match place {
-                Place::Flash(slot) if self.devices.spilling.is_some() => {
-                    let slots = &mut books.slots;
-                    if slots.is_valid(slot) { slots.history(slot) } else { None }
-                }
-                _ => None,
-            },
-        };
-        guard.frame().set_touch(touch(intent, want, history, now));
-        guard.frame().set_class(intent.class);
-        self.include(partition, &mut books, page, guard.frame());
-        match want {
-            Want::Best => {
-                books.stats.misses += 1;
-                self.sample_miss(page);
-                self.count_read(partition, &mut books, (page, guard.frame().slot()));
-                books.slots.asked_for(page);
-            }
-            Want::BestAhead | Want::HomeUnlessNewer | Want::OnlyHome => {
-                books.stats.pages_read_ahead += 1
-            }
-            Want::Nothing => {}
-        }
-        let is_low = books.free.len() < partition.free_frames_low();
-        drop(books);
-        if is_low {
-            // The evictor keeps some frames free: from here on memory is as full as it gets.
-            self.memory.fetches.memory_is_full();
-            self.memory.frames_wanted.notify_all();
-        }
-        if want == Want::Best {
-            self.choosing_asked(page);
-            self.devices.missed();
-        }
-        if want != Want::Nothing {
-            self.memory.observe(page, PageEvent::Fetch);
-            self.classify(page, intent, guard.frame());
-            if !intent.cold {
-                self.warm(page);
-            }
-        }
-        let source = source_of(&reading);
-        Installed::New(Loading { guard, partition, page, source, reading })
     }
+}
 
-    /// Marks the page's class by the rule that is configured [S0 2.2].
-    fn classify(&self, page: PageId, intent: Intent, frame: &crate::memory::frames::Frame) {
-        if intent.cold {
-            return;
-        }
-        let previous = self.memory.fetches.followed_by(page);
-        frame.set_class(self.config.classifier.class(intent.class, previous, page));
+/// Gives `page` a frame if one is free: puts it into the directory, latched, to be loaded.
+pub(crate) fn install(
+    pool: &BufferPool,
+    page: PageId,
+    intent: Intent,
+    want: Want,
+) -> Installed<'_> {
+    let BufferPool { memory, devices, traffic, .. } = pool;
+    let partition = memory.partition(page);
+    let mut section = Section::enter(pool, partition);
+    let place = partition.find(&section.books, &memory.frames, page);
+    match place {
+        Place::Memory(id) => return Installed::Memory(id),
+        Place::Flash(_) if want == Want::OnlyHome => return Installed::Unwanted,
+        Place::Flash(_) | Place::Nowhere => {}
     }
+    let Some(guard) = section.pop_free() else {
+        memory.fetches.memory_is_full();
+        return Installed::NoFrame;
+    };
+    let now = memory.tick();
+    partition.install(&guard, page, place);
+    let slot = if let Place::Flash(slot) = place { Some(slot) } else { None };
+    let reading = slot.and_then(|slot| section.choose_source(slot, want, now));
+    let slots = &mut section.books.slots;
+    let history = match &reading {
+        Some(reading) => slots.history(reading.slot()),
+        // A page that is spilled keeps its uses.
+        None => {
+            let slot = slot.filter(|&slot| devices.spilling.is_some() && slots.is_valid(slot));
+            slot.and_then(|slot| slots.history(slot))
+        }
+    };
+    guard.frame().set_touch(touch(intent, want, history, now));
+    guard.frame().set_class(intent.class);
+    section.include(guard.frame());
+    match want {
+        Want::Best => {
+            section.books.stats.misses += 1;
+            memory.misses.miss(page);
+            section.count_read(page, guard.frame().slot());
+            section.books.slots.asked_for(page);
+        }
+        Want::BestAhead | Want::HomeUnlessNewer | Want::OnlyHome => {
+            section.books.stats.pages_read_ahead += 1
+        }
+        Want::Nothing => {}
+    }
+    let is_low = section.books.free.len() < partition.free_frames_low();
+    drop(section);
+    if is_low {
+        // The evictor keeps some frames free: from here on memory is as full as it gets.
+        memory.fetches.memory_is_full();
+        memory.frames_wanted.notify_all();
+    }
+    if want == Want::Best {
+        if let Some(choosing) = &traffic.choosing {
+            choosing.asked(page, pool);
+        }
+        devices.missed();
+    }
+    if want != Want::Nothing {
+        memory.observe(page, PageEvent::Fetch);
+        if !intent.cold {
+            // The page's class, by the rule that is configured [S0 2.2].
+            let previous = memory.fetches.followed_by(page);
+            let class = pool.config.classifier.class(intent.class, previous, page);
+            guard.frame().set_class(class);
+            traffic.warm(page, memory, &pool.shares);
+        }
+    }
+    let source = source_of(&reading);
+    Installed::New(Loading { pool, guard, partition, page, source, reading })
+}
 
+impl<'p> Section<'p> {
     /// Takes a free frame that no late reader holds.
-    fn pop_free(&self, books: &mut Books) -> Option<Exclusive<'_>> {
-        for at in (0..books.free.len()).rev() {
-            if let Some(guard) = self.memory.frames.try_exclusive(books.free[at]) {
-                books.free.remove(at);
+    fn pop_free(&mut self) -> Option<Exclusive<'p>> {
+        let (frames, free) = (&self.pool.memory.frames, &mut self.books.free);
+        for at in (0..free.len()).rev() {
+            if let Some(guard) = frames.try_exclusive(free[at]) {
+                free.remove(at);
                 return Some(guard);
             }
         }
@@ -189,116 +200,97 @@ impl BufferPool {
     }
 
     /// F2. The read of the page's slot, if flash serves it.
-    fn choose_source(
-        &self,
-        books: &mut Books,
-        slot: u32,
-        want: Want,
-        now: Tick,
-    ) -> Option<Reading> {
+    fn choose_source(&mut self, slot: u32, want: Want, now: Tick) -> Option<Reading> {
+        let Books { slots, stats, .. } = &mut *self.books;
         let wanted = match want {
             Want::Best | Want::BestAhead => Wanted::Copy,
             Want::HomeUnlessNewer | Want::OnlyHome | Want::Nothing => Wanted::OnlyNewer,
         };
-        let reading = match books.slots.missed(slot, wanted, now, &self.devices) {
+        let reading = match slots.missed(slot, wanted, now, &self.pool.devices) {
             Missed::Flash(reading) => reading,
             Missed::Home => return None,
             Missed::Spared => {
-                books.stats.throttled_reads += 1;
+                stats.throttled_reads += 1;
                 return None;
             }
             Missed::Spilled => {
-                books.stats.spilled_reads += 1;
+                stats.spilled_reads += 1;
                 return None;
             }
         };
         if want == Want::Best {
-            books.stats.flash_hits += 1;
-            books.stats.flash_hits_dirty += u64::from(reading.is_newer());
+            stats.flash_hits += 1;
+            stats.flash_hits_dirty += u64::from(reading.is_newer());
         }
-        books.stats.flash_reads += 1;
+        stats.flash_reads += 1;
         Some(reading)
     }
+}
 
-    /// Reads one page in flight, and verifies it. On an error the page is still in flight.
-    pub(crate) fn load(&self, loading: &mut Loading<'_>) -> Result<(), PoolError> {
+impl<'p> Loading<'p> {
+    /// Reads the page, and verifies it. On an error it is still in flight.
+    pub(crate) fn load(&mut self) -> Result<(), PoolError> {
         let mut attempts = 0;
-        while let Some(reading) = loading.reading.take() {
+        while let Some(reading) = self.reading.take() {
             let slot = reading.slot();
-            let number = loading.partition.slot_page(slot);
-            let read =
-                io::run(self.devices.flash(), vec![PageIo::read(number, [loading.guard.target()])]);
-            let read = self.judge(loading.page, Tier::Flash, read, &loading.guard);
+            let number = self.partition.slot_page(slot);
+            let io = PageIo::read(number, [self.guard.target()]);
+            let read = io::run(self.pool.devices.flash(), vec![io]);
+            let read = self.judge(Tier::Flash, read);
             attempts += 1;
-            match self.flash_was_read(loading, reading, read) {
+            match self.flash_was_read(reading, read) {
                 Ok(true) => return Ok(()),
-                Ok(false) => loading.source = Source::Home,
+                Ok(false) => self.source = Source::Home,
                 Err(error) if attempts == SOURCES_MAX || terrace_rt::dead() => return Err(error),
-                Err(error) => match self.after_bad_copy(loading, slot, error)? {
+                Err(error) => match self.after_bad_copy(slot, error)? {
                     BadCopy::Rescued => return Ok(()),
                     BadCopy::LookAgain => {}
                 },
             }
         }
-        let read = self.read_home(loading);
-        read.or_else(|error| self.redo_damaged(loading, error))
+        self.read_home().or_else(|error| self.redo_damaged(error))
     }
 
     /// The copy in `slot`, which home lacked when its read began, is bad: what is to be read
     /// instead may have changed since. Waits for whoever brings the page home just now (F4).
-    fn after_bad_copy(
-        &self,
-        loading: &mut Loading<'_>,
-        slot: u32,
-        error: PoolError,
-    ) -> Result<BadCopy, PoolError> {
-        let seen = loading.partition.home_write_ended.seen();
-        let rec = {
-            let mut books = loading.partition.books.lock();
-            let now = loading.guard.frame().slot();
-            let slots = &mut books.slots;
-            match slots.newer(slot).filter(|_| now == Some(slot)) {
-                None => {
-                    loading.read_from(now.and_then(|slot| {
-                        self.choose_source(&mut books, slot, Want::BestAhead, self.memory.now())
-                    }));
-                    return Ok(BadCopy::LookAgain);
+    fn after_bad_copy(&mut self, slot: u32, error: PoolError) -> Result<BadCopy, PoolError> {
+        let partition = self.partition;
+        let seen = partition.home_write_ended.seen();
+        let mut section = Section::enter(self.pool, partition);
+        let is_there = self.guard.frame().slot() == Some(slot);
+        let slots = &section.books.slots;
+        if let Some(rec) = slots.newer(slot).filter(|_| is_there) {
+            let may_rescue = self.may_rescue(slots, slot);
+            drop(section);
+            if !may_rescue {
+                partition.home_write_ended.wait(seen);
+            } else {
+                let rescued = self.rescue(slot, rec);
+                let rescued = rescued.map_err(|failed| first_cause(Err(failed), error))?;
+                if rescued == BadCopy::Rescued {
+                    return Ok(rescued);
                 }
-                Some(rec) if self.may_rescue(slots, slot) => Some(rec),
-                Some(_) => None,
             }
-        };
-        let rescued = match rec {
-            Some(rec) => {
-                self.rescue(loading, slot, rec).map_err(|failed| first_cause(Err(failed), error))?
-            }
-            None => {
-                loading.partition.home_write_ended.wait(seen);
-                BadCopy::LookAgain
-            }
-        };
-        if rescued == BadCopy::LookAgain {
-            let mut books = loading.partition.books.lock();
-            let slot = loading.guard.frame().slot();
-            loading.read_from(slot.and_then(|slot| {
-                self.choose_source(&mut books, slot, Want::BestAhead, self.memory.now())
-            }));
+            section = Section::enter(self.pool, partition);
         }
-        Ok(rescued)
+        let (now, slot) = (self.pool.memory.now(), self.guard.frame().slot());
+        let source = slot.and_then(|slot| section.choose_source(slot, Want::BestAhead, now));
+        self.read_from(source);
+        Ok(BadCopy::LookAgain)
     }
 
     /// A loaded page is a page like any other.
-    pub(crate) fn serve<'p>(&self, loading: Loading<'p>) -> Exclusive<'p> {
-        if loading.source == Source::Home {
-            self.offer_read_page(&loading);
+    pub(crate) fn serve(self) -> Exclusive<'p> {
+        if self.source == Source::Home {
+            offer_read_page(self.pool, self.page, &self.guard);
         }
-        self.exclude(&loading);
-        loading.guard
+        exclude(self.pool, self.partition, &self.guard);
+        self.guard
     }
 
     /// A page in flight that could not be loaded leaves memory.
-    pub(crate) fn unload(&self, loading: Loading<'_>) {
-        self.owe_again(&loading);
-        self.memory.discard(loading.page, loading.guard);
+    pub(crate) fn unload(self) {
+        self.owe_again();
+        self.pool.memory.discard(self.page, self.guard);
     }
 }

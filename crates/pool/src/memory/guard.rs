@@ -4,6 +4,7 @@ use std::ops::Deref;
 
 use terrace_page::{FrameId, Lsn, PAGE_SIZE, PageBuf, PageId, lsn, page_id, set_lsn, set_page_id};
 
+use crate::durability::dirty::{make_dirty, unmake_dirty};
 use crate::memory::frames::{Exclusive, Shared};
 use crate::{BufferPool, PageEvent};
 use terrace_restart::unlogged;
@@ -138,7 +139,13 @@ impl<'p> PageMut<'p> {
     /// the home write behind it may have been lost.
     #[must_use]
     pub fn is_clean_copy(&self) -> bool {
-        self.pool.is_clean_copy(self.page, self.exclusive())
+        // In a persistent tier it counts as clean once home was synced.
+        let is_cache = !self.pool.restart.rules.is_persistent;
+        let slot = self.exclusive().frame().slot().filter(|_| is_cache);
+        slot.is_some_and(|slot| {
+            let slots = &self.pool.memory.partition(self.page).books.lock().slots;
+            slots.is_valid(slot) && slots.newer(slot).is_none()
+        })
     }
 
     /// Announces a change: makes the page's dirty entry, then invalidates its flash copy; the
@@ -151,7 +158,7 @@ impl<'p> PageMut<'p> {
         let found = if self.exclusive().frame().rec_lsn().is_some() {
             Dirtied::Already
         } else {
-            self.pool.make_dirty(self.page, self.exclusive())
+            make_dirty(self.pool, self.page, self.exclusive())
         };
         self.dirtied = Some(found);
         found
@@ -225,7 +232,7 @@ impl Drop for PageMut<'_> {
             Backing::Blank if terrace_rt::dead() => {}
             Backing::Blank => {
                 if let Some(found) = self.dirtied {
-                    self.pool.unmake_dirty(self.page, &guard, found);
+                    unmake_dirty(&self.pool.memory, self.page, &guard, found);
                 }
                 self.pool.memory.discard(self.page, guard);
             }

@@ -26,9 +26,10 @@ use terrace_rt::LeafMutex;
 use terrace_tier::{Freed, Mutation, Reading, SlotState};
 
 use crate::durability::ledger::DirtyLsns;
+use crate::flow::slots::Section;
 use crate::io::PageIo;
 use crate::memory::frames::Exclusive;
-use crate::memory::{Partition, Place};
+use crate::memory::{Memory, Partition, Place};
 use crate::shares::SlotTable;
 use crate::{BufferPool, PoolError, Tier};
 
@@ -50,6 +51,7 @@ pub(crate) enum BadCopy {
 
 /// A page in flight.
 pub(crate) struct Loading<'p> {
+    pub pool: &'p BufferPool,
     pub guard: Exclusive<'p>,
     pub partition: &'p Partition,
     pub page: PageId,
@@ -57,13 +59,6 @@ pub(crate) struct Loading<'p> {
     pub source: Source,
     /// The read of its slot, until it has ended.
     pub reading: Option<Reading>,
-}
-
-impl Loading<'_> {
-    /// The page is to be read from its slot, or else from home.
-    pub(crate) fn read_from(&mut self, reading: Option<Reading>) {
-        (self.source, self.reading) = (source_of(&reading), reading);
-    }
 }
 
 pub(super) fn source_of(reading: &Option<Reading>) -> Source {
@@ -120,84 +115,86 @@ impl Owed {
     fn redone(&self) {
         self.count.fetch_sub(1, Ordering::Relaxed);
     }
+
+    pub(crate) fn has(&self, page: PageId, memory: &Memory) -> bool {
+        self.count() > 0 && memory.partition(page).books.lock().ledger.is_owed(page)
+    }
 }
 
-impl BufferPool {
-    /// Reads a page in flight from home, and verifies it.
-    pub(crate) fn read_home(&self, loading: &mut Loading<'_>) -> Result<(), PoolError> {
-        let io = PageIo::read(loading.page.0, [loading.guard.target()]);
-        let read = self.devices.read_home(vec![io]);
-        self.judge(loading.page, Tier::Home, read, &loading.guard)
+/// The reads of a page in flight, and their ends.
+impl Loading<'_> {
+    /// The page is to be read from its slot, or else from home.
+    pub(super) fn read_from(&mut self, reading: Option<Reading>) {
+        (self.source, self.reading) = (source_of(&reading), reading);
+    }
+
+    /// Reads the page from home, and verifies it.
+    pub(super) fn read_home(&mut self) -> Result<(), PoolError> {
+        let io = PageIo::read(self.page.0, [self.guard.target()]);
+        let read = self.pool.devices.read_home(vec![io]);
+        self.judge(Tier::Home, read)
     }
 
     /// The read of a slot has ended. Whether flash served; if not, home will.
-    pub(crate) fn flash_was_read(
+    pub(super) fn flash_was_read(
         &self,
-        loading: &Loading<'_>,
         reading: Reading,
         read: Result<(), PoolError>,
     ) -> Result<bool, PoolError> {
-        let mut books = loading.partition.books.lock();
+        let BufferPool { devices, durability, restart, .. } = self.pool;
+        let mut section = Section::enter(self.pool, self.partition);
         let slot = reading.slot();
-        let copy = books.slots.read_ended(reading, lsn(&loading.guard));
+        let copy = section.books.slots.read_ended(reading, lsn(&self.guard));
+        let checks_versions = self.pool.config.mutations.checks_versions();
         let read = match read {
-            Ok(()) if self.config.mutations.checks_versions() && !copy.is_version => {
-                let (tier, page, damage) = (Tier::Flash, loading.page, Damage::Version);
+            Ok(()) if checks_versions && !copy.is_version => {
+                let (tier, page, damage) = (Tier::Flash, self.page, Damage::Version);
                 Err(PoolError::Damaged { tier, page, damage })
             }
             read => read,
         };
         let Err(error) = read else { return Ok(true) };
-        self.devices.look_at_flash(&self.durability);
+        devices.look_at_flash(durability);
         if copy.is_newer {
             // Also while the log is redone: that may have gone by what the copy had.
             return Err(error);
         }
-        books.stats.flash_faults += 1;
+        section.books.stats.flash_faults += 1;
         // A base stays: home has the page, but may lose it again.
-        let changed = books.slots.changes(slot, self.restart.any_base());
-        let of = (loading.page, loading.guard.frame());
-        let freed = self.copy_changed(loading.partition, of, slot, (changed, Freed::Modified));
-        drop(books);
-        self.restart.harden(self, freed.as_slice());
+        let changed = section.books.slots.changes(slot, restart.any_base());
+        let freed = section.copy_changed(self.guard.frame(), slot, changed, Freed::Modified);
+        drop(section);
+        restart.harden(self.pool, freed.as_slice());
         Ok(false)
     }
 
-    /// Whether what a device returned is `page` (fetch.F3), and at home no newer than the log: a
+    /// Whether what a device returned is the page (fetch.F3), and at home no newer than the log: a
     /// page goes there after its records, so a log that ends before one of them has lost its tail.
     /// A flash that is newer is told as a whole, when it is opened.
-    pub(crate) fn judge(
-        &self,
-        page: PageId,
-        tier: Tier,
-        read: std::io::Result<()>,
-        bytes: &PageBuf,
-    ) -> Result<(), PoolError> {
+    pub(super) fn judge(&self, tier: Tier, read: std::io::Result<()>) -> Result<(), PoolError> {
+        let BufferPool { config, durability, restart, .. } = self.pool;
+        let (page, bytes, mutations) = (self.page, &*self.guard, config.mutations);
         read.map_err(|source| PoolError::Read { tier, page, source: Arc::new(source) })?;
-        if self.config.mutations.has(Mutation::SkipVerify) {
+        if mutations.has(Mutation::SkipVerify) {
             return Ok(());
         }
+        // Redo looks for itself while it runs: it knows where the log ended.
+        let is_newer = || !restart.is_recovering() && lsn(bytes) >= durability.next_lsn();
         match verify(bytes, page) {
             Err(Damage::WrongPage { .. })
-                if tier == Tier::Flash && self.config.mutations.has(Mutation::SkipPageIdCheck) =>
+                if tier == Tier::Flash && mutations.has(Mutation::SkipPageIdCheck) =>
             {
                 Ok(())
             }
-            Ok(()) if tier == Tier::Home && self.is_newer_than_log(bytes) => {
+            Ok(()) if tier == Tier::Home && is_newer() => {
                 Err(PoolError::Damaged { tier, page, damage: Damage::Version })
             }
             verified => verified.map_err(|damage| PoolError::Damaged { tier, page, damage }),
         }
     }
-
-    /// Whether a page has changes that the log lacks. Redo looks for itself while it runs: it knows
-    /// where the log ended.
-    fn is_newer_than_log(&self, bytes: &PageBuf) -> bool {
-        !self.restart.is_recovering() && lsn(bytes) >= self.durability.next_lsn()
-    }
 }
 
-/// What is owed, or damaged.
+/// What is owed.
 impl BufferPool {
     /// From now on `redo` knows what `pages` lack: page, the first change that home may lack, and
     /// where the log has all that rebuilds it, from its image on. Before anything is read.
@@ -224,143 +221,127 @@ impl BufferPool {
     pub fn owed(&self) -> u64 {
         self.owed.count()
     }
+}
 
-    pub(crate) fn is_owed(&self, page: PageId) -> bool {
-        self.owed() > 0 && self.memory.partition(page).books.lock().ledger.is_owed(page)
-    }
-
+/// A page in flight that is owed, or damaged.
+impl Loading<'_> {
     /// Redoes a page that was just read, if it is owed: most pools owe none.
-    pub(crate) fn redo_if_owed(&self, loading: &mut Loading<'_>) -> Result<(), PoolError> {
-        if self.owed() == 0 { Ok(()) } else { self.redo_owed(loading, true) }
+    pub(super) fn redo_if_owed(&mut self) -> Result<(), PoolError> {
+        if self.pool.owed() == 0 { Ok(()) } else { self.redo_owed(true) }
     }
 
     /// Redoes a page that was just read, if it is owed (O2).
-    pub(crate) fn redo_owed(
-        &self,
-        loading: &mut Loading<'_>,
-        is_whole: bool,
-    ) -> Result<(), PoolError> {
-        let (page, partition) = (loading.page, loading.partition);
+    fn redo_owed(&mut self, is_whole: bool) -> Result<(), PoolError> {
+        let BufferPool { owed, restart, .. } = self.pool;
+        let (page, partition) = (self.page, self.partition);
         let Some(rec) = partition.books.lock().ledger.owed_from(page) else { return Ok(()) };
-        let redo = self.owed.redo().expect("who owes knows how to redo");
-        let is_changed = loading.guard.change(|bytes| redo.redo(page, bytes, is_whole))?;
-        let guard = &loading.guard;
-        let mut books = partition.books.lock();
-        books.ledger.redone(page);
-        self.owed.redone();
+        let redo = owed.redo().expect("who owes knows how to redo");
+        let is_changed = self.guard.change(|bytes| redo.redo(page, bytes, is_whole))?;
+        let mut section = Section::enter(self.pool, partition);
+        section.books.ledger.redone(page);
+        owed.redone();
         // A copy that counts as clean may be newer than home: the write behind it may be lost. Not
         // where flash is persistent: what is clean in the table was synced home. And of what was
         // read from home, the copy may be an older version, which the log's records fit as well.
-        let slot = guard.frame().slot();
-        let is_copy = slot.is_some_and(|slot| {
-            let slots = &mut books.slots;
-            slots.is_valid(slot) && slots.newer(slot).is_none()
-        });
-        // A rescue has made the entry already, from an older change on.
-        let is_dirty = guard.frame().rec_lsn().is_some();
+        let frame = self.guard.frame();
+        let slots = &section.books.slots;
+        let is_clean = |slot| slots.is_valid(slot) && slots.newer(slot).is_none();
+        let is_copy = frame.slot().is_some_and(is_clean);
         let mut freed = None;
-        if is_dirty {
-            assert!(guard.frame().rec_lsn() <= Some(rec), "{page} is rescued from the start");
+        if frame.rec_lsn().is_some() {
+            // A rescue has made the entry already, from an older change on.
+            assert!(frame.rec_lsn() <= Some(rec), "{page} is rescued from the start");
         } else if is_changed
-            || (is_copy && (loading.source == Source::Home || !self.restart.rules.is_persistent))
+            || (is_copy && (self.source == Source::Home || !restart.rules.is_persistent))
         {
-            freed = self.make_dirty_since(partition, &mut books, guard, rec);
+            freed = section.make_dirty_since(&self.guard, rec);
         }
-        drop(books);
-        self.restart.harden(self, freed.as_slice());
+        drop(section);
+        restart.harden(self.pool, freed.as_slice());
         redo.done(page);
         Ok(())
     }
 
     /// A page in flight was rescued, and what it is owed cannot be redone: it is owed from where
     /// the rescue began, which holds the log as its dirty entry did (O3).
-    pub(crate) fn owe_again(&self, loading: &Loading<'_>) {
-        let frame = loading.guard.frame();
+    pub(super) fn owe_again(&self) {
+        let frame = self.guard.frame();
         let Some(rec) = frame.rec_lsn() else { return };
-        let mut books = loading.partition.books.lock();
-        books.ledger.owe_from(loading.page, rec);
+        let mut books = self.partition.books.lock();
+        books.ledger.owe_from(self.page, rec);
         books.clear_dirty(frame);
     }
 
     /// What is damaged at home may be whole in the log.
-    pub(crate) fn redo_damaged(
-        &self,
-        loading: &mut Loading<'_>,
-        error: PoolError,
-    ) -> Result<(), PoolError> {
+    pub(super) fn redo_damaged(&mut self, error: PoolError) -> Result<(), PoolError> {
         match error {
             // A page that is newer than the log is whole: nothing in the log makes up for it.
             PoolError::Damaged { damage, .. }
-                if damage != Damage::Version && self.is_owed(loading.page) =>
+                if damage != Damage::Version
+                    && self.pool.owed.has(self.page, &self.pool.memory) =>
             {
-                self.redo_owed(loading, false).map_err(|_| error)
+                self.redo_owed(false).map_err(|_| error)
             }
             error => Err(error),
         }
     }
 
     /// Whether what is bad in `slot`, which home lacks, can be given up: nobody brings it home.
-    pub(crate) fn may_rescue(&self, slots: &SlotTable, slot: u32) -> bool {
-        slots.keeps(slot, self.restart.any_base()) || slots.state(slot) == SlotState::Dirty
+    pub(super) fn may_rescue(&self, slots: &SlotTable, slot: u32) -> bool {
+        slots.keeps(slot, self.pool.restart.any_base()) || slots.state(slot) == SlotState::Dirty
     }
 
     /// A copy that only flash had is bad: home may have the same version, and the log has all that
     /// home lacks.
-    pub(crate) fn rescue(
-        &self,
-        loading: &mut Loading<'_>,
-        slot: u32,
-        rec: Lsn,
-    ) -> Result<BadCopy, PoolError> {
-        let partition = loading.partition;
-        if self.restart.rules.is_persistent {
+    pub(super) fn rescue(&mut self, slot: u32, rec: Lsn) -> Result<BadCopy, PoolError> {
+        let BufferPool { config, durability, restart, .. } = self.pool;
+        let (page, partition) = (self.page, self.partition);
+        if restart.rules.is_persistent {
             // The log need not have it, and no crash leaves such a slot: the device lost a write.
-            let (tier, page) = (Tier::Flash, loading.page);
-            return Err(PoolError::Damaged { tier, page, damage: Damage::Checksum });
+            let (tier, damage) = (Tier::Flash, Damage::Checksum);
+            return Err(PoolError::Damaged { tier, page, damage });
         }
         // What is owed may go further back: home had a part of it when its copy was written.
-        let owed = partition.books.lock().ledger.owed_from(loading.page);
+        let owed = partition.books.lock().ledger.owed_from(page);
         let rec = owed.map_or(rec, |owed| owed.min(rec));
-        let is_whole = self.read_home(loading).is_ok();
-        let is_same = is_whole && {
-            let books = partition.books.lock();
-            let version = terrace_page::lsn(&loading.guard);
-            self.config.restart.kind.is_journalled() && books.slots.may_be(slot, version)
-        };
-        if !is_same && !self.rebuild_from_owed(loading, is_whole) {
-            let read = self.read_home(loading);
-            let (page, is_whole) = (loading.page, read.is_ok());
-            let bytes = |bytes: &mut _| self.durability.journal.repair(page, rec, bytes, is_whole);
-            loading.guard.change(bytes).map_err(|error| first_cause(read, error))?;
+        let is_whole = self.read_home().is_ok();
+        let is_same = is_whole
+            && config.restart.kind.is_journalled()
+            && partition.books.lock().slots.may_be(slot, lsn(&self.guard));
+        if !is_same && !self.rebuild_from_owed(is_whole) {
+            let read = self.read_home();
+            let is_whole = read.is_ok();
+            let repair = |bytes: &mut _| durability.journal.repair(page, rec, bytes, is_whole);
+            self.guard.change(repair).map_err(|error| first_cause(read, error))?;
         }
-        let mut books = partition.books.lock();
-        let is_there = loading.guard.frame().slot() == Some(slot);
-        if !is_there || !self.may_rescue(&books.slots, slot) {
+        let mut section = Section::enter(self.pool, partition);
+        let is_there = self.guard.frame().slot() == Some(slot);
+        if !is_there || !self.may_rescue(&section.books.slots, slot) {
             // The cleaner has it now, or it has moved on.
             return Ok(BadCopy::LookAgain);
         }
-        books.stats.flash_faults += 1;
+        section.books.stats.flash_faults += 1;
         // A base stays: nobody but its entry tells, after a power cut, that home lacks the changes
         // from `rec` on: not even the last checkpoint, which counted on the copy.
-        let changed = books.slots.spoiled(slot, self.restart.any_base());
-        let of = (loading.page, loading.guard.frame());
-        self.copy_changed(partition, of, slot, (changed, Freed::Modified));
-        books.set_dirty(&self.memory.frames, &loading.guard, DirtyLsns::at(rec));
-        drop(books);
-        self.restart.harden(self, &[partition.first_slot + slot]);
-        loading.source = Source::Home;
+        let changed = section.books.slots.spoiled(slot, restart.any_base());
+        section.copy_changed(self.guard.frame(), slot, changed, Freed::Modified);
+        section.set_dirty(&self.guard, DirtyLsns::at(rec));
+        drop(section);
+        restart.harden(self.pool, &[partition.first_slot + slot]);
+        self.source = Source::Home;
         Ok(BadCopy::Rescued)
     }
 
     /// Brings what home has up to date by the changes that are held in memory for a page that is
     /// owed. Whether it could: else its bytes are undefined, and the log must be read.
-    fn rebuild_from_owed(&self, loading: &mut Loading<'_>, is_whole: bool) -> bool {
+    fn rebuild_from_owed(&mut self, is_whole: bool) -> bool {
+        let BufferPool { owed, memory, .. } = self.pool;
+        let page = self.page;
         // Whoever is owed has a change held, the last one; and each is checked against the version
         // that it was written on.
-        let redo = self.owed.redo().filter(|_| self.is_owed(loading.page));
-        redo.is_some_and(|redo| {
-            let page = loading.page;
-            loading.guard.change(|bytes| redo.redo(page, bytes, is_whole)).is_ok()
-        })
+        let redo = owed.redo().filter(|_| owed.has(page, memory));
+        let redone =
+            |redo: Arc<dyn Redo>| self.guard.change(|bytes| redo.redo(page, bytes, is_whole));
+        redo.map(redone).is_some_and(|redone| redone.is_ok())
     }
 }

@@ -216,6 +216,11 @@ impl Memory {
         (slots_count, slot_bytes)
     }
 
+    /// Whether home writes wait for a sync. One that is under way may still fail: it is waited for.
+    pub(crate) fn has_unsynced(&self) -> bool {
+        self.partitions.iter().any(|partition| partition.books.lock().ledger.has_unsynced())
+    }
+
     /// Whether a partition stands still, but for devices and the time (evict.N1).
     fn stands_still(&self, partition: &Partition) -> bool {
         let is_latched = |place| self.frames.try_exclusive(partition.frame_at(place)).is_none();

@@ -22,9 +22,11 @@ use terrace_page::PageId;
 use terrace_policy::AccessClass;
 
 use crate::buffer_pool::Intent;
+use crate::devices::Devices;
 use crate::io::{PageIo, PageTarget};
 use crate::memory::Place;
-use crate::memory::fetch::{Installed, Want};
+use crate::memory::evict::make_room_for;
+use crate::memory::fetch::{Want, install};
 use crate::memory::frames::Staging;
 use crate::memory::loading::{Loading, Source};
 use crate::{BufferPool, PoolError, Tier};
@@ -110,124 +112,9 @@ impl BufferPool {
             return;
         }
         self.background.spawn("read-ahead", pool, move |pool| {
-            pool.read_run(first, count);
+            read_run(pool, first, count);
             pool.memory.read_aheads.fetch_sub(1, Ordering::Relaxed);
         });
-    }
-
-    /// Reads a run of pages for a scan.
-    fn read_run(&self, first: PageId, count: u32) {
-        let pages: Vec<PageId> = (0..u64::from(count))
-            .map(|at| first.plus(at))
-            .take_while(|&page| self.devices.has(page))
-            .collect();
-        let residences: Vec<Residence> = pages.iter().map(|&page| self.residence(page)).collect();
-        let trimmed = trim(&residences);
-        let intent = Intent { class: AccessClass::Sequential, cold: false };
-        let away = pages.iter().zip(&residences).filter(|row| *row.1 != Residence::Memory);
-        self.make_room_for(&away.map(|row| *row.0).collect::<Vec<_>>());
-        let flash = trimmed.flash.iter();
-        let flash = flash.filter_map(|&at| self.try_install(pages[at], intent, Want::BestAhead));
-        let mut loadings: Vec<Loading<'_>> = flash.collect();
-        let mut run: Vec<Option<Loading<'_>>> = Vec::new();
-        for at in trimmed.home.clone() {
-            let wanted = !trimmed.flash.contains(&at);
-            let install = || self.try_install(pages[at], intent, Want::HomeUnlessNewer);
-            run.push(wanted.then(install).flatten());
-        }
-        // Pages may have come to flash, or gone, since they were looked up.
-        for place in &mut run {
-            if place.as_ref().is_some_and(|loading| loading.source != Source::Home) {
-                loadings.extend(place.take());
-            }
-        }
-        if let Some(&start) = pages.get(trimmed.home.start) {
-            self.load_run(start, &mut run);
-        }
-        self.load_batch(loadings);
-    }
-
-    fn residence(&self, page: PageId) -> Residence {
-        let partition = self.memory.partition(page);
-        let books = partition.books.lock();
-        match partition.find(&books, &self.memory.frames, page) {
-            Place::Memory(_) => Residence::Memory,
-            Place::Nowhere => Residence::Home,
-            Place::Flash(slot) => match &books.slots {
-                slots if slots.newer(slot).is_some() => Residence::FlashNewer,
-                slots if slots.is_valid(slot) && !self.devices.is_throttled() => {
-                    Residence::FlashClean
-                }
-                _ => Residence::Home,
-            },
-        }
-    }
-
-    fn try_install(&self, page: PageId, intent: Intent, want: Want) -> Option<Loading<'_>> {
-        match self.install(page, intent, want) {
-            Installed::New(loading) => Some(loading),
-            Installed::Memory(_) | Installed::NoFrame | Installed::Unwanted => None,
-        }
-    }
-
-    /// Reads the pages from `start` on in one I/O from home. Places without a loading are read and
-    /// dropped (R2), except at the ends. Loaded pages are served and taken out of `run`.
-    fn load_run(&self, start: PageId, run: &mut [Option<Loading<'_>>]) {
-        let Some(first) = run.iter().position(Option::is_some) else { return };
-        let last = run.iter().rposition(Option::is_some).expect("there is a first");
-        let run = &mut run[first..=last];
-        let dropped = run.iter().filter(|place| place.is_none()).count();
-        let mut staging = Staging::new(dropped);
-        let bufs = bufs_of_run(run.iter_mut().map(Option::as_mut), &mut staging);
-        let read = self.devices.read_home(vec![PageIo::read(start.0 + first as u64, bufs)]);
-        for place in run {
-            let Some(loading) = place.take() else { continue };
-            let read = same_result(&read);
-            let mut loading = loading;
-            let whole = self.judge(loading.page, Tier::Home, read, &loading.guard);
-            match whole.and_then(|()| self.redo_if_owed(&mut loading)) {
-                Ok(()) => drop(self.serve(loading)),
-                // Whoever wants the page will read it alone, and learn why.
-                Err(_) => self.unload(loading),
-            }
-        }
-    }
-
-    /// Reads pages in flight, each from its source, all at once; serves what is whole.
-    fn load_batch(&self, mut loadings: Vec<Loading<'_>>) {
-        let (mut home, mut flash) = (Vec::new(), Vec::new());
-        for loading in &mut loadings {
-            match &loading.reading {
-                None => home.push(PageIo::read(loading.page.0, [loading.guard.target()])),
-                Some(reading) => {
-                    let number = loading.partition.slot_page(reading.slot());
-                    flash.push(PageIo::read(number, [loading.guard.target()]));
-                }
-            }
-        }
-        let (home, flash) = self.devices.read_both(home, flash);
-        for loading in loadings {
-            let read = match loading.source {
-                Source::Home => same_result(&home),
-                Source::Flash => same_result(&flash),
-            };
-            self.end_loading(loading, read);
-        }
-    }
-
-    fn end_loading(&self, mut loading: Loading<'_>, read: std::io::Result<()>) {
-        let is_whole = match loading.reading.take() {
-            None => self.judge(loading.page, Tier::Home, read, &loading.guard).is_ok(),
-            Some(reading) => {
-                let read = self.judge(loading.page, Tier::Flash, read, &loading.guard);
-                self.flash_was_read(&loading, reading, read).unwrap_or(false)
-            }
-        };
-        if is_whole && self.redo_if_owed(&mut loading).is_ok() {
-            drop(self.serve(loading));
-        } else {
-            self.unload(loading);
-        }
     }
 
     /// Reads those of `pages` that are not in memory, many at once, and returns when they are
@@ -238,45 +125,134 @@ impl BufferPool {
             let is_away =
                 |page: &PageId| self.devices.has(*page) && self.memory.lookup(*page).is_none();
             let away: Vec<PageId> = batch.iter().copied().filter(is_away).collect();
-            self.make_room_for(&away);
-            let loadings =
-                away.iter().filter_map(|&page| match self.install(page, intent, Want::Best) {
-                    Installed::New(loading) => Some(loading),
-                    Installed::Memory(_) | Installed::NoFrame | Installed::Unwanted => None,
-                });
-            self.load_batch(loadings.collect());
+            make_room_for(self, &away);
+            let install = |&page| install(self, page, intent, Want::Best).loading();
+            load_batch(&self.devices, away.iter().filter_map(install).collect());
+        }
+    }
+}
+
+/// Reads a run of pages for a scan.
+fn read_run(pool: &BufferPool, first: PageId, count: u32) {
+    let pages: Vec<PageId> = (0..u64::from(count))
+        .map(|at| first.plus(at))
+        .take_while(|&page| pool.devices.has(page))
+        .collect();
+    let residences: Vec<Residence> = pages.iter().map(|&page| residence(pool, page)).collect();
+    let trimmed = trim(&residences);
+    let intent = Intent { class: AccessClass::Sequential, cold: false };
+    let away = pages.iter().zip(&residences).filter(|row| *row.1 != Residence::Memory);
+    make_room_for(pool, &away.map(|row| *row.0).collect::<Vec<_>>());
+    let try_install = |at: usize, want| install(pool, pages[at], intent, want).loading();
+    let flash = trimmed.flash.iter();
+    let mut loadings: Vec<Loading<'_>> =
+        flash.filter_map(|&at| try_install(at, Want::BestAhead)).collect();
+    let mut run: Vec<Option<Loading<'_>>> = Vec::new();
+    for at in trimmed.home.clone() {
+        let wanted = !trimmed.flash.contains(&at);
+        run.push(wanted.then(|| try_install(at, Want::HomeUnlessNewer)).flatten());
+    }
+    // Pages may have come to flash, or gone, since they were looked up.
+    for place in &mut run {
+        if place.as_ref().is_some_and(|loading| loading.source != Source::Home) {
+            loadings.extend(place.take());
+        }
+    }
+    if let Some(&start) = pages.get(trimmed.home.start) {
+        load_run(&pool.devices, start, &mut run);
+    }
+    load_batch(&pool.devices, loadings);
+}
+
+fn residence(pool: &BufferPool, page: PageId) -> Residence {
+    let BufferPool { memory, devices, .. } = pool;
+    let partition = memory.partition(page);
+    let books = partition.books.lock();
+    match partition.find(&books, &memory.frames, page) {
+        Place::Memory(_) => Residence::Memory,
+        Place::Nowhere => Residence::Home,
+        Place::Flash(slot) => match &books.slots {
+            slots if slots.newer(slot).is_some() => Residence::FlashNewer,
+            slots if slots.is_valid(slot) && !devices.is_throttled() => Residence::FlashClean,
+            _ => Residence::Home,
+        },
+    }
+}
+
+/// Reads the pages from `start` on in one I/O from home. Places without a loading are read and
+/// dropped (R2), except at the ends. Loaded pages are served and taken out of `run`.
+fn load_run(devices: &Devices, start: PageId, run: &mut [Option<Loading<'_>>]) {
+    let Some(first) = run.iter().position(Option::is_some) else { return };
+    let last = run.iter().rposition(Option::is_some).expect("there is a first");
+    let run = &mut run[first..=last];
+    let dropped = run.iter().filter(|place| place.is_none()).count();
+    let mut staging = Staging::new(dropped);
+    let bufs = bufs_of_run(run.iter_mut().map(Option::as_mut), &mut staging);
+    let read = devices.read_home(vec![PageIo::read(start.0 + first as u64, bufs)]);
+    for loading in run.iter_mut().filter_map(Option::take) {
+        loading.end(same_result(&read));
+    }
+}
+
+/// Reads pages in flight, each from its source, all at once; serves what is whole.
+fn load_batch(devices: &Devices, mut loadings: Vec<Loading<'_>>) {
+    let (mut home, mut flash) = (Vec::new(), Vec::new());
+    for loading in &mut loadings {
+        match &loading.reading {
+            None => home.push(PageIo::read(loading.page.0, [loading.guard.target()])),
+            Some(reading) => {
+                let number = loading.partition.slot_page(reading.slot());
+                flash.push(PageIo::read(number, [loading.guard.target()]));
+            }
+        }
+    }
+    let (home, flash) = devices.read_both(home, flash);
+    for loading in loadings {
+        let read = if loading.source == Source::Home { &home } else { &flash };
+        loading.end(same_result(read));
+    }
+}
+
+/// Makes room for the group that `page` will be read with, if it is at home only. Neighbours are
+/// cold: they are the first to leave, for flash. Call it with nothing in flight.
+pub(crate) fn make_room_for_group(pool: &BufferPool, page: PageId) {
+    if residence(pool, page) != Residence::Home {
+        return;
+    }
+    let group = page.0 - page.0 % GROUP_PAGES;
+    let pages = (group..group + GROUP_PAGES).map(PageId);
+    let away = |page: &PageId| pool.devices.has(*page) && residence(pool, *page) == Residence::Home;
+    make_room_for(pool, &pages.filter(away).collect::<Vec<_>>());
+}
+
+impl Loading<'_> {
+    /// The read of the page, among others, has ended: serves it if it is whole.
+    fn end(mut self, read: std::io::Result<()>) {
+        let is_whole = match self.reading.take() {
+            None => self.judge(Tier::Home, read).is_ok(),
+            Some(reading) => {
+                let read = self.judge(Tier::Flash, read);
+                self.flash_was_read(reading, read).unwrap_or(false)
+            }
+        };
+        if is_whole && self.redo_if_owed().is_ok() {
+            drop(self.serve());
+        } else {
+            // Whoever wants the page will read it alone, and learn why.
+            self.unload();
         }
     }
 
-    /// Makes room for the group that `page` will be read with, if it is at home only. Neighbours
-    /// are cold: they are the first to leave, for flash. Call it with nothing in flight.
-    pub(crate) fn make_room_for_group(&self, page: PageId) {
-        if self.residence(page) != Residence::Home {
-            return;
-        }
-        let group = page.0 - page.0 % GROUP_PAGES;
-        let pages = (group..group + GROUP_PAGES).map(PageId);
-        let away =
-            |page: &PageId| self.devices.has(*page) && self.residence(*page) == Residence::Home;
-        self.make_room_for(&pages.filter(away).collect::<Vec<_>>());
-    }
-
-    /// Reads a page in flight from home together with the pages of its aligned group that are at
-    /// home only and for which frames are free: one read, from the first to the last of them [S3
-    /// IV-A1]. What else lies between is read and dropped.
-    pub(crate) fn load_with_neighbours<'p>(
-        &'p self,
-        loading: &mut Loading<'p>,
-    ) -> Result<(), PoolError> {
-        let page = loading.page.0;
+    /// Reads the page from home together with those of its aligned group that are at home only and
+    /// for which frames are free: one read, from the first to the last of them [S3 IV-A1]. What
+    /// else lies between is read and dropped.
+    pub(crate) fn load_with_neighbours(&mut self) -> Result<(), PoolError> {
+        let (pool, page) = (self.pool, self.page.0);
         let group = page - page % GROUP_PAGES;
         let intent = Intent { class: AccessClass::Random, cold: true };
         let neighbour = |page: u64| match PageId(page) {
-            page if !self.devices.has(page) => None,
-            page => match self.install(page, intent, Want::OnlyHome) {
-                Installed::New(loading) => Some(loading),
-                _ => None,
-            },
+            page if !pool.devices.has(page) => None,
+            page => install(pool, page, intent, Want::OnlyHome).loading(),
         };
         let mut before: Vec<_> = (group..page).map(neighbour).skip_while(Option::is_none).collect();
         let mut after: Vec<_> = (page + 1..group + GROUP_PAGES).map(neighbour).collect();
@@ -285,20 +261,18 @@ impl BufferPool {
         let holes = before.iter().chain(&after).filter(|neighbour| neighbour.is_none()).count();
         let mut staging = Staging::new(holes);
         let run = (before.iter_mut().map(Option::as_mut))
-            .chain([Some(&mut *loading)])
+            .chain([Some(&mut *self)])
             .chain(after.iter_mut().map(Option::as_mut));
         let bufs = bufs_of_run(run, &mut staging);
-        let read = self.devices.read_home(vec![PageIo::read(first, bufs)]);
-        let is_read = read.is_ok();
+        let read = pool.devices.read_home(vec![PageIo::read(first, bufs)]);
         for other in before.into_iter().chain(after).flatten() {
-            self.end_loading(other, same_result(&read));
+            other.end(same_result(&read));
         }
-        if is_read {
-            let whole = self.judge(loading.page, Tier::Home, Ok(()), &loading.guard);
-            whole.or_else(|error| self.redo_damaged(loading, error))
+        if read.is_ok() {
+            self.judge(Tier::Home, Ok(())).or_else(|error| self.redo_damaged(error))
         } else {
             // A neighbour's bad sector must not hide this page.
-            self.load(loading)
+            self.load()
         }
     }
 }

@@ -9,9 +9,11 @@ use terrace_page::{Damage, FrameId, PageId};
 use terrace_policy::AccessClass;
 
 use crate::buffer_pool::{Intent, LOOKUPS_MAX, Recovered};
-use crate::memory::fetch::{Installed, Want};
+use crate::memory::evict::make_room;
+use crate::memory::fetch::{Installed, Want, install};
 use crate::memory::frames::Exclusive;
-use crate::memory::loading::{Loading, Source};
+use crate::memory::loading::Source;
+use crate::memory::multi_read::make_room_for_group;
 use crate::{BufferPool, PageEvent, PageMut, PageRef, Peek, PoolError, Tier};
 
 /// What a lookup that may read came to.
@@ -197,7 +199,7 @@ impl BufferPool {
     /// The page's frame; reads the page if it has none.
     fn fetch(&self, page: PageId) -> Result<Fetched<'_>, PoolError> {
         if self.fills_aggressively() {
-            self.make_room_for_group(page);
+            make_room_for_group(self, page);
         }
         let mut loading = match self.install_with_room(page, Want::Best)? {
             Installed::New(loading) => loading,
@@ -206,14 +208,14 @@ impl BufferPool {
         };
         let _at_work = self.memory.at_work();
         let loaded = if loading.source == Source::Home && self.reads_neighbours() {
-            self.load_with_neighbours(&mut loading)
+            loading.load_with_neighbours()
         } else {
-            self.load(&mut loading)
+            loading.load()
         };
-        match loaded.and_then(|()| self.redo_if_owed(&mut loading)) {
-            Ok(()) => Ok(Fetched::New(self.serve(loading))),
+        match loaded.and_then(|()| loading.redo_if_owed()) {
+            Ok(()) => Ok(Fetched::New(loading.serve())),
             Err(error) => {
-                self.unload(loading);
+                loading.unload();
                 Err(error)
             }
         }
@@ -227,13 +229,13 @@ impl BufferPool {
             Installed::NoFrame | Installed::Unwanted => unreachable!("any source is wanted"),
         };
         let _at_work = self.memory.at_work();
-        match self.load(&mut loading).and_then(|()| self.redo_if_owed(&mut loading)) {
-            Ok(()) => Ok((Fetched::New(self.serve(loading)), None)),
+        match loading.load().and_then(|()| loading.redo_if_owed()) {
+            Ok(()) => Ok((Fetched::New(loading.serve()), None)),
             Err(PoolError::Damaged { tier, damage, .. }) => {
                 Ok((Fetched::New(loading.guard), Some((tier, damage))))
             }
             Err(error) => {
-                self.unload(loading);
+                loading.unload();
                 Err(error)
             }
         }
@@ -242,14 +244,18 @@ impl BufferPool {
     /// A frame for a page that will be created; reads it only if flash is newer than home, since
     /// its LSN is needed then.
     fn fetch_blank(&self, page: PageId) -> Result<Fetched<'_>, PoolError> {
-        if self.is_owed(page) {
+        if self.owed.has(page, &self.memory) {
             return self.fetch(page);
         }
         match self.install_with_room(page, Want::Nothing)? {
-            Installed::New(loading) => match loading.source {
+            Installed::New(mut loading) => match loading.source {
                 Source::Home => Ok(Fetched::New(loading.guard)),
                 Source::Flash => {
-                    self.read_flash_to_recreate(loading);
+                    match loading.load().and_then(|()| loading.redo_if_owed()) {
+                        Ok(()) => drop(loading.serve()),
+                        // The next lookup meets the same error, and reports it.
+                        Err(_) => loading.unload(),
+                    }
                     self.fetch(page)
                 }
             },
@@ -258,22 +264,13 @@ impl BufferPool {
         }
     }
 
-    /// Brings a page into memory that is newer on flash; the next lookup finds it there.
-    fn read_flash_to_recreate(&self, mut loading: Loading<'_>) {
-        match self.load(&mut loading).and_then(|()| self.redo_if_owed(&mut loading)) {
-            Ok(()) => drop(self.serve(loading)),
-            // The next lookup meets the same error, and reports it.
-            Err(_) => self.unload(loading),
-        }
-    }
-
     fn install_with_room(&self, page: PageId, want: Want) -> Result<Installed<'_>, PoolError> {
         if !self.devices.has(page) {
             return Err(PoolError::OutOfRange { page });
         }
         for attempt in 0..LOOKUPS_MAX {
-            match self.install(page, RANDOM, want) {
-                Installed::NoFrame => self.make_room(self.memory.partition(page))?,
+            match install(self, page, RANDOM, want) {
+                Installed::NoFrame => make_room(self, self.memory.partition(page))?,
                 installed => return Ok(installed),
             }
             if attempt > 0 {
@@ -292,6 +289,6 @@ impl BufferPool {
 
     /// Whether flash is being filled with the neighbours of what is read [S3 IV-A1].
     fn fills_aggressively(&self) -> bool {
-        self.config.fills.aggressive && self.devices.flash.is_some() && self.is_filling()
+        self.config.fills.aggressive && self.devices.flash.is_some() && self.shares.is_filling()
     }
 }

@@ -19,8 +19,10 @@ use terrace_page::{FrameId, PageId};
 use terrace_tier::{Mutation, SlotState};
 
 use crate::BufferPool;
+use crate::flow::arriving::check_inclusion;
+use crate::flow::slots::Section;
+use crate::memory::Place;
 use crate::memory::frames::Frame;
-use crate::memory::{Books, Partition, Place};
 
 /// Where copies of a page are.
 #[doc(hidden)]
@@ -81,42 +83,46 @@ impl BufferPool {
     /// If a relation is broken: a bug.
     pub fn check(&self) {
         for partition in &self.memory.partitions {
-            let books = partition.books.lock();
-            self.check_frames(partition, &books);
-            self.check_slots(partition, &books);
+            let section = Section::enter(self, partition);
+            section.check_frames();
+            section.check_slots();
         }
     }
+}
 
-    fn check_frames(&self, partition: &Partition, books: &Books) {
+impl Section<'_> {
+    fn check_frames(&self) {
+        let Section { pool, partition, books } = self;
+        let frames = &pool.memory.frames;
         let (mut used, mut dirty) = (0, 0);
         for at in 0..partition.frames_count {
             let id = partition.frame_at(at);
-            let frame = self.memory.frames.frame(id);
+            let frame = frames.frame(id);
             let Some(page) = frame.page() else {
                 assert_eq!(frame.rec_lsn(), None, "{id} is dirty without a page");
                 continue;
             };
             used += 1;
             dirty += u32::from(frame.rec_lsn().is_some());
-            let found = partition.find(books, &self.memory.frames, page);
+            let found = partition.find(books, frames, page);
             assert_eq!(found, Place::Memory(id), "{page} is in {id}");
-            self.check_copies(books, page, frame);
+            self.check_copies(page, frame);
         }
         assert_eq!(used + books.free.len() as u32, partition.frames_count, "every frame is known");
         assert_eq!(dirty, books.ledger.dirty_frames(), "dirty frames are counted");
-        let is_free = |id: &FrameId| self.memory.frames.frame(*id).page().is_none();
+        let is_free = |id: &FrameId| frames.frame(*id).page().is_none();
         assert!(books.free.iter().all(is_free), "a free frame has no page");
     }
 
-    /// The relations of one page that is in memory. Under the lock of its partition.
-    pub(crate) fn check_copies(&self, books: &Books, page: PageId, frame: &Frame) {
-        self.check_inclusion(books, page, frame);
+    /// The relations of one page that is in memory.
+    fn check_copies(&self, page: PageId, frame: &Frame) {
+        check_inclusion(self.pool, &self.books, page, frame);
         let Some(slot) = frame.slot() else { return };
-        let slots = &books.slots;
+        let slots = &self.books.slots;
         assert!(slots.holds(slot, page), "{page} has slot {slot}");
         let is_copy = slots.is_valid(slot);
         // A write of a dirty page into its slot counts as a copy only when it is complete.
-        let is_whole = !self.config.mutations.has(Mutation::KeepStaleCopy);
+        let is_whole = !self.pool.config.mutations.has(Mutation::KeepStaleCopy);
         if frame.rec_lsn().is_some() && is_whole {
             assert!(!is_copy, "{page} is dirty in memory and valid in slot {slot}");
         }
@@ -125,21 +131,18 @@ impl BufferPool {
         }
     }
 
-    fn check_slots(&self, partition: &Partition, books: &Books) {
-        let slots = &books.slots;
+    fn check_slots(&self) {
+        let Section { pool, partition, books } = self;
+        let (frames, slots) = (&pool.memory.frames, &books.slots);
         slots.check();
         for slot in 0..slots.count() {
             let state = slots.state(slot);
             let is_known = slots.is_valid(slot) || state == SlotState::Invalid;
             let Some(page) = slots.page(slot).filter(|_| is_known) else { continue };
-            match partition.find(books, &self.memory.frames, page) {
+            match partition.find(books, frames, page) {
                 Place::Flash(found) => assert_eq!(found, slot, "{page} has one slot"),
                 Place::Memory(id) => {
-                    assert_eq!(
-                        self.memory.frames.frame(id).slot(),
-                        Some(slot),
-                        "{page} knows its slot"
-                    );
+                    assert_eq!(frames.frame(id).slot(), Some(slot), "{page} knows its slot");
                 }
                 Place::Nowhere => panic!("{page} in slot {slot} is not in the directory"),
             }

@@ -61,24 +61,24 @@ impl SampledMisses {
         let bound = AtomicU64::new(sampler.bound());
         SampledMisses { sampler: LeafMutex::new(sampler), bound }
     }
-}
 
-impl BufferPool {
     /// Memory missed `page`, which was asked for.
     #[inline]
-    pub(crate) fn sample_miss(&self, page: PageId) {
-        if sample_hash(page) < self.memory.misses.bound.load(Ordering::Relaxed) {
+    pub fn miss(&self, page: PageId) {
+        if sample_hash(page) < self.bound.load(Ordering::Relaxed) {
             self.sample(page);
         }
     }
 
     #[inline(never)]
     fn sample(&self, page: PageId) {
-        let mut sampler = self.memory.misses.sampler.lock();
+        let mut sampler = self.sampler.lock();
         sampler.miss(page);
-        self.memory.misses.bound.store(sampler.bound(), Ordering::Relaxed);
+        self.bound.store(sampler.bound(), Ordering::Relaxed);
     }
+}
 
+impl BufferPool {
     /// What a second tier of any size would have had of the misses since the pool was opened.
     #[must_use]
     pub fn miss_curve(&self) -> MissCurve {

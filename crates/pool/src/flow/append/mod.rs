@@ -46,11 +46,11 @@ use terrace_policy::{Batch, Touch};
 use terrace_rt::{Nanos, now};
 use terrace_tier::{Appending, LogSizes, Outcome, Purpose, Writing};
 
-use crate::flow::slots::candidate;
-use crate::flow::write_out::{Job, Transfer};
+use crate::flow::slots::{Section, candidate};
+use crate::flow::write_out::{Job, Transfer, Transfers};
 use crate::io::{self, PageIo};
-use crate::memory::frames::{Exclusive, Staging};
-use crate::memory::{Books, Partition, PolicyFrames};
+use crate::memory::frames::Exclusive;
+use crate::memory::{Partition, PolicyFrames};
 use crate::{BufferPool, PoolError};
 use front::Front;
 
@@ -106,84 +106,93 @@ enum Claimed<'p> {
 
 /// Slots, and what is to be written into them; and the front group that makes room for it.
 struct Group<'p> {
+    pool: &'p BufferPool,
     partition: &'p Partition,
     jobs: Vec<Job<'p>>,
     front: Option<Front>,
     purpose: Purpose,
 }
 
-impl BufferPool {
-    /// Whether victims are appended now: not during a sharp checkpoint [S0 3.2] or a bulk load, nor
-    /// after a failure.
-    pub(crate) fn appends(&self) -> bool {
-        self.traffic.appends.is_some()
-            && self.devices.is_usable()
-            && !self.devices.is_over_budget()
-            && !self.durability.wants_home()
-            && !self.durability.is_stopped()
-    }
+/// Whether victims are appended now: not during a sharp checkpoint [S0 3.2] or a bulk load, nor
+/// after a failure.
+pub(crate) fn appends(pool: &BufferPool) -> bool {
+    let BufferPool { traffic, devices, durability, .. } = pool;
+    traffic.appends.is_some()
+        && devices.is_usable()
+        && !devices.is_over_budget()
+        && !durability.wants_home()
+        && !durability.is_stopped()
+}
 
-    /// Frees frames of one partition, until `wanted` are free, or a group was written.
-    pub(crate) fn append_victims(
-        &self,
-        partition: &Partition,
-        wanted: usize,
-    ) -> Result<Appended, PoolError> {
-        let (freed, claimed) = {
-            let mut books = partition.books.lock();
-            let freed = self.gather_group(partition, &mut books, wanted);
-            let claimed = if freed < wanted {
-                self.claim_group(partition, &mut books)
-            } else {
-                Claimed::Nothing
-            };
-            (freed, claimed)
+/// Frees frames of one partition, until `wanted` are free, or a group was written.
+pub(crate) fn append_victims(
+    pool: &BufferPool,
+    partition: &Partition,
+    wanted: usize,
+) -> Result<Appended, PoolError> {
+    let (freed, claimed) = {
+        let mut section = Section::enter(pool, partition);
+        let freed = section.gather_group(wanted);
+        let claimed = if freed < wanted {
+            let mut gathered = std::mem::take(&mut section.books.gathered);
+            let claimed = section.claim_slots(&mut gathered, Purpose::Evict);
+            section.books.gathered = gathered;
+            claimed
+        } else {
+            Claimed::Nothing
         };
-        if freed > 0 {
-            partition.room.notify_all();
-        }
-        match claimed {
-            Claimed::Nothing => Ok(Appended::Freed(freed)),
-            Claimed::Blocked if freed == 0 => {
-                self.unblock_front();
-                Ok(Appended::Blocked)
+        (freed, claimed)
+    };
+    if freed > 0 {
+        partition.room.notify_all();
+    }
+    match claimed {
+        Claimed::Nothing => Ok(Appended::Freed(freed)),
+        Claimed::Blocked if freed == 0 => {
+            if pool.restart.rules.is_persistent {
+                // What only waits for home to be synced, or for the table, can leave the front
+                // after this. The next writer is told of a failure.
+                let _failed = pool.sync_home().and_then(|()| pool.harden_table());
             }
-            Claimed::Blocked => Ok(Appended::Freed(freed)),
-            Claimed::Group(group) => match self.append_group(group) {
-                Ok(written) => Ok(Appended::Freed(freed + written)),
-                // What is free already is worth more than an error that others will report too.
-                Err(_) if freed > 0 => Ok(Appended::Freed(freed)),
-                Err(error) => Err(error),
-            },
+            Ok(Appended::Blocked)
         }
+        Claimed::Blocked => Ok(Appended::Freed(freed)),
+        Claimed::Group(group) => match group.append() {
+            Ok(written) => Ok(Appended::Freed(freed + written)),
+            // What is free already is worth more than an error that others will report too.
+            Err(_) if freed > 0 => Ok(Appended::Freed(freed)),
+            Err(error) => Err(error),
+        },
     }
 }
 
 /// Groups of victims.
-impl BufferPool {
+impl<'p> Section<'p> {
     /// Names victims until `wanted` frames are free or a group is gathered; frees those that need
     /// no write. Returns how many.
-    fn gather_group(&self, partition: &Partition, books: &mut Books, wanted: usize) -> usize {
+    fn gather_group(&mut self, wanted: usize) -> usize {
+        let Section { pool, partition, books } = self;
+        let memory = &pool.memory;
         // Without a free slot to write into, as many as are written at once.
         let group = match books.slots.run_ahead() {
-            0 => self.traffic.appends.map_or(1, |appends| appends.group),
+            0 => pool.traffic.appends.map_or(1, |appends| appends.group),
             run => run as usize,
         };
         let is_waiting = |it: &Gathered| {
-            let frame = self.memory.frames.frame(partition.frame_at(it.frame.0));
+            let frame = memory.frames.frame(partition.frame_at(it.frame.0));
             frame.holds(it.page) && frame.touch() == it.touch
         };
         books.gathered.retain(is_waiting);
         let frames = PolicyFrames {
             partition,
-            frames: &self.memory.frames,
+            frames: &memory.frames,
             takes_dirty: true,
             passed_over: RefCell::new(books.gathered.iter().map(|it| it.frame).collect()),
         };
         let mut freed = 0;
         while freed < wanted && books.gathered.len() < group {
-            let Some(victim) = books.name_victim(&frames, self.memory.now()) else { break };
-            let Some(guard) = self.memory.try_victim(partition, victim) else {
+            let Some(victim) = books.name_victim(&frames, memory.now()) else { break };
+            let Some(guard) = memory.try_victim(partition, victim) else {
                 frames.passed_over.borrow_mut().push(victim);
                 continue;
             };
@@ -195,41 +204,27 @@ impl BufferPool {
                 frames.passed_over.borrow_mut().push(victim);
             } else {
                 books.stats.evictions += 1;
-                partition.uninstall(books, &self.memory.frames, guard);
+                partition.uninstall(books, &memory.frames, guard);
                 freed += 1;
             }
         }
         freed
     }
 
-    /// Takes slots for what was gathered, and begins to let a front group leave if few are left.
-    fn claim_group<'p>(&'p self, partition: &'p Partition, books: &mut Books) -> Claimed<'p> {
-        let mut gathered = std::mem::take(&mut books.gathered);
-        let claimed = self.claim_slots(partition, books, &mut gathered, Purpose::Evict);
-        books.gathered = gathered;
-        claimed
-    }
-
-    /// The same for `gathered`, of which it leaves those for which there is no slot now.
-    fn claim_slots<'p>(
-        &'p self,
-        partition: &'p Partition,
-        books: &mut Books,
-        gathered: &mut Vec<Gathered>,
-        purpose: Purpose,
-    ) -> Claimed<'p> {
+    /// Takes slots for what was `gathered`, of which it leaves those for which there is no slot
+    /// now, and begins to let a front group leave if few are left.
+    fn claim_slots(&mut self, gathered: &mut Vec<Gathered>, purpose: Purpose) -> Claimed<'p> {
+        let (pool, partition) = (self.pool, self.partition);
         // Asked again under the lock: a load that begins takes it before it fills a page.
-        if gathered.is_empty() || self.durability.wants_home() {
+        if gathered.is_empty() || pool.durability.wants_home() {
             return Claimed::Nothing;
         }
-        let waiting = gathered.len() as u32;
-        let Books { slots, ledger, .. } = &mut *books;
-        let mut appending = slots.append(waiting, &self.around(partition, ledger, None));
+        let (slots, around) = self.slots_around(None);
+        let mut appending = slots.append(gathered.len() as u32, &around);
         if appending.has_freed {
             partition.room.notify_all();
         }
-        let group = appending.front.take();
-        let front = group.map(|group| self.claim_front(partition, books, group));
+        let front = appending.front.take().map(|group| self.claim_front(group));
         let mut jobs = Vec::new();
         let mut done = 0;
         for victim in gathered.iter() {
@@ -238,11 +233,11 @@ impl BufferPool {
             }
             done += 1;
             // One that is in use now will be named again.
-            let guard = self.memory.frames.try_exclusive(partition.frame_at(victim.frame.0));
+            let guard = pool.memory.frames.try_exclusive(partition.frame_at(victim.frame.0));
             let Some(guard) = guard.filter(|guard| guard.frame().holds(victim.page)) else {
                 continue;
             };
-            let Some(writing) = self.put(partition, books, &mut appending, &guard) else {
+            let Some(writing) = self.put(&mut appending, &guard) else {
                 done -= 1;
                 break;
             };
@@ -252,156 +247,122 @@ impl BufferPool {
         match (&front, jobs.is_empty()) {
             (None, true) if appending.is_blocked() => Claimed::Blocked,
             (None, true) => Claimed::Nothing,
-            _ => Claimed::Group(Group { partition, jobs, front, purpose }),
+            _ => Claimed::Group(Group { pool, partition, jobs, front, purpose }),
         }
     }
 
     /// The page in a latched frame gets the next slot at the rear, if there is one.
-    fn put(
-        &self,
-        partition: &Partition,
-        books: &mut Books,
-        appending: &mut Appending,
-        guard: &Exclusive<'_>,
-    ) -> Option<Writing> {
-        let frame = guard.frame();
-        let Books { slots, ledger, .. } = &mut *books;
-        let around = self.around(partition, ledger, Some(frame));
-        let (writing, changed) = slots.put(appending, &candidate(frame), &around)?;
+    fn put(&mut self, appending: &mut Appending, guard: &Exclusive<'_>) -> Option<Writing> {
+        let (slots, around) = self.slots_around(Some(guard.frame()));
+        let (writing, changed) = slots.put(appending, &candidate(guard.frame()), &around)?;
         if let Some(changed) = changed {
-            self.taken_back(partition, books, guard, changed);
+            self.taken_back(guard, changed);
         }
         Some(writing)
     }
+}
 
+impl Group<'_> {
     /// Reads the front group, writes the group at the rear, and lets the front group go. Returns
     /// how many frames became free.
-    fn append_group(&self, group: Group<'_>) -> Result<usize, PoolError> {
-        let _at_work = self.memory.at_work();
-        let Group { partition, jobs, mut front, purpose } = group;
-        let staging = front.as_mut().map(|front| self.stage_front(partition, front));
-        let transfers: Vec<Transfer<'_>> = jobs.into_iter().map(Transfer::seal).collect();
-        self.clear_too_soon(&transfers);
-        let written = self.write_group(partition, &transfers, front.as_ref(), staging.as_ref());
-        let mut freed = 0;
-        let mut slots: Vec<u32> = transfers.iter().filter_map(Transfer::slot_number).collect();
-        let outcome = Outcome { home: false, flash: written.is_ok() };
-        for transfer in transfers {
-            freed += usize::from(self.complete(transfer, purpose, outcome));
+    fn append(self) -> Result<usize, PoolError> {
+        let Group { pool, partition, jobs, mut front, purpose } = self;
+        let _at_work = pool.memory.at_work();
+        if let Some(front) = &mut front {
+            front.stage(pool, partition);
         }
-        if let (Some(mut front), Some(staging)) = (front, staging) {
-            slots.extend(self.move_on(partition, &mut front, written.is_ok()));
-            self.let_go(partition, front, staging);
+        let transfers = Transfers::seal(pool, jobs, purpose);
+        transfers.clear_too_soon();
+        let written = write_group(pool, partition, &transfers, front.as_ref());
+        let mut slots = transfers.slots();
+        let freed = transfers.complete(Outcome { home: false, flash: written.is_ok() });
+        if let Some(mut front) = front {
+            slots.extend(front.move_on(pool, partition, written.is_ok()));
+            front.let_go(pool, partition);
         }
-        self.restart.harden(self, &slots);
+        pool.restart.harden(pool, &slots);
         match written {
             Ok(()) | Err(None) => Ok(freed),
             Err(Some(error)) => Err(error),
         }
     }
-
-    /// One write, or two where the ring ends. `Err(None)` if the device failed.
-    fn write_group(
-        &self,
-        partition: &Partition,
-        transfers: &[Transfer<'_>],
-        front: Option<&Front>,
-        staging: Option<&Staging>,
-    ) -> Result<(), Option<PoolError>> {
-        let mut pages: Vec<(u32, &PageBuf)> =
-            transfers.iter().filter_map(Transfer::to_slot).collect();
-        if let (Some(front), Some(staging)) = (front, staging) {
-            let moves = front.leavers.iter().filter(|leaver| leaver.is_whole);
-            let moves = moves.filter_map(|leaver| Some((leaver.to()?, leaver.staged(staging))));
-            pages.extend(moves);
-        }
-        if pages.is_empty() {
-            return Ok(());
-        }
-        self.write_ahead(transfers).map_err(Some)?;
-        pages.sort_unstable_by_key(|&(slot, _)| slot);
-        let numbers: Vec<u32> = pages.iter().map(|(slot, _)| partition.first_slot + slot).collect();
-        self.restart.before_writes(self, &numbers).map_err(Some)?;
-        let runs = pages.chunk_by(|a, b| a.0 + 1 == b.0);
-        let ios = runs.map(|run| {
-            PageIo::write(partition.slot_page(run[0].0), run.iter().map(|&(_, bytes)| bytes))
-        });
-        let flash = self.devices.flash();
-        let written = io::run(flash, ios.collect());
-        self.devices.flash_was_written(&self.durability, written.is_ok());
-        self.devices.counts.lock().flash_writes += pages.len() as u64;
-        written.map_err(|_| None)
-    }
 }
 
-/// P6.
-impl BufferPool {
-    /// Whether changed pages are appended to bring flash up to date, not written home.
-    pub(crate) fn brings_to_flash(&self) -> bool {
-        self.restart.rules.is_persistent && self.appends()
+/// One write, or two where the ring ends. `Err(None)` if the device failed.
+fn write_group(
+    pool: &BufferPool,
+    partition: &Partition,
+    transfers: &Transfers<'_>,
+    front: Option<&Front>,
+) -> Result<(), Option<PoolError>> {
+    let BufferPool { devices, durability, restart, .. } = pool;
+    let mut pages: Vec<(u32, &PageBuf)> =
+        transfers.all.iter().filter_map(Transfer::to_slot).collect();
+    pages.extend(front.into_iter().flat_map(Front::moves));
+    if pages.is_empty() {
+        return Ok(());
     }
+    transfers.write_ahead().map_err(Some)?;
+    pages.sort_unstable_by_key(|&(slot, _)| slot);
+    let numbers: Vec<u32> = pages.iter().map(|(slot, _)| partition.first_slot + slot).collect();
+    restart.before_writes(pool, &numbers).map_err(Some)?;
+    let runs = pages.chunk_by(|a, b| a.0 + 1 == b.0);
+    let ios = runs.map(|run| {
+        PageIo::write(partition.slot_page(run[0].0), run.iter().map(|&(_, bytes)| bytes))
+    });
+    let written = io::run(devices.flash(), ios.collect());
+    devices.flash_was_written(durability, written.is_ok());
+    devices.counts.lock().flash_writes += pages.len() as u64;
+    written.map_err(|_| None)
+}
 
-    /// Appends those of `batch` that still have changes from before `below` that are nowhere else.
-    ///
-    /// # Errors
-    ///
-    /// `Stopped` or `Journal`.
-    pub(crate) fn bring_to_flash(
-        &self,
-        batch: &[(Lsn, FrameId)],
-        below: Lsn,
-    ) -> Result<(), PoolError> {
-        for partition in &self.memory.partitions {
-            let of_partition = |id: &FrameId| {
-                let range = partition.first_frame..partition.first_frame + partition.frames_count;
-                range.contains(&id.0)
-            };
-            let ids = batch.iter().map(|&(_, id)| id).filter(of_partition);
-            let waiting: Vec<Gathered> =
-                ids.filter_map(|id| self.waits(partition, id, below)).collect();
-            self.append_all(partition, waiting)?;
-        }
-        Ok(())
+/// P6: whether changed pages are appended to bring flash up to date, not written home.
+pub(crate) fn brings_to_flash(pool: &BufferPool) -> bool {
+    pool.restart.rules.is_persistent && appends(pool)
+}
+
+/// P6: appends those of `batch` that still have changes from before `below` that are nowhere else.
+///
+/// # Errors
+///
+/// `Stopped` or `Journal`.
+pub(crate) fn bring_to_flash(
+    pool: &BufferPool,
+    batch: &[(Lsn, FrameId)],
+    below: Lsn,
+) -> Result<(), PoolError> {
+    for partition in &pool.memory.partitions {
+        let waits = |&(_, id): &(Lsn, FrameId)| {
+            let at = id.0.checked_sub(partition.first_frame)?;
+            let frame = pool.memory.frames.frame(id);
+            let (page, touch) = (frame.page()?, frame.touch());
+            let is_waiting = at < partition.frames_count && frame.dirty()?.base < below;
+            is_waiting.then_some(Gathered { frame: FrameId(at), page, touch })
+        };
+        append_all(pool, partition, batch.iter().filter_map(waits).collect())?;
     }
+    Ok(())
+}
 
-    fn waits(&self, partition: &Partition, id: FrameId, below: Lsn) -> Option<Gathered> {
-        let frame = self.memory.frames.frame(id);
-        let (page, touch) = (frame.page()?, frame.touch());
-        let is_old = frame.dirty()?.base < below;
-        is_old.then(|| Gathered { frame: FrameId(id.0 - partition.first_frame), page, touch })
-    }
-
-    fn append_all(
-        &self,
-        partition: &Partition,
-        mut waiting: Vec<Gathered>,
-    ) -> Result<(), PoolError> {
-        let mut looks = 0;
-        while !waiting.is_empty() && looks < LOOKS_MAX && self.brings_to_flash() {
-            self.durability.check_writable()?;
-            let seen = partition.room.seen();
-            let claimed = {
-                let mut books = partition.books.lock();
-                self.claim_slots(partition, &mut books, &mut waiting, Purpose::Checkpoint)
-            };
-            match claimed {
-                Claimed::Group(group) => drop(self.append_group(group)?),
-                Claimed::Nothing => {
-                    looks += 1;
-                    partition.room.wait_until(seen, now() + SLOTS_NAP);
-                }
-                Claimed::Blocked => return Ok(()),
+fn append_all(
+    pool: &BufferPool,
+    partition: &Partition,
+    mut waiting: Vec<Gathered>,
+) -> Result<(), PoolError> {
+    let mut looks = 0;
+    while !waiting.is_empty() && looks < LOOKS_MAX && brings_to_flash(pool) {
+        pool.durability.check_writable()?;
+        let seen = partition.room.seen();
+        let claimed =
+            Section::enter(pool, partition).claim_slots(&mut waiting, Purpose::Checkpoint);
+        match claimed {
+            Claimed::Group(group) => drop(group.append()?),
+            Claimed::Nothing => {
+                looks += 1;
+                partition.room.wait_until(seen, now() + SLOTS_NAP);
             }
-        }
-        Ok(())
-    }
-
-    /// Nothing can leave the front: what only waits for home to be synced, or for the table, can
-    /// after this.
-    fn unblock_front(&self) {
-        if self.restart.rules.is_persistent {
-            // Whoever writes next is told of a failure.
-            let _failed = self.sync_home().and_then(|()| self.harden_table());
+            Claimed::Blocked => return Ok(()),
         }
     }
+    Ok(())
 }
