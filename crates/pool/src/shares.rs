@@ -2,7 +2,7 @@
 //! gauges.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use terrace_policy::{Costs, Expansion, ExpansionRule, Filling, Replacement, Temperatures};
 use terrace_rt::LeafMutex;
@@ -24,6 +24,8 @@ struct Shared {
     /// Until the tier is filled.
     filling: LeafMutex<Filling>,
     gauges: Gauges,
+    /// A partition wants slots cleaned ahead, and the cleaner has not been told.
+    wants_cleaning: AtomicBool,
 }
 
 /// Counts over all partitions (`Gauge` says of what), changed where the states change.
@@ -65,7 +67,18 @@ impl TierShares {
             expansion: LeafMutex::new(Expansion::new(rule, costs)),
             filling: LeafMutex::new(filling),
             gauges: Gauges::default(),
+            wants_cleaning: AtomicBool::new(false),
         }))
+    }
+
+    /// A partition wants slots cleaned ahead.
+    pub fn want_cleaning(&self) {
+        self.0.wants_cleaning.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether any does, since this was asked last.
+    pub fn take_wanted(&self) -> bool {
+        self.0.wants_cleaning.swap(false, Ordering::Relaxed)
     }
 
     /// Whether the tier is being filled with every page [S0 3.3.1].

@@ -10,7 +10,7 @@ use terrace_policy::{History, Tick};
 
 use crate::memory::{Partition, partition_of};
 use crate::shares::SlotTable;
-use crate::{BufferPool, PoolConfig, PoolError, Stop, Tier};
+use crate::{BufferPool, PoolConfig, PoolError};
 use terrace_restart::{Image, Site, TableError, TableEvent, TableLog, Waited};
 
 impl Site for BufferPool {
@@ -82,7 +82,7 @@ impl Site for BufferPool {
 
     fn stop(&self, source: io::Error) -> TableError {
         let flash = self.devices.flash();
-        of_pool(self.durability.stop_for(Stop::new(Tier::Flash, flash, Operation::Write, source)))
+        of_pool(self.durability.stop_for_flash(flash, Operation::Write, source))
     }
 }
 

@@ -17,7 +17,7 @@ use terrace_tier::PAGES_MAX;
 
 use crate::durability::Durability;
 use crate::io::{self, PageIo};
-use crate::{PoolConfig, PoolStats, Stop, Tier};
+use crate::{PoolConfig, PoolStats};
 use budget::WriteBudget;
 use spill::Spilling;
 
@@ -196,7 +196,7 @@ impl Devices {
         let what = "the device has not answered in time, or has lost a write";
         let source = std::io::Error::new(ErrorKind::TimedOut, what);
         let source = DeviceError::wrap(flash.name(), Operation::Read, None, source);
-        durability.stop_for(Stop::new(Tier::Flash, flash, Operation::Read, source));
+        durability.stop_for_flash(flash, Operation::Read, source);
     }
 }
 

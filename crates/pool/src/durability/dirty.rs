@@ -40,8 +40,8 @@ use terrace_tier::{BaseRule, Freed, Mutation};
 
 use crate::durability::Durability;
 use crate::durability::ledger::{DirtyLsns, Ledger};
-use crate::flow::slots::Section;
 use crate::memory::Memory;
+use crate::memory::Section;
 use crate::memory::frames::Exclusive;
 use crate::{BufferPool, Dirtied, PoolError};
 

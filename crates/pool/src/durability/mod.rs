@@ -214,13 +214,23 @@ impl Durability {
     }
 
     /// A device that the database cannot do without failed. Returns the error for the caller.
-    pub(crate) fn stop_for(&self, stop: Stop) -> PoolError {
+    fn stop_for(&self, stop: Stop) -> PoolError {
         self.stop.set(|| self.journal.stopped(stop))
     }
 
     /// A write or sync of home failed: no more changes. Returns the error for the caller.
     pub(crate) fn stop_for_home(&self, operation: Operation, source: io::Error) -> PoolError {
         self.stop_for(Stop::new(Tier::Home, &*self.home, operation, source))
+    }
+
+    /// The flash failed, and the database cannot do without. Returns the error for the caller.
+    pub(crate) fn stop_for_flash(
+        &self,
+        flash: &dyn Device,
+        operation: Operation,
+        source: io::Error,
+    ) -> PoolError {
+        self.stop_for(Stop::new(Tier::Flash, flash, operation, source))
     }
 
     /// The least LSN that a change can get from now on.

@@ -38,8 +38,9 @@ use terrace_tier::{BaseRule, Candidate, Count, Freed, Lend, Outcome, Version, Wa
 use crate::config::TacWrite;
 use crate::flow::append::Appends;
 use crate::flow::choosing::Choosing;
-use crate::flow::slots::{Section, candidate};
+use crate::flow::slots::candidate;
 use crate::io::{self, PageIo};
+use crate::memory::Section;
 use crate::memory::frames::{Exclusive, Frame};
 use crate::memory::{Books, Memory, Partition, Place};
 use crate::shares::TierShares;

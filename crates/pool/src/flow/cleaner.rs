@@ -34,10 +34,9 @@ use terrace_tier::{Claim, Cleaned, Ended, Mutation, Root, UntilSync};
 
 use crate::durability::dirty::Logged;
 use crate::durability::ledger::DirtyLsns;
-use crate::flow::cleaning::spawn_run;
-use crate::flow::homeward::home_runs;
-use crate::flow::slots::Section;
-use crate::io::{self, PageIo};
+use crate::flow::homeward::{bring_home, read_copies};
+use crate::io::PageIo;
+use crate::memory::Section;
 use crate::memory::frames::Staging;
 use crate::memory::{Books, Memory, Place};
 use crate::{BufferPool, PoolError};
@@ -123,10 +122,23 @@ impl Cleaner<'_> {
         if claims.is_empty() {
             return false;
         }
-        let Some(pool) = self.pool.background.pool() else { return false };
-        spawn_run(pool, "cleaner run", move |pool| Run::new(pool, claims).clean());
+        spawn_run(self.pool, "cleaner run", move |pool| Run::new(pool, claims).clean());
         true
     }
+}
+
+/// Runs `work`, which brings pages home, in a task of its own, unless the pool is being dropped.
+pub(super) fn spawn_run(
+    pool: &BufferPool,
+    name: &'static str,
+    work: impl FnOnce(&BufferPool) + Send + 'static,
+) {
+    let Some(owned) = pool.background.pool() else { return work(pool) };
+    pool.cleaning.run_begins();
+    pool.background.spawn(name, owned, move |pool| {
+        work(pool);
+        pool.cleaning.run_ends();
+    });
 }
 
 /// Cleans one run in the calling task, when there is no cleaner any more. Whether it found one.
@@ -215,13 +227,6 @@ pub(crate) fn register(books: &mut Books, claim: Claim) -> Claim {
     claim
 }
 
-/// What staging a page came to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Staged {
-    Whole,
-    Damaged,
-}
-
 /// Consecutive pages that are being cleaned.
 struct Run<'p> {
     pool: &'p BufferPool,
@@ -236,16 +241,16 @@ impl<'p> Run<'p> {
     }
 
     fn clean(mut self) {
-        let staged = self.stage();
-        let at_home = self.write_home(&staged).is_ok();
+        let whole = self.stage();
+        let at_home = self.write_home(&whole).is_ok();
         let number =
             |claim: &Claim| self.pool.memory.partition(claim.page()).first_slot + claim.slot();
         let slots: Vec<u32> = self.claims.iter().map(number).collect();
-        for (claim, staged) in self.claims.into_iter().zip(staged) {
-            let cleaned = match (staged, at_home) {
-                (Staged::Whole, true) => Cleaned::AtHome,
-                (Staged::Damaged, _) => Cleaned::Damaged,
-                (Staged::Whole, false) => Cleaned::NotYet,
+        for (claim, is_whole) in self.claims.into_iter().zip(whole) {
+            let cleaned = match (is_whole, at_home) {
+                (true, true) => Cleaned::AtHome,
+                (false, _) => Cleaned::Damaged,
+                (true, false) => Cleaned::NotYet,
             };
             end_claim(self.pool, claim, cleaned);
         }
@@ -255,42 +260,29 @@ impl<'p> Run<'p> {
     }
 
     /// Reads the run from flash; says which pages are whole.
-    fn stage(&mut self) -> Vec<Staged> {
+    fn stage(&mut self) -> Vec<bool> {
         let BufferPool { memory, devices, config, .. } = self.pool;
         let number = |claim: &Claim| memory.partition(claim.page()).slot_page(claim.slot());
-        let judge = |(claim, bytes): (&Claim, &PageBuf)| {
-            let is_whole = is_copy_of(self.pool, claim.page(), claim.slot(), bytes);
-            if is_whole { Staged::Whole } else { Staged::Damaged }
+        let numbers: Vec<u64> = self.claims.iter().map(number).collect();
+        let places = numbers.iter().copied().enumerate();
+        let is_read = read_copies(devices, &mut self.staging, places, |staging| {
+            let pages = numbers.iter().zip(staging.pages_mut());
+            pages.map(|(&number, bytes)| PageIo::read(number, [bytes])).collect()
+        });
+        let is_whole = |(claim, bytes): (&Claim, &PageBuf)| {
+            (is_read && config.mutations.has(Mutation::SkipVerify))
+                || is_copy_of(self.pool, claim.page(), claim.slot(), bytes)
         };
-        let pages = self.claims.iter().zip(self.staging.pages_mut());
-        let ios = pages.map(|(claim, bytes)| PageIo::read(number(claim), [bytes])).collect();
-        if io::run(devices.flash(), ios).is_err() {
-            devices.count_fault();
-            // One bad sector must not keep the others from home: one by one, then.
-            let pages = self.claims.iter().zip(self.staging.pages_mut());
-            let one = |(claim, bytes): (_, &mut PageBuf)| {
-                let io = PageIo::read(number(claim), [&mut *bytes]);
-                match io::run(devices.flash(), vec![io]) {
-                    Err(_) => Staged::Damaged,
-                    Ok(()) => judge((claim, bytes)),
-                }
-            };
-            return pages.map(one).collect();
-        }
-        if config.mutations.has(Mutation::SkipVerify) {
-            return vec![Staged::Whole; self.claims.len()];
-        }
-        self.claims.iter().zip(self.staging.pages()).map(judge).collect()
+        self.claims.iter().zip(self.staging.pages()).map(is_whole).collect()
     }
 
     /// Writes the whole pages home, one write for each unbroken run of them.
-    fn write_home(&self, staged: &[Staged]) -> Result<(), PoolError> {
-        let BufferPool { devices, durability, .. } = self.pool;
-        let whole = (0..staged.len()).filter(|&at| staged[at] == Staged::Whole);
+    fn write_home(&self, whole: &[bool]) -> Result<(), PoolError> {
+        let at_once = whole.len();
+        let whole = (0..whole.len()).filter(|&at| whole[at]);
         let whole: Vec<(PageId, &PageBuf)> =
             whole.map(|at| (self.claims[at].page(), &self.staging.pages()[at])).collect();
-        devices.count_cleaning(&whole, staged.len());
-        durability.write_shielded(&whole, |part| io::run(&*devices.home, home_runs(part)))
+        bring_home(self.pool, &whole, at_once)
     }
 }
 

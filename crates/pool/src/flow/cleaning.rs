@@ -18,7 +18,6 @@
 //!   not fit goes with the next sweep.
 //! - Not for: a home without seeks; a cleaner by age brings each page home later, and less often.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use terrace_page::PageId;
@@ -26,8 +25,8 @@ use terrace_policy::Cleaning;
 use terrace_rt::{LeafMutex, Signal};
 use terrace_tier::Gauge;
 
+use crate::PoolConfig;
 use crate::shares::TierShares;
-use crate::{BufferPool, PoolConfig};
 
 /// At least one of so many slots has a place in the list.
 const SLOTS_PER_PLACE: u32 = 8;
@@ -53,8 +52,6 @@ pub(crate) struct CleanerState {
     runs_max: u32,
     /// Pages that go home in the order in which they lie there.
     pub(crate) sweep: LeafMutex<Sweep>,
-    /// A partition wants slots cleaned ahead, and the cleaner has not been told.
-    is_wanted: AtomicBool,
 }
 
 impl CleanerState {
@@ -77,7 +74,6 @@ impl CleanerState {
             runs: AtomicU32::new(0),
             runs_max: config.cleaner_ios,
             sweep: LeafMutex::new(Sweep::of(rule, slots, config.lambda)),
-            is_wanted: AtomicBool::new(false),
         }
     }
 
@@ -114,14 +110,9 @@ impl CleanerState {
         }
     }
 
-    /// A partition wants slots cleaned ahead.
-    pub(super) fn want(&self) {
-        self.is_wanted.store(true, Ordering::Relaxed);
-    }
-
     /// Tells the cleaner if a partition wants slots cleaned ahead.
     pub(crate) fn tell_wanted(&self) {
-        if self.is_wanted.swap(false, Ordering::Relaxed) {
+        if self.shares.take_wanted() {
             self.news.notify_all();
         }
     }
@@ -132,21 +123,16 @@ impl CleanerState {
         let runs_max = self.runs_max.min(if drains { DRAIN_RUNS } else { u32::MAX });
         self.runs.load(Ordering::Relaxed) < runs_max
     }
-}
 
-/// Runs `work`, which brings pages home, in a task of its own.
-pub(super) fn spawn_run(
-    pool: Arc<BufferPool>,
-    name: &'static str,
-    work: impl FnOnce(&BufferPool) + Send + 'static,
-) {
-    pool.cleaning.runs.fetch_add(1, Ordering::Relaxed);
-    Arc::clone(&pool).background.spawn(name, pool, move |pool| {
-        work(pool);
-        pool.cleaning.runs.fetch_sub(1, Ordering::Relaxed);
-        pool.cleaning.news.notify_all();
-        pool.cleaning.run_ended.notify_all();
-    });
+    pub(super) fn run_begins(&self) {
+        self.runs.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn run_ends(&self) {
+        self.runs.fetch_sub(1, Ordering::Relaxed);
+        self.news.notify_all();
+        self.run_ended.notify_all();
+    }
 }
 
 /// The pages of a sweep that are still to go home.

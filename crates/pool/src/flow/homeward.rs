@@ -8,13 +8,14 @@ use std::sync::Arc;
 
 use terrace_device::Operation;
 use terrace_page::{Lsn, PAGE_SIZE, PageBuf, PageId};
-use terrace_tier::Mutation;
+use terrace_tier::{LogRules, Mutation};
 
-use crate::PoolError;
+use crate::devices::Devices;
 use crate::durability::Durability;
 use crate::durability::doublewrite::{CopyError, Doublewrite, Shield};
-use crate::io::PageIo;
+use crate::io::{self, PageIo};
 use crate::memory::frames::Staging;
+use crate::{BufferPool, PoolError};
 
 /// A page to write home, and its bytes.
 pub(crate) struct Homeward<'a> {
@@ -94,24 +95,6 @@ impl Durability {
         Ok(Some(shield))
     }
 
-    /// Runs `work`, which writes some of `pages` home, on as many at a time as the doublewrite area
-    /// takes. The log has their changes already. A failure stops the pool.
-    pub(crate) fn write_shielded(
-        &self,
-        pages: &[(PageId, &PageBuf)],
-        work: impl Fn(&[Homeward<'_>]) -> std::io::Result<()>,
-    ) -> Result<(), PoolError> {
-        for part in pages.chunks(self.shielded_pages()) {
-            let copied: Vec<&PageBuf> = part.iter().map(|(_, bytes)| *bytes).collect();
-            let shield = self.shield(&copied, Lsn::ZERO).map_err(|error| {
-                self.stop_for_home(Operation::Write, std::io::Error::other(error))
-            })?;
-            let written = work(&homeward(part.iter().copied(), shield.as_ref()));
-            written.map_err(|source| self.stop_torn(source, shield))?;
-        }
-        Ok(())
-    }
-
     /// A home write failed, and may have torn its pages. The cause is kept before anyone meets
     /// what follows from it.
     pub(super) fn stop_torn(
@@ -125,4 +108,49 @@ impl Durability {
         }
         error
     }
+}
+
+/// Reads copies that go home from flash into `staging`: with the requests of `batch`, or, since one
+/// bad sector must not keep the others from home, one by one, as `places` tells: where in the
+/// staging, and which page of the device. Bytes that could not be read are zeroes. Whether the
+/// batch was read.
+pub(super) fn read_copies(
+    devices: &Devices,
+    staging: &mut Staging,
+    places: impl Iterator<Item = (usize, u64)>,
+    batch: impl for<'a> FnOnce(&'a mut Staging) -> Vec<PageIo<'a>>,
+) -> bool {
+    let is_read = io::run(devices.flash(), batch(staging)).is_ok();
+    if !is_read {
+        devices.count_fault();
+        for (at, number) in places {
+            let bytes = &mut staging.pages_mut()[at];
+            bytes.fill(0);
+            let _failed = io::run(devices.flash(), vec![PageIo::read(number, [bytes])]);
+        }
+    }
+    is_read
+}
+
+/// Brings `pages`, which are in order, home from flash, and up to `at_once` with one batch of
+/// writes, as many together as the doublewrite area takes. The log has their changes already. A
+/// failure stops the pool.
+pub(super) fn bring_home(
+    pool: &BufferPool,
+    pages: &[(PageId, &PageBuf)],
+    at_once: usize,
+) -> Result<(), PoolError> {
+    let BufferPool { devices, durability, .. } = pool;
+    devices.count_cleaning(pages, at_once);
+    for part in pages.chunks(durability.shielded_pages()) {
+        let copied: Vec<&PageBuf> = part.iter().map(|(_, bytes)| *bytes).collect();
+        let shield = durability.shield(&copied, Lsn::ZERO).map_err(|error| {
+            durability.stop_for_home(Operation::Write, std::io::Error::other(error))
+        })?;
+        let homeward = homeward(part.iter().copied(), shield.as_ref());
+        let batches: Vec<Vec<PageIo<'_>>> = homeward.chunks(at_once).map(home_runs).collect();
+        let written = io::run_in_turn(&*devices.home, &batches, LogRules::MIGRATIONS);
+        written.map_err(|source| durability.stop_torn(source, shield))?;
+    }
+    Ok(())
 }

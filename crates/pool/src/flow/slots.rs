@@ -7,25 +7,37 @@
 //!   slot that is filled, cleaned, freed or retired, in the order of these changes.
 //! - T3: what the restart was told is hardened after the section, before anything relies on it.
 
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use terrace_device::said_again;
 use terrace_page::{Lsn, PageId};
 use terrace_policy::{History, Tick};
-use terrace_rt::LeafGuard;
+use terrace_restart::{ColdStart, FlashRecovery, Keeper, Site, TableError, unlogged};
 use terrace_tier::{
-    After, Around, Candidate, Changed, Displaced, Filled, Freed, Held, Mutation, Outcome, Version,
-    Writing, Written,
+    After, Around, BaseRule, Candidate, Changed, Displaced, Filled, Freed, Held, Mutation, Outcome,
+    Version, Writing, Written,
 };
 
+use crate::config::CopyRules;
+use crate::durability::Journal;
 use crate::durability::ledger::{DirtyLsns, Ledger};
 use crate::memory::frames::{Exclusive, Frame};
-use crate::memory::{Books, Partition};
+use crate::memory::{Books, Partition, Section};
 use crate::shares::SlotTable;
-use crate::{BufferPool, PageEvent, PoolError};
+use crate::{BufferPool, PageEvent, PoolError, Tier};
 
-/// A section under the lock of a partition: all that is known of its pages changes in one.
-pub(crate) struct Section<'p> {
-    pub pool: &'p BufferPool,
-    pub partition: &'p Partition,
-    pub books: LeafGuard<'p, Books>,
+/// What the restart wants of the pool, and the pool of it.
+pub(crate) struct RestartState {
+    keeper: Option<Box<dyn Keeper>>,
+    /// How long copies count, and for what.
+    pub(crate) rules: CopyRules,
+    /// Whether it wants to know the LSNs of changes.
+    pub(crate) follows_changes: bool,
+    /// Why the flash tier started cold, if it did.
+    pub(crate) cold_start: Option<ColdStart>,
+    /// From the opening until `begin`.
+    is_recovering: AtomicBool,
 }
 
 /// A partition of the pool around its slots, while its lock is held.
@@ -94,7 +106,7 @@ impl Around for PoolAround<'_> {
     }
 
     fn cleaning_wanted(&self) {
-        self.pool.cleaning.want();
+        self.pool.shares.want_cleaning();
     }
 
     fn was_full(&self) {
@@ -102,11 +114,8 @@ impl Around for PoolAround<'_> {
     }
 }
 
-impl<'p> Section<'p> {
-    pub fn enter(pool: &'p BufferPool, partition: &'p Partition) -> Section<'p> {
-        Section { pool, partition, books: partition.books.lock() }
-    }
-
+/// A slot has changed.
+impl Section<'_> {
     /// The slots, and what surrounds them while they decide about the page of `frame`.
     pub fn slots_around<'a>(
         &'a mut self,
@@ -116,22 +125,11 @@ impl<'p> Section<'p> {
         (slots, PoolAround { pool: self.pool, partition: self.partition, ledger, frame })
     }
 
-    /// The number of `slot` over all partitions.
-    pub fn number(&self, slot: u32) -> u32 {
-        self.partition.first_slot + slot
-    }
-
     /// A page lost its slot to another, or with the group that it was in.
     pub fn displaced(&self, displaced: Displaced) {
         let Displaced { page, slot } = displaced;
         self.detach(page, slot);
         self.freed(slot, page, Freed::Reused);
-    }
-
-    /// `page` has no slot any more.
-    pub fn detach(&self, page: PageId, slot: u32) {
-        self.partition.detach_slot(&self.books, &self.pool.memory.frames, page, slot);
-        self.pool.memory.observe(page, PageEvent::SlotLost);
     }
 
     pub fn freed(&self, slot: u32, page: PageId, why: Freed) {
@@ -141,11 +139,6 @@ impl<'p> Section<'p> {
     /// A base gave way to a newer copy on flash: it is free once the table there says so.
     pub fn retired(&self, slot: u32) {
         self.pool.restart.retired(self.pool, self.number(slot));
-    }
-
-    /// The page of a latched frame has a dirty entry from now on.
-    pub fn set_dirty(&mut self, guard: &Exclusive<'_>, lsns: DirtyLsns) {
-        self.books.set_dirty(&self.pool.memory.frames, guard, lsns);
     }
 
     /// The copy in `slot` stopped being the page of `frame`, as `changed` says: tells the frame,
@@ -226,6 +219,136 @@ impl<'p> Section<'p> {
     }
 }
 
+/// The restart is told. Slots are numbered over all partitions here.
+impl RestartState {
+    /// With this keeper, in an opening that found what `recovery` says.
+    pub(crate) fn new(
+        rules: CopyRules,
+        keeper: Option<Box<dyn Keeper>>,
+        recovery: Option<&FlashRecovery>,
+    ) -> RestartState {
+        RestartState {
+            rules,
+            follows_changes: keeper.as_ref().is_some_and(|keeper| keeper.follows_changes()),
+            keeper,
+            cold_start: recovery.and_then(FlashRecovery::cold),
+            is_recovering: AtomicBool::new(true),
+        }
+    }
+
+    pub(crate) fn is_recovering(&self) -> bool {
+        self.is_recovering.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn recovered(&self) {
+        self.is_recovering.store(false, Ordering::Release);
+    }
+
+    pub(crate) fn keeper(&self) -> Option<&dyn Keeper> {
+        self.keeper.as_deref()
+    }
+
+    /// Which copies are needed while home may lack changes of theirs.
+    pub(crate) fn any_base(&self) -> BaseRule {
+        if self.rules.keeps_bases { BaseRule::ALL } else { BaseRule::Never }
+    }
+
+    /// Bytes are about to be written into `slots` (keeper.K2). A cache whose table cannot be
+    /// written is given up, and takes none of them (keeper.K3).
+    pub(crate) fn before_writes(&self, site: &dyn Site, slots: &[u32]) -> Result<(), PoolError> {
+        match &self.keeper {
+            Some(keeper) if !slots.is_empty() => {
+                let begun = keeper.before_writes(site, slots).map_err(PoolError::from);
+                begun.or_else(|error| if self.gives_up(site, &error) { Ok(()) } else { Err(error) })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The table was not written, for `error`: whether flash is given up for that (keeper.K3).
+    fn gives_up(&self, site: &dyn Site, error: &PoolError) -> bool {
+        let is_flash = matches!(error, PoolError::Read { tier: Tier::Flash, .. });
+        if self.rules.is_persistent || !is_flash {
+            return false;
+        }
+        site.flash().give_up();
+        site.flash().is_given_up()
+    }
+
+    pub(crate) fn filled(&self, site: &dyn Site, held: &Held) {
+        if let Some(keeper) = &self.keeper {
+            keeper.filled(site, held);
+        }
+    }
+
+    pub(crate) fn cleaned(&self, site: &dyn Site, slot: u32, page: PageId) {
+        if let Some(keeper) = &self.keeper {
+            keeper.cleaned(site, slot, page);
+        }
+    }
+
+    pub(crate) fn freed(&self, site: &dyn Site, slot: u32, page: PageId, why: Freed) {
+        if let Some(keeper) = &self.keeper {
+            keeper.freed(site, slot, page, why);
+        }
+    }
+
+    /// A base gave way to a newer copy on flash: it is free once the table there says so.
+    pub(crate) fn retired(&self, site: &dyn Site, slot: u32) {
+        if let Some(keeper) = &self.keeper {
+            keeper.retired(site, slot);
+        }
+    }
+
+    /// Home was synced: clean `slot` may be used again once the table says that home has its page.
+    pub(crate) fn unpin_later(&self, site: &dyn Site, slot: u32, page: PageId) {
+        if let Some(keeper) = &self.keeper {
+            keeper.cleaned(site, slot, page);
+            keeper.unpin_later(site, slot);
+        }
+    }
+
+    /// No slot can be reused now.
+    pub(crate) fn slots_wanted(&self) {
+        if let Some(keeper) = &self.keeper {
+            keeper.wanted();
+        }
+    }
+
+    /// A change of `page` was logged at `lsn`.
+    pub(crate) fn page_changed(&self, page: PageId, lsn: Lsn) {
+        if let Some(keeper) = &self.keeper {
+            keeper.changed(page, lsn);
+        }
+    }
+
+    /// `page`, whose dirty entry was made, changes without a record. False if the restart needs one
+    /// of that, and the log is full.
+    pub(crate) fn log_unlogged(&self, journal: &dyn Journal, page: PageId) -> bool {
+        let wants = self.keeper.as_ref().is_some_and(|keeper| keeper.wants_unlogged());
+        !wants || journal.log_flash(&unlogged(page)).is_some()
+    }
+
+    /// Hardens the table (keeper.K2). One that cannot be hardened may not be believed later: a
+    /// cache is given up (keeper.K3), and a database that flash is a part of stops.
+    pub(crate) fn harden(&self, site: &dyn Site, slots: &[u32]) {
+        let Some(keeper) = &self.keeper else { return };
+        let Err(error) = keeper.harden(site, slots).map_err(PoolError::from) else { return };
+        if !slots.is_empty() && !self.gives_up(site, &error) {
+            let _stopped = site.stop(match &error {
+                PoolError::Read { source, .. } => said_again(source),
+                error => io::Error::other(error.to_string()),
+            });
+        }
+    }
+
+    /// Makes the table say enough for the log to be cut. Returns how far its journal reaches.
+    pub(crate) fn checkpoint(&self, site: &dyn Site) -> Result<u64, PoolError> {
+        let checkpointed = self.keeper.as_ref().map_or(Ok(0), |keeper| keeper.checkpoint(site));
+        checkpointed.map_err(PoolError::from)
+    }
+}
+
 impl BufferPool {
     /// In the middle of a checkpoint, after its oldest dirty LSN was taken: returns when the table
     /// on flash says enough for the log to be cut there. Returns how far its journal reaches.
@@ -236,5 +359,19 @@ impl BufferPool {
     pub fn harden_table(&self) -> Result<u64, PoolError> {
         let hardened = self.restart.checkpoint(self);
         hardened.inspect_err(|_| self.devices.look_at_flash(&self.durability))
+    }
+}
+
+impl From<TableError> for PoolError {
+    fn from(error: TableError) -> PoolError {
+        match error {
+            TableError::Flash { source } => {
+                PoolError::Read { tier: Tier::Flash, page: PageId(0), source }
+            }
+            TableError::Pool { cause } => match cause.downcast_ref::<PoolError>() {
+                Some(error) => error.clone(),
+                None => PoolError::Journal { source: cause },
+            },
+        }
     }
 }

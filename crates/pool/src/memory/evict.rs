@@ -33,8 +33,8 @@ use terrace_tier::{Purpose, Way};
 
 use crate::devices::Devices;
 use crate::flow::append::{Appended, append_victims, appends};
-use crate::flow::slots::Section;
 use crate::flow::write_out::{Job, write_out};
+use crate::memory::Section;
 use crate::memory::{Memory, Partition, PolicyFrames};
 use crate::{BufferPool, PoolError};
 

@@ -27,8 +27,8 @@ use terrace_tier::{Missed, Reading, Wanted};
 
 use crate::buffer_pool::Intent;
 use crate::flow::arriving::{exclude, offer_read_page};
-use crate::flow::slots::Section;
 use crate::io::{self, PageIo};
+use crate::memory::Section;
 use crate::memory::frames::Exclusive;
 use crate::memory::loading::first_cause;
 use crate::memory::loading::{BadCopy, Loading, Source, source_of};

@@ -7,7 +7,6 @@ use terrace_page::{FrameId, Lsn, PAGE_SIZE, PageBuf, PageId, lsn, page_id, set_l
 use crate::durability::dirty::{make_dirty, unmake_dirty};
 use crate::memory::frames::{Exclusive, Shared};
 use crate::{BufferPool, PageEvent};
-use terrace_restart::unlogged;
 
 /// What `PageMut::dirty` found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -168,9 +167,8 @@ impl<'p> PageMut<'p> {
     /// and a restart would miss it: then the change must not be made.
     pub fn dirty_unlogged(&mut self) -> Option<Dirtied> {
         let found = self.dirty();
-        let is_told = !self.pool.restart.wants_unlogged()
-            || self.pool.durability.journal.log_flash(&unlogged(self.page)).is_some();
-        is_told.then_some(found)
+        let journal = &*self.pool.durability.journal;
+        self.pool.restart.log_unlogged(journal, self.page).then_some(found)
     }
 
     /// Changes the bytes, for a record that was appended with `lsn`, and sets the page's LSN.

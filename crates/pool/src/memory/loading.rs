@@ -26,8 +26,8 @@ use terrace_rt::LeafMutex;
 use terrace_tier::{Freed, Mutation, Reading, SlotState};
 
 use crate::durability::ledger::DirtyLsns;
-use crate::flow::slots::Section;
 use crate::io::PageIo;
+use crate::memory::Section;
 use crate::memory::frames::Exclusive;
 use crate::memory::{Memory, Partition, Place};
 use crate::shares::SlotTable;

@@ -28,17 +28,17 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use terrace_page::{FrameId, Lsn, PageId};
 use terrace_policy::{FramePolicy, Frames, Standing, Tick, Touch};
-use terrace_rt::{LeafMutex, Signal};
+use terrace_rt::{LeafGuard, LeafMutex, Signal};
 
 use crate::durability::ledger::{DirtyLsns, Ledger};
 use crate::flow::append::Gathered;
 use crate::shares::SlotTable;
 use crate::watch::observe::SampledMisses;
-use crate::{PageEvent, PageObserver, PoolStats};
+use crate::{BufferPool, PageEvent, PageObserver, PoolStats};
 use directory::{Directory, PageHash};
 use evict::Waiting;
 use fetch::FetchHistory;
-use frames::{Exclusive, Frame, FrameTable};
+use frames::{Exclusive, Frame, FrameTable, Peeks};
 
 /// One of so many frames is kept free by the background task.
 const FRAMES_PER_FREE: u32 = 128;
@@ -237,31 +237,6 @@ impl Drop for AtWork<'_> {
     }
 }
 
-/// A count that each thread keeps on a cache line of its own.
-#[derive(Default)]
-pub(crate) struct Peeks([PeekLine; PEEK_LINES]);
-
-/// Threads beyond so many share lines; then some of what they count at the same instant is lost.
-const PEEK_LINES: usize = 32;
-
-#[derive(Default)]
-#[repr(align(128))]
-struct PeekLine(AtomicU64);
-
-impl Peeks {
-    /// Counts one.
-    #[inline]
-    pub fn count(&self) {
-        let line = &self.0[terrace_rt::lane() % PEEK_LINES].0;
-        line.store(line.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-    }
-
-    /// All that was counted.
-    pub fn sum(&self) -> u64 {
-        self.0.iter().map(|line| line.0.load(Ordering::Relaxed)).sum()
-    }
-}
-
 /// A partition of the pool.
 pub(crate) struct Partition {
     pub directory: Directory,
@@ -294,6 +269,13 @@ pub(crate) struct Books {
     pub gathered: Vec<Gathered>,
     pub ledger: Ledger,
     pub stats: PoolStats,
+}
+
+/// A section under the lock of a partition: all that is known of its pages changes in one.
+pub(crate) struct Section<'p> {
+    pub pool: &'p BufferPool,
+    pub partition: &'p Partition,
+    pub books: LeafGuard<'p, Books>,
 }
 
 /// Where a page is.
@@ -338,6 +320,28 @@ impl Books {
         assert!(frame.rec_lsn().is_some(), "a dirty entry");
         frame.set_dirty(None);
         self.ledger.frame_cleaned();
+    }
+}
+
+impl<'p> Section<'p> {
+    pub fn enter(pool: &'p BufferPool, partition: &'p Partition) -> Section<'p> {
+        Section { pool, partition, books: partition.books.lock() }
+    }
+
+    /// The number of `slot` over all partitions.
+    pub fn number(&self, slot: u32) -> u32 {
+        self.partition.first_slot + slot
+    }
+
+    /// The page of a latched frame has a dirty entry from now on.
+    pub fn set_dirty(&mut self, guard: &Exclusive<'_>, lsns: DirtyLsns) {
+        self.books.set_dirty(&self.pool.memory.frames, guard, lsns);
+    }
+
+    /// `page` has no slot any more.
+    pub fn detach(&self, page: PageId, slot: u32) {
+        self.partition.detach_slot(&self.books, &self.pool.memory.frames, page, slot);
+        self.pool.memory.observe(page, PageEvent::SlotLost);
     }
 }
 

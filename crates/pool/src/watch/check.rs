@@ -20,8 +20,8 @@ use terrace_tier::{Mutation, SlotState};
 
 use crate::BufferPool;
 use crate::flow::arriving::check_inclusion;
-use crate::flow::slots::Section;
 use crate::memory::Place;
+use crate::memory::Section;
 use crate::memory::frames::Frame;
 
 /// Where copies of a page are.

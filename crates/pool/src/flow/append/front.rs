@@ -27,16 +27,15 @@ use std::sync::Arc;
 use terrace_page::{Damage, Lsn, PageBuf, PageId, lsn, verify};
 use terrace_rt::{Nanos, dead, sleep};
 use terrace_tier::{
-    Claim, Cleaned, Front as Group, Goes, Gone, Leaver as Moving, LogRules, Moved, Mutation, Run,
+    Claim, Cleaned, Front as Group, Goes, Gone, Leaver as Moving, Moved, Mutation, Run,
 };
 
 use crate::durability::dirty::Logged;
-use crate::flow::cleaner::{end_claim, is_copy_of, register};
-use crate::flow::cleaning::spawn_run;
-use crate::flow::homeward::home_runs;
-use crate::flow::slots::Section;
+use crate::flow::cleaner::{end_claim, is_copy_of, register, spawn_run};
+use crate::flow::homeward::{bring_home, read_copies};
 use crate::flow::write_out::Flush;
 use crate::io::{self, PageIo};
+use crate::memory::Section;
 use crate::memory::frames::Staging;
 use crate::memory::loading::first_cause;
 use crate::memory::{Partition, Place};
@@ -184,21 +183,13 @@ impl Front {
         let span = self.leavers.last().map_or(0, |leaver| leaver.at + 1);
         let mut staging = Staging::new(span);
         let Some(from) = self.leavers.first().map(|leaver| leaver.slot) else { return };
-        let flash = pool.devices.flash();
-        let ios = match pool.traffic.appends.and_then(|appends| appends.migration) {
-            Some(_) => self.reads_of_leavers(partition, &mut staging),
-            None => self.read_of_all(partition, from, &mut staging),
-        };
-        if io::run(flash, ios).is_err() {
-            pool.devices.count_fault();
-            for leaver in &self.leavers {
-                let bytes = &mut staging.pages_mut()[leaver.at];
-                bytes.fill(0);
-                let io = PageIo::read(partition.slot_page(leaver.slot), [&mut *bytes]);
-                // Bytes that could not be read are no page.
-                let _failed = io::run(flash, vec![io]);
-            }
-        }
+        let migration = pool.traffic.appends.and_then(|appends| appends.migration);
+        let place = |leaver: &Leaver| (leaver.at, partition.slot_page(leaver.slot));
+        let places = self.leavers.iter().map(place);
+        read_copies(&pool.devices, &mut staging, places, |staging| match migration {
+            Some(_) => self.reads_of_leavers(partition, staging),
+            None => self.read_of_all(partition, from, staging),
+        });
         for leaver in &mut self.leavers {
             let bytes = &staging.pages()[leaver.at];
             leaver.is_whole = pool.config.mutations.has(Mutation::SkipVerify)
@@ -279,9 +270,6 @@ impl Front {
                 return section.end_front(self.group);
             }
         }
-        let Some(pool) = pool.background.pool() else {
-            return Homeward::of(pool, partition, self).bring();
-        };
         let slot = partition.first_slot;
         spawn_run(pool, "front group", move |pool| {
             Homeward::of(pool, pool.memory.partition_of_slot(slot), self).bring();
@@ -351,17 +339,11 @@ impl<'p> Homeward<'p> {
     /// Writes the whole pages home, neighbours together. Pages of a block go in small batches, one
     /// of which is filled while another is written [S2 3.1].
     fn write(&self) -> Result<(), PoolError> {
-        let BufferPool { devices, durability, traffic, .. } = self.pool;
         let whole = self.leavers.iter().filter(|leaver| leaver.is_whole);
         let whole: Vec<(PageId, &PageBuf)> =
             whole.map(|leaver| (leaver.page, &self.staging.pages()[leaver.at])).collect();
-        let migration = traffic.appends.and_then(|appends| appends.migration);
-        let at_once = migration.unwrap_or(whole.len().max(1));
-        devices.count_cleaning(&whole, at_once);
-        durability.write_shielded(&whole, |part| {
-            let batches: Vec<Vec<PageIo<'_>>> = part.chunks(at_once).map(home_runs).collect();
-            io::run_in_turn(&*devices.home, &batches, LogRules::MIGRATIONS)
-        })
+        let migration = self.pool.traffic.appends.and_then(|appends| appends.migration);
+        bring_home(self.pool, &whole, migration.unwrap_or(whole.len().max(1)))
     }
 
     /// F4: home has durably what was written there, and the table on flash knows it, and where the
@@ -421,7 +403,7 @@ fn rebuild(
     bytes: &mut PageBuf,
 ) -> Result<(), PoolError> {
     let BufferPool { devices, durability, .. } = pool;
-    devices.count_fault();
+    devices.counts.lock().flash_faults += 1;
     let read = io::run(&*devices.home, vec![PageIo::read(claim.page().0, [&mut *bytes])]);
     let (tier, page) = (Tier::Home, claim.page());
     let read = read.map_err(|source| PoolError::Read { tier, page, source: Arc::new(source) });

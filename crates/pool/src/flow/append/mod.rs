@@ -46,9 +46,10 @@ use terrace_policy::{Batch, Touch};
 use terrace_rt::{Nanos, now};
 use terrace_tier::{Appending, LogSizes, Outcome, Purpose, Writing};
 
-use crate::flow::slots::{Section, candidate};
+use crate::flow::slots::candidate;
 use crate::flow::write_out::{Job, Transfer, Transfers};
 use crate::io::{self, PageIo};
+use crate::memory::Section;
 use crate::memory::frames::Exclusive;
 use crate::memory::{Partition, PolicyFrames};
 use crate::{BufferPool, PoolError};
