@@ -20,11 +20,11 @@ use terrace_policy::{Costs, DirtyLeave, Prices, Replacement, Tick};
 use terrace_rt::{LeafMutex, Nanos, now};
 use terrace_tier::{BusyCosts, BusyFit, CHOICES, Choice, Chooser, Limits};
 
+use crate::PoolConfig;
 use crate::devices::Devices;
 use crate::flow::cleaning::CleanerState;
 use crate::memory::Memory;
 use crate::memory::frames::Frame;
-use crate::{BufferPool, PoolConfig};
 
 /// Pages in a write of the cleaner, before there was one.
 const CLEANED_TOGETHER: f64 = 2.0;
@@ -100,22 +100,22 @@ impl Choosing {
     }
 
     /// Memory has missed `page`. To be called without a lock.
-    pub fn asked(&self, page: PageId, of: &BufferPool) {
+    pub fn asked(&self, page: PageId, memory: &Memory, devices: &Devices, cleaning: &CleanerState) {
         if let Some(every) = self.forced_misses {
             let misses = self.misses.fetch_add(1, Ordering::Relaxed) + 1;
             if misses.is_multiple_of(every) {
                 let turn = misses / every * FORCED_STRIDE;
-                self.choose((turn % CHOICES.len() as u64) as usize, &of.memory, &of.cleaning);
+                self.choose((turn % CHOICES.len() as u64) as usize, memory, cleaning);
             }
             return;
         }
         if Chooser::samples(self.one_in, page) && self.chooser.lock().asked(page) {
-            let (costs, ratio) = self.look(&of.devices);
-            for partition in &of.memory.partitions {
+            let (costs, ratio) = self.look(devices);
+            for partition in &memory.partitions {
                 partition.books.lock().policy.set_price_ratio(ratio);
             }
             if let Some(choice) = self.decide(&costs) {
-                self.choose(choice, &of.memory, &of.cleaning);
+                self.choose(choice, memory, cleaning);
             }
         }
     }

@@ -118,7 +118,7 @@ pub(crate) fn install(
     intent: Intent,
     want: Want,
 ) -> Installed<'_> {
-    let BufferPool { memory, devices, traffic, .. } = pool;
+    let BufferPool { memory, devices, .. } = pool;
     let partition = memory.partition(page);
     let mut section = Section::enter(pool, partition);
     let place = partition.find(&section.books, &memory.frames, page);
@@ -166,24 +166,10 @@ pub(crate) fn install(
         memory.fetches.memory_is_full();
         memory.frames_wanted.notify_all();
     }
-    if want == Want::Best {
-        if let Some(choosing) = &traffic.choosing {
-            choosing.asked(page, pool);
-        }
-        devices.missed();
-    }
-    if want != Want::Nothing {
-        memory.observe(page, PageEvent::Fetch);
-        if !intent.cold {
-            // The page's class, by the rule that is configured [S0 2.2].
-            let previous = memory.fetches.followed_by(page);
-            let class = pool.config.classifier.class(intent.class, previous, page);
-            guard.frame().set_class(class);
-            traffic.warm(page, memory, &pool.shares);
-        }
-    }
     let source = source_of(&reading);
-    Installed::New(Loading { pool, guard, partition, page, source, reading })
+    let loading = Loading { pool, guard, partition, page, source, reading };
+    loading.announce(intent, want);
+    Installed::New(loading)
 }
 
 impl<'p> Section<'p> {
@@ -228,6 +214,28 @@ impl<'p> Section<'p> {
 }
 
 impl<'p> Loading<'p> {
+    /// Tells those that follow misses of this one.
+    fn announce(&self, intent: Intent, want: Want) {
+        let BufferPool { memory, devices, traffic, cleaning, .. } = self.pool;
+        let page = self.page;
+        if want == Want::Best {
+            if let Some(choosing) = &traffic.choosing {
+                choosing.asked(page, memory, devices, cleaning);
+            }
+            devices.missed();
+        }
+        if want != Want::Nothing {
+            memory.observe(page, PageEvent::Fetch);
+            if !intent.cold {
+                // The page's class, by the rule that is configured [S0 2.2].
+                let previous = memory.fetches.followed_by(page);
+                let class = self.pool.config.classifier.class(intent.class, previous, page);
+                self.guard.frame().set_class(class);
+                traffic.warm(page, memory, &self.pool.shares);
+            }
+        }
+    }
+
     /// Reads the page, and verifies it. On an error it is still in flight.
     pub(crate) fn load(&mut self) -> Result<(), PoolError> {
         let mut attempts = 0;
