@@ -33,7 +33,7 @@ use std::sync::{Arc, Weak};
 
 use terrace_device::Device;
 use terrace_page::{Damage, PageId};
-use terrace_policy::{AccessClass, Cleaning, Costs, Filling, Tick};
+use terrace_policy::{AccessClass, Cleaning, Costs, Filling, Temperatures, Tick};
 use terrace_rt::World;
 use terrace_tier::{Freed, Gauge, Mutations};
 
@@ -123,7 +123,13 @@ impl BufferPool {
         let layout = FlashLayout::new(slots, config.restart.kind);
         let flash = flash.filter(|_| slots > 0);
         let costs = costs_of(&config, &*home, flash.as_deref());
-        let shares = TierShares::new(&config, slots, Filling::new(slots, config.tau), &costs);
+        let aging_requests = match config.tac.aging_requests {
+            0 => u64::from(slots.max(1)),
+            requests => requests,
+        };
+        let temperatures = Temperatures::new(config.tac.costs, aging_requests);
+        let filling = Filling::new(slots, config.tau);
+        let shares = TierShares::new(design.replacement, temperatures, filling, &costs);
         let plan = Plan::new(&config, &layout, &shares, recovery.as_ref(), &costs);
         let (partitions, doubled) = Arc::new(plan).build(&world);
         let recovery = recovery.as_deref();
@@ -138,8 +144,8 @@ impl BufferPool {
             Memory::new(config.frames, partitions, now, counts_hits, config.observer.clone())
                 .ok_or(PoolError::NoMemory)?;
         let pool = Arc::new_cyclic(|itself| BufferPool {
-            traffic: FlashTraffic::new(&config, (appends, choosing)),
-            cleaning: CleanerState::new(&config, slots, &shares, drains),
+            traffic: FlashTraffic::new(&config, &design, (appends, choosing)),
+            cleaning: CleanerState::new(design.cleaning, &config, slots, &shares, drains),
             restart: RestartState::new(config.copy_rules(), keeper, recovery),
             devices: Devices::new(&config, Arc::clone(&home), flash, costs),
             memory,
@@ -166,7 +172,7 @@ impl BufferPool {
             // What the table says of slots that are free now must not outlast their next use.
             self.harden_table()?;
         }
-        self.start_tasks();
+        self.start("evictor", run_evictor);
         Ok(self)
     }
 
@@ -222,10 +228,6 @@ impl BufferPool {
 }
 
 impl BufferPool {
-    fn start_tasks(self: &Arc<BufferPool>) {
-        self.start("evictor", run_evictor);
-    }
-
     fn start_late_tasks(self: &Arc<BufferPool>) {
         if self.restart.keeper().is_some() {
             self.start("restart", BufferPool::run_keeper);

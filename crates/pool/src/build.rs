@@ -274,7 +274,12 @@ impl PoolConfig {
         let costs = Costs::PUBLISHED;
         let layout = FlashLayout::new(slots, self.restart.kind);
         let replacement = self.design.replacement;
-        let shares = TierShares::new(self, slots, Filling::new(slots, 1.0), &costs);
+        let shares = TierShares::new(
+            replacement,
+            Temperatures::new(self.tac.costs, 1),
+            Filling::new(slots, 1.0),
+            &costs,
+        );
         let plan = Plan::new(self, &layout, &shares, None, &costs);
         let of_partitions = plan.largest_bytes() as u64 * u64::from(self.partitions_count());
         let of_temperatures = match replacement {
@@ -380,7 +385,9 @@ mod tests {
             let recovery = Arc::new(FlashRecovery::of_images(&config.of_restart(), images.clone()));
             let layout = FlashLayout::new(slots, config.restart.kind);
             let costs = Costs::PUBLISHED;
-            let shares = TierShares::new(&config, slots, Filling::new(slots, 1.0), &costs);
+            let (temperatures, filling) =
+                (Temperatures::new(config.tac.costs, 1000), Filling::new(slots, 1.0));
+            let shares = TierShares::new(design.replacement, temperatures, filling, &costs);
             let plan = Plan::new(&config, &layout, &shares, Some(&recovery), &costs);
             let world = Virtual::new(VirtualConfig::default());
             let (partitions, doubled) = Arc::new(plan).build(&world.world());

@@ -8,8 +8,6 @@ use terrace_policy::{Costs, Expansion, ExpansionRule, Filling, Replacement, Temp
 use terrace_rt::LeafMutex;
 use terrace_tier::{AnyOrder, Gauge, Lend, Shares};
 
-use crate::PoolConfig;
-
 /// The slots of a partition of the pool.
 pub(crate) type SlotTable = terrace_tier::SlotTable<AnyOrder, TierShares>;
 
@@ -49,18 +47,18 @@ impl Gauges {
 }
 
 impl TierShares {
-    /// Of a pool with this `config` and so many slots, where requests cost `costs`.
-    pub fn new(config: &PoolConfig, slots: u32, filling: Filling, costs: &Costs) -> TierShares {
-        let replacement = config.design.replacement;
+    /// Of a design with this `replacement`, where requests cost `costs`, with these temperatures,
+    /// and until the tier is filled.
+    pub fn new(
+        replacement: Replacement,
+        temperatures: Temperatures,
+        filling: Filling,
+        costs: &Costs,
+    ) -> TierShares {
         let rule = match replacement {
             Replacement::AnticipatedBenefit => ExpansionRule::Estimated,
             _ => ExpansionRule::One,
         };
-        let aging_requests = match config.tac.aging_requests {
-            0 => u64::from(slots.max(1)),
-            requests => requests,
-        };
-        let temperatures = Temperatures::new(config.tac.costs, aging_requests);
         TierShares(Arc::new(Shared {
             replacement,
             temperatures: LeafMutex::new(temperatures),

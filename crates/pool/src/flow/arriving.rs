@@ -31,7 +31,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use terrace_page::{Lsn, PageId};
-use terrace_policy::{Inclusion, Replacement, RestartKind, Temperatures};
+use terrace_policy::{Design, Inclusion, Replacement, RestartKind, Temperatures};
 use terrace_rt::Queue;
 use terrace_tier::{BaseRule, Candidate, Count, Freed, Lend, Outcome, Version, Way};
 
@@ -70,9 +70,9 @@ pub(crate) struct FlashTraffic {
 impl FlashTraffic {
     pub(crate) fn new(
         config: &PoolConfig,
+        design: &Design,
         (appends, choosing): (Option<Appends>, Option<Choosing>),
     ) -> FlashTraffic {
-        let design = &config.design;
         let ages = design.replacement == Replacement::Temperature;
         FlashTraffic {
             offered: Queue::new(OFFERED_MAX),

@@ -55,14 +55,15 @@ pub(crate) struct CleanerState {
 }
 
 impl CleanerState {
-    /// Of a pool with this `config`, whose tier has so many slots, and `drains` from the start.
+    /// Of a pool with this `config`, whose tier has so many slots, is cleaned by this `rule`, and
+    /// `drains` from the start.
     pub(crate) fn new(
+        rule: Cleaning,
         config: &PoolConfig,
         slots: u32,
         shares: &TierShares,
         drains: bool,
     ) -> CleanerState {
-        let rule = config.design.cleaning;
         CleanerState {
             rule,
             lambda: if rule.is_by_share() { config.lambda } else { 1.0 },
