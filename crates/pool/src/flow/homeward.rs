@@ -1,5 +1,5 @@
-//! Pages on their way home: copied to the doublewrite area first, where there is one, and written
-//! with their neighbours.
+//! Pages on their way home: those that come from flash are read there; then all are copied to the
+//! doublewrite area, where there is one, and written with their neighbours.
 //!
 //! They are written from their frames, or, where they were copied, from the copies. A request
 //! shares the memory of copies, so that a time limit costs no further copy.

@@ -3,7 +3,7 @@
 //! `arriving` is what flash does with a page that comes into memory, `write_out` what a page that
 //! leaves goes through; `append` is the same for designs that write flash in order. `slots` is
 //! where the tier and the pool meet. `cleaner` brings home what is newer on flash, when `cleaning`
-//! says so; `homeward` is the last part of each way home. `choosing` picks the rules of `auto`.
+//! says so; `homeward` has what the ways home share. `choosing` picks the rules of `auto`.
 
 pub(crate) mod append;
 pub(crate) mod arriving;

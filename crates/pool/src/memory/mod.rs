@@ -7,7 +7,7 @@
 //! partitions, each with the directory, frames, slots and dirty entries of the pages that hash to
 //! it.
 //!
-//! - P1: a page never changes its partition, so all that is known of it changes under one lock.
+//! - P1: a page never changes its partition, so all that is known of it changes in a `Section`.
 //! - P2: the lock (`books`) is a leaf: nobody waits under it. Latches are only tried under it.
 //! - P3: the dirty entry of a page is the `rec_lsn` of its frame, or the NEWER mark of its slot,
 //!   or, after its home write and until the next sync of home, a part of the ledger. It moves
