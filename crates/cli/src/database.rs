@@ -209,7 +209,7 @@ pub fn blank_flash(options: &StoredAt) -> Result<Option<&'static str>, Failure> 
         if bytes < PAGE_BYTES {
             return Ok((bytes == 0).then_some("the file is empty: a new tier"));
         }
-        // The header of a tier, and its label.
+        // The header of a tier, and the label of its device.
         let mut is_blank = true;
         for at in [0, bytes - PAGE_BYTES] {
             let mut page = [0; PAGE_BYTES as usize];
@@ -228,6 +228,12 @@ pub fn blank_flash(options: &StoredAt) -> Result<Option<&'static str>, Failure> 
             looked.map_err(|error| Failure::failed(what(), error))
         }
     }
+}
+
+/// Bytes of the flash tier on a device of so many.
+fn tier_bytes(options: &StoredAt, device: u64) -> u64 {
+    // The last page is its label.
+    options.flash.map_or(device.saturating_sub(PAGE_BYTES), |flash| flash.pages(0) * PAGE_BYTES)
 }
 
 fn open(options: &StoredAt, blank: Option<&str>) -> Result<Database, Failure> {
@@ -256,8 +262,7 @@ pub fn builder(options: &StoredAt, blank: Option<&str>) -> Result<Builder, Failu
     if let Some(flash) = options.flash_device.as_ref().filter(|_| blank.is_none()) {
         let failed = |error| Failure::failed(flash.display(), error);
         let bytes = File::open(flash).and_then(|mut file| file.seek(SeekFrom::End(0)));
-        // The last page is a label.
-        let bytes = bytes.map_err(failed)?.saturating_sub(PAGE_BYTES);
+        let bytes = tier_bytes(options, bytes.map_err(failed)?);
         builder = builder.flash(flash, bytes).design(options.design).restart(options.restart);
         builder = builder.flash_role(flash_role(options.persistent_flash));
     }

@@ -14,7 +14,7 @@ use crate::dump::{HOME_BYTES, new_builder, rows_of_tables};
 use crate::failure::Failure;
 use crate::new_place::{Begun, NewPlace, with_suffix};
 use std::fs;
-use terrace::upgrade::UpgradeError;
+use terrace::upgrade::{UpgradeError, old_version};
 
 /// Converts a database.
 ///
@@ -28,6 +28,17 @@ pub fn upgrade(options: &Upgrade) -> Result<(), Failure> {
     let found = fs::metadata(old);
     if options.to.is_none() && found.as_ref().is_ok_and(|found| !found.is_file()) {
         return Err(failed(&"it is no file: name a place for the new one with --to"));
+    }
+    let mut builder = new_builder(&options.made)?;
+    let todays = |version: u32| {
+        eprintln!("{}: it has format {version} already: nothing to do", old.display());
+        Ok(())
+    };
+    // Else an earlier upgrade was cut short, and is brought to its end.
+    if !with_suffix(old, ".making").exists()
+        && let Err(UpgradeError::Todays { version }) = old_version(&builder, old)
+    {
+        return todays(version);
     }
     // Before it is missed: cut short, an upgrade may have left it without its name.
     let place = match &options.to {
@@ -46,15 +57,11 @@ pub fn upgrade(options: &Upgrade) -> Result<(), Failure> {
         },
     };
     let found = found.map_err(|error| failed(&error))?;
-    let mut builder = new_builder(&options.made)?;
     if options.made.home_size.is_none() && found.len() > HOME_BYTES {
         builder = builder.home_size(found.len());
     }
     let upgraded = match terrace::upgrade::upgrade(builder, old, &place.home()) {
-        Err(UpgradeError::Todays { version }) => {
-            eprintln!("{}: it has format {version} already: nothing to do", old.display());
-            return Ok(());
-        }
+        Err(UpgradeError::Todays { version }) => return todays(version),
         upgraded => upgraded.map_err(|error| failed(&error))?,
     };
     let kept = match &options.to {

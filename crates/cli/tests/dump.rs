@@ -425,6 +425,9 @@ fn what_the_caller_has_mistaken_is_refused_with_the_remedy() {
     let folder = tempfile::tempdir().expect("a folder");
     let folder = folder.path();
     let lc = designs::find("lc").expect("a row");
+    // Longer than the tier that it will have.
+    let flash = fs::File::create(folder.join("flash")).expect("room");
+    flash.set_len(9 << 20).expect("room");
     let db = small(folder).home_size(32 << 20).flash(folder.join("flash"), 8 << 20);
     let db = db.design(lc).flash_role(FlashRole::Persistent);
     let db = db.create(folder.join("db")).expect("made");
@@ -454,7 +457,13 @@ fn what_the_caller_has_mistaken_is_refused_with_the_remedy() {
         assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0), "{said}");
         assert!(said.contains(remedy) && said.lines().count() == 1, "{arguments:?}: {said}");
     }
-    let tier = ["--flash-device=flash", "--persistent-flash", "--dram=1MiB", "--design=lc"];
+    let tier = [
+        "--flash-device=flash",
+        "--flash=8MiB",
+        "--persistent-flash",
+        "--dram=1MiB",
+        "--design=lc",
+    ];
     let whole = terrace(folder, &[&["dump", "db"][..], &tier].concat());
     assert!(whole.status.success(), "{}", text(&whole.stderr));
     assert!(

@@ -393,10 +393,14 @@ fn files_are_their_users_alone_and_a_link_has_its_log_beside_what_it_leads_to() 
     builder().open(links.join("db")).expect("its log is beside it").close().expect("room");
     let created = small().create(links.join("db"));
     assert!(matches!(created, Err(Error::Exists { .. })), "{created:?}");
-    symlink(data.join("nowhere"), links.join("broken")).expect("room");
-    let created = small().create(links.join("broken"));
+    symlink("broken", links.join("first")).expect("room");
+    symlink("../data/made", links.join("broken")).expect("room");
+    small().create(links.join("first")).expect("it leads to a place").close().expect("room");
+    assert_eq!(names(&data), ["db", "db.log", "flash", "made", "made.log"]);
+    symlink("circle", links.join("circle")).expect("room");
+    let created = small().create(links.join("circle"));
     assert!(matches!(created, Err(Error::Device { part: Part::Home, .. })), "{created:?}");
-    assert_eq!((names(&data).len(), names(&links).len()), (3, 2));
+    assert_eq!((names(&data).len(), names(&links).len()), (5, 4));
 }
 
 #[test]

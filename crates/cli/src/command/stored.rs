@@ -27,6 +27,9 @@ pub struct StoredAt {
     /// Path of its flash tier; not needed if that is a cache
     #[arg(long, value_name = "PATH")]
     pub flash_device: Option<PathBuf>,
+    /// How much of it the flash tier takes [default: all but the last 8 KiB]
+    #[arg(long, value_name = "SIZE", requires = "flash_device")]
+    pub flash: Option<Size>,
     /// The design of the flash tier
     #[arg(long, value_name = "NAME", default_value = "auto", value_parser = one_design)]
     pub design: Design,

@@ -51,6 +51,9 @@ use crate::{Action, BadCopy, Devices, Error, ErrorPath, Part};
 const PAGE: u64 = PAGE_SIZE as u64;
 /// A home whose size nobody named may grow to this.
 const HOME_BYTES: u64 = 64 << 30;
+/// Links to links are followed so often, as the kernel does.
+const LINKS_MAX: usize = 40;
+
 /// What may be destroyed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Overwrite {
@@ -540,17 +543,24 @@ impl ReadAt for Plain {
     }
 }
 
-/// `path` without symbolic links, as far as it is there.
+/// `path` without symbolic links, as far as it is there. A link to nothing leads to where a file is
+/// to be made.
 fn resolve(path: &Path) -> PathBuf {
-    if let Ok(whole) = fs::canonicalize(path) {
-        return whole;
+    let mut path = path.to_path_buf();
+    for _ in 0..LINKS_MAX {
+        if let Ok(whole) = fs::canonicalize(&path) {
+            return whole;
+        }
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let folder = fs::canonicalize(folder.unwrap_or(Path::new(".")));
+        let (Ok(folder), Some(name)) = (folder, path.file_name()) else { break };
+        let named = folder.join(name);
+        match fs::read_link(&named) {
+            Ok(target) => path = folder.join(target),
+            Err(_) => return named,
+        }
     }
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let folder = fs::canonicalize(folder.unwrap_or(Path::new(".")));
-    match (folder, path.file_name()) {
-        (Ok(folder), Some(name)) => folder.join(name),
-        _ => path.to_path_buf(),
-    }
+    path
 }
 
 fn whole(bytes: u64) -> u64 {

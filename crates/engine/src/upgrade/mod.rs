@@ -123,6 +123,19 @@ impl Write for &mut Digest {
     }
 }
 
+/// The format version of the older database at `path`, which is only looked at.
+///
+/// # Errors
+///
+/// As those of [`upgrade`] about the old database: `Todays` if it has today's format.
+pub fn old_version(builder: &Builder, path: &Path) -> Result<u32, UpgradeError> {
+    let home = builder.home_read_only(path).map_err(UpgradeError::Old)?;
+    match Old::open(Arc::clone(&home))? {
+        Some(old) => Ok(old.version),
+        None => Err(not_old(&*home)),
+    }
+}
+
 /// Converts the database of format 1 or 2 at `old` to a new one at `new`, which `builder` makes.
 /// The old one is only read. After an error the new one, if there is any, is of no use.
 ///
