@@ -12,10 +12,8 @@ use super::{Flash, FlashSetup, FlashTier, Memory, TierCounts, Traffic};
 use crate::References;
 use crate::places::Places;
 use crate::timed::Asked;
-use terrace_policy::{
-    AgeOrder, CleanerOrder, Expansion, Replacement, SlotAges, SlotBenefit, SlotHeat, SlotLru2,
-};
-use terrace_tier::{AgesOrder, CHOICES, HeatOrder, KeyedOrder, Lend, LogSlots};
+use terrace_policy::{AgeOrder, CleanerOrder, Replacement, SlotAges, SlotHeat, SlotLru2};
+use terrace_tier::{AgesOrder, AnyOrder, CHOICES, HeatOrder, LogSlots};
 
 /// Work for whichever tier a setup stands for, compiled for each of them.
 pub(super) trait TierVisitor<'a> {
@@ -93,12 +91,6 @@ pub(super) fn with_tier<'a, V: TierVisitor<'a>>(
                 visitor.visit(begins.with(ByExtents { order, shared: lends }))
             }
         },
-        Replacement::Benefit | Replacement::AnticipatedBenefit => {
-            let frames = memory.policy.map_or(0, |(_, frames)| frames);
-            visitor.visit(begins.with(lends.lend(|expansion: &mut Expansion| {
-                SlotBenefit::new(slots, frames, &setup.costs, expansion)
-            })))
-        }
         Replacement::Recency | Replacement::Chosen => {
             let is_chosen = design.replacement == Replacement::Chosen;
             let order = if is_chosen { CHOICES[0].order } else { AgeOrder::Recency };
@@ -110,9 +102,11 @@ pub(super) fn with_tier<'a, V: TierVisitor<'a>>(
             visitor.visit(begins.with(LogSlots::fifo(slots, is_second)))
         }
         Replacement::BlockWeight => visitor.visit(begins.with(LogSlots::blocks(slots, blocks))),
-        Replacement::Policy(kind) => {
-            let cleaner = design.keeps_dirty_on_flash().then_some(CleanerOrder::Lru2Age);
-            visitor.visit(begins.with(KeyedOrder::new(kind, slots, cleaner)))
+        // Whichever it is: the above are compiled by themselves for speed alone.
+        _ => {
+            let frames = memory.policy.map_or(0, |(_, frames)| frames);
+            let order = AnyOrder::new((slots, frames), &begins.rules, &lends);
+            visitor.visit(begins.with(order))
         }
     }
 }

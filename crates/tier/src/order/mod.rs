@@ -1,19 +1,13 @@
 //! Which slot is reused next, and which dirty one is cleaned first: an order of slots, behind one
-//! trait. The table knows states, and nothing of orders; an order knows no state but what it is
-//! told.
-//!
-//! ```text
-//!        take_free            filled              taken
-//! free ------------> busy ------------> filled -----------> busy
-//!  ^                  |                                       |
-//!  +------------------+----------- freed ---------------------+
-//! ```
+//! trait (`slot_order`).
 //!
 //! One file is one order: `lru_2`, `heat` (TAC), `benefit` (CC and CAC), `ages` (recency, and what
-//! `auto` picks), `keyed` (a policy over keys), `log` (append logs). `any` is one of them.
+//! `auto` picks), `keyed` (a policy over keys), `log` (append logs). [`AnyOrder`] is the one that a
+//! design asks for.
+
+mod slot_order;
 
 mod ages;
-mod any;
 mod benefit;
 mod heat;
 mod keyed;
@@ -21,241 +15,243 @@ mod log;
 mod lru_2;
 
 pub use ages::AgesOrder;
-pub use any::AnyOrder;
 pub use heat::HeatOrder;
 pub use keyed::KeyedOrder;
 pub use log::{Leaving, LogSlots};
+pub use slot_order::{Asks, Count, Fill, SlotOrder, Slots};
 
+use crate::{CHOICES, Image, NoVictim, Shares, SlotRules, SlotState};
+use slot_order::{in_heaps, oldest};
 use terrace_page::{Lsn, PageId, SlotId};
-use terrace_policy::{AgeOrder, CleanKey, History, SlotBits, Tick};
+use terrace_policy::{
+    AgeOrder, CleanKey, Expansion, History, Replacement, SlotAges, SlotBenefit, SlotBits, SlotHeat,
+    SlotLru2, Tick,
+};
 
-use crate::{Image, NoVictim, Shares, SlotState};
+/// The order of a partition's slots.
+pub struct AnyOrder(Order);
 
-/// For which page a slot is wanted.
-#[derive(Clone, Copy, Debug)]
-pub struct Asks {
-    /// The page.
-    pub page: PageId,
-    /// Its slot, if it has one that it cannot use.
-    pub own: Option<SlotId>,
-    /// Whether admission compares the page with the victim, which may stay then.
-    pub compares: bool,
+enum Order {
+    Nothing(NoSlots),
+    Lru2(SlotLru2),
+    Heat(HeatOrder),
+    Log(LogSlots),
+    Benefit(SlotBenefit),
+    Keyed(Box<KeyedOrder>),
+    Ages(AgesOrder),
 }
 
-/// What a slot holds that is filled.
-#[derive(Clone, Copy, Debug)]
-pub enum Fill {
-    /// What home holds of a page with these uses.
-    Clean(History),
-    /// What home lacks from an LSN on, of a page with these uses.
-    Dirty(History, Lsn),
-    /// As before, and home holds it now.
-    Cleaned,
-    /// As before, and home lacks it still from an LSN on.
-    StillDirty(Lsn),
-}
-
-/// What was counted of a page.
-#[derive(Clone, Copy, Debug)]
-pub enum Count {
-    /// A read from a device.
-    Read,
-    /// A write to a device.
-    Write,
-    /// Requests to memory, of which a device served some.
-    InMemory {
-        /// All of them.
-        logical: u32,
-        /// Those that a device served.
-        physical: u32,
-    },
-}
-
-/// The slots of a table, as an order sees them.
-pub trait Slots {
-    /// How many there are.
-    fn count(&self) -> u32;
-    /// The page of a slot that is not free.
-    fn page(&self, slot: SlotId) -> PageId;
-    /// Whether a filled slot may be reused now.
-    fn is_evictable(&self, slot: SlotId) -> bool;
-    /// Whether home lacks what a slot holds, and nobody uses the slot.
-    fn is_cleanable(&self, slot: SlotId) -> bool;
-    /// Whether home lacks what a slot holds; `None` if it holds nothing.
-    fn is_dirty(&self, slot: SlotId) -> Option<bool>;
-}
-
-/// Slots of which those that are `kept` may not be reused.
-struct But<'a, S> {
-    slots: &'a S,
-    kept: &'a SlotBits,
-}
-
-impl<S: Slots> Slots for But<'_, S> {
-    fn count(&self) -> u32 {
-        self.slots.count()
-    }
-
-    fn page(&self, slot: SlotId) -> PageId {
-        self.slots.page(slot)
-    }
-
-    fn is_evictable(&self, slot: SlotId) -> bool {
-        !self.kept.has(slot.0) && self.slots.is_evictable(slot)
-    }
-
-    fn is_cleanable(&self, slot: SlotId) -> bool {
-        self.slots.is_cleanable(slot)
-    }
-
-    fn is_dirty(&self, slot: SlotId) -> Option<bool> {
-        self.slots.is_dirty(slot)
+impl AnyOrder {
+    /// The order of `count` free slots by these rules, of a partition with so many `frames`.
+    pub fn new((count, frames): (u32, u32), rules: &SlotRules, shares: &impl Shares) -> AnyOrder {
+        AnyOrder(match rules.design.replacement {
+            Replacement::Nothing => Order::Nothing(NoSlots),
+            Replacement::Lru2 => Order::Lru2(SlotLru2::new(count, rules.order)),
+            Replacement::Temperature => {
+                Order::Heat(HeatOrder { slots: SlotHeat::new(count), rule: rules.tac_rule })
+            }
+            Replacement::Benefit | Replacement::AnticipatedBenefit => {
+                Order::Benefit(shares.lend(|expansion: &mut Expansion| {
+                    SlotBenefit::new(count, frames, &rules.costs, expansion)
+                }))
+            }
+            Replacement::Policy(kind) => {
+                let cleaner = rules.design.keeps_dirty_on_flash().then_some(rules.order);
+                Order::Keyed(Box::new(KeyedOrder::new(kind, count, cleaner)))
+            }
+            Replacement::Recency | Replacement::Chosen => {
+                let is_chosen = rules.design.replacement == Replacement::Chosen;
+                let order = if is_chosen { CHOICES[0].order } else { AgeOrder::Recency };
+                let ages = SlotAges::new(count, u64::from(rules.tier_slots));
+                Order::Ages(AgesOrder { ages, order })
+            }
+            Replacement::Fifo | Replacement::Rotating => Order::Log(LogSlots::fifo(count, false)),
+            Replacement::FifoSecondChance => Order::Log(LogSlots::fifo(count, true)),
+            Replacement::BlockWeight => Order::Log(LogSlots::blocks(count, rules.log.blocks())),
+        })
     }
 }
 
-/// An order of the slots of a partition. What an order has no use for it leaves out.
-pub trait SlotOrder {
-    /// Bytes allocated.
-    fn bytes(&self) -> usize;
+/// The order of a design without a flash tier: there are no slots.
+struct NoSlots;
 
-    /// Takes a free slot for `page`.
-    fn take_free(&mut self, page: PageId, now: Tick) -> Option<SlotId>;
+impl SlotOrder for NoSlots {
+    fn bytes(&self) -> usize {
+        0
+    }
 
-    /// Names the slot to reuse, if one may give way to the page. Append logs reuse groups only.
+    fn take_free(&mut self, _page: PageId, _now: Tick) -> Option<SlotId> {
+        None
+    }
+
+    fn filled(&mut self, slot: SlotId, _: PageId, _: Fill, _: &impl Shares) {
+        panic!("there is no {slot}");
+    }
+
+    fn taken(&mut self, slot: SlotId) {
+        panic!("there is no {slot}");
+    }
+
+    fn freed(&mut self, slot: SlotId, _: Option<PageId>) {
+        panic!("there is no {slot}");
+    }
+
+    fn settle(&mut self, _: &impl Slots, _: &impl Shares) {}
+
+    fn check(&self) {}
+}
+
+/// Calls the same method of whichever order it is.
+macro_rules! of_each {
+    ($self:ident, $method:ident($($argument:expr),*)) => {
+        match &$self.0 {
+            Order::Nothing(order) => SlotOrder::$method(order, $($argument),*),
+            Order::Lru2(order) => SlotOrder::$method(order, $($argument),*),
+            Order::Heat(order) => SlotOrder::$method(order, $($argument),*),
+            Order::Log(order) => SlotOrder::$method(order, $($argument),*),
+            Order::Benefit(order) => SlotOrder::$method(order, $($argument),*),
+            Order::Keyed(order) => SlotOrder::$method(&**order, $($argument),*),
+            Order::Ages(order) => SlotOrder::$method(order, $($argument),*),
+        }
+    };
+    (mut $self:ident, $method:ident($($argument:expr),*)) => {
+        match &mut $self.0 {
+            Order::Nothing(order) => SlotOrder::$method(order, $($argument),*),
+            Order::Lru2(order) => SlotOrder::$method(order, $($argument),*),
+            Order::Heat(order) => SlotOrder::$method(order, $($argument),*),
+            Order::Log(order) => SlotOrder::$method(order, $($argument),*),
+            Order::Benefit(order) => SlotOrder::$method(order, $($argument),*),
+            Order::Keyed(order) => SlotOrder::$method(&mut **order, $($argument),*),
+            Order::Ages(order) => SlotOrder::$method(order, $($argument),*),
+        }
+    };
+}
+
+impl SlotOrder for AnyOrder {
+    fn bytes(&self) -> usize {
+        of_each!(self, bytes())
+    }
+
+    fn take_free(&mut self, page: PageId, now: Tick) -> Option<SlotId> {
+        of_each!(mut self, take_free(page, now))
+    }
+
     fn victim(
         &mut self,
-        _asks: Asks,
-        _slots: &impl Slots,
-        _shares: &impl Shares,
-    ) -> Result<SlotId, NoVictim> {
-        Err(NoVictim::Busy)
-    }
-
-    /// As `victim`, but none of the slots that are `kept`: an order may pass some of them over, and
-    /// these count as used at the time beside them.
-    fn victim_but(
-        &mut self,
-        (kept, _): (&SlotBits, Tick),
         asks: Asks,
         slots: &impl Slots,
         shares: &impl Shares,
     ) -> Result<SlotId, NoVictim> {
-        self.victim(asks, &But { slots, kept }, shares)
+        of_each!(mut self, victim(asks, slots, shares))
     }
 
-    /// A busy slot holds `page` now.
-    fn filled(&mut self, slot: SlotId, page: PageId, fill: Fill, shares: &impl Shares);
-
-    /// A filled slot becomes busy: it is about to be cleaned, its page changes, or moves on.
-    fn taken(&mut self, slot: SlotId);
-
-    /// The content of a clean slot, which is `former`, gives way to `page`; the slot is busy.
-    fn replaced(&mut self, slot: SlotId, _former: PageId, _page: PageId) {
-        self.taken(slot);
+    fn victim_but(
+        &mut self,
+        kept: (&SlotBits, Tick),
+        asks: Asks,
+        slots: &impl Slots,
+        shares: &impl Shares,
+    ) -> Result<SlotId, NoVictim> {
+        of_each!(mut self, victim_but(kept, asks, slots, shares))
     }
 
-    /// The page of slot `from` has slot `to` in its stead.
-    fn carried(&mut self, _from: SlotId, _to: SlotId) {}
-
-    /// The content of a slot is gone, which was `page`, if it was still a page's.
-    fn freed(&mut self, slot: SlotId, page: Option<PageId>);
-
-    /// The page in a slot was used at `now`.
-    fn hit(&mut self, _slot: SlotId, _now: Tick) {}
-
-    /// The uses of the page in a slot, if they are kept.
-    fn history(&self, _slot: SlotId) -> Option<History> {
-        None
+    fn filled(&mut self, slot: SlotId, page: PageId, fill: Fill, shares: &impl Shares) {
+        of_each!(mut self, filled(slot, page, fill, shares));
     }
 
-    /// The dirty slot to clean first, among those that `may` be.
-    fn next_dirty(&self, _may: impl Fn(SlotId) -> bool) -> Option<SlotId> {
-        None
+    fn taken(&mut self, slot: SlotId) {
+        of_each!(mut self, taken(slot));
     }
 
-    /// As `next_dirty`, but that whose `rec` is least, where the order can tell.
+    fn replaced(&mut self, slot: SlotId, former: PageId, page: PageId) {
+        of_each!(mut self, replaced(slot, former, page));
+    }
+
+    fn carried(&mut self, from: SlotId, to: SlotId) {
+        of_each!(mut self, carried(from, to));
+    }
+
+    fn freed(&mut self, slot: SlotId, page: Option<PageId>) {
+        of_each!(mut self, freed(slot, page));
+    }
+
+    fn hit(&mut self, slot: SlotId, now: Tick) {
+        of_each!(mut self, hit(slot, now));
+    }
+
+    fn history(&self, slot: SlotId) -> Option<History> {
+        of_each!(self, history(slot))
+    }
+
+    fn next_dirty(&self, may: impl Fn(SlotId) -> bool) -> Option<SlotId> {
+        of_each!(self, next_dirty(may))
+    }
+
     fn oldest_dirty(
         &self,
         may: impl Fn(SlotId) -> bool,
-        _rec: impl Fn(u32) -> Lsn,
+        rec: impl Fn(u32) -> Lsn,
     ) -> Option<SlotId> {
-        self.next_dirty(may)
+        of_each!(self, oldest_dirty(may, rec))
     }
 
-    /// Where a dirty slot stands among those of all partitions, if it is not cleaned by age.
-    fn clean_key(&self, _slot: SlotId) -> Option<CleanKey> {
-        None
+    fn clean_key(&self, slot: SlotId) -> Option<CleanKey> {
+        of_each!(self, clean_key(slot))
     }
 
-    /// `page`, which has `slot` or none, was asked for.
-    fn counted(&mut self, _page: PageId, _slot: Option<SlotId>, _: Count, _: &impl Shares) {}
+    fn counted(&mut self, page: PageId, slot: Option<SlotId>, what: Count, shares: &impl Shares) {
+        of_each!(mut self, counted(page, slot, what, shares));
+    }
 
-    /// Whether counts are to be halved, once all is counted.
     fn is_period_over(&self) -> bool {
-        false
+        of_each!(self, is_period_over())
     }
 
-    /// Forgets half of all counts.
-    fn halve_counts(&mut self) {}
+    fn halve_counts(&mut self) {
+        of_each!(mut self, halve_counts());
+    }
 
-    /// Whether dirty slots are wanted clean ahead of need.
     fn wants_cleaning(&self) -> bool {
-        false
+        of_each!(self, wants_cleaning())
     }
 
-    /// The cleaner has taken a slot, or found none.
-    fn cleaning_begun(&mut self) {}
-
-    /// From now on slots leave by `order`, where there is a choice.
-    fn choose(&mut self, _order: AgeOrder) {}
-
-    /// From now on only slots of a zone are given away: those that are free, and the `count` least
-    /// of the others. Returns them.
-    fn begin_zone(&mut self, _count: u32) -> Vec<SlotId> {
-        Vec::new()
+    fn cleaning_begun(&mut self) {
+        of_each!(mut self, cleaning_begun());
     }
 
-    /// A new table is about to be filled with what opening found, with the clock at `now`.
-    fn begin_restore(&mut self, _now: Tick) {}
+    fn choose(&mut self, order: AgeOrder) {
+        of_each!(mut self, choose(order));
+    }
 
-    /// Opening found a slot filled.
-    fn found(&mut self, _slot: SlotId, _image: &Image) {}
+    fn begin_zone(&mut self, count: u32) -> Vec<SlotId> {
+        of_each!(mut self, begin_zone(count))
+    }
 
-    /// All was told of a new table: `slots` are filled with what was found.
-    fn settle(&mut self, slots: &impl Slots, shares: &impl Shares);
+    fn begin_restore(&mut self, now: Tick) {
+        of_each!(mut self, begin_restore(now));
+    }
 
-    /// The slots as those of an append log, if they are.
+    fn found(&mut self, slot: SlotId, image: &Image) {
+        of_each!(mut self, found(slot, image));
+    }
+
+    fn settle(&mut self, slots: &impl Slots, shares: &impl Shares) {
+        of_each!(mut self, settle(slots, shares));
+    }
+
     fn log(&self) -> Option<&LogSlots> {
-        None
+        of_each!(self, log())
     }
 
-    /// As `log`, to change it.
     fn log_mut(&mut self) -> Option<&mut LogSlots> {
-        None
+        of_each!(mut self, log_mut())
     }
 
-    /// Asserts that the order has `slot` where its state says.
-    fn check_slot(&self, _slot: SlotId, _state: SlotState) {}
+    fn check_slot(&self, slot: SlotId, state: SlotState) {
+        of_each!(self, check_slot(slot, state));
+    }
 
-    /// Asserts the order's own invariants.
-    fn check(&self);
-}
-
-/// The least of `slots` by `rec` that `may` be cleaned.
-fn oldest(
-    slots: impl Iterator<Item = SlotId>,
-    may: impl Fn(SlotId) -> bool,
-    rec: impl Fn(u32) -> Lsn,
-) -> Option<SlotId> {
-    slots.filter(|&slot| may(slot)).min_by_key(|&slot| (rec(slot.0), slot.0))
-}
-
-/// Where a policy with heaps of clean and dirty slots has a slot in this state.
-fn in_heaps(state: SlotState) -> terrace_policy::HeapState {
-    match state {
-        SlotState::Free => terrace_policy::HeapState::Free,
-        SlotState::Clean => terrace_policy::HeapState::Clean,
-        SlotState::Dirty => terrace_policy::HeapState::Dirty,
-        _ => terrace_policy::HeapState::Busy,
+    fn check(&self) {
+        of_each!(self, check());
     }
 }
