@@ -217,17 +217,27 @@ impl Log {
         let passed = next.take_before(start);
         // A little over is not worth a change of the header.
         let little = ahead.max(SEGMENT_BYTES_MIN);
-        if start.saturating_sub(next.first()) >= little {
-            cut.extend(next.cut_before(start));
+        let least = start + LINE_BYTES_MIN;
+        let mut front = Vec::new();
+        if start.saturating_sub(next.first()) >= little || next.end() < least {
+            front = next.cut_before(start);
         }
         let filled = self.claimed.load(Ordering::Acquire) + EDGE_BYTES + ahead;
         let slack = slack_behind(filled - next.first());
-        let wanted = (filled + slack).max(start + LINE_BYTES_MIN);
+        let wanted = (filled + slack).max(least);
         for segment in passed {
             if next.end() < wanted {
                 next.push(segment);
             } else {
                 cut.push(segment);
+            }
+        }
+        for piece in front {
+            // A device that has given it away may have no room for another one.
+            if next.end() < least {
+                next.push(piece);
+            } else {
+                cut.push(piece);
             }
         }
         if next.end() >= wanted + little {
