@@ -29,7 +29,7 @@ use terrace_device::SECTOR_SIZE;
 use terrace_page::Lsn;
 
 use super::LogReader;
-use super::record::{self, HEADER_BYTES, RECORD_MAX};
+use super::record::{self, DURABLE_UNIT, HEADER_BYTES, RECORD_MAX};
 use super::room::EDGE_BYTES;
 use crate::Error;
 
@@ -84,10 +84,11 @@ impl LogReader<'_> {
     }
 
     /// T4. The header at the end cannot be verified, since its record's end is not in the line. But
-    /// what merely looks like it is there only if another record of more than `EDGE_BYTES` had been
-    /// cut short by the same line's end, at an LSN that has the same remainder.
+    /// what was appended after the header was written says that all before its start was durable.
+    /// What a piece of the line has from before it served again is older than that start, and was
+    /// appended when less was durable.
     fn goes_on_past_its_line(&mut self, end: Lsn, epoch: u32) -> Result<bool, Error> {
-        let left = self.limit() - end.0;
+        let (left, from) = (self.limit() - end.0, self.from);
         if !self.is_line() || left >= RECORD_MAX as u64 {
             return Ok(false);
         }
@@ -97,7 +98,9 @@ impl LogReader<'_> {
         let header = self.bytes(end.0, HEADER_BYTES)?;
         let is_longer = record::claimed_len(header).is_some_and(|len| len as u64 > left);
         let said = record::durable_before(header, end);
-        let follows = said.is_some_and(|it| it <= end && end.0 - it.0 <= DURABLE_BEHIND_MAX);
+        let is_since_start = |it: Lsn| it.0 + DURABLE_UNIT > from && it <= end;
+        let follows =
+            said.is_some_and(|it| is_since_start(it) && end.0 - it.0 <= DURABLE_BEHIND_MAX);
         Ok(is_longer && follows && record::may_begin(header, epoch))
     }
 

@@ -49,6 +49,8 @@ pub(crate) struct LogReader<'d> {
     held: Range<u64>,
     chunk: Aligned,
     chunk_bytes: usize,
+    /// Where it began.
+    pub(super) from: u64,
     at: u64,
     last: Lsn,
     epoch: u32,
@@ -65,6 +67,7 @@ impl<'d> LogReader<'d> {
             held: 0..0,
             chunk: Aligned::zeroed(CHUNK_BYTES),
             chunk_bytes: CHUNK_BYTES,
+            from: from.0,
             at: from.0,
             last: Lsn::ZERO,
             epoch: 0,
