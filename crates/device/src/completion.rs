@@ -33,6 +33,11 @@ use crate::{DeviceError, IoFailure, Operation, Request};
 pub trait Drain: Send + Sync {
     /// Returns once `completion.is_done()`. Must not switch tasks: the caller may be unwinding.
     fn drain(&self, completion: &Completion);
+
+    /// Whether who waits lets other tasks run, though the batch is done already.
+    fn gives_way(&self) -> bool {
+        false
+    }
 }
 
 /// What a batch is, and how long it may take.
@@ -193,6 +198,9 @@ impl Ticket {
     ///
     /// The first request of the batch that failed.
     pub fn wait(self) -> Result<(), IoFailure> {
+        if self.completion.drain.as_ref().is_some_and(|drain| drain.gives_way()) && !rt::dead() {
+            rt::yield_now();
+        }
         if self.block() == Waited::TimedOut {
             self.completion.abandon();
         }

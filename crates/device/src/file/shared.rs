@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use rt::{Helpers, LeafMutex, Nanos};
 use terrace_rt as rt;
@@ -19,6 +19,9 @@ use super::syncs::Syncs;
 use crate::time_limit::TimeLimit;
 use crate::{Completion, DeviceError, Drain, IoBuf};
 
+/// One batch in so many of a device that never waits ends with a turn of the other tasks.
+const GIVES_WAY_ONE_IN: u64 = 16;
+
 /// What the requests in flight keep alive.
 pub(super) struct Shared {
     pub(super) file: File,
@@ -30,6 +33,8 @@ pub(super) struct Shared {
     pub(super) method: Method,
     /// Its requests are done in the call that makes them, and no device is asked.
     pub(super) never_waits: bool,
+    /// So many batches it has had, if it never waits.
+    pub(super) batches: AtomicU64,
     /// The page cache is bypassed.
     pub(super) direct: bool,
     /// Alignment of memory for direct I/O, in bytes; 1 if the page cache is used, or is the file.
@@ -62,8 +67,17 @@ impl Shared {
     ) -> Arc<Completion> {
         match self.is_limited() {
             true => Completion::within(&self.time_limit, requests, job.operation(), range),
-            false => Completion::with_drain(requests, Arc::new(Driver)),
+            false => Completion::with_drain(requests, Arc::new(self.driver())),
         }
+    }
+
+    /// Of one more batch. A task that never waits for its device, and so has its executor to
+    /// itself, lets others run now and then.
+    fn driver(&self) -> Driver {
+        let gives_way = self.never_waits
+            && rt::on_executor()
+            && self.batches.fetch_add(1, Ordering::Relaxed).is_multiple_of(GIVES_WAY_ONE_IN);
+        Driver { gives_way }
     }
 
     /// Whether this is a fork of the process that opened it, which has the file, its lock and its
@@ -96,7 +110,9 @@ impl Drop for Shared {
 }
 
 /// Completes requests for a ticket that is dropped.
-struct Driver;
+struct Driver {
+    gives_way: bool,
+}
 
 impl Drain for Driver {
     fn drain(&self, completion: &Completion) {
@@ -104,5 +120,9 @@ impl Drain for Driver {
         while !completion.is_done() {
             rt::drive_reactor(LOOK_AGAIN);
         }
+    }
+
+    fn gives_way(&self) -> bool {
+        self.gives_way
     }
 }

@@ -23,6 +23,7 @@ pub(super) fn of(file: File) -> FileDevice {
         is_fixed: true,
         method: Method::Uring,
         never_waits: false,
+        batches: 0.into(),
         direct: false,
         memory_align: 1,
         owner: std::process::id(),
