@@ -251,6 +251,9 @@ pub fn builder(options: &StoredAt, blank: Option<&str>) -> Result<Builder, Failu
     if frames < FRAMES_MIN {
         return Err(Failure::usage(format!("--dram must be at least {FRAMES_MIN} pages")));
     }
+    if options.flash.is_some_and(|flash| flash.bytes().is_none_or(|bytes| bytes == 0)) {
+        return Err(Failure::usage("--flash must be a size of its own, not a share"));
+    }
     let mut builder = Database::builder().memory(frames * PAGE_BYTES);
     if let Some(log) = &options.log {
         builder = builder.log(log);

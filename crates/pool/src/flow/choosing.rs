@@ -155,7 +155,14 @@ impl Choosing {
         for partition in &memory.partitions {
             partition.books.lock().slots.choose(CHOICES[at]);
         }
-        cleaning.drain(self.drains());
+        // Until what was told is what is chosen: another choice may have come between.
+        loop {
+            let drains = self.drains();
+            cleaning.drain(drains);
+            if drains == self.drains() {
+                break;
+            }
+        }
     }
 
     /// `page` changes in memory.
