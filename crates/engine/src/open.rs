@@ -144,16 +144,26 @@ pub(crate) fn create(
 /// `Missing`, `NotADatabase`, `Truncated`, `NewerFormat`, `OlderFormat`, `UnknownFeatures`,
 /// `Corrupt`, `CorruptLog`, `RedoGap`, `Device`, `InvalidOption`, `FlashNeeded`.
 pub(crate) fn open(setup: Setup, devices: Devices) -> Result<Arc<Engine>, Error> {
-    let (error, has_failed) = match attempt(setup.clone(), &devices) {
-        Ok(engine) => return Ok(engine),
-        Err(refused) => refused,
-    };
-    let Some(doubt) = doubt_of(&setup, &devices, &error, has_failed) else {
-        return Err(why(error));
-    };
-    // Home and log can do without. If they cannot either, it was not the flash.
-    let setup = Setup { flash_doubt: Some(doubt), ..setup };
-    attempt(setup, &devices).map_err(|(error, _)| why(error))
+    let mut setup = setup;
+    let is_lost = || devices.flash.as_ref().is_some_and(|flash| flash.is_given_up());
+    loop {
+        let was_lost = is_lost();
+        let (error, has_failed) = match attempt(setup.clone(), &devices) {
+            Ok(engine) => return Ok(engine),
+            Err(refused) => refused,
+        };
+        // Home and log can do without. If they cannot either, it was not the flash. But one that
+        // was in doubt, and was lost when its writes were let go, has ended that attempt only.
+        let is_lost_now = is_lost() && !was_lost;
+        let doubt = match setup.flash_doubt {
+            Some(doubt) => Some(doubt).filter(|_| is_lost_now),
+            None => doubt_of(&setup, &devices, &error, has_failed),
+        };
+        if doubt.is_none() {
+            return Err(why(error));
+        }
+        setup.flash_doubt = doubt;
+    }
 }
 
 /// Why to open again without the flash, if that may be why the opening was refused.
@@ -163,9 +173,7 @@ fn doubt_of(
     error: &Error,
     has_failed: bool,
 ) -> Option<ColdStart> {
-    if setup.flash_doubt.is_some() || devices.flash.is_none() {
-        return None;
-    }
+    devices.flash.as_ref()?;
     match error {
         // Analysis began where only the right flash allows.
         Error::FlashNeeded { why: why @ ColdStart::LogLost, .. } => Some(*why),

@@ -8,11 +8,13 @@ use terrace_workload::torture::{self, Fixed, Report};
 
 /// Seeds of the suite.
 const SEEDS: u64 = 200;
+/// Seeds that have found something: a cache that failed as an opening let its writes go.
+const FOUND: [u64; 1] = [610_730];
 
 #[test]
 fn two_hundred_seeds_lose_nothing() {
     let mut total = Report::default();
-    for seed in 0..SEEDS {
+    for seed in (0..SEEDS).chain(FOUND) {
         let report = torture::run(seed);
         assert!(report.failures.is_empty(), "{}: {}", Report::command(seed), report.failures[0].1,);
         total.add(report);

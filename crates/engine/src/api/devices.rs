@@ -52,8 +52,8 @@ impl Devices {
     /// The order in which `withheld` adds to a group.
     pub(crate) const WITHHELD: [Part; 3] = [Part::Home, Part::Log, Part::Flash];
 
-    /// These, with what is written withheld until `group` lets it go. A flash that fails then is
-    /// given up, unless it is a part of the database.
+    /// These, with what is written withheld until `group` lets it go. A flash that fails then
+    /// ends that, and is given up, unless it is a part of the database.
     pub(crate) fn withheld(self, group: &Arc<Withholding>, needs_flash: bool) -> Devices {
         let over = |device, on_loss| -> Arc<dyn Device> { Arc::new(group.over(device, on_loss)) };
         let home = over(self.home, OnLoss::Stop);
