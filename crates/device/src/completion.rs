@@ -18,6 +18,8 @@
 //!   `Drain` instead, and dropping its ticket waits without switching tasks.
 //! - C3: a batch with a deadline belongs to a device that copies bytes itself, within
 //!   `with_buffers`, or never touches them: what waits for it may go when the deadline has passed.
+//! - C4: a batch that a wrapper has answered itself says nothing of the device below the wrapper,
+//!   through whose `wait` its result passes.
 
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
@@ -66,6 +68,8 @@ pub struct Completion {
     bound: Option<Bound>,
     failure: LeafMutex<Option<IoFailure>>,
     drain: Option<Arc<dyn Drain>>,
+    /// C4.
+    was_asked_below: bool,
 }
 
 impl Completion {
@@ -73,7 +77,15 @@ impl Completion {
     /// `is_abandoned` first.
     #[must_use]
     pub fn new(requests: usize) -> Arc<Completion> {
-        Completion::build(requests, None, None)
+        Arc::new(Completion::build(requests, None, None))
+    }
+
+    /// The ticket of a batch that a wrapper of a device has answered without it (C4).
+    pub fn answered(results: impl ExactSizeIterator<Item = io::Result<()>>) -> Ticket {
+        let batch = Completion::build(results.len(), None, None);
+        let completion = Arc::new(Completion { was_asked_below: false, ..batch });
+        results.enumerate().for_each(|(index, result)| completion.finish(index, result));
+        completion.ticket()
     }
 
     /// As `new`, of a device that touches the buffers within `with_buffers` only; it is waited for
@@ -89,7 +101,7 @@ impl Completion {
             let (limit, submitted) = (Arc::clone(limit), limit.now());
             Bound { limit, submitted, operation, range }
         });
-        Completion::build(requests, None, bound)
+        Arc::new(Completion::build(requests, None, bound))
     }
 
     /// As `within`, of a batch.
@@ -103,23 +115,20 @@ impl Completion {
     /// A batch of `requests` requests whose buffers are in use until they are finished.
     #[must_use]
     pub fn with_drain(requests: usize, drain: Arc<dyn Drain>) -> Arc<Completion> {
-        Completion::build(requests, Some(drain), None)
+        Arc::new(Completion::build(requests, Some(drain), None))
     }
 
-    fn build(
-        requests: usize,
-        drain: Option<Arc<dyn Drain>>,
-        bound: Option<Bound>,
-    ) -> Arc<Completion> {
+    fn build(requests: usize, drain: Option<Arc<dyn Drain>>, bound: Option<Bound>) -> Completion {
         assert!(requests > 0, "an empty batch");
-        Arc::new(Completion {
+        Completion {
             unfinished: AtomicU64::new(requests as u64),
             abandoned: AtomicBool::new(false),
             touching: LeafMutex::new(()),
             bound,
             failure: LeafMutex::new(None),
             drain,
-        })
+            was_asked_below: true,
+        }
     }
 
     /// The submitter's half. Call it once for each completion.
@@ -220,6 +229,11 @@ impl Ticket {
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.completion.is_done()
+    }
+
+    /// Whether the result tells of the device that is waited for (C4).
+    pub(crate) fn was_asked_below(&self) -> bool {
+        self.completion.was_asked_below
     }
 
     /// Waits for the last request, or until the deadline; in a dead world returns at once.

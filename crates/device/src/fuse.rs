@@ -87,18 +87,20 @@ impl Device for Fuse {
             // SAFETY: the caller promises of the buffers what the device below asks.
             return unsafe { self.below.submit(requests) };
         }
-        let completion = Completion::new(requests.len());
-        let ticket = completion.ticket();
-        for (index, request) in requests.iter().enumerate() {
+        Completion::answered(requests.iter().map(|request| {
             let range = Some((request.offset, request.len()));
-            completion.finish(index, Err(self.refusal(request.op.operation(), range)));
-        }
-        ticket
+            Err(self.refusal(request.op.operation(), range))
+        }))
     }
 
     fn wait(&self, ticket: Ticket) -> Result<(), IoFailure> {
+        let is_of_below = ticket.was_asked_below();
         let waited = self.below.wait(ticket);
-        waited.inspect_err(|failure| self.look_at(&failure.source))
+        waited.inspect_err(|failure| {
+            if is_of_below {
+                self.look_at(&failure.source);
+            }
+        })
     }
 
     fn sync(&self) -> io::Result<()> {

@@ -148,6 +148,17 @@ fn a_fuse_waits_for_a_silent_device_once() {
 
 const GIVEN_UP: ErrorKind = ErrorKind::NotConnected;
 
+/// The bug: a cache that was silent ended what an opening withheld of home, too, and home's fuse
+/// took that for a silence of home.
+#[test]
+fn a_fuse_learns_nothing_from_what_a_wrapper_has_answered() {
+    let fuse = Fuse::for_writes(memory());
+    let silent = std::iter::once(Err(std::io::Error::from(ErrorKind::TimedOut)));
+    let waited = fuse.wait(crate::Completion::answered(silent));
+    assert_eq!(waited.expect_err("as answered").source.kind(), ErrorKind::TimedOut);
+    write(&*fuse, 0, &[7; 512]).expect("memory");
+}
+
 #[test]
 fn the_same_plan_makes_the_same_faults() {
     let run = || {

@@ -24,7 +24,7 @@ use terrace_rt::{Mutex, Nanos};
 pub use self::blocks::OverlayMemory;
 use self::blocks::{Blocks, Coverage};
 pub use self::withheld::{OnLoss, Withheld, Withholding};
-use crate::{Completion, Counters, Device, IoBuf, Op, Request, Ticket, read};
+use crate::{Completion, Counters, Device, IoBuf, IoFailure, Op, Request, Ticket, read};
 
 /// Copy on write over another device. See the module.
 pub struct Overlay {
@@ -117,12 +117,15 @@ impl Device for Overlay {
             // SAFETY: the caller promises of the buffers what the device below asks.
             return unsafe { self.below.submit(requests) };
         }
-        let completion = Completion::new(requests.len());
-        let ticket = completion.ticket();
-        for (index, request) in requests.iter().enumerate() {
-            completion.finish(index, self.run(request));
-        }
-        ticket
+        Completion::answered(requests.iter().map(|request| self.run(request)))
+    }
+
+    fn wait(&self, ticket: Ticket) -> Result<(), IoFailure> {
+        self.below.wait(ticket)
+    }
+
+    fn is_done(&self, ticket: &Ticket) -> bool {
+        self.below.is_done(ticket)
     }
 
     /// Nothing here is durable, and nobody is told that it is: a reader asks for no durability.

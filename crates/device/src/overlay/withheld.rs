@@ -322,12 +322,7 @@ impl Device for Withheld {
         if !self.group.is_open() {
             requests.iter().for_each(|request| request.validate(self.len()));
             if let Some(results) = self.run(requests) {
-                let completion = Completion::new(requests.len());
-                let ticket = completion.ticket();
-                for (index, result) in results.into_iter().enumerate() {
-                    completion.finish(index, self.note(result));
-                }
-                return ticket;
+                return Completion::answered(results.into_iter().map(|result| self.note(result)));
             }
         }
         // SAFETY: the caller promises of the buffers what the device below asks.
