@@ -106,6 +106,13 @@ impl References {
         self.waits[at / 64] & (1 << (at % 64)) != 0
     }
 
+    /// The pages of 64 references at a time, and for each of these, from the lowest bit on, whether
+    /// it writes, and whether time passed before it.
+    pub fn by_word(&self) -> impl Iterator<Item = (&[u32], [u64; 2])> {
+        let words = self.writes.iter().zip(&self.waits).map(|(&writes, &waits)| [writes, waits]);
+        self.pages.chunks(64).zip(words)
+    }
+
     /// How many references write.
     #[must_use]
     pub fn writes_count(&self) -> u64 {
@@ -166,6 +173,8 @@ mod tests {
         // Nor does it when times go back, or within a request of two pages.
         let waits: Vec<bool> = (0..4).map(|at| references.has_waited(at)).collect();
         assert_eq!(waits, [true, false, false, true]);
+        let words: Vec<_> = references.by_word().collect();
+        assert_eq!(words, [(references.pages(), [0b1001, 0b1001])]);
         assert_eq!(references.name(2), PageKey { file: 2, number: 2 });
         assert_eq!(references.span_s(), 7e-6);
     }

@@ -211,7 +211,9 @@ impl<O: SlotOrder> CoreTier<'_, O> {
         if self.design.inclusion == Inclusion::Exclusive && found {
             self.changes(miss.page);
         }
-        self.arrives(miss);
+        if self.design.inclusion == Inclusion::Inclusive {
+            self.arrives(miss);
+        }
         if !found && self.design.writes_what_is_read() {
             self.pending = self.pending_of(miss);
             if self.when == TacWrite::AtOnce {
@@ -220,7 +222,7 @@ impl<O: SlotOrder> CoreTier<'_, O> {
         }
     }
 
-    /// Inclusive designs: a page that has no slot gets one, without its bytes.
+    /// Of an inclusive design: a page that has no slot gets one, without its bytes.
     fn arrives(&mut self, miss: &Miss) {
         let page = candidate(miss.page, self.books.copies.slot(miss.page));
         let around = Now::of(&self.books, &self.table, miss.tick);
@@ -242,7 +244,14 @@ impl<O: SlotOrder> CoreTier<'_, O> {
     }
 
     /// The client that asked for the page that was read waits, or is done.
+    #[inline]
     fn write_pending(&mut self, io: &mut Traffic) {
+        if self.pending.is_some() {
+            self.offer_pending(io);
+        }
+    }
+
+    fn offer_pending(&mut self, io: &mut Traffic) {
         let Some(Pending { page, history, now }) = self.pending.take() else { return };
         let page = candidate(page, self.books.copies.slot(page));
         let around = Now::of(&self.books, &self.table, now);
@@ -385,8 +394,12 @@ impl<O: SlotOrder> FlashTier for CoreTier<'_, O> {
             let _copy = self.table.read_ended(reading, Lsn::ZERO);
         }
         self.comes(miss, uses.is_some(), io);
-        self.sweep(io);
-        self.choose(miss.page, residents, io);
+        if self.appends.is_some() {
+            self.sweep(io);
+        }
+        if self.choosing.is_some() {
+            self.choose(miss.page, residents, io);
+        }
         uses
     }
 

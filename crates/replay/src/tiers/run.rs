@@ -234,6 +234,9 @@ impl<'a, F: FlashTier> Replay<'a, F> {
     /// Pages that have come home leave, but for those that were used (G2). How many are not there
     /// yet.
     fn end_homeward(&mut self) -> u32 {
+        if self.homeward.is_empty() {
+            return 0;
+        }
         // A client has one of them on its way, at most.
         while self.homeward_count() as usize > self.clients {
             let first = self.homeward.iter().map(|row| row.1).min().expect("more than none");

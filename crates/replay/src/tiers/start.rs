@@ -144,14 +144,20 @@ impl<'a> TierVisitor<'a> for All<'a> {
         if self.keeps {
             replay.io = Traffic::kept(self.places);
         }
-        let mut cuts = self.references.cuts().iter().peekable();
-        for (at, &page) in self.references.pages().iter().enumerate() {
-            if cuts.next_if(|&&cut| cut as usize == at).is_some() {
-                replay.cut();
-            } else if self.references.has_waited(at) {
-                replay.wait();
+        let mut cuts = self.references.cuts().iter().map(|&cut| cut as usize);
+        let mut next_cut = cuts.next();
+        let mut at = 0;
+        for (pages, [mut writes, mut waits]) in self.references.by_word() {
+            for &page in pages {
+                if next_cut == Some(at) {
+                    next_cut = cuts.next();
+                    replay.cut();
+                } else if waits & 1 != 0 {
+                    replay.wait();
+                }
+                replay.reference(page, writes & 1 != 0);
+                (writes, waits, at) = (writes >> 1, waits >> 1, at + 1);
             }
-            replay.reference(page, self.references.is_write(at));
         }
         (replay.counts(), replay.io.take_asked().unwrap_or_default())
     }

@@ -167,9 +167,10 @@ impl<'a> Traffic<'a> {
 
     /// A client misses `page`, which flash has or has not: the next request is its read. How many
     /// other misses are asked for before it is served.
+    #[inline]
     pub(super) fn ask(&mut self, page: u32, is_on_flash: bool) -> u64 {
-        let place = self.places.of(page);
         let Some(queues) = &mut self.queues else { return 0 };
+        let place = self.places.of(page);
         queues.ask();
         queues.misses_meanwhile(place, is_on_flash)
     }
