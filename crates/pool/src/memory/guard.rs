@@ -11,8 +11,7 @@ use crate::{BufferPool, PageEvent};
 /// What `PageMut::dirty` found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dirtied {
-    /// The page was the same as home: it had no dirty entry. Log a full image of it first, if
-    /// images are on.
+    /// The page was the same as home: it had no dirty entry.
     Fresh,
     /// The page had a dirty entry, in memory or on flash.
     Already,
