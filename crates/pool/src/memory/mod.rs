@@ -3,15 +3,15 @@
 //! A request reads downward: `request` looks the page up and latches it; `fetch` gives it a frame
 //! and reads it, which ends in `loading`; `evict` makes room; `guard` is what the caller holds.
 //! `multi_read` does that for many pages together. `frames` has the bytes and latches, `directory`
-//! finds a page's frame. Here is what all of them, and the ways below memory, work with: the
+//! finds a page's frame. This file has what all of them, and `flow` below, work with: the
 //! partitions, each with the directory, frames, slots and dirty entries of the pages that hash to
 //! it.
 //!
 //! - P1: a page never changes its partition, so all that is known of it changes in a `Section`.
 //! - P2: the lock (`books`) is a leaf: no task waits under it. Latches are only tried under it.
-//! - P3: the dirty entry of a page is the `rec_lsn` of its frame, or the NEWER mark of its slot,
-//!   or, after its home write and until the next sync of home, a part of the ledger. It moves
-//!   between them within one lock section, so every view under the lock has it.
+//! - P3: the dirty entry of a page is the `rec_lsn` of its frame, or the NEWER mark of its slot, or
+//!   a part of the ledger: after its home write until the next sync of home, and while its redo is
+//!   pending. It moves between them within one lock section, so every view under the lock has it.
 
 pub(crate) mod directory;
 pub(crate) mod evict;
