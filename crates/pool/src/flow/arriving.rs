@@ -17,8 +17,7 @@
 //! ```
 //!
 //! - N1: inclusive: a page in memory has a slot from the moment it has a frame, if a slot was free
-//!   or
-//!   clean then, flash took pages, and no write fails; a slot whose page is in memory is never
+//!   or clean then, flash took pages, and no write fails; a slot whose page is in memory is never
 //!   reused. A slot that does not have its page's bytes is freed when the page leaves.
 //! - N2: exclusive: no page whose latch is free has a copy on flash. Exceptions: while the log is
 //!   redone, since redo must know where a page came from (the copies are freed after that); after a

@@ -12,8 +12,7 @@
 //! ```
 //!
 //! - R1: no task waits for a frame, or for a latch, while it has pages in flight: a page for which
-//!   no
-//!   frame is free is not read.
+//!   no frame is free is not read.
 //! - R2: a page that was read from home is dropped if it is in memory, or newer on flash.
 
 use std::ops::Range;
