@@ -5,7 +5,7 @@
 //!        |  \
 //!      trees  \
 //!        |      \
-//!      pool --- journal --- log --- boot page (superblock)
+//!      pool --- journal --- log --- superblock
 //! ```
 //!
 //! - C1: only who holds `boot` takes a checkpoint, writes the superblock, or cuts the log.

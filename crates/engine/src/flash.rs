@@ -1,7 +1,7 @@
 //! The flash device at an opening: whose it is, and what the log says of its pages.
 //!
 //! ```text
-//! look: header    boot page: stamps       adopt: header   boot page    analysis    settle: images
+//! look: header    superblock: stamps      adopt: header   superblock   analysis    settle: images
 //! (read only) --> (old, new), durable --> new stamp ----> (new) -----> shows ----> to the pool
 //! ```
 //!

@@ -55,8 +55,8 @@
 //!
 //! **Durability.** [`Database::write`] returns when the commit is durable. With a lower
 //! [`Durability`] a commit returns earlier, and a power cut may undo the last commits: those that
-//! survive are a prefix of all commits, in their order.
-//! Opening after a crash recovers the database.
+//! survive are a prefix of all commits, in their order. Opening after a crash recovers the
+//! database.
 //!
 //! **Files.** The *home* is the backing store, the permanent place of every page. The *log* is
 //! beside it, at the same path with `.log` added. Both are needed. The *flash* tier is by default a
@@ -73,14 +73,14 @@
 //!
 //! # Limits
 //!
-//! - Linux only. Only one process can have a database open, or several that only read
+//! - Linux only. One process can have a database open for writing, or several for reading only
 //!   ([`Database::open_read_only`]). A forked child cannot use its parent's database.
 //! - At most 65,536 transactions that write are open at once.
 //! - Snapshots read old row versions, which are kept in bounded memory
 //!   ([`Builder::version_memory`]). Beyond that the oldest snapshots end with
 //!   [`Error::SnapshotTooOld`].
 //! - An encoded key has at most 1,024 bytes. The log records of a transaction may fill at most half
-//!   of the log ([`Builder::log_max`]), which also bounds the length of a value.
+//!   of the log's limit ([`Builder::log_max`]), which also bounds the length of a value.
 //! - The value of a row of more than about 2,000 bytes is stored in whole pages of its own: one of
 //!   2,100 bytes takes 8 KiB.
 //! - The home is a file that grows as needed, by default up to 64 GiB ([`Builder::home_size`]). It

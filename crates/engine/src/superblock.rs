@@ -90,7 +90,7 @@ const _: () = assert!(FEATURES_AT + 24 == END_AT);
 // S7.
 const _: () = assert!(END_AT <= 512);
 
-/// What the boot page says.
+/// What the superblock says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Superblock {
     /// Random id of the database.

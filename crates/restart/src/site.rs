@@ -1,10 +1,10 @@
-//! The pool as a restart sees it. A restart knows no more of the pool than this, so that a test can
-//! put slots, a log and a device of its own in the pool's place.
+//! The pool as a restart method sees it. A restart method knows no more of the pool than this, so
+//! that a test can replace the pool by slots, a log and a device of its own.
 //!
 //! - S1: [`Site::images`] shows the slots of a partition under its lock, the lock under which the
-//!   hooks of a `Keeper` are called: what it shows is of one moment, between two changes of state.
-//! - S2: `log`, `now`, `span_of` and `count` neither block nor switch, but for
-//!   [`TableLog::make_durable`]: they may be called under that lock.
+//!   hooks of a `Keeper` are called: it shows one moment, between two changes of state.
+//! - S2: `log`, `now`, `span_of` and `count` neither block nor switch tasks, so they may be called
+//!   under that lock; so may the methods of the log, except [`TableLog::make_durable`].
 
 use std::error::Error;
 use std::fmt;
@@ -18,7 +18,7 @@ use terrace_policy::Tick;
 
 use terrace_tier::Image;
 
-/// The pool as a restart sees it. Slots are numbered over all partitions.
+/// The pool as a restart method sees it. Slots are numbered over all partitions.
 pub trait Site: Sync {
     /// The device that the slots and the table are on.
     fn flash(&self) -> &dyn Device;
@@ -29,31 +29,31 @@ pub trait Site: Sync {
     /// The clock of the policies.
     fn now(&self) -> Tick;
 
-    /// Whether the database closes.
+    /// Whether the database is being closed.
     fn is_closing(&self) -> bool;
 
-    /// Shows what `slots` hold, partition by partition, each under its lock (S1): the number of the
-    /// first slot, and an image for each from there on.
+    /// Calls `see` for each partition that has some of `slots`, under its lock (S1): with the
+    /// number of the first one, and an image for each, `None` if the slot has no valid copy.
     fn images(&self, slots: Range<u32>, see: &mut dyn FnMut(u32, Vec<Option<Image>>));
 
     /// The slots of the partition that has `slot`.
     fn span_of(&self, slot: u32) -> Range<u32>;
 
-    /// `slot` has waited for the table long enough, and may be used again.
+    /// The table on flash says what `slot` waited for: the slot may be reused.
     fn release(&self, slot: u32, waited: Waited);
 
-    /// A zone begins of one of `parts` parts of each partition: its slots.
+    /// Begins a zone of a `parts`-th of the slots of each partition, and returns its slots.
     fn begin_zone(&self, parts: u32) -> Vec<u32>;
 
     /// `what` has happened `by` times more.
     fn count(&self, what: TableEvent, by: u64);
 
-    /// The table cannot be written, for `source`, and nothing else can tell what it was to say: the
-    /// database takes no more changes. Returns what callers are told of it.
+    /// The table cannot be written because of `source`, and the next opening would trust it all the
+    /// same: stops the database from taking changes. Returns the error for callers.
     fn stop(&self, source: io::Error) -> TableError;
 }
 
-/// The log as a restart sees it.
+/// The log as a restart method sees it.
 pub trait TableLog: Sync {
     /// The LSN of the last record appended. Never decreases.
     fn last_lsn(&self) -> Lsn;
@@ -68,25 +68,25 @@ pub trait TableLog: Sync {
     /// [`TableError::Pool`] if the log cannot be written.
     fn make_durable(&self, upto: Lsn) -> Result<(), TableError>;
 
-    /// Appends a record, not forced; returns its LSN, or `None` if the log has no room. Recovery
-    /// shows it to the restart again.
+    /// Appends a record without forcing it; returns its LSN, or `None` if the log has no room.
+    /// Recovery passes the record to the restart method.
     fn append(&self, payload: &[u8]) -> Option<Lsn>;
 
-    /// As `append`, in the room that is kept for what must be said: at most one short record
-    /// between two checkpoints.
+    /// As `append`, in log space that is reserved for a record that cannot be omitted: at most one
+    /// short record between two checkpoints.
     fn append_kept(&self, payload: &[u8]) -> Option<Lsn>;
 }
 
 /// Why a slot waited for the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waited {
-    /// It held a base, or a page that has moved on: it is free.
+    /// It held a base, or the old copy of a page that has moved to another slot: it becomes free.
     Retired,
-    /// It is clean: it is not pinned any more.
+    /// It is clean, and was PINNED: it may be reused from now on.
     Pinned,
 }
 
-/// What is counted of tables.
+/// Events of tables that are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TableEvent {
     /// A part of a table was written.
@@ -95,11 +95,11 @@ pub enum TableEvent {
     Logged,
     /// A table was given up.
     GivenUp,
-    /// The flash has failed a request that a restart can do without.
+    /// The flash failed a request that the restart method can do without.
     Fault,
 }
 
-/// Why a table is not kept.
+/// Why a table cannot be kept.
 #[derive(Clone, Debug)]
 pub enum TableError {
     /// The flash device cannot be written, or the table was given up before.

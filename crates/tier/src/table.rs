@@ -1,4 +1,5 @@
-//! The slots of one partition: which page each holds, in which state, and who is reused next.
+//! The slots of one partition: which page each holds, and in which state. Which slot is reused next
+//! is decided by an order (`order`).
 //!
 //! ```text
 //!            alloc, reuse          issue             wrote_clean
@@ -15,18 +16,19 @@
 //! ```
 //!
 //! - S1: READING is a mark beside the state, so that a page may be read while it is being cleaned.
-//! - S2: NEWER says that the page is newer than at home; `rec` is then the lower bound of its first
-//!   change that is not there. DIRTY has it, and LAZYCLEANING until the home write is done.
-//! - S3: a slot that is invalidated while it is being cleaned is DOOMED: it serves no read, and is
-//!   free when its I/O ends.
-//!   Where invalidation is logical it is INVALID then, and still its page's OWN.
+//! - S2: the mark NEWER says that the page is newer than at home; `rec` is then a lower bound of
+//!   the LSN of the first change that home lacks. A DIRTY slot has it, and a LAZYCLEANING one until
+//!   its home write has ended.
+//! - S3: a slot that is invalidated while it is being cleaned is DOOMED: it serves no read. When
+//!   its I/O ends it is FREE, or, where invalidation is logical, INVALID and still its page's OWN.
 //! - S4: a slot that is read, written or cleaned is never reused.
-//! - S5: a restart that redoes from flash keeps bases: the copy that a change was made on stays, as
-//!   INVALID, until a newer copy is durable somewhere; it is then RETIRED until the table on flash
-//!   says so. A copy is PINNED while the home write that made it clean may still be lost. A slot
-//!   that becomes a base while it is being cleaned is DOOMED and PINNED until that has ended.
-//! - Cost: 9 bytes per slot beside the policy's, of which 4 if the design keeps dirty pages here;
-//!   and 4 or 8 for the version of the copy, if the restart wants it.
+//! - S5: restart methods that redo from flash keep bases: the copy on which a change was made
+//!   stays, as INVALID, until a newer copy is durable at home or on flash; it is then RETIRED until
+//!   the table on flash names the newer one. A CLEAN copy is PINNED while the home write that made
+//!   it clean may still be lost. A slot that becomes a base while it is being cleaned is DOOMED and
+//!   PINNED until the cleaning has ended.
+//! - Cost, beside that of the order: 5 bytes per slot; 4 more if the design keeps dirty pages on
+//!   flash; and 4 or 8 more for the version of the copy, if the restart method checks it.
 //!
 //! Sources: the SSD buffer table [S0 3.1], its states [S3 II-B1].
 
@@ -62,8 +64,8 @@ use crate::shares::GAUGES;
 use crate::{CHOICES, Choice, Gauge, LogSizes, Shares};
 use versions::Versions;
 
-/// RecLSNs are looked through, for those that soon cannot be told from later ones, each time that
-/// the log has grown by so much.
+/// Each time that the log has grown by this many bytes, all recLSNs are examined for old ones whose
+/// narrowed form would soon be taken for a later LSN.
 const REC_LAP: u64 = LOG_BYTES_MAX / 2;
 
 const STATE: u8 = 0b111;
@@ -72,8 +74,8 @@ const READING: u8 = 1 << 4;
 const DOOMED: u8 = 1 << 5;
 const DAMAGED: u8 = 1 << 6;
 const PINNED: u8 = 1 << 7;
-/// Of INVALID slots, which nobody reads: the slot is its page's own, to be written again in place.
-/// Without it, a base, which must not be.
+/// The same bit, of INVALID slots, which are never read: the slot is kept for its page, to be
+/// written again in place. An INVALID slot without it is a base, which must not be overwritten.
 const OWN: u8 = READING;
 
 const FREE: u8 = 0;
@@ -85,7 +87,7 @@ const LAZYCLEANING: u8 = 5;
 const INVALID: u8 = 6;
 const RETIRED: u8 = 7;
 
-/// Slots that are looked at together for a page: without a branch, so by whole vectors.
+/// `find` compares this many slots at a time, without a branch, so that the compiler uses vectors.
 const LOOKED_AT: usize = 32;
 
 /// `pages` of a slot without a page.
@@ -118,14 +120,14 @@ pub struct SlotTable<O, S> {
     /// RecLSNs, narrowed: rounded down, a lower bound stays one. Empty if the design keeps
     /// no dirty pages on flash.
     rec: Box<[u32]>,
-    /// The newest recLSN so far: of the log all that matters lies close to it.
+    /// The newest recLSN so far, against which narrowed ones are widened: all others are near it.
     newest_rec: Lsn,
     states: Box<[u8]>,
     versions: Versions,
     order: O,
-    /// The design, with what is chosen for the moment where it picks itself.
+    /// The design; of `auto`, with the choice in force.
     design: Design,
-    /// Whether slots may hold what home lacks.
+    /// Whether slots may hold pages that are newer than home.
     keeps_dirty: bool,
     /// Whether the slot of a page that changes stays the page's own.
     keeps_own: bool,
@@ -135,17 +137,17 @@ pub struct SlotTable<O, S> {
     is_persistent: bool,
     waits_for_table: bool,
     sizes: LogSizes,
-    /// Groups of an append log that are done with and still hold something.
+    /// Groups of an append log that have been processed, with slots that cannot be freed yet.
     stuck: Vec<Run>,
-    /// What a group that leaves is told, kept for its memory.
+    /// A buffer for the answers about a group that leaves, kept to reuse its memory.
     answers: Vec<(SlotId, Leave)>,
     admissions: Admissions,
     /// Of an inclusive design: the slots whose page is in memory (leaving.W5).
     in_memory: Option<SlotBits>,
-    /// How often pages were asked for, of a design that admits by it, or may come to.
+    /// How often pages were requested, if the design admits by that, or is `auto`, which may.
     uses: Option<FrequencySketch>,
     admits_by_frequency: bool,
-    /// How many slots are what, by `Gauge`.
+    /// The number of slots in each condition, by `Gauge`.
     gauges: [u32; GAUGES],
     shares: S,
 }
@@ -179,12 +181,12 @@ impl Slots for Seen<'_> {
     }
 }
 
-/// Whether `page` was asked for more often of late than `other`.
+/// Whether `page` was requested more often recently than `other`.
 fn is_used_more(uses: &FrequencySketch, page: PageId, other: PageId) -> bool {
     uses.estimate(page_hash(page)) > uses.estimate(page_hash(other))
 }
 
-/// What a table of `slots` by these rules counts uses with.
+/// The sketch in which a table of `slots` counts requests, if its rules need one.
 fn sketch(rules: &SlotRules, slots: u32) -> Option<FrequencySketch> {
     let counts = matches!(rules.design.admission, AdmissionRule::Frequency | AdmissionRule::Chosen);
     counts.then(|| FrequencySketch::new((slots / rules.sketch_one_in).max(1)))
@@ -257,8 +259,8 @@ impl<O: SlotOrder, S: Shares> SlotTable<O, S> {
         }
     }
 
-    /// The slot that holds `page`, or is kept for it, if there is one. Looks through all slots: for
-    /// a driver of few that does not know it otherwise.
+    /// The slot that holds `page`, or is kept for it, if there is one. Searches all slots: for a
+    /// driver with few slots and no directory.
     pub fn find(&self, page: PageId) -> Option<u32> {
         let number = PageNumber::of(page).0;
         let is_among = |pages: &[u32]| pages.iter().fold(false, |is, &at| is | (at == number));
@@ -277,13 +279,13 @@ impl<O: SlotOrder, S: Shares> SlotTable<O, S> {
         self.states[slot as usize] & mark != 0
     }
 
-    /// How many slots of the table are `what`.
+    /// How many slots of the table `what` counts.
     #[inline]
     pub fn gauge(&self, what: Gauge) -> u32 {
         self.gauges[what as usize]
     }
 
-    /// `by` more slots are `what`, or fewer.
+    /// Adds `by`, which may be negative, to the gauge `what`.
     #[inline]
     fn gauged(&mut self, what: Gauge, by: i32) {
         let count = &mut self.gauges[what as usize];
@@ -291,7 +293,7 @@ impl<O: SlotOrder, S: Shares> SlotTable<O, S> {
         self.shares.counted(what, by);
     }
 
-    /// Counts `what` if the slot `was` so and no longer `is`, or the other way round.
+    /// Adjusts the gauge `what` for a slot that it counted before if `was`, and counts now if `is`.
     #[inline]
     fn regauge(&mut self, what: Gauge, was: bool, is: bool) {
         if was != is {
@@ -339,7 +341,7 @@ impl<O: SlotOrder, S: Shares> SlotTable<O, S> {
         self.is_newer(slot).then(|| self.rec(slot))
     }
 
-    /// The least of `newer`, doomed slots included: their home write may still be needed.
+    /// The least of `newer`, DOOMED slots included, whose home write may still be needed.
     pub fn oldest_newer(&self) -> Option<Lsn> {
         let newer = (0..self.rec.len() as u32).filter(|&slot| self.has(slot, NEWER));
         newer.map(|slot| self.rec(slot)).min()
@@ -361,8 +363,8 @@ impl<O: SlotOrder, S: Shares> SlotTable<O, S> {
         self.rec[slot as usize] = narrow(if is_near { lsn } else { Lsn::ZERO });
     }
 
-    /// Of changes that no log can have any more beside `newest`, which a persistent tier may have,
-    /// only that is kept: the log's beginning stands for them.
+    /// Replaces recLSNs that are too far below `newest` to be in any log by zero, which stands for
+    /// the beginning of the log. Only a persistent tier has such.
     #[cold]
     fn forget_old_recs(&mut self, newest: Lsn) {
         for slot in 0..self.rec.len() {
@@ -411,14 +413,14 @@ impl<O: SlotOrder, S: Shares> SlotTable<O, S> {
         self.gives_way(victim.0, page)
     }
 
-    /// From now on slots go as `choice` says.
+    /// From now on admission, order and treatment of dirty pages are those of `choice`.
     pub fn choose(&mut self, choice: Choice) {
         self.design = choice.of(self.design);
         self.admits_by_frequency = choice.admission == AdmissionRule::Frequency;
         self.order.choose(choice.order);
     }
 
-    /// `page`, in no frame, is asked for.
+    /// `page`, which is in no frame, is requested.
     pub fn asked_for(&mut self, page: PageId) {
         if let Some(uses) = &mut self.uses {
             uses.count(page_hash(page));
@@ -454,8 +456,7 @@ impl<O: SlotOrder, S: Shares> SlotTable<O, S> {
         self.order.filled(SlotId(slot), page, Fill::Clean(history), &self.shares);
     }
 
-    /// Flash alone holds the page, with its first change after home's at `rec_lsn`: WRITING ->
-    /// DIRTY.
+    /// Flash alone holds this version; home lacks its changes from `rec_lsn` on: WRITING -> DIRTY.
     pub fn wrote_dirty(&mut self, slot: u32, history: History, lsn: Lsn, rec_lsn: Lsn) {
         self.set_base(slot, &[WRITING], DIRTY);
         self.versions.set(slot, lsn);
@@ -476,7 +477,7 @@ impl<O: SlotOrder, S: Shares> SlotTable<O, S> {
         }
     }
 
-    /// The page in valid `slot` is used, though not read here.
+    /// The page in valid `slot` is used, but not read from flash.
     pub fn used(&mut self, slot: u32, now: Tick) {
         self.order.hit(SlotId(slot), now);
     }
@@ -486,13 +487,13 @@ impl<O: SlotOrder, S: Shares> SlotTable<O, S> {
         self.order.history(SlotId(slot))
     }
 
-    /// The page of a slot that holds none of its versions no longer wants it: INVALID -> FREE.
+    /// Frees the slot that is kept for a page and holds no version of it: INVALID -> FREE.
     pub fn release_own(&mut self, slot: u32) {
         assert!(self.is_own(slot), "slot {slot} is nobody's own");
         self.release(slot, &[INVALID]);
     }
 
-    /// Whether `slot` is stale, and to be written again in place.
+    /// Whether `slot` is kept for its page, to be written again in place.
     pub fn is_own(&self, slot: u32) -> bool {
         self.states[slot as usize] == INVALID | OWN
     }
@@ -508,7 +509,7 @@ impl<O: SlotOrder, S: Shares> SlotTable<O, S> {
         self.order.freed(SlotId(slot), page);
     }
 
-    /// Asserts the picture: marks fit states, and the policy agrees.
+    /// Asserts the picture: marks fit states, and the order agrees.
     pub fn check(&self) {
         for slot in 0..self.count() {
             let (state, marks) = (self.state(slot), self.states[slot as usize] & !STATE);

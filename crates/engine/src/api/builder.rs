@@ -41,9 +41,10 @@ const CHECKPOINT_INTERVAL: Nanos = Nanos::from_secs(60);
 ///
 /// The files keep the size of home, and of a log of fixed size, which `create` sets. All other
 /// options, such as memory, flash and design, apply to one opening and may differ at the next.
-/// While a database needs what is on flash ([`Builder::flash_role`]), flash, its size, design and
-/// restart must stay, and memory must not be much smaller than it was when the flash was first
-/// used: the opening is refused with `FlashNeeded`, which says how much memory is needed.
+/// While a database needs what is on flash ([`Builder::flash_role`]), flash, its size and the
+/// restart must stay, the design must be one that can have its flash as a part of the database, and
+/// memory must not be much smaller than it was when the flash was first used: the opening is
+/// refused with `FlashNeeded`, which says how much memory is needed, or with `InvalidOption`.
 ///
 /// # Examples
 ///
@@ -216,8 +217,9 @@ impl Builder {
     }
 
     /// Whether the metadata of the flash tier is charged to [`Builder::memory`], so that a large
-    /// tier leaves fewer pages in memory. By default it is allocated on top of it: 16 bytes for
-    /// each page of flash with the design `auto`, up to twice that with others.
+    /// tier leaves fewer pages in memory. By default it is allocated on top of it: 20 bytes for
+    /// each page of flash with the design `auto` and the restart `warm`, up to 36 with other
+    /// designs.
     #[must_use]
     pub fn metadata(mut self, metadata: Metadata) -> Builder {
         self.pool.metadata = metadata;

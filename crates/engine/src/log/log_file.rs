@@ -361,7 +361,7 @@ impl Log {
         first
     }
 
-    /// Drops the log before `start`: the boot page that says so must be durable.
+    /// Drops the log before `start`: the superblock that says so must be durable.
     pub(crate) fn truncate(&self, start: Lsn) {
         assert!(start <= self.durable_end(), "truncation to {start}, past what is durable");
         let before = self.start.fetch_max(start.0, Ordering::AcqRel);

@@ -1,13 +1,13 @@
 //! Recovery: ARIES, with the dirty pages found by analysis instead of logged [S3 II-A3].
 //!
 //! ```text
-//!   boot page            analysis                 redo                    undo
+//!   superblock           analysis                 redo                    undo
 //!   epoch + 1, durable   dirty pages and          from the least recLSN   losers, newest first,
 //!   find the log's end   transactions at the end  every lost change       with CLRs and END
 //! ```
 //!
-//! - V1: nothing is appended before the new epoch is durable, so that what a lost future left in
-//!   the ring is never taken for a record (see `log_reader`).
+//! - V1: nothing is appended before the new epoch is durable, so that what the last opening left
+//!   past its durable end is never taken for a record of this one (see `log_reader`).
 //! - V2: a page is redone on exactly the version that its record was written on, or recovery stops
 //!   with `RedoGap` and changes nothing more.
 //! - V3: home is whole before redo: what a power cut tore was made good from the doublewrite area,

@@ -1,12 +1,12 @@
 //! The table of designs: one row each, read by the pool, the command, the tests and the docs.
 //!
 //! A design says what happens to a page that leaves memory, what is admitted to flash, which slot
-//! is reused, and how a copy that is no longer current is dealt with. Adding one is one line here,
-//! and a new variant only where it gives a new answer.
+//! is reused, and what happens to a copy that is no longer current. A new design is one row here,
+//! and a new variant only for a behaviour that no other design has.
 //!
 //! - D1: names are unique, lower case, and stay: they are part of the command and of its output.
-//! - D2: every design is safe to discard: redo for each page not at home is in the log, so the
-//!   flash device may vanish at any instant.
+//! - D2: every design is safe to discard where flash is a cache: the log has redo for each page
+//!   that is not at home, so the flash device may vanish at any instant.
 
 pub(crate) mod combine;
 pub(crate) mod flash_role;
@@ -49,16 +49,16 @@ pub enum AdmissionRule {
     Nothing,
     /// Pages of the random class, and all while filling.
     RandomClass,
-    /// Pages of extents warmer than that of the coldest cached page.
+    /// Pages of extents that are warmer than the coldest extent with a page on flash.
     Temperature,
     /// All.
     All,
-    /// Pages that benefit more than the cached page that benefits least; all while a slot is free.
+    /// Pages of more benefit than the page on flash of least benefit; all while a slot is free.
     Benefit,
-    /// Pages used more often of late than the page that would give way, and all while there are
-    /// free slots (TinyLFU).
+    /// Pages requested more often recently than the page in the slot that would be reused, and all
+    /// while there are free slots (TinyLFU).
     Frequency,
-    /// What was chosen of the above, and may be chosen anew at any time.
+    /// One of the above, which `auto` may change at any time.
     Chosen,
 }
 
@@ -73,34 +73,36 @@ pub enum Replacement {
     Temperature,
     /// The slot that was filled first.
     Fifo,
-    /// The same, but a page that was asked for since is taken in again.
+    /// The same, but a page that was requested since it was written is written again at the rear.
     FifoSecondChance,
-    /// The slot that was filled first; what it has that home lacks stays with a page in memory.
+    /// The slot that was filled first. If its page is in memory and newer than home, the frame
+    /// takes over the dirty entry, and the copy is overwritten.
     Rotating,
-    /// The slots of the block that is used least, has most holes, and least that home lacks; but a
-    /// page that was asked for of late is taken in again.
+    /// The slots of the block of least weight: seldom used, many holes, few dirty pages; but a page
+    /// that was requested recently is written again.
     BlockWeight,
-    /// The slot whose page benefits least from flash, by the requests that were counted.
+    /// The slot whose page has the least benefit, by the requests counted so far.
     Benefit,
-    /// The same, by the requests that are to be expected of a page that comes or leaves.
+    /// The same, by the requests that are expected once the page has come to flash or left it.
     AnticipatedBenefit,
     /// The clean slot whose last use is oldest, by age in eighths of the tier's turnover.
     Recency,
     /// The clean slot that a replacement policy names.
     Policy(ReplacementKind),
-    /// The clean slot that is first by the order of ages that was chosen, and may be chosen anew.
+    /// The clean slot that is first in one of two orders by age, which `auto` may change at any
+    /// time.
     Chosen,
 }
 
 impl Replacement {
-    /// Whether it matters how often memory was asked for a page.
+    /// Whether the number of requests for a page that memory served matters.
     #[must_use]
     #[inline]
     pub fn counts_hits(self) -> bool {
         matches!(self, Replacement::Temperature | Replacement::AnticipatedBenefit)
     }
 
-    /// Whether slots are ranked by what their pages benefit.
+    /// Whether slots are ranked by the benefit of their pages.
     #[must_use]
     pub fn is_by_benefit(self) -> bool {
         matches!(self, Replacement::Benefit | Replacement::AnticipatedBenefit)
@@ -114,26 +116,26 @@ pub enum Layout {
     Nothing,
     /// In the slot that was chosen for it.
     InPlace,
-    /// In slots next to each other that nothing is in: a log of pages, several versions of one
-    /// among them, of which the newest counts.
+    /// In a run of free slots: an append log of pages, which may have several versions of a page,
+    /// of which the newest counts.
     Append(Batch),
 }
 
 /// How many pages are appended, and leave, together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Batch {
-    /// One; after the one before, round and round.
+    /// One page. The slots are used in order, as a ring.
     Page,
-    /// A group of as many as is configured; after the one before, round and round.
+    /// A group, whose size is configured. The slots are used in order, as a ring.
     Group,
-    /// The pages of a block; the blocks in any order.
+    /// A block. Blocks are used in any order.
     Block,
 }
 
-/// What becomes of the flash copy when its page is changed in memory.
+/// What happens to the flash copy when its page is changed in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Invalidation {
-    /// There is none.
+    /// There is no flash copy.
     Nothing,
     /// Its slot is free at once.
     Physical,
@@ -144,35 +146,35 @@ pub enum Invalidation {
 /// What flash has of a page while it is in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Inclusion {
-    /// What it had: a copy stays where it is until its page changes or its slot is reused.
+    /// The copy that it had: it stays until its page changes or its slot is reused.
     Free,
     /// A slot, from the moment the page comes into memory until it leaves: the page is written
     /// there when it was read from home, and no other page gets the slot meanwhile.
     Inclusive,
-    /// Nothing: the copy goes when the page is read, and what it had that home lacks is then in
-    /// memory alone.
+    /// Nothing: the copy is freed when the page is read. If it was newer than home, the page is
+    /// dirty in memory from then on.
     Exclusive,
 }
 
-/// When, and in which order, what flash has and home lacks is brought home.
+/// When, and in which order, pages that are newer on flash are written home.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cleaning {
     /// Never: no page on flash is newer than at home.
     Nothing,
-    /// While more than a share of the slots is dirty: the page that is first in the cleaner's
-    /// order, and its neighbours.
+    /// While more than lambda of the slots are dirty: the page that is first in the cleaner's
+    /// order, and its neighbours at home.
     AboveShare,
-    /// As soon as more than a share of the slots is dirty: all that are, in the order in which they
-    /// lie at home.
+    /// When more than lambda of the slots are dirty: all dirty pages, in the order of their places
+    /// at home.
     Sweeps,
-    /// A few ahead of need, those that benefit least.
+    /// A few pages before their slots are needed, those of least benefit.
     WhenWanted,
-    /// When they are at the front of an append log, or in the block that leaves.
+    /// When they come to the front of an append log, or their block leaves.
     AtFront,
 }
 
 impl Cleaning {
-    /// Whether it begins when more than a share of the slots is dirty.
+    /// Whether it begins when more than lambda of the slots are dirty.
     #[must_use]
     pub fn is_by_share(self) -> bool {
         matches!(self, Cleaning::AboveShare | Cleaning::Sweeps)
@@ -182,9 +184,9 @@ impl Cleaning {
 /// Which device the home of a run is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HomeDevice {
-    /// The one that is named for it.
+    /// The home device.
     Home,
-    /// The one that other designs have the flash tier on.
+    /// The flash device, which other designs use for the flash tier.
     Flash,
 }
 
@@ -214,7 +216,7 @@ impl MemoryRule {
 pub struct Design {
     /// The name in the command, its output and the docs.
     pub name: &'static str,
-    /// What it is and whose, in a few words.
+    /// What it is, and where it was published, in a few words.
     pub title: &'static str,
     /// What happens to an unchanged page that leaves memory.
     pub clean_leave: CleanLeave,
@@ -226,17 +228,18 @@ pub struct Design {
     pub replacement: Replacement,
     /// Where on the flash device a page is written.
     pub layout: Layout,
-    /// What becomes of the flash copy when its page is changed.
+    /// What happens to the flash copy when its page is changed.
     pub invalidation: Invalidation,
     /// What flash has of a page while it is in memory.
     pub inclusion: Inclusion,
-    /// When, and in which order, what flash has and home lacks is brought home.
+    /// When, and in which order, pages that are newer on flash are written home.
     pub cleaning: Cleaning,
     /// Which memory policies go with it.
     pub memory: MemoryRule,
-    /// Which device the home of a run is: a pool takes what it is given.
+    /// Which device is the home of a benchmark run. The pool uses the devices that it is given.
     pub home: HomeDevice,
-    /// Whether reads of pages that both have go home while flash is the busier device.
+    /// Whether reads of pages that are the same on flash and at home spill to home while requests
+    /// wait for the flash.
     pub spills: bool,
     /// Whether the flash device may vanish without loss while the log is whole (D2).
     pub safe_to_discard: bool,
@@ -263,7 +266,7 @@ impl Design {
         Design { home: HomeDevice::Flash, ..self }
     }
 
-    /// When designs with these answers usually bring home what home lacks.
+    /// The usual `cleaning` of designs with these settings.
     pub(crate) fn usual_cleaning(&self) -> Cleaning {
         usual_cleaning(self.dirty_leave, self.replacement, self.layout)
     }
@@ -274,14 +277,14 @@ impl Design {
         self.layout != Layout::Nothing
     }
 
-    /// Whether pages come to flash when they were read from home.
+    /// Whether a page is written to flash when it was read from home.
     #[must_use]
     pub fn writes_what_is_read(&self) -> bool {
         let is_inclusive = self.inclusion == Inclusion::Inclusive;
         is_inclusive || self.clean_leave == CleanLeave::WrittenWhenRead
     }
 
-    /// Whether pages that never change come to flash.
+    /// Whether pages that were not changed are written to flash.
     #[must_use]
     pub fn takes_clean_pages(&self) -> bool {
         self.uses_flash() && self.clean_leave != CleanLeave::Dropped
@@ -301,7 +304,7 @@ impl Design {
         self.dirty_leave == DirtyLeave::Flash
     }
 
-    /// How many pages are appended together, if the layout is one that appends.
+    /// The batch that is appended together, if the layout is an append log.
     #[must_use]
     pub fn batch(&self) -> Option<Batch> {
         match self.layout {
@@ -316,9 +319,10 @@ use {
     Replacement as Reuse,
 };
 
-/// The designs, in the order in which they are listed and run. A row is: name, title; what becomes
-/// of a clean and of a dirty page that leaves; admission, replacement, layout, invalidation. Behind
-/// it stand inclusion and cleaning, where they are not as usual.
+/// The designs, in the order in which they are listed and run. A row is: name, title; where a clean
+/// and a dirty page go when they leave memory; admission, replacement, layout, invalidation.
+/// Methods after a row set inclusion, cleaning, memory policy, home and spilling where they are
+/// unusual.
 #[rustfmt::skip]
 pub const DESIGNS: [Design; 18] = [
     row("no-ssd", "no flash tier", (Clean::Dropped, Dirty::Home),
@@ -404,7 +408,7 @@ const fn usual_cleaning(dirty: Dirty, replacement: Replacement, layout: Layout) 
     }
 }
 
-/// A name that no row of a list has. The message lists the known.
+/// A name that no row of a list has. The message lists the known names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownName {
     /// What was looked for: "design", "memory policy".

@@ -1,5 +1,5 @@
-//! The devices of the two tiers below memory: whether they take what the pool would send them, and
-//! what is done without one that fails, or stopped for.
+//! The devices of the two tiers below memory: when flash is bypassed, since it is busy, has failed
+//! or has had its day's writes, and when a failed flash stops the pool.
 
 pub(crate) mod budget;
 pub(crate) mod costs;
@@ -21,12 +21,12 @@ use crate::{PoolConfig, PoolStats};
 use budget::WriteBudget;
 use spill::Spilling;
 
-/// After so many writes in a row failed, the flash is left alone.
+/// After this many failed writes in a row, nothing more is written to flash.
 const FLASH_FAILURES_MAX: u32 = 8;
 
 pub(crate) struct Devices {
     pub(crate) home: Arc<dyn Device>,
-    /// None if the design does without.
+    /// `None` if the design has no flash tier.
     pub(crate) flash: Option<Arc<dyn Device>>,
     /// Pages that home has room for, of those that a slot can name.
     home_pages: u64,
@@ -34,15 +34,15 @@ pub(crate) struct Devices {
     pub(crate) costs: Costs,
     /// With more requests than this queued, the flash is bypassed [S0 3.3.2].
     mu: usize,
-    /// Of writes to flash, if they are limited.
+    /// Limits the writes to flash, if that was configured.
     budget: Option<WriteBudget>,
-    /// Writes to flash that failed since the last that did not.
+    /// Writes to flash that failed since the last successful one.
     failures: AtomicU32,
-    /// Of a pool whose home helps the flash out.
+    /// If reads may spill to home.
     pub(crate) spilling: Option<Spilling>,
     /// Whether flash is a part of the database.
     is_flash_needed: bool,
-    /// What was sent to them, but for what the partitions count.
+    /// Counts requests, except those that the partitions count.
     pub(crate) counts: LeafMutex<PoolStats>,
 }
 
@@ -119,7 +119,8 @@ impl Devices {
         io::run_both((&*self.home, home), (self.flash(), flash))
     }
 
-    /// `pages`, in their order, are about to be brought home from flash, up to `at_once` together.
+    /// Counts the home writes of `pages`, in page order, which are about to be cleaned, up to
+    /// `at_once` together.
     pub(crate) fn count_cleaning(&self, pages: &[(PageId, &PageBuf)], at_once: usize) {
         let runs =
             |part: &[(PageId, &PageBuf)]| part.chunk_by(|a, b| a.0.plus(1) == b.0).count() as u64;
@@ -131,7 +132,7 @@ impl Devices {
         counts.home_write_pages += pages.len() as u64;
     }
 
-    /// Flash failed to read or write, or returned what is no page.
+    /// Flash failed to read or write, or returned bytes that are not the page.
     pub(crate) fn count_fault(&self) {
         self.counts.lock().flash_faults += 1;
     }
@@ -170,8 +171,8 @@ impl Devices {
         })
     }
 
-    /// Memory has missed a page: looks at the devices from time to time, if home helps out. To be
-    /// called without a lock.
+    /// Memory has missed a page: samples the devices' queues from time to time, if reads may spill.
+    /// Call it without a lock.
     pub(crate) fn missed(&self) {
         if let (Some(spilling), Some(flash)) = (&self.spilling, &self.flash) {
             spilling.missed(&**flash, &*self.home);
@@ -189,7 +190,7 @@ impl Devices {
         }
     }
 
-    /// The flash failed: a database that it is a part of stops once it is given up.
+    /// The flash failed. If it is a part of the database, and is given up, stops the database.
     pub(crate) fn look_at_flash(&self, durability: &Durability) {
         let flash = self.flash.as_deref().filter(|flash| flash.is_given_up());
         let Some(flash) = flash.filter(|_| self.is_flash_needed) else { return };

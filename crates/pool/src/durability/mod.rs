@@ -110,7 +110,7 @@ pub trait Journal: Send + Sync {
     }
 
     /// Brings `bytes`, home's version of `page`, up to date from the log, which has every change
-    /// since `rec`; if they are not `whole`, an image in the log must come first.
+    /// since `rec`; if they are not `whole`, a record that formats the page must come first.
     ///
     /// # Errors
     ///

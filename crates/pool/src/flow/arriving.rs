@@ -10,23 +10,23 @@
 //!
 //! ```text
 //!             comes into memory                 while it is there        leaves memory
-//! inclusive   takes a slot, and is written      nobody else gets it      writes it, if it changed
+//! inclusive   takes a slot, and is written      the slot is not reused   writes it, if it changed
 //!             there if it was read from home
 //! exclusive   its copy goes; what home lacks    no slot                  is written anew
 //!             is the frame's, as if it changed
 //! ```
 //!
-//! - N1: inclusive: a page in memory has a slot from the moment it has a frame, if one was free or
-//!   clean then, flash took pages, and no write is lost; a slot whose page is in memory is never
-//!   reused. A slot without bytes of its page is given back when the page leaves.
-//! - N2: exclusive: no page whose latch is free has a copy on flash. Except while the log is redone
-//!   (who redoes wants to know where a page came from; the copies go when that is over), after a
-//!   failed write of home (nothing that is dirty could leave memory again), and a clean copy that
-//!   stands for a home write that is not synced (`warm`).
+//! - N1: inclusive: a page in memory has a slot from the moment it has a frame, if a slot was free
+//!   or clean then, flash took pages, and no write fails; a slot whose page is in memory is never
+//!   reused. A slot that does not have its page's bytes is freed when the page leaves.
+//! - N2: exclusive: no page whose latch is free has a copy on flash. Exceptions: while the log is
+//!   redone, since redo must know where a page came from (the copies are freed after that); after a
+//!   failed write of home, since no dirty page could leave memory again; and, under `warm`, a clean
+//!   copy whose page's last home write is not synced.
 //! - N3: exclusive: the entry of a dirty copy moves to the frame in the section under the lock in
 //!   which the copy goes. So the log keeps what home lacks, and flash stays safe to discard.
-//! - N4: exclusive: a page that is used while it is on its way to flash stays in memory, and what
-//!   was written of it is forgotten.
+//! - N4: exclusive: a page that is used while it is on its way to flash stays in memory, and the
+//!   copy that was written is dropped.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -55,15 +55,16 @@ pub(crate) struct FlashTraffic {
     pub(crate) offered: Queue<PageId>,
     /// Pages that no TAC writer wrote, as they were dirtied, left, or came too fast.
     pub(crate) abandoned: AtomicU64,
-    /// The retired hits that temperatures have aged by, if slots are ranked by them.
+    /// The hits on evicted pages by which temperatures have aged, if slots are ranked by
+    /// temperature.
     aged_hits: Option<AtomicU64>,
     /// When pages that were read from home are written to flash, if they are.
     pub(crate) writes_what_is_read: Option<TacWrite>,
-    /// Whether copies go when their pages are read.
+    /// Whether copies are freed when their pages are read.
     pub(crate) is_exclusive: bool,
     /// How pages are appended, if they are.
     pub(crate) appends: Option<Appends>,
-    /// Of a design that picks itself.
+    /// Of `auto`.
     pub(crate) choosing: Option<Choosing>,
 }
 

@@ -22,10 +22,10 @@
 //! - L3: a page joins a BUF_WRITE batch under the partition's lock, and only if its slot is still
 //!   valid: modifying a page invalidates its slot before the record is appended [sources.D1,
 //!   sources.D2].
-//! - L4: a page that is owed is not cleaned before it is redone: its copy lacks what the log has of
-//!   it, which a BUF_WRITE would then take for written, and is the base of changes that have no
-//!   image in the log.
-//! - A slot whose bytes are damaged keeps its entry: the log has to keep what only it can tell.
+//! - L4: a page with pending redo is not cleaned before it is redone: its copy lacks changes that
+//!   the log has, and that a BUF_WRITE would then call written; and the copy is the base of these
+//!   changes.
+//! - A slot whose bytes are damaged keeps its dirty entry, so that the log keeps the changes.
 
 use terrace_page::{Lsn, PageBuf, PageId, lsn, verify};
 use terrace_policy::{CleanKey, Cleaning};

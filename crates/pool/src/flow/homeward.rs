@@ -1,8 +1,8 @@
-//! Pages on their way home: those that come from flash are read there; then all are copied to the
-//! doublewrite area, where there is one, and written with their neighbours.
+//! Pages on their way home: the cleaner's are read from flash first; then all are copied to the
+//! doublewrite area, if there is one, and written home, adjacent pages with one request.
 //!
-//! They are written from their frames, or, where they were copied, from the copies. A request
-//! shares the memory of copies, so that a time limit costs no further copy.
+//! They are written from their frames, or, if they were copied, from the copies in memory. A
+//! request shares that memory, so a device with a time limit needs no copy of its own.
 
 use std::sync::Arc;
 
@@ -25,11 +25,11 @@ pub(crate) struct Homeward<'a> {
 
 enum Bytes<'a> {
     Own(&'a PageBuf),
-    /// write_out.W7: as they were copied, and where in that memory.
+    /// write_out.W7: the copies, and the index of this page among them.
     Copied(&'a Arc<Staging>, usize),
 }
 
-/// What `pages`, which `shield` has copies of if there is one, are written home from.
+/// `pages`, with the bytes to write: those of the copies in `shield`, if there is one.
 pub(crate) fn homeward<'a>(
     pages: impl Iterator<Item = (PageId, &'a PageBuf)>,
     shield: Option<&'a Shield<'_>>,
@@ -64,13 +64,13 @@ impl<'a> Homeward<'a> {
 }
 
 impl Durability {
-    /// The area that home writes go through.
+    /// The doublewrite area, if there is one.
     fn doublewrite(&self) -> Option<&Arc<Doublewrite>> {
         let area = self.journal.doublewrite();
         area.filter(|_| !self.mutations.has(Mutation::SkipDoublewrite))
     }
 
-    /// Most pages that may go home together.
+    /// The most pages that one batch of the doublewrite area takes.
     pub(crate) fn shielded_pages(&self) -> usize {
         self.doublewrite().map_or(usize::MAX, |area| area.batch_pages())
     }

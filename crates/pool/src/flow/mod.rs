@@ -1,9 +1,9 @@
 //! A page's way below memory: to flash, to home, and from flash to home.
 //!
-//! `arriving` is what flash does with a page that comes into memory, `write_out` what a page that
-//! leaves goes through; `append` is the same for designs that write flash in order. `slots` is
-//! where the tier and the pool meet. `cleaner` brings home what is newer on flash, when `cleaning`
-//! says so; `homeward` has what the ways home share. `choosing` picks the rules of `auto`.
+//! `arriving`: what flash does with a page that comes into memory. `write_out`: writes pages that
+//! leave memory; `append`: the same for designs that write flash in order. `slots`: where the tier
+//! and the pool meet. `cleaner` writes pages home that are newer on flash, when `cleaning` says so;
+//! `homeward`: what all home writes share. `choosing`: reports to `auto`, and applies its choice.
 
 pub(crate) mod append;
 pub(crate) mod arriving;

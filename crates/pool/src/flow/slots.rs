@@ -1,5 +1,5 @@
-//! Where the slots of the tier and the pool meet: what the tier asks while it decides, and who is
-//! told when a slot changes.
+//! Where the slots of the tier and the pool meet: what the tier asks while it decides (`Around`),
+//! and what the pool tells frames, observer and restart method when a slot changes.
 //!
 //! - T1: a page in memory knows its slot: its frame is told of each change in the section under the
 //!   lock in which the slot changes.
@@ -27,7 +27,7 @@ use crate::memory::{Books, Partition, Section};
 use crate::shares::SlotTable;
 use crate::{BufferPool, PageEvent, PoolError, Tier};
 
-/// What the restart wants of the pool, and the pool of it.
+/// The restart method, as the pool uses it.
 pub(crate) struct RestartState {
     keeper: Option<Box<dyn Keeper>>,
     /// How long copies count, and for what.

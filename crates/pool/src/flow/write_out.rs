@@ -1,4 +1,4 @@
-//! Writing pages from memory to home and flash: the one way for eviction and checkpoints.
+//! Writing pages from memory to home and flash: eviction and checkpoints both use it.
 //!
 //! ```text
 //!  job: exclusive latch, places chosen        plan (under the partition's lock)
@@ -13,13 +13,13 @@
 //! - W1: write-ahead: no page leaves before the log is durable up to its LSN, to flash as to home
 //!   [S0 2.4].
 //! - W2: the bytes that are written are not changed meanwhile: the shared latch is held throughout.
-//! - W3: at most one home write of a page is outstanding, the cleaner's included: who finds one
-//!   leaves the page alone, or waits [sources.D3].
+//! - W3: at most one home write of a page is outstanding, the cleaner's included: a task that finds
+//!   one skips the page, or waits [sources.D3].
 //! - W4: a slot is CLEAN only after the home write, if there is one, has finished too [S0 2.3].
 //! - W5: in LC the entry moves to flash only after the flash write has finished [sources.D4].
-//! - W6: a home write that was not synced may be lost. Where flash is found again with its dirty
-//!   pages, what is said there of a page that was written home since the last sync counts from the
-//!   first change that home would lack; and its clean copy is pinned until home was synced.
+//! - W6: a home write that was not synced may be lost. If the restart method keeps bases, the entry
+//!   on flash of a page that was written home since the last sync therefore names the first change
+//!   that home would lack without that write; and its clean copy is PINNED until home was synced.
 //! - W7: pages that go home are copied to the doublewrite area first, as many at a time as it
 //!   takes. The barrier that makes the copies durable is the force of W1.
 
@@ -101,7 +101,7 @@ pub(crate) fn write_out<'p>(
 ) -> Result<usize, PoolError> {
     let _at_work = pool.memory.at_work();
     let at_once = pool.durability.shielded_pages();
-    // Of a stopped pool, too, the jobs are ended one by one: others wait for their home writes.
+    // Even if the pool is stopped, each job is ended: other tasks wait for their home writes.
     let mut written = pool.durability.check_writable().map(|()| 0);
     while !jobs.is_empty() {
         let rest = jobs.split_off(jobs.len().min(at_once));
@@ -153,7 +153,7 @@ impl<'p> Transfers<'p> {
                 return Err(error);
             }
         };
-        // From here on the copies of what is home are needed no more.
+        // From here on the copies in the doublewrite area are not needed.
         let home = match home {
             Ok(()) => {
                 drop(shield);
@@ -196,7 +196,7 @@ impl<'p> Transfers<'p> {
         }
     }
 
-    /// Breaks W4 and W5, if a mutation says so: entries move before the writes.
+    /// Breaks W4 and W5 if a mutation is on: entries move before the writes.
     pub fn clear_too_soon(&self) {
         let mutations = self.pool.config.mutations;
         for transfer in &self.all {
@@ -217,7 +217,7 @@ impl<'p> Transfers<'p> {
         }
     }
 
-    /// What came of the writes home, and whether those to flash came to their end.
+    /// The result of the writes home, and whether those to flash succeeded.
     fn transfer(&self, shield: Option<&Shield<'_>>) -> (std::io::Result<()>, bool) {
         let BufferPool { devices, durability, .. } = self.pool;
         let pages = self.all.iter().filter(|transfer| transfer.writing.home());
@@ -251,14 +251,14 @@ impl Transfer<'_> {
         let mut section = Section::enter(pool, partition);
         let had_slot = frame.slot().is_some();
         let at_home = home && outcome.home;
-        // write_out.W6: what home was just sent counts as lacking until it is synced.
+        // W6: changes that were just written home count as lacking there until home is synced.
         let lacking = dirty.filter(|_| !home || restart.rules.keeps_bases).map(|lsns| lsns.rec);
         let version = section.version(frame, page_lsn, lacking);
         let is_filled = section.end_writing(frame, writing, outcome, &version);
         if let Some(slot) = slot.filter(|_| is_filled && at_home && restart.rules.keeps_bases) {
             section.books.ledger.keep_until_sync(slot, page);
         }
-        // A rule that is off may have cleared the entry already.
+        // A mutation may have cleared the entry already.
         if let Some(lsns) = dirty.filter(|_| frame.rec_lsn().is_some()) {
             if at_home || (is_filled && !home) {
                 section.books.clear_dirty(frame);
@@ -357,8 +357,8 @@ impl Section<'_> {
     /// What is written of the page of `frame`, of which home lacks changes from `rec` on.
     fn version(&self, frame: &Frame, lsn: Lsn, rec: Option<Lsn>) -> Version {
         let page = frame.page().expect("a page that was written");
-        // write_out.W6: what the slot says must hold after a power cut, too. A clean copy is the
-        // log's to redo where bases are not kept.
+        // W6: the slot's entry must hold after a power cut, too. Where bases are not kept, the log
+        // redoes the changes of a clean copy.
         let counts = rec.is_some() || self.pool.restart.rules.keeps_bases;
         let at_risk = self.books.ledger.at_risk(page).filter(|_| counts);
         let newer = rec.into_iter().chain(at_risk).min();

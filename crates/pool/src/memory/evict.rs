@@ -6,23 +6,24 @@
 //!   most. The background task gathers `evict_batch` of them, and sleeps while every partition has
 //!   a few free frames.
 //! - V3: where the design appends to flash, victims gather in groups (`append`).
-//! - V4: who finds no victim waits for a frame to be freed, and gives up after `PATIENCE`, or if
-//!   those who hold the frames wait in turn (N1).
+//! - V4: a task that finds no victim waits for a frame to be freed, and gives up after `PATIENCE`,
+//!   or if the tasks that hold the frames wait in turn (N1).
 //! - V5: where pages are copied beside the log before they go home, a task writes up to
 //!   `SHIELDED_VICTIMS` with its own, so that they share one barrier.
 //!
-//! With few frames for many tasks each may hold a page or two, and need one more: such a standstill
-//! is noticed, and ended by the refusal of one.
+//! With few frames and many tasks, each task may hold a page or two and need one more. Such a
+//! deadlock is detected, and ended by refusing one task (`AllPinned`).
 //!
 //! - N1: a partition stands still if each of its frames is latched, none has become free for
 //!   `STILL`, and nothing is under way that may free one or give one to its task: no device has a
 //!   request of the pool, no page is on its way out, none is being brought up to date.
-//! - N2: then the task that has waited longest is refused, and its operation lets go of the frames
-//!   that it has. The next one is refused `STILL_AGAIN` later, if no frame has become free by then.
-//!   In this order all who wait are refused once before any is twice, so those who have frames have
-//!   their turn, whatever the others try again meanwhile.
-//! - N3: who latches frames and waits for none (for the log, or in code of a caller) looks the
-//!   same. So a refusal may come without need, and only says that the same may succeed later.
+//! - N2: then the task that has waited longest is refused, and its operation releases its frames.
+//!   The next one is refused `STILL_AGAIN` later, if no frame has become free by then. In this
+//!   order each waiting task is refused once before any is refused twice, so tasks that hold frames
+//!   have their turn, even if the others try again meanwhile.
+//! - N3: a task that latches frames and waits for something else (for the log, or in code of a
+//!   caller) looks the same. So a task may be refused without need: the error only says that the
+//!   same operation may succeed later.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -46,21 +47,21 @@ const ROUNDS_MAX: u32 = 4;
 const PATIENCE: Nanos = Nanos(20_000_000_000);
 /// How long a task waits before it looks for victims again.
 const NAP: Nanos = Nanos(1_000_000);
-/// Victims written with one barrier (V5), and no more than one frame in so many.
+/// The most victims written with one barrier (V5), and at most one eighth of the frames.
 const SHIELDED_VICTIMS: usize = 16;
 const FRAMES_PER_VICTIM: usize = 8;
-/// How long nothing moves before a task is refused.
+/// How long a partition stands still before a task is refused (N1).
 const STILL: Nanos = Nanos::from_millis(50);
-/// The same shortly after another one was: for `LATELY`.
+/// The same, for `LATELY` after another task was refused (N2).
 const STILL_AGAIN: Nanos = Nanos::from_millis(5);
 const LATELY: Nanos = Nanos::from_secs(1);
 
 /// How many victims to gather.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Quota {
-    /// Stop when so many frames are free.
+    /// Stop when this many frames are free.
     free: usize,
-    /// Stop when so many are to be written.
+    /// Stop when this many are to be written.
     writes: usize,
 }
 
@@ -120,7 +121,7 @@ pub(crate) fn run_evictor(pool: &BufferPool) {
             if missing > 0 && !background.is_closing() {
                 let writes = missing.min(pool.config.evict_batch as usize);
                 let writes = writes_together(pool, partition, writes);
-                // Whoever needs a frame meets the same error, and reports it.
+                // A task that needs a frame meets the same error, and reports it.
                 freed += evict(pool, partition, Quota { free: missing, writes }).unwrap_or(0);
             }
         }
@@ -130,8 +131,8 @@ pub(crate) fn run_evictor(pool: &BufferPool) {
     }
 }
 
-/// How many victims to write together where `wanted` would do: more if each batch waits for a
-/// barrier of the log's device (V5).
+/// How many victims to write together: `wanted`, or more if each batch waits for a barrier of the
+/// log's device (V5).
 fn writes_together(pool: &BufferPool, partition: &Partition, wanted: usize) -> usize {
     let most = SHIELDED_VICTIMS.min(partition.frames_count as usize / FRAMES_PER_VICTIM);
     if pool.durability.shielded_pages() == usize::MAX { wanted } else { wanted.max(most) }
@@ -152,7 +153,7 @@ fn evict(pool: &BufferPool, partition: &Partition, quota: Quota) -> Result<usize
     if jobs.is_empty() {
         return Ok(freed);
     }
-    // What is free already is worth more than an error that others will report too.
+    // Frames are free already; the next task that writes a victim reports the error.
     match write_out(pool, jobs, Purpose::Evict) {
         Ok(written) => Ok(freed + written),
         Err(_) if freed > 0 => Ok(freed),

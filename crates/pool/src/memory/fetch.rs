@@ -1,4 +1,4 @@
-//! Misses: a page gets a frame, and its bytes from flash or home. Who asks is `request`, or
+//! Misses: a page gets a frame, and its bytes from flash or home. Called by `request`, and by
 //! `multi_read` for many pages.
 //!
 //! ```text
@@ -8,16 +8,16 @@
 //!                                        +--------> (no frame)  damaged, or the device failed
 //! ```
 //!
-//! - F1: the frame is in the directory, latched exclusively, before the read begins: whoever wants
-//!   the page meanwhile waits for the latch, and nobody reads it twice.
-//! - F2: flash serves a page if its copy is valid, and if it is newer than home, or if no more
-//!   than mu requests are queued there [S0 3.3.2], and none of them is spilled (`spill`).
-//! - F3: what a device returns is verified. A bad copy of what home has too is dropped and home is
-//!   read; what only flash had is rebuilt from home and the log (`loading`), if flash is a cache.
-//!   Else it is the caller's error.
-//! - F4: while a page is in flight the cleaner, or a front of an append log, may bring it home, or
-//!   move its copy. Whoever finds that copy bad waits for the end of that, and chooses the source
-//!   again.
+//! - F1: the frame is in the directory, latched exclusively, before the read begins: tasks that
+//!   want the page meanwhile wait for the latch, and the page is read once.
+//! - F2: flash serves a page if its copy is valid, and if either the copy is newer than home, or no
+//!   more than mu requests are queued at the flash [S0 3.3.2] and reads do not spill (`spill`).
+//! - F3: what a device returns is verified. If a bad copy is clean, it is dropped, and home is
+//!   read. If it is newer than home, and flash is a cache, the page is rebuilt from home and the
+//!   log (`loading`). Otherwise the caller gets the error.
+//! - F4: while a page is in flight the cleaner, or the front of an append log, may write it home,
+//!   or move its copy. A load that finds the copy bad waits until that has ended, and chooses the
+//!   source again.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -62,7 +62,7 @@ pub(crate) enum Installed<'p> {
     New(Loading<'p>),
 }
 
-/// How often a page in flight is read from flash: its copy may be moved, or cleaned, each time.
+/// The most reads of flash for one page in flight: its copy may be moved, or cleaned, each time.
 const SOURCES_MAX: u32 = 64;
 
 /// The uses of a page that comes into memory.
@@ -81,8 +81,8 @@ fn touch(intent: Intent, want: Want, history: Option<History>, now: Tick) -> Tou
 pub(crate) struct FetchHistory {
     /// Memory was full once: ramp-up is over [S0 4.3.2].
     memory_was_full: AtomicBool,
-    /// The page after the one that a read of its own fetched last, for the 64-page rule; zero
-    /// before there was one.
+    /// The page number after that of the last single fetch, for the 64-page rule; zero before the
+    /// first one.
     after_last: AtomicU64,
 }
 
@@ -95,7 +95,7 @@ impl FetchHistory {
         !self.memory_was_full.load(Ordering::Relaxed)
     }
 
-    /// The page that was fetched before `page`.
+    /// The page that was fetched before `page`, which becomes the last one.
     fn followed_by(&self, page: PageId) -> Option<PageId> {
         self.after_last.swap(page.0 + 1, Ordering::Relaxed).checked_sub(1).map(PageId)
     }
@@ -173,7 +173,7 @@ pub(crate) fn install(
 }
 
 impl<'p> Section<'p> {
-    /// Takes a free frame that no late reader holds.
+    /// Takes a free frame whose latch is free: a reader of its former page may still hold it.
     fn pop_free(&mut self) -> Option<Exclusive<'p>> {
         let (frames, free) = (&self.pool.memory.frames, &mut self.books.free);
         for at in (0..free.len()).rev() {
@@ -214,7 +214,7 @@ impl<'p> Section<'p> {
 }
 
 impl<'p> Loading<'p> {
-    /// Tells those that follow misses of this one.
+    /// Reports this miss to `auto`, the spilling rule, the observer and the classifier.
     fn announce(&self, intent: Intent, want: Want) {
         let BufferPool { memory, devices, traffic, cleaning, .. } = self.pool;
         let page = self.page;
@@ -259,8 +259,9 @@ impl<'p> Loading<'p> {
         self.read_home().or_else(|error| self.redo_damaged(error))
     }
 
-    /// The copy in `slot`, which home lacked when its read began, is bad: what is to be read
-    /// instead may have changed since. Waits for whoever brings the page home just now (F4).
+    /// The copy in `slot`, which was newer than home when its read began, is bad. Waits for a home
+    /// write of the page that is under way, rebuilds the page if it can, and otherwise chooses the
+    /// source again (F4).
     fn after_bad_copy(&mut self, slot: u32, error: PoolError) -> Result<BadCopy, PoolError> {
         let partition = self.partition;
         let seen = partition.home_write_ended.seen();
@@ -287,7 +288,7 @@ impl<'p> Loading<'p> {
         Ok(BadCopy::LookAgain)
     }
 
-    /// A loaded page is a page like any other.
+    /// Ends the flight of a loaded page: tells the flash tier that it is in memory.
     pub(crate) fn serve(self) -> Exclusive<'p> {
         if self.source == Source::Home {
             offer_read_page(self.pool, self.page, &self.guard);

@@ -1,7 +1,7 @@
 //! Frames: memory for pages, and 64 bytes about each. All access to page bytes is here.
 //!
 //! - M1: bytes are read only under the frame's latch, and changed only under its exclusive mode.
-//!   [`Shared`] and [`Exclusive`] are that latch: whoever has one has the right.
+//!   [`Shared`] and [`Exclusive`] are guards of that latch.
 //! - M2: `page` changes only under the exclusive latch and the lock of the page's partition; so it
 //!   can be trusted under either.
 //! - M3: `rec_lsn` and `slot` change only under the lock of the page's partition, by a task that
@@ -43,7 +43,7 @@ pub(crate) struct Frame {
     touch: AtomicU64,
     /// `Lsn::MAX` if the frame has no dirty entry.
     rec_lsn: AtomicU64,
-    /// Means something only beside a dirty entry.
+    /// Valid only if the frame has a dirty entry.
     base_lsn: AtomicU64,
     slot: AtomicU32,
     class: AtomicU32,

@@ -11,8 +11,7 @@ use crate::{BufferPool, PageEvent};
 /// What `PageMut::dirty` found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dirtied {
-    /// The page was the same as home: it had no dirty entry. Log a full image of it first, if
-    /// images are on.
+    /// The page was the same as home: it had no dirty entry.
     Fresh,
     /// The page had a dirty entry, in memory or on flash.
     Already,
@@ -65,7 +64,7 @@ impl<'p> PageRef<'p> {
     }
 
     /// From now on [`BufferPool::peek`] may read the page's frame: for pages that many tasks read
-    /// and few change. Changes of a page in this frame are dearer from now on.
+    /// and few change. Changes of a page in this frame cost more from now on (frames.M5).
     #[inline]
     pub fn let_peek(&self) {
         self.guard.let_peek();
@@ -134,8 +133,8 @@ impl<'p> PageMut<'p> {
         self.exclusive().id()
     }
 
-    /// Whether the page came from a copy on flash that counts as the same as home's. Recovery asks:
-    /// the home write behind it may have been lost.
+    /// Whether flash has a copy of the page that counts as clean. Recovery asks, since the home
+    /// write that made the copy clean may have been lost.
     #[must_use]
     pub fn is_clean_copy(&self) -> bool {
         // In a persistent tier it counts as clean once home was synced.
@@ -163,8 +162,8 @@ impl<'p> PageMut<'p> {
         found
     }
 
-    /// As [`PageMut::dirty`], for a change without a record of its own. `None` if the log is full,
-    /// and a restart would miss it: then the change must not be made.
+    /// As [`PageMut::dirty`], for a change that is not logged. `None` if the log is full, and the
+    /// restart method would miss the change: then it must not be made.
     pub fn dirty_unlogged(&mut self) -> Option<Dirtied> {
         let found = self.dirty();
         let journal = &*self.pool.durability.journal;
@@ -175,8 +174,8 @@ impl<'p> PageMut<'p> {
     ///
     /// # Panics
     ///
-    /// If `dirty` was not called on this guard, if `lsn` is not newer than the page's LSN, or if
-    /// the change gives the page another id.
+    /// If `dirty` was not called on this guard, if `lsn` is lower than the page's LSN, or if the
+    /// change gives the page another id.
     pub fn apply(&mut self, lsn: Lsn, change: impl FnOnce(&mut PageBuf)) {
         assert!(self.dirtied.is_some(), "{} changes without an entry", self.page);
         assert!(lsn >= terrace_page::lsn(self), "{} gets {lsn} after a newer one", self.page);

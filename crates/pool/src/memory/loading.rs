@@ -1,9 +1,9 @@
-//! A page in flight, the ends of its reads, and what is done when a device has not the whole page.
+//! A page in flight: how its reads end, and how it is rebuilt if a device does not return it whole.
 //! The rules of reading are those of `fetch`.
 //!
-//! Redo on first use (`Redo`): a page whose changes are in the log alone is brought up to date when
-//! it is read, so that a database can be used before its log is redone. A restart of our own; the
-//! idea of redo on demand is that of Graefe's instant recovery.
+//! Redo on first use (`Redo`): a page with pending redo (*owed*) is brought up to date when it is
+//! first read, so that a database can be used before its log is redone. It is part of the restart
+//! method `warm`; the idea of redo on demand is that of Graefe's instant recovery.
 //!
 //! ```text
 //!         owe                    read (flash or home)            redo_owed
@@ -12,11 +12,12 @@
 //!                  +---------------- drain, in the background --------+
 //! ```
 //!
-//! - O1: until then the page's dirty entry is in the ledger of its partition, and holds the log.
-//! - O2: a page is redone under its exclusive latch, before anybody else sees its bytes.
-//! - O3: what fails stays owed: whoever reads the page is told, and may try again.
-//! - O4: a page whose copy on flash counts as clean is made dirty from the image on that began its
-//!   dirty period, though analysis began later: home may have to be rebuilt.
+//! - O1: until it is redone, the page's dirty entry is in the ledger of its partition, and holds
+//!   the log.
+//! - O2: a page is redone under its exclusive latch, before any other task sees its bytes.
+//! - O3: if redo fails, the page stays owed: its reader gets the error, and may try again.
+//! - O4: a page whose copy on flash counts as clean gets a recLSN from which the log can rebuild
+//!   it, though analysis began later: the home write that made the copy clean may be lost.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -40,12 +41,12 @@ pub(crate) enum Source {
     Flash,
 }
 
-/// What is to be done about a bad copy that home lacked.
+/// What to do about a bad copy that was newer than home.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BadCopy {
-    /// Nothing: the page is whole, from home and the log.
+    /// Nothing: the page was rebuilt from home and the log.
     Rescued,
-    /// Its source is to be read, which may be another one now.
+    /// Read its source, which may be another one now.
     LookAgain,
 }
 
@@ -55,7 +56,7 @@ pub(crate) struct Loading<'p> {
     pub guard: Exclusive<'p>,
     pub partition: &'p Partition,
     pub page: PageId,
-    /// Where its bytes come from, or came from.
+    /// Where its bytes come from.
     pub source: Source,
     /// The read of its slot, until it has ended.
     pub reading: Option<Reading>,
@@ -68,8 +69,8 @@ pub(super) fn source_of(reading: &Option<Reading>) -> Source {
 /// The log's changes of pages that are owed. The engine implements it.
 pub trait Redo: Send + Sync {
     /// Applies to `bytes` the changes that they lack. `is_whole` says whether they are the page in
-    /// some version; otherwise an image in the log must come first. Returns whether any was
-    /// applied.
+    /// some version; otherwise a record that formats the page must come first. Returns whether any
+    /// was applied.
     ///
     /// # Errors
     ///
@@ -80,8 +81,8 @@ pub trait Redo: Send + Sync {
     fn done(&self, page: PageId);
 }
 
-/// Why a page cannot be rebuilt: a device that could not be `read` says nothing about the page,
-/// which the log alone does not have.
+/// Why a page cannot be rebuilt: that home could not be `read`, if that is so, since the log alone
+/// does not have the page; otherwise `error`.
 pub(crate) fn first_cause(read: Result<(), PoolError>, error: PoolError) -> PoolError {
     match read {
         Err(failed @ PoolError::Read { .. }) => failed,
@@ -89,7 +90,7 @@ pub(crate) fn first_cause(read: Result<(), PoolError>, error: PoolError) -> Pool
     }
 }
 
-/// Pages that are to be redone when they are first read; which they are, the ledgers know.
+/// Pages that are to be redone when they are first read. The ledgers know which these are.
 #[derive(Default)]
 pub(crate) struct Owed {
     count: AtomicU64,
@@ -156,7 +157,7 @@ impl Loading<'_> {
         let Err(error) = read else { return Ok(true) };
         devices.look_at_flash(durability);
         if copy.is_newer {
-            // Also while the log is redone: that may have gone by what the copy had.
+            // Also while the log is redone: redo may have counted on the copy.
             return Err(error);
         }
         section.books.stats.flash_faults += 1;
@@ -168,9 +169,9 @@ impl Loading<'_> {
         Ok(false)
     }
 
-    /// Whether what a device returned is the page (fetch.F3), and at home no newer than the log: a
-    /// page goes there after its records, so a log that ends before one of them has lost its tail.
-    /// A flash that is newer is told as a whole, when it is opened.
+    /// Whether a device returned the page (fetch.F3), and home a version no newer than the log: a
+    /// page is written home after its records, so a log that ends before one of them has lost its
+    /// tail. A flash that is newer than the log is recognized as a whole, at the opening.
     pub(super) fn judge(&self, tier: Tier, read: std::io::Result<()>) -> Result<(), PoolError> {
         let BufferPool { config, durability, restart, .. } = self.pool;
         let (page, bytes, mutations) = (self.page, &*self.guard, config.mutations);
@@ -178,7 +179,7 @@ impl Loading<'_> {
         if mutations.has(Mutation::SkipVerify) {
             return Ok(());
         }
-        // Redo looks for itself while it runs: it knows where the log ended.
+        // Redo checks that itself while it runs: it knows where the log ended.
         let is_newer = || !restart.is_recovering() && lsn(bytes) >= durability.next_lsn();
         match verify(bytes, page) {
             Err(Damage::WrongPage { .. })
@@ -194,16 +195,16 @@ impl Loading<'_> {
     }
 }
 
-/// What is owed.
+/// Pages with pending redo.
 impl BufferPool {
-    /// From now on `redo` knows what `pages` lack: page, the first change that home may lack, and
-    /// where the log has all that rebuilds it, from its image on. Before anything is read.
+    /// From now on `redo` has the changes of `pages`: for each page the first change that home may
+    /// lack, and the LSN from which on the log can rebuild it. Call it before anything is read.
     pub fn owe(&self, pages: impl IntoIterator<Item = (PageId, Lsn, Lsn)>, redo: Arc<dyn Redo>) {
         let mut count = 0;
         for (page, rec, rebuilt_from) in pages {
             let partition = self.memory.partition(page);
             let mut books = partition.books.lock();
-            // O4. A dirty copy tells itself from where on home lacks changes.
+            // O4. The entry of a dirty copy says itself from where on home lacks changes.
             let is_clean = match partition.find(&books, &self.memory.frames, page) {
                 _ if self.restart.rules.is_persistent => false,
                 Place::Flash(slot) => books.slots.newer(slot).is_none(),
@@ -240,9 +241,10 @@ impl Loading<'_> {
         let mut section = Section::enter(self.pool, partition);
         section.books.ledger.redone(page);
         owed.redone();
-        // A copy that counts as clean may be newer than home: the write behind it may be lost. Not
-        // where flash is persistent: what is clean in the table was synced home. And of what was
-        // read from home, the copy may be an older version, which the log's records fit as well.
+        // A copy that counts as clean may be newer than home, since the home write that made it
+        // clean may be lost; not where flash is persistent, whose clean pages were synced home. If
+        // the page was read from home, its copy may be an older version, on which the log's records
+        // fit as well.
         let frame = self.guard.frame();
         let slots = &section.books.slots;
         let is_clean = |slot| slots.is_valid(slot) && slots.newer(slot).is_none();
@@ -272,10 +274,10 @@ impl Loading<'_> {
         books.clear_dirty(frame);
     }
 
-    /// What is damaged at home may be whole in the log.
+    /// The log may have all of a page that is damaged at home.
     pub(super) fn redo_damaged(&mut self, error: PoolError) -> Result<(), PoolError> {
         match error {
-            // A page that is newer than the log is whole: nothing in the log makes up for it.
+            // A page that is newer than the log is whole: no record of the log can mend it.
             PoolError::Damaged { damage, .. }
                 if damage != Damage::Version
                     && self.pool.owed.has(self.page, &self.pool.memory) =>
@@ -286,13 +288,14 @@ impl Loading<'_> {
         }
     }
 
-    /// Whether what is bad in `slot`, which home lacks, can be given up: nobody brings it home.
+    /// Whether the bad copy in `slot`, which is newer than home, can be given up: it is not being
+    /// written home.
     pub(super) fn may_rescue(&self, slots: &SlotTable, slot: u32) -> bool {
         slots.keeps(slot, self.pool.restart.any_base()) || slots.state(slot) == SlotState::Dirty
     }
 
-    /// A copy that only flash had is bad: home may have the same version, and the log has all that
-    /// home lacks.
+    /// The copy is bad, and its entry says that home lacks it: home may have the same version all
+    /// the same, and otherwise the log has all changes that home lacks.
     pub(super) fn rescue(&mut self, slot: u32, rec: Lsn) -> Result<BadCopy, PoolError> {
         let BufferPool { config, durability, restart, .. } = self.pool;
         let (page, partition) = (self.page, self.partition);
@@ -321,8 +324,8 @@ impl Loading<'_> {
             return Ok(BadCopy::LookAgain);
         }
         section.books.stats.flash_faults += 1;
-        // A base stays: nobody but its entry tells, after a power cut, that home lacks the changes
-        // from `rec` on: not even the last checkpoint, which counted on the copy.
+        // A base stays: after a power cut its entry alone says that home lacks the changes from
+        // `rec` on. The last checkpoint does not: it counted on the copy.
         let changed = section.books.slots.spoiled(slot, restart.any_base());
         section.copy_changed(self.guard.frame(), slot, changed, Freed::Modified);
         section.set_dirty(&self.guard, DirtyLsns::at(rec));
@@ -332,13 +335,13 @@ impl Loading<'_> {
         Ok(BadCopy::Rescued)
     }
 
-    /// Brings what home has up to date by the changes that are held in memory for a page that is
-    /// owed. Whether it could: else its bytes are undefined, and the log must be read.
+    /// Brings home's version of an owed page up to date with the changes that are held in memory.
+    /// Whether it could: if not, the bytes are undefined, and the log must be read.
     fn rebuild_from_owed(&mut self, is_whole: bool) -> bool {
         let BufferPool { owed, memory, .. } = self.pool;
         let page = self.page;
-        // Whoever is owed has a change held, the last one; and each is checked against the version
-        // that it was written on.
+        // For each owed page at least the last change is held, and each change is checked against
+        // the version that it was written on.
         let redo = owed.redo().filter(|_| owed.has(page, memory));
         let redone =
             |redo: Arc<dyn Redo>| self.guard.change(|bytes| redo.redo(page, bytes, is_whole));

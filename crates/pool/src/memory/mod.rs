@@ -3,15 +3,15 @@
 //! A request reads downward: `request` looks the page up and latches it; `fetch` gives it a frame
 //! and reads it, which ends in `loading`; `evict` makes room; `guard` is what the caller holds.
 //! `multi_read` does that for many pages together. `frames` has the bytes and latches, `directory`
-//! finds a page's frame. Here is what all of them, and the ways below memory, work with: the
+//! finds a page's frame. This file has what all of them, and `flow` below, work with: the
 //! partitions, each with the directory, frames, slots and dirty entries of the pages that hash to
 //! it.
 //!
 //! - P1: a page never changes its partition, so all that is known of it changes in a `Section`.
-//! - P2: the lock (`books`) is a leaf: nobody waits under it. Latches are only tried under it.
-//! - P3: the dirty entry of a page is the `rec_lsn` of its frame, or the NEWER mark of its slot,
-//!   or, after its home write and until the next sync of home, a part of the ledger. It moves
-//!   between them within one lock section, so every view under the lock has it.
+//! - P2: the lock (`books`) is a leaf: no task waits under it. Latches are only tried under it.
+//! - P3: the dirty entry of a page is the `rec_lsn` of its frame, or the NEWER mark of its slot, or
+//!   a part of the ledger: after its home write until the next sync of home, and while its redo is
+//!   pending. It moves between them within one lock section, so every view under the lock has it.
 
 pub(crate) mod directory;
 pub(crate) mod evict;
@@ -40,13 +40,13 @@ use evict::Waiting;
 use fetch::FetchHistory;
 use frames::{Exclusive, Frame, FrameTable, Peeks};
 
-/// One of so many frames is kept free by the background task.
+/// The background task keeps 1/128 of the frames free.
 const FRAMES_PER_FREE: u32 = 128;
 
 /// Memory, and what is counted of it.
 pub(crate) struct Memory {
     pub(crate) frames: FrameTable,
-    /// Page requests that took no latch, as far as no frame counts them.
+    /// Counts page requests that took no latch, where frames do not count them.
     pub(crate) peeks: Peeks,
     pub(crate) partitions: Box<[Partition]>,
     /// The clock of the policies: one tick for each miss.
@@ -65,7 +65,7 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// With so many frames, divided into these partitions. `None` if there is no memory for them.
+    /// `frames` frames, divided into these partitions. `None` if there is no memory for them.
     pub(crate) fn new(
         frames: u32,
         partitions: Box<[Partition]>,
@@ -123,7 +123,7 @@ impl Memory {
         partition.find_frame(&self.frames, hash, page)
     }
 
-    /// As `lookup`, for a page that will be looked into.
+    /// As `lookup`, for a page that will be read: prefetches its bytes.
     #[inline]
     pub(crate) fn lookup_ahead(&self, page: PageId) -> Option<FrameId> {
         let hash = PageHash::of(page);
@@ -136,7 +136,7 @@ impl Memory {
         self.partitions.iter().map(|part| part.retired_hits.load(Ordering::Relaxed)).sum()
     }
 
-    /// Latches the frame that a policy named as a victim, if it has a page and nobody else has it.
+    /// Latches the frame that a policy named as a victim, if it has a page and its latch is free.
     pub(crate) fn try_victim(
         &self,
         partition: &Partition,
@@ -263,7 +263,7 @@ pub(crate) struct Books {
     /// Frames without a page.
     pub free: Vec<FrameId>,
     pub policy: FramePolicy,
-    /// None, of a design without flash.
+    /// Empty if the design has no flash tier.
     pub slots: SlotTable,
     /// Victims that wait in their frames to be appended together.
     pub gathered: Vec<Gathered>,
@@ -271,7 +271,7 @@ pub(crate) struct Books {
     pub stats: PoolStats,
 }
 
-/// A section under the lock of a partition: all that is known of its pages changes in one.
+/// A section under the lock of a partition: everything known of its pages changes in one (P1).
 pub(crate) struct Section<'p> {
     pub pool: &'p BufferPool,
     pub partition: &'p Partition,
@@ -355,8 +355,8 @@ impl Partition {
         Some(self.frame_at(place))
     }
 
-    /// As `find_frame`, for a page that will be looked into: its bytes are on their way while the
-    /// frame says whether it is the one.
+    /// As `find_frame`, for a page that will be read: prefetches its bytes before it compares the
+    /// frame's page number.
     #[inline]
     fn find_frame_ahead(
         &self,

@@ -11,9 +11,9 @@
 //!        [---------- one read -------]      trimmed: 1 read from home
 //! ```
 //!
-//! - R1: nobody waits for a frame, or for a latch, while pages are in flight: what has no free
-//!   frame is not read.
-//! - R2: an image from home is dropped if the page is in memory, or newer on flash.
+//! - R1: no task waits for a frame, or for a latch, while it has pages in flight: a page for which
+//!   no frame is free is not read.
+//! - R2: a page that was read from home is dropped if it is in memory, or newer on flash.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;

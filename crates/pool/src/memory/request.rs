@@ -1,9 +1,10 @@
 //! Page requests: a page is read, changed or created, in memory.
 //!
-//! Each is a lookup without locks, the frame's latch, a check that the frame still holds the page,
-//! and a store or two. What is not found this way is fetched: it gets a frame, for which another
-//! page may have to leave, and is read. The bytes of a page are asked of the processor's memory
-//! before the frame has said that it is the one: one miss, not two in a row.
+//! A request of a page in memory is a lookup without locks, the frame's latch, a check that the
+//! frame still holds the page, and a store or two. A page that is not found this way is fetched: it
+//! gets a frame, for which another page may have to leave, and is read. The lookup prefetches the
+//! page's bytes into the processor's cache before it has compared the frame's page number: the two
+//! cache misses overlap.
 
 use terrace_page::{Damage, FrameId, PageId};
 use terrace_policy::AccessClass;
@@ -56,10 +57,11 @@ impl BufferPool {
         Some(PageRef::new(page, guard))
     }
 
-    /// What `read` makes of the page as it is in memory, without its latch. `None`, if the page is
-    /// not in memory, or a task changes it meanwhile, or waits to: then `read` was given nonsense,
-    /// and what it returned is dropped. Writes to no memory that others read: it is for pages that
-    /// everybody reads and few change. Not counted as a page request if `read` makes nothing of it.
+    /// Reads a page in memory optimistically, without its latch: returns what `read` returned.
+    /// `None` if the page is not in memory, or if a task changed it meanwhile, or waited to: `read`
+    /// may have seen torn bytes then, and its result is dropped. Writes to no cache line that other
+    /// tasks read: for pages that many tasks read and few change, such as inner nodes. Not counted
+    /// as a page request if `read` returns `None`.
     #[inline]
     pub fn peek<T>(&self, page: PageId, read: impl FnOnce(Peek<'_>) -> Option<T>) -> Option<T> {
         terrace_rt::maybe_switch();
@@ -165,8 +167,8 @@ impl BufferPool {
         Err(PoolError::AllPinned)
     }
 
-    /// As [`BufferPool::write`], for recovery: a torn or blank page is no error, so that the image
-    /// in the log can repair it.
+    /// As [`BufferPool::write`], for recovery: a torn or blank page is no error, so that redo can
+    /// rebuild it from the log record that formatted it.
     ///
     /// # Errors
     ///
@@ -221,7 +223,7 @@ impl BufferPool {
         }
     }
 
-    /// As `fetch`, but a damaged page is given out, with the tier that has it damaged.
+    /// As `fetch`, but also returns a damaged page, with the tier whose copy is damaged.
     fn fetch_any(&self, page: PageId) -> Result<(Fetched<'_>, Option<(Tier, Damage)>), PoolError> {
         let mut loading = match self.install_with_room(page, Want::Best)? {
             Installed::New(loading) => loading,
@@ -274,7 +276,8 @@ impl BufferPool {
                 installed => return Ok(installed),
             }
             if attempt > 0 {
-                // A frame is free, but a task that came too late for its page has yet to see that.
+                // A frame is free, but a late reader still holds its latch, until it has seen that
+                // the frame no longer has its page.
                 terrace_rt::yield_now();
             }
         }

@@ -1,20 +1,21 @@
-//! A design that picks itself while it runs: admission, replacement and what becomes of changed
-//! pages, by what each would have cost.
+//! The design `auto`: picks admission, replacement and the treatment of dirty pages while it runs,
+//! by what each choice would have cost.
 //!
 //! ```text
-//! requests of a sample of pages --> a tier in small for each choice --> requests
+//! requests of a sample of pages --> a shadow (small tier) for each choice --> requests
 //!              what requests cost on the devices, now --> time on each device --> the choice
 //! ```
 //!
-//! - Idea: devices that are both busy go as fast as the busier one lets them. So a choice costs
-//!   what it keeps the busier device, and a tenth of what it keeps the other. Whichever costs least
-//!   is chosen, if that is at least a thirtieth less than what is chosen now.
-//! - U1: what would have been is counted under each choice on the same requests; what was chosen
-//!   changes none of the counts.
+//! - Idea: a loaded system goes as fast as its busier device lets it. So the cost of a choice is
+//!   the time for which it occupies the busier device, and a tenth of that for which it occupies
+//!   the other. The cheapest choice is taken if it saves at least a thirtieth.
+//! - U1: each choice is followed on the same requests; the choice in force changes none of the
+//!   counts.
 //! - U2: counts are halved at each decision: what was half a turnover of the tier ago counts half.
 //! - U3: the choice is a function of the requests and the costs that it was told.
 //! - Sources: none; sampling by hash is SHARDS' (Waldspurger et al. 2015).
-//! - Cost: 256 slots in small for each choice, 30 KB, whatever the size of the tier.
+//! - Cost: a shadow of about 256 slots for each choice, 28 KB together, whatever the size of the
+//!   tier.
 
 mod busy_fit;
 mod choice;
@@ -30,13 +31,13 @@ use terrace_policy::{AccessClass, Costs, Design, History, Replacement, SlotAges,
 
 use crate::{AgesOrder, SlotRules, Unshared};
 
-/// Slots in small, at least, of a tier that has as many.
+/// Slots of a shadow, at least, if the tier has as many.
 const SHADOW_SLOTS_MIN: u32 = 256;
 /// How much of the other device's time counts.
 const OTHER_DEVICE: f64 = 0.1;
-/// A change must save so much of the cost.
+/// A change of the choice must save this share of the cost.
 const SAVED_MIN: f64 = 1.0 / 30.0;
-/// Of a tier that picks itself the sketch of uses is made for one in so many slots.
+/// Under `auto` the sketch of uses is made for one slot in sixteen.
 pub(crate) const SKETCH_SLOTS: u32 = 16;
 
 /// What one request keeps a device busy, in any unit, as the devices are now.

@@ -28,7 +28,7 @@ use terrace_policy::{
     SlotLru2, Tick,
 };
 
-/// The order of a partition's slots.
+/// The order of a partition's slots, of whichever kind its design asks for.
 pub struct AnyOrder(Order);
 
 enum Order {
@@ -42,7 +42,7 @@ enum Order {
 }
 
 impl AnyOrder {
-    /// The order of `count` free slots by these rules, of a partition with so many `frames`.
+    /// The order of `count` free slots by these rules, in a partition with `frames` frames.
     pub fn new((count, frames): (u32, u32), rules: &SlotRules, shares: &impl Shares) -> AnyOrder {
         AnyOrder(match rules.design.replacement {
             Replacement::Nothing => Order::Nothing(NoSlots),

@@ -1,5 +1,5 @@
-//! What an order of slots answers, and what it is told: the trait that the table sees. The table
-//! knows states, and nothing of orders; an order knows no state but what it is told.
+//! The trait through which the table uses an order of slots: what the order is told, and what it is
+//! asked. The table knows the states of slots, and the order only what it is told of them.
 //!
 //! ```text
 //!        take_free            filled              taken
@@ -14,12 +14,12 @@ use terrace_policy::{AgeOrder, CleanKey, History, SlotBits, Tick};
 use super::LogSlots;
 use crate::{Image, NoVictim, Shares, SlotState};
 
-/// For which page a slot is wanted.
+/// The page for which a slot is wanted.
 #[derive(Clone, Copy, Debug)]
 pub struct Asks {
     /// The page.
     pub page: PageId,
-    /// Its slot, if it has one that it cannot use.
+    /// The slot that it already has and cannot use, if there is one.
     pub own: Option<SlotId>,
     /// Whether admission compares the page with the victim, which may stay then.
     pub compares: bool,
@@ -28,13 +28,13 @@ pub struct Asks {
 /// What a slot holds that is filled.
 #[derive(Clone, Copy, Debug)]
 pub enum Fill {
-    /// What home holds of a page with these uses.
+    /// The version that home has, of a page with these uses.
     Clean(History),
-    /// What home lacks from an LSN on, of a page with these uses.
+    /// A version of which home lacks changes from an LSN on, of a page with these uses.
     Dirty(History, Lsn),
-    /// As before, and home holds it now.
+    /// The same page as before, which home has now.
     Cleaned,
-    /// As before, and home lacks it still from an LSN on.
+    /// The same page as before, of which home still lacks changes from an LSN on.
     StillDirty(Lsn),
 }
 
@@ -62,13 +62,13 @@ pub trait Slots {
     fn page(&self, slot: SlotId) -> PageId;
     /// Whether a filled slot may be reused now.
     fn is_evictable(&self, slot: SlotId) -> bool;
-    /// Whether home lacks what a slot holds, and nobody uses the slot.
+    /// Whether a slot is newer than home, and no task uses the slot.
     fn is_cleanable(&self, slot: SlotId) -> bool;
-    /// Whether home lacks what a slot holds; `None` if it holds nothing.
+    /// Whether a slot is newer than home; `None` if it is free.
     fn is_dirty(&self, slot: SlotId) -> Option<bool>;
 }
 
-/// Slots of which those that are `kept` may not be reused.
+/// The same slots, except that those in `kept` may not be reused.
 struct But<'a, S> {
     slots: &'a S,
     kept: &'a SlotBits,
@@ -96,7 +96,7 @@ impl<S: Slots> Slots for But<'_, S> {
     }
 }
 
-/// An order of the slots of a partition. What an order has no use for it leaves out.
+/// An order of the slots of a partition. An order leaves out the methods that it has no use for.
 pub trait SlotOrder {
     /// Bytes allocated.
     fn bytes(&self) -> usize;
@@ -114,8 +114,8 @@ pub trait SlotOrder {
         Err(NoVictim::Busy)
     }
 
-    /// As `victim`, but none of the slots that are `kept`: an order may pass some of them over, and
-    /// these count as used at the time beside them.
+    /// As `victim`, but never one of the slots in `kept`. An order may count kept slots that it
+    /// passes over as used at the given tick.
     fn victim_but(
         &mut self,
         (kept, _): (&SlotBits, Tick),
@@ -137,10 +137,10 @@ pub trait SlotOrder {
         self.taken(slot);
     }
 
-    /// The page of slot `from` has slot `to` in its stead.
+    /// The page of slot `from` now has slot `to` instead.
     fn carried(&mut self, _from: SlotId, _to: SlotId) {}
 
-    /// The content of a slot is gone, which was `page`, if it was still a page's.
+    /// A slot is free; it held `page`, if it held one.
     fn freed(&mut self, slot: SlotId, page: Option<PageId>);
 
     /// The page in a slot was used at `now`.
@@ -170,7 +170,7 @@ pub trait SlotOrder {
         None
     }
 
-    /// `page`, which has `slot` or none, was asked for.
+    /// A request for `page`, which has `slot` or none, was counted.
     fn counted(&mut self, _page: PageId, _slot: Option<SlotId>, _: Count, _: &impl Shares) {}
 
     /// Whether counts are to be halved, once all is counted.
@@ -189,7 +189,7 @@ pub trait SlotOrder {
     /// The cleaner has taken a slot, or found none.
     fn cleaning_begun(&mut self) {}
 
-    /// From now on slots leave by `order`, where there is a choice.
+    /// From now on victims are chosen by `order`, if the order of slots has a choice (`auto`).
     fn choose(&mut self, _order: AgeOrder) {}
 
     /// From now on only slots of a zone are given away: those that are free, and the `count` least
@@ -204,7 +204,7 @@ pub trait SlotOrder {
     /// Opening found a slot filled.
     fn found(&mut self, _slot: SlotId, _image: &Image) {}
 
-    /// All was told of a new table: `slots` are filled with what was found.
+    /// All that opening found was told: `slots` are filled accordingly.
     fn settle(&mut self, slots: &impl Slots, shares: &impl Shares);
 
     /// The slots as those of an append log, if they are.

@@ -1,7 +1,7 @@
 //! What the slots of an append log can do beside the others: leave in order, and move on.
 //!
-//! - O1: a slot that is in a group that is leaving is not the cleaner's: who lets the group leave
-//!   brings home what must go there.
+//! - O1: the cleaner takes no slot of a group that is leaving: the task that has the group leave
+//!   writes home the pages that must go there.
 //! - O2: a page that moves on is in its old slot until its new one is written, and from then on in
 //!   the new one: entry, version and mark move in one section under the lock.
 

@@ -11,14 +11,14 @@ use crate::{Shares, SlotOrder};
 pub enum Wanted {
     /// Any.
     Copy,
-    /// Only one that home lacks changes of: home is read otherwise.
+    /// Only a copy that is newer than home: otherwise home is read.
     OnlyNewer,
 }
 
 /// The devices, as a driver sees them when memory misses a page. Asked only where the answer
 /// counts.
 pub trait Devices {
-    /// Whether the flash is to be spared, or gone: what home has is read there.
+    /// Whether the flash is to be spared, or gone: pages that home has are read there.
     fn is_flash_spared(&self) -> bool;
     /// Whether home serves reads of pages that both have, since requests wait for the flash.
     fn spills(&self) -> bool;
@@ -42,7 +42,7 @@ impl Devices for IdleDevices {
 #[must_use]
 #[derive(Debug, PartialEq, Eq)]
 pub enum Missed {
-    /// Home: the slot holds nothing that is wanted.
+    /// Home: the slot has no copy of the kind that is wanted.
     Home,
     /// Home: the flash is to be spared.
     Spared,
