@@ -155,14 +155,11 @@ pub(crate) fn open(setup: Setup, devices: Devices) -> Result<Arc<Engine>, Error>
         // Home and log can do without. If they cannot either, it was not the flash. But one that
         // was in doubt, and was lost when its writes were let go, has ended that attempt only.
         let is_lost_now = is_lost() && !was_lost;
-        let doubt = match setup.flash_doubt {
-            Some(doubt) => Some(doubt).filter(|_| is_lost_now),
-            None => doubt_of(&setup, &devices, &error, has_failed),
-        };
-        if doubt.is_none() {
-            return Err(why(error));
+        let doubt = doubt_of(&setup, &devices, &error, has_failed);
+        match doubt.filter(|_| setup.flash_doubt.is_none() || is_lost_now) {
+            Some(doubt) => setup.flash_doubt = setup.flash_doubt.or(Some(doubt)),
+            None => return Err(why(error)),
         }
-        setup.flash_doubt = doubt;
     }
 }
 
@@ -179,6 +176,7 @@ fn doubt_of(
         Error::FlashNeeded { why: why @ ColdStart::LogLost, .. } => Some(*why),
         // A part of the database, or not to be blamed.
         _ if setup.pool.flash_role.is_persistent() || !may_be_of_flash(error) => None,
+        Error::Device { source, .. } if has_failed => Some(ColdStart::Device(source.kind())),
         _ if has_failed => Some(ColdStart::Device(std::io::ErrorKind::Other)),
         _ => Some(ColdStart::Contradicted),
     }

@@ -143,6 +143,18 @@ impl Device for Overlay {
         self.below.set_time_limit(limit);
     }
 
+    fn is_given_up(&self) -> bool {
+        self.below.is_given_up()
+    }
+
+    fn has_failed(&self) -> bool {
+        self.below.has_failed()
+    }
+
+    fn give_up(&self) {
+        self.below.give_up();
+    }
+
     fn release(&self) {
         self.below.release();
     }

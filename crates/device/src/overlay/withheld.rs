@@ -18,9 +18,11 @@
 //! - W4: a write that fails below when it is let go ends the rest: all later requests fail, and
 //!   the devices are as a power cut at that moment leaves them. A device whose loss its owner can
 //!   bear is given up as well, so that the owner can begin again without it: if the others went on,
-//!   they might go past what is left on it, and believe it the next time. What is asked of a device
-//!   that is given up already comes to nothing.
+//!   they might go past what is left on it, and believe it the next time.
 //! - W5: a device that is to grow does so when it is let go, and has to have the room then.
+//! - W6: a device that is given up while writes are withheld refuses what is asked of it from then
+//!   on. What it was asked before comes to nothing if its owner can bear its loss; if not, nothing
+//!   is let go, of any device.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -42,7 +44,7 @@ const WAVE_MAX: usize = 64;
 /// What becomes of the others when a write of this device fails as it is let go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnLoss {
-    /// Nothing is written any more.
+    /// Nothing is written any more, to any device.
     Stop,
     /// The device is given up, and then nothing is written any more, either.
     GiveUp,
@@ -159,10 +161,21 @@ impl Steps {
         self.blocks.clear();
     }
 
+    /// What a device says that was given up though its owner cannot do without it: its writes
+    /// come to nothing, so none of the others' may be done.
+    fn look_for_loss(&self) -> Result<(), (usize, io::Error)> {
+        for (index, (device, on_loss)) in self.devices.iter().enumerate() {
+            if *on_loss == OnLoss::Stop && device.is_given_up() {
+                device.sync().map_err(|source| (index, source))?;
+            }
+        }
+        Ok(())
+    }
+
     fn run(&mut self, is_open: &AtomicBool) -> Result<(), (usize, io::Error)> {
         let is_lost = |(device, _): &(Arc<dyn Device>, OnLoss)| device.is_given_up();
         let lost: Vec<bool> = self.devices.iter().map(is_lost).collect();
-        let mut done = Ok(());
+        let mut done = self.look_for_loss();
         let steps = std::mem::take(&mut self.steps);
         let mut rest = &steps[..];
         while let (Some(first), Ok(())) = (rest.first(), &done) {
@@ -201,15 +214,11 @@ impl Steps {
         done
     }
 
-    /// Notes a request, and does what it asks of memory.
-    fn take(&mut self, device: usize, request: &Request<'_>) -> io::Result<()> {
-        let mut bytes = vec![0; request.len() as usize];
+    /// Notes a request, and does what it asks of memory. `bytes` is as long; of a read it has what
+    /// is below.
+    fn take(&mut self, device: usize, request: &Request<'_>, mut bytes: Vec<u8>) -> io::Result<()> {
         if request.op == Op::Read {
-            let blocks = &self.blocks[device];
-            if blocks.coverage(request.offset, bytes.len()) != Coverage::All {
-                read_longer(&*self.devices[device].0, request.offset, &mut bytes)?;
-            }
-            blocks.read_over(request.offset, &mut bytes)?;
+            self.blocks[device].read_over(request.offset, &mut bytes)?;
             scatter(&bytes, request.bufs);
             return Ok(());
         }
@@ -219,6 +228,18 @@ impl Steps {
         let bytes = bytes.into_boxed_slice();
         self.steps.push(Step::Write { device, offset: request.offset, bytes });
         Ok(())
+    }
+}
+
+impl Stage {
+    /// What requests come to once nothing is withheld any more; `None`: ask below.
+    fn answers(&self, requests: &[Request<'_>]) -> Option<Vec<io::Result<()>>> {
+        match self {
+            Stage::Stopped(_, error) => {
+                Some(requests.iter().map(|_| Err(said_again(error))).collect())
+            }
+            Stage::Withheld | Stage::LetGo => None,
+        }
     }
 }
 
@@ -285,31 +306,49 @@ impl Withheld {
 
     /// What `requests` come to while writes are withheld; `None`: ask below.
     fn run(&self, requests: &[Request<'_>]) -> Option<Vec<io::Result<()>>> {
-        let mut steps = self.group.steps.lock();
-        match &steps.stage {
-            Stage::LetGo => return None,
-            Stage::Stopped(_, error) => {
-                return Some(requests.iter().map(|_| Err(said_again(error))).collect());
-            }
-            Stage::Withheld => {}
-        }
-        let blocks = &steps.blocks[self.index];
-        let is_below = |request: &Request<'_>| {
+        let coverage = {
+            let steps = self.group.steps.lock();
+            let Stage::Withheld = &steps.stage else { return steps.stage.answers(requests) };
+            let blocks = &steps.blocks[self.index];
+            let of = |it: &Request<'_>| blocks.coverage(it.offset, it.len() as usize);
+            requests.iter().map(of).collect::<Vec<_>>()
+        };
+        let is_below = |(request, coverage): (&Request<'_>, &Coverage)| {
             request.op == Op::Read
                 && request.offset + request.len() <= self.below.len()
-                && blocks.coverage(request.offset, request.len() as usize) == Coverage::Nothing
+                && *coverage == Coverage::Nothing
         };
-        if requests.iter().all(is_below) {
+        if requests.iter().zip(&coverage).all(is_below) {
             return None;
         }
+        // The group is not locked while a device is read: one that does not answer holds up no
+        // request of another. What is below stays as it is until all is let go.
+        let with_below = |(request, coverage): (&Request<'_>, Coverage)| {
+            let mut bytes = vec![0; request.len() as usize];
+            if request.op == Op::Read && coverage != Coverage::All {
+                read_longer(&*self.below, request.offset, &mut bytes)?;
+            }
+            Ok(bytes)
+        };
+        let read: Vec<io::Result<Vec<u8>>> =
+            requests.iter().zip(coverage).map(with_below).collect();
+        let mut steps = self.group.steps.lock();
+        let Stage::Withheld = &steps.stage else { return steps.stage.answers(requests) };
+        let taken = requests.iter().zip(read);
         let mut results: Vec<_> =
-            requests.iter().map(|request| steps.take(self.index, request)).collect();
+            taken.map(|(request, bytes)| steps.take(self.index, request, bytes?)).collect();
         if steps.bytes > steps.limit
             && let Err((_, source)) = steps.run(&self.group.is_open)
         {
             results[0] = Err(source);
         }
         Some(results)
+    }
+
+    /// Whether requests are withheld. Those of a device that is given up are refused by it, so that
+    /// nobody counts on them.
+    fn withholds(&self) -> bool {
+        !self.group.is_open() && !self.below.is_given_up()
     }
 }
 
@@ -319,7 +358,7 @@ impl Device for Withheld {
     }
 
     unsafe fn submit(&self, requests: &[Request<'_>]) -> Ticket {
-        if !self.group.is_open() {
+        if self.withholds() {
             requests.iter().for_each(|request| request.validate(self.len()));
             if let Some(results) = self.run(requests) {
                 return Completion::answered(results.into_iter().map(|result| self.note(result)));
@@ -338,7 +377,7 @@ impl Device for Withheld {
     }
 
     fn sync(&self) -> io::Result<()> {
-        if !self.group.is_open() {
+        if self.withholds() {
             let mut steps = self.group.steps.lock();
             match &steps.stage {
                 Stage::Withheld => {
@@ -537,10 +576,35 @@ mod tests {
 
             let group = Withholding::new(u64::MAX);
             let [first, second] = [&fuse, &other].map(|it| group.over(Arc::clone(it), on_loss));
-            write(&first, 0, &[1; SECTOR_SIZE]).expect("it is withheld");
+            let is_withheld = write(&first, 0, &[1; SECTOR_SIZE]).is_ok();
+            assert_eq!(is_withheld, !first.is_given_up());
             write(&second, 0, &[2; SECTOR_SIZE]).expect("it is withheld");
             let goes_on = group.let_go().is_ok();
             assert_eq!((goes_on, contents(&*other)[0] == 2), (first.is_given_up(), goes_on));
+        }
+    }
+
+    /// The bug: a flash that is a part of the database was given up while it was read, its writes
+    /// came to nothing, and home told of them as if they were there.
+    #[test]
+    fn nothing_is_let_go_once_a_device_that_is_needed_is_given_up() {
+        for is_given_up_first in [false, true] {
+            let (fuse, other) = (Fuse::new(memory()), memory());
+            let group = Withholding::new(u64::MAX);
+            let first = group.over(fuse.clone(), OnLoss::Stop);
+            let second = group.over(Arc::clone(&other), OnLoss::Stop);
+            if is_given_up_first {
+                fuse.give_up();
+            }
+            let written = write(&first, 0, &[1; SECTOR_SIZE]).is_ok();
+            assert_eq!(written, !is_given_up_first);
+            write(&second, 0, &[2; SECTOR_SIZE]).expect("it is withheld");
+            fuse.give_up();
+            first.sync().expect_err("it is given up");
+            let (index, error) = group.let_go().expect_err("the first is needed");
+            assert_eq!((index, error.kind()), (0, io::ErrorKind::NotConnected));
+            assert_eq!(contents(&*other)[0], 0);
+            write(&second, 0, &[3; SECTOR_SIZE]).expect_err("all has ended");
         }
     }
 }

@@ -482,7 +482,6 @@ impl Database {
 
     /// Which transactions wait for which locks, and which hold them, as text: for a database that
     /// seems to hang.
-    #[doc(hidden)]
     pub fn debug_waits(&self) -> String {
         let engine = self.engine();
         engine.locks.waits(|tree, key| {

@@ -261,11 +261,11 @@ impl<'p> Run<'p> {
 
     /// Reads the run from flash; says which pages are whole.
     fn stage(&mut self) -> Vec<bool> {
-        let BufferPool { memory, devices, config, .. } = self.pool;
+        let BufferPool { memory, config, .. } = self.pool;
         let number = |claim: &Claim| memory.partition(claim.page()).slot_page(claim.slot());
         let numbers: Vec<u64> = self.claims.iter().map(number).collect();
         let places = numbers.iter().copied().enumerate();
-        let is_read = read_copies(devices, &mut self.staging, places, |staging| {
+        let is_read = read_copies(self.pool, &mut self.staging, places, |staging| {
             let pages = numbers.iter().zip(staging.pages_mut());
             pages.map(|(&number, bytes)| PageIo::read(number, [bytes])).collect()
         });

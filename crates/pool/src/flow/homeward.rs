@@ -10,7 +10,6 @@ use terrace_device::Operation;
 use terrace_page::{Lsn, PAGE_SIZE, PageBuf, PageId};
 use terrace_tier::{LogRules, Mutation};
 
-use crate::devices::Devices;
 use crate::durability::Durability;
 use crate::durability::doublewrite::{CopyError, Doublewrite, Shield};
 use crate::io::{self, PageIo};
@@ -113,9 +112,9 @@ impl Durability {
 /// Reads copies that go home from flash into `staging`: with the requests of `batch`, or, since one
 /// bad sector must not keep the others from home, one by one, as `places` tells: where in the
 /// staging, and which page of the device. Bytes that could not be read are zeroes. Whether the
-/// batch was read.
+/// batch was read. A flash that is a part of the database, and is given up, stops the pool.
 pub(super) fn read_copies(
-    devices: &Devices,
+    BufferPool { devices, durability, .. }: &BufferPool,
     staging: &mut Staging,
     places: impl Iterator<Item = (usize, u64)>,
     batch: impl for<'a> FnOnce(&'a mut Staging) -> Vec<PageIo<'a>>,
@@ -128,6 +127,7 @@ pub(super) fn read_copies(
             bytes.fill(0);
             let _failed = io::run(devices.flash(), vec![PageIo::read(number, [bytes])]);
         }
+        devices.look_at_flash(durability);
     }
     is_read
 }

@@ -186,7 +186,7 @@ impl Front {
         let migration = pool.traffic.appends.and_then(|appends| appends.migration);
         let place = |leaver: &Leaver| (leaver.at, partition.slot_page(leaver.slot));
         let places = self.leavers.iter().map(place);
-        read_copies(&pool.devices, &mut staging, places, |staging| match migration {
+        read_copies(pool, &mut staging, places, |staging| match migration {
             Some(_) => self.reads_of_leavers(partition, staging),
             None => self.read_of_all(partition, from, staging),
         });
