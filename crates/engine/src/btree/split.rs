@@ -61,6 +61,9 @@ pub(super) enum Need {
 impl Tree {
     fn is_met<W: Writer>(&self, w: &W, need: Need, node: &Node<'_>, key: &[u8]) -> bool {
         match need {
+            // One that another has put there meanwhile needs no new cell, and no fence fits before
+            // the first key of a leaf.
+            Need::Insert { .. } if node.is_leaf() && node.search(key).is_ok() => true,
             Need::Insert { body_len } if node.is_leaf() => self.fits(w, node, key, body_len),
             Need::Insert { body_len } => edit::fits(node, key, body_len),
             Need::Replace { record_len } => match node.search(key) {

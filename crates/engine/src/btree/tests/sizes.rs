@@ -3,7 +3,9 @@
 use super::super::TreeStats;
 use super::super::node::{CELL_MAX, LEAF_CELL, SLOT};
 use super::super::overflow::{DATA_MAX, TAIL_CELL, TAIL_PAGES_MAX};
+use super::super::split::Need;
 use super::*;
+use crate::space::Purpose;
 
 /// The length of a value with which something changes in how it is stored, or one byte more or
 /// less.
@@ -132,6 +134,29 @@ fn a_leaf_of_two_large_cells_is_parted_at_any_place() {
             });
         }
     }
+}
+
+/// The bug: another put the key there, as large as it was to be, while room was made for it. The
+/// leaf was split before its first key, which was its lower fence, so that no key was in the left
+/// part.
+#[test]
+fn no_room_is_made_for_a_key_that_another_has_put_there() {
+    in_world(1, 0, || {
+        let bench = Bench::new(here(), 2_000, 100);
+        let tree = bench.tree(3);
+        let mut txn = bench.begin();
+        let len = CELL_MAX - SLOT - LEAF_CELL - 1;
+        for number in 1..5 {
+            done(tree.put(&mut txn, &[number], &vec![number; len], Put::InsertNew, None));
+        }
+        for number in 1..5 {
+            let need = Need::Insert { body_len: 1 + len };
+            tree.make_room(&mut txn, &[number], need, Purpose::Forward).expect("room");
+            assert_eq!(tree.check().expect("a sound tree").keys, 4);
+        }
+        txn.commit();
+        bench.pool.shutdown();
+    });
 }
 
 /// Values that live in a leaf and in pages at once, changed and taken back.
