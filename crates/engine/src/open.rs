@@ -132,7 +132,7 @@ pub(crate) fn create(
         flash: FlashMark::default(),
         log_from: LogFrom::Home,
         creation: Creation::Begun,
-        features: Features::default(),
+        features: Features::default().to_write(),
     };
     boot.write(&*devices.home)
 }
@@ -328,8 +328,8 @@ fn recovered(mut setup: Setup, devices: Devices) -> Result<Arc<Engine>, Error> {
     }
 }
 
-/// The first write: home tells of another opening, of its length now, which may have grown, and of
-/// the stamp that the flash device gets.
+/// The first write: home tells of another opening, of its length now, which may have grown, of the
+/// stamp that the flash device gets, and of the features that this version writes.
 fn begin_epoch(
     setup: &Setup,
     devices: &Devices,
@@ -342,6 +342,7 @@ fn begin_epoch(
         epoch: boot.epoch + 1,
         clean: false,
         home_pages: devices.home.len() / PAGE_SIZE as u64,
+        features: boot.features.to_write(),
         flash: FlashMark { stamps: flash.stamps(&setup.world, boot.epoch), journal },
         ..*boot
     };

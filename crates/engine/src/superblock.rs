@@ -61,8 +61,12 @@ use crate::{Action, Error, Part};
 
 /// The one format that this version reads and writes.
 pub const FORMAT_VERSION: u32 = 3;
-/// Features of each kind that this version knows: none yet.
-const KNOWN: Features = Features { compatible: 0, read_only: 0, incompatible: 0 };
+/// An incompatible feature: leaves may have cells of more than 2,000 bytes, two of which an older
+/// version may be unable to part, and references to large values with a tail (`btree/node.rs`,
+/// `btree/overflow.rs`).
+const LARGE_CELLS: u64 = 1;
+/// Features of each kind that this version knows.
+const KNOWN: Features = Features { compatible: 0, read_only: 0, incompatible: LARGE_CELLS };
 /// Pages of the home before the first one that trees may use.
 pub(crate) const SUPERBLOCK_PAGES: u64 = 2;
 
@@ -144,6 +148,13 @@ pub(crate) struct Features {
     pub(crate) read_only: u64,
     /// It must not open the database.
     pub(crate) incompatible: u64,
+}
+
+impl Features {
+    /// Those of a database that this version is about to write.
+    pub(crate) fn to_write(self) -> Features {
+        Features { incompatible: self.incompatible | LARGE_CELLS, ..self }
+    }
 }
 
 /// Whose lacks the log makes good.

@@ -523,3 +523,36 @@ fn unknown_features_and_other_formats_refuse_and_change_nothing() {
     let newer = opens(VERSION_AT, format(4), false);
     assert!(matches!(newer, Err(Error::NewerFormat { found: 4, supported: 3, .. })), "{newer:?}");
 }
+
+/// A database of format 3 as the versions before wrote it: it has no bit for large cells and tails,
+/// which those versions do not know.
+#[test]
+fn an_opening_for_writing_tells_of_its_features_first() {
+    const INCOMPATIBLE: usize = 176;
+    const LARGE_CELLS: u8 = 1;
+    let told = |store: &Store| [0, 1].map(|copy| bytes(store)[copy * PAGE_SIZE + INCOMPATIBLE]);
+    let mut image = image(End::Closed);
+    assert_eq!(told(&image.home), [LARGE_CELLS; 2], "a new database has it");
+    with_field(&mut image.home, INCOMPATIBLE, 0);
+    in_world(3, move |world| {
+        let (home, log) = (device(world, &image.home), device(world, &image.log));
+        let devices = Devices { home: home.clone(), flash: None, log: log.clone() };
+        let reader = Database::builder().memory(512 << 10).devices(devices).read_only();
+        let db = reader.open_on_devices().expect("a known format");
+        assert_eq!(read_all(&db, &image.rows, "without the bit"), 0);
+        drop(db);
+        assert_eq!(told(&home.store()), [0; 2], "a reader writes nothing");
+
+        let db = open(&home, &log).expect("a known format");
+        assert_eq!(told(&home.store()), [LARGE_CELLS; 2], "before anything else is written");
+        assert_eq!(read_all(&db, &image.rows, "with the bit"), 0);
+        let put = |txn: &terrace::WriteTransaction| {
+            let mut rows = txn.open_table(table(1))?;
+            [4_000, 8_192].iter().try_for_each(|len| rows.insert(*len, &vec![7; *len as usize]))
+        };
+        db.write(put).expect("good devices");
+        db.check().expect("sound");
+        db.close().expect("good devices");
+        assert_eq!(told(&home.store()), [LARGE_CELLS; 2]);
+    });
+}

@@ -124,7 +124,7 @@ fn fill(db: &Database, seed: u64) -> Ledger {
         .map(|me| {
             let (db, ledger) = (db.clone(), Arc::clone(&ledger));
             spawn("client", move || {
-                let met = client(&db, me, seed, 150);
+                let met = client(&db, me, seed, 180);
                 assert!(met.full > 1, "seed {seed}: the home was never full");
                 assert!(met.done_when_full > 50, "seed {seed}: {} went on", met.done_when_full);
                 ledger.lock().extend(met.rows);

@@ -74,7 +74,7 @@ const MUTATIONS: [(Mutation, &str, &str, u64); 8] = [
     (Mutation::ReuseBeforeTable, "fasc", "warm", 400),
     (Mutation::ReuseBeforeHomeSync, "face", "warm", 400),
     (Mutation::SkipFrontier, "face", "map-segments", 100),
-    (Mutation::SkipFrontier, "cac", "map-zone", 100),
+    (Mutation::SkipFrontier, "cac", "map-zone", 400),
 ];
 
 #[test]

@@ -8,7 +8,7 @@ use terrace_page::PageId;
 
 use super::Tree;
 use super::node::{self, GHOST, Node, OVERFLOW};
-use super::overflow::{DATA_MAX, Reference};
+use super::overflow::{DATA_MAX, Parts, Reference};
 use crate::Error;
 
 /// What a tree consists of.
@@ -140,9 +140,9 @@ impl Walk<'_> {
             }
             // What a ghost refers to waits to be freed, or is freed.
             if flags & (OVERFLOW | GHOST) == OVERFLOW {
-                let Reference { len, stamp, first } = Reference::of(id, value)?;
-                let (pages, bytes) = self.chain(first, stamp)?;
-                if bytes != len || pages != len.div_ceil(DATA_MAX as u64) {
+                let (large, Parts { chain_len, .. }) = Reference::with_parts(id, value)?;
+                let (pages, bytes) = self.chain(large.first, large.stamp)?;
+                if bytes != chain_len || pages != chain_len.div_ceil(DATA_MAX as u64) {
                     return Err(Tree::corrupt(id, "a large value has another length"));
                 }
                 self.stats.overflow_pages += pages;

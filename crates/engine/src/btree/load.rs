@@ -28,7 +28,7 @@ use super::cells::Cells;
 use super::edit::Shape;
 use super::header::Header;
 use super::node::{self, INNER_CELL, LEAF_CELL, NODE_HEADER, OVERFLOW, SLOT};
-use super::overflow::{DATA_MAX, Reference, format};
+use super::overflow::{DATA_MAX, Reference, format, tail_len};
 use super::write::is_large;
 use crate::Error;
 use crate::change::Change;
@@ -259,7 +259,7 @@ impl Loader {
         }
         let reference;
         let (flags, value) = if is_large(key, value) {
-            reference = self.write_large(w, value)?.encode();
+            reference = self.write_large(w, key, value)?;
             (OVERFLOW, &reference[..])
         } else {
             (0, value)
@@ -336,10 +336,17 @@ impl Loader {
         w.unlogged(&mut page, &Change::Node { shape, cells: Cells(&node.cells) })
     }
 
-    fn write_large<W: Writer>(&mut self, w: &mut W, value: &[u8]) -> Result<Reference, Error> {
+    /// Writes the pages of a large value; returns what its record holds.
+    fn write_large<W: Writer>(
+        &mut self,
+        w: &mut W,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<Vec<u8>, Error> {
         let mut page = self.leaves.page(&self.tree, w)?;
         let reference = Reference { len: value.len() as u64, stamp: w.stamp(), first: page };
-        let mut chunks = value.chunks(DATA_MAX).peekable();
+        let (chain, tail) = value.split_at(value.len() - tail_len(key, value));
+        let mut chunks = chain.chunks(DATA_MAX).peekable();
         while let Some(chunk) = chunks.next() {
             let next = match chunks.peek() {
                 Some(_) => self.leaves.page(&self.tree, w)?,
@@ -350,7 +357,7 @@ impl Loader {
             w.unlogged(&mut latched, &Change::Page { kind: PageKind::Overflow, bytes: &bytes })?;
             page = next;
         }
-        Ok(reference)
+        Ok(reference.encode(tail))
     }
 
     /// Writes the last nodes. The tree is still empty: see [`Loaded::install`].

@@ -72,7 +72,7 @@ mod write;
 
 use std::sync::Arc;
 
-use terrace_page::PageId;
+use terrace_page::{PageBuf, PageId};
 use terrace_pool::BufferPool;
 
 #[allow(unused_imports)]
@@ -97,6 +97,16 @@ use crate::{Error, KeyHash, LockMode, LockOutcome, LockRequest, Part, TreeId};
 
 /// The longest value, in bytes.
 pub(crate) const VALUE_MAX: usize = 1 << 30;
+
+/// Looks at a page as a node, whatever its bytes.
+pub(crate) fn fuzz(page: &PageBuf) {
+    if node::check(page).is_ok() {
+        let node = Node::again(page);
+        if node.is_leaf() {
+            overflow::fuzz(&node);
+        }
+    }
+}
 
 /// A tree: where it is. Cheap to clone; all that it holds is in its pages.
 #[derive(Clone)]

@@ -89,9 +89,11 @@ pub(crate) const GHOST: u8 = 2;
 
 /// The longest key, in bytes. With two fences of this length a page still holds five separators.
 pub(crate) const KEY_MAX: usize = 1024;
-/// The largest leaf cell with its slot, in bytes: what is larger has its value in overflow pages.
-/// Three fit between two fences of `KEY_MAX`, so that a split always makes room.
-pub(crate) const CELL_MAX: usize = 2000;
+/// The largest leaf cell with its slot, in bytes: what is larger has its value, or all but the tail
+/// of it, in overflow pages. Two fit between fences of up to 48 bytes in all: with more, a leaf
+/// would hold one key. One always fits between two fences of `KEY_MAX`, and a split always makes
+/// room for it: see split.rs.
+pub(crate) const CELL_MAX: usize = 4040;
 /// No tree is higher: two children per node already reach every page.
 pub(crate) const LEVEL_MAX: u8 = 48;
 
@@ -104,7 +106,7 @@ const CLASS_AT: u32 = 29;
 
 const _: () = assert!(KEY_MAX < 1 << KEY_BITS);
 const _: () = assert!(KEY_BITS + OFFSET_BITS <= CLASS_AT);
-const _: () = assert!(NODE_HEADER + 2 * KEY_MAX + 8 + 3 * CELL_MAX <= PAGE_SIZE);
+const _: () = assert!(NODE_HEADER + 48 + 2 * CELL_MAX <= PAGE_SIZE);
 
 /// What orders keys after the prefix: exact for keys of up to four bytes.
 #[inline]

@@ -3,11 +3,13 @@
 //! ```text
 //! record's value
 //! offset size field
-//!      0    1 kind      1: a chain; others are for lists and trees of pages, to come
+//!      0    1 kind      1: a chain; 2: a chain and a tail; others are for lists and trees of pages,
+//!                       to come
 //!      1    7 reserved  zero
-//!      8    8 len       bytes of the value
+//!      8    8 len       bytes of the value, those of the tail included
 //!     16    8 stamp     in each page of the chain, too, and in no page of any other value
 //!     24    8 first     the first page, or 0 if it has none yet
+//!     32      tail      kind 2: the last bytes of the value, one at least
 //!
 //! page
 //! offset size field
@@ -28,6 +30,10 @@
 //! brought back from an older day is told from the one that was written last, whether its value is
 //! read or freed.
 //!
+//! **Tails.** The chain of a value of a few pages ends with a full page, and what is left over is in
+//! the record, if a cell can hold it ([`tail_len`]): a page of its own would be nearly empty for
+//! most sizes. In longer values it wastes little, and leaves have more keys without tails.
+//!
 //! No page is ever lost, whatever moment a crash picks:
 //!
 //! - A new chain grows from its record: the record comes first, without pages, and each nested
@@ -44,7 +50,7 @@ use terrace_pool::PageMut;
 use super::Tree;
 use super::descend::Seek;
 use super::header::Header;
-use super::node::OVERFLOW;
+use super::node::{CELL_MAX, LEAF_CELL, Node, OVERFLOW, SLOT};
 use crate::change::{BODY_AT, Change, FREE};
 use crate::reclaim::Progress;
 use crate::space::{EXTENT_PAGES, Purpose};
@@ -68,12 +74,26 @@ const PENDING: u16 = 1;
 
 /// A reference's kind: a chain of pages.
 const CHAIN: u8 = 1;
+/// A chain of full pages, and behind the reference what is left over.
+const CHAIN_AND_TAIL: u8 = 2;
 const REFERENCE: usize = 32;
 const FIRST_IN_REFERENCE: usize = 24;
 
+/// A value of more full pages has no tail: a last page of its own wastes 7% of them at most.
+pub(super) const TAIL_PAGES_MAX: usize = 15;
+/// Bytes of a cell with a tail, its slot included, beside key and tail.
+pub(super) const TAIL_CELL: usize = SLOT + LEAF_CELL + REFERENCE;
+
 const _: () = assert!(DATA_AT == 72 && FIRST_IN_REFERENCE + 8 == REFERENCE);
 
-/// What a record holds in place of a large value.
+/// Bytes of a large value that its record holds, the last ones.
+pub(super) fn tail_len(key: &[u8], value: &[u8]) -> usize {
+    let (pages, rest) = (value.len() / DATA_MAX, value.len() % DATA_MAX);
+    let has_room = TAIL_CELL + key.len() + rest <= CELL_MAX;
+    if has_room && (1..=TAIL_PAGES_MAX).contains(&pages) { rest } else { 0 }
+}
+
+/// What a record holds in place of a large value, but for the bytes of the tail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Reference {
     /// Bytes of the value.
@@ -84,31 +104,51 @@ pub(super) struct Reference {
     pub(super) first: PageId,
 }
 
+/// The chain that a record leads to, and the bytes that follow it.
+pub(super) struct Parts<'r> {
+    /// Bytes of the value in the chain.
+    pub(super) chain_len: u64,
+    pub(super) tail: &'r [u8],
+}
+
 impl Reference {
-    pub(super) fn encode(&self) -> [u8; REFERENCE] {
-        let mut bytes = [0; REFERENCE];
-        bytes[0] = CHAIN;
+    /// The record's value, with the tail if there is one.
+    pub(super) fn encode(&self, tail: &[u8]) -> Vec<u8> {
+        let mut bytes = vec![0; REFERENCE];
+        bytes[0] = if tail.is_empty() { CHAIN } else { CHAIN_AND_TAIL };
         bytes[8..16].copy_from_slice(&self.len.to_le_bytes());
         bytes[16..FIRST_IN_REFERENCE].copy_from_slice(&self.stamp.to_le_bytes());
         bytes[FIRST_IN_REFERENCE..].copy_from_slice(&self.first.0.to_le_bytes());
+        bytes.extend_from_slice(tail);
         bytes
     }
 
-    /// None for bytes that are no reference.
-    pub(super) fn decode(bytes: &[u8]) -> Option<Reference> {
-        let bytes: &[u8; REFERENCE] = bytes.try_into().ok()?;
+    /// The reference and the parts of its value; none for bytes that are no reference.
+    fn decode(bytes: &[u8]) -> Option<(Reference, Parts<'_>)> {
+        let (bytes, tail) = bytes.split_first_chunk::<REFERENCE>()?;
         let word =
             |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
         let [kind, reserved @ ..] = &bytes[..8] else { return None };
-        if *kind != CHAIN || reserved.iter().any(|&byte| byte != 0) {
+        let has_tail = match *kind {
+            CHAIN => false,
+            CHAIN_AND_TAIL => true,
+            _ => return None,
+        };
+        if has_tail == tail.is_empty() || reserved.iter().any(|&byte| byte != 0) {
             return None;
         }
+        let chain_len = word(8).checked_sub(tail.len() as u64)?;
         let first = PageId(word(FIRST_IN_REFERENCE));
-        Some(Reference { len: word(8), stamp: word(16), first })
+        Some((Reference { len: word(8), stamp: word(16), first }, Parts { chain_len, tail }))
     }
 
     /// The reference in a record of the leaf `leaf`.
     pub(super) fn of(leaf: PageId, bytes: &[u8]) -> Result<Reference, Error> {
+        Reference::with_parts(leaf, bytes).map(|(reference, _)| reference)
+    }
+
+    /// As `of`, and the parts of the value.
+    pub(super) fn with_parts(leaf: PageId, bytes: &[u8]) -> Result<(Reference, Parts<'_>), Error> {
         let what = "a record should refer to a large value, and does not";
         Reference::decode(bytes).ok_or_else(|| Tree::corrupt(leaf, what))
     }
@@ -202,8 +242,9 @@ impl Tree {
         reference: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<(), Error> {
-        let Reference { len, stamp, first } = Reference::of(leaf, reference)?;
-        let mut left = usize::try_from(len).unwrap_or(usize::MAX);
+        let (reference, Parts { chain_len, tail }) = Reference::with_parts(leaf, reference)?;
+        let Reference { stamp, first, .. } = reference;
+        let mut left = usize::try_from(chain_len).unwrap_or(usize::MAX);
         let mut next = first;
         while left > 0 {
             if next == PageId(0) {
@@ -218,10 +259,12 @@ impl Tree {
             left -= link.len;
             next = link.next;
         }
+        out.extend_from_slice(tail);
         Ok(())
     }
 
-    /// Writes the pages of a large value, whose record is there without pages, and locked.
+    /// Writes the pages of a large value, all but its tail. Its record is there without pages, and
+    /// locked.
     pub(super) fn write_large<W: Writer>(
         &self,
         w: &mut W,
@@ -229,7 +272,7 @@ impl Tree {
         value: &[u8],
         stamp: u64,
     ) -> Result<(), Error> {
-        let mut rest = value;
+        let mut rest = &value[..value.len() - tail_len(key, value)];
         let mut tail = None;
         while !rest.is_empty() {
             let pages = rest.len().div_ceil(DATA_MAX).min(BATCH);
@@ -508,5 +551,59 @@ impl Tree {
             next = link.next;
         }
         Ok((pages, next))
+    }
+}
+
+/// Looks at what the records of a leaf refer to, whatever its bytes.
+pub(super) fn fuzz(leaf: &Node<'_>) {
+    for slot in 0..leaf.len() {
+        let (flags, value) = leaf.record(slot);
+        if let Some((large, parts)) = Reference::decode(value)
+            && flags & OVERFLOW != 0
+        {
+            assert_eq!(large.len, parts.chain_len + parts.tail.len() as u64);
+            assert_eq!(large.encode(parts.tail), value);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reference_comes_back_and_others_are_none() {
+        let large = Reference { len: 8_192, stamp: 77, first: PageId(40) };
+        for tail in [&[][..], &[9], &[7; 72]] {
+            let bytes = large.encode(tail);
+            let (again, parts) = Reference::decode(&bytes).expect("a reference");
+            assert_eq!((again, parts.tail), (large, tail));
+            assert_eq!(parts.chain_len, 8_192 - tail.len() as u64);
+            for at in 0..8 {
+                let mut other = bytes.clone();
+                other[at] ^= 4;
+                assert!(Reference::decode(&other).is_none(), "byte {at}");
+            }
+            assert!(Reference::decode(&bytes[..31]).is_none());
+        }
+        // A chain with bytes behind it, a tail that is not there, one longer than the value.
+        let mut chain = large.encode(&[]);
+        chain.push(1);
+        assert!(Reference::decode(&chain).is_none());
+        assert!(Reference::decode(&large.encode(&[1])[..32]).is_none());
+        let short = Reference { len: 3, ..large };
+        assert!(Reference::decode(&short.encode(&[1; 4])).is_none());
+    }
+
+    #[test]
+    fn a_tail_is_what_full_pages_leave_and_a_cell_can_hold() {
+        let tail = |key_len: usize, len: usize| tail_len(&vec![1; key_len], &vec![1; len]);
+        assert_eq!((tail(8, DATA_MAX), tail(8, DATA_MAX + 1), tail(8, 8_192)), (0, 1, 72));
+        let most = CELL_MAX - TAIL_CELL - 100;
+        assert_eq!(tail(100, DATA_MAX + most), most);
+        assert_eq!(tail(100, DATA_MAX + most + 1), 0);
+        let longest = (TAIL_PAGES_MAX + 1) * DATA_MAX - 1;
+        assert_eq!(tail(8, TAIL_PAGES_MAX * DATA_MAX + 9), 9);
+        assert_eq!((tail(8, longest), tail(8, longest + 10), tail(8, 5_000)), (0, 0, 0));
     }
 }

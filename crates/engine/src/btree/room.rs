@@ -58,7 +58,7 @@ impl Tree {
 
     /// Whether a leaf has `needed` bytes beside those to be kept free, where the record in
     /// `replaced` gets another length.
-    fn has_room<W: Writer>(
+    pub(super) fn has_room<W: Writer>(
         &self,
         w: &W,
         node: &Node<'_>,

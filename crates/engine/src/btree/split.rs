@@ -5,6 +5,8 @@
 //! starts over: sizes are exact, nothing is kept free in advance. When the root is full, its
 //! contents move to a new page and the root becomes that page's parent.
 //!
+//! A leaf is not split if a purge of ghosts makes room, or a longer prefix.
+//!
 //! Where a node is split:
 //!
 //! - Keys that came in ascending order (the newest one right after the one before, and so on) go
@@ -12,16 +14,23 @@
 //! - A key that does not share the prefix of the node sorts before or after all others, and would
 //!   make each of them longer: it gets a node of its own.
 //! - Else in the middle by bytes, with the new cell counted in.
+//!
+//! - S1: a leaf of two cells or more has a place where both parts fit beside the new fence. Between
+//!   the cells that may stay left and those that must, there are `WINDOW` bytes, and no cell is
+//!   larger. A leaf of one cell is split before or after that cell, and an empty leaf has room for
+//!   any cell. So the part that covers the key has fewer cells after each split, and the need is met
+//!   in the end, whatever the sizes, the fences and the place of the key.
 
 use std::ops::Range;
 
 use terrace_page::{PAGE_SIZE, PageId};
+use terrace_pool::PageMut;
 
 use super::Tree;
 use super::cells::Cells;
 use super::descend::Seek;
 use super::edit::{self, Shape};
-use super::node::{self, NODE_HEADER, Node, SLOT};
+use super::node::{self, CELL_MAX, KEY_MAX, NODE_HEADER, Node, SLOT};
 use super::write::ATTEMPTS_MAX;
 use crate::Error;
 use crate::change::Change;
@@ -30,6 +39,15 @@ use crate::writer::{Undo, Writer};
 
 /// So many keys in a row, each right after the one before, are an ascending run.
 const RUN_MIN: usize = 2;
+
+/// With `t` bytes of cells in a leaf, fences of `l` and `u` bytes, a prefix of `p` bytes, and a new
+/// fence of `f` bytes, the left part fits if it has at most `PAGE_SIZE - NODE_HEADER - 7 - p - l - f`
+/// bytes, and the right part if the left one has at least `t` less `PAGE_SIZE - NODE_HEADER - 7 - p -
+/// f - u`. The leaf fits as it is, so these bounds are at least so many bytes apart, and a prefix
+/// makes each cell smaller by what it takes from that.
+const WINDOW: usize = PAGE_SIZE - NODE_HEADER - 2 * KEY_MAX - 2 * (SLOT - 1);
+// S1. A row may be kept at the length of another one's record, see leaf_room.rs.
+const _: () = assert!(CELL_MAX + KEY_MAX <= WINDOW);
 
 /// What a node shall have room for, at the place of a key.
 #[derive(Clone, Copy, Debug)]
@@ -43,6 +61,9 @@ pub(super) enum Need {
 impl Tree {
     fn is_met<W: Writer>(&self, w: &W, need: Need, node: &Node<'_>, key: &[u8]) -> bool {
         match need {
+            // One that another has put there meanwhile needs no new cell, and no fence fits before
+            // the first key of a leaf.
+            Need::Insert { .. } if node.is_leaf() && node.search(key).is_ok() => true,
             Need::Insert { body_len } if node.is_leaf() => self.fits(w, node, key, body_len),
             Need::Insert { body_len } => edit::fits(node, key, body_len),
             Need::Replace { record_len } => match node.search(key) {
@@ -89,7 +110,7 @@ impl Plan {
             (None, Need::Insert { .. }) => unreachable!("an insertion has a size"),
         }
         if sizes.len() < 2 {
-            // One cell that has no room alone is larger than any that is ever written.
+            // S1: one cell that has no room alone is larger than any that is ever written.
             return None;
         }
         let left = items_left(node, key, slot, pending.is_some(), &sizes, append_fill);
@@ -104,12 +125,13 @@ impl Plan {
         };
         // Either part gets a fence that the node did not have, and a full node has no room for it.
         let fewer = (1..=left).rev().map(plan).find(|plan| plan.left_fits(node, kept));
-        match fewer {
-            Some(plan) if plan.right_fits(node, kept) => Some(plan),
-            _ => (1..sizes.len())
-                .map(plan)
-                .find(|plan| plan.left_fits(node, kept) && plan.right_fits(node, kept)),
+        if let Some(plan) = fewer.filter(|plan| plan.right_fits(node, kept)) {
+            return Some(plan);
         }
+        let mut by_distance: Vec<usize> = (1..sizes.len()).collect();
+        by_distance.sort_by_key(|other| other.abs_diff(left));
+        let fits = |plan: &Plan| plan.left_fits(node, kept) && plan.right_fits(node, kept);
+        by_distance.into_iter().map(plan).find(fits)
     }
 
     /// Whether the cells that stay have room beside the new upper fence.
@@ -203,11 +225,42 @@ impl Tree {
     ) -> Result<(), Error> {
         {
             let mut leaf = self.leaf_exclusive(Seek::Key(key))?;
-            if self.purge(w, &mut leaf)? > 0 {
+            if self.purge(w, &mut leaf)? > 0 || self.lengthen_prefix(w, &mut leaf, key, need)? {
                 return Ok(());
             }
         }
         self.split(w, 0, key, need, purpose)
+    }
+
+    /// Takes what all keys of the last leaf have in common out of its cells, if the need is met
+    /// then. The leaf began with one key, and has no upper fence that could tell what others begin
+    /// with; a split would find the room, when ascending keys do not come back to use it.
+    fn lengthen_prefix<W: Writer>(
+        &self,
+        w: &mut W,
+        leaf: &mut PageMut<'_>,
+        key: &[u8],
+        need: Need,
+    ) -> Result<bool, Error> {
+        let node = self.node(leaf.id(), leaf)?;
+        let Need::Insert { body_len } = need else { return Ok(false) };
+        if node.upper().is_some() || node.len() < 2 {
+            return Ok(false);
+        }
+        let (first, last) = (node.key(0), node.key(node.len() - 1));
+        let shared = node::common_prefix(&first, &last).min(node::common_prefix(&first, key));
+        let more = shared.saturating_sub(node.prefix().len());
+        // The prefix takes as much once, and slots are aligned.
+        let gain = (more * node.len()).saturating_sub(more + SLOT - 1);
+        let needed = edit::needed(&node, key, body_len).saturating_sub(more + gain);
+        if gain == 0 || !self.has_room(w, &node, needed, None) {
+            return Ok(false);
+        }
+        let nested = w.begin_nested();
+        let change = Change::Absorb { cells: Cells(&[]), upper: None, right: node.right() };
+        w.change(leaf, &change, Undo::None)?;
+        w.end_nested(nested)?;
+        Ok(true)
     }
 
     /// Splits the node of `level` that covers `key`, unless the need is met.

@@ -13,6 +13,7 @@ use crate::reclaim::Progress;
 use crate::writer::Step;
 use crate::{Error, LockMode};
 
+mod sizes;
 mod tasks;
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -50,14 +51,15 @@ fn key(prng: &mut Prng, shape: u64) -> Vec<u8> {
     }
 }
 
-fn value(prng: &mut Prng) -> Vec<u8> {
+fn value(prng: &mut Prng, key: &[u8]) -> Vec<u8> {
     let len = match prng.below(40) {
-        0 => prng.below(60_000),
-        1..4 => prng.below(3_000),
+        0 => prng.below(60_000) as usize,
+        1..4 => prng.below(4_500) as usize,
         4..8 => 0,
-        _ => prng.below(120),
+        8 => sizes::at_a_limit(prng, key.len()),
+        _ => prng.below(120) as usize,
     };
-    let mut value = vec![0; len as usize];
+    let mut value = vec![0; len];
     prng.fill(&mut value);
     value
 }
@@ -124,7 +126,7 @@ fn step(tree: &Tree, txn: &mut Txn, model: &mut Model, prng: &mut Prng, shape: u
     let mut old = Vec::new();
     match prng.below(10) {
         0..4 => {
-            let value = value(prng);
+            let value = value(prng, &key);
             let put = [Put::Upsert, Put::InsertNew, Put::Update][prng.below(3) as usize];
             let existed = done(tree.put(txn, &key, &value, put, Some(&mut old)));
             assert_eq!(existed, there.is_some());
@@ -390,7 +392,9 @@ fn a_loaded_tree_goes_on() {
             let tree = bench.tree(7);
             let mut model = Model::new();
             for _ in 0..prng.below(6_000) {
-                model.insert(key(&mut prng, shape), value(&mut prng));
+                let key = key(&mut prng, shape);
+                let value = value(&mut prng, &key);
+                model.insert(key, value);
             }
             let mut txn = bench.begin();
             let fill = 40 + prng.below(61) as usize;

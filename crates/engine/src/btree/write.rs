@@ -10,7 +10,7 @@ use terrace_page::PageId;
 use terrace_pool::PageMut;
 
 use super::node::{CELL_MAX, GHOST, Joined, KEY_MAX, LEAF_CELL, Node, OVERFLOW, SLOT};
-use super::overflow::Reference;
+use super::overflow::{Reference, tail_len};
 use super::split::Need;
 use super::{Tree, VALUE_MAX, lock_or_wait, old};
 use crate::change::Change;
@@ -133,8 +133,14 @@ impl Tree {
         let large = is_large(key, value);
         let len = value.len() as u64;
         let stamp = if large { w.stamp() } else { 0 };
-        let reference = Reference { len, stamp, first: PageId(0) }.encode();
-        let new = if large { (OVERFLOW, &reference[..]) } else { (0, value) };
+        let reference;
+        let new = if large {
+            let tail = &value[value.len() - tail_len(key, value)..];
+            reference = Reference { len, stamp, first: PageId(0) }.encode(tail);
+            (OVERFLOW, &reference[..])
+        } else {
+            (0, value)
+        };
         for _ in 0..ATTEMPTS_MAX {
             match self.try_put(w, key, new, put, old.as_deref_mut())? {
                 Attempt::Wait(request) => return Ok(Step::Wait(request)),

@@ -31,7 +31,7 @@ const LARGE_BYTES: usize = 4 << 10;
 /// What one operation on a tree may append, besides its value: splits of a few levels.
 const OPERATION_BYTES: u64 = 96 << 10;
 /// The longest record that a change of one key appends: key, old record and new one.
-pub(super) const RECORD_BYTES: u64 = 6 << 10;
+pub(super) const RECORD_BYTES: u64 = 10 << 10;
 /// What is reserved beyond an operation, so that not each one touches the counter that all share.
 const RESERVED_AHEAD: u64 = 16 << 10;
 /// Operations keep what they have reserved while all that is reserved is less than one part in so

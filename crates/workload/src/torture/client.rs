@@ -42,6 +42,10 @@ const TRANSACTIONS_BESIDE: u64 = 4;
 /// Rows that a transaction changes which changes many, at most.
 const BULK_ROWS_MAX: u64 = 600;
 
+/// Lengths of values with keys of four bytes, beyond which another one is stored in another way: in
+/// a leaf, in one page, in a page and a tail, in two pages, in two and a tail.
+const LIMITS: [u64; 5] = [4_025, 8_120, 12_113, 16_240, 20_233];
+
 /// Why a transaction did not commit.
 enum Stop {
     Engine(Error),
@@ -404,14 +408,16 @@ impl Client {
         self.compare(entry, place, None)
     }
 
-    /// Mostly short, some long, a few of several pages.
+    /// Mostly short, some long, a few of several pages or where something changes in how a value
+    /// is stored.
     fn length(&mut self) -> u32 {
-        let beyond_stamp = match self.prng.below(100) {
-            0 => 8_000 + self.prng.below(20_000),
-            1..=10 => self.prng.below(2_500),
-            _ => self.prng.below(400),
+        let length = match self.prng.below(100) {
+            0 => STAMP_SIZE as u64 + 8_000 + self.prng.below(20_000),
+            1 => LIMITS[self.prng.below(LIMITS.len() as u64) as usize] - 2 + self.prng.below(5),
+            2..=10 => STAMP_SIZE as u64 + self.prng.below(4_200),
+            _ => STAMP_SIZE as u64 + self.prng.below(400),
         };
-        STAMP_SIZE as u32 + beyond_stamp as u32
+        length as u32
     }
 
     fn read<T: Transaction>(

@@ -21,7 +21,8 @@ fn transaction(bench: &Bench, tree: &Tree, committed: &Committed, prng: &mut Prn
     let mut txn = bench.begin();
     let mut own: BTreeMap<Vec<u8>, Option<Vec<u8>>> = BTreeMap::new();
     for _ in 0..1 + prng.below(12) {
-        let (key, value) = (key(prng, shape), value(prng));
+        let key = key(prng, shape);
+        let value = value(prng, &key);
         let operation = prng.below(4);
         let mut waits = 0;
         // A miss locks a gap only, which these locks do not know: it says nothing.

@@ -12,6 +12,8 @@ use super::super::ledger::{Entry, Failure, Promise, RowPlace, Stamp};
 
 /// Bytes of a row: four to a page.
 const ROW_BYTES: u32 = 1_900;
+/// Bytes of the row of a further table: a page of a large value, and a tail.
+const FURTHER_ROW_BYTES: u32 = 8_192;
 /// Rows of one transaction that loads.
 const LOADED_TOGETHER: u32 = 20;
 
@@ -158,7 +160,8 @@ impl Walker {
     fn make(&self, table: u8) -> Result<(), Error> {
         let (txn, entry) = self.begin()?;
         let place = RowPlace { table, key: 0 };
-        let stamp = Stamp { transaction: entry.0, write: 0, length: ROW_BYTES };
+        let length = FURTHER_ROW_BYTES;
+        let stamp = Stamp { transaction: entry.0, write: 0, length };
         txn.open_table(ROWS[usize::from(table)])?.insert(0, &stamp.value(place))?;
         self.shared.ledger().wrote(entry, place, Some(stamp));
         self.commit(txn, entry, Promise::Durable)
