@@ -13,6 +13,7 @@ use crate::reclaim::Progress;
 use crate::writer::Step;
 use crate::{Error, LockMode};
 
+mod compaction;
 mod tasks;
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
