@@ -13,7 +13,7 @@ use terrace_device::{Keep, Store};
 use terrace_page::{
     Damage, Lsn, PAGE_SIZE, PageBuf, PageId, PageKind, TxnId, kind, set_lsn, set_page_id,
 };
-use terrace_pool::{BufferPool, Journal, PageMut, PoolConfig, PoolError};
+use terrace_pool::{BufferPool, Journal, Mutations, PageMut, PoolConfig, PoolError};
 use terrace_rt::{LeafMutex, World};
 
 use super::Tree;
@@ -99,10 +99,19 @@ pub(super) struct Txn {
 
 impl Bench {
     pub(super) fn new(world: World, home_pages: u64, frames: u32) -> Bench {
+        Bench::mutated(world, home_pages, frames, Mutations::NONE)
+    }
+
+    pub(super) fn mutated(
+        world: World,
+        home_pages: u64,
+        frames: u32,
+        mutations: Mutations,
+    ) -> Bench {
         let store = Store::new(home_pages * PAGE_SIZE as u64, Keep::Plain);
         let home = build(Preset::IoDrive, world.clone(), store);
         let log = Arc::new(Log::default());
-        let config = PoolConfig { frames, partitions: 4, ..PoolConfig::default() };
+        let config = PoolConfig { frames, partitions: 4, mutations, ..PoolConfig::default() };
         let pool = BufferPool::open(config, world, home.clone(), None, Arc::clone(&log) as Arc<_>);
         let pool = pool.expect("a pool");
         let space = Arc::new(Space::new(Arc::clone(&pool), home, home_pages));

@@ -18,6 +18,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use terrace_page::Lsn;
+use terrace_pool::Mutation;
 
 use super::{EXTENT_PAGES, EXTENTS_PER_MAP, NOBODY, Space, entry, extent_page};
 use crate::Error;
@@ -29,7 +30,7 @@ const PUNCHED_MAX: u64 = 256;
 #[derive(Debug, Default)]
 pub(crate) struct Unused {
     /// In ascending order, within one map each.
-    runs: Vec<Range<u64>>,
+    pub(crate) runs: Vec<Range<u64>>,
     /// Where the log ended when they were known to be free.
     pub(crate) since: Lsn,
 }
@@ -62,28 +63,18 @@ impl Space {
         Ok(Unused { runs, since: end() })
     }
 
-    /// Gives back the room of `unused`, now that a checkpoint is behind it (H1). Between two calls
-    /// of the device it asks `goes_on`. Returns the bytes.
+    /// What is given away need not be noted any more.
+    pub(crate) fn punched(&self) {
+        self.hints.lock().given = None;
+    }
+
+    /// Gives back the room of those extents of `run`, one of `Unused::runs`, that are free still,
+    /// now that a checkpoint is behind it (H1). Returns the bytes.
     ///
     /// # Errors
     ///
-    /// Those of the pool and of `goes_on`.
-    pub(crate) fn punch(
-        &self,
-        unused: Unused,
-        mut goes_on: impl FnMut() -> Result<(), Error>,
-    ) -> Result<u64, Error> {
-        let mut bytes = 0;
-        for run in unused.runs {
-            goes_on()?;
-            bytes += self.punch_run(run)?;
-        }
-        self.hints.lock().given = None;
-        Ok(bytes)
-    }
-
-    /// Punches those extents of `run`, which one map has, that are free still.
-    fn punch_run(&self, run: Range<u64>) -> Result<u64, Error> {
+    /// Those of the pool.
+    pub(crate) fn punch(&self, run: Range<u64>) -> Result<u64, Error> {
         let map = self.open_map(run.start / EXTENTS_PER_MAP)?;
         let given = match &self.hints.lock().given {
             Some(given) => given.range(run.clone()).copied().collect(),
@@ -93,7 +84,8 @@ impl Space {
             let is_free = entry(&map, extent).0 == NOBODY && !given.contains(&extent);
             let first = extent_page(extent);
             let mut pages = (0..EXTENT_PAGES).map(|at| first.plus(at));
-            is_free && !pages.any(|page| self.pool.is_newer_than_home(page))
+            let too_soon = self.pool.mutations().has(Mutation::PunchBeforeCheckpoint);
+            is_free && (too_soon || !pages.any(|page| self.pool.is_newer_than_home(page)))
         };
         let (mut bytes, mut at) = (0, run.start);
         while let Some(start) = (at..run.end).find(|extent| may_go(*extent)) {

@@ -164,12 +164,23 @@ impl Trees {
     ///
     /// `Closed`; those of the pool, the log and of checkpoints.
     pub(crate) fn punch(&self, engine: &Arc<Engine>) -> Result<u64, Error> {
+        let punched = self.punch_unused(engine);
+        self.space.punched();
+        punched
+    }
+
+    fn punch_unused(&self, engine: &Arc<Engine>) -> Result<u64, Error> {
         let unused = self.space.unused(|| engine.log.end())?;
         let too_soon = engine.pool.mutations().has(Mutation::PunchBeforeCheckpoint);
         for _ in 0..CHECKPOINTS_MAX {
             engine.check_beginning()?;
             if too_soon || engine.checkpoint_past(unused.since)? {
-                return self.space.punch(unused, || engine.check_beginning());
+                // In turn with the task: whoever closes the database waits for each of them.
+                let punched = unused.runs.into_iter().map(|run| {
+                    engine.check_beginning()?;
+                    engine.reclaim.lend(|| self.space.punch(run))
+                });
+                return punched.sum();
             }
         }
         Ok(0)

@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use terrace_page::{Lsn, PageId};
+use terrace_pool::{Mutation, Mutations};
 use terrace_rt::{LeafMutex, Prng, yield_now};
 
 use super::tasks::{Committed, scan_while_it_changes, transaction};
 use super::{Model, compare, done, here, in_world, step};
+use crate::Error;
 use crate::btree::node::LEVEL_MAX;
 use crate::btree::testing::Bench;
 use crate::btree::{Moved, Put, Tightened, Tree};
@@ -66,7 +68,7 @@ fn shuffle(bench: &Bench, tree: &Tree, prng: &mut Prng, counts: &mut Done) {
 fn punch(bench: &Bench) -> u64 {
     let unused = bench.space.unused(|| Lsn(0)).expect("no error");
     bench.pool.flush_all().expect("no error");
-    bench.space.punch(unused, || Ok(())).expect("no error")
+    unused.runs.into_iter().map(|run| bench.space.punch(run).expect("no error")).sum()
 }
 
 #[test]
@@ -249,4 +251,28 @@ fn a_page_moves_from_one_map_to_another() {
         bench.replay();
         bench.pool.shutdown();
     });
+}
+
+/// What checks a tree finds a move that forgot the left neighbour.
+#[test]
+fn a_move_without_the_left_neighbour_is_found() {
+    for (mutations, is_found) in
+        [(Mutations::NONE, false), (Mutation::MoveWithoutNeighbour.into(), true)]
+    {
+        in_world(1, 0, || {
+            let bench = Bench::mutated(here(), 40_000, 200, mutations);
+            let tree = bench.tree(3);
+            let mut txn = bench.begin();
+            for number in 0..4_000u64 {
+                done(tree.put(&mut txn, &number.to_be_bytes(), &[7; 100], Put::InsertNew, None));
+            }
+            txn.commit();
+            let mut counts = Done::default();
+            shuffle(&bench, &tree, &mut Prng::from_seed(1), &mut counts);
+            assert!(counts.moved > 20, "{}", counts.moved);
+            let checked = tree.check();
+            assert_eq!(matches!(checked, Err(Error::Corrupt { .. })), is_found, "{checked:?}");
+            bench.pool.shutdown();
+        });
+    }
 }
