@@ -112,6 +112,8 @@ pub(crate) struct Engine {
     /// The transaction that others wait for since it keeps the log from being cut, or zero.
     pub(crate) log_holder: AtomicU64,
     boot: Mutex<Superblock>,
+    /// Held by the one compaction that runs.
+    pub(crate) compacting: Mutex<()>,
     buffers: Vec<SpareBuffers>,
     /// No transaction begins any more.
     closing: AtomicBool,
@@ -192,6 +194,7 @@ impl Engine {
             committed_to: AtomicU64::new(0),
             log_holder: AtomicU64::new(0),
             boot: Mutex::new(parts.boot),
+            compacting: Mutex::new(()),
             buffers: (0..BUFFERS_LISTS).map(|_| SpareBuffers::default()).collect(),
             closing: AtomicBool::new(false),
             closed: AtomicBool::new(false),
@@ -341,6 +344,28 @@ impl Engine {
         }
         self.pool.end_loads()?;
         self.take_checkpoint(&mut boot, false)
+    }
+
+    /// Takes checkpoints until neither superblock has redo begin before `since`, durably. Whether
+    /// that came about.
+    ///
+    /// # Errors
+    ///
+    /// As `checkpoint`.
+    pub(crate) fn checkpoint_past(&self, since: Lsn) -> Result<bool, Error> {
+        self.pool.flush_all()?;
+        let mut boot = self.boot.lock();
+        self.pool.end_loads()?;
+        // One for each copy.
+        for _ in 0..2 {
+            self.take_checkpoint(&mut boot, false)?;
+            if boot.oldest_dirty.min(boot.oldest_base) < since {
+                return Ok(false);
+            }
+        }
+        let synced = self.home.sync().map_err(Error::device(Part::Home, Action::Sync));
+        synced.map_err(|error| self.log.fail(error))?;
+        Ok(true)
     }
 
     /// The steps of an indirect checkpoint, numbered [S3 Fig.3; sources.D6]: 1 BEGIN_CHKPT, 2

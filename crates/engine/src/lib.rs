@@ -137,8 +137,8 @@ mod writer;
 mod error;
 
 pub use api::{
-    BadMisses, Builder, CachedParts, CheckReport, Checkpoint, Checkpoints, Database, Devices,
-    DirectIo, Durability, Entry, Loader, LogStats, Misses, Owned, Range, ReadTable,
+    BadMisses, Builder, CachedParts, CheckReport, Checkpoint, Checkpoints, Compacted, Database,
+    Devices, DirectIo, Durability, Entry, Loader, LogStats, Misses, Owned, Range, ReadTable,
     ReadTransaction, Rows, Savepoint, Stats, Table, TableDef, TornPages, Transaction,
     TransactionStats, WriteTransaction,
 };

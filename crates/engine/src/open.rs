@@ -435,9 +435,7 @@ fn recover(
     mut owed: OwedChanges,
     end: Lsn,
 ) -> Result<(), Error> {
-    if let Some((&last, _)) = analysis.dirty.last_key_value() {
-        engine.trees.promise_up_to(last)?;
-    }
+    engine.trees.promise_pages(analysis.dirty.keys().copied())?;
     if owed.is_whole() {
         owed.keep(analysis, end);
         let pages =

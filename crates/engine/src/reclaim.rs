@@ -14,6 +14,8 @@
 //! crash, an error or a full queue loses nothing but a leaf that waited longer than from one
 //! checkpoint to a crash. Closing waits for the queue, for a time.
 //!
+//! A compaction takes its steps in turn with the task ([`Reclaim::lend`]): one of both is at work.
+//!
 //! - R1: the task asks for no transaction lock and holds no latch while it waits. Each piece of
 //!   work is a transaction of its own that commits at once.
 //! - R2: it waits for a signal, or after an error for a time; it never spins.
@@ -44,6 +46,8 @@ const BEHIND_MAX: u64 = 512 << 10;
 const LEAVES_BEHIND_MAX: usize = 96;
 /// The longest such wait, and that for the queue at closing.
 const PACE: Nanos = Nanos::from_secs(1);
+/// How long another task that has had its turn lets the task begin before it takes the next one.
+const GIVES_WAY: Nanos = Nanos::from_millis(5);
 const NOTHING_BLOCKED: u64 = u64::MAX;
 
 /// A piece of garbage.
@@ -114,7 +118,13 @@ struct Queue {
     /// The kind that is served next; `KINDS` is leaves that were offered.
     turn: usize,
     blocked: BTreeSet<Work>,
+    /// The task is at work.
     is_busy: bool,
+    /// Another one is, which has its turn.
+    is_lent: bool,
+    /// Others wait for a turn, and had the last one.
+    turns_wanted: u32,
+    was_lent: bool,
     is_stopped: bool,
     /// It has met errors for long.
     is_resting: bool,
@@ -153,6 +163,11 @@ impl Queue {
     /// Whether it makes no sense to wait for the task.
     fn goes_on_alone(&self) -> bool {
         self.is_stopped || self.is_resting || self.pauses > 0
+    }
+
+    /// Nobody is at work.
+    fn is_idle(&self) -> bool {
+        !self.is_busy && !self.is_lent
     }
 
     fn has_others(&self) -> bool {
@@ -215,6 +230,8 @@ pub(crate) struct Reclaim {
     queue: LeafMutex<Queue>,
     wanted: Signal,
     idle: Signal,
+    /// Given when another task may have its turn.
+    turn: Signal,
     /// The least transaction that blocked work waits for.
     blocked_until: AtomicU64,
     /// The least that an open snapshot may not see, or less: some may have been closed since.
@@ -231,6 +248,7 @@ impl Reclaim {
             queue: LeafMutex::new(Queue::default()),
             wanted: Signal::new(),
             idle: Signal::new(),
+            turn: Signal::new(),
             blocked_until: AtomicU64::new(NOTHING_BLOCKED),
             seen_until: AtomicU64::new(u64::MAX),
             behind: AtomicU64::new(0),
@@ -342,7 +360,7 @@ impl Reclaim {
             let seen = self.idle.seen();
             let is_settled = {
                 let queue = self.queue.lock();
-                queue.goes_on_alone() || (queue.leaves.is_empty() && !queue.is_busy)
+                queue.goes_on_alone() || (queue.leaves.is_empty() && queue.is_idle())
             };
             if is_settled || dead() || self.idle.wait_until(seen, deadline) == Waited::TimedOut {
                 return;
@@ -357,7 +375,7 @@ impl Reclaim {
         let deadline = now().saturating_add(PACE);
         loop {
             let seen = self.idle.seen();
-            let is_idle = !self.queue.lock().is_busy;
+            let is_idle = self.queue.lock().is_idle();
             if is_idle || dead() || self.idle.wait_until(seen, deadline) == Waited::TimedOut {
                 return;
             }
@@ -379,10 +397,42 @@ impl Reclaim {
         Paused(self)
     }
 
+    /// Runs `step` while the task does nothing: a piece of work of another task, which is held back
+    /// and stopped as the task is. Waits for its turn, which comes after one piece of work.
+    ///
+    /// # Errors
+    ///
+    /// `Closed` once the task is to stop; those of `step`.
+    pub(crate) fn lend<T>(&self, step: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+        let gives_way = now().saturating_add(GIVES_WAY);
+        self.queue.lock().turns_wanted += 1;
+        loop {
+            let seen = self.turn.seen();
+            {
+                let mut queue = self.queue.lock();
+                if queue.is_stopped || dead() {
+                    queue.turns_wanted -= 1;
+                    return Err(Error::Closed);
+                }
+                // The task may be about to begin, or pause after an error.
+                let has_work = queue.has_others() || !queue.order.is_empty();
+                let is_next = !queue.was_lent || !has_work || now() >= gives_way;
+                if queue.is_idle() && queue.pauses == 0 && is_next {
+                    queue.turns_wanted -= 1;
+                    (queue.is_lent, queue.was_lent) = (true, true);
+                    break;
+                }
+            }
+            let _waited = self.turn.wait_until(seen, now().saturating_add(GIVES_WAY));
+        }
+        let _lent = Lent(self);
+        step()
+    }
+
     fn wait_until_idle(&self) {
         loop {
             let seen = self.idle.seen();
-            if !self.queue.lock().is_busy || dead() {
+            if self.queue.lock().is_idle() || dead() {
                 return;
             }
             self.idle.wait(seen);
@@ -401,7 +451,7 @@ impl Reclaim {
         if queue.is_stopped {
             return Next::Stop;
         }
-        if queue.pauses > 0 {
+        if queue.pauses > 0 || queue.is_lent || (queue.turns_wanted > 0 && !queue.was_lent) {
             return Next::Wait;
         }
         let mut work = queue.pop();
@@ -409,6 +459,7 @@ impl Reclaim {
             work = Some(Work::Survey);
         }
         queue.is_busy = work.is_some();
+        queue.was_lent &= work.is_none();
         work.map_or(Next::Wait, Next::Work)
     }
 
@@ -418,6 +469,9 @@ impl Reclaim {
         let blocked = {
             let mut queue = self.queue.lock();
             queue.is_busy = false;
+            if queue.turns_wanted > 0 {
+                self.turn.notify_all();
+            }
             self.leaves_behind.store(queue.leaves.len(), Ordering::Relaxed);
             let is_done = matches!(performed, Ok(Progress::Done));
             if is_done && !queue.has_others() && queue.blocked.is_empty() {
@@ -435,6 +489,18 @@ impl Reclaim {
     }
 }
 
+/// Another task has its turn.
+struct Lent<'r>(&'r Reclaim);
+
+impl Drop for Lent<'_> {
+    fn drop(&mut self) {
+        self.0.queue.lock().is_lent = false;
+        self.0.idle.notify_all();
+        self.0.wanted.notify_all();
+        self.0.turn.notify_all();
+    }
+}
+
 /// The reclaim task is held back.
 pub(crate) struct Paused<'r>(&'r Reclaim);
 
@@ -442,6 +508,7 @@ impl Drop for Paused<'_> {
     fn drop(&mut self) {
         self.0.queue.lock().pauses -= 1;
         self.0.wanted.notify_all();
+        self.0.turn.notify_all();
     }
 }
 
@@ -465,7 +532,7 @@ fn kind(work: &Work) -> usize {
 }
 
 /// Whether the same work may well succeed later.
-fn may_pass(error: &Error) -> bool {
+pub(crate) fn may_pass(error: &Error) -> bool {
     matches!(
         error,
         Error::LogFull { .. }

@@ -19,14 +19,15 @@
 //! of the page that it was split from, else into any of the tree's, else into a new one.
 //!
 //! - S1: a map changes in the nested top action that uses or unlinks the page, and stays latched
-//!   until that has ended; a task holds at most one map, and takes no other latch meanwhile but
-//!   that of a page which no other task can reach.
+//!   until that has ended; a task holds at most one map, but for the two of a page that moves, the
+//!   lower one first, and takes no other latch meanwhile but that of a page which no other task can
+//!   reach.
 //! - S2: an extent with a used page has an owner. One whose last page is freed has none.
 //! - S3: forward operations leave the end of home alone. An undo needs no page (leaf_room.R1),
 //!   but for those in a log that an earlier version has written.
 //! - S4: the device has promised room for an extent before it belongs to anybody: so a full file
 //!   system under a sparse home is met here, where nothing has changed yet, and not when a page is
-//!   written home.
+//!   written home. That of a free extent may be given back (`holes`), and is asked for again.
 //! - S5: what was in use before is used again before home grows, in shorter runs if there are no
 //!   longer ones: a sparse home stays about as large as what it held at most.
 //! - The hints in memory are lower bounds: below them there is nothing to find. Losing them costs
@@ -36,9 +37,11 @@ mod books;
 
 pub(crate) use books::check_map;
 mod claims;
+mod holes;
+mod moves;
 mod runs;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -103,6 +106,10 @@ struct Hints {
     frees: u64,
     /// No extent from here on was in use since the database was opened, or then, once it is known.
     used_end: Option<u64>,
+    /// Extents that were given away since somebody looked for free ones to punch.
+    given: Option<BTreeSet<u64>>,
+    /// Whether the device was asked for the room of all that was in use at the opening.
+    is_promised: bool,
     trees: BTreeMap<TreeId, TreeHint>,
 }
 
@@ -224,7 +231,8 @@ impl Freeing<'_> {
 impl Space {
     /// The space of a home with `capacity` pages.
     pub(crate) fn new(pool: Arc<BufferPool>, home: Arc<dyn Device>, capacity: u64) -> Space {
-        let (room, hints) = (Room::new(home, capacity), LeafMutex::new(Hints::default()));
+        let (room, hints) =
+            (Room::new(home, capacity, EXTENT_PAGES), LeafMutex::new(Hints::default()));
         Space { pool, room, capacity: AtomicU64::new(capacity), hints }
     }
 
@@ -237,7 +245,7 @@ impl Space {
         if self.extents(Purpose::Undo) < 2 {
             return Err(Error::HOME_FULL);
         }
-        self.promise(2)?;
+        self.room.promise(0..2)?;
         let mut map = self.pool.create(map_page(0))?;
         let nested = w.begin_nested();
         format_map(w, &mut map, 1)?;
@@ -251,11 +259,6 @@ impl Space {
             Purpose::Forward if extents >= 16 => extents - (extents / 64).clamp(2, 64),
             _ => extents,
         }
-    }
-
-    /// Has the device promise room for all extents below `end` (S4).
-    fn promise(&self, end: u64) -> Result<(), Error> {
-        self.room.promise(extent_page(end))
     }
 
     fn open_map(&self, group: u64) -> Result<PageMut<'_>, Error> {
@@ -372,6 +375,9 @@ impl Space {
         let mut hints = self.hints.lock();
         hints.frees += 1;
         hints.used_end = hints.used_end.map(|end| end.max(run.end));
+        if let Some(given) = &mut hints.given {
+            given.extend(run.clone());
+        }
         let hint = hints.trees.entry(tree).or_default();
         hint.taken += run.end - run.start;
         hint.cursor = hint.cursor.min(run.start);
@@ -438,7 +444,8 @@ impl Space {
         if group * EXTENTS_PER_MAP + 2 > self.extents(purpose) {
             return Err(Error::HOME_FULL);
         }
-        self.promise(group * EXTENTS_PER_MAP + 2)?;
+        let begin = group * EXTENTS_PER_MAP;
+        self.room.promise(begin..begin + 2)?;
         let mut map = self.pool.create(map_page(group))?;
         let nested = w.begin_nested();
         format_map(w, &mut map, 0)?;

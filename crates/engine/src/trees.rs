@@ -29,6 +29,7 @@
 //! - N6: a load writes pages that no undo takes back. It is made only into a tree that its
 //!   transaction made, and is freed as a whole with it.
 
+mod compaction;
 mod garbage;
 mod seen;
 mod tables;
@@ -135,13 +136,13 @@ impl Trees {
         }
     }
 
-    /// Has home promise room for all pages up to `page`, which redo will write.
+    /// Has home promise room for `pages`, in ascending order, which redo will write.
     ///
     /// # Errors
     ///
     /// `HomeFull`, `Device`.
-    pub(crate) fn promise_up_to(&self, page: PageId) -> Result<(), Error> {
-        self.space.room.promise(PageId(page.0 + 1))
+    pub(crate) fn promise_pages(&self, pages: impl Iterator<Item = PageId>) -> Result<(), Error> {
+        self.space.room.promise_pages(pages)
     }
 
     /// Reads the catalog, after redo: structures are whole, transactions not yet undone. Returns

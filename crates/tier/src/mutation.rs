@@ -124,6 +124,11 @@ mutations! {
     EndAfterCollecting,
     /// Snapshots: pages of values and trees that an open snapshot sees stay.
     FreeSeenPages,
+
+    /// Compaction: a free extent is punched only behind checkpoints that tell of it.
+    PunchBeforeCheckpoint,
+    /// Compaction: the left neighbour of a node that moves leads to its new place.
+    MoveWithoutNeighbour,
 }
 
 /// The faults that are in force: none, but in tests.

@@ -4,8 +4,8 @@
 use terrace_policy::{FlashRole, designs, restarts};
 use terrace_pool::Mutation::{
     self, BufWriteBeforeSync, DirtyCopyTrustsHome, DropBasesAtFront, DropOldBases,
-    EntryEndsBeforeSync, KeepStaleCopy, OldestWithoutFlash, PageBeforeLog, ReuseBeforeHomeSync,
-    ReuseBeforeTable, SkipVerify,
+    EntryEndsBeforeSync, KeepStaleCopy, OldestWithoutFlash, PageBeforeLog, PunchBeforeCheckpoint,
+    ReuseBeforeHomeSync, ReuseBeforeTable, SkipVerify,
 };
 use terrace_pool::Mutations;
 use terrace_workload::torture::OPEN_RESTARTS;
@@ -165,7 +165,7 @@ fn a_seed_decides_the_matrix() {
 }
 
 /// Mutations, a design that they harm, and the script whose cuts show it.
-const MUTATIONS: [(&[Mutation], &str, &str); 6] = [
+const MUTATIONS: [(&[Mutation], &str, &str); 7] = [
     (&[PageBeforeLog], "cw", "roll-back"),
     // Either of the two rules alone makes up for the other.
     (&[BufWriteBeforeSync, EntryEndsBeforeSync], "no-ssd", "sharp-checkpoint"),
@@ -173,6 +173,7 @@ const MUTATIONS: [(&[Mutation], &str, &str); 6] = [
     (&[OldestWithoutFlash], "lc", "cold-checkpoint"),
     (&[DropOldBases], "lc", "checkpoint"),
     (&[SkipVerify], "cw", "evict-dirty"),
+    (&[PunchBeforeCheckpoint], "no-ssd", "compact"),
 ];
 
 /// The same where flash is a part of the database.
@@ -197,6 +198,25 @@ fn every_mutation_is_found() {
         let (case, failure) = &found.failures[0];
         println!("{mutations:?}: {} in {} cuts, {failure}", found.failures.len(), found.cuts);
         assert!(case.cut.is_some(), "a cut shows it, not the script alone: {case}");
+    }
+}
+
+/// Each design with memory of its own on flash, all cuts of one seed being too many for the suite.
+#[test]
+fn compactions_lose_nothing() {
+    for (design, role) in [
+        ("no-ssd", FlashRole::Cache),
+        ("lc", FlashRole::Cache),
+        ("lc", FlashRole::Persistent),
+        ("face", FlashRole::Cache),
+        ("face", FlashRole::Persistent),
+    ] {
+        let design = designs::find(design).ok();
+        let choice = Choice { script: Some("compact"), design, role, ..Choice::default() };
+        let total = run(choice, 3, if is_whole() { 1 } else { 12 });
+        let first = total.failures.first().map(|(case, failure)| format!("{failure}: {case}"));
+        assert_eq!(first, None, "{} failures", total.failures.len());
+        assert!(total.cuts > 10, "{} cuts", total.cuts);
     }
 }
 

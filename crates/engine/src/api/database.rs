@@ -290,7 +290,7 @@ impl Database {
         Builder::new().read_only().open(path)
     }
 
-    fn check_writable(&self) -> Result<(), Error> {
+    pub(super) fn check_writable(&self) -> Result<(), Error> {
         match self.handle.access {
             Access::ReadWrite => Ok(()),
             Access::ReadOnly => Err(Error::ReadOnly),

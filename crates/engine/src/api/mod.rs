@@ -1,6 +1,7 @@
 //! What an embedder sees: builder, database, transactions, tables, ranges.
 
 mod builder;
+mod compaction;
 mod core;
 mod database;
 mod devices;
@@ -19,6 +20,7 @@ mod transaction;
 
 pub(crate) use self::core::Sealed;
 pub use builder::Builder;
+pub use compaction::Compacted;
 pub use database::{CheckReport, Checkpoint, Database};
 pub use devices::Devices;
 pub use loader::Loader;

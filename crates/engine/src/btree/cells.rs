@@ -5,6 +5,8 @@
 //! body of a leaf's cell: 1 flags, value          of an inner node's: 8 child
 //! ```
 
+use std::ops::Range;
+
 use super::node::{KEY_MAX, Node};
 
 /// Encoded cells, in key order.
@@ -24,9 +26,19 @@ impl<'a> Cells<'a> {
         }
     }
 
+    /// About the bytes of all cells of `node`: with whole keys, which may be much more than a page.
+    pub(crate) fn len_of(node: &Node<'_>) -> usize {
+        node.used() + node.len() * (4 + node.prefix().len())
+    }
+
     /// Appends the cells of `node` from `first` on.
     pub(crate) fn push_from(out: &mut Vec<u8>, node: &Node<'_>, first: usize) {
-        for index in first..node.len() {
+        Cells::push_some(out, node, first..node.len());
+    }
+
+    /// Appends some cells of `node`.
+    pub(crate) fn push_some(out: &mut Vec<u8>, node: &Node<'_>, some: Range<usize>) {
+        for index in some {
             let key = node.key(index);
             if node.is_leaf() {
                 let (flags, value) = node.record(index);

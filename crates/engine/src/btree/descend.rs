@@ -6,8 +6,8 @@
 
 use std::ops::Deref;
 
-use terrace_page::{PageBuf, PageId};
-use terrace_pool::{BufferPool, PageMut, PageRef, Peek, PoolError};
+use terrace_page::{Damage, PageBuf, PageId};
+use terrace_pool::{BufferPool, PageMut, PageRef, Peek, PoolError, Tier};
 use terrace_rt::yield_now;
 
 use super::node::{Joined, Node};
@@ -19,6 +19,8 @@ use crate::{Error, KeyHash};
 /// Each new start means that another task changed the structure in between: so many in one descent
 /// mean that the pages do not lead there.
 const RESTARTS_MAX: u32 = 10_000;
+/// Pages of zeroes that one descent passes by: see `Descent::Blank`.
+const BLANKS_MAX: u32 = 2;
 /// Restarts after which a task lets others go first.
 const RESTARTS_EAGER: u32 = 8;
 
@@ -58,6 +60,14 @@ enum Descent<G> {
     TooLow,
     /// The page is not, or no longer, what its parent said.
     Stale(PageId),
+    /// The page is all zeroes at home: since its parent was read it has moved or was merged, and
+    /// the room of its extent was given back. Or it is lost: then it is met again.
+    Blank(PoolError),
+}
+
+/// Whether home has nothing of a page.
+fn is_blank(error: &PoolError) -> bool {
+    matches!(error, PoolError::Damaged { tier: Tier::Home, damage: Damage::Blank, .. })
 }
 
 impl Tree {
@@ -185,12 +195,14 @@ impl Tree {
         G: Deref<Target = PageBuf>,
         L: Fn(&'t BufferPool, PageId) -> Result<G, PoolError>,
     {
-        let mut at = self.root();
+        let (mut at, mut blanks) = (self.root(), 0);
         for restarts in 0..RESTARTS_MAX {
             match self.try_descend(seek, level, &latch)? {
                 Descent::Found(node) => return Ok(Some(node)),
                 Descent::TooLow => return Ok(None),
                 Descent::Stale(page) => at = page,
+                Descent::Blank(error) if blanks == BLANKS_MAX => return Err(error.into()),
+                Descent::Blank(_) => blanks += 1,
             }
             if restarts >= RESTARTS_EAGER {
                 yield_now();
@@ -229,7 +241,10 @@ impl Tree {
             id = way.child;
             let below = way.level - 1;
             if below == level {
-                let child = latch(pool, id)?;
+                let child = match latch(pool, id) {
+                    Err(error) if is_blank(&error) => return Ok(Descent::Blank(error)),
+                    child => child?,
+                };
                 let found = self.live(&child, level, seek).is_some();
                 return Ok(if found { Descent::Found(child) } else { Descent::Stale(id) });
             }
@@ -253,7 +268,12 @@ impl Tree {
         L: Fn(&'t BufferPool, PageId) -> Result<G, PoolError>,
     {
         let pool: &'t BufferPool = &self.pool;
-        let page = pool.read(id)?;
+        let page = match pool.read(id) {
+            Err(error) if expected.is_some() && is_blank(&error) => {
+                return Ok(Err(Descent::Blank(error)));
+            }
+            page => page?,
+        };
         let node = match expected {
             None => self.node(id, &page)?,
             Some(expected) => match self.live(&page, expected, seek) {

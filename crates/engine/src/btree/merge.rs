@@ -5,8 +5,11 @@
 //! them is empty, they may fill all of the page. It is tried when a purge crosses that line, or
 //! empties the leaf, not each time below it. Merges go
 //! up level by level; a root with a single child takes that child's contents.
+//!
+//! A compaction ([`Rule::Dense`]) merges any two neighbours of a parent that have room in one page,
+//! but for a little.
 
-use terrace_page::{PAGE_SIZE, PageId};
+use terrace_page::{PAGE_SIZE, PageBuf, PageId};
 use terrace_pool::PageMut;
 
 use super::Tree;
@@ -22,6 +25,29 @@ use crate::writer::{Undo, Writer};
 const UNDERFULL: usize = PAGE_SIZE / 4;
 /// A merged node is no fuller than this.
 const MERGED_MAX: usize = PAGE_SIZE / 4 * 3;
+/// Nor is one that a compaction has filled.
+pub(super) const DENSE_MAX: usize = PAGE_SIZE / 100 * 93;
+
+/// A compaction logs no more bytes of cells in one step.
+pub(super) const CELLS_MAX: usize = 3 * PAGE_SIZE;
+
+/// What a merge has done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Merged {
+    No,
+    Yes,
+    /// It has, or there was nothing to merge, and the parent is worth a merge now.
+    AndThin,
+}
+
+/// Which nodes are merged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rule {
+    /// Those below a quarter, with either neighbour.
+    Thin,
+    /// All that find room in the one before.
+    Dense,
+}
 
 /// Whether a purge of `removed` bytes has just made a node worth merging.
 pub(super) fn became_underfull(node: &Node<'_>, removed: usize) -> bool {
@@ -58,7 +84,7 @@ impl Tree {
     /// `Corrupt`, those of the pool and of `Writer::change`.
     pub(super) fn merge_up<W: Writer>(&self, w: &mut W, key: &[u8]) -> Result<(), Error> {
         for level in 0..node::LEVEL_MAX {
-            if !self.merge(w, level, key)? {
+            if self.merge(w, level, key, Rule::Thin)? != Merged::AndThin {
                 break;
             }
         }
@@ -79,26 +105,35 @@ impl Tree {
     }
 
     /// Whether two children of `level`, which should be neighbours, become one.
-    fn is_worth_merging<W: Writer>(
+    pub(super) fn is_worth_merging<W: Writer>(
         &self,
         w: &W,
-        left: &PageMut<'_>,
-        right: &PageMut<'_>,
+        (left_id, left): (PageId, &PageBuf),
+        (right_id, right): (PageId, &PageBuf),
         level: u8,
+        rule: Rule,
     ) -> Result<bool, Error> {
-        let (left_node, right_node) = (self.node(left.id(), left)?, self.node(right.id(), right)?);
+        let (left_node, right_node) = (self.node(left_id, left)?, self.node(right_id, right)?);
         if left_node.level() != level
             || right_node.level() != level
             || left_node.upper() != Some(right_node.lower())
-            || left_node.right() != right.id()
+            || left_node.right() != right_id
         {
-            return Err(Tree::corrupt(left.id(), "two children do not meet"));
+            return Err(Tree::corrupt(left_id, "two children do not meet"));
         }
-        let worth_it = is_underfull(&left_node) || is_underfull(&right_node);
+        let is_dense = rule == Rule::Dense;
+        let worth_it = is_dense || is_underfull(&left_node) || is_underfull(&right_node);
         // With one that is empty, nothing comes together that a split would part again.
         let is_empty = left_node.len() == 0 || right_node.len() == 0;
-        let limit = if is_empty { PAGE_SIZE } else { MERGED_MAX };
+        let limit = match rule {
+            _ if is_empty => PAGE_SIZE,
+            Rule::Thin => MERGED_MAX,
+            Rule::Dense => DENSE_MAX,
+        };
         if !worth_it || merged_len(&left_node, &right_node) > limit {
+            return Ok(false);
+        }
+        if is_dense && Cells::len_of(&right_node) > CELLS_MAX {
             return Ok(false);
         }
         let kept =
@@ -106,26 +141,35 @@ impl Tree {
         Ok(merged_len(&left_node, &right_node) + kept[0] + kept[1] <= limit)
     }
 
-    /// Merges the node of `level` that covers `key`; returns whether its parent is worth it now.
-    fn merge<W: Writer>(&self, w: &mut W, level: u8, key: &[u8]) -> Result<bool, Error> {
+    /// Merges the node of `level` that covers `key`.
+    pub(super) fn merge<W: Writer>(
+        &self,
+        w: &mut W,
+        level: u8,
+        key: &[u8],
+        rule: Rule,
+    ) -> Result<Merged, Error> {
         self.fetch_near(level, key)?;
         let Some(mut parent) = self.node_exclusive(Seek::Key(key), level + 1)? else {
-            return Ok(false);
+            return Ok(Merged::No);
         };
         let node = self.node(parent.id(), &parent)?;
         if node.len() == 0 {
-            return self.collapse(w, parent);
+            // A compaction goes on with the level above when it has come to the end of this one.
+            let waits = rule == Rule::Dense && parent.id() != self.root();
+            return if waits { Ok(Merged::No) } else { self.collapse(w, parent) };
         }
         let mut found: Option<(usize, PageMut<'_>, PageMut<'_>)> = None;
-        for index in right_ones(&node, key) {
+        for index in right_ones(&node, key, rule) {
             let left = self.pool.write(node.child(index - 1))?;
             let right = self.pool.write(node.child(index))?;
-            if self.is_worth_merging(w, &left, &right, level)? {
+            let pair = ((left.id(), &*left), (right.id(), &*right));
+            if self.is_worth_merging(w, pair.0, pair.1, level, rule)? {
                 found = Some((index, left, right));
                 break;
             }
         }
-        let Some((index, mut left, mut right)) = found else { return Ok(false) };
+        let Some((index, mut left, mut right)) = found else { return Ok(Merged::No) };
         let right_node = self.node(right.id(), &right)?;
         let mut cells = Vec::with_capacity(PAGE_SIZE);
         if level > 0 {
@@ -150,14 +194,15 @@ impl Tree {
         if node.len() == 0 {
             return self.collapse(w, parent);
         }
-        Ok(parent.id() != self.root() && is_underfull(&node))
+        let is_thin = parent.id() != self.root() && is_underfull(&node);
+        Ok(if is_thin { Merged::AndThin } else { Merged::Yes })
     }
 
     /// Puts the contents of a root's only child into the root, as long as it has but one. Returns
     /// whether a parent, not the root, with one child is worth a merge.
-    fn collapse<W: Writer>(&self, w: &mut W, mut root: PageMut<'_>) -> Result<bool, Error> {
+    fn collapse<W: Writer>(&self, w: &mut W, mut root: PageMut<'_>) -> Result<Merged, Error> {
         if root.id() != self.root() {
-            return Ok(true);
+            return Ok(Merged::AndThin);
         }
         for _ in 0..node::LEVEL_MAX {
             let node = self.node(root.id(), &root)?;
@@ -179,12 +224,14 @@ impl Tree {
             drop(child);
             freeing.done();
         }
-        Ok(false)
+        Ok(Merged::No)
     }
 }
 
-/// The child of `key` is merged with the next one or the one before: the right ones of the pairs.
-fn right_ones(parent: &Node<'_>, key: &[u8]) -> impl Iterator<Item = usize> + use<> {
+/// The child of `key` is merged with the next one or, if it is thin, the one before: the right ones
+/// of the pairs.
+fn right_ones(parent: &Node<'_>, key: &[u8], rule: Rule) -> impl Iterator<Item = usize> + use<> {
     let (at, last) = (parent.child_of(key), parent.len());
-    [at + 1, at].into_iter().filter(move |right| (1..=last).contains(right))
+    let count = if rule == Rule::Thin { 2 } else { 1 };
+    [at + 1, at].into_iter().take(count).filter(move |right| (1..=last).contains(right))
 }

@@ -46,6 +46,7 @@ pub(crate) mod edit;
 pub(crate) mod node;
 
 mod check;
+mod compact;
 mod descend;
 mod header;
 mod leaves;
@@ -77,6 +78,8 @@ use terrace_pool::BufferPool;
 
 #[allow(unused_imports)]
 pub(crate) use check::TreeStats;
+
+pub(crate) use compact::{Moved, Tightened};
 
 pub(crate) use leaves::Leaves;
 #[allow(unused_imports)]

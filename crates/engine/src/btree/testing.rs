@@ -10,8 +10,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use terrace_device::model::{Preset, build};
 use terrace_device::{Keep, Store};
-use terrace_page::{Lsn, PAGE_SIZE, PageBuf, PageId, TxnId, set_lsn, set_page_id};
-use terrace_pool::{BufferPool, Journal, PageMut, PoolConfig, PoolError};
+use terrace_page::{
+    Damage, Lsn, PAGE_SIZE, PageBuf, PageId, PageKind, TxnId, kind, set_lsn, set_page_id,
+};
+use terrace_pool::{BufferPool, Journal, Mutations, PageMut, PoolConfig, PoolError};
 use terrace_rt::{LeafMutex, World};
 
 use super::Tree;
@@ -97,10 +99,19 @@ pub(super) struct Txn {
 
 impl Bench {
     pub(super) fn new(world: World, home_pages: u64, frames: u32) -> Bench {
+        Bench::mutated(world, home_pages, frames, Mutations::NONE)
+    }
+
+    pub(super) fn mutated(
+        world: World,
+        home_pages: u64,
+        frames: u32,
+        mutations: Mutations,
+    ) -> Bench {
         let store = Store::new(home_pages * PAGE_SIZE as u64, Keep::Plain);
         let home = build(Preset::IoDrive, world.clone(), store);
         let log = Arc::new(Log::default());
-        let config = PoolConfig { frames, partitions: 4, ..PoolConfig::default() };
+        let config = PoolConfig { frames, partitions: 4, mutations, ..PoolConfig::default() };
         let pool = BufferPool::open(config, world, home.clone(), None, Arc::clone(&log) as Arc<_>);
         let pool = pool.expect("a pool");
         let space = Arc::new(Space::new(Arc::clone(&pool), home, home_pages));
@@ -161,7 +172,14 @@ impl Bench {
             change.apply(page).expect("it was applied before");
         }
         for (id, mut page) in pages {
-            let held = self.pool.read(id).expect("a page that was changed");
+            let held = match self.pool.read(id) {
+                // The room of its extent was given back.
+                Err(PoolError::Damaged { damage: Damage::Blank, .. }) => {
+                    assert_eq!(kind(&page), Some(PageKind::Free), "{id} is in a hole");
+                    continue;
+                }
+                held => held.expect("a page that was changed"),
+            };
             set_lsn(&mut page, terrace_page::lsn(&held));
             set_page_id(&mut page, id);
             assert!(held[4..] == page[4..], "{id} differs after redo");

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use terrace_page::{Lsn, PAGE_SIZE, PageBuf, PageId, TxnId, lsn};
+use terrace_page::{Lsn, PAGE_SIZE, PageBuf, PageId, PageKind, TxnId, kind, lsn};
 use terrace_pool::PageMut;
 
 use super::room::RECORD_BYTES;
@@ -171,8 +171,9 @@ impl Context {
         apply(change, &mut after);
         let encode = |out: &mut Vec<u8>| change.encode(out);
         let (txn, prev, draft) = (self.txn, self.last, &mut self.buffers.draft);
-        if change.formats() {
-            // Nobody needs the bytes of a page that nothing leads to.
+        if change.formats() && kind(page) == Some(PageKind::Free) {
+            // Nobody needs the bytes of a page that nothing leads to. A root that is made anew, or a
+            // leaf that has given rows to its neighbour, is one that something leads to.
             draft.update(txn, prev, place, encode, undo_writer(&Undo::None));
         } else {
             draft.update(txn, prev, place, encode, undo_difference(page, &after));

@@ -72,6 +72,7 @@ impl Drop for Ended<'_> {
             queue.is_busy = false;
         }
         self.0.idle.notify_all();
+        self.0.turn.notify_all();
     }
 }
 

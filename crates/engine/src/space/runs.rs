@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use terrace_pool::PageMut;
 
-use super::{EXTENTS_PER_MAP, NOBODY, Purpose, SEARCHES_MAX, Space, entry};
+use super::{EXTENTS_PER_MAP, NOBODY, Purpose, SEARCHES_MAX, Space, entry, extent_page};
 use crate::Error;
 
 impl Space {
@@ -94,16 +94,35 @@ impl Space {
         length: u64,
         purpose: Purpose,
     ) -> Result<Option<(PageMut<'_>, Range<u64>)>, Error> {
+        self.promise_used()?;
         let Some((map, run)) = self.free_run(length, purpose)? else { return Ok(None) };
-        match self.promise(run.end) {
+        match self.room.promise(run.clone()) {
             Ok(()) => Ok(Some((map, run))),
             // The device may have room for one.
             Err(Error::HomeFull { .. }) if run.end - run.start > 1 => {
-                self.promise(run.start + 1)?;
+                self.room.promise(run.start..run.start + 1)?;
                 Ok(Some((map, run.start..run.start + 1)))
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// Has the device promise room for all extents that are in use, once: before home grows for the
+    /// first time, since a power cut may have taken promises back.
+    fn promise_used(&self) -> Result<(), Error> {
+        if self.hints.lock().is_promised {
+            return Ok(());
+        }
+        for group in 0..self.groups()? {
+            let map = self.open_map(group)?;
+            let all = group * EXTENTS_PER_MAP..(group + 1) * EXTENTS_PER_MAP;
+            let used: Vec<u64> =
+                all.filter(|extent| !matches!(entry(&map, *extent).0, NOBODY)).collect();
+            drop(map);
+            self.room.promise_pages(used.into_iter().map(extent_page))?;
+        }
+        self.hints.lock().is_promised = true;
+        Ok(())
     }
 
     /// Below `to` there is no free extent, unless one was freed since.

@@ -217,6 +217,25 @@ impl Trees {
         self.counted(Context::begin(engine, Locking::Off)?, work).map(|(worked, _)| worked)
     }
 
+    /// As `alone`, unless `look`, which changes nothing, has the answer already.
+    pub(super) fn alone_if<T>(
+        &self,
+        engine: &Arc<Engine>,
+        look: impl FnOnce(&Context) -> Result<Option<T>, Error>,
+        work: impl FnOnce(&mut Context) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let mut context = Context::begin(engine, Locking::Off)?;
+        match look(&context) {
+            Ok(None) => self.counted(context, work).map(|(worked, _)| worked),
+            Ok(Some(found)) => context.commit(Durability::None).map(|()| found),
+            Err(error) => {
+                let error = context.first_cause(error);
+                context.rollback()?;
+                Err(error)
+            }
+        }
+    }
+
     /// As `alone`, for the transaction of `context`, which answers for what that logs.
     fn alone_for<T>(
         &self,

@@ -163,9 +163,10 @@ impl Client {
     }
 
     fn checkpoint(&mut self) {
-        let kind = match self.prng.chance(4) {
-            true => Checkpoint::Sharp,
-            false => Checkpoint::Indirect,
+        let kind = match self.prng.below(8) {
+            0 => return self.judged(self.db.compact().map(drop)),
+            1 => Checkpoint::Sharp,
+            _ => Checkpoint::Indirect,
         };
         self.shared.enter_checkpoint();
         self.judged(self.db.checkpoint(kind));

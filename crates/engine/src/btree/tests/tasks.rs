@@ -13,11 +13,17 @@ use crate::btree::{Batch, Direction, Put, Scan, Tree};
 use crate::writer::Step;
 
 /// Shared by tasks: what is committed.
-type Committed = Arc<LeafMutex<Model>>;
+pub(super) type Committed = Arc<LeafMutex<Model>>;
 
 /// One transaction of a few operations, rolled back when a lock is busy for too long. What it
 /// locks, nobody else changes, so that the model needs no lock of its own.
-fn transaction(bench: &Bench, tree: &Tree, committed: &Committed, prng: &mut Prng, shape: u64) {
+pub(super) fn transaction(
+    bench: &Bench,
+    tree: &Tree,
+    committed: &Committed,
+    prng: &mut Prng,
+    shape: u64,
+) {
     let mut txn = bench.begin();
     let mut own: BTreeMap<Vec<u8>, Option<Vec<u8>>> = BTreeMap::new();
     for _ in 0..1 + prng.below(12) {
@@ -130,7 +136,7 @@ fn many_tasks_change_one_tree() {
 }
 
 /// Keys come in order, each once, whatever others do.
-fn scan_while_it_changes(bench: &Bench, tree: &Tree, forward: bool) {
+pub(super) fn scan_while_it_changes(bench: &Bench, tree: &Tree, forward: bool) {
     let direction = if forward { Direction::Forward } else { Direction::Backward };
     let mut txn = bench.begin();
     let mut scan = Scan::new(Bound::Unbounded, Bound::Unbounded, direction, LockMode::Shared);

@@ -19,6 +19,7 @@
 //! | `roll-back` | a transaction takes its changes back, of cached pages too |
 //! | `reshape` | pages are split and merged |
 //! | `tables` | tables are made and dropped |
+//! | `compact` | pages come together, and the room of free extents is given back and used again |
 //! | `rest` | what the flusher of the table does in the background (LVR) |
 //! | `table` | checkpoints in a row, each of which writes the table or its journal (LVR, warm) |
 //! | `grow-log` | the log gets longer, by segments |
@@ -192,7 +193,7 @@ const COMMON: Script = Script {
 };
 
 /// Every script.
-pub static SCRIPTS: [Script; 25] = [
+pub static SCRIPTS: [Script; 26] = [
     Script {
         name: "admit-free",
         applies: takes_clean,
@@ -466,6 +467,18 @@ pub static SCRIPTS: [Script; 25] = [
         before: || vec![Step::Make(2)],
         path: Path::Steps(|_| vec![Step::Make(1), Step::Drop(2), Step::Make(2), Step::Drop(1)]),
         shows: |seen| seen.records() > 30 && seen.log_syncs > 3,
+        ..COMMON
+    },
+    Script {
+        name: "compact",
+        applies: any,
+        before: || vec![name_oldest(), Step::Make(1), Step::Make(2), read_all(), Step::Drop(2)],
+        path: Path::Steps(|_| {
+            let used_again = [Step::Write(0..16, Durable), Step::Make(2), read_all()];
+            let thinned = [Step::Thin(0..ROWS), Step::Drop(1), Step::Compact];
+            thinned.into_iter().chain(used_again).collect()
+        }),
+        shows: |seen| seen.records() > 200 && seen.log_syncs > 4,
         ..COMMON
     },
     Script {

@@ -30,12 +30,16 @@ pub(super) enum Step {
     RollBack,
     /// Removes the rows, in one transaction.
     Remove(Range<u32>),
+    /// Removes three of four rows, in one transaction.
+    Thin(Range<u32>),
     /// Replaces the first row of a further table, which is made for it if it is not there.
     Make(u8),
     /// Drops a further table.
     Drop(u8),
     /// Takes a checkpoint.
     Checkpoint(Checkpoint),
+    /// Compacts the database.
+    Compact,
     /// Lets the background work.
     Rest(Nanos),
     /// Closes the database.
@@ -89,9 +93,11 @@ impl Walker {
             }
             Step::RollBack => self.roll_back(),
             Step::Remove(keys) => self.remove(keys),
+            Step::Thin(keys) => self.remove(keys.filter(|key| !key.is_multiple_of(4))),
             Step::Make(table) => self.make(table),
             Step::Drop(table) => self.drop_table(table),
             Step::Checkpoint(kind) => self.open_db().checkpoint(kind),
+            Step::Compact => self.open_db().compact().map(drop),
             Step::Rest(span) => {
                 sleep(span);
                 Ok(())
@@ -148,7 +154,7 @@ impl Walker {
         Ok((txn, entry))
     }
 
-    fn remove(&self, keys: Range<u32>) -> Result<(), Error> {
+    fn remove(&self, keys: impl Iterator<Item = u32>) -> Result<(), Error> {
         let (txn, entry) = self.begin()?;
         for key in keys {
             txn.open_table(ROWS[0])?.remove(key)?;
