@@ -3,8 +3,8 @@
 //! ```text
 //! record's value
 //! offset size field
-//!      0    1 kind      1: a chain; 2: a chain and a tail; others are for lists and trees of pages,
-//!                       to come
+//!      0    1 kind      1: a chain; 2: a chain and a tail; others are for lists and trees of
+//!                       pages, to come
 //!      1    7 reserved  zero
 //!      8    8 len       bytes of the value, those of the tail included
 //!     16    8 stamp     in each page of the chain, too, and in no page of any other value
@@ -30,8 +30,8 @@
 //! brought back from an older day is told from the one that was written last, whether its value is
 //! read or freed.
 //!
-//! **Tails.** The chain of a value of a few pages ends with a full page, and what is left over is in
-//! the record, if a cell can hold it ([`tail_len`]): a page of its own would be nearly empty for
+//! **Tails.** The chain of a value of a few pages ends with a full page, and what is left over is
+//! in the record, if a cell can hold it ([`tail_len`]): a page of its own would be nearly empty for
 //! most sizes. In longer values it wastes little, and leaves have more keys without tails.
 //!
 //! No page is ever lost, whatever moment a crash picks:

@@ -15,11 +15,11 @@
 //!   make each of them longer: it gets a node of its own.
 //! - Else in the middle by bytes, with the new cell counted in.
 //!
-//! - S1: a leaf of two cells or more has a place where both parts fit beside the new fence. Between
-//!   the cells that may stay left and those that must, there are `WINDOW` bytes, and no cell is
+//! - S1: a leaf of two cells or more has a place where both parts fit beside the new fence: the
+//!   sizes of the left part with which both fit are a range of `WINDOW` bytes, and no cell is
 //!   larger. A leaf of one cell is split before or after that cell, and an empty leaf has room for
-//!   any cell. So the part that covers the key has fewer cells after each split, and the need is met
-//!   in the end, whatever the sizes, the fences and the place of the key.
+//!   any cell. So the part that covers the key has fewer cells after each split, and the need is
+//!   met in the end, whatever the sizes, the fences and the place of the key.
 
 use std::ops::Range;
 
@@ -40,11 +40,11 @@ use crate::writer::{Undo, Writer};
 /// So many keys in a row, each right after the one before, are an ascending run.
 const RUN_MIN: usize = 2;
 
-/// With `t` bytes of cells in a leaf, fences of `l` and `u` bytes, a prefix of `p` bytes, and a new
-/// fence of `f` bytes, the left part fits if it has at most `PAGE_SIZE - NODE_HEADER - 7 - p - l - f`
-/// bytes, and the right part if the left one has at least `t` less `PAGE_SIZE - NODE_HEADER - 7 - p -
-/// f - u`. The leaf fits as it is, so these bounds are at least so many bytes apart, and a prefix
-/// makes each cell smaller by what it takes from that.
+/// Let a leaf have fences of `l` and `u` bytes, a prefix of `p`, and `t` bytes of cells; the new
+/// fence has `f` bytes, and a node has room for `n`, after its header and the padding before its
+/// slots. The left part fits with at most `n - p - l - f` bytes of cells, the right one if the left
+/// one has at least `t - (n - p - f - u)`. The leaf fits as it is, so these bounds are at least
+/// `WINDOW - p` bytes apart, and each cell is smaller by `p` than it would be without prefix.
 const WINDOW: usize = PAGE_SIZE - NODE_HEADER - 2 * KEY_MAX - 2 * (SLOT - 1);
 // S1. A row may be kept at the length of another one's record, see leaf_room.rs.
 const _: () = assert!(CELL_MAX + KEY_MAX <= WINDOW);

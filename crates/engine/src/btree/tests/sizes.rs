@@ -246,7 +246,6 @@ fn pages_take_little_more_than_their_data() {
         orders.into_iter().flat_map(|(order, most)| most.map(|most| (order, most)))
     {
         let ratio = space_over_data(order, value_len);
-        println!("{order:?}, {value_len} bytes: {ratio:.3}");
         if ratio > most {
             over.push((order, value_len, ratio));
         }
