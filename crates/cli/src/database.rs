@@ -7,12 +7,16 @@ use crate::failure::Failure;
 use crate::output::{Sinks, Stopwatch};
 use crate::table::{Table, thousands};
 use serde_json::json;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
 use terrace::dump::{Loss, Saved};
 use terrace::{BadCopy, Builder, ColdStart, Database};
 
 const PAGE_BYTES: u64 = 8192;
+/// The least file of a flash tier.
+const FLASH_BYTES_MIN: u64 = 512 << 10;
 /// Memory of a database that is only looked at, in pages, at least.
 const FRAMES_MIN: u64 = 64;
 
@@ -204,10 +208,16 @@ fn flash_tier(options: &StoredAt, blank: Option<&str>, database: &Database) -> S
 pub fn blank_flash(options: &StoredAt) -> Result<Option<&'static str>, Failure> {
     let Some(flash) = &options.flash_device else { return Ok(None) };
     let look = || -> io::Result<Option<&'static str>> {
-        let mut file = File::open(flash)?;
-        let bytes = file.seek(SeekFrom::End(0))?;
+        let (mut file, bytes) = opened(flash)?;
+        if bytes == 0 {
+            return Ok(Some("the file is empty: a new tier"));
+        }
+        // Flash that is a part of the database is told as truncated.
+        if bytes < FLASH_BYTES_MIN && !options.persistent_flash {
+            return Ok(Some("the file has been truncated"));
+        }
         if bytes < PAGE_BYTES {
-            return Ok((bytes == 0).then_some("the file is empty: a new tier"));
+            return Ok(None);
         }
         // The header of a tier, and the label of its device.
         let mut is_blank = true;
@@ -228,6 +238,18 @@ pub fn blank_flash(options: &StoredAt) -> Result<Option<&'static str>, Failure> 
             looked.map_err(|error| Failure::failed(what(), error))
         }
     }
+}
+
+/// A file or block device, and its length. Opening another kind may wait for its other end.
+fn opened(path: &Path) -> io::Result<(File, u64)> {
+    let kind = fs::metadata(path)?.file_type();
+    if !kind.is_file() && !kind.is_block_device() {
+        let what = "neither a file nor a block device";
+        return Err(io::Error::new(ErrorKind::InvalidInput, what));
+    }
+    let mut file = File::open(path)?;
+    let bytes = file.seek(SeekFrom::End(0))?;
+    Ok((file, bytes))
 }
 
 /// Bytes of the flash tier on a device of so many.
@@ -264,8 +286,8 @@ pub fn builder(options: &StoredAt, blank: Option<&str>) -> Result<Builder, Failu
     }
     if let Some(flash) = options.flash_device.as_ref().filter(|_| blank.is_none()) {
         let failed = |error| Failure::failed(flash.display(), error);
-        let bytes = File::open(flash).and_then(|mut file| file.seek(SeekFrom::End(0)));
-        let bytes = tier_bytes(options, bytes.map_err(failed)?);
+        let (_, bytes) = opened(flash).map_err(failed)?;
+        let bytes = tier_bytes(options, bytes);
         builder = builder.flash(flash, bytes).design(options.design).restart(options.restart);
         builder = builder.flash_role(flash_role(options.persistent_flash));
     }

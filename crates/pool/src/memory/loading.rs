@@ -297,7 +297,7 @@ impl Loading<'_> {
     /// The copy is bad, and its entry says that home lacks it: home may have the same version all
     /// the same, and otherwise the log has all changes that home lacks.
     pub(super) fn rescue(&mut self, slot: u32, rec: Lsn) -> Result<BadCopy, PoolError> {
-        let BufferPool { config, durability, restart, .. } = self.pool;
+        let BufferPool { config, restart, .. } = self.pool;
         let (page, partition) = (self.page, self.partition);
         if restart.rules.is_persistent {
             // The log need not have it, and no crash leaves such a slot: the device lost a write.
@@ -311,18 +311,18 @@ impl Loading<'_> {
         let is_same = is_whole
             && config.restart.kind.is_journalled()
             && partition.books.lock().slots.may_be(slot, lsn(&self.guard));
-        if !is_same && !self.rebuild_from_owed(is_whole) {
-            let read = self.read_home();
-            let is_whole = read.is_ok();
-            let repair = |bytes: &mut _| durability.journal.repair(page, rec, bytes, is_whole);
-            self.guard.change(repair).map_err(|error| first_cause(read, error))?;
-        }
+        let rebuilt = match is_same || self.rebuild_from_owed(is_whole) {
+            true => Ok(()),
+            false => self.rebuild_from_log(rec),
+        };
         let mut section = Section::enter(self.pool, partition);
         let is_there = self.guard.frame().slot() == Some(slot);
         if !is_there || !self.may_rescue(&section.books.slots, slot) {
-            // The cleaner has it now, or it has moved on.
+            // The cleaner has it now, or it has moved on; if it came home meanwhile, the log may
+            // have been cut.
             return Ok(BadCopy::LookAgain);
         }
+        rebuilt?;
         section.books.stats.flash_faults += 1;
         // A base stays: after a power cut its entry alone says that home lacks the changes from
         // `rec` on. The last checkpoint does not: it counted on the copy.
@@ -333,6 +333,15 @@ impl Loading<'_> {
         restart.harden(self.pool, &[partition.first_slot + slot]);
         self.source = Source::Home;
         Ok(BadCopy::Rescued)
+    }
+
+    /// Brings home's version of the page up to date with the log's records from `rec` on.
+    fn rebuild_from_log(&mut self, rec: Lsn) -> Result<(), PoolError> {
+        let (page, journal) = (self.page, &self.pool.durability.journal);
+        let read = self.read_home();
+        let is_whole = read.is_ok();
+        let repair = |bytes: &mut _| journal.repair(page, rec, bytes, is_whole);
+        self.guard.change(repair).map_err(|error| first_cause(read, error))
     }
 
     /// Brings home's version of an owed page up to date with the changes that are held in memory.
