@@ -53,8 +53,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     })?;
     let span = began.elapsed();
     println!(
-        "compacted in {:.1} s beside a writer of {} transactions: {} pages merged, {} moved, {} MiB \
-         punched",
+        "compacted in {:.1} s beside a writer of {} transactions: {} pages merged, {} moved, \
+         {} MiB punched",
         span.as_secs_f64(),
         written.load(Ordering::Relaxed),
         compacted.pages_freed,

@@ -172,8 +172,8 @@ impl Context {
         let encode = |out: &mut Vec<u8>| change.encode(out);
         let (txn, prev, draft) = (self.txn, self.last, &mut self.buffers.draft);
         if change.formats() && kind(page) == Some(PageKind::Free) {
-            // Nobody needs the bytes of a page that nothing leads to. A root that is made anew, or a
-            // leaf that has given rows to its neighbour, is one that something leads to.
+            // Nobody needs the bytes of a page that nothing leads to. Something leads to a root
+            // that is made anew, and to a leaf that has given rows to its neighbour.
             draft.update(txn, prev, place, encode, undo_writer(&Undo::None));
         } else {
             draft.update(txn, prev, place, encode, undo_difference(page, &after));

@@ -21,7 +21,7 @@ use terrace::{Checkpoint, Error, Stats};
 use terrace_device::Store;
 use terrace_device::model::MarkKind;
 use terrace_policy::{Design, FlashRole, Restart};
-use terrace_rt::{Stopped, Virtual};
+use terrace_rt::{Nanos, Stopped, Virtual};
 
 use super::super::ledger::{Failure, Ledger, Promise};
 use super::super::{Phase, Shared};
@@ -315,6 +315,9 @@ fn go_on() -> Vec<Step> {
     ]
 }
 
+/// Until the reclaim task has nothing left to do.
+const RECLAIMED: Nanos = Nanos::from_secs(2);
+
 /// Opens what is left, perhaps cut short once more; verifies, goes on, closes, opens again.
 fn after(
     setting: &Setting,
@@ -344,8 +347,11 @@ fn after(
     }
     let mut first = Opened::default();
     let mut steps = go_on();
-    // What is to be found without its flash is at home before.
-    steps.extend((is_persistent && is_replaced).then_some(Step::Checkpoint(Checkpoint::Sharp)));
+    if is_persistent && is_replaced {
+        // What is to be found without its flash is at home before, and so is what the background
+        // makes of it.
+        steps.extend([Step::Rest(RECLAIMED), Step::Checkpoint(Checkpoint::Sharp)]);
+    }
     for (moment, steps) in [(Moment::After, steps), (Moment::Again, Vec::new())] {
         let mut prng = setting.prng(moment, salt);
         if matches!(moment, Moment::Again) && prng.chance(2) {
