@@ -30,9 +30,7 @@ impl Sink {
         if path.as_os_str() == "-" {
             return Ok(Sink::Standard);
         }
-        check_replaceable(path, "a text of JSON or HTML", |head| {
-            matches!(head.trim_ascii_start().first(), Some(b'{' | b'[' | b'<'))
-        })?;
+        check_replaceable(path, "a text of JSON or HTML", is_json_or_html)?;
         let made = !path.exists();
         OpenOptions::new()
             .append(true)
@@ -66,6 +64,13 @@ impl Sink {
 
 /// Bytes that tell what a file holds.
 const HEAD_BYTES: u64 = 64;
+
+/// Whether the first bytes of a file are of JSON or HTML. A page may begin with any byte, and with
+/// one of these, too; but no text has bytes that are no character.
+fn is_json_or_html(head: &[u8]) -> bool {
+    let is_text = |byte: &u8| !byte.is_ascii_control() || byte.is_ascii_whitespace();
+    matches!(head.trim_ascii_start().first(), Some(b'{' | b'[' | b'<')) && head.iter().all(is_text)
+}
 
 /// Refuses to write to `path` if there is a file that is not empty and that `is_ours` does not know
 /// by its first bytes, or a block device: a mistyped name must cost nobody a database. Pipes and
@@ -212,4 +217,18 @@ pub fn machine_memory_bytes() -> Option<u64> {
 /// Cores of the machine that this process may use.
 pub fn cores() -> u64 {
     std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_json_or_html;
+
+    /// The bug: a home whose checksum began with the byte of a brace passed for JSON.
+    #[test]
+    fn a_page_that_begins_with_a_brace_is_no_text() {
+        assert!(is_json_or_html(b"\n{ \"seed\": 1,\r\n\t\"caf\xc3\xa9\": 2 }"));
+        assert!(is_json_or_html(b"<!doctype html>") && is_json_or_html(b"[]"));
+        assert!(!is_json_or_html(b"{ \0\0\0\x01\0") && !is_json_or_html(b"seed"));
+        assert!(!is_json_or_html(b""));
+    }
 }

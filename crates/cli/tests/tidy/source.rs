@@ -26,6 +26,7 @@ impl Source {
             && self.path.starts_with("crates/")
             && self.path.contains("/src/")
             && !self.path.ends_with("/tests.rs")
+            && !self.path.contains("/tests/")
     }
 
     /// Part of the modules of a crate, its tests included.

@@ -4,7 +4,7 @@
 //!   unused()          free extents are listed; those given away from here on are noted
 //!   (checkpoints)     neither superblock has redo begin before a change of one of their pages
 //!   punch()           those that are free still, and were not given away meanwhile
-//!   next promise      asks the device for their room again (S4)
+//!   next promise      asks the device for their room again (space.S4)
 //! ```
 //!
 //! - H1: an extent is punched only if it was nobody's from before a checkpoint until now, and the
