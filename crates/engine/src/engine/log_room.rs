@@ -13,7 +13,7 @@
 use std::sync::atomic::Ordering;
 
 use terrace_page::{Lsn, TxnId};
-use terrace_rt::{Nanos, now, sleep};
+use terrace_rt::{Nanos, dead, now, sleep};
 
 use super::Engine;
 use crate::Error;
@@ -82,13 +82,15 @@ impl Engine {
         Err(full)
     }
 
-    /// Waits, for `limit` at most, until open transactions leave half of the log (L3).
+    /// Waits, for `limit` at most, until open transactions leave half of the log (L3). Once the
+    /// engine has stopped, what they have reserved never comes free.
     pub(crate) fn wait_for_others(&self, limit: Nanos) {
         let deadline = now().saturating_add(limit);
         let mut pause = ROOM_PAUSE;
         while self.held_and_reserved() > self.log.capacity() / 2
             && now() < deadline
-            && self.check_open().is_ok()
+            && self.is_running()
+            && !dead()
         {
             sleep(pause);
             pause = Nanos(pause.0 * 2).min(ROOM_PAUSE_MAX);
