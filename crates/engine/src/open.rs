@@ -75,8 +75,8 @@ pub(crate) struct Setup {
 pub(crate) enum Losers {
     /// Rolls them back.
     RollBack,
-    /// Keeps what they changed apart, for who reads only and cannot roll them back: the database
-    /// has their changes, and is of no use but to be saved without them.
+    /// Keeps what they changed apart, for a reader, which cannot roll them back: the database has
+    /// their changes, and is of no use but to be saved without them.
     SetApart,
 }
 

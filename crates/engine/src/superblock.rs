@@ -157,7 +157,7 @@ impl Features {
     }
 }
 
-/// Whose lacks the log makes good.
+/// For which device the log makes good what is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LogFrom {
     /// What home lacks is in the log, whether flash has it or not.
@@ -592,7 +592,7 @@ mod tests {
         });
     }
 
-    /// That the second copy could not be written was told to nobody, and the log was cut.
+    /// The bug: a failed write of the second copy was not reported, and the log was cut.
     #[test]
     fn a_superblock_is_not_written_unless_both_copies_are() {
         in_world(|| {

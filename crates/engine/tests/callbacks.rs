@@ -211,7 +211,7 @@ impl PageObserver for Watcher {
     }
 }
 
-/// What else of a caller's runs under a latch: the types of a table, and who watches the pages.
+/// Other code of the caller that runs under a latch: the types of a table, and observers of pages.
 #[test]
 fn types_and_observers_that_use_the_database_are_refused() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -307,7 +307,7 @@ fn a_system_page_that_is_lost_refuses_the_opening_and_nothing_is_written() {
             }
             let case = format!("{kind:?} of page {page}");
             let fate = attempt(image, case.clone());
-            // A page that was freed is needed by nobody.
+            // A page that was freed is not needed.
             let is_live = page <= ROOT;
             assert!(!is_live || fate == Fate::Refused, "{case}: {fate:?}");
         }

@@ -371,8 +371,8 @@ fn a_table_that_lost_its_name_takes_no_other_tables_place() {
     assert!(lost.is_some(), "{told:?}");
 }
 
-/// The bug: a table whose types have names of more than 64 KiB was loaded, and the database never
-/// opened again.
+/// The bug: a table with type names of more than 64 KiB was loaded, and the database never opened
+/// again.
 #[test]
 fn names_of_types_that_no_catalog_takes_are_refused() {
     let folder = tempfile::tempdir().expect("a folder");

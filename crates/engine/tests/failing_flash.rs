@@ -47,7 +47,7 @@ fn open_with(
         .open_or_create_on_devices()
 }
 
-/// Home, a flash of so many mebibytes, and log.
+/// Home, a flash of the given mebibytes, and log.
 fn blank(world: &Virtual, flash: u64) -> [Arc<SimDevice>; 3] {
     [8, flash, 16].map(|mebibytes| {
         let store = Store::new(mebibytes << 20, Keep::Plain);

@@ -1,4 +1,5 @@
-//! A full log: who is refused, who waits, and that it opens after a crash at any level.
+//! A full log: which transactions are refused, which wait, and that the database opens after a
+//! crash at any level.
 
 #[path = "log_full/waits.rs"]
 mod waits;
@@ -364,7 +365,7 @@ fn fill_and_open(shape: Shape, percent: u64, seed: u64) {
 }
 
 /// A crash, or a rollback, while the log was full left a database that never opened: undo needed
-/// room that nobody had kept.
+/// room that was not reserved.
 #[test]
 fn a_log_filled_to_any_level_rolls_back_and_opens() {
     for (at, shape) in (0..).zip(SHAPES) {
@@ -400,7 +401,7 @@ fn a_transaction_may_shrink_as_many_rows_as_it_may_insert() {
             let Error::LogFull { own_bytes, rollback_bytes, capacity, .. } = error else {
                 panic!("{error:?}")
             };
-            // Half of the log is used, not a part that nobody is told of.
+            // Half of the log is used, not some undocumented part.
             assert!(own_bytes + rollback_bytes > capacity / 2, "{text}");
             for number in [own_bytes, rollback_bytes, capacity] {
                 assert!(text.contains(&number.to_string()), "{text}");
@@ -443,8 +444,9 @@ fn a_bulk_load_takes_values_larger_than_the_log() {
     world.run(work).expect("nobody waits for ever");
 }
 
-/// Room for an operation is reckoned as a part of the log, of the smallest one less than its splits
-/// may append: what is left alone for that has to do for all who split at the same time.
+/// Room for an operation is reckoned as a part of the log, which in the smallest log is less than
+/// its splits may append: what is kept free for that has to do for all tasks that split at the same
+/// time.
 #[test]
 fn splits_of_many_writers_find_room_in_the_smallest_log() {
     const CLIENTS: u64 = 24;
@@ -480,8 +482,8 @@ fn splits_of_many_writers_find_room_in_the_smallest_log() {
     }
 }
 
-/// The bug: what the making of a table logs was nobody's, so the transaction waited ten seconds for
-/// room that it alone held, and was told that it had logged nothing.
+/// The bug: what creating a table logs was counted for no transaction, so this one waited ten
+/// seconds for room that it alone held, and was told that it had logged nothing.
 #[test]
 fn a_transaction_answers_for_the_tables_that_it_makes() {
     for rows in [0, 1] {

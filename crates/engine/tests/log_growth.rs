@@ -104,7 +104,7 @@ fn fill(rig: &Rig, seed: u64, written: &LeafMutex<Written>) {
             Ok(()) => (),
             Err(error @ (Error::LogFull { .. } | Error::HoldsLog { .. })) => {
                 if let Error::LogFull { is_device_full, .. } = error {
-                    // A larger limit would help nobody.
+                    // A larger limit would not help.
                     assert!(is_device_full && error.to_string().contains("free space"), "{error}");
                 }
                 written.lock().full += 1;
@@ -291,8 +291,8 @@ fn either_superblock_opens_a_database_whose_log_has_shrunk() {
     }
 }
 
-/// That the second copy of the superblock could not be written was told to nobody, and the log gave
-/// back what it names. When the first copy was damaged later, the opening was refused.
+/// The bug: a failed write of the second copy of the superblock was not reported, and the log gave
+/// back what that copy names. When the first copy was damaged later, the opening was refused.
 #[test]
 fn a_log_is_not_cut_unless_both_superblocks_were_written() {
     let page = PAGE as u64;
@@ -330,8 +330,8 @@ fn a_log_is_not_cut_unless_both_superblocks_were_written() {
     }
 }
 
-/// A damaged copy of the log's header that could not be written anew was told to nobody, and the
-/// next change of the header went over the only copy that was whole.
+/// The bug: that a damaged copy of the log's header could not be written anew was not reported, and
+/// the next change of the header went over the only copy that was whole.
 #[test]
 fn a_header_that_cannot_be_written_anew_stops_the_opening_and_spares_the_other_one() {
     const BLOCK: usize = 4096;

@@ -60,7 +60,8 @@ impl Rig {
         self.session_with(rules, fault, (checkpoints, None), body)
     }
 
-    /// The same, with other checkpoints, and a cut after so many events if that comes first.
+    /// The same, with other checkpoints, and a cut after the given number of events if that comes
+    /// first.
     fn session_with(
         &self,
         (design, restart): (&Design, &Restart),

@@ -164,7 +164,7 @@ fn a_snapshot_beyond_its_memory_is_ended_and_told_and_no_writer_waits() {
 }
 
 /// The bug: what was kept of a large transaction did not fit what its rows became once no snapshot
-/// was left that could see them, and who held one that was ended panicked.
+/// was left that could see them, and a reader with an ended snapshot panicked.
 #[test]
 fn a_snapshot_that_was_ended_looks_at_rows_of_which_too_little_is_kept() {
     in_world(7, 0, || {

@@ -89,8 +89,8 @@ fn tables_come_and_go_with_their_transactions() {
     });
 }
 
-/// A table that was opened before is found again without its name. Who finds it must find the one
-/// that has the name now: each is made with a row, and rows come only with that one.
+/// A table that was opened before is found again without its name. A transaction that finds it must
+/// find the one that has the name now: each is made with a row, and rows come only with that one.
 #[test]
 fn a_table_opened_again_is_the_one_that_has_its_name() {
     const TASKS: u64 = 6;
@@ -187,7 +187,8 @@ fn write_skew_does_not_happen() {
     }
 }
 
-/// Whoever has counted a range finds the same count again, whatever others insert and delete.
+/// A transaction that has counted a range finds the same count again, whatever others insert and
+/// delete.
 #[test]
 fn phantoms_do_not_appear() {
     for seed in 0..20 {
@@ -484,8 +485,8 @@ fn transfers_keep_the_sum() {
     }
 }
 
-/// The bug: the one transaction too many was told that the lock table is full, though nobody had
-/// locked anything.
+/// The bug: the one transaction too many was told that the lock table is full, though no
+/// transaction had locked anything.
 #[test]
 fn a_transaction_too_many_is_told_how_many_there_may_be() {
     in_world(1, || {

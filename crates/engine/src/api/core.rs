@@ -66,7 +66,7 @@ const RUNS_WITHOUT_PAUSE: u32 = 3;
 const PAUSE: Nanos = Nanos::from_micros(50);
 /// As a pause, so long that others come to their end with the frames that there are.
 const PAUSE_WITHOUT_FRAME: Nanos = Nanos::from_millis(20);
-/// So many of them at a time, at most.
+/// The most such pauses in a row.
 const PAUSES_MAX: u64 = 40;
 /// Batches that a transaction keeps for later scans.
 const BATCHES_KEPT: usize = 4;

@@ -5,10 +5,11 @@
 //!
 //! - X1: a node that moves is made in its new place by one record with all its content (`Node`),
 //!   its old page is freed by another one: redo needs neither of them as it was.
-//! - X2: with it changes all that leads there: the parent, which has it as a child, and the left
-//!   neighbour, whose `right` it is, wherever that one's parent is.
+//! - X2: all links to it change with it: that of the parent, which has it as a child, and the
+//!   `right` of the left neighbour, even under another parent.
 //! - X3: the tree's header and root never move: the catalog, or the header, says where they are.
-//! - X4: a chain of a large value does not move. See `overflow`: who reads it may know its pages.
+//! - X4: a chain of a large value does not move. See `overflow`: a reader of the value may know its
+//!   pages.
 
 use terrace_page::{PAGE_SIZE, PageId, PageKind, kind};
 use terrace_pool::Mutation;

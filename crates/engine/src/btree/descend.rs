@@ -16,8 +16,8 @@ use super::{Lockable, Tree};
 use crate::writer::Reader;
 use crate::{Error, KeyHash};
 
-/// Each new start means that another task changed the structure in between: so many in one descent
-/// mean that the pages do not lead there.
+/// Each new start means that another task changed the structure in between: this number in one
+/// descent means that the pages do not lead there.
 const RESTARTS_MAX: u32 = 10_000;
 /// Pages of zeroes that one descent passes by: see `Descent::Blank`.
 const BLANKS_MAX: u32 = 2;
@@ -129,8 +129,8 @@ impl Tree {
         }
     }
 
-    /// As `leaf_read`, for a key that its reader will come back to: the leaf is remembered. Who
-    /// only reads goes to another one next, most often.
+    /// As `leaf_read`, for a key that its reader will come back to: the leaf is remembered. A
+    /// transaction that only reads mostly goes to another leaf next.
     pub(super) fn leaf_read_first<R: Reader + ?Sized>(
         &self,
         r: &mut R,
@@ -330,7 +330,7 @@ impl Tree {
                 latched.push(page);
                 return Ok(Next { hash, key: Some(key), latched });
             }
-            // An empty leaf stays latched, too: somebody might put a key there.
+            // An empty leaf stays latched, too: another task might put a key there.
             held = self.right_of(&node)?;
             latched.push(page);
         }

@@ -1,4 +1,4 @@
-//! Room in a full log: who waits for it, and who gives way.
+//! Room in a full log: which transactions wait for it, and which one gives way.
 //!
 //! - L1: a log is full because of a transaction that is open, which keeps it from being cut, or
 //!   because of changes that only memory has. A checkpoint helps against the second only.
@@ -7,8 +7,8 @@
 //!   free, perhaps since they wait for room too, or for its locks. It is told by its next
 //!   operation, or where it waits for a lock, and gives way; until then, or until their time
 //!   limit, others wait.
-//! - L3: who has given way and is run again lets the others come to their end first: else it fills
-//!   the log beside them as before.
+//! - L3: a transaction that has given way and is run again lets the others end first: otherwise it
+//!   fills the log beside them as before.
 
 use std::sync::atomic::Ordering;
 

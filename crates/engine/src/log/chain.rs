@@ -85,7 +85,7 @@ impl Link<'_> {
             }
             Link::Last(chain) => {
                 chain.last.store(ENDED, Ordering::Release);
-                // Before the end: who sees an end behind this record sees that, too.
+                // Before the end: a task that sees an end behind this record sees that, too.
                 chain.fate.end(lsn);
             }
         }

@@ -466,7 +466,7 @@ fn stands_in(shape: LogShape) {
     let table = header::create(&*log, DATABASE, FIRST_LSN, shape).expect("written");
     let flaw_of = |device: &dyn Device, case: &str| {
         let header = header::open(device, DATABASE).unwrap_or_else(|e| panic!("{case}: {e}"));
-        // Whoever repairs it says how long the log may get.
+        // The caller that repairs it says how long the log may get.
         assert_eq!(Table { limit: 0, ..header.table }, table, "{case}");
         header.bad.map(|bad| (bad.offset, bad.flaw))
     };

@@ -21,7 +21,7 @@ use crate::reclaim::may_pass;
 use crate::space::{EXTENT_PAGES, Extent};
 use crate::{Error, TreeId};
 
-/// Extents with so many used pages keep them.
+/// Extents with at least this many used pages keep them.
 const KEPT_FROM: u32 = EXTENT_PAGES as u32 / 4 * 3;
 /// How long a compaction pauses after an error that may pass, such as a full log.
 const PAUSE: Nanos = Nanos::from_millis(20);
@@ -175,7 +175,8 @@ impl Trees {
         for _ in 0..CHECKPOINTS_MAX {
             engine.check_beginning()?;
             if too_soon || engine.checkpoint_past(unused.since)? {
-                // In turn with the task: whoever closes the database waits for each of them.
+                // One at a time, in turn with the reclaim task: closing the database waits for each
+                // of them.
                 let punched = unused.runs.into_iter().map(|run| {
                     engine.check_beginning()?;
                     engine.reclaim.lend(|| self.space.punch(run))

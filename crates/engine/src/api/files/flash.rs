@@ -1,4 +1,4 @@
-//! The flash tier in the file system: whose it is, and what may be done with it.
+//! The flash tier in the file system: which database it belongs to, and what may be done with it.
 //!
 //! ```text
 //!   label (last page)        \                   a cache: as it is, or cold
@@ -29,7 +29,7 @@ pub(super) struct OpenedFlash {
     /// What the file was before, if it was made, or made longer, or has got its label.
     pub(super) was: Option<(PathBuf, Was)>,
     pub(super) doubt: Option<ColdStart>,
-    /// Whether what it holds is somebody else's, and may be destroyed.
+    /// Whether it holds foreign data that may be destroyed.
     pub(super) is_foreign: bool,
     /// The label that it has to get.
     pub(super) label: Option<Label>,
@@ -69,7 +69,8 @@ fn identity(found: &Metadata) -> (u64, u64) {
 
 /// How the last page of a flash file or device begins.
 const FLASH_LABEL: [u8; 16] = *b"terrace flash 1\n";
-/// Pages of a flash without label and header that are looked at: any of ours tells whose it is.
+/// Pages of a flash without label and header that are looked at: any page of ours tells which
+/// database the flash belongs to.
 const PAGES_LOOKED_AT: u64 = 256;
 
 /// What stands where a flash tier should.
@@ -191,7 +192,7 @@ impl FlashOpening {
             FlashFound::Blank => return refuse(ColdStart::Blank),
             FlashFound::Labelled if claim.len() < size => return refuse(ColdStart::OtherShape),
             FlashFound::Unlabelled if claim.len() < size => return refuse(ColdStart::CutShort),
-            // What is left is whole: header and table tell whose it is.
+            // What is left is whole: header and table tell which database it belongs to.
             FlashFound::Labelled | FlashFound::Unlabelled => (),
         }
         let mut opened = OpenedFlash::default();
@@ -343,7 +344,7 @@ mod tests {
     }
 
     /// The bug: a process that was killed before it had labelled a new flash left one that the next
-    /// opening took for somebody else's.
+    /// opening took for foreign data.
     #[test]
     fn a_flash_on_which_nothing_was_is_labelled_at_once_and_blank_again_if_it_is_refused() {
         let folder = tempfile::tempdir().expect("a place for files");
