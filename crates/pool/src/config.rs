@@ -39,7 +39,7 @@ pub struct PoolConfig {
     pub restart: Restart,
     /// What the flash tier is to its database: a cache, or a part of it.
     pub flash_role: FlashRole,
-    /// How the restart keeps its table.
+    /// How the restart method keeps its table.
     pub restart_tuning: RestartTuning,
     /// Slots on the flash device, in pages; zero if the design uses no flash.
     pub flash_slots: u32,
@@ -411,7 +411,7 @@ impl PoolConfig {
         }
     }
 
-    /// What a restart is told of the pool.
+    /// What a restart method is told of the pool.
     #[must_use]
     pub fn of_restart(&self) -> Settings {
         Settings {

@@ -121,7 +121,7 @@ pub enum PoolError {
         /// The page that was asked for.
         page: PageId,
     },
-    /// The system has no memory for so many frames. Ask for fewer.
+    /// The system has no memory for this number of frames. Ask for fewer.
     NoMemory,
     /// The configuration cannot work. Change the value named.
     Config {

@@ -1,4 +1,4 @@
-//! The pool as a restart sees it, and the calls that tell a restart what becomes of the slots.
+//! The pool as a restart method sees it, and the calls that tell it what becomes of the slots.
 
 use std::io;
 use std::ops::Range;

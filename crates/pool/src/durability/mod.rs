@@ -8,9 +8,9 @@
 //! - S1: after a failed write or sync of home, or of a log or table that cannot be done without,
 //!   the pool takes no more changes. The first cause is kept, and all are told of it.
 //!
-//! With `clean_age`, no change stays away from home for longer than so much log. The papers'
-//! cleaner knows only how much of the flash is dirty: below lambda, a page that nobody uses holds
-//! the log, and the redo of the next opening, for ever [sources.D7].
+//! With `clean_age`, no change stays away from home for longer than that much log. The papers'
+//! cleaner knows only how much of the flash is dirty: below lambda, a page that no request uses
+//! holds the log, and the redo of the next opening, for ever [sources.D7].
 //!
 //! ```text
 //!  log:  ... | too old: brought home |          the bound, `clean_age`          | end
@@ -20,9 +20,9 @@
 //! - A1: the age of a page is what the log has grown since its recLSN, in bytes: that is what redo
 //!   would read for it. Memory is flushed below the floor, oldest first; flash is cleaned, by the
 //!   cleaner in its order by recLSN, which the bound implies.
-//! - A2: whoever makes the log grow looks, now and then, whether the floor has moved far enough;
-//!   nobody waits, and there is no timer. Pages are brought home before the bound is reached, so
-//!   that what is under way keeps it.
+//! - A2: the tasks that make the log grow look, now and then, whether the floor has moved far
+//!   enough; no task waits, and there is no timer. Pages are brought home before the bound is
+//!   reached, so that what is under way keeps it.
 //! - Not kept by it: what an open transaction, a page that is still to be redone, or one that is
 //!   damaged on flash holds of the log; and a home that cannot write as fast as pages change.
 
@@ -69,7 +69,7 @@ pub trait Journal: Send + Sync {
     /// [`PoolError::Journal`] if the log cannot be written; the page stays where it is.
     fn make_durable(&self, upto: Lsn) -> Result<(), PoolError>;
 
-    /// Where pages are copied before they go home, if they are.
+    /// Where pages are copied before they are written home, if they are.
     fn doublewrite(&self) -> Option<&Arc<Doublewrite>> {
         None
     }

@@ -322,8 +322,8 @@ impl RestartState {
         }
     }
 
-    /// `page`, whose dirty entry was made, changes without a record. False if the restart needs one
-    /// of that, and the log is full.
+    /// `page`, whose dirty entry was made, changes without a record. False if the restart method
+    /// needs one of that, and the log is full.
     pub(crate) fn log_unlogged(&self, journal: &dyn Journal, page: PageId) -> bool {
         let wants = self.keeper.as_ref().is_some_and(|keeper| keeper.wants_unlogged());
         !wants || journal.log_flash(&unlogged(page)).is_some()

@@ -56,7 +56,7 @@ fn no_change_is_away_from_home_for_longer_than_the_bound() {
                 assert!(bounded <= CLEAN_AGE, "{}, seed {seed}: {bounded}", design.name);
                 // The bound is made use of: pages may stay for most of it.
                 assert!(bounded > CLEAN_AGE / 2, "{}, seed {seed}: {bounded}", design.name);
-                // Without it the flash keeps pages for as long as nobody uses them.
+                // Without it the flash keeps pages for as long as they are not used.
                 let is_lazy = design.keeps_dirty_on_flash();
                 let free = if is_lazy { oldest_of(world, config, seed) } else { u64::MAX };
                 assert!(free > 2 * CLEAN_AGE, "{}, seed {seed}: {free}", design.name);

@@ -1,4 +1,5 @@
-//! FASC: blocks that are written whole, what stays of a block that leaves, and how it goes home.
+//! FASC: blocks that are written whole, what stays of a block that leaves, and how it is written
+//! home.
 
 use terrace_device::Device;
 use terrace_policy::QueueRules;
@@ -82,7 +83,7 @@ fn the_hot_page_of_a_block_that_leaves_is_kept() {
     }
 }
 
-/// Cold dirty pages go home in batches of as many pages as are asked for, two of them at once.
+/// Cold dirty pages are written home in batches of the configured size, two of them at once.
 #[test]
 fn cold_dirty_pages_are_migrated_in_small_batches() {
     for migration_pages in [1, 3, 8] {
