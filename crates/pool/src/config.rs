@@ -13,10 +13,11 @@ use terrace_tier::{LogRules, LogSizes, Mutation, Mutations};
 
 /// The largest number of frames and slots in one partition: an index and a tag share 32 bits.
 pub(crate) const PARTITION_PLACES_MAX: u32 = (1 << 24) - 1;
-/// There are fewer partitions rather than groups of an append log that take more than one of so
-/// many frames.
+/// A group of an append log takes at most one in this number of a partition's frames; otherwise
+/// there are fewer partitions.
 const FRAMES_PER_GROUP: u32 = 64;
-/// A warm flash tier counts for more than so many times as many partitions.
+/// The partitions of a warm flash tier are kept, unless more than this many times their number are
+/// wanted.
 const PARTITIONS_KEPT: u32 = 4;
 
 /// Everything that a pool can be told. `PoolConfig::default()` is a small pool without flash.
@@ -47,7 +48,7 @@ pub struct PoolConfig {
     pub tau: f64,
     /// Throttle: with more requests than this queued, the flash is bypassed [S0 3.3.2].
     pub mu: usize,
-    /// Whether reads that flash could serve go home while it is the busier device.
+    /// Whether reads that flash could serve are served by home while flash is the busier device.
     pub spill: Spill,
     /// Partitions of directory, frames and slots [S0 3.3.4]; fewer if frames are few.
     pub partitions: u32,
@@ -75,8 +76,8 @@ pub struct PoolConfig {
     pub tac: TacConfig,
     /// The most pages that designs with an append log write, or evict, as one group.
     pub append_group: u32,
-    /// The design that picks itself takes its next choice after so many misses, whatever it costs;
-    /// for tests.
+    /// The design that picks itself takes its next choice after this number of misses, whatever it
+    /// costs; for tests.
     #[doc(hidden)]
     pub forced_choice_misses: Option<u64>,
     /// Options of FASC.
@@ -108,8 +109,8 @@ pub enum Spill {
     AsDesigned,
     /// What flash has is read there, but for the throttle.
     Never,
-    /// While requests wait for the flash and home has little to do, reads of pages that both have
-    /// go home.
+    /// While requests wait for the flash and home has little to do, home serves reads of pages that
+    /// both have.
     WhenFlashIsBusy,
 }
 
@@ -131,7 +132,7 @@ pub struct TacConfig {
     pub rule: TacRule,
     /// What a hit on flash saves.
     pub costs: SavedCosts,
-    /// Page requests after which temperatures are halved; zero for as many as there are slots.
+    /// Page requests after which temperatures are halved; zero for the number of slots.
     pub aging_requests: u64,
     /// Tasks that write admitted pages.
     pub writers: u32,
@@ -153,7 +154,7 @@ impl Default for TacConfig {
 /// The choices of FASC [S2 4, 5].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FascConfig {
-    /// Pages of a block, which is written whole: as many victims of memory gather first.
+    /// Pages of a block, which is written whole, once that many victims of memory have gathered.
     pub block_pages: u32,
     /// Page requests in a window: what is used in none of the last two is not hot.
     pub window_requests: u64,
@@ -324,7 +325,7 @@ impl PoolConfig {
             || self.spills()
     }
 
-    /// Whether reads that flash could serve may go home: as asked for, or what the design does.
+    /// Whether home may serve reads that flash could serve: as asked for, or what the design does.
     #[must_use]
     pub fn spills(&self) -> bool {
         let wanted = match self.spill {
@@ -352,7 +353,7 @@ impl PoolConfig {
         self.partitions.min(self.frames / frames_min).max(1)
     }
 
-    /// Whether there are frames for so many partitions, not too many, and slots.
+    /// Whether there are frames and slots for this number of partitions, and none gets too many.
     fn suits(&self, partitions: u32) -> bool {
         let frames_max = self.frames / PARTITION_FRAMES_MIN;
         (1..=frames_max.min(self.flash_slots)).contains(&partitions)

@@ -192,8 +192,8 @@ impl Section<'_> {
         }
     }
 
-    /// A write of the page of `frame` has ended: its slot, and whoever knows of it, are told.
-    /// Whether a slot holds it now.
+    /// A write of the page of `frame` has ended: tells its slot, and the structures that know of
+    /// it. Returns whether a slot holds it now.
     pub fn end_writing(
         &mut self,
         frame: &Frame,
