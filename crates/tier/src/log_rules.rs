@@ -5,9 +5,9 @@
 
 use terrace_policy::{Batch, BlockRules};
 
-/// A group takes one of so many frames, at most, and one of so many slots.
+/// A group takes at most one in this number of the frames, and of the slots.
 const PLACES_PER_GROUP_MIN: u32 = 8;
-/// Slots that a log keeps free or leaving, at least: so many pages can be on their way.
+/// The least slots that a log keeps free or leaving: that many pages can be on their way.
 const SLOTS_AHEAD_MIN: u32 = 32;
 
 /// What is asked of append logs.

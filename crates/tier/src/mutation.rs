@@ -27,7 +27,7 @@ macro_rules! mutations {
 mutations! {
     /// The log is durable up to a page's LSN before the page is written anywhere.
     PageBeforeLog,
-    /// Pages are copied to the doublewrite area, if there is one, before they go home.
+    /// Pages are copied to the doublewrite area, if there is one, before they are written home.
     SkipDoublewrite,
     /// A page joins a BUF_WRITE batch only if it was not modified since the image was written.
     JoinModified,
