@@ -1,4 +1,4 @@
-//! The hooks through which a restart follows the states of the slots.
+//! The hooks through which a restart method follows the states of the slots.
 //!
 //! ```text
 //! take a slot        before the write      after it            the page changes      cleaned
@@ -12,8 +12,8 @@
 //!   block. `before_writes` returns before the first byte is written into the slots; `harden`
 //!   before the latches go.
 //! - K3: a cache whose table cannot be written is given up: no slot is written from then on, the
-//!   next checkpoint has home forget the device, and until then the log tells what of the table is
-//!   no more.
+//!   next checkpoint has home forget the device, and until then the log tells which entries of the
+//!   table no longer hold.
 
 use terrace_page::{Lsn, PageId};
 pub use terrace_tier::{Freed, Held};
