@@ -1,7 +1,7 @@
-//! Who has a file or a block device that cannot be opened, as far as the system tells.
+//! Which process has a file or a block device that cannot be opened, as far as the system tells.
 //!
 //! It only helps a message, and the decision whether to wait a moment: where the kernel does not
-//! tell, or the holder is in another process namespace, nobody is named.
+//! tell, or the holder is in another process namespace, no process is named.
 //!
 //! ```text
 //! /proc/locks    1: FLOCK  ADVISORY  WRITE 4242 fe:01:1048577 0 EOF
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use terrace_rt::LeafMutex;
 
-/// Who has a file or a block device in use.
+/// The process that has a file or a block device in use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Holder {
@@ -75,7 +75,7 @@ impl fmt::Display for Holder {
 }
 
 impl Holder {
-    /// Who holds the file or device that `found` describes.
+    /// The process that holds the file or device that `found` describes.
     pub(super) fn of(found: &Metadata) -> Holder {
         let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
         if let Some(pid) = locker(&locks, found.dev(), found.ino()) {
@@ -114,7 +114,7 @@ impl Holder {
         const EXITING: u64 = 4;
         let Holder::Process { pid } = self else { return false };
         let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else {
-            // Where there is no /proc nobody is named.
+            // Where there is no /proc no process is named.
             return true;
         };
         // The name, in brackets, may have any byte in it.

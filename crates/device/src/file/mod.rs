@@ -26,7 +26,8 @@
 //! - F7: under a time limit requests move their bytes through memory of their own, or write from
 //!   memory that they have a share in, until the kernel has answered, however late; so a wait may
 //!   end before that. What may block in a system call does so on a thread of its own. The file
-//!   stays locked until the last answer. A file in memory (tmpfs) has no limit: nobody is asked.
+//!   stays locked until the last answer. A file in memory (tmpfs) has no limit: no device serves
+//!   it.
 //!
 //! Offsets are multiples of 512 bytes; a device with larger logical blocks answers with an error to
 //! requests that are not multiples of its own.
@@ -79,7 +80,7 @@ pub enum Method {
 /// What an opener may do with a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Access {
-    /// Read and write: nobody else has it open.
+    /// Read and write: no other process has it open.
     #[default]
     ReadWrite,
     /// Read only, beside other readers: it needs no permission to write, and every write fails.

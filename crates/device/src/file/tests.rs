@@ -245,7 +245,7 @@ fn child(name: &str, path: &Path) -> Child {
         .expect("a process")
 }
 
-/// Two seconds passed before an opener was told that somebody else has the file.
+/// Two seconds passed before an opener was told that another process has the file.
 #[test]
 fn who_has_a_file_open_is_told_at_once() {
     const NAME: &str = "who_has_a_file_open_is_told_at_once";
@@ -349,7 +349,7 @@ fn a_claim_that_is_dropped_takes_away_what_it_made_and_nothing_else() {
     claim.grow(LEN, Room::Sparse).expect("holes");
     drop(claim);
     assert!(!path.exists());
-    // What somebody else has put there meanwhile stays.
+    // What another process has put there meanwhile stays.
     let claim = take();
     std::fs::remove_file(&path).expect("made");
     std::fs::write(&path, "another").expect("a good place");

@@ -164,7 +164,7 @@ impl SimDevice {
         self.world.now()
     }
 
-    /// Sets timers and makes reports; nobody may hold the service.
+    /// Sets timers and makes reports; no task may hold the service.
     fn perform(&self, effects: Effects) {
         let real = !self.world.is_virtual();
         for (at, token) in effects.timers {

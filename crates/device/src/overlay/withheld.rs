@@ -278,7 +278,7 @@ fn send(device: &dyn Device, writes: &[Step]) -> io::Result<()> {
         .iter()
         .map(|(offset, bufs)| Request { op: Op::Write, offset: *offset, bufs, owner: None })
         .collect();
-    // SAFETY: `writes` is borrowed until this function returns, so nobody changes the bytes, and
+    // SAFETY: `writes` is borrowed until this function returns, so no task changes the bytes, and
     // the ticket is waited for, or dropped by unwinding, before that.
     let ticket = unsafe { device.submit(&requests) };
     let waited = device.wait(ticket);
@@ -346,7 +346,7 @@ impl Withheld {
     }
 
     /// Whether requests are withheld. Those of a device that is given up are refused by it, so that
-    /// nobody counts on them.
+    /// no caller counts on them.
     fn withholds(&self) -> bool {
         !self.group.is_open() && !self.below.is_given_up()
     }
