@@ -3,11 +3,11 @@
 //!
 //! - L1: what is done is done in the pool's order: a front group is named, the group of victims
 //!   gets slots behind the second chances, both are written, and then the front is free.
-//! - L2: there is one partition; nobody reads a slot while its group leaves.
-//! - L3: a group whose pages go home is gone when home has written them: all together, or of a
-//!   block two batches at a time. Until then its slots are not free, what they hold is still found,
-//!   and second chances have less room. If no slot is free and no group may leave, whoever needs a
-//!   frame waits. Nothing else waits for a device.
+//! - L2: there is one partition; no task reads a slot while its group leaves.
+//! - L3: a group whose pages are written home is gone when home has written them: all together, or
+//!   of a block two batches at a time. Until then its slots are not free, what they hold is still
+//!   found, and second chances have less room. If no slot is free and no group may leave, a client
+//!   that needs a frame waits. Nothing else waits for a device.
 
 use super::core_tier::{CoreTier, Now, candidate, number};
 use super::queues::Moment;
@@ -36,7 +36,7 @@ pub struct Appends {
 /// A group on its way home.
 struct Homeward {
     front: Front,
-    /// Pages that go home, and where they are until then.
+    /// Pages that are to be written home, and where they are until then.
     pages: Vec<(u32, u32)>,
     /// Pages that home is still to be sent, in batches, the last first.
     rest: Vec<Vec<u32>>,
@@ -170,7 +170,7 @@ impl<O: SlotOrder> CoreTier<'_, O> {
         assert_eq!(self.table.gone(front), Gone::Free);
     }
 
-    /// Whoever needs a slot waits until home has written something.
+    /// The client that needs a slot waits until home has written something.
     fn wait(&mut self, io: &mut Traffic) {
         let next = self.appends().homeward.iter().map(Homeward::next).min();
         io.wait_until(next.expect("slots are free, or leave"));

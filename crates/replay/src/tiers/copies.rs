@@ -17,7 +17,7 @@ const SLOTS_MAX: u32 = 1 << (u32::BITS - HELD_BITS);
 pub struct Copies(Vec<u32>);
 
 impl Copies {
-    /// None, of pages below `pages_count`, in so many slots.
+    /// No copies, of pages below `pages_count`, in the given number of slots.
     ///
     /// # Panics
     ///

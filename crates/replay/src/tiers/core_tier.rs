@@ -1,7 +1,7 @@
 //! A flash tier that drives the slot table of the pool, [`SlotTable`], under every design.
 //!
-//! - C1: what a design does is the table's to say. Here is what the pool does around its table: who
-//!   has which slot, the requests to devices, and when the cleaner works.
+//! - C1: what a design does is the table's to say. Here is what the pool does around its table:
+//!   which page has which slot, the requests to devices, and when the cleaner works.
 //! - C2: an operation of a table ends at once, as nothing here waits for a device.
 //! - C3: the pool writes what was read unless it has left memory by then. Here it cannot have left:
 //!   the write comes before the next page does, and pages leave for that one. Without memory the
