@@ -228,7 +228,7 @@ impl Heaps {
             }
             let (left, right) = (self.at(side, child), self.at(side, (child + 1).min(count - 1)));
             let (left_key, right_key) = (key(left), key(right));
-            // Which is the lesser is anybody's guess: no branch waits for it.
+            // Which child is the lesser cannot be predicted: no branch depends on it.
             let is_right = right_key < left_key;
             child += u32::from(is_right);
             let (below, least) = if is_right { (right, right_key) } else { (left, left_key) };
