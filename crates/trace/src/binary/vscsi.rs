@@ -22,7 +22,7 @@ use crate::records::{ParseRecord, u16_at, u32_at, u64_at};
 use crate::request::{Kind, Request, sectors_address};
 
 const MICROSECOND_NS: u64 = 1_000;
-/// Records that the version is told by, if the file has as many.
+/// Records that the version is told by, if the file has that many.
 const HEAD_RECORDS: usize = 2;
 
 /// Where the fields of a version are.
