@@ -81,7 +81,7 @@ pub struct System {
     pub cores: u32,
     /// Time between checkpoints; none as in SIGMOD 2011.
     pub checkpoint_every: Option<Nanos>,
-    /// Who records page references; none, unless they are asked for.
+    /// What records page references; none, unless they are asked for.
     pub recording: Option<Arc<dyn PageRecording>>,
     /// Pages of a modelled home from this one on are on a device like that of the flash tier, for
     /// good; none, unless it is asked for.
@@ -163,14 +163,14 @@ impl System {
         }
     }
 
-    /// Tells who records, if anybody, that clients are about to begin.
+    /// Tells the recording, if there is one, that clients are about to begin.
     pub fn begin_recording(&self) {
         if let Some(recording) = &self.recording {
             recording.begin();
         }
     }
 
-    /// Tells who records, if anybody, that clients have stopped.
+    /// Tells the recording, if there is one, that clients have stopped.
     pub fn end_recording(&self) {
         if let Some(recording) = &self.recording {
             recording.end();

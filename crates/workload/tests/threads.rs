@@ -1,6 +1,6 @@
 //! The engine under threads of the operating system, on real files: histories that must be
 //! serializable, and a mixed load that must leave a sound database. A watchdog fails a test that
-//! stands still, and says who waits for what.
+//! stands still, and prints which transaction waits for what.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;

@@ -39,7 +39,7 @@ pub struct Progress {
 pub struct RestartResult {
     /// Name of the design.
     pub design: &'static str,
-    /// Name of the restart.
+    /// Name of the restart method.
     pub restart: &'static str,
     /// The first part, since its clients began.
     pub before: Vec<Window>,

@@ -35,7 +35,7 @@ pub struct Loaded {
     pub config: Config,
     /// Pages in use at home.
     pub home_pages: u64,
-    /// Of `home_pages`, about so many hold ITEM, whose size does not follow the number of
+    /// About the number of `home_pages` that hold ITEM, whose size does not follow the number of
     /// warehouses.
     pub item_pages: u64,
     /// The twelve conditions after the load.
@@ -44,7 +44,7 @@ pub struct Loaded {
     stores: Option<Stores>,
 }
 
-/// A home whose size nobody names may grow to this.
+/// The limit of a home for which no size is given.
 const SPARSE_HOME_BYTES: u64 = 64 << 30;
 
 /// Loads the database of `config`. `progress` is called with the rows loaded and their number.
@@ -207,7 +207,7 @@ fn run_virtual(
     })??;
     let (mut result, db) = ran;
     result.events = Some(world.world().events());
-    // Closing would write all that is dirty, which nobody reads: the power goes instead.
+    // Closing would write all dirty pages, which are not read again: the power is cut instead.
     world.cut_at_event(world.world().events());
     let _ = world.run(|| terrace_rt::sleep(Nanos::from_secs(1)));
     drop(db);
