@@ -133,7 +133,7 @@ fn failures(all: &[Found]) -> impl Iterator<Item = (&Found, u64, &str)> {
     all.iter().flat_map(|one| one.failures.iter().map(move |(at, what)| (one, *at, &what[..])))
 }
 
-/// As many databases as it takes, each with a seed of its own.
+/// Runs databases until the histories suffice, each with a seed of its own.
 fn of_design(design: Design, options: &Torture) -> Found {
     let begun = Instant::now();
     let mut found = Found { design: design.name, ..Found::default() };
@@ -292,7 +292,7 @@ fn join_watched(
     Ok(())
 }
 
-/// The anomaly, and what those did who take part in it.
+/// The anomaly, and what the transactions that take part in it did.
 fn explained(anomaly: &Anomaly, history: &History) -> String {
     let members: Vec<usize> = match anomaly {
         Anomaly::Cycle(cycle) => cycle.iter().map(|&(member, _)| member).collect(),

@@ -55,7 +55,7 @@ const STANDSTILL: Duration = Duration::from_secs(8);
 const SAY_EVERY: Duration = Duration::from_millis(5);
 /// Between two attempts to change a database whose home is full.
 const FULL_PAUSE: Duration = Duration::from_millis(1);
-/// One in so many commits is durable, the others are not forced.
+/// One in this number of commits is durable, the others are not forced.
 const DURABLE_ONE_IN: u64 = 3;
 /// A few frames, so that the pages of the tables move.
 const MEMORY: u64 = 24 * 8192;
