@@ -319,7 +319,7 @@ impl Durability {
 /// Which batches to log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Logged {
-    /// Those with as many pages as a record takes.
+    /// Those with the number of pages that a record takes.
     Full,
     /// These and the one that still grows.
     Open,

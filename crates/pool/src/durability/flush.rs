@@ -254,7 +254,7 @@ pub(crate) fn drain_owed_gently(pool: &BufferPool) {
     drain_owed(pool, || if is_busy() { 1 } else { DRAIN_PAGES });
 }
 
-/// Brings in what is owed, as many pages at a time as `pages_at_once` says each time.
+/// Brings in what is owed, at each step the number of pages that `pages_at_once` returns.
 fn drain_owed(pool: &BufferPool, pages_at_once: impl Fn() -> usize) {
     for _ in 0..DRAIN_ROUNDS_MAX {
         for partition in &pool.memory.partitions {
