@@ -212,7 +212,7 @@ pub fn blank_flash(options: &StoredAt) -> Result<Option<&'static str>, Failure> 
         if bytes == 0 {
             return Ok(Some("the file is empty: a new tier"));
         }
-        // Flash that is a part of the database is told as truncated.
+        // Flash that is a part of the database is reported as truncated.
         if bytes < FLASH_BYTES_MIN && !options.persistent_flash {
             return Ok(Some("the file has been truncated"));
         }

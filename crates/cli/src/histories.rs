@@ -38,7 +38,7 @@ const WINDOW: u32 = 250;
 /// Windows of a database, half of them before it is closed and opened again.
 const WINDOWS: u64 = 16;
 const PAGE_BYTES: u64 = 8192;
-/// Without progress for so long, the threads stand still.
+/// Without progress for this long, the threads stand still.
 const STANDSTILL: Duration = Duration::from_secs(20);
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 /// Longer than that, so that no time limit hides a cycle of waits that nothing finds.

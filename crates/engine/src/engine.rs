@@ -236,7 +236,7 @@ impl Engine {
         error.explained(&self.places, &|tree: TreeId| self.trees.name_of(tree))
     }
 
-    /// As `explain`; where the engine has stopped, it is the first cause of that which is told.
+    /// As `explain`; where the engine has stopped, the error is the first cause of that.
     #[cold]
     pub(crate) fn explain_first(&self, error: Error) -> Error {
         match self.log.check() {

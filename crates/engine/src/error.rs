@@ -5,7 +5,7 @@
 //!
 //! - E1: an error has at most [`ERROR_BYTES_MAX`] bytes, since every result of a read or a write
 //!   has room for one; what is larger is boxed.
-//! - E2: errors can be cloned, so that every caller is told the first failure of an engine.
+//! - E2: errors can be cloned, so that every caller gets the first failure of an engine.
 
 mod about;
 mod device;

@@ -13,7 +13,7 @@
 //!   free then, not less.
 //! - Nothing of this is stored. Recovery rolls back before any transaction changes a page, and
 //!   finds leaves as R1 has left them.
-//! - Rows are told by a hash. Two that have the same are kept at the longer length.
+//! - Rows are identified by a hash. Two that have the same are kept at the longer length.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};

@@ -153,7 +153,7 @@ pub(crate) fn open(setup: Setup, devices: Devices) -> Result<Arc<Engine>, Error>
             Err(refused) => refused,
         };
         // Home and log can do without. If they cannot either, it was not the flash. But one that
-        // was in doubt, and was lost when its writes were let go, has ended that attempt only.
+        // was in doubt, and was lost when its writes were released, has ended that attempt only.
         let is_lost_now = is_lost() && !was_lost;
         let doubt = doubt_of(&setup, &devices, &error, has_failed);
         match doubt.filter(|_| setup.flash_doubt.is_none() || is_lost_now) {

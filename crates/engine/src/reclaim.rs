@@ -205,7 +205,7 @@ impl Queue {
                 return Some(txn);
             }
             Err(error) if may_pass(&error) => self.push(work),
-            // A damaged page: its reader is told, and the next opening tries again.
+            // A damaged page: its reader gets the error, and the next opening tries again.
             Err(_) => {
                 if let Work::Sweep(tree, _) = work {
                     self.has_swept(tree);

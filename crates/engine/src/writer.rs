@@ -79,7 +79,7 @@ pub(crate) trait Reader {
         None
     }
 
-    /// Where the keys of late were found, if that is remembered.
+    /// Where the most recent keys were found, if that is remembered.
     fn leaves(&mut self) -> Option<&mut Leaves> {
         None
     }

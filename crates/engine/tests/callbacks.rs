@@ -255,7 +255,8 @@ impl Value for Even {
     }
 }
 
-/// The bug: a value that its type refused was told as a corrupt page, to be restored from a backup.
+/// The bug: a value that its type refused was reported as a corrupt page, to be restored from a
+/// backup.
 #[test]
 fn what_a_type_does_not_decode_is_told_with_its_table() {
     const EVEN: TableDef<u64, Even> = TableDef::new("rows");

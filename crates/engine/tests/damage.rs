@@ -335,8 +335,8 @@ fn one_superblock_of_two_is_enough() {
     }
 }
 
-/// A superblock or a header of the log that redundancy hid was never told, and a header of the log
-/// never written anew.
+/// The bug: damage of a superblock, or of a header of the log, that redundancy hid was never
+/// reported, and a header of the log never written anew.
 #[test]
 fn a_bad_copy_of_a_header_is_told_and_repaired_by_the_next_opening_for_writing() {
     const BLOCK: u64 = 4096;

@@ -170,8 +170,8 @@ fn a_dump_that_is_damaged_or_cut_is_not_loaded() {
     }
 }
 
-/// Damages page after page of a closed database: nothing panics, no row is made up, what is lost
-/// is told, and most is saved.
+/// Damages page after page of a closed database: nothing panics, no row is made up, what is lost is
+/// reported, and most is saved.
 #[test]
 fn a_damaged_database_is_saved_as_far_as_it_can_be_read() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -43,7 +43,7 @@ fn change(db: &Database, prng: &mut Prng) -> Result<(), Error> {
     })
 }
 
-/// The bug: tasks took all frames from each other and waited for 20 s, until one was told that
+/// The bug: tasks took all frames from each other and waited for 20 s, until one got the error that
 /// every frame is in use. Later: rollbacks that were refused frames tried again at once, and kept
 /// each other and the holders of the frames from their turn, until a wait for a lock timed out.
 #[test]

@@ -233,7 +233,7 @@ fn a_cache_without_room_is_done_without() {
     let db = small().flash(&flash, WITH_FLASH).open(&path).expect("room");
     assert!(holds_a_row(&db) && db.stats().pool.slots > 0);
     db.close().expect("good files");
-    // As a part of the database it is needed, and told so.
+    // As a part of the database it is needed, and the error says so.
     let part = too_much().design(terrace::designs::find("lc").expect("a design"));
     let refused = part.flash_role(FlashRole::Persistent).open(&path);
     let why = matches!(refused, Err(Error::FlashNeeded { why: ColdStart::NoRoom, .. }));

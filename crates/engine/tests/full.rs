@@ -66,7 +66,7 @@ struct Met {
     done_when_full: u64,
 }
 
-/// Inserts and replaces rows of its own; once it has been told that home is full it only replaces,
+/// Inserts and replaces rows of its own; once it got the error that home is full it only replaces,
 /// until `steps` are done.
 fn client(db: &Database, me: u64, seed: u64, steps: u64) -> Met {
     let mut prng = Prng::from_seed(seed ^ (me << 32));

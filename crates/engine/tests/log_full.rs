@@ -54,7 +54,7 @@ fn write_others(db: &Database, number: u64, len: usize) -> Result<(), Error> {
     db.write_with(Durability::Buffered, |txn| txn.open_table(OTHERS)?.insert(number % 50, &value))
 }
 
-/// `LogFull` counted everybody's log since a transaction's first record.
+/// `LogFull` counted the log of all transactions since a transaction's first record.
 #[test]
 fn a_small_transaction_is_not_refused_for_what_others_wrote() {
     let world = world(1);
@@ -164,8 +164,8 @@ fn a_transaction_that_held_the_log_is_run_again() {
     world.run(work).expect("nobody waits for ever");
 }
 
-/// The bug: a value for which the log is too small was told to have written nothing, after the
-/// whole time limit, and the next one how much the first had written.
+/// The bug: a value for which the log is too small was refused, after the whole time limit, as
+/// having written nothing, and the next one with what the first had written.
 #[test]
 fn a_value_that_is_too_large_for_the_log_is_told_at_once_how_large() {
     let world = world(3);
@@ -378,7 +378,7 @@ fn a_log_filled_to_any_level_rolls_back_and_opens() {
 }
 
 /// Each row that got shorter reserved a whole split: of 8 MiB one transaction could shrink 272 rows
-/// of 1,000 bytes, and was told only what it had written.
+/// of 1,000 bytes, and the error named only what it had written.
 #[test]
 fn a_transaction_may_shrink_as_many_rows_as_it_may_insert() {
     let world = world(11);
@@ -483,7 +483,7 @@ fn splits_of_many_writers_find_room_in_the_smallest_log() {
 }
 
 /// The bug: what creating a table logs was counted for no transaction, so this one waited ten
-/// seconds for room that it alone held, and was told that it had logged nothing.
+/// seconds for room that it alone held, and got an error that it had logged nothing.
 #[test]
 fn a_transaction_answers_for_the_tables_that_it_makes() {
     for rows in [0, 1] {

@@ -63,7 +63,7 @@ fn contents(db: &Database) -> Ledger {
     }
 }
 
-/// Rows that were told as committed, those of the transaction under way, and how many were too
+/// Rows that were reported as committed, those of the transaction under way, and how many were too
 /// large.
 #[derive(Default)]
 struct Written {
@@ -367,8 +367,8 @@ fn a_header_that_cannot_be_written_anew_stops_the_opening_and_spares_the_other_o
     }
 }
 
-/// The first growth whose header could not be written was told. The next one took what that had
-/// noted for what is there, and tried to reserve it for ever.
+/// The bug: the first growth with a header that could not be written returned the error. The next
+/// one took what the first had noted for what is there, and tried to reserve it for ever.
 #[test]
 fn a_header_that_cannot_be_written_while_the_log_grows_stops_the_engine() {
     const BLOCK: u64 = 4096;

@@ -258,7 +258,8 @@ fn plan_of(kind: u64, at: u64, seed: u64) -> FaultPlan {
 }
 const PLANS: u64 = 7;
 
-/// The bug: a log that fell silent while the database opened was told as a damaged page of home.
+/// The bug: a log that fell silent while the database opened was reported as a damaged page of
+/// home.
 #[test]
 fn an_opening_tells_of_the_device_that_fails_and_of_no_other() {
     let mut told = [0; 3];

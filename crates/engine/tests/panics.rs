@@ -198,7 +198,7 @@ fn a_database_dropped_by_a_panic_can_be_opened_again() {
     let db = watched(move || {
         loop {
             match Database::builder().memory(1 << 20).open(&path) {
-                // The task that closes it may still be at it.
+                // The task that closes it may not have finished.
                 Err(Error::AlreadyOpen { .. }) => thread::sleep(Duration::from_millis(5)),
                 opened => return opened.expect("whole"),
             }

@@ -65,7 +65,7 @@ fn a_snapshot_neither_waits_nor_is_waited_for() {
         let mut rows = writer.open_table(ROWS).expect("there");
         rows.insert(1, 11).expect("no reader is in the way");
         rows.insert(2, 20).expect("no reader is in the way");
-        // Of the same task, which would be told if it had to wait.
+        // Of the same task, which would get an error if it had to wait.
         let late = db.begin_read().expect("open");
         assert_eq!((seen(&late, 1), seen(&late, 2)), (Some(10), None));
         writer.commit(Durability::None).expect("room");

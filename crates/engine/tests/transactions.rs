@@ -485,7 +485,7 @@ fn transfers_keep_the_sum() {
     }
 }
 
-/// The bug: the one transaction too many was told that the lock table is full, though no
+/// The bug: the one transaction too many got the error that the lock table is full, though no
 /// transaction had locked anything.
 #[test]
 fn a_transaction_too_many_is_told_how_many_there_may_be() {

@@ -111,7 +111,7 @@ pub fn run(device: &dyn Device, ios: Vec<PageIo<'_>>) -> io::Result<()> {
     run_beside(device, ios, || ()).1
 }
 
-/// As `run`, with `work` done while the device is at it.
+/// As `run`, with `work` done while the device serves it.
 pub fn run_beside<T>(
     device: &dyn Device,
     ios: Vec<PageIo<'_>>,

@@ -25,7 +25,7 @@
 //! | restart | what the restart waits for | `Keeper::run` |
 //! | redo | an opening that owes pages | `drain_owed_gently` |
 //!
-//! Orders that the rest relies on are told where they are made: `dirty` (modify), `write_out`
+//! Orders that the rest relies on are described where they are made: `dirty` (modify), `write_out`
 //! (eviction and checkpoint), `cleaner`.
 
 use std::sync::atomic::Ordering;

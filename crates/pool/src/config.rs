@@ -20,7 +20,7 @@ const FRAMES_PER_GROUP: u32 = 64;
 /// wanted.
 const PARTITIONS_KEPT: u32 = 4;
 
-/// Everything that a pool can be told. `PoolConfig::default()` is a small pool without flash.
+/// All settings of a pool. `PoolConfig::default()` is a small pool without flash.
 #[derive(Clone, Debug)]
 pub struct PoolConfig {
     /// Frames of memory, in pages.

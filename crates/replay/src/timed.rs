@@ -20,7 +20,7 @@ use terrace_rt::{Prng, Virtual, VirtualConfig};
 const RUN_PAGES_MAX: usize = 32;
 /// Writes home that are handed to the tasks that keep them outstanding, at most.
 const BATCH_WRITES_MAX: usize = 1 << 14;
-/// Pages that can be told apart.
+/// The most pages that can be distinguished.
 const PAGES_MAX: u32 = 1 << 29;
 
 /// A request.

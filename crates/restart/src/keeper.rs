@@ -42,7 +42,7 @@ pub trait Keeper: Send + Sync {
     /// Home durably has the page of clean `slot`, which stays pinned until the table says so.
     fn unpin_later(&self, _site: &dyn Site, _slot: u32) {}
 
-    /// What was told of `slots` is to be made as durable as the restart wants it at once.
+    /// What was told of `slots` is to be made as durable as the restart method wants it at once.
     fn harden(&self, _site: &dyn Site, _slots: &[u32]) -> Result<(), TableError> {
         Ok(())
     }

@@ -295,7 +295,7 @@ impl MappedTable {
         numbers.sort_unstable();
         numbers.dedup();
         numbers.retain(|&number| !self.units[number as usize].is_hardened());
-        // In ascending order, as everybody takes them.
+        // In ascending order, as all tasks take them.
         let mut units: Vec<_> = numbers
             .iter()
             .map(|&number| (number, self.units[number as usize].writing.lock()))

@@ -1,4 +1,4 @@
-//! How many pages an append log takes, and lets go, together.
+//! How many pages an append log takes, and frees, together.
 //!
 //! A group of victims takes its part of memory until it is full, and its part of the log when it
 //! leaves: so a small partition has smaller groups than were asked for.

@@ -120,7 +120,7 @@ mutations! {
     ChangeUnderDifference,
     /// Snapshots: a key whose ghost is purged has a grave.
     PurgeWithoutGrave,
-    /// Snapshots: one that is ended for want of room is told before its versions go.
+    /// Snapshots: one that is ended for want of room is marked so before its versions are dropped.
     EndAfterCollecting,
     /// Snapshots: pages of values and trees that an open snapshot sees stay.
     FreeSeenPages,

@@ -12,7 +12,7 @@ pub(super) enum Job {
     Reserve {
         len: u64,
     },
-    /// A file becomes so long, durably.
+    /// Makes a file this long, durably.
     Grow {
         len: u64,
     },

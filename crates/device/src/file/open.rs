@@ -448,7 +448,7 @@ impl Made {
 impl Drop for Made {
     fn drop(&mut self) {
         if !self.stays && leads_to(&self.path, &self.found) {
-            // Why the rest failed is what the caller is told; what is left is empty or blank.
+            // The caller gets the error for which the rest failed; what is left is empty or blank.
             let _removed = fs::remove_file(&self.path);
         }
     }

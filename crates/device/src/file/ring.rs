@@ -338,7 +338,7 @@ impl Ring {
             }
             let slot = entry.user_data() as usize;
             let lane = self.slots[slot].as_ref().map(|(_, lane)| *lane);
-            // One that was given up (U5) has been told.
+            // One that was given up (U5) has had its error.
             let transfer = self.empty(slot);
             assert!(transfer.is_some() || self.refused, "the kernel answers once");
             transfer.into_iter().for_each(|it| it.complete(entry.result()));

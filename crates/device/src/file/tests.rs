@@ -245,7 +245,7 @@ fn child(name: &str, path: &Path) -> Child {
         .expect("a process")
 }
 
-/// Two seconds passed before an opener was told that another process has the file.
+/// The bug: two seconds passed before an opener got the error that another process has the file.
 #[test]
 fn who_has_a_file_open_is_told_at_once() {
     const NAME: &str = "who_has_a_file_open_is_told_at_once";
@@ -330,7 +330,7 @@ fn a_fork_of_its_process_cannot_use_a_device_nor_unlock_it() {
     write(&device, 0, &[1; 512]).expect("its own process may");
 }
 
-/// Files were readable by everybody.
+/// The bug: files were readable by every user.
 #[test]
 fn files_are_made_for_their_user_alone() {
     use std::os::unix::fs::PermissionsExt;

@@ -444,7 +444,7 @@ impl Builder {
         made: &mut Made,
     ) -> Result<(Database, Option<Label>), Error> {
         let home = files.open_home(self.access, self.home_bytes, made)?;
-        // What is no database is told before anything else is looked for, or made for it.
+        // A home that is no database is an error before any other part is looked for, or created.
         let boot = match superblock::find(&*home) {
             Ok(Found::Database(boot, _)) => boot,
             Ok(Found::Nothing) => {

@@ -201,7 +201,7 @@ fn take_checkpoints(engine: &Engine, interval: Nanos) {
         if engine.check_open().is_err() {
             return;
         }
-        // Without room, or after a failure, it is not needed: others are told.
+        // Without room, or after a failure, it is not needed: other calls return the error.
         let _witnessed = engine.log.witness();
         if ends.len() as u64 >= WRITER_ROUNDS {
             // A failure has stopped the pool: the next write returns it.

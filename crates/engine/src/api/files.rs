@@ -51,7 +51,7 @@ use crate::{Action, BadCopy, Devices, Error, ErrorPath, Part};
 const PAGE: u64 = PAGE_SIZE as u64;
 /// The limit of a home for which no size was given.
 const HOME_BYTES: u64 = 64 << 30;
-/// Links to links are followed so often, as the kernel does.
+/// The most links to links that are followed, as in the kernel.
 const LINKS_MAX: usize = 40;
 
 /// What may be destroyed.

@@ -314,7 +314,7 @@ impl Tree {
     }
 
     /// The first key from `slot` on, which may be in a leaf further right. All leaves on the way
-    /// there stay latched as long as what is returned lives: so long, the key is the next one.
+    /// there stay latched as long as the result lives: until then the key is the next one.
     pub(super) fn next_key<'t>(&'t self, leaf: &Node<'_>, slot: usize) -> Result<Next<'t>, Error> {
         if slot < leaf.len() {
             let key = leaf.key(slot);
@@ -353,7 +353,7 @@ impl<'t> Next<'t> {
     }
 
     /// The leaf that the key is in, if that is another one than where the search began; the leaves
-    /// in between are let go.
+    /// in between are released.
     pub(super) fn into_leaf(mut self) -> Option<PageRef<'t>> {
         self.key.as_ref()?;
         self.latched.pop()

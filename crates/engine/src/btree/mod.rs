@@ -24,7 +24,7 @@
 //!
 //! **Locks** are requested under the latch of the leaf that the key belongs to: a task that
 //! concludes that a key is absent, or makes it present, holds that latch, so the next key may be
-//! looked up in the neighbour and let go.
+//! looked up in the neighbour and released.
 //!
 //! **Ranges** go forward along the right neighbours, hand over hand, and backward by descending
 //! anew to what lies below the lower fence: a left neighbour would be a third page in every split,

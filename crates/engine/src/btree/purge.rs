@@ -20,7 +20,7 @@
 //! - G3: a transaction that made ghosts, or met them, in a leaf where they are worth purging tells
 //!   the reclaim task once it has given up its locks. So the last transaction that prevented the
 //!   purge tells it.
-//! - G4: before a ghost goes, snapshots are told (`Writer::bury`).
+//! - G4: before a ghost goes, the versions for snapshots get a grave for it (`Writer::bury`).
 //! - G5: the large value of a ghost is on the list of its tree from when the key was removed: a
 //!   ghost's reference is only for the undo that takes it off that list.
 

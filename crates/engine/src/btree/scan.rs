@@ -8,9 +8,9 @@
 //! - Forward, it goes to the right neighbour hand over hand: the first key of the next leaf, or the
 //!   gap before it if the range ends there, is locked while both leaves are latched. So no task
 //!   puts a key behind the last one of the leaf that is released.
-//! - Backward, it first locks the gap before the key beyond its end; from then on the gap below
-//!   the last key met is always locked, so it may let go and descend anew to what lies below a
-//!   fence.
+//! - Backward, it first locks the gap before the key beyond its end; from then on the gap below the
+//!   last key met is always locked, so it may release its latch and descend anew to what lies below
+//!   a fence.
 //!
 //! **Read-ahead.** A scan that has walked from one leaf to the next asks the pool for the leaves
 //! that follow, as its leaves' parents list them, in runs of neighbouring pages: the more, the

@@ -343,9 +343,9 @@ impl Context {
         }
     }
 
-    /// What the caller of an operation that failed with `error` is told. An error with a nested
-    /// action open stops the engine; and where the engine has stopped, the cause of that is told,
-    /// not what came of it in this operation.
+    /// The error that the caller of an operation that failed with `error` gets. An error with a
+    /// nested action open stops the engine; and where the engine has stopped, it is the cause of
+    /// that, not what followed from it in this operation.
     #[cold]
     pub(crate) fn first_cause(&self, error: Error) -> Error {
         if let Err(ended) = self.check_snapshot() {

@@ -122,7 +122,7 @@ impl Context {
         txn != TxnId(0) && (txn == self.txn || txn == self.works_for)
     }
 
-    /// What the transaction is told that others want to give way, for room in the log.
+    /// The error of the transaction that others want to give way, for room in the log.
     pub(super) fn holds_log(&self) -> Error {
         let log = &self.engine.log;
         let first = self.chain.as_ref().and_then(|chain| chain.open());

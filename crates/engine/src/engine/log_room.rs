@@ -4,9 +4,8 @@
 //!   because of changes that only memory has. A checkpoint helps against the second only.
 //! - L2: the oldest transaction holds the log if it keeps most of it, or if the log stays full for
 //!   [`PATIENCE`] though it was cut up to that transaction: what others have reserved did not come
-//!   free, perhaps since they wait for room too, or for its locks. It is told by its next
-//!   operation, or where it waits for a lock, and gives way; until then, or until their time
-//!   limit, others wait.
+//!   free, perhaps since they wait for room too, or for its locks. Its next operation, or its wait
+//!   for a lock, fails, and it gives way; until then, or until their time limit, others wait.
 //! - L3: a transaction that has given way and is run again lets the others end first: otherwise it
 //!   fills the log beside them as before.
 
@@ -104,7 +103,7 @@ impl Engine {
         end.0 - first.0.min(end.0) + self.log.reserved()
     }
 
-    /// What a transaction is told that keeps `held_bytes` of the log and wants more of it: that it
+    /// The error of a transaction that keeps `held_bytes` of the log and wants more of it: that it
     /// holds the log, unless what it has logged itself is most of that.
     fn holds_log(&self, full: Error, held_bytes: u64) -> Error {
         match full {

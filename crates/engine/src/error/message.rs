@@ -68,7 +68,7 @@ impl fmt::Display for Error {
     }
 }
 
-/// What a transaction is told.
+/// Messages for a transaction.
 fn of_transaction(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     match error {
         Error::LockTimeout(wait) => wait.timed_out(f),
@@ -113,7 +113,7 @@ fn of_transaction(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     }
 }
 
-/// What a transaction is told that finds no room in the log.
+/// The message for a transaction that finds no room in the log.
 fn of_log(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     match error {
         Error::LogFull { own_bytes, rollback_bytes, wanted_bytes, capacity, is_device_full } => {
@@ -156,7 +156,7 @@ fn of_log(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     }
 }
 
-/// What the caller of a table is told.
+/// Messages for the caller of a table.
 fn of_table(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     match error {
         Error::KeyTooLong { table, len, max } if table.tree() == CATALOG => {
@@ -205,7 +205,7 @@ fn of_table(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     }
 }
 
-/// What is told of a database that is not opened, or not here.
+/// Messages about a database that is not opened, or not here.
 fn of_opening(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     match error {
         Error::InvalidOption { option, what } => write!(f, "invalid option {option}: {what}"),
@@ -268,7 +268,7 @@ fn of_opening(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     }
 }
 
-/// What is told of a part that is not there.
+/// The message about a part that is not there.
 fn missing(at: At<'_>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     match at.0 {
         Part::Log => write!(
@@ -287,14 +287,14 @@ fn missing(at: At<'_>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     }
 }
 
-/// What is told of a part that is something else.
+/// The message about a part that is something else.
 fn not_a_database(at: At<'_>, what: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let is = if at.0 == Part::Home { "not a database" } else { "not a part of this database" };
     let holds = if what.starts_with("it") { "" } else { "it holds " };
     write!(f, "{at} is {is}: {holds}{what}; nothing was changed, check the path")
 }
 
-/// What is told of a place that no part can be made at.
+/// The message about a place where no part can be created.
 fn of_place(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     match error {
         Error::NotBlank { part, path, found } => write!(
@@ -323,7 +323,7 @@ fn of_place(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     }
 }
 
-/// What is told of stored bytes, devices, and the engine as a whole.
+/// Messages about stored bytes, devices, and the engine as a whole.
 fn of_engine(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     match error {
         Error::HomeFull { path } => write!(
@@ -391,7 +391,7 @@ fn device(
     }
     let is_named = |device: &str| at.1.as_ref().is_some_and(|path| **path == *Path::new(device));
     match DeviceError::of(source) {
-        // The name of the device is the path, which is told.
+        // The name of the device is the path, which the message contains.
         Some(DeviceError { device, operation, range, source }) if is_named(device) => {
             if let Some((offset, len)) = range {
                 write!(f, "{operation} of {len} bytes at {offset}: ")?;

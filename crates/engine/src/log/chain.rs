@@ -72,7 +72,7 @@ impl Chain {
 }
 
 impl Link<'_> {
-    /// A record of `len` bytes was appended at `lsn`: told within the append.
+    /// A record of `len` bytes was appended at `lsn`: called within the append.
     pub(super) fn appended(self, lsn: Lsn, len: u64) {
         match self {
             Link::None => (),

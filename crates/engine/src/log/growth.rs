@@ -11,7 +11,8 @@
 //!   was reserved is appended without growth.
 //! - W2: a log is extended where room is reserved, by the task that wants it, and ahead of that by
 //!   the log writer. First the segments that the start has passed serve again, then the device is
-//!   asked. A device without room is a full log, as one at its limit: its users wait, or are told.
+//!   asked. A device without room is a full log, as one at its limit: its users wait, or get an
+//!   error.
 //! - W3: after a checkpoint the log keeps ahead as much as was used since the one before, or half
 //!   of what it kept then if that is more. What is over goes back to the file system.
 //!   It never gets shorter than `LINE_BYTES_MIN`.

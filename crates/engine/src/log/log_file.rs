@@ -338,7 +338,7 @@ impl Log {
         if self.is_failed() { Err(self.failure()) } else { Ok(()) }
     }
 
-    /// The error that all are told once the log has failed.
+    /// The error that all callers get once the log has failed.
     #[cold]
     fn failure(&self) -> Error {
         self.cause.lock().clone().unwrap_or(Error::STOPPED)

@@ -137,7 +137,7 @@ impl Log {
         wanted.saturating_sub(self.offered.load(Ordering::Acquire))
     }
 
-    /// What an append is told that wants `wanted_bytes` more than there are.
+    /// The error of an append that wants `wanted_bytes` more than there are.
     pub(super) fn full(&self, link: Link<'_>, wanted_bytes: u64) -> Error {
         Error::LogFull {
             own_bytes: link.own_bytes(),

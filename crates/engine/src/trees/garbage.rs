@@ -43,7 +43,7 @@ impl Trees {
         }
     }
 
-    /// As `purge_leaves`, for a page that was a leaf when the log told of removals in it.
+    /// As `purge_leaves`, for a page that was a leaf when the log recorded removals in it.
     ///
     /// # Errors
     ///

@@ -30,9 +30,9 @@
 //!   and the end of its own (`horizon`).
 //! - V5: a ghost may be purged while a snapshot sees its row: its key goes to the graves first, by
 //!   which scans find it.
-//! - V6: what is kept is bounded. Above the bound, the oldest snapshots are ended: each is told so
-//!   before what it needs goes, and asks after each look, which may find anything then. Writers
-//!   never wait.
+//! - V6: what is kept is bounded. Above the bound, the oldest snapshots are ended: each is marked
+//!   so before what it needs is dropped, and checks the mark after each look, which may find
+//!   anything then. Writers never wait.
 //! - V7: the undo of a transaction stays in memory for the task that turns versions on. If it
 //!   outgrows that while they are on, all of it is kept here until the transaction ends. If it does
 //!   while they are off, or if what is kept of it is too much, nothing is known of it: as long as

@@ -169,7 +169,7 @@ impl Versions {
     /// versions.V6. Whether there was one.
     fn end_oldest(&self) -> bool {
         if self.mutations.has(Mutation::EndAfterCollecting) {
-            // What the oldest needs goes before it is told.
+            // What the oldest needs is dropped before it is marked as ended.
             let mut horizon = self.snapshots.horizon(self.log.end());
             horizon.open.drain(..horizon.open.len().min(1));
             self.each_in_use(|part| self.collect(part, &horizon));

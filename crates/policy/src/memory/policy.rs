@@ -308,7 +308,7 @@ mod tests {
         }
         for step in 0..300 {
             let frame = prng.u32(..FRAMES);
-            // A page that was pinned is used when it is let go.
+            // A page that was pinned is used when it is unpinned.
             match prng.u8(..8) {
                 op @ (0..=3 | 5) => {
                     if op == 5 {

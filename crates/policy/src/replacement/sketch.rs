@@ -1,4 +1,4 @@
-//! How often pages were used of late, in a few bits for each: a count-min sketch behind a
+//! How often pages were used recently, in a few bits for each: a count-min sketch behind a
 //! doorkeeper (Einziger, Friedman and Manes, "TinyLFU", ACM Transactions on Storage 2017).
 //!
 //! - Idea: the first use of a page sets bits of a Bloom filter, the doorkeeper; only further uses

@@ -3,7 +3,7 @@
 //!
 //! - Idea: pages are written a block at a time, next to each other; so the device sees large
 //!   writes, and what is remembered of use is remembered of blocks. A block that is seldom used,
-//!   has many holes and little that home lacks gives way; but what was used of late is taken in
+//!   has many holes and little that home lacks gives way; but what was used recently is taken in
 //!   again.
 //! - The weight of a block is `frequency (1 + dirty) / (1 + holes)`; the lightest leaves. Without
 //!   the ones, as published, it is zero or infinite for most blocks [sources.R12].

@@ -50,7 +50,7 @@
 //! - D8: an area begins small and grows. It moves when every home write of its batches has
 //!   completed and home was synced after that; the new one is blank, and generations go on two
 //!   higher, so that what lies in its place from earlier never counts beside its own batches.
-//! - Not for: media errors. A page that goes bad at rest is told as damaged.
+//! - Not for: media errors. A page that goes bad at rest is reported as damaged.
 
 use std::io;
 use std::sync::Arc;

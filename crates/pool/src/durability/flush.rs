@@ -158,8 +158,8 @@ impl BufferPool {
     }
 
     /// Writes home what has to be there before the pool is closed in good order: every dirty page
-    /// in memory; what is dirty on flash stays there [S3 IV-B2]. A journalled table needs
-    /// nothing: it reopens as fast after a power cut.
+    /// in memory; dirty pages on flash stay there [S3 IV-B2]. A journalled table needs nothing: it
+    /// reopens as fast after a power cut.
     ///
     /// # Errors
     ///

@@ -6,7 +6,7 @@
 //! ends, and what is too old.
 //!
 //! - S1: after a failed write or sync of home, or of a log or table that cannot be done without,
-//!   the pool takes no more changes. The first cause is kept, and all are told of it.
+//!   the pool takes no more changes. The first cause is kept, and all later callers get it.
 //!
 //! With `clean_age`, no change stays away from home for longer than that much log. The papers'
 //! cleaner knows only how much of the flash is dirty: below lambda, a page that no request uses
@@ -45,7 +45,7 @@ use terrace_tier::Mutations;
 use crate::{BufferPool, Doublewrite, PoolConfig, PoolError, Stop, Tier};
 use dirty::BufWrites;
 
-/// The floor is looked at so often within the bound.
+/// How often the floor is looked at within the bound.
 const LOOKS: u64 = 16;
 /// This share of the bound is left for the pages under way.
 const MARGIN: u64 = 8;
@@ -103,8 +103,9 @@ pub trait Journal: Send + Sync {
         PoolError::Journal { source: Arc::new(source) }
     }
 
-    /// A device has failed, so that the pool takes no more changes. Returns the cause that all are
-    /// told from now on: the first one, which may be of the log's own. Called under leaf locks.
+    /// A device has failed, so that the pool takes no more changes. Returns the cause that all
+    /// callers get from now on: the first one, which may be of the log's own. Called under leaf
+    /// locks.
     fn stopped(&self, stop: Stop) -> Arc<dyn Error + Send + Sync> {
         Arc::new(stop)
     }

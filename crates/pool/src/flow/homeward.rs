@@ -94,7 +94,7 @@ impl Durability {
         Ok(Some(shield))
     }
 
-    /// A home write failed, and may have torn its pages. The cause is kept before anyone meets
+    /// A home write failed, and may have torn its pages. The cause is kept before any task meets
     /// what follows from it.
     pub(super) fn stop_torn(
         &self,

@@ -3,9 +3,10 @@
 //!
 //! - T1: a page in memory knows its slot: its frame is told of each change in the section under the
 //!   lock in which the slot changes.
-//! - T2: the observer is told when a page gets a slot, and when it loses it; the restart of each
-//!   slot that is filled, cleaned, freed or retired, in the order of these changes.
-//! - T3: what the restart was told is hardened after the section, before anything relies on it.
+//! - T2: the observer is told when a page gets a slot, and when it loses it; the restart method of
+//!   each slot that is filled, cleaned, freed or retired, in the order of these changes.
+//! - T3: what the restart method was told is hardened after the section, before anything relies on
+//!   it.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -219,7 +220,7 @@ impl Section<'_> {
     }
 }
 
-/// The restart is told. Slots are numbered over all partitions here.
+/// The restart method is told. Slots are numbered over all partitions here.
 impl RestartState {
     /// With this keeper, in an opening that found what `recovery` says.
     pub(crate) fn new(

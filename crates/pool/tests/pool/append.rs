@@ -168,7 +168,7 @@ fn the_rotating_tier_writes_what_it_has_anew() {
 }
 
 /// Bad bytes at the front: the log of this world repairs nothing, so the page stays where it is,
-/// its reader is told, and victims are written home as if there were no flash.
+/// its reader gets an error, and victims are written home as if there were no flash.
 #[test]
 fn a_front_that_is_damaged_holds_its_place() {
     for name in ["face", "face-gr", "face-base", "rotating", "fasc"] {
@@ -313,7 +313,7 @@ fn a_page_that_changes_on_its_way_home_does_not_stop_the_ring() {
 }
 
 /// A bad copy in a group that leaves was taken for rebuilt from home and the log, though the log
-/// need not have what only flash had: what was lost was not told.
+/// need not have what only flash had: what was lost was not reported.
 #[test]
 fn a_bad_copy_that_only_persistent_flash_had_is_told() {
     for (role, is_told) in [(FlashRole::Cache, false), (FlashRole::Persistent, true)] {

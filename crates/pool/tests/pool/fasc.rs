@@ -61,7 +61,7 @@ fn what_is_on_flash_is_not_written_again_and_what_waits_is_found() {
     });
 }
 
-/// A block of holes leaves, but the one page of it that was used of late is taken in again.
+/// A block of holes leaves, but the one page of it that was used recently is taken in again.
 #[test]
 fn the_hot_page_of_a_block_that_leaves_is_kept() {
     for window_requests in [1, 1000] {

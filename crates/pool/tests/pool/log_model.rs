@@ -182,7 +182,7 @@ impl Journal for LogModel {
     }
 }
 
-/// Where the value of a page stands, twice, so that a mixture is told.
+/// Where the value of a page stands, twice, so that a mixture is recognized.
 const VALUE_AT: [usize; 2] = [40, PAGE_SIZE - 8];
 
 pub fn value(page: &PageBuf) -> u64 {

@@ -147,7 +147,7 @@ impl MemoryRule {
     }
 }
 
-/// Memory, and how pages are told to be sequential.
+/// Memory, and how sequential pages are recognized.
 #[derive(Clone, Copy, Debug)]
 pub struct Memory {
     /// Its policy and its frames; none for a trace that is filtered already.

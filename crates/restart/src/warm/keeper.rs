@@ -3,7 +3,7 @@
 //! - G1: records are in the order in which the states changed.
 //! - G2: one task writes at a time.
 //! - G3: a retired slot is free once the record of the copy that replaced it is durable. Where
-//!   flash is persistent, a slot that was cleaned stays pinned so long, too.
+//!   flash is persistent, a slot that was cleaned stays pinned until then, too.
 //! - Cost: no request waits for any of it, but a checkpoint; and whatever changes the table, where
 //!   the pace is that.
 

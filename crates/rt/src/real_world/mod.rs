@@ -275,7 +275,7 @@ impl Drop for Real {
     }
 }
 
-/// A number by chance: each hasher that the standard library makes is keyed by the system.
+/// A random number: each hasher that the standard library makes is keyed by the system.
 pub(crate) fn draw() -> u64 {
     use std::hash::{BuildHasher, Hasher, RandomState};
     let mut hasher = RandomState::new().build_hasher();

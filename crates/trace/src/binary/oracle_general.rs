@@ -24,7 +24,7 @@ const NEXT_AT: usize = 16;
 const _: () = assert!(NEXT_AT + 8 == RECORD_BYTES);
 
 const SECOND_NS: u64 = 1_000_000_000;
-/// The least records that the format is told by, if the file has that many.
+/// The least records that the format is recognized by, if the file has that many.
 const HEAD_RECORDS: usize = 64;
 
 /// Records of such a file.

@@ -122,7 +122,7 @@ fn load_files(
         builder = builder.home_size(config.home_bytes());
     }
     if !flash.as_os_str().is_empty() {
-        // A flash that cannot be used is better told before the load; it grows when it is used.
+        // A flash that cannot be used is better reported before the load; it grows when it is used.
         builder = builder.flash(flash, FLASH_BYTES_MIN);
     }
     let db = match builder.clone().open_or_create(home) {

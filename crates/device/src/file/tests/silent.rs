@@ -197,7 +197,7 @@ fn a_fork_that_keeps_the_file_of_a_process_that_has_ended_is_named() {
     }
 }
 
-/// The bug: such a request has no buffers, and the error told of 0 bytes.
+/// The bug: such a request has no buffers, and the error named 0 bytes.
 #[test]
 fn an_error_of_what_moves_no_bytes_tells_the_whole_range() {
     let (_writer, pipe) = silent();

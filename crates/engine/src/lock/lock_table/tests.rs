@@ -216,8 +216,8 @@ fn a_wait_that_is_interrupted_leaves_nothing_behind() {
     });
 }
 
-/// The bug: an owner that waited behind a queued request was told that the owner of that request
-/// held the lock.
+/// The bug: an owner that waited behind a queued request got an error that named the owner of that
+/// request as the holder of the lock.
 #[test]
 fn who_waits_behind_a_wish_is_told_of_the_holder_too() {
     in_world(1, || {

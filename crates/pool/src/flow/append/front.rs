@@ -317,7 +317,7 @@ impl<'p> Homeward<'p> {
             end_claim(pool, claim, outcome(leaver));
         }
         if restart.rules.keeps_bases && self.settle().is_err() {
-            // What is not durable elsewhere stays; the next writer is told why.
+            // What is not durable elsewhere stays; the next writer gets the error.
             return Section::enter(pool, partition).end_front(self.group);
         }
         for leaver in &self.leavers {
@@ -368,7 +368,7 @@ impl<'p> Homeward<'p> {
 }
 
 /// F5. The group counts as stuck meanwhile: a task that has a page latched that this waits for may
-/// wait for room itself, and is told that there is none.
+/// wait for room itself, and gets the answer that there is none.
 fn free_bases(
     pool: &BufferPool,
     partition: &Partition,

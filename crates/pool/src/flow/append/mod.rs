@@ -98,7 +98,7 @@ pub(crate) struct Gathered {
 
 /// What can be appended now.
 enum Claimed<'p> {
-    /// Nothing has to be, or others are at it: their slots will be free soon.
+    /// Nothing has to be, or other tasks do it: their slots will be free soon.
     Nothing,
     /// Nothing, since the front cannot leave.
     Blocked,
@@ -152,7 +152,7 @@ pub(crate) fn append_victims(
         Claimed::Blocked if freed == 0 => {
             if pool.restart.rules.is_persistent {
                 // What only waits for home to be synced, or for the table, can leave the front
-                // after this. The next writer is told of a failure.
+                // after this. The next writer gets the error of a failure.
                 let _failed = pool.sync_home().and_then(|()| pool.harden_table());
             }
             Ok(Appended::Blocked)
