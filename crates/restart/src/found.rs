@@ -269,7 +269,8 @@ impl FlashRecovery {
     }
 }
 
-/// The keeper of the restart that `settings` names, which goes on from what `recovery` found.
+/// The keeper of the restart method that `settings` names, which goes on from what `recovery`
+/// found.
 #[must_use]
 pub fn keeper_of(
     settings: &Settings,

@@ -51,7 +51,7 @@ pub trait Keeper: Send + Sync {
     fn wanted(&self) {}
 
     /// A checkpoint is between BEGIN_CHKPT and END_CHKPT; the oldest dirty LSN is known. Returns
-    /// the position of the journal that home should name, for the restart that has one.
+    /// the position of the journal that home should name, for the restart method that has one.
     fn checkpoint(&self, _site: &dyn Site) -> Result<u64, TableError> {
         Ok(0)
     }

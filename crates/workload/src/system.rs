@@ -193,7 +193,8 @@ impl System {
         Ok([home.parse()?, flash.parse()?, log.parse()?])
     }
 
-    /// Bytes of a flash device with all the slots asked for, and what a restart keeps beside them.
+    /// Bytes of a flash device with all the slots asked for, and what a restart method keeps beside
+    /// them.
     pub fn flash_bytes(&self) -> u64 {
         FlashLayout::new(self.flash_pages, self.tier.restart.kind).bytes()
     }

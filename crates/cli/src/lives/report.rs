@@ -69,7 +69,7 @@ pub struct Report {
     pub transactions: u64,
     /// Transactions that got the error that home is full.
     pub full: u64,
-    /// Seeds of each design, and of each restart.
+    /// Seeds of each design, and of each restart method.
     pub settings: BTreeMap<String, u64>,
     /// Damages of each kind, wherever they were.
     pub damages: BTreeMap<&'static str, u64>,

@@ -143,7 +143,8 @@ impl Section<'_> {
     }
 
     /// The copy in `slot` stopped being the page of `frame`, as `changed` says: tells the frame,
-    /// the watcher and the restart. Returns the slot over all partitions, if its page lost it.
+    /// the watcher and the restart method. Returns the slot over all partitions, if its page lost
+    /// it.
     pub fn copy_changed(
         &self,
         frame: &Frame,

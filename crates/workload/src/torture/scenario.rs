@@ -15,7 +15,8 @@ pub const TABLES: u8 = 3;
 /// The bound on age that one seed in three has: less than a round's log.
 const CLEAN_AGE: u64 = 64 << 10;
 
-/// Names of the restarts that the matrix has, and a calm seed; others when they are asked for.
+/// Names of the restart methods that the matrix has, and a calm seed; others when they are asked
+/// for.
 pub const OPEN_RESTARTS: &[&str] = &["forget", "mmr", "lbr", "lvr", "warm"];
 
 /// The restarts that `design` can be opened with.
@@ -106,7 +107,7 @@ pub struct Scenario {
     pub mutations: Mutations,
     /// Pages in memory, fewer than the database has.
     pub frames: u32,
-    /// Pages of the flash device: slots, and what a restart keeps beside them.
+    /// Pages of the flash device: slots, and what a restart method keeps beside them.
     pub flash_slots: u32,
     /// Share of them that may be dirty.
     pub lambda: f64,
