@@ -87,6 +87,8 @@ pub enum Error {
         held_bytes: u64,
         /// Bytes that the log holds.
         capacity: u64,
+        /// Whether the log may be longer, but its device or file system had no space for it.
+        is_device_full: bool,
     },
     /// The log stayed full until the time limit, because another transaction that began long ago is
     /// still open. End that one.
@@ -97,6 +99,8 @@ pub enum Error {
         held_bytes: u64,
         /// Bytes that the log holds.
         capacity: u64,
+        /// Whether the log may be longer, but its device or file system had no space for it.
+        is_device_full: bool,
     },
     /// The log has reached its last position, after 255 TiB. Nothing can be changed any more;
     /// everything can be read. Dump the database with `terrace dump` and load it into a new one.

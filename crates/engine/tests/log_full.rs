@@ -117,7 +117,7 @@ fn who_keeps_a_full_log_is_named_and_told() {
         let idle = db.begin_write().expect("open");
         idle.open_table(ROWS).expect("there").insert(1, &[1; 100]).expect("room");
         let refused = (0..5000).find_map(|number| write_others(&db, number, 1500).err());
-        let Some(Error::LogHeld { holder, held_bytes, capacity }) = refused else {
+        let Some(Error::LogHeld { holder, held_bytes, capacity, .. }) = refused else {
             panic!("{refused:?}")
         };
         assert!(held_bytes > capacity / 4 * 3, "{held_bytes} of {capacity}");

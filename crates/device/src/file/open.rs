@@ -109,6 +109,16 @@ impl FileClaim {
         self.kind == Kind::BlockDevice
     }
 
+    /// Device and inode, which no other file has while this one is open.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn identity(&self) -> Result<(u64, u64), OpenError> {
+        let found = self.file.metadata();
+        found.map(|it| identity(&it)).map_err(|source| self.failed("cannot look at it", source))
+    }
+
     /// What it holds.
     ///
     /// # Errors
@@ -414,7 +424,7 @@ impl Patience {
             _ => 0,
         };
         if self.tries >= tries {
-            return Err(Refusal::InUse { holder: holder.or_fork(found) });
+            return Err(Refusal::InUse { holder: holder.after_wait(found) });
         }
         self.tries += 1;
         rt::sleep(Patience::LOOK_AGAIN);

@@ -128,7 +128,8 @@ impl Context {
         let first = self.chain.as_ref().and_then(|chain| chain.open());
         let held_bytes = first.map_or(0, |(first, _)| log.end().0 - first.0);
         let own_bytes = self.own_log_bytes();
-        Error::HoldsLog { own_bytes, held_bytes, capacity: log.capacity() }
+        let (capacity, is_device_full) = (log.capacity(), log.is_device_full());
+        Error::HoldsLog { own_bytes, held_bytes, capacity, is_device_full }
     }
 
     /// Log bytes that the transaction answers for: its own, and those of what was made for it.

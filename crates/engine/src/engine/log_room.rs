@@ -65,10 +65,10 @@ impl Engine {
                 None => {}
             }
             if now() >= deadline {
-                let capacity = self.log.capacity();
+                let (capacity, is_device_full) = (self.log.capacity(), self.log.is_device_full());
                 return Err(holder.map_or(full, |(txn, held_bytes)| {
                     let holder = self.locks.id_of(txn);
-                    Error::LogHeld { holder, held_bytes, capacity }
+                    Error::LogHeld { holder, held_bytes, capacity, is_device_full }
                 }));
             }
             self.check_open()?;
@@ -107,10 +107,10 @@ impl Engine {
     /// holds the log, unless what it has logged itself is most of that.
     fn holds_log(&self, full: Error, held_bytes: u64) -> Error {
         match full {
-            Error::LogFull { own_bytes, capacity, .. }
+            Error::LogFull { own_bytes, capacity, is_device_full, .. }
                 if own_bytes < held_bytes / 2 || !self.is_most(held_bytes) =>
             {
-                Error::HoldsLog { own_bytes, held_bytes, capacity }
+                Error::HoldsLog { own_bytes, held_bytes, capacity, is_device_full }
             }
             full => full,
         }

@@ -129,18 +129,21 @@ fn of_log(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             })?;
             f.write_str(" (a transaction may fill half of it)")
         }
-        Error::HoldsLog { own_bytes, held_bytes, capacity } => write!(
-            f,
-            "the log is full: {held_bytes} of its {capacity} bytes cannot be cut because this \
-             transaction, which has logged {own_bytes} itself, is still open, and others are \
-             waiting: run it again, and end it sooner",
-        ),
+        Error::HoldsLog { own_bytes, held_bytes, capacity, is_device_full } => {
+            write!(
+                f,
+                "the log is full: {held_bytes} of its {capacity} bytes cannot be cut because this \
+                 transaction, which has logged {own_bytes} itself, is still open, and others are \
+                 waiting: run it again, and end it sooner",
+            )?;
+            of_short_log(*is_device_full, f)
+        }
         Error::LogEnds { position } => write!(
             f,
             "the log has reached {position}, its last position: nothing can be changed any more; \
              dump the database with `terrace dump`, and load it into a new one",
         ),
-        Error::LogHeld { holder, held_bytes, capacity } => {
+        Error::LogHeld { holder, held_bytes, capacity, is_device_full } => {
             f.write_str("the log is full: ")?;
             match holder {
                 Some(holder) => write!(f, "{holder}")?,
@@ -150,10 +153,18 @@ fn of_log(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f,
                 ", still open, prevents {held_bytes} of its {capacity} bytes from being cut: end \
                  it, and run this one again",
-            )
+            )?;
+            of_short_log(*is_device_full, f)
         }
         _ => unreachable!("no error of the log's room"),
     }
+}
+
+fn of_short_log(is_device_full: bool, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    f.write_str(match is_device_full {
+        true => "; the log may be longer, and found no space where it is: free some there",
+        false => "",
+    })
 }
 
 /// Messages for the caller of a table.
@@ -405,7 +416,9 @@ fn device(
 /// What to do about a part that is in use.
 fn way_out(holder: &Holder) -> &'static str {
     match holder {
-        Holder::Unanswered => "open it again when the device has answered or was removed",
+        Holder::Unanswered | Holder::Ending { .. } => {
+            "open it again when the device has answered or was removed"
+        }
         Holder::Process { pid } if *pid == std::process::id() => {
             "use that handle, or close it first"
         }

@@ -6,7 +6,7 @@
 //!   any sealed page          /                   a part: as it is, or refused
 //! ```
 
-use std::fs::{self, File, Metadata};
+use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;
@@ -171,7 +171,14 @@ impl FlashOpening {
             _ => Some(place.label_of(&claim)?),
         };
         let was = was.map(|was| (place.path.clone(), was));
-        let device = Some(place.device(claim, Some(size), self.direct_io)?);
+        let is_file = !claim.is_block_device();
+        let device = match place.device(claim, Some(size), self.direct_io) {
+            // Another process has cut it since.
+            Err(Error::NoRoom { .. }) if is_file => {
+                return Ok(OpenedFlash::without(ColdStart::CutShort));
+            }
+            device => Some(device?),
+        };
         Ok(OpenedFlash { device, was, doubt, is_foreign, label, bad_label: None })
     }
 
@@ -225,6 +232,10 @@ fn failure_of(error: &Error) -> Option<ColdStart> {
         }
         Error::Device { source, .. } if has_failed(source) => {
             Some(ColdStart::Device(source.kind()))
+        }
+        // It was longer a moment ago.
+        Error::Device { source, .. } if source.kind() == ErrorKind::UnexpectedEof => {
+            Some(ColdStart::CutShort)
         }
         _ => None,
     }
@@ -285,9 +296,8 @@ impl Place {
 
     /// The label that a flash gets once it is certain that it is used.
     fn label_of(&self, claim: &FileClaim) -> Result<Label, Error> {
-        let found = fs::metadata(&self.path).map_err(|source| self.device_failed(source))?;
-        let (path, identity) = (self.path.clone(), identity(&found));
-        Ok(Label { path, identity, offset: label_at(claim) })
+        let identity = claim.identity().map_err(|error| self.failed(error))?;
+        Ok(Label { path: self.path.clone(), identity, offset: label_at(claim) })
     }
 
     /// Labels the flash, whose last page is no slot.
@@ -326,6 +336,8 @@ fn has_page(claim: &FileClaim) -> io::Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
+
     use crate::api::files::Made;
     use crate::{Action, Part};
 
@@ -382,6 +394,10 @@ mod tests {
             assert_eq!(failure_of(&no_room), Some(ColdStart::NoRoom), "{code}");
             assert_eq!(failure_of(&device(code)), Some(ColdStart::NoRoom), "{code}");
         }
+        // Another process cut it while it was looked at.
+        let source = io::Error::from(ErrorKind::UnexpectedEof);
+        let cut = Error::device(Part::Flash, Action::Open)(source);
+        assert_eq!(failure_of(&cut), Some(ColdStart::CutShort));
         let silent = Some(ColdStart::Device(ErrorKind::TimedOut));
         assert_eq!(failure_of(&in_use(Holder::Unanswered)), silent);
         assert_eq!(failure_of(&in_use(Holder::Process { pid: 1 })), None);
