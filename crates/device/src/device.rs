@@ -170,7 +170,10 @@ impl std::error::Error for IoFailure {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Punched {
     /// Its room is free for others.
-    Freed,
+    Freed {
+        /// Bytes of room that it had, as far as the device can tell: not those of a hole.
+        bytes: u64,
+    },
     /// The device keeps its room: it is of a kind that has nothing to give back, or is on a file
     /// system without holes.
     Kept,

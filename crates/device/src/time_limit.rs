@@ -49,6 +49,10 @@ impl TimeLimit {
         self.limit.store(limit.0, Ordering::Relaxed);
     }
 
+    pub(crate) fn get(&self) -> Nanos {
+        Nanos(self.limit.load(Ordering::Relaxed))
+    }
+
     pub(crate) fn is_on(&self) -> bool {
         self.limit.load(Ordering::Relaxed) > 0
     }

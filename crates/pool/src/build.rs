@@ -310,7 +310,7 @@ impl PoolConfig {
             u64::from(self.frames).checked_sub(frames).filter(|&left| left >= FRAMES_LEFT_MIN);
         let what = "the books of the flash tier take all of the memory: a smaller flash, or more \
                     memory, or leave them uncharged";
-        self.frames = left.ok_or(PoolError::Config { what })? as u32;
+        self.frames = left.ok_or(PoolError::Config { option: "metadata", what })? as u32;
         Ok(())
     }
 }

@@ -257,54 +257,55 @@ impl PoolConfig {
 
     /// Checks every value, and the devices' sizes against them.
     pub(crate) fn validate(&self, flash_bytes: Option<u64>) -> Result<(), PoolError> {
-        let bad = |what| Err(PoolError::Config { what });
+        let bad = |option, what| Err(PoolError::Config { option, what });
         let share = 0.0..=1.0;
         let uses_flash = self.design.uses_flash();
         let flash_bytes_min = FlashLayout::new(self.flash_slots, self.restart.kind).bytes();
         match () {
             () if self.restart.refusal(&self.design).is_some() => {
-                bad(self.restart.refusal(&self.design).expect("a reason"))
+                bad("restart", self.restart.refusal(&self.design).expect("a reason"))
             }
-            () if self.flash_role.refusal(&self.design, &self.restart).is_some() => {
-                bad(self.flash_role.refusal(&self.design, &self.restart).expect("a reason"))
-            }
+            () if self.flash_role.refusal(&self.design, &self.restart).is_some() => bad(
+                "flash_role",
+                self.flash_role.refusal(&self.design, &self.restart).expect("a reason"),
+            ),
             () if self.restart_tuning.flaw().is_some() => {
-                bad(self.restart_tuning.flaw().expect("a flaw"))
+                bad("restart_tuning", self.restart_tuning.flaw().expect("a flaw"))
             }
-            () if self.frames == 0 => bad("frames must not be zero"),
-            () if !share.contains(&self.tau) => bad("tau must be a share"),
-            () if !share.contains(&self.lambda) => bad("lambda must be a share"),
-            () if self.partitions == 0 => bad("partitions must not be zero"),
-            () if self.alpha == 0 => bad("alpha must not be zero"),
-            () if self.cleaner_ios == 0 => bad("cleaner_ios must not be zero"),
+            () if self.frames == 0 => bad("frames", "must not be zero"),
+            () if !share.contains(&self.tau) => bad("tau", "must be a share"),
+            () if !share.contains(&self.lambda) => bad("lambda", "must be a share"),
+            () if self.partitions == 0 => bad("partitions", "must not be zero"),
+            () if self.alpha == 0 => bad("alpha", "must not be zero"),
+            () if self.cleaner_ios == 0 => bad("cleaner_ios", "must not be zero"),
             () if self.clean_age.is_some_and(|age| age < PoolConfig::CLEAN_AGE_MIN) => {
-                bad("clean_age must be at least 64 KiB of log")
+                bad("clean_age", "must be at least 64 KiB of log")
             }
             () if self.costs.is_some_and(|costs| !costs.are_positive()) => {
-                bad("costs must be numbers above zero")
+                bad("costs", "must be numbers above zero")
             }
             () if !(1..=PoolConfig::APPEND_GROUP_MAX).contains(&self.append_group) => {
-                bad("append_group must be between 1 and 1024")
+                bad("append_group", "must be between 1 and 1024")
             }
-            () if self.fasc.flaw().is_some() => bad(self.fasc.flaw().expect("a flaw")),
+            () if self.fasc.flaw().is_some() => bad("fasc", self.fasc.flaw().expect("a flaw")),
             () if self.flash_writes_per_day == Some(0) => {
-                bad("flash_writes_per_day must not be zero: a design without flash is `no-ssd`")
+                bad("flash_writes_per_day", "must not be zero: a design without flash is `no-ssd`")
             }
-            () if self.buf_write_pages == 0 => bad("buf_write_pages must not be zero"),
-            () if self.evict_batch == 0 => bad("evict_batch must not be zero"),
-            () if self.tac.writers == 0 => bad("tac.writers must not be zero"),
-            () if uses_flash && flash_bytes.is_none() => bad("the design needs a flash device"),
+            () if self.buf_write_pages == 0 => bad("buf_write_pages", "must not be zero"),
+            () if self.evict_batch == 0 => bad("evict_batch", "must not be zero"),
+            () if self.tac.writers == 0 => bad("tac.writers", "must not be zero"),
+            () if uses_flash && flash_bytes.is_none() => bad("design", "it needs a flash device"),
             () if uses_flash && self.flash_slots < self.partitions_count() => {
-                bad("flash_slots must be at least the number of partitions")
+                bad("flash_slots", "must be at least the number of partitions")
             }
             () if uses_flash && flash_bytes.is_some_and(|bytes| bytes < flash_bytes_min) => {
-                bad("the flash device is smaller than its slots")
+                bad("flash_slots", "the flash device is smaller than its slots")
             }
             () if self.frames.div_ceil(self.partitions_count())
                 + self.flash_slots.div_ceil(self.partitions_count())
                 >= PARTITION_PLACES_MAX =>
             {
-                bad("more partitions are needed for so many frames and slots")
+                bad("partitions", "must be more for this number of frames and slots")
             }
             () => Ok(()),
         }

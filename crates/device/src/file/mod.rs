@@ -45,6 +45,7 @@ mod syncs;
 mod transfer;
 
 use std::io::{self, ErrorKind};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -141,6 +142,13 @@ impl FileDevice {
     }
 
     /// Does what moves no bytes, and waits for it.
+    /// Bytes of room that the file has; 0 if the file system does not answer in time.
+    fn room(&self) -> u64 {
+        let shared = Arc::clone(&self.0);
+        let blocks = move || shared.file.metadata().map_or(0, |found| found.blocks());
+        rt::within(self.0.time_limit.get(), blocks).unwrap_or(0) * SECTOR_SIZE as u64
+    }
+
     fn do_alone(&self, job: Job, range: (u64, u64)) -> io::Result<()> {
         let completion = self.0.completion(1, job, Some(range));
         let ticket = completion.ticket();
@@ -257,14 +265,16 @@ impl Device for FileDevice {
         Ok(())
     }
 
-    /// By `fallocate`. A block device has all its room for good.
+    /// By `fallocate`. A block device has all its room for good. What others write into the same
+    /// file meanwhile makes the bytes fewer.
     fn punch(&self, offset: u64, len: u64) -> io::Result<Punched> {
         assert!(len > 0 && offset + len <= self.len(), "a range of the device");
         if self.0.is_block_device {
             return Ok(Punched::Kept);
         }
+        let before = self.room();
         match self.do_alone(Job::Punch { len }, (offset, len)) {
-            Ok(()) => Ok(Punched::Freed),
+            Ok(()) => Ok(Punched::Freed { bytes: before.saturating_sub(self.room()).min(len) }),
             Err(source) if source.kind() == ErrorKind::Unsupported => Ok(Punched::Kept),
             Err(source) => Err(source),
         }

@@ -278,8 +278,9 @@ impl Device for SimDevice {
         }
         let page = IMAGE_SIZE as u64;
         let whole = offset.div_ceil(page)..(offset + len) / page;
+        let bytes = whole.end.saturating_sub(whole.start) * page;
         service.put(whole.map(|page| Piece::Page { page, image: None }).collect());
-        Ok(Punched::Freed)
+        Ok(Punched::Freed { bytes })
     }
 
     fn trim(&self, offset: u64, len: u64) {

@@ -18,7 +18,7 @@ use super::Tree;
 use super::cells::Cells;
 use super::descend::Seek;
 use super::edit::{self, Shape};
-use super::merge::{CELLS_MAX, DENSE_MAX, Merged, Rule};
+use super::merge::{CELLS_MAX, Merged, Rule, dense_max};
 use super::node::{self, NODE_HEADER, Node, SLOT};
 use crate::Error;
 use crate::change::{Change, FREE};
@@ -142,12 +142,12 @@ impl Tree {
         if len > LOOSE_MAX {
             return None;
         }
-        let kept = kept(right);
+        let (kept, len_max) = (kept(right), dense_max(left, right));
         let mut count = 0;
         for index in 0..right.len() - 1 {
             len += SLOT + right.cell_len(index) + longer(right);
             len += kept.get(index).copied().unwrap_or(0);
-            if len + right.key(index + 1).len() > DENSE_MAX {
+            if len + right.key(index + 1).len() > len_max {
                 break;
             }
             count = index + 1;

@@ -81,6 +81,8 @@ impl Trees {
                 _ => Ok(None),
             });
             match done {
+                // Such a step has waited for as long as a transaction does.
+                Err(error @ Error::LogHeld { .. }) => return Err(error),
                 Err(error) if may_pass(&error) && !dead() => sleep(PAUSE),
                 done => {
                     yield_now();

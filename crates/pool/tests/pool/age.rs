@@ -92,7 +92,7 @@ fn a_bound_that_is_too_narrow_is_refused() {
         let log = std::sync::Arc::new(crate::log_model::LogModel::new(1));
         let opened =
             terrace_pool::BufferPool::open(config, world.clone(), home, Some(flash), log.clone());
-        assert!(matches!(opened, Err(PoolError::Config { what }) if what.contains("clean_age")));
+        assert!(matches!(opened, Err(PoolError::Config { option: "clean_age", .. })));
         assert_eq!(log.last_lsn(), Lsn(0));
     });
 }

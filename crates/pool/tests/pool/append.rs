@@ -266,7 +266,7 @@ fn a_group_that_cannot_be_is_refused() {
                 bench.log.clone(),
             );
             let refused =
-                matches!(opened, Err(PoolError::Config { what }) if what.contains("1024"));
+                matches!(opened, Err(PoolError::Config { what, .. }) if what.contains("1024"));
             assert!(refused, "a group of {append_group}");
         }
         assert!(designs::find("face").unwrap().batch().is_some());

@@ -146,7 +146,7 @@ fn choices_that_cannot_be_are_refused_with_what_can() {
                 bench.flash.clone().map(|flash| flash as std::sync::Arc<dyn Device>),
                 bench.log.clone(),
             );
-            let refused = matches!(opened, Err(PoolError::Config { what }) if what.contains(said));
+            let refused = matches!(opened, Err(PoolError::Config { option, what }) if format!("{option}: {what}").contains(said));
             assert!(refused, "{fasc:?}");
         }
     });

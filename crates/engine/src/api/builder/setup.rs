@@ -91,7 +91,7 @@ impl Builder {
             return Err(Error::InvalidOption { option: "version_memory", what });
         }
         let home_pages = self.given()?.home.len() / PAGE_SIZE as u64;
-        if let Err(PoolError::Config { what }) = pool.charge(home_pages) {
+        if let Err(PoolError::Config { what, .. }) = pool.charge(home_pages) {
             return Err(Error::InvalidOption { option: "memory", what });
         }
         Ok(Setup {
