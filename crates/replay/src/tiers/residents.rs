@@ -70,8 +70,9 @@ impl Residents {
     }
 
     /// `page` comes.
+    #[inline]
     pub fn put(&mut self, page: u32, frame: Frame) {
-        assert_eq!(self.places[page as usize], NONE, "page {page} is in memory already");
+        assert!(self.places[page as usize] == NONE, "page {page} is in memory already");
         let at = match self.free.pop() {
             Some(at) => {
                 self.frames[at as usize] = frame;
@@ -92,6 +93,7 @@ impl Residents {
     /// # Panics
     ///
     /// If it is not here.
+    #[inline]
     pub fn take_out(&mut self, page: u32) -> Frame {
         let at = std::mem::replace(&mut self.places[page as usize], NONE) as usize;
         self.pages[at] = NONE;
