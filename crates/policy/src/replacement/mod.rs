@@ -123,14 +123,12 @@ macro_rules! policies {
         }
 
         impl Replace for ReplacementPolicy {
-            #[inline]
             fn hit(&mut self, key: Key) -> bool {
                 match self {
                     $(ReplacementPolicy::$variant(state) => state.hit(key),)+
                 }
             }
 
-            #[inline]
             fn insert(
                 &mut self,
                 key: Key,

@@ -108,7 +108,6 @@ impl PageMemory {
     }
 
     /// `page` comes. Who leaves for it, if that was not asked before.
-    #[inline]
     pub fn put(&mut self, page: u32, frame: Frame) -> Option<u32> {
         self.residents.put(page, frame);
         match &mut self.chooser {
@@ -123,7 +122,6 @@ impl PageMemory {
         if matches!(self.chooser, Chooser::Policy(_)) { self.know(page) } else { None }
     }
 
-    #[inline]
     fn know(&mut self, page: u32) -> Option<u32> {
         let Chooser::Policy(policy) = &mut self.chooser else { return None };
         let left = policy.insert(Key(page), PageId(u64::from(page)), |_| true);

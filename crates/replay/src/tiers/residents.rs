@@ -70,7 +70,6 @@ impl Residents {
     }
 
     /// `page` comes.
-    #[inline]
     pub fn put(&mut self, page: u32, frame: Frame) {
         assert!(self.places[page as usize] == NONE, "page {page} is in memory already");
         let at = match self.free.pop() {
@@ -93,7 +92,6 @@ impl Residents {
     /// # Panics
     ///
     /// If it is not here.
-    #[inline]
     pub fn take_out(&mut self, page: u32) -> Frame {
         let at = std::mem::replace(&mut self.places[page as usize], NONE) as usize;
         self.pages[at] = NONE;

@@ -191,7 +191,6 @@ impl<'a> Traffic<'a> {
     }
 
     /// Home reads `page`.
-    #[inline]
     pub fn read_home(&mut self, page: u32) {
         self.keep(Ask::ReadHome(page));
         let place = self.places.of(page);
@@ -237,7 +236,6 @@ impl<'a> Traffic<'a> {
     fn note_written(&mut self, _: u32) {}
 
     /// Flash reads a page.
-    #[inline]
     pub fn read_flash(&mut self) {
         self.keep(Ask::ReadFlash);
         self.queues.iter_mut().for_each(Queues::read_flash);
@@ -255,7 +253,6 @@ impl<'a> Traffic<'a> {
     }
 
     /// Flash writes a page.
-    #[inline]
     pub fn write_flash(&mut self) {
         self.keep(Ask::WriteFlash);
         self.queues.iter_mut().for_each(Queues::write_flash);
