@@ -29,16 +29,18 @@ impl Cleaning {
         f64::from(dirty) > (self.lambda - LAMBDA_SLACK).max(0.0) * f64::from(slots)
     }
 
-    /// Up to alpha neighbours around `page` that are dirty on flash, in order.
+    /// Fills `run` with up to alpha neighbours around `page` that are dirty on flash, in order.
     pub(super) fn run_around(
         &self,
         places: &Places,
         page: u32,
         is_dirty: impl Fn(u32) -> bool,
-    ) -> Vec<u32> {
+        run: &mut Vec<u32>,
+    ) {
         let most = self.alpha as usize;
         let is_dirty = |page: &u32| is_dirty(*page);
-        let mut run = vec![page];
+        run.clear();
+        run.push(page);
         while run.len() < most
             && let Some(before) = places.before(run[run.len() - 1]).filter(is_dirty)
         {
@@ -50,7 +52,6 @@ impl Cleaning {
         {
             run.push(after);
         }
-        run
     }
 }
 

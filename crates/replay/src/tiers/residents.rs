@@ -71,7 +71,7 @@ impl Residents {
 
     /// `page` comes.
     pub fn put(&mut self, page: u32, frame: Frame) {
-        assert_eq!(self.places[page as usize], NONE, "page {page} is in memory already");
+        assert!(self.places[page as usize] == NONE, "page {page} is in memory already");
         let at = match self.free.pop() {
             Some(at) => {
                 self.frames[at as usize] = frame;

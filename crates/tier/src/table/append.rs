@@ -228,7 +228,8 @@ impl<O: SlotOrder, S: Shares> SlotTable<O, S> {
         let front = answers.first().map(|&(first, _)| {
             let (slots, count) = (answers.len() as u32, self.count());
             let run = Run { first: first.0, slots, count, is_given_away: false };
-            let (mut dropping, mut leavers) = (Vec::new(), Vec::new());
+            let mut dropping = Vec::with_capacity(answers.len());
+            let mut leavers = Vec::with_capacity(answers.len());
             for &(SlotId(slot), leave) in &answers {
                 let Some(page) = self.page(slot) else { continue };
                 let goes = match leave {
