@@ -27,6 +27,7 @@ mod made;
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -439,7 +440,7 @@ impl Place {
         if claim.len() < header::HEADERS_BYTES {
             return Ok(false);
         }
-        let rest = After { claim, from: header::HEADERS_BYTES };
+        let rest = Bytes { claim, range: header::HEADERS_BYTES..u64::MAX };
         let mut headers = Aligned::zeroed(header::HEADERS_BYTES as usize);
         claim.read_at(0, &mut headers).map_err(failed)?;
         let is_begun = headers.chunks(BLOCK).all(header::is_header_or_blank);
@@ -513,19 +514,20 @@ impl Place {
     }
 }
 
-/// What follows the first bytes of a claim.
-struct After<'a> {
+/// Bytes of a claim.
+struct Bytes<'a> {
     claim: &'a FileClaim,
-    from: u64,
+    /// May end behind the claim.
+    range: Range<u64>,
 }
 
-impl ReadAt for After<'_> {
+impl ReadAt for Bytes<'_> {
     fn len(&self) -> u64 {
-        self.claim.len().saturating_sub(self.from)
+        self.claim.len().min(self.range.end).saturating_sub(self.range.start)
     }
 
     fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {
-        self.claim.read_at(self.from + offset, into)
+        self.claim.read_at(self.range.start + offset, into)
     }
 }
 

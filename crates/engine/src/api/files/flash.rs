@@ -1,7 +1,7 @@
 //! The flash tier in the file system: which database it belongs to, and what may be done with it.
 //!
 //! ```text
-//!   label (last page)        \                   a cache: as it is, or cold
+//!   labels (page 1, last)    \                   a cache: as it is, or cold
 //!   header (first sector)     > FlashFound -->
 //!   any sealed page          /                   a part: as it is, or refused
 //! ```
@@ -18,7 +18,7 @@ use terrace_page::{PAGE_SIZE, PageBuf, page_id, verify};
 use terrace_pool::{ColdStart, FlashNeed, flash_part_of};
 use terrace_rt::Nanos;
 
-use super::{PAGE, Place, Was};
+use super::{Bytes, PAGE, Place, Was};
 use crate::api::DirectIo;
 use crate::{BadCopy, CopyFlaw, Error};
 
@@ -43,7 +43,7 @@ pub(crate) struct Label {
     path: PathBuf,
     /// Device and inode of the file.
     identity: (u64, u64),
-    offset: u64,
+    offsets: [u64; 2],
 }
 
 impl Label {
@@ -58,7 +58,7 @@ impl Label {
         if identity(&file.metadata()?) != self.identity {
             return Err(io::Error::other("another file has its path"));
         }
-        file.write_all_at(&FLASH_LABEL, self.offset)?;
+        self.offsets.iter().try_for_each(|&at| file.write_all_at(&FLASH_LABEL, at))?;
         file.sync_all()
     }
 }
@@ -67,11 +67,16 @@ fn identity(found: &Metadata) -> (u64, u64) {
     (found.dev(), found.ino())
 }
 
-/// How the last page of a flash file or device begins.
-const FLASH_LABEL: [u8; 16] = *b"terrace flash 1\n";
+/// How the last page of a flash file or device begins. Page 1, of which the tier uses nothing,
+/// begins so, too: one that is cut short before the tier has written anything is known by that.
+/// Only the last one tells that the flash is whole.
+pub(super) const FLASH_LABEL: [u8; 16] = *b"terrace flash 1\n";
 /// Pages of a flash without label and header that are looked at: any page of ours tells which
 /// database the flash belongs to.
 const PAGES_LOOKED_AT: u64 = 256;
+
+/// Bytes at the beginning of a flash in which the tier has its header and nothing else.
+const HEAD_BYTES: u64 = 64 << 10;
 
 /// What stands where a flash tier should.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -151,23 +156,22 @@ impl FlashOpening {
         if is_short {
             claim.grow(size, Room::Reserved).map_err(|error| place.failed(error))?;
         }
-        let at = label_at(&claim);
         let was = match found {
             _ if is_new => Some(Was::Missing),
+            FlashFound::Blank => Some(Was::Blank { bytes }),
             _ if is_short => Some(Was::Shorter { bytes }),
-            FlashFound::Blank => Some(Was::Blank { at, bytes: FLASH_LABEL.len() }),
             _ => None,
         };
         // Where nothing was it comes at once, and goes again if the opening is refused: a process
         // that is killed soon leaves a flash that is known for ours.
         let is_foreign = matches!(found, FlashFound::Foreign(_));
-        let is_at_once = was.is_some_and(|was| match was {
-            Was::Missing | Was::Blank { .. } => true,
-            Was::Shorter { bytes } => bytes <= at && !is_foreign,
-        });
-        let label = match found {
-            FlashFound::Labelled if !is_short => None,
-            _ if is_at_once => place.label(&claim).map(|()| None)?,
+        let label = match (found, was) {
+            (FlashFound::Labelled, _) if !is_short => None,
+            (_, Some(Was::Missing | Was::Blank { .. })) => place.label(&claim).map(|()| None)?,
+            // What it holds otherwise stays as it is.
+            (_, Some(Was::Shorter { bytes })) if bytes <= label_at(&claim) && !is_foreign => {
+                place.label_end(&claim).map(|()| None)?
+            }
             _ => Some(place.label_of(&claim)?),
         };
         let was = was.map(|was| (place.path.clone(), was));
@@ -274,7 +278,12 @@ impl Place {
             return Ok(FlashFound::Blank);
         }
         if is_labelled(claim).map_err(failed)? {
-            return Ok(FlashFound::Labelled);
+            // Another system may have begun to use it, and have left the end as it was.
+            let head = Bytes { claim, range: 0..HEAD_BYTES };
+            return Ok(match Contents::signature(&head).map_err(failed)? {
+                None | Some(contents::FLASH) => FlashFound::Labelled,
+                Some(other) => FlashFound::Foreign(Contents::Signature(other)),
+            });
         }
         Ok(match claim.contents().map_err(|error| self.failed(error))? {
             Contents::Blank => FlashFound::Blank,
@@ -297,18 +306,32 @@ impl Place {
     /// The label that a flash gets once it is certain that it is used.
     fn label_of(&self, claim: &FileClaim) -> Result<Label, Error> {
         let identity = claim.identity().map_err(|error| self.failed(error))?;
-        Ok(Label { path: self.path.clone(), identity, offset: label_at(claim) })
+        Ok(Label { path: self.path.clone(), identity, offsets: labels_at(claim.len()) })
     }
 
-    /// Labels the flash, whose last page is no slot.
+    /// Labels a blank flash, whose last page is no slot.
     pub(super) fn label(&self, claim: &FileClaim) -> Result<(), Error> {
+        let [first, _] = labels_at(claim.len());
+        claim.write_at(first, &FLASH_LABEL).map_err(|error| self.failed(error))?;
+        self.label_end(claim)
+    }
+
+    fn label_end(&self, claim: &FileClaim) -> Result<(), Error> {
         claim.write_at(label_at(claim), &FLASH_LABEL).map_err(|error| self.failed(error))
     }
 }
 
 /// The last page begins with the label.
 fn label_at(claim: &FileClaim) -> u64 {
-    claim.len().saturating_sub(PAGE)
+    let [_, last] = labels_at(claim.len());
+    last
+}
+
+/// Where the labels of a flash of `len` bytes are: in page 1, if it has more than two, and in the
+/// last page.
+pub(super) fn labels_at(len: u64) -> [u64; 2] {
+    let last = len.saturating_sub(PAGE);
+    [PAGE.min(last), last]
 }
 
 fn is_labelled(claim: &FileClaim) -> io::Result<bool> {
@@ -367,13 +390,47 @@ mod tests {
             }
             let opened = opening(path.clone()).open_cache().expect("a place of its own");
             let held = fs::read(&path).expect("readable");
-            assert_eq!(held[(SIZE - PAGE) as usize..][..FLASH_LABEL.len()], FLASH_LABEL);
+            for at in [PAGE, SIZE - PAGE] {
+                assert_eq!(held[at as usize..][..FLASH_LABEL.len()], FLASH_LABEL);
+            }
             assert!(opened.label.is_none() && opened.doubt.is_none());
             let (path_was, was) = opened.was.expect("it was changed");
             Made(vec![(path_was, was, opened.device.expect("it is open"))]).take_away();
             let after = fs::read(&path).ok();
             assert_eq!(after, before.map(|bytes| vec![0; bytes as usize]));
         }
+    }
+
+    /// The bug: a flash that had nothing but its label, was cut short, and had bits flipped was
+    /// taken for somebody else's.
+    #[test]
+    fn a_flash_is_known_by_its_first_label_too_unless_another_system_uses_it() {
+        let folder = tempfile::tempdir().expect("a place for files");
+        let path = folder.path().join("flash");
+        drop(opening(path.clone()).open_cache().expect("a place of its own"));
+        let new = fs::read(&path).expect("readable");
+        let found_after = |change: &dyn Fn(&mut Vec<u8>)| {
+            let mut bytes = new.clone();
+            change(&mut bytes);
+            fs::write(&path, bytes).expect("room");
+            let place = Place { part: Part::Flash, path: path.clone() };
+            let claim = place.claim(Access::ReadWrite, false).expect("it is free");
+            place.flash_found(&claim).expect("readable")
+        };
+        let cut = |bytes: &mut Vec<u8>| {
+            bytes.truncate(bytes.len() - 3 * PAGE as usize);
+            bytes[20 * PAGE as usize + 7971] = 1;
+        };
+        let ext4 = |bytes: &mut Vec<u8>| bytes[1080..1082].copy_from_slice(b"\x53\xef");
+        assert!(found_after(&|_| ()) == FlashFound::Labelled);
+        assert!(found_after(&cut) == FlashFound::Unlabelled);
+        // `mkfs` leaves the label at the end, or that in page 1, or both.
+        assert!(matches!(found_after(&ext4), FlashFound::Foreign(Contents::Signature(_))));
+        let both = |bytes: &mut Vec<u8>| {
+            ext4(bytes);
+            cut(bytes);
+        };
+        assert!(matches!(found_after(&both), FlashFound::Foreign(Contents::Signature(_))));
     }
 
     /// An opening was refused since its cache did not answer an earlier one, or since its cache

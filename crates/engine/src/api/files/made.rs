@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use terrace_device::Device;
+use terrace_device::contents::ReadAt;
 
+use super::flash::{FLASH_LABEL, labels_at};
 use super::{PAGE, Plain};
 use crate::superblock;
 
@@ -18,10 +20,9 @@ pub(super) enum Was {
     Shorter {
         bytes: u64,
     },
-    /// As long as it is, and blank where its label is.
+    /// This long, and blank.
     Blank {
-        at: u64,
-        bytes: usize,
+        bytes: u64,
     },
 }
 
@@ -37,7 +38,7 @@ impl Made {
             let _undone = match was {
                 Was::Missing => fs::remove_file(path),
                 Was::Shorter { bytes } => shorten(&path, bytes, device.len()),
-                Was::Blank { at, bytes } => blank(&path, at, bytes),
+                Was::Blank { bytes } => blank(&path, bytes),
             };
         }
     }
@@ -54,6 +55,11 @@ fn shorten(path: &Path, bytes: u64, grown: u64) -> io::Result<()> {
     file.set_len(bytes)
 }
 
-fn blank(path: &Path, at: u64, bytes: usize) -> io::Result<()> {
-    File::options().write(true).open(path)?.write_all_at(&vec![0; bytes], at)
+/// Makes a flash as short as it was, and blank where its labels are.
+fn blank(path: &Path, bytes: u64) -> io::Result<()> {
+    let file = File::options().read(true).write(true).open(path)?;
+    for at in labels_at(Plain(file.try_clone()?).len()) {
+        file.write_all_at(&[0; FLASH_LABEL.len()], at)?;
+    }
+    if file.metadata()?.len() > bytes { file.set_len(bytes) } else { Ok(()) }
 }
