@@ -2,8 +2,10 @@
 //!
 //! A node that falls below a quarter is merged with a neighbour of the same parent if the two
 //! together fill three quarters at most: so neither a split nor a merge follows at once. If one of
-//! them is empty, they may fill all of the page. It is tried when a purge crosses that line, or
-//! empties the leaf, not each time below it. Merges go
+//! them is empty, they may fill all of the page. So they may where rows are longer than a quarter
+//! of a page, and there a leaf of one row is merged, too: it could waste three quarters of its page
+//! for good. It is tried when a purge crosses that line, or empties the leaf, not each time below
+//! it. Merges go
 //! up level by level; a root with a single child takes that child's contents.
 //!
 //! A compaction ([`Rule::Dense`]) merges any two neighbours of a parent that have room in one page,
@@ -51,18 +53,25 @@ pub(super) enum Rule {
 
 /// The bytes that a compaction fills of a page with cells of two nodes.
 pub(super) fn dense_max(left: &Node<'_>, right: &Node<'_>) -> usize {
-    let cell = (left.used() + right.used()) / (left.len() + right.len()).max(1);
-    if cell > PAGE_SIZE - DENSE_MAX { PAGE_SIZE } else { DENSE_MAX }
+    if mean_cell(left, right) > PAGE_SIZE - DENSE_MAX { PAGE_SIZE } else { DENSE_MAX }
+}
+
+/// The bytes that a merge of a thin node fills.
+fn merged_max(left: &Node<'_>, right: &Node<'_>) -> usize {
+    if mean_cell(left, right) > PAGE_SIZE - MERGED_MAX { PAGE_SIZE } else { MERGED_MAX }
+}
+
+fn mean_cell(left: &Node<'_>, right: &Node<'_>) -> usize {
+    (left.used() + right.used()) / (left.len() + right.len()).max(1)
 }
 
 /// Whether a purge of `removed` bytes has just made a node worth merging.
 pub(super) fn became_underfull(node: &Node<'_>, removed: usize) -> bool {
-    let used = node.used();
-    node.len() == 0 || (used < UNDERFULL && used + removed >= UNDERFULL)
+    node.len() == 0 || (is_underfull(node) && node.used() + removed >= UNDERFULL)
 }
 
 pub(super) fn is_underfull(node: &Node<'_>) -> bool {
-    node.used() < UNDERFULL
+    node.used() < UNDERFULL || (node.is_leaf() && node.len() == 1)
 }
 
 /// At least the bytes of a page that holds both.
@@ -133,7 +142,7 @@ impl Tree {
         let is_empty = left_node.len() == 0 || right_node.len() == 0;
         let limit = match rule {
             _ if is_empty => PAGE_SIZE,
-            Rule::Thin => MERGED_MAX,
+            Rule::Thin => merged_max(&left_node, &right_node),
             Rule::Dense => dense_max(&left_node, &right_node),
         };
         if !worth_it || merged_len(&left_node, &right_node) > limit {
