@@ -266,3 +266,33 @@ fn large_values_waste_a_tenth_at_most() {
         }
     }
 }
+
+/// The bug: a leaf that had one row of a quarter of a page or more was never merged.
+#[test]
+fn deletions_of_large_rows_leave_full_leaves() {
+    for len in [2_100usize, 2_600, 3_900] {
+        in_world(1, 0, || {
+            let bench = Bench::new(here(), 40_000, 500);
+            let tree = bench.tree(3);
+            let mut txn = bench.begin();
+            for number in 0..3_000u64 {
+                let key = number.to_be_bytes();
+                done(tree.put(&mut txn, &key, &vec![7; len], Put::InsertNew, None));
+            }
+            txn.commit();
+            let mut prng = Prng::from_seed(9);
+            for number in 0..3_000u64 {
+                if prng.below(4) > 0 {
+                    let mut txn = bench.begin();
+                    assert!(done(tree.remove(&mut txn, &number.to_be_bytes(), None)));
+                    txn.commit();
+                    bench.purge(&tree);
+                }
+            }
+            let stats = tree.check().expect("a sound tree");
+            let fill = stats.leaf_bytes as f64 / (stats.leaves * 8192) as f64;
+            assert!(fill > 0.6, "leaves of rows of {len} bytes are {fill:.2} full");
+            bench.pool.shutdown();
+        });
+    }
+}
