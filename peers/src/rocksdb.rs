@@ -49,9 +49,9 @@ impl Session for Thread<'_> {
     fn read(&mut self, keys: &[u64]) -> Result<usize, Fault> {
         let snapshot = self.0.snapshot();
         let mut bytes = 0;
+        let mut options = ReadOptions::default();
+        options.set_snapshot(&snapshot);
         for key in keys {
-            let mut options = ReadOptions::default();
-            options.set_snapshot(&snapshot);
             let value = self.0.get_pinned_opt(key.to_be_bytes(), &options)?;
             bytes += value.map_or(0, |value| value.len());
         }

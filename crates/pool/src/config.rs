@@ -248,6 +248,11 @@ impl Default for PoolConfig {
     }
 }
 
+/// What is wrong, without the option that is named beside it.
+fn after_name(name: &str, what: &'static str) -> &'static str {
+    what.strip_prefix(name).unwrap_or(what)
+}
+
 impl PoolConfig {
     /// The least `clean_age`: recLSNs of slots are kept in blocks of 4 KiB of log.
     pub const CLEAN_AGE_MIN: u64 = 64 << 10;
@@ -269,9 +274,10 @@ impl PoolConfig {
                 "flash_role",
                 self.flash_role.refusal(&self.design, &self.restart).expect("a reason"),
             ),
-            () if self.restart_tuning.flaw().is_some() => {
-                bad("restart_tuning", self.restart_tuning.flaw().expect("a flaw"))
-            }
+            () if self.restart_tuning.flaw().is_some() => bad(
+                "restart_tuning",
+                after_name("restart_tuning.", self.restart_tuning.flaw().expect("a flaw")),
+            ),
             () if self.frames == 0 => bad("frames", "must not be zero"),
             () if !share.contains(&self.tau) => bad("tau", "must be a share"),
             () if !share.contains(&self.lambda) => bad("lambda", "must be a share"),
@@ -287,7 +293,9 @@ impl PoolConfig {
             () if !(1..=PoolConfig::APPEND_GROUP_MAX).contains(&self.append_group) => {
                 bad("append_group", "must be between 1 and 1024")
             }
-            () if self.fasc.flaw().is_some() => bad("fasc", self.fasc.flaw().expect("a flaw")),
+            () if self.fasc.flaw().is_some() => {
+                bad("fasc", after_name("fasc.", self.fasc.flaw().expect("a flaw")))
+            }
             () if self.flash_writes_per_day == Some(0) => {
                 bad("flash_writes_per_day", "must not be zero: a design without flash is `no-ssd`")
             }

@@ -93,8 +93,24 @@ impl Contents {
     ///
     /// What reading says.
     pub fn signature(source: &dyn ReadAt) -> io::Result<Option<&'static str>> {
+        Contents::signature_among(source, |_| true)
+    }
+
+    /// As `signature`, of anything else than `own`.
+    ///
+    /// # Errors
+    ///
+    /// What reading says.
+    pub fn signature_but(source: &dyn ReadAt, own: &str) -> io::Result<Option<&'static str>> {
+        Contents::signature_among(source, |name| name != own)
+    }
+
+    fn signature_among(
+        source: &dyn ReadAt,
+        is_asked: impl Fn(&str) -> bool,
+    ) -> io::Result<Option<&'static str>> {
         let mut ends = Ends { source, head: None, tail: None };
-        for signature in SIGNATURES {
+        for signature in SIGNATURES.iter().filter(|signature| is_asked(signature.name)) {
             for offset in signature.at.offsets(source.len(), signature.magic.len() as u64) {
                 if ends.has(offset, signature.magic)? {
                     return Ok(Some(signature.name));

@@ -200,6 +200,4 @@ pub(super) const SIGNATURES: &[Signature] = &[
     row(GPT, Both(512, 512), b"EFI PART"),
     row(GPT, Both(4096, 4096), b"EFI PART"),
     row("an MBR partition table or a boot sector", Start(510), b"\x55\xaa"),
-    // Last: other systems do not overwrite it.
-    row(FLASH, Start(8192), b"terrace flash 1\n"),
 ];

@@ -142,13 +142,6 @@ impl FileDevice {
     }
 
     /// Does what moves no bytes, and waits for it.
-    /// Bytes of room that the file has; 0 if the file system does not answer in time.
-    fn room(&self) -> u64 {
-        let shared = Arc::clone(&self.0);
-        let blocks = move || shared.file.metadata().map_or(0, |found| found.blocks());
-        rt::within(self.0.time_limit.get(), blocks).unwrap_or(0) * SECTOR_SIZE as u64
-    }
-
     fn do_alone(&self, job: Job, range: (u64, u64)) -> io::Result<()> {
         let completion = self.0.completion(1, job, Some(range));
         let ticket = completion.ticket();
@@ -156,6 +149,16 @@ impl FileDevice {
         let at = Request { op: Op::Write, offset: range.0, bufs: &[], owner: None };
         self.start(Transfer::new(&self.0, &completion, 0, job, &at));
         ticket.wait().map_err(|failure| failure.source)
+    }
+
+    /// Bytes of room that the file has; `None` if its file system does not answer in time.
+    fn room(&self) -> Option<u64> {
+        let shared = Arc::clone(&self.0);
+        let bytes = move || shared.file.metadata().ok().map(|it| it.blocks() * SECTOR_SIZE as u64);
+        match self.0.is_limited() {
+            true => rt::within(self.0.time_limit.get(), bytes).flatten(),
+            false => bytes(),
+        }
     }
 
     fn start(&self, transfer: Transfer) {
@@ -274,7 +277,10 @@ impl Device for FileDevice {
         }
         let before = self.room();
         match self.do_alone(Job::Punch { len }, (offset, len)) {
-            Ok(()) => Ok(Punched::Freed { bytes: before.saturating_sub(self.room()).min(len) }),
+            Ok(()) => {
+                let freed = before.and_then(|before| Some(before.saturating_sub(self.room()?)));
+                Ok(Punched::Freed { bytes: freed.unwrap_or(0).min(len) })
+            }
             Err(source) if source.kind() == ErrorKind::Unsupported => Ok(Punched::Kept),
             Err(source) => Err(source),
         }

@@ -413,7 +413,7 @@ impl Place {
         }
         if self.part == Part::Flash {
             self.check_no_part(claim, |_| false)?;
-            return match self.flash_found(claim)? {
+            return match self.flash_found(claim, FlashNeed::Optional)? {
                 FlashFound::Foreign(found) => Err(self.not_blank(found)),
                 _ => Ok(()),
             };

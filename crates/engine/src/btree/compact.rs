@@ -55,6 +55,18 @@ const LOOSE_MAX: usize = PAGE_SIZE / 100 * 86;
 /// Bytes of a child in an inner node.
 const CHILD: usize = 8;
 
+/// Whether a leaf whose first `count` rows have gone has room for its new lower fence, which may be
+/// longer than they were, and for what is `kept` for its rows.
+fn keeps_room(leaf: &Node<'_>, count: usize, kept: &[usize]) -> bool {
+    let fence = node::separator(&leaf.key(count - 1), &leaf.key(count)).len();
+    let upper = leaf.upper().map_or(0, <[u8]>::len);
+    // A longer prefix takes no more than it takes from the keys.
+    let fences = fence + upper + leaf.prefix().len() + SLOT;
+    let gone: usize = (0..count).map(|index| SLOT + leaf.cell_len(index)).sum();
+    let kept: usize = kept.iter().skip(count).sum();
+    NODE_HEADER + fences + leaf.used() - gone + kept <= PAGE_SIZE
+}
+
 /// Where a node is in its tree.
 struct Around {
     level: u8,
@@ -152,7 +164,7 @@ impl Tree {
             }
             count = index + 1;
         }
-        (count > 0).then_some(count)
+        (1..=count).rev().find(|&count| keeps_room(right, count, &kept))
     }
 
     /// Moves the first rows of the next leaf into that of `key`, if it is loose. Returns where the

@@ -4,8 +4,8 @@
 //! together fill three quarters at most: so neither a split nor a merge follows at once. If one of
 //! them is empty, they may fill all of the page. So they may where rows are longer than a quarter
 //! of a page, and there a leaf of one row is merged, too: it could waste three quarters of its page
-//! for good. It is tried when a purge crosses that line, or empties the leaf, not each time below
-//! it. Merges go
+//! for good. It is tried when a purge crosses that line, empties the leaf or leaves it one row, not
+//! each time below that. Merges go
 //! up level by level; a root with a single child takes that child's contents.
 //!
 //! A compaction ([`Rule::Dense`]) merges any two neighbours of a parent that have room in one page,
@@ -67,7 +67,7 @@ fn mean_cell(left: &Node<'_>, right: &Node<'_>) -> usize {
 
 /// Whether a purge of `removed` bytes has just made a node worth merging.
 pub(super) fn became_underfull(node: &Node<'_>, removed: usize) -> bool {
-    node.len() == 0 || (is_underfull(node) && node.used() + removed >= UNDERFULL)
+    node.len() == 0 || (removed > 0 && is_underfull(node) && node.used() + removed >= UNDERFULL)
 }
 
 pub(super) fn is_underfull(node: &Node<'_>) -> bool {

@@ -417,7 +417,7 @@ fn device(
 fn way_out(holder: &Holder) -> &'static str {
     match holder {
         Holder::Unanswered | Holder::Ending { .. } => {
-            "open it again when the device has answered or was removed"
+            "open it again when the device has answered or was removed, or its forks have ended"
         }
         Holder::Process { pid } if *pid == std::process::id() => {
             "use that handle, or close it first"

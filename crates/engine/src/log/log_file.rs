@@ -509,7 +509,9 @@ impl Log {
                 }
                 continue;
             }
-            let flushed = if is_reached() { Ok(()) } else { self.flush(level) };
+            // A leader that failed since has taken from the buffer what it has not written.
+            let is_over = is_reached() || dead() || self.check().is_err();
+            let flushed = if is_over { Ok(()) } else { self.flush(level) };
             if let (Err((action, source)), false) = (flushed, dead()) {
                 self.fail(Error::device(Part::Log, action)(source));
             }

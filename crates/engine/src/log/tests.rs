@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use terrace_device::model::{Preset, SimDevice, build};
-use terrace_device::{Device, FaultPlan, FaultyDevice, Keep, Store, read, write};
+use terrace_device::{
+    Device, FaultPlan, FaultyDevice, FileDevice, FileOptions, Keep, Store, read, write,
+};
 use terrace_page::{Lsn, PageId, TxnId};
 use terrace_rt::{Prng, Virtual, VirtualConfig, World};
 
@@ -224,6 +226,39 @@ fn a_failed_write_latches() {
         let appended = log.append(&mut draft(2, 1), Room::Forward);
         assert!(matches!(appended, Err(Error::Failed { .. })));
     });
+}
+
+/// The bug: a thread that had looked before the log failed led the next flush, and panicked: the
+/// one that had failed had taken from the buffer what it could not write.
+#[test]
+fn nothing_is_flushed_after_a_flush_that_failed() {
+    use std::thread;
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("log");
+    let options = FileOptions { create: true, size: Some(LOG_BYTES), ..FileOptions::default() };
+    let good: Arc<dyn Device> = Arc::new(FileDevice::open(&path, &options).expect("a file"));
+    create(&*good, DATABASE);
+    let mut failed = 0;
+    for seed in 0..400 {
+        let plan = FaultPlan { seed, write_error_one_in: 3, ..FaultPlan::default() };
+        let bad: Arc<dyn Device> = FaultyDevice::new(Arc::clone(&good), plan);
+        let space = space_of(&good, LOG_BYTES);
+        let log = Log::open(bad, space, 1, (FIRST_LSN, FIRST_LSN), Lsn::ZERO, &[0; BLOCK]);
+        thread::scope(|scope| {
+            for client in 0..6 {
+                let log = &log;
+                scope.spawn(move || {
+                    for _ in 0..4 {
+                        let appended = log.append(&mut draft(client, 900), Room::Forward);
+                        let done = appended.and_then(|_| log.barrier(log.end()));
+                        assert!(matches!(done, Ok(()) | Err(Error::Failed { .. })), "{done:?}");
+                    }
+                });
+            }
+        });
+        failed += u32::from(log.check().is_err());
+    }
+    assert!(failed > 300, "{failed}");
 }
 
 #[test]

@@ -135,7 +135,7 @@ impl FlashOpening {
         if !self.may_overwrite {
             place.check_no_part(&claim, |other| other == self.database)?;
         }
-        let found = place.flash_found(&claim)?;
+        let found = place.flash_found(&claim, self.need)?;
         let is_short = claim.len() < size;
         if is_short && claim.is_block_device() && found == FlashFound::Unlabelled {
             // It was longer: its end, where the label was, is gone.
@@ -197,7 +197,7 @@ impl FlashOpening {
             Err(Error::Missing { .. }) => return refuse(ColdStart::NoDevice),
             claim => claim?,
         };
-        let found = place.flash_found(&claim)?;
+        let found = place.flash_found(&claim, self.need)?;
         match found {
             FlashFound::Foreign(found) => return Err(place.not_blank(found)),
             FlashFound::Blank => return refuse(ColdStart::Blank),
@@ -272,18 +272,30 @@ impl Place {
         }
     }
 
-    pub(super) fn flash_found(&self, claim: &FileClaim) -> Result<FlashFound, Error> {
+    /// What the claim is, of a flash that is needed or not: without one that is needed its database
+    /// does not open, whatever else may be on it.
+    pub(super) fn flash_found(
+        &self,
+        claim: &FileClaim,
+        need: FlashNeed,
+    ) -> Result<FlashFound, Error> {
         let failed = |source| self.device_failed(source);
         if claim.is_empty() {
             return Ok(FlashFound::Blank);
         }
-        if is_labelled(claim).map_err(failed)? {
-            // Another system may have begun to use it, and have left the end as it was.
+        if need == FlashNeed::Optional {
+            // Another system may have begun to use it, and have left our header and labels.
             let head = Bytes { claim, range: 0..HEAD_BYTES };
-            return Ok(match Contents::signature(&head).map_err(failed)? {
-                None | Some(contents::FLASH) => FlashFound::Labelled,
-                Some(other) => FlashFound::Foreign(Contents::Signature(other)),
-            });
+            let other = Contents::signature_but(&head, contents::FLASH).map_err(failed)?;
+            if let Some(other) = other {
+                return Ok(FlashFound::Foreign(Contents::Signature(other)));
+            }
+        }
+        if is_labelled(claim).map_err(failed)? {
+            return Ok(FlashFound::Labelled);
+        }
+        if is_begun(claim).map_err(failed)? {
+            return Ok(FlashFound::Unlabelled);
         }
         Ok(match claim.contents().map_err(|error| self.failed(error))? {
             Contents::Blank => FlashFound::Blank,
@@ -339,6 +351,18 @@ fn is_labelled(claim: &FileClaim) -> io::Result<bool> {
     let Some(last) = claim.len().checked_sub(PAGE) else { return Ok(false) };
     claim.read_at(last, &mut head)?;
     Ok(head == FLASH_LABEL)
+}
+
+/// Whether it has the label of page 1 and no header yet. Where there is something else than a header,
+/// another system may have left that label.
+fn is_begun(claim: &FileClaim) -> io::Result<bool> {
+    let mut start = vec![0; PAGE as usize + FLASH_LABEL.len()];
+    if claim.len() < start.len() as u64 {
+        return Ok(false);
+    }
+    claim.read_at(0, &mut start)?;
+    let (before, label) = start.split_at(PAGE as usize);
+    Ok(label == FLASH_LABEL && before[..SECTOR_SIZE].iter().all(|&byte| byte == 0))
 }
 
 /// Whether a sealed page is among those that are looked at, evenly spread.
@@ -415,7 +439,7 @@ mod tests {
             fs::write(&path, bytes).expect("room");
             let place = Place { part: Part::Flash, path: path.clone() };
             let claim = place.claim(Access::ReadWrite, false).expect("it is free");
-            place.flash_found(&claim).expect("readable")
+            place.flash_found(&claim, FlashNeed::Optional).expect("readable")
         };
         let cut = |bytes: &mut Vec<u8>| {
             bytes.truncate(bytes.len() - 3 * PAGE as usize);
@@ -426,11 +450,23 @@ mod tests {
         assert!(found_after(&cut) == FlashFound::Unlabelled);
         // `mkfs` leaves the label at the end, or that in page 1, or both.
         assert!(matches!(found_after(&ext4), FlashFound::Foreign(Contents::Signature(_))));
-        let both = |bytes: &mut Vec<u8>| {
-            ext4(bytes);
-            cut(bytes);
+        let header = |bytes: &mut Vec<u8>| bytes[8..16].copy_from_slice(b"TERRFLSH");
+        let raid = |bytes: &mut Vec<u8>| bytes[4096..4100].copy_from_slice(b"\xfc\x4e\x2b\xa9");
+        let both = |one: &dyn Fn(&mut Vec<u8>), other: &dyn Fn(&mut Vec<u8>)| {
+            found_after(&|bytes| {
+                one(bytes);
+                other(bytes);
+            })
         };
-        assert!(matches!(found_after(&both), FlashFound::Foreign(Contents::Signature(_))));
+        assert!(both(&header, &cut) == FlashFound::Unlabelled);
+        for (ours, others) in
+            [(&cut as &dyn Fn(&mut Vec<u8>), &ext4 as &dyn Fn(&mut Vec<u8>)), (&header, &raid)]
+        {
+            assert!(matches!(both(ours, others), FlashFound::Foreign(Contents::Signature(_))));
+        }
+        // What was written over the header's place is somebody's.
+        let data = |bytes: &mut Vec<u8>| bytes[100] = 1;
+        assert!(matches!(both(&cut, &data), FlashFound::Foreign(Contents::Data { .. })));
     }
 
     /// An opening was refused since its cache did not answer an earlier one, or since its cache

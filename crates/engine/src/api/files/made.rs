@@ -59,7 +59,11 @@ fn shorten(path: &Path, bytes: u64, grown: u64) -> io::Result<()> {
 fn blank(path: &Path, bytes: u64) -> io::Result<()> {
     let file = File::options().read(true).write(true).open(path)?;
     for at in labels_at(Plain(file.try_clone()?).len()) {
-        file.write_all_at(&[0; FLASH_LABEL.len()], at)?;
+        let mut found = [0; FLASH_LABEL.len()];
+        file.read_exact_at(&mut found, at)?;
+        if found == FLASH_LABEL {
+            file.write_all_at(&[0; FLASH_LABEL.len()], at)?;
+        }
     }
     if file.metadata()?.len() > bytes { file.set_len(bytes) } else { Ok(()) }
 }

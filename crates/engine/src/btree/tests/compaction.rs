@@ -153,6 +153,53 @@ fn a_thin_tree_becomes_dense() {
     }
 }
 
+/// The bug: the leaf that gives rows away gets a longer fence, for which it had no room.
+#[test]
+fn leaves_with_long_keys_and_short_fences_give_rows_away() {
+    let mut counts = Done::default();
+    for seed in 0..400 {
+        in_world(seed, 0, || {
+            let mut prng = Prng::from_seed(seed);
+            let bench = Bench::new(here(), 40_000, 500);
+            let tree = bench.tree(3);
+            // Groups of about a leaf: rows with long keys that differ at their ends, and others.
+            let mut rows = Vec::new();
+            for group in 0..16u8 {
+                let shared = if group % 2 == 1 { 100 + prng.below(850) as usize } else { 0 };
+                let (rows_of, len) = (10 + prng.below(100), prng.below(400) as usize);
+                let len = len.min(7_900 / rows_of as usize);
+                for number in 0..rows_of as u16 {
+                    let mut key = vec![b'a' + group];
+                    key.resize(1 + shared, b'x');
+                    key.extend_from_slice(&number.to_be_bytes());
+                    rows.push((key, vec![7; len], shared == 0));
+                }
+            }
+            if seed % 2 == 1 {
+                prng.shuffle(&mut rows);
+            }
+            let mut txn = bench.begin();
+            for (key, value, _) in &rows {
+                done(tree.put(&mut txn, key, value, Put::InsertNew, None));
+            }
+            txn.commit();
+            let mut txn = bench.begin();
+            rows.retain(|(key, _, is_short)| {
+                let goes = *is_short && prng.below(3) > 0;
+                assert!(!goes || done(tree.remove(&mut txn, key, None)));
+                !goes
+            });
+            txn.commit();
+            bench.purge(&tree);
+            tighten(&bench, &tree, &mut counts);
+            let stats = tree.check().expect("a sound tree");
+            assert_eq!(stats.keys, rows.len() as u64, "seed {seed}");
+            bench.pool.shutdown();
+        });
+    }
+    assert!(counts.merged > 1_000, "{}", counts.merged);
+}
+
 /// Transactions, scans and purges beside compactions, with preemption at every step.
 #[test]
 fn many_tasks_change_a_tree_that_is_compacted() {
