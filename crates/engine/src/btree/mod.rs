@@ -53,11 +53,13 @@ mod leaves;
 
 mod load;
 mod lookup;
+mod located;
 mod merge;
 pub(crate) mod old;
 mod overflow;
 mod purge;
 mod room;
+mod runs;
 mod salvage;
 mod scan;
 mod short;
@@ -89,6 +91,8 @@ pub(crate) use node::{GHOST, Node, OVERFLOW};
 pub(crate) use old::restored;
 pub(crate) use purge::Reclaimable;
 pub use salvage::Flaw;
+pub(crate) use located::Stored;
+pub(crate) use runs::{HOME_FIRST_MIN, RAW_DATA, Unfinished};
 pub(crate) use salvage::Sink;
 #[allow(unused_imports)]
 pub(crate) use scan::{Batch, Direction, LEAF, Scan};

@@ -90,7 +90,7 @@ pub(super) fn is_large(key: &[u8], value: &[u8]) -> bool {
 }
 
 /// What an attempt to put a key came to.
-enum Attempt {
+pub(super) enum Attempt {
     Done {
         existed: bool,
     },
@@ -136,7 +136,7 @@ impl Tree {
         let reference;
         let new = if large {
             let tail = &value[value.len() - tail_len(key, value)..];
-            reference = Reference { len, stamp, first: PageId(0) }.encode(tail);
+            reference = Reference { len, stamp, first: PageId(0), lists: false }.encode(tail);
             (OVERFLOW, &reference[..])
         } else {
             (0, value)
@@ -200,7 +200,7 @@ impl Tree {
         Ok(Step::Done(Modified::Done))
     }
 
-    fn try_put<W: Writer>(
+    pub(super) fn try_put<W: Writer>(
         &self,
         w: &mut W,
         key: &[u8],

@@ -191,6 +191,13 @@ impl<'p> PageMut<'p> {
         });
     }
 
+    /// The latch alone, of a page that was changed.
+    pub(crate) fn into_exclusive(mut self) -> Exclusive<'p> {
+        assert!(matches!(self.backing, Backing::Page), "{} has no content yet", self.page);
+        self.was_used();
+        self.guard.take().expect("a whole guard")
+    }
+
     fn was_used(&self) {
         let event = if self.dirtied.is_some() { PageEvent::Change } else { PageEvent::Read };
         self.pool.memory.observe(self.page, event);
