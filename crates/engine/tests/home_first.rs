@@ -6,8 +6,8 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::sync::Arc;
 
 use terrace::{
-    Checkpoint, Database, Devices, Durability, Error, ReadTransaction, Table, TableDef,
-    WriteTransaction, World,
+    Checkpoint, Database, Devices, Durability, Error, ReadTransaction, Table, TableDef, World,
+    WriteTransaction,
 };
 use terrace_device::model::{Preset, SimDevice};
 use terrace_device::{Keep, Store};
@@ -216,11 +216,7 @@ fn change(
     Ok(())
 }
 
-fn transaction(
-    txn: &WriteTransaction,
-    before: &Ledger,
-    prng: &mut Prng,
-) -> Result<Ledger, Error> {
+fn transaction(txn: &WriteTransaction, before: &Ledger, prng: &mut Prng) -> Result<Ledger, Error> {
     let mut files = txn.open_table(FILES)?;
     let mut rows = before.clone();
     for _ in 0..1 + prng.below(3) {
@@ -409,4 +405,127 @@ fn each_rule_of_large_values_is_needed() {
         }
     }
     assert!(missed.is_empty(), "{missed:?} are not noticed");
+}
+
+/// What does not fit is refused, and leaves the room that there was.
+#[test]
+fn a_full_home_refuses_a_large_value_and_keeps_the_others() {
+    for (seed, shape) in (0..).zip([NO_FLASH, SHAPES[2], SHAPES[8]]) {
+        let world = world(seed);
+        let rig = Rig::blank(&world.world(), 16 * MIB);
+        let run = || {
+            let db = rig.open(&shape).expect("room for an empty one");
+            let small = Content { len: 3 << 20, mark: 7 };
+            db.write(|txn| txn.open_table(FILES)?.insert(0, &small.bytes())).expect("room");
+            for round in 0..6 {
+                let large = Content { len: 14 << 20, mark: round };
+                let put = db.write(|txn| txn.open_table(FILES)?.insert(1, &large.bytes()));
+                assert!(matches!(put, Err(Error::HomeFull { .. })), "{put:?}");
+                // What it had taken is given back in the background.
+                let next = Content { len: 2 << 20, mark: 9 + round };
+                let mut tries = 0;
+                while let Err(error) =
+                    db.write(|txn| txn.open_table(FILES)?.insert(2, &next.bytes()))
+                {
+                    tries += 1;
+                    assert!(matches!(error, Error::HomeFull { .. }) && tries < 100, "{error}");
+                    terrace_rt::sleep(terrace::Nanos::from_millis(20));
+                }
+                let rows = Ledger::from([(0, small), (2, next)]);
+                assert!(contents(&db.begin_read().expect("no error"), &rows), "round {round}");
+                db.check().expect("whole");
+            }
+            db.close().expect("good devices");
+        };
+        world.run(run).expect("nobody waits for ever");
+    }
+}
+
+/// A value is longer than all of memory, and the log has next to nothing of it.
+#[test]
+fn the_log_has_little_of_a_large_value() {
+    let world = world(5);
+    let rig = Rig::blank(&world.world(), 160 * MIB);
+    let run = || {
+        let db = rig.open(&NO_FLASH).expect("good devices");
+        let before = db.stats().log.bytes;
+        let large = Content { len: 100 << 20, mark: 1 };
+        let txn = db.begin_write().expect("no error");
+        let mut files = txn.open_table(FILES).expect("no error");
+        stream(&mut files, 0, large, &mut Prng::from_seed(1), true).expect("room");
+        txn.commit(Durability::Durable).expect("no error");
+        let bytes = db.stats().log.bytes - before;
+        // With memory for 64 pages, batches are of 8: the most that is logged.
+        assert!(bytes < 2 * MIB, "{bytes} bytes of log");
+        let txn = db.begin_read().expect("no error");
+        for seed in 0..20 {
+            look(
+                &txn,
+                &(0..KEYS).map(|key| (key, large)).take(1).collect(),
+                &mut Prng::from_seed(seed),
+            );
+        }
+        drop(txn);
+        assert!(db.write(|txn| txn.open_table(FILES)?.remove(0)).expect("no error"));
+        let free = Content { len: 90 << 20, mark: 2 };
+        let mut tries = 0;
+        while let Err(error) = db.write(|txn| txn.open_table(FILES)?.insert(1, &free.bytes())) {
+            tries += 1;
+            assert!(matches!(error, Error::HomeFull { .. }) && tries < 100, "{error}");
+            terrace_rt::sleep(terrace::Nanos::from_millis(20));
+        }
+        db.check().expect("whole");
+    };
+    world.run(run).expect("nobody waits for ever");
+}
+
+/// Threads put, replace and read large values of the same keys, and roll back.
+#[test]
+fn threads_see_whole_values() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("db");
+    let builder = Database::builder()
+        .memory(4 * MIB)
+        .design(designs::find("lc").expect("a row of the table"))
+        .flash(folder.path().join("flash"), 8 * MIB);
+    let db = builder.clone().create(&path).expect("a new path");
+    db.write(|txn| txn.open_table(FILES).map(drop)).expect("made");
+    let is_whole = |bytes: &[u8]| bytes.iter().all(|byte| *byte == bytes[0]);
+    std::thread::scope(|scope| {
+        for me in 0..3 {
+            let db = &db;
+            scope.spawn(move || {
+                let mut prng = Prng::from_seed(me);
+                for round in 0..25 {
+                    let key = prng.below(3);
+                    let value = vec![(round * 3 + me) as u8; (MIB + prng.below(2 * MIB)) as usize];
+                    let rolls_back = prng.below(4) == 0;
+                    if rolls_back {
+                        let txn = db.begin_write().expect("no error");
+                        let mut files = txn.open_table(FILES).expect("no error");
+                        // Another one may have the key, or this one the other's.
+                        let _put = files.insert(key, &value);
+                        drop(txn);
+                    } else {
+                        db.write(|txn| txn.open_table(FILES)?.insert(key, &value)).expect("room");
+                    }
+                    let txn = db.begin_read().expect("no error");
+                    let files = txn.open_table(FILES).expect("no error");
+                    for key in 0..3 {
+                        if let Some(value) = files.get(key).expect("no error") {
+                            assert!(is_whole(value.value()), "key {key}");
+                        }
+                    }
+                }
+            });
+        }
+    });
+    db.check().expect("whole");
+    db.close().expect("closed");
+    let db = builder.open(&path).expect("its own");
+    db.check().expect("whole");
+    let txn = db.begin_read().expect("no error");
+    for entry in txn.open_table(FILES).expect("no error").range(..).expect("no error") {
+        assert!(is_whole(entry.expect("no error").value()));
+    }
 }

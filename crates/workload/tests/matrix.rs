@@ -4,8 +4,8 @@
 use terrace_policy::{FlashRole, designs, restarts};
 use terrace_pool::Mutation::{
     self, BufWriteBeforeSync, DirtyCopyTrustsHome, DropBasesAtFront, DropOldBases,
-    EntryEndsBeforeSync, ForgetUnfinished, KeepStaleCopy, OldestWithoutFlash, PageBeforeLog, PunchBeforeCheckpoint,
-    ReferBeforeSync, ReuseBeforeHomeSync, ReuseBeforeTable, SkipVerify,
+    EntryEndsBeforeSync, ForgetUnfinished, KeepStaleCopy, OldestWithoutFlash, PageBeforeLog,
+    PunchBeforeCheckpoint, ReferBeforeSync, ReuseBeforeHomeSync, ReuseBeforeTable, SkipVerify,
 };
 use terrace_pool::Mutations;
 use terrace_workload::torture::OPEN_RESTARTS;

@@ -279,10 +279,15 @@ impl<'t> ValueReader<'t> {
             let (tree, value) = (&self.tree, &mut self.value);
             let more = self.core.run(|_| {
                 let mut to = filled;
-                tree.read_stored(value, at.saturating_add(filled as u64), out.len() - filled, |bytes| {
-                    out[to..to + bytes.len()].copy_from_slice(bytes);
-                    to += bytes.len();
-                })
+                tree.read_stored(
+                    value,
+                    at.saturating_add(filled as u64),
+                    out.len() - filled,
+                    |bytes| {
+                        out[to..to + bytes.len()].copy_from_slice(bytes);
+                        to += bytes.len();
+                    },
+                )
             })?;
             if more == 0 {
                 break;

@@ -62,7 +62,11 @@ impl Tree {
             let current = node.search(key).ok().map(|slot| node.record(slot));
             let seen = self.seen(&view, &leaf, key, current, &mut older);
             let stored = seen.map(|record| self.stored(leaf.id(), record)).transpose();
-            return if view.is_ended() { Err(Error::SnapshotTooOld) } else { stored.map(Step::Done) };
+            return if view.is_ended() {
+                Err(Error::SnapshotTooOld)
+            } else {
+                stored.map(Step::Done)
+            };
         }
         match node.search(key) {
             Ok(slot) => {

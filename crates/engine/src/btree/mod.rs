@@ -52,8 +52,8 @@ mod header;
 mod leaves;
 
 mod load;
-mod lookup;
 mod located;
+mod lookup;
 mod merge;
 pub(crate) mod old;
 mod overflow;
@@ -86,13 +86,13 @@ pub(crate) use compact::{Moved, Tightened};
 pub(crate) use leaves::Leaves;
 #[allow(unused_imports)]
 pub(crate) use load::{Loaded, Loader};
+pub(crate) use located::Stored;
 #[allow(unused_imports)]
 pub(crate) use node::{GHOST, Node, OVERFLOW};
 pub(crate) use old::restored;
 pub(crate) use purge::Reclaimable;
-pub use salvage::Flaw;
-pub(crate) use located::Stored;
 pub(crate) use runs::{HOME_FIRST_MIN, RAW_DATA, Unfinished};
+pub use salvage::Flaw;
 pub(crate) use salvage::Sink;
 #[allow(unused_imports)]
 pub(crate) use scan::{Batch, Direction, LEAF, Scan};

@@ -227,7 +227,11 @@ pub(super) fn format(tree: TreeId, stamp: u64, chunk: &[u8], next: PageId) -> Ve
     bytes
 }
 
-pub(super) fn set_link<W: Writer>(w: &mut W, page: &mut PageMut<'_>, link: &Link) -> Result<(), Error> {
+pub(super) fn set_link<W: Writer>(
+    w: &mut W,
+    page: &mut PageMut<'_>,
+    link: &Link,
+) -> Result<(), Error> {
     let change = Change::Bytes { at: BODY_AT as u16, bytes: &link.encode() };
     w.change(page, &change, Undo::None)
 }

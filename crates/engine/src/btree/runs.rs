@@ -38,14 +38,14 @@ use terrace_pool::{Mutation, PageMut, PoolError};
 
 use super::Tree;
 use super::header::Header;
+use super::node::OVERFLOW;
 use super::overflow::{DATA_AT, DATA_MAX, LEN_AT, Link, Reference, set_link};
 use super::write::{ATTEMPTS_MAX, Attempt, Put};
+use crate::Error;
 use crate::change::{BODY_AT, Change, RENEWED_MAX};
 use crate::reclaim::Progress;
 use crate::space::{EXTENT_PAGES, Purpose};
 use crate::writer::{Step, Undo, Writer};
-use super::node::OVERFLOW;
-use crate::Error;
 
 /// Values of so many bytes go home first.
 pub(crate) const HOME_FIRST_MIN: usize = 1 << 20;
@@ -134,7 +134,10 @@ impl Located {
     /// The pages, in order.
     pub(super) fn pages(&self) -> impl Iterator<Item = PageId> + '_ {
         let run = |(_, run): &(u64, Run)| (run.first, u64::from(run.pages));
-        self.runs.iter().map(run).flat_map(|(first, count)| (0..count).map(move |at| first.plus(at)))
+        self.runs
+            .iter()
+            .map(run)
+            .flat_map(|(first, count)| (0..count).map(move |at| first.plus(at)))
     }
 
     /// The page that is the `index`th of the value.
@@ -199,7 +202,10 @@ impl Tree {
         bytes: &[u8],
         hint: u64,
     ) -> Result<usize, Error> {
-        assert!(value.len.is_multiple_of(RAW_DATA as u64), "nothing follows a page that is not full");
+        assert!(
+            value.len.is_multiple_of(RAW_DATA as u64),
+            "nothing follows a page that is not full"
+        );
         if value.filling.is_none_or(|(_, run)| run.written == run.pages) {
             self.take_run(w, value, hint)?;
         }
@@ -449,7 +455,8 @@ impl Tree {
         let end = located.len;
         let mut at = 0;
         while at < end {
-            at += self.read_located(&located, at, end - at, |bytes| out.extend_from_slice(bytes))?;
+            at +=
+                self.read_located(&located, at, end - at, |bytes| out.extend_from_slice(bytes))?;
         }
         Ok(())
     }

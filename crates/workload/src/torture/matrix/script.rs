@@ -37,6 +37,7 @@ use terrace_policy::{Design, DirtyLeave, MemoryPolicy, Replacement, Restart, Res
 use terrace_rt::Nanos;
 
 use super::super::ledger::Promise::{Buffered, Durable};
+use super::disks::PAGES;
 use super::seen::Seen;
 use super::walk::Step;
 
@@ -86,6 +87,8 @@ pub struct Script {
     pub name: &'static str,
     pub(super) applies: fn(&Design, &Restart) -> bool,
     pub(super) slots: u32,
+    /// Pages at home, and in the log.
+    pub(super) pages: u64,
     pub(super) lambda: f64,
     /// How long the log may get, if it is one that grows.
     pub(super) log_max: Option<u64>,
@@ -183,6 +186,7 @@ const COMMON: Script = Script {
     name: "",
     applies: flash,
     slots: ALL,
+    pages: PAGES,
     lambda: 0.9,
     log_max: None,
     clean_age: None,
@@ -485,6 +489,7 @@ pub static SCRIPTS: [Script; 27] = [
     Script {
         name: "large",
         applies: any,
+        pages: 2 * PAGES,
         // What they take was used by rows, and is dirty, or on flash.
         before: || vec![read_all(), Step::MakeLarge(1), name_oldest(), Step::Thin(0..ROWS)],
         path: Path::Steps(|_| {
