@@ -12,7 +12,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut args = std::env::args().skip(1);
     let folder = args.next().ok_or("name a folder")?;
     let mib: usize = args.next().map_or(Ok(1024), |mib| mib.parse())?;
-    let chunk: Vec<u8> = (0..MIB).map(|at| (at * 31 >> 5) as u8).collect();
+    let chunk: Vec<u8> = (0..MIB).map(|at| ((at * 31) >> 5) as u8).collect();
     let plain = std::path::Path::new(&folder).join("plain");
     let began = Instant::now();
     let mut file = std::fs::File::create(&plain)?;
