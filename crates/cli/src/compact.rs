@@ -34,8 +34,8 @@ pub fn compact(options: &Stored) -> Result<(), Failure> {
     let [moved, freed] =
         [compacted.pages_moved, compacted.pages_freed].map(|pages| thousands(pages as f64));
     sinks.show(&format!(
-        "{}: home had {from} bytes, and has {to}, of which {in_use} are in use; {moved} pages moved, \
-         {freed} freed\n",
+        "{}: home had {from} bytes, and has {to}, of which {in_use} are in use; {moved} pages \
+         moved, {freed} freed\n",
         path.display()
     ));
     sinks.write(&json!({

@@ -11,7 +11,8 @@
 //! - `trace`: traces of storage requests: look into them, convert them, make them up,
 //!   record them.
 //! - `database`: check and show a database. `dump`: save one, and make one from what was saved.
-//!   `compact`: give room back. `upgrade`: convert one of an older format. `new_place`: where both make a new one.
+//!   `upgrade`: convert one of an older format. `new_place`: where both make a new one.
+//!   `compact`: give back the room that one does not use.
 //! - `results`, `interval`: what a bench found. `table`, `report`, `output`: how it is shown;
 //!   `standard_output`: that it was.
 //! - `progress`, `side_by_side`, `scratch`: while it runs. `failure`: when it does not.

@@ -1,5 +1,5 @@
-//! Large values, whose pages go home before their record: against a map under random operations, cut
-//! off at any moment, on a full home, and beside threads.
+//! Large values, whose pages go home before their record: against a map under random operations,
+//! cut off at any moment, on a full home, and beside threads.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Seek, SeekFrom, Write};

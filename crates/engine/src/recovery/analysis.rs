@@ -4,10 +4,10 @@
 //! - A2: a BUF_WRITE drops the entries of its pages whose lastLSN is at most its EOL [S3 II-A3].
 //! - A3: a TXN_TABLE tells of transactions that wrote nothing since. It was taken after the
 //!   checkpoint began, and appended later; one that ended meanwhile stays ended.
+//! - A4: records below `oldest_dirty` make no entries: those pages are at home.
 //! - A5: a change that renews pages drops their entries, and all copies of them on flash that are
 //!   older: what they were before is of no use to anybody, and what they are is at home, or nothing
 //!   refers to it (pool's `straight`).
-//! - A4: records below `oldest_dirty` make no entries: those pages are at home.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -65,10 +65,9 @@ pub(crate) struct DirtyEntry {
 /// `CorruptLog` if it ends before the last checkpoint did; `Device`.
 pub(crate) fn analyse(
     reader: &mut LogReader<'_>,
-    boot: &Superblock,
+    (boot, mutations): (&Superblock, Mutations),
     flash: &mut FlashRecovery,
     owed: &mut OwedChanges,
-    mutations: Mutations,
 ) -> Result<(Analysis, End), Error> {
     let mut analysis = Analysis { next_txn: boot.next_txn.0, mutations, ..Analysis::default() };
     let floor = boot.redo_floor();
