@@ -38,14 +38,12 @@ use terrace_pool::{Mutation, PageMut, PoolError};
 
 use super::Tree;
 use super::header::Header;
-use super::node::OVERFLOW;
 use super::overflow::{DATA_AT, DATA_MAX, LEN_AT, Link, Reference, set_link};
-use super::write::{ATTEMPTS_MAX, Attempt, Put};
 use crate::Error;
 use crate::change::{BODY_AT, Change, RENEWED_MAX};
 use crate::reclaim::Progress;
 use crate::space::{EXTENT_PAGES, Purpose};
-use crate::writer::{Step, Undo, Writer};
+use crate::writer::{Undo, Writer};
 
 /// Values of so many bytes go home first.
 pub(crate) const HOME_FIRST_MIN: usize = 1 << 20;
@@ -110,6 +108,12 @@ pub(crate) struct Unfinished {
 }
 
 impl Unfinished {
+    /// What leads to the value once it is finished.
+    pub(super) fn reference(&self) -> Reference {
+        let Unfinished { stamp, first, len, .. } = *self;
+        Reference { len, stamp, first, lists: true }
+    }
+
     /// Bytes written so far.
     pub(crate) fn len(&self) -> u64 {
         self.len
@@ -341,39 +345,6 @@ impl Tree {
         Ok(())
     }
 
-    /// As `put`, of a value that is finished. Once it is there, nothing frees it before it is given
-    /// up again.
-    ///
-    /// # Errors
-    ///
-    /// As `put`.
-    pub(crate) fn put_finished<W: Writer>(
-        &self,
-        w: &mut W,
-        key: &[u8],
-        value: &Unfinished,
-        put: Put,
-        mut old: Option<&mut Vec<u8>>,
-    ) -> Result<Step<bool>, Error> {
-        let Unfinished { stamp, first, len, .. } = *value;
-        self.check_sizes(key, &[])?;
-        let reference = Reference { len, stamp, first, lists: true }.encode(&[]);
-        for _ in 0..ATTEMPTS_MAX {
-            match self.try_put(w, key, (OVERFLOW, &reference), put, old.as_deref_mut())? {
-                Attempt::Wait(request) => return Ok(Step::Wait(request)),
-                Attempt::NoRoom(need) => self.make_room(w, key, need, Purpose::Forward)?,
-                Attempt::Done { existed } => {
-                    let written = if existed { put != Put::InsertNew } else { put != Put::Update };
-                    if written {
-                        self.pull_pending(w, first)?;
-                    }
-                    return Ok(Step::Done(existed));
-                }
-            }
-        }
-        Err(Tree::corrupt(self.header(), "splits make no room in this tree"))
-    }
-
     /// Frees a part of what the head of a list that waits lists last; the header is latched.
     pub(super) fn free_listed<W: Writer>(
         &self,
@@ -486,6 +457,12 @@ impl Tree {
         let pages = pages.ok_or_else(no_page)?;
         if pages.len() > 1 {
             self.pool.prefetch(&pages);
+            // Who reads on finds the next ones on their way.
+            if let Some(next) = value.page(last + 1) {
+                let is_beside = |at: &u64| value.page(last + 1 + at) == Some(next.plus(*at));
+                let count = (0..READ_PAGES).take_while(is_beside).count();
+                self.pool.read_ahead(next, count as u32);
+            }
         }
         let mut position = at;
         for (index, id) in (first..).zip(pages) {

@@ -11,6 +11,7 @@ use terrace_pool::PageMut;
 
 use super::node::{CELL_MAX, GHOST, Joined, KEY_MAX, LEAF_CELL, Node, OVERFLOW, SLOT};
 use super::overflow::{Reference, tail_len};
+use super::runs::Unfinished;
 use super::split::Need;
 use super::{Tree, VALUE_MAX, lock_or_wait, old};
 use crate::change::Change;
@@ -90,7 +91,7 @@ pub(super) fn is_large(key: &[u8], value: &[u8]) -> bool {
 }
 
 /// What an attempt to put a key came to.
-pub(super) enum Attempt {
+enum Attempt {
     Done {
         existed: bool,
     },
@@ -157,6 +158,39 @@ impl Tree {
         Err(Tree::corrupt(self.header, "splits make no room in this tree"))
     }
 
+    /// As `put`, of a value that is finished. Once it is there, nothing frees it before it is given
+    /// up again.
+    ///
+    /// # Errors
+    ///
+    /// As `put`.
+    pub(crate) fn put_finished<W: Writer>(
+        &self,
+        w: &mut W,
+        key: &[u8],
+        value: &Unfinished,
+        put: Put,
+        mut old: Option<&mut Vec<u8>>,
+    ) -> Result<Step<bool>, Error> {
+        self.check_sizes(key, &[])?;
+        let value = value.reference();
+        let reference = value.encode(&[]);
+        for _ in 0..ATTEMPTS_MAX {
+            match self.try_put(w, key, (OVERFLOW, &reference), put, old.as_deref_mut())? {
+                Attempt::Wait(request) => return Ok(Step::Wait(request)),
+                Attempt::NoRoom(need) => self.make_room(w, key, need, Purpose::Forward)?,
+                Attempt::Done { existed } => {
+                    let written = if existed { put != Put::InsertNew } else { put != Put::Update };
+                    if written {
+                        self.pull_pending(w, value.first)?;
+                    }
+                    return Ok(Step::Done(existed));
+                }
+            }
+        }
+        Err(Tree::corrupt(self.header, "splits make no room in this tree"))
+    }
+
     /// Copies the value of `key` to `row`, has `change` change it, and puts it back: one search for
     /// both. `change` is taken, and run under the leaf's latch, once the key is locked.
     ///
@@ -200,7 +234,7 @@ impl Tree {
         Ok(Step::Done(Modified::Done))
     }
 
-    pub(super) fn try_put<W: Writer>(
+    fn try_put<W: Writer>(
         &self,
         w: &mut W,
         key: &[u8],
