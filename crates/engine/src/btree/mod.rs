@@ -75,7 +75,7 @@ mod write;
 
 use std::sync::Arc;
 
-use terrace_page::{PageBuf, PageId};
+use terrace_page::PageId;
 use terrace_pool::BufferPool;
 
 #[allow(unused_imports)]
@@ -90,6 +90,7 @@ pub(crate) use located::Stored;
 #[allow(unused_imports)]
 pub(crate) use node::{GHOST, Node, OVERFLOW};
 pub(crate) use old::restored;
+pub(crate) use overflow::fuzz;
 pub(crate) use purge::Reclaimable;
 pub(crate) use runs::{HOME_FIRST_MIN, RAW_DATA, Unfinished};
 pub use salvage::Flaw;
@@ -104,16 +105,6 @@ use crate::{Error, KeyHash, LockMode, LockOutcome, LockRequest, Part, TreeId};
 
 /// The longest value, in bytes.
 pub(crate) const VALUE_MAX: usize = 1 << 30;
-
-/// Looks at a page as a node, whatever its bytes.
-pub(crate) fn fuzz(page: &PageBuf) {
-    if node::check(page).is_ok() {
-        let node = Node::again(page);
-        if node.is_leaf() {
-            overflow::fuzz(&node);
-        }
-    }
-}
 
 /// A tree: where it is. Cheap to clone; all that it holds is in its pages.
 #[derive(Clone)]

@@ -51,7 +51,7 @@ use terrace_pool::PageMut;
 use super::Tree;
 use super::descend::Seek;
 use super::header::Header;
-use super::node::{CELL_MAX, LEAF_CELL, Node, OVERFLOW, SLOT};
+use super::node::{self, CELL_MAX, LEAF_CELL, Node, OVERFLOW, SLOT};
 use crate::change::{BODY_AT, Change, FREE};
 use crate::reclaim::Progress;
 use crate::space::{EXTENT_PAGES, Purpose};
@@ -583,8 +583,15 @@ impl Tree {
     }
 }
 
-/// Looks at what the records of a leaf refer to, whatever its bytes.
-pub(super) fn fuzz(leaf: &Node<'_>) {
+/// Looks at a page as a node, and at what the records of a leaf refer to, whatever its bytes.
+pub(crate) fn fuzz(page: &PageBuf) {
+    if node::check(page).is_err() {
+        return;
+    }
+    let leaf = Node::again(page);
+    if !leaf.is_leaf() {
+        return;
+    }
     for slot in 0..leaf.len() {
         let (flags, value) = leaf.record(slot);
         if let Some((large, parts)) = Reference::decode(value)

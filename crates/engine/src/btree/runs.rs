@@ -307,7 +307,7 @@ impl Tree {
         w.change(&mut list, &Change::Renew { at, first, count, written }, Undo::None)?;
         let at = lsn(&list);
         for (page, chunk) in pages.iter_mut().zip(bytes.chunks(RAW_DATA)) {
-            page.apply(at, |page| format_raw(page, value.stamp, chunk));
+            page.renew(at, |page| format_raw(page, value.stamp, chunk));
         }
         drop(list);
         self.pool.go_home(pages)?;

@@ -191,6 +191,11 @@ impl<'p> PageMut<'p> {
         });
     }
 
+    /// As `apply`, for a page that goes straight home: `lsn` is that of the record that renewed it.
+    pub fn renew(&mut self, lsn: Lsn, change: impl FnOnce(&mut PageBuf)) {
+        self.apply(lsn, change);
+    }
+
     /// The latch alone, of a page that was changed.
     pub(crate) fn into_exclusive(mut self) -> Exclusive<'p> {
         assert!(matches!(self.backing, Backing::Page), "{} has no content yet", self.page);
