@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use terrace_page::PageId;
+use terrace_page::{PageBuf, PageId};
 
 use super::Tree;
 use super::node::{self, GHOST, Node, OVERFLOW};
@@ -231,5 +231,25 @@ impl Walk<'_> {
             return Err(Tree::corrupt(*page, "it is part of a tree, and its map says it is not"));
         }
         Ok(())
+    }
+}
+
+/// Looks at a page as a node, and at what the records of a leaf refer to, whatever its bytes.
+pub(crate) fn fuzz(page: &PageBuf) {
+    if node::check(page).is_err() {
+        return;
+    }
+    let leaf = Node::again(page);
+    if !leaf.is_leaf() {
+        return;
+    }
+    for slot in 0..leaf.len() {
+        let (flags, value) = leaf.record(slot);
+        if let Some((large, parts)) = Reference::decode(value)
+            && flags & OVERFLOW != 0
+        {
+            assert_eq!(large.len, parts.chain_len + parts.tail.len() as u64);
+            assert_eq!(large.encode(parts.tail), value);
+        }
     }
 }

@@ -80,6 +80,7 @@ use terrace_pool::BufferPool;
 
 #[allow(unused_imports)]
 pub(crate) use check::TreeStats;
+pub(crate) use check::fuzz;
 
 pub(crate) use compact::{Moved, Tightened};
 
@@ -90,7 +91,6 @@ pub(crate) use located::Stored;
 #[allow(unused_imports)]
 pub(crate) use node::{GHOST, Node, OVERFLOW};
 pub(crate) use old::restored;
-pub(crate) use overflow::fuzz;
 pub(crate) use purge::Reclaimable;
 pub(crate) use runs::{HOME_FIRST_MIN, RAW_DATA, Unfinished};
 pub use salvage::Flaw;

@@ -51,7 +51,7 @@ use terrace_pool::PageMut;
 use super::Tree;
 use super::descend::Seek;
 use super::header::Header;
-use super::node::{self, CELL_MAX, LEAF_CELL, Node, OVERFLOW, SLOT};
+use super::node::{CELL_MAX, LEAF_CELL, OVERFLOW, SLOT};
 use crate::change::{BODY_AT, Change, FREE};
 use crate::reclaim::Progress;
 use crate::space::{EXTENT_PAGES, Purpose};
@@ -134,7 +134,7 @@ impl Reference {
     }
 
     /// The reference and the parts of its value; none for bytes that are no reference.
-    fn decode(bytes: &[u8]) -> Option<(Reference, Parts<'_>)> {
+    pub(super) fn decode(bytes: &[u8]) -> Option<(Reference, Parts<'_>)> {
         let (bytes, tail) = bytes.split_first_chunk::<REFERENCE>()?;
         let word =
             |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
@@ -580,26 +580,6 @@ impl Tree {
             next = link.next;
         }
         Ok((pages, next))
-    }
-}
-
-/// Looks at a page as a node, and at what the records of a leaf refer to, whatever its bytes.
-pub(crate) fn fuzz(page: &PageBuf) {
-    if node::check(page).is_err() {
-        return;
-    }
-    let leaf = Node::again(page);
-    if !leaf.is_leaf() {
-        return;
-    }
-    for slot in 0..leaf.len() {
-        let (flags, value) = leaf.record(slot);
-        if let Some((large, parts)) = Reference::decode(value)
-            && flags & OVERFLOW != 0
-        {
-            assert_eq!(large.len, parts.chain_len + parts.tail.len() as u64);
-            assert_eq!(large.encode(parts.tail), value);
-        }
     }
 }
 
