@@ -12,6 +12,7 @@
 //!   record them.
 //! - `database`: check and show a database. `dump`: save one, and make one from what was saved.
 //!   `upgrade`: convert one of an older format. `new_place`: where both make a new one.
+//!   `compact`: give back the room that one does not use.
 //! - `results`, `interval`: what a bench found. `table`, `report`, `output`: how it is shown;
 //!   `standard_output`: that it was.
 //! - `progress`, `side_by_side`, `scratch`: while it runs. `failure`: when it does not.
@@ -26,6 +27,7 @@ mod quantity;
 
 mod advise;
 mod bench;
+mod compact;
 mod database;
 mod dump;
 mod histories;
@@ -96,6 +98,7 @@ fn run(command: Command) -> Result<(), Failure> {
         }
         Command::Check(options) => database::check(&options),
         Command::Stat(options) => database::stat(&options),
+        Command::Compact(options) => compact::compact(&options),
         Command::Dump(options) => dump::dump(&options),
         Command::Load(options) => dump::load(&options),
         Command::Upgrade(options) => upgrade::upgrade(&options),

@@ -18,6 +18,7 @@
 //!  10 Truncate     2 keep, 8 right, upper
 //!  11 Absorb       8 right, fence, cells
 //!  12 LeafPurge    for each ghost: 2 slot, ascending
+//!  13 Renew        2 at, 8 first, 4 count, 4 written
 //!
 //! fence: 2 length, or 65535 for none, and its bytes
 //! ```
@@ -31,6 +32,8 @@ use crate::btree::edit::{self, Shape};
 pub(crate) const BODY_AT: usize = HEADER_SIZE - 8;
 const KIND_OWN_AT: usize = 6;
 const NO_FENCE: u16 = u16::MAX;
+/// Pages that one change renews, at most.
+pub(crate) const RENEWED_MAX: u32 = 1 << 10;
 
 /// A change of one page, redone by `apply` alone. Borrowed from the caller, or from a log record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,6 +99,18 @@ pub(crate) enum Change<'a> {
         /// What comes in their place.
         bytes: &'a [u8],
     },
+    /// Pages are about to be written home as parts of a large value: nothing older of them is ever
+    /// redone. The page that it changes is the one that lists them.
+    Renew {
+        /// Where that counts the pages written.
+        at: u16,
+        /// The first of them.
+        first: PageId,
+        /// How many they are.
+        count: u32,
+        /// What stands at `at` afterwards.
+        written: u32,
+    },
     /// A separator in an inner node, with the child to its right.
     InnerInsert {
         /// Its slot.
@@ -152,6 +167,10 @@ impl<'a> Fields<'a> {
 
     fn u16(&mut self) -> Result<u16, BadChange> {
         self.take().map(u16::from_le_bytes)
+    }
+
+    fn u32(&mut self) -> Result<u32, BadChange> {
+        self.take().map(u32::from_le_bytes)
     }
 
     fn page(&mut self) -> Result<PageId, BadChange> {
@@ -238,6 +257,12 @@ impl<'a> Change<'a> {
                 out.extend_from_slice(&right.0.to_le_bytes());
                 out.extend_from_slice(upper);
             }
+            Change::Renew { at, first, count, written } => {
+                head(out, 13, at);
+                out.extend_from_slice(&first.0.to_le_bytes());
+                out.extend_from_slice(&count.to_le_bytes());
+                out.extend_from_slice(&written.to_le_bytes());
+            }
             Change::Absorb { cells, upper, right } => {
                 out.push(11);
                 out.extend_from_slice(&right.0.to_le_bytes());
@@ -294,6 +319,15 @@ impl<'a> Change<'a> {
                 Change::Absorb { cells: Cells(fields.rest()), upper, right }
             }
             12 => Change::LeafPurge { slots: fields.rest() },
+            13 => {
+                let (at, first) = (fields.u16()?, fields.page()?);
+                let (count, written) = (fields.u32()?, fields.u32()?);
+                fields.end()?;
+                if count > RENEWED_MAX {
+                    return Err(BadChange);
+                }
+                Change::Renew { at, first, count, written }
+            }
             _ => return Err(BadChange),
         })
     }
@@ -320,6 +354,18 @@ impl<'a> Change<'a> {
         matches!(change.first(), Some(5 | 12))
     }
 
+    /// The pages of which an encoded change says that nothing older is to be redone: the first, and
+    /// how many.
+    pub(crate) fn renewed(change: &[u8]) -> Option<(PageId, u32)> {
+        if change.first() != Some(&13) {
+            return None;
+        }
+        match Change::decode(change) {
+            Ok(Change::Renew { first, count, .. }) => Some((first, count)),
+            _ => None,
+        }
+    }
+
     /// Changes `page`. Never panics; on an error the page is unchanged.
     ///
     /// # Errors
@@ -332,6 +378,9 @@ impl<'a> Change<'a> {
                 let target = page.get_mut(at..at + bytes.len()).ok_or(BadChange)?;
                 target.copy_from_slice(bytes);
                 Ok(())
+            }
+            Change::Renew { at, written, .. } => {
+                Change::Bytes { at, bytes: &written.to_le_bytes() }.apply(page)
             }
             Change::Page { kind, bytes } => format_page(page, kind, bytes),
             Change::Node { shape, cells } => edit::format(page, &shape, cells),

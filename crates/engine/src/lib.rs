@@ -140,7 +140,7 @@ pub use api::{
     BadMisses, Builder, CachedParts, CheckReport, Checkpoint, Checkpoints, Compacted, Database,
     Devices, DirectIo, Durability, Entry, Loader, LogStats, Misses, Owned, Range, ReadTable,
     ReadTransaction, Rows, Savepoint, Stats, Table, TableDef, TornPages, Transaction,
-    TransactionStats, WriteTransaction,
+    TransactionStats, ValueReader, ValueWriter, WriteTransaction,
 };
 pub use copies::{BadCopy, CopyFlaw};
 pub use error::{

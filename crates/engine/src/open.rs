@@ -274,10 +274,10 @@ fn recovered(mut setup: Setup, devices: Devices) -> Result<Arc<Engine>, Error> {
         ScanFrom::LogStart => boot.log_start(),
         ScanFrom::OldestBase => boot.oldest_base.min(boot.begin_checkpoint),
     };
-    let to = map.end(boot.log_start());
-    let mut reader = LogReader::new(&*devices.log, map.clone(), from, to);
+    let mut reader = LogReader::new(&*devices.log, map.clone(), from, map.end(boot.log_start()));
     let mut owed = OwedChanges::new(flash.owed_bytes(&setup.pool));
-    let (mut analysis, end) = analyse(&mut reader, &boot, &mut flash.recovery, &mut owed)?;
+    let told = (&boot, setup.pool.mutations);
+    let (mut analysis, end) = analyse(&mut reader, told, &mut flash.recovery, &mut owed)?;
     if boot.oldest_txn < from {
         let mut earlier = LogReader::new(&*devices.log, map, boot.oldest_txn, from);
         analysis.look_before(&mut earlier)?;

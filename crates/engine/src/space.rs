@@ -40,6 +40,7 @@ mod claims;
 mod holes;
 mod moves;
 mod runs;
+mod whole;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;

@@ -65,8 +65,13 @@ pub const FORMAT_VERSION: u32 = 3;
 /// version may be unable to part, and references to large values with a tail (`btree/node.rs`,
 /// `btree/overflow.rs`).
 const LARGE_CELLS: u64 = 1;
+/// Another: large values of which the log has no pages (`btree/runs.rs`), and changes that renew
+/// pages (`change.rs`), without which an opening would redo what such pages were before.
+const HOME_FIRST: u64 = 2;
+/// Features that this version writes.
+const WRITTEN: u64 = LARGE_CELLS | HOME_FIRST;
 /// Features of each kind that this version knows.
-const KNOWN: Features = Features { compatible: 0, read_only: 0, incompatible: LARGE_CELLS };
+const KNOWN: Features = Features { compatible: 0, read_only: 0, incompatible: WRITTEN };
 /// Pages of the home before the first one that trees may use.
 pub(crate) const SUPERBLOCK_PAGES: u64 = 2;
 
@@ -153,7 +158,7 @@ pub(crate) struct Features {
 impl Features {
     /// Those of a database that this version is about to write.
     pub(crate) fn to_write(self) -> Features {
-        Features { incompatible: self.incompatible | LARGE_CELLS, ..self }
+        Features { incompatible: self.incompatible | WRITTEN, ..self }
     }
 }
 

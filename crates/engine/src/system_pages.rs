@@ -61,7 +61,8 @@ pub(crate) fn check(
     let limit = log.1.end(boot.log_start());
     let mut reader = LogReader::new(log.0, log.1.clone(), from, limit);
     let mut nothing = FlashRecovery::nothing(&pool.of_restart());
-    let (analysis, _) = analyse(&mut reader, boot, &mut nothing, &mut OwedChanges::new(0))?;
+    let (mut owed, told) = (OwedChanges::new(0), (boot, pool.mutations));
+    let (analysis, _) = analyse(&mut reader, told, &mut nothing, &mut owed)?;
     let is_redone = |page: &PageId| analysis.dirty.contains_key(page);
     let real = walk.flaws.into_iter().find(|flaw| !flaw.path.iter().any(is_redone));
     real.map_or(Ok(()), |flaw| Err(flaw.error))

@@ -5,9 +5,9 @@
 /// encode a row of several fields with a type of your own, or with a serialization library into
 /// `&[u8]`.
 ///
-/// Values are logged, so the size of the log ([`Builder::log_max`](crate::Builder::log_max))
-/// bounds their length: about three tenths of it, which are 300 MiB by default. Bulk loads into a
-/// new table have no such bound.
+/// A value has at most 1 GiB. Values of 1 MiB and more are written to their pages first; the log
+/// has only where they are. Shorter ones are logged. [`Table::writer`](crate::Table::writer) and
+/// [`Table::reader`](crate::Table::reader) write and read large values in parts.
 ///
 /// # Examples
 ///

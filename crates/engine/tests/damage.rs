@@ -524,15 +524,15 @@ fn unknown_features_and_other_formats_refuse_and_change_nothing() {
     assert!(matches!(newer, Err(Error::NewerFormat { found: 4, supported: 3, .. })), "{newer:?}");
 }
 
-/// A database of format 3 as the versions before wrote it: it has no bit for large cells and tails,
-/// which those versions do not know.
+/// A database of format 3 as the versions before wrote it: it has no bits for large cells and for
+/// values that go home first, which those versions do not know.
 #[test]
 fn an_opening_for_writing_tells_of_its_features_first() {
     const INCOMPATIBLE: usize = 176;
-    const LARGE_CELLS: u8 = 1;
+    const KNOWN: u8 = 3;
     let told = |store: &Store| [0, 1].map(|copy| bytes(store)[copy * PAGE_SIZE + INCOMPATIBLE]);
     let mut image = image(End::Closed);
-    assert_eq!(told(&image.home), [LARGE_CELLS; 2], "a new database has it");
+    assert_eq!(told(&image.home), [KNOWN; 2], "a new database has it");
     with_field(&mut image.home, INCOMPATIBLE, 0);
     in_world(3, move |world| {
         let (home, log) = (device(world, &image.home), device(world, &image.log));
@@ -544,7 +544,7 @@ fn an_opening_for_writing_tells_of_its_features_first() {
         assert_eq!(told(&home.store()), [0; 2], "a reader writes nothing");
 
         let db = open(&home, &log).expect("a known format");
-        assert_eq!(told(&home.store()), [LARGE_CELLS; 2], "before anything else is written");
+        assert_eq!(told(&home.store()), [KNOWN; 2], "before anything else is written");
         assert_eq!(read_all(&db, &image.rows, "with the bit"), 0);
         let put = |txn: &terrace::WriteTransaction| {
             let mut rows = txn.open_table(table(1))?;
@@ -553,6 +553,6 @@ fn an_opening_for_writing_tells_of_its_features_first() {
         db.write(put).expect("good devices");
         db.check().expect("sound");
         db.close().expect("good devices");
-        assert_eq!(told(&home.store()), [LARGE_CELLS; 2]);
+        assert_eq!(told(&home.store()), [KNOWN; 2]);
     });
 }

@@ -46,6 +46,8 @@ pub enum PageKind {
     Map = 5,
     /// The header of a tree: its root, its extents.
     Tree = 6,
+    /// A part of a large value: bytes alone, after a stamp in the header.
+    Raw = 7,
 }
 
 /// Why stored bytes are not the page that was asked for.
@@ -98,6 +100,7 @@ pub fn kind(page: &PageBuf) -> Option<PageKind> {
         4 => PageKind::Overflow,
         5 => PageKind::Map,
         6 => PageKind::Tree,
+        7 => PageKind::Raw,
         _ => return None,
     })
 }

@@ -191,6 +191,13 @@ impl BufferPool {
         self.config.mutations
     }
 
+    /// Pages that memory has room for.
+    #[inline]
+    #[must_use]
+    pub fn frames(&self) -> u32 {
+        self.config.frames
+    }
+
     /// Why the flash tier started cold, if it did.
     #[must_use]
     pub fn cold_start(&self) -> Option<ColdStart> {

@@ -129,6 +129,15 @@ mutations! {
     PunchBeforeCheckpoint,
     /// Compaction: the left neighbour of a node that moves leads to its new place.
     MoveWithoutNeighbour,
+
+    /// Large values: home has their pages durably before a record refers to them.
+    ReferBeforeSync,
+    /// Large values: an opening redoes nothing older of a page that one has taken.
+    RedoBelowValues,
+    /// Large values: copies on flash of what a page was before count no more.
+    KeepCopiesOfTaken,
+    /// Large values: the pages of one that comes to nothing wait to be freed from the beginning.
+    ForgetUnfinished,
 }
 
 /// The faults that are in force: none, but in tests.

@@ -4,8 +4,8 @@
 use terrace_policy::{FlashRole, designs, restarts};
 use terrace_pool::Mutation::{
     self, BufWriteBeforeSync, DirtyCopyTrustsHome, DropBasesAtFront, DropOldBases,
-    EntryEndsBeforeSync, KeepStaleCopy, OldestWithoutFlash, PageBeforeLog, PunchBeforeCheckpoint,
-    ReuseBeforeHomeSync, ReuseBeforeTable, SkipVerify,
+    EntryEndsBeforeSync, ForgetUnfinished, KeepStaleCopy, OldestWithoutFlash, PageBeforeLog,
+    PunchBeforeCheckpoint, ReferBeforeSync, ReuseBeforeHomeSync, ReuseBeforeTable, SkipVerify,
 };
 use terrace_pool::Mutations;
 use terrace_workload::torture::OPEN_RESTARTS;
@@ -165,7 +165,7 @@ fn a_seed_decides_the_matrix() {
 }
 
 /// Mutations, a design that they harm, and the script whose cuts show it.
-const MUTATIONS: [(&[Mutation], &str, &str); 7] = [
+const MUTATIONS: [(&[Mutation], &str, &str); 9] = [
     (&[PageBeforeLog], "cw", "roll-back"),
     // Either of the two rules alone makes up for the other.
     (&[BufWriteBeforeSync, EntryEndsBeforeSync], "no-ssd", "sharp-checkpoint"),
@@ -174,6 +174,8 @@ const MUTATIONS: [(&[Mutation], &str, &str); 7] = [
     (&[DropOldBases], "lc", "checkpoint"),
     (&[SkipVerify], "cw", "evict-dirty"),
     (&[PunchBeforeCheckpoint], "no-ssd", "compact"),
+    (&[ReferBeforeSync], "no-ssd", "large"),
+    (&[ForgetUnfinished], "no-ssd", "large"),
 ];
 
 /// The same where flash is a part of the database.
@@ -201,9 +203,19 @@ fn every_mutation_is_found() {
     }
 }
 
-/// A sample of the cuts of one seed, where flash keeps changed pages in different ways.
 #[test]
 fn compactions_lose_nothing() {
+    cuts_lose_nothing("compact", 40);
+}
+
+/// The same, of values whose pages go home before their record.
+#[test]
+fn large_values_lose_nothing() {
+    cuts_lose_nothing("large", 400);
+}
+
+/// A sample of the cuts of one seed, where flash keeps changed pages in different ways.
+fn cuts_lose_nothing(script: &'static str, briefly_one_in: u64) {
     for (design, role) in [
         ("no-ssd", FlashRole::Cache),
         ("lc", FlashRole::Cache),
@@ -212,8 +224,8 @@ fn compactions_lose_nothing() {
         ("face", FlashRole::Persistent),
     ] {
         let design = designs::find(design).ok();
-        let choice = Choice { script: Some("compact"), design, role, ..Choice::default() };
-        let total = run(choice, 3, if is_whole() { 1 } else { 40 });
+        let choice = Choice { script: Some(script), design, role, ..Choice::default() };
+        let total = run(choice, 3, if is_whole() { 1 } else { briefly_one_in });
         let first = total.failures.first().map(|(case, failure)| format!("{failure}: {case}"));
         assert_eq!(first, None, "{} failures", total.failures.len());
         assert!(total.cuts > 10, "{} cuts", total.cuts);

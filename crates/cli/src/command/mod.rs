@@ -75,6 +75,8 @@ pub enum Command {
     Check(Stored),
     /// Show a database's format, tables, sizes and flash tier; changes nothing
     Stat(Stored),
+    /// Give the room that a database does not use back to the file system
+    Compact(Stored),
     /// Save a database, or what can be read of a damaged one, as a stream of bytes
     Dump(Dump),
     /// Make a database from a dump

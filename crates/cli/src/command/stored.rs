@@ -1,4 +1,4 @@
-//! Options of the commands on databases that are there: check, stat, dump, load.
+//! Options of the commands on databases that are there: check, stat, compact, dump, load.
 
 use super::Shown;
 use super::lists::{log_max, one_design, one_restart};

@@ -5,6 +5,7 @@ use std::marker::PhantomData;
 use std::ops::Bound;
 
 use crate::api::core::Core;
+use crate::api::stream;
 use crate::api::table::Encoded;
 use crate::btree::{Batch, Direction, Put, Scan, Tree};
 use crate::trees::Age;
@@ -52,12 +53,11 @@ impl Bulk {
             let bytes = key.len() + value.len() / 512;
             return core.change(bytes, |context| built.push(context, key, value).map(Step::Done));
         }
-        let bytes = key.len() + value.len();
         if self.last.as_deref().is_some_and(|last| last >= key) {
             let table = self.tree.id().into();
             return Err(core.explain(Error::NotAscending { table }));
         }
-        core.change(bytes, |context| self.tree.put(context, key, value, Put::Upsert, None))?;
+        stream::put(core, &self.tree, (key, value), Put::Upsert, None)?;
         let last = self.last.get_or_insert_default();
         last.clear();
         last.extend_from_slice(key);

@@ -15,6 +15,7 @@ mod options;
 mod range;
 mod saving;
 mod stats;
+mod stream;
 mod table;
 mod transaction;
 
@@ -29,5 +30,6 @@ pub use misses::{BadMisses, Misses};
 pub use options::{Checkpoints, DirectIo, TornPages};
 pub use range::{Entry, Range, Rows};
 pub use stats::{CachedParts, LogStats, Stats, TransactionStats};
+pub use stream::{ValueReader, ValueWriter};
 pub use table::{Owned, ReadTable, Table, TableDef};
 pub use transaction::{Durability, ReadTransaction, Savepoint, Transaction, WriteTransaction};

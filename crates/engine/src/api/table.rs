@@ -7,6 +7,7 @@ use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
 use crate::api::core::Core;
+use crate::api::stream::{self, ValueReader, ValueWriter};
 use crate::btree::{Modified, Put, Tree};
 use crate::opened::Types;
 use crate::writer::Step;
@@ -259,6 +260,17 @@ impl<'t, K: Key, V: Value, T: Transaction> Table<'t, K, V, T> {
         self.get_in(&key, LockMode::Shared, out)
     }
 
+    /// A reader of the encoded value of `key`, if there is one, for values that are large: it reads
+    /// what is asked for.
+    ///
+    /// # Errors
+    ///
+    /// As `get`.
+    pub fn reader(&self, key: K::View<'_>) -> Result<Option<ValueReader<'t>>, Error> {
+        let encoded = Encoded::key::<K>(self.core(), &key);
+        ValueReader::find(self.live()?, &self.tree, &encoded.key)
+    }
+
     /// Whether there is an entry for `key`.
     ///
     /// # Errors
@@ -354,15 +366,13 @@ impl<K: Key, V: Value> Table<'_, K, V, WriteTransaction> {
         key: &K::View<'_>,
         value: &V::View<'_>,
         put: Put,
-        mut old: Option<&mut Vec<u8>>,
+        old: Option<&mut Vec<u8>>,
     ) -> Result<bool, Error> {
         let core = self.live()?;
         let mut encoded = Encoded::key::<K>(core, key);
         let (key, value) = encoded.value::<V>(value);
         core.emptied.borrow_mut().put(self.tree.id(), key);
-        core.change(key.len() + value.len(), |context| {
-            self.tree.put(context, key, value, put, old.as_deref_mut())
-        })
+        stream::put(core, &self.tree, (key, value), put, old)
     }
 
     /// Inserts the entry, or replaces the value of `key` if there is one. (`replace` also returns
@@ -458,8 +468,7 @@ impl<K: Key, V: Value> Table<'_, K, V, WriteTransaction> {
                 Err(E::from(self.core().explain(refused)))
             }
             Modified::NotYet => {
-                let put = |context: &mut _| self.tree.put(context, key, row, Put::Update, None);
-                Ok(self.core().change(key.len() + row.len(), put)?)
+                Ok(stream::put(self.core(), &self.tree, (key, row), Put::Update, None)?)
             }
         }
     }
@@ -532,6 +541,20 @@ impl<K: Key, V: Value> Table<'_, K, V, WriteTransaction> {
         let (lower, _) = encode_bounds::<K>(&bounds);
         self.core().emptied.borrow_mut().took(self.tree.id(), lower, entry.key_bytes());
         Ok(Some(entry))
+    }
+}
+
+impl<'t, K: Key> Table<'t, K, &'static [u8], WriteTransaction> {
+    /// A writer of the value of `key`, for values that are large, or not there as a whole: the
+    /// entry is inserted, or its value replaced, when the writer is finished.
+    ///
+    /// # Errors
+    ///
+    /// As `insert`.
+    pub fn writer(&mut self, key: K::View<'_>) -> Result<ValueWriter<'t>, Error> {
+        let mut bytes = Vec::new();
+        K::encode(&key, &mut bytes);
+        Ok(ValueWriter::new(self.live()?, &self.tree, self.name, bytes))
     }
 }
 

@@ -4,11 +4,12 @@
 
 use std::collections::BTreeSet;
 
-use terrace_page::PageId;
+use terrace_page::{PageBuf, PageId};
 
 use super::Tree;
 use super::node::{self, GHOST, Node, OVERFLOW};
 use super::overflow::{DATA_MAX, Parts, Reference};
+use super::runs::runs_in;
 use crate::Error;
 
 /// What a tree consists of.
@@ -141,6 +142,10 @@ impl Walk<'_> {
             // What a ghost refers to waits to be freed, or is freed.
             if flags & (OVERFLOW | GHOST) == OVERFLOW {
                 let (large, Parts { chain_len, .. }) = Reference::with_parts(id, value)?;
+                if large.lists {
+                    self.listed(id, &large)?;
+                    continue;
+                }
                 let (pages, bytes) = self.chain(large.first, large.stamp)?;
                 if bytes != chain_len || pages != chain_len.div_ceil(DATA_MAX as u64) {
                     return Err(Tree::corrupt(id, "a large value has another length"));
@@ -151,7 +156,18 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// The pages of a chain, and their bytes.
+    /// A value whose pages are listed: each is there, and is a part of it.
+    fn listed(&mut self, leaf: PageId, large: &Reference) -> Result<(), Error> {
+        let (pages, _) = self.chain(large.first, large.stamp)?;
+        self.stats.overflow_pages += pages;
+        let located = self.tree.located(leaf, large)?;
+        located.pages().try_for_each(|page| {
+            let bytes = self.tree.pool.read(page)?;
+            self.tree.check_raw(page, &bytes, large.stamp)
+        })
+    }
+
+    /// The pages of a chain, those that it lists among them, and the bytes in it.
     fn chain(&mut self, first: PageId, stamp: u64) -> Result<(u64, u64), Error> {
         let (mut pages, mut bytes) = (0, 0);
         let mut next = first;
@@ -165,6 +181,10 @@ impl Walk<'_> {
             pages += 1;
             bytes += link.len as u64;
             next = link.next;
+            for run in runs_in(&page, &link) {
+                pages += u64::from(run.pages);
+                (0..u64::from(run.pages)).try_for_each(|at| self.see(run.first.plus(at)))?;
+            }
         }
         Ok((pages, bytes))
     }
@@ -211,5 +231,25 @@ impl Walk<'_> {
             return Err(Tree::corrupt(*page, "it is part of a tree, and its map says it is not"));
         }
         Ok(())
+    }
+}
+
+/// Looks at a page as a node, and at what the records of a leaf refer to, whatever its bytes.
+pub(crate) fn fuzz(page: &PageBuf) {
+    if node::check(page).is_err() {
+        return;
+    }
+    let leaf = Node::again(page);
+    if !leaf.is_leaf() {
+        return;
+    }
+    for slot in 0..leaf.len() {
+        let (flags, value) = leaf.record(slot);
+        if let Some((large, parts)) = Reference::decode(value)
+            && flags & OVERFLOW != 0
+        {
+            assert_eq!(large.len, parts.chain_len + parts.tail.len() as u64);
+            assert_eq!(large.encode(parts.tail), value);
+        }
     }
 }

@@ -344,7 +344,8 @@ impl Loader {
         value: &[u8],
     ) -> Result<Vec<u8>, Error> {
         let mut page = self.leaves.page(&self.tree, w)?;
-        let reference = Reference { len: value.len() as u64, stamp: w.stamp(), first: page };
+        let reference =
+            Reference { len: value.len() as u64, stamp: w.stamp(), first: page, lists: false };
         let (chain, tail) = value.split_at(value.len() - tail_len(key, value));
         let mut chunks = chain.chunks(DATA_MAX).peekable();
         while let Some(chunk) = chunks.next() {

@@ -51,12 +51,14 @@ mod header;
 mod leaves;
 
 mod load;
+mod located;
 mod lookup;
 mod merge;
 pub(crate) mod old;
 mod overflow;
 mod purge;
 mod room;
+mod runs;
 mod salvage;
 mod scan;
 mod short;
@@ -72,21 +74,24 @@ mod write;
 
 use std::sync::Arc;
 
-use terrace_page::{PageBuf, PageId};
+use terrace_page::PageId;
 use terrace_pool::BufferPool;
 
 #[allow(unused_imports)]
 pub(crate) use check::TreeStats;
+pub(crate) use check::fuzz;
 
 pub(crate) use compact::{Moved, Tightened};
 
 pub(crate) use leaves::Leaves;
 #[allow(unused_imports)]
 pub(crate) use load::{Loaded, Loader};
+pub(crate) use located::Stored;
 #[allow(unused_imports)]
 pub(crate) use node::{GHOST, Node, OVERFLOW};
 pub(crate) use old::restored;
 pub(crate) use purge::Reclaimable;
+pub(crate) use runs::{HOME_FIRST_MIN, RAW_DATA, Unfinished};
 pub use salvage::Flaw;
 pub(crate) use salvage::Sink;
 #[allow(unused_imports)]
@@ -99,16 +104,6 @@ use crate::{Error, KeyHash, LockMode, LockOutcome, LockRequest, Part, TreeId};
 
 /// The longest value, in bytes.
 pub(crate) const VALUE_MAX: usize = 1 << 30;
-
-/// Looks at a page as a node, whatever its bytes.
-pub(crate) fn fuzz(page: &PageBuf) {
-    if node::check(page).is_ok() {
-        let node = Node::again(page);
-        if node.is_leaf() {
-            overflow::fuzz(&node);
-        }
-    }
-}
 
 /// A tree: where it is. Cheap to clone; all that it holds is in its pages.
 #[derive(Clone)]

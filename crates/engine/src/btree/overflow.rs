@@ -3,8 +3,8 @@
 //! ```text
 //! record's value
 //! offset size field
-//!      0    1 kind      1: a chain; 2: a chain and a tail; others are for lists and trees of
-//!                       pages, to come
+//!      0    1 kind      1: a chain; 2: a chain and a tail; 3: a chain that lists runs of pages,
+//!                       see `runs`
 //!      1    7 reserved  zero
 //!      8    8 len       bytes of the value, those of the tail included
 //!     16    8 stamp     in each page of the chain, too, and in no page of any other value
@@ -16,7 +16,8 @@
 //!      0   24 (header)  see `terrace_page`; kind is Overflow
 //!     24    8 next      the next page of the chain, or 0
 //!     32    2 len       bytes of the value in this page
-//!     34    2 state     1: the head of a chain that waits to be freed; what follows is for it
+//!     34    2 state     bit 0: the head of a chain that waits to be freed; what follows is for
+//!                       it; bit 1: the bytes list runs of pages, see `runs`
 //!     36    4 tree      number of the tree
 //!     40    8 after     head of the next chain that waits, or 0
 //!     48    8 before    head of the one before, or 0
@@ -50,7 +51,7 @@ use terrace_pool::PageMut;
 use super::Tree;
 use super::descend::Seek;
 use super::header::Header;
-use super::node::{CELL_MAX, LEAF_CELL, Node, OVERFLOW, SLOT};
+use super::node::{CELL_MAX, LEAF_CELL, OVERFLOW, SLOT};
 use crate::change::{BODY_AT, Change, FREE};
 use crate::reclaim::Progress;
 use crate::space::{EXTENT_PAGES, Purpose};
@@ -58,24 +59,27 @@ use crate::writer::{Undo, Writer};
 use crate::{Error, TreeId};
 
 const NEXT_AT: usize = BODY_AT;
-const LEN_AT: usize = NEXT_AT + 8;
+pub(super) const LEN_AT: usize = NEXT_AT + 8;
 const STATE_AT: usize = LEN_AT + 2;
 const TREE_AT: usize = STATE_AT + 2;
 const AFTER_AT: usize = TREE_AT + 4;
 const BEFORE_AT: usize = AFTER_AT + 8;
 const TXN_AT: usize = BEFORE_AT + 8;
 const STAMP_AT: usize = TXN_AT + 8;
-const DATA_AT: usize = STAMP_AT + 8;
+pub(super) const DATA_AT: usize = STAMP_AT + 8;
 /// Bytes of a value in a page.
 pub(super) const DATA_MAX: usize = PAGE_SIZE - DATA_AT;
 /// Pages that a nested action adds or frees: each is latched meanwhile.
 const BATCH: usize = 8;
 const PENDING: u16 = 1;
+const LISTS: u16 = 2;
 
 /// A reference's kind: a chain of pages.
 const CHAIN: u8 = 1;
 /// A chain of full pages, and behind the reference what is left over.
 const CHAIN_AND_TAIL: u8 = 2;
+/// A chain that lists runs of pages, in which the value is.
+const RUNS: u8 = 3;
 const REFERENCE: usize = 32;
 const FIRST_IN_REFERENCE: usize = 24;
 
@@ -102,6 +106,8 @@ pub(super) struct Reference {
     pub(super) stamp: u64,
     /// The first page, or 0 if it has none yet.
     pub(super) first: PageId,
+    /// Whether the chain lists the pages of the value, and has none of its bytes.
+    pub(super) lists: bool,
 }
 
 /// The chain that a record leads to, and the bytes that follow it.
@@ -115,7 +121,11 @@ impl Reference {
     /// The record's value, with the tail if there is one.
     pub(super) fn encode(&self, tail: &[u8]) -> Vec<u8> {
         let mut bytes = vec![0; REFERENCE];
-        bytes[0] = if tail.is_empty() { CHAIN } else { CHAIN_AND_TAIL };
+        bytes[0] = match (self.lists, tail.is_empty()) {
+            (true, _) => RUNS,
+            (false, true) => CHAIN,
+            (false, false) => CHAIN_AND_TAIL,
+        };
         bytes[8..16].copy_from_slice(&self.len.to_le_bytes());
         bytes[16..FIRST_IN_REFERENCE].copy_from_slice(&self.stamp.to_le_bytes());
         bytes[FIRST_IN_REFERENCE..].copy_from_slice(&self.first.0.to_le_bytes());
@@ -124,22 +134,24 @@ impl Reference {
     }
 
     /// The reference and the parts of its value; none for bytes that are no reference.
-    fn decode(bytes: &[u8]) -> Option<(Reference, Parts<'_>)> {
+    pub(super) fn decode(bytes: &[u8]) -> Option<(Reference, Parts<'_>)> {
         let (bytes, tail) = bytes.split_first_chunk::<REFERENCE>()?;
         let word =
             |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
         let [kind, reserved @ ..] = &bytes[..8] else { return None };
         let has_tail = match *kind {
-            CHAIN => false,
+            CHAIN | RUNS => false,
             CHAIN_AND_TAIL => true,
             _ => return None,
         };
+        let lists = *kind == RUNS;
         if has_tail == tail.is_empty() || reserved.iter().any(|&byte| byte != 0) {
             return None;
         }
         let chain_len = word(8).checked_sub(tail.len() as u64)?;
         let first = PageId(word(FIRST_IN_REFERENCE));
-        Some((Reference { len: word(8), stamp: word(16), first }, Parts { chain_len, tail }))
+        let reference = Reference { len: word(8), stamp: word(16), first, lists };
+        Some((reference, Parts { chain_len, tail }))
     }
 
     /// The reference in a record of the leaf `leaf`.
@@ -160,6 +172,8 @@ pub(super) struct Link {
     pub(super) next: PageId,
     pub(super) len: usize,
     pub(super) pending: bool,
+    /// The bytes list runs of pages.
+    pub(super) lists: bool,
     pub(super) tree: u32,
     pub(super) after: PageId,
     pub(super) before: PageId,
@@ -168,16 +182,17 @@ pub(super) struct Link {
 }
 
 impl Link {
-    fn new(tree: TreeId, stamp: u64, len: usize, next: PageId) -> Link {
+    pub(super) fn new(tree: TreeId, stamp: u64, len: usize, next: PageId) -> Link {
         let (after, before, txn) = (PageId(0), PageId(0), TxnId(0));
-        Link { next, len, pending: false, tree: tree.0, after, before, txn, stamp }
+        let (pending, lists) = (false, false);
+        Link { next, len, pending, lists, tree: tree.0, after, before, txn, stamp }
     }
 
-    fn encode(&self) -> [u8; DATA_AT - BODY_AT] {
+    pub(super) fn encode(&self) -> [u8; DATA_AT - BODY_AT] {
         let mut page = [0; DATA_AT];
         page[NEXT_AT..LEN_AT].copy_from_slice(&self.next.0.to_le_bytes());
         page[LEN_AT..STATE_AT].copy_from_slice(&(self.len as u16).to_le_bytes());
-        let state = if self.pending { PENDING } else { 0 };
+        let state = if self.pending { PENDING } else { 0 } | if self.lists { LISTS } else { 0 };
         page[STATE_AT..TREE_AT].copy_from_slice(&state.to_le_bytes());
         page[TREE_AT..AFTER_AT].copy_from_slice(&self.tree.to_le_bytes());
         page[AFTER_AT..BEFORE_AT].copy_from_slice(&self.after.0.to_le_bytes());
@@ -194,7 +209,8 @@ impl Link {
         Link {
             next: PageId(u64_at(NEXT_AT)),
             len: usize::from(u16_at(LEN_AT)),
-            pending: u16_at(STATE_AT) == PENDING,
+            pending: u16_at(STATE_AT) & PENDING != 0,
+            lists: u16_at(STATE_AT) & LISTS != 0,
             tree: u32::from_le_bytes(page[TREE_AT..AFTER_AT].try_into().expect("four bytes")),
             after: PageId(u64_at(AFTER_AT)),
             before: PageId(u64_at(BEFORE_AT)),
@@ -211,7 +227,11 @@ pub(super) fn format(tree: TreeId, stamp: u64, chunk: &[u8], next: PageId) -> Ve
     bytes
 }
 
-fn set_link<W: Writer>(w: &mut W, page: &mut PageMut<'_>, link: &Link) -> Result<(), Error> {
+pub(super) fn set_link<W: Writer>(
+    w: &mut W,
+    page: &mut PageMut<'_>,
+    link: &Link,
+) -> Result<(), Error> {
     let change = Change::Bytes { at: BODY_AT as u16, bytes: &link.encode() };
     w.change(page, &change, Undo::None)
 }
@@ -243,6 +263,9 @@ impl Tree {
         out: &mut Vec<u8>,
     ) -> Result<(), Error> {
         let (reference, Parts { chain_len, tail }) = Reference::with_parts(leaf, reference)?;
+        if reference.lists {
+            return self.read_runs(&reference, out);
+        }
         let Reference { stamp, first, .. } = reference;
         let mut left = usize::try_from(chain_len).unwrap_or(usize::MAX);
         let mut next = first;
@@ -385,7 +408,8 @@ impl Tree {
             return Ok(());
         }
         let last = self.other(fields.pending_last)?;
-        w.gave_up(self.id, value.len);
+        // A list of runs is freed in a few steps.
+        w.gave_up(self.id, if value.lists { 0 } else { value.len });
         let nested = w.begin_nested();
         let before = fields.pending_last;
         let (after, txn) = (PageId(0), w.txn());
@@ -402,7 +426,7 @@ impl Tree {
     }
 
     /// Another chain's head, while the header is latched.
-    fn other(&self, id: PageId) -> Result<Option<(PageMut<'_>, Link)>, Error> {
+    pub(super) fn other(&self, id: PageId) -> Result<Option<(PageMut<'_>, Link)>, Error> {
         if id == PageId(0) {
             return Ok(None);
         }
@@ -425,7 +449,8 @@ impl Tree {
         let before = self.other(link.before)?;
         let after = self.other(link.after)?;
         let nested = w.begin_nested();
-        set_link(w, &mut page, &Link::new(self.id, link.stamp, link.len, link.next))?;
+        let own = Link { lists: link.lists, ..Link::new(self.id, link.stamp, link.len, link.next) };
+        set_link(w, &mut page, &own)?;
         // Latched until the end of the action.
         let mut latched = Vec::with_capacity(2);
         match before {
@@ -468,6 +493,9 @@ impl Tree {
         };
         if link.txn >= w.oldest_active() {
             return Ok(Progress::Blocked(link.txn));
+        }
+        if link.lists && link.len > 0 {
+            return self.free_listed(w, page, &link);
         }
         let (mut pages, next) = self.run_of_chain(page, link)?;
         // What comes first afterwards: the rest of this chain, or the next one.
@@ -538,11 +566,12 @@ impl Tree {
     fn run_of_chain<'t>(
         &'t self,
         head: PageMut<'t>,
-        Link { mut next, stamp, .. }: Link,
+        Link { mut next, stamp, lists, .. }: Link,
     ) -> Result<(Vec<PageMut<'t>>, PageId), Error> {
         let extent = head.id().0 / EXTENT_PAGES;
         let mut pages = vec![head];
-        while next.0 / EXTENT_PAGES == extent && pages.len() < BATCH {
+        // What the next page lists goes before it does.
+        while !lists && next.0 / EXTENT_PAGES == extent && pages.len() < BATCH {
             if pages.iter().any(|page| page.id() == next) {
                 return Err(Tree::corrupt(next, "it is in two places of a large value"));
             }
@@ -554,26 +583,13 @@ impl Tree {
     }
 }
 
-/// Looks at what the records of a leaf refer to, whatever its bytes.
-pub(super) fn fuzz(leaf: &Node<'_>) {
-    for slot in 0..leaf.len() {
-        let (flags, value) = leaf.record(slot);
-        if let Some((large, parts)) = Reference::decode(value)
-            && flags & OVERFLOW != 0
-        {
-            assert_eq!(large.len, parts.chain_len + parts.tail.len() as u64);
-            assert_eq!(large.encode(parts.tail), value);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_reference_comes_back_and_others_are_none() {
-        let large = Reference { len: 8_192, stamp: 77, first: PageId(40) };
+        let large = Reference { len: 8_192, stamp: 77, first: PageId(40), lists: false };
         for tail in [&[][..], &[9], &[7; 72]] {
             let bytes = large.encode(tail);
             let (again, parts) = Reference::decode(&bytes).expect("a reference");

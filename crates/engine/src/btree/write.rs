@@ -15,6 +15,7 @@ use terrace_pool::PageMut;
 
 use super::node::{CELL_MAX, GHOST, Joined, KEY_MAX, LEAF_CELL, Node, OVERFLOW, SLOT};
 use super::overflow::{Reference, tail_len};
+use super::runs::Unfinished;
 use super::split::Need;
 use super::{Tree, VALUE_MAX, lock_or_wait, old};
 use crate::change::Change;
@@ -140,7 +141,7 @@ impl Tree {
         let reference;
         let new = if large {
             let tail = &value[value.len() - tail_len(key, value)..];
-            reference = Reference { len, stamp, first: PageId(0) }.encode(tail);
+            reference = Reference { len, stamp, first: PageId(0), lists: false }.encode(tail);
             (OVERFLOW, &reference[..])
         } else {
             (0, value)
@@ -153,6 +154,39 @@ impl Tree {
                     let written = if existed { put != Put::InsertNew } else { put != Put::Update };
                     if large && written {
                         self.write_large(w, key, value, stamp)?;
+                    }
+                    return Ok(Step::Done(existed));
+                }
+            }
+        }
+        Err(Tree::corrupt(self.header, "splits make no room in this tree"))
+    }
+
+    /// As `put`, of a value that is finished. Once it is there, nothing frees it before it is given
+    /// up again.
+    ///
+    /// # Errors
+    ///
+    /// As `put`.
+    pub(crate) fn put_finished<W: Writer>(
+        &self,
+        w: &mut W,
+        key: &[u8],
+        value: &Unfinished,
+        put: Put,
+        mut old: Option<&mut Vec<u8>>,
+    ) -> Result<Step<bool>, Error> {
+        self.check_sizes(key, &[])?;
+        let value = value.reference();
+        let reference = value.encode(&[]);
+        for _ in 0..ATTEMPTS_MAX {
+            match self.try_put(w, key, (OVERFLOW, &reference), put, old.as_deref_mut())? {
+                Attempt::Wait(request) => return Ok(Step::Wait(request)),
+                Attempt::NoRoom(need) => self.make_room(w, key, need, Purpose::Forward)?,
+                Attempt::Done { existed } => {
+                    let written = if existed { put != Put::InsertNew } else { put != Put::Update };
+                    if written {
+                        self.pull_pending(w, value.first)?;
                     }
                     return Ok(Step::Done(existed));
                 }

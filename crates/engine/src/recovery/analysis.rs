@@ -5,11 +5,14 @@
 //! - A3: a TXN_TABLE tells of transactions that wrote nothing since. It was taken after the
 //!   checkpoint began, and appended later; one that ended meanwhile stays ended.
 //! - A4: records below `oldest_dirty` make no entries: those pages are at home.
+//! - A5: a change that renews pages drops their entries, and all copies of them on flash that are
+//!   older: what they were before is of no use to anybody, and what they are is at home, or nothing
+//!   refers to it (pool's `straight`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use terrace_page::{Lsn, PageId, TxnId};
-use terrace_pool::FlashRecovery;
+use terrace_pool::{FlashRecovery, Mutation, Mutations};
 
 use crate::Error;
 use crate::change::Change;
@@ -32,6 +35,7 @@ pub(crate) struct Analysis {
     /// Leaves that had keys removed: the crash may have come before the reclaim task.
     pub(crate) thinned: BTreeSet<PageId>,
     ended: BTreeSet<TxnId>,
+    mutations: Mutations,
 }
 
 /// Bytes between two of `Analysis::places`.
@@ -61,11 +65,11 @@ pub(crate) struct DirtyEntry {
 /// `CorruptLog` if it ends before the last checkpoint did; `Device`.
 pub(crate) fn analyse(
     reader: &mut LogReader<'_>,
-    boot: &Superblock,
+    (boot, mutations): (&Superblock, Mutations),
     flash: &mut FlashRecovery,
     owed: &mut OwedChanges,
 ) -> Result<(Analysis, End), Error> {
-    let mut analysis = Analysis { next_txn: boot.next_txn.0, ..Analysis::default() };
+    let mut analysis = Analysis { next_txn: boot.next_txn.0, mutations, ..Analysis::default() };
     let floor = boot.redo_floor();
     while let Some(stored) = reader.next()? {
         if analysis.places.last().is_none_or(|place| stored.lsn.0 - place.0 >= PLACE_BYTES) {
@@ -73,6 +77,11 @@ pub(crate) fn analyse(
         }
         analysis.note(stored.lsn, &stored.record, floor);
         show(flash, stored.lsn, &stored.record, floor);
+        if let Body::Update { change, .. } = stored.record.body
+            && let Some(pages) = Change::renewed(change)
+        {
+            analysis.renewed(pages, stored.lsn, flash);
+        }
         owed.note(stored.lsn, &stored.record.body);
     }
     let end = reader.end();
@@ -118,6 +127,24 @@ impl Analysis {
             let rebuilt_from = lsn.min(oldest_dirty);
             let entry = DirtyEntry { rec_lsn: lsn, last_lsn: lsn, base, rebuilt_from };
             self.dirty.entry(page).or_insert(entry).last_lsn = lsn;
+        }
+    }
+
+    /// A5.
+    fn renewed(&mut self, (first, count): (PageId, u32), lsn: Lsn, flash: &mut FlashRecovery) {
+        let pages = (0..u64::from(count)).map(|at| first.plus(at));
+        if !self.mutations.has(Mutation::KeepCopiesOfTaken) {
+            for page in pages {
+                flash.updated(page, lsn);
+                flash.written(page, lsn);
+            }
+        }
+        if !self.mutations.has(Mutation::RedoBelowValues) {
+            let old = self.dirty.range(first..first.plus(u64::from(count)));
+            let old: Vec<PageId> = old.map(|(page, _)| *page).collect();
+            for page in old {
+                self.dirty.remove(&page);
+            }
         }
     }
 

@@ -96,18 +96,36 @@ pub(crate) struct Transfers<'p> {
 /// then leave memory, unless they were used meanwhile. Returns how many frames became free.
 pub(crate) fn write_out<'p>(
     pool: &'p BufferPool,
-    mut jobs: Vec<Job<'p>>,
+    jobs: Vec<Job<'p>>,
     purpose: Purpose,
 ) -> Result<usize, PoolError> {
+    write_all(pool, jobs, purpose, true)
+}
+
+/// As `write_out`, without copies in the doublewrite area: see `straight`.
+pub(crate) fn write_out_bare<'p>(
+    pool: &'p BufferPool,
+    jobs: Vec<Job<'p>>,
+    purpose: Purpose,
+) -> Result<usize, PoolError> {
+    write_all(pool, jobs, purpose, false)
+}
+
+fn write_all<'p>(
+    pool: &'p BufferPool,
+    mut jobs: Vec<Job<'p>>,
+    purpose: Purpose,
+    is_shielded: bool,
+) -> Result<usize, PoolError> {
     let _at_work = pool.memory.at_work();
-    let at_once = pool.durability.shielded_pages();
+    let at_once = if is_shielded { pool.durability.shielded_pages() } else { usize::MAX };
     // Even if the pool is stopped, each job is ended: other tasks wait for their home writes.
     let mut written = pool.durability.check_writable().map(|()| 0);
     while !jobs.is_empty() {
         let rest = jobs.split_off(jobs.len().min(at_once));
         let batch = Transfers::seal(pool, std::mem::replace(&mut jobs, rest), purpose);
         match written {
-            Ok(freed) => written = batch.write().map(|more| freed + more),
+            Ok(freed) => written = batch.write(is_shielded).map(|more| freed + more),
             Err(_) => batch.give_up(),
         }
     }
@@ -134,10 +152,14 @@ impl<'p> Transfers<'p> {
         self.all.into_iter().map(complete).filter(|&left| left).count()
     }
 
-    fn write(mut self) -> Result<usize, PoolError> {
+    fn write(mut self, is_shielded: bool) -> Result<usize, PoolError> {
         let BufferPool { durability, restart, .. } = self.pool;
         self.all.sort_by_key(|transfer| transfer.page);
-        let shield = match self.shield() {
+        let shield = match is_shielded {
+            true => self.shield(),
+            false => self.write_ahead().map(|()| None),
+        };
+        let shield = match shield {
             Ok(shield) => shield,
             Err(error) => {
                 self.give_up();

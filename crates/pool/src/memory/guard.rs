@@ -191,6 +191,18 @@ impl<'p> PageMut<'p> {
         });
     }
 
+    /// As `apply`, for a page that goes straight home: `lsn` is that of the record that renewed it.
+    pub fn renew(&mut self, lsn: Lsn, change: impl FnOnce(&mut PageBuf)) {
+        self.apply(lsn, change);
+    }
+
+    /// The latch alone, of a page that was changed.
+    pub(crate) fn into_exclusive(mut self) -> Exclusive<'p> {
+        assert!(matches!(self.backing, Backing::Page), "{} has no content yet", self.page);
+        self.was_used();
+        self.guard.take().expect("a whole guard")
+    }
+
     fn was_used(&self) {
         let event = if self.dirtied.is_some() { PageEvent::Change } else { PageEvent::Read };
         self.pool.memory.observe(self.page, event);

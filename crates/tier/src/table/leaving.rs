@@ -184,6 +184,17 @@ impl<O: SlotOrder, S: Shares> SlotTable<O, S> {
         }
     }
 
+    /// A changed page is written home, and nowhere else, whatever the design: neither flash nor the
+    /// log has what it could be made anew from.
+    pub fn sent_home(&mut self, page: &Candidate, around: &impl Around) -> Way {
+        let has_copy = page.slot.is_some_and(|slot| self.is_valid(slot));
+        let is_cleaned = !has_copy && self.is_own_being_cleaned(page.slot);
+        if is_cleaned || around.is_going_home(page.page) {
+            return Way::Busy;
+        }
+        self.write(page, true, None)
+    }
+
     fn write(&mut self, page: &Candidate, home: bool, taken: Option<Taken>) -> Way {
         let (slot, displaced) = taken.map_or((None, None), |(slot, page)| (Some(slot), page));
         if let Some(slot) = slot {

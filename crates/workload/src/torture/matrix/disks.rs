@@ -30,7 +30,7 @@ use terrace_page::PAGE_SIZE;
 use terrace_rt::{Prng, World};
 
 /// Pages at home, and in the log.
-const PAGES: u64 = 512;
+pub(super) const PAGES: u64 = 512;
 /// Pages of the flash device beside its slots: room for the table of any restart.
 const TABLE_PAGES: u64 = 64;
 /// How many of the first pages of a flash device `flipped` damages: header and table.

@@ -20,6 +20,7 @@
 //! | `reshape` | pages are split and merged |
 //! | `tables` | tables are made and dropped |
 //! | `compact` | pages come together, and the room of free extents is given back and used again |
+//! | `large` | large values go home before their record: put, replaced, abandoned, freed |
 //! | `rest` | what the flusher of the table does in the background (LVR) |
 //! | `table` | checkpoints in a row, each of which writes the table or its journal (LVR, warm) |
 //! | `grow-log` | the log gets longer, by segments |
@@ -36,6 +37,7 @@ use terrace_policy::{Design, DirtyLeave, MemoryPolicy, Replacement, Restart, Res
 use terrace_rt::Nanos;
 
 use super::super::ledger::Promise::{Buffered, Durable};
+use super::disks::PAGES;
 use super::seen::Seen;
 use super::walk::Step;
 
@@ -85,6 +87,8 @@ pub struct Script {
     pub name: &'static str,
     pub(super) applies: fn(&Design, &Restart) -> bool,
     pub(super) slots: u32,
+    /// Pages at home, and in the log.
+    pub(super) pages: u64,
     pub(super) lambda: f64,
     /// How long the log may get, if it is one that grows.
     pub(super) log_max: Option<u64>,
@@ -182,6 +186,7 @@ const COMMON: Script = Script {
     name: "",
     applies: flash,
     slots: ALL,
+    pages: PAGES,
     lambda: 0.9,
     log_max: None,
     clean_age: None,
@@ -193,7 +198,7 @@ const COMMON: Script = Script {
 };
 
 /// Every script.
-pub static SCRIPTS: [Script; 26] = [
+pub static SCRIPTS: [Script; 27] = [
     Script {
         name: "admit-free",
         applies: takes_clean,
@@ -479,6 +484,20 @@ pub static SCRIPTS: [Script; 26] = [
             thinned.into_iter().chain(used_again).collect()
         }),
         shows: |seen| seen.records() > 200 && seen.log_syncs > 4,
+        ..COMMON
+    },
+    Script {
+        name: "large",
+        applies: any,
+        pages: 2 * PAGES,
+        // What they take was used by rows, and is dirty, or on flash.
+        before: || vec![read_all(), Step::MakeLarge(1), name_oldest(), Step::Thin(0..ROWS)],
+        path: Path::Steps(|_| {
+            let replaced = [Step::MakeLarge(1), Step::Write(0..8, Durable), Step::Abandon(2)];
+            let freed = [Step::Drop(1), Step::MakeLarge(2), read_all()];
+            replaced.into_iter().chain(freed).collect()
+        }),
+        shows: |seen| seen.home_writes > 150 && seen.records() > 200,
         ..COMMON
     },
     Script {

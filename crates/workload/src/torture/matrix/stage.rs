@@ -182,7 +182,7 @@ impl Stage {
 /// A new database with all rows.
 fn load(setting: &Setting, identity: u128, ledger: Ledger) -> Result<(Disks, Ledger), Failure> {
     let shared = Arc::new(Shared::with(ledger));
-    let blank = Disks::blank(setting.slots());
+    let blank = Disks::sized(setting.slots(), setting.script.pages);
     let disks = session(setting, Moment::Load, &blank, |builder, _| {
         let db = builder.identity(identity).create_on_devices()?;
         let mut walker = Walker::new(db, Arc::clone(&shared));

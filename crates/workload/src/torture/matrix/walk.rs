@@ -14,6 +14,8 @@ use super::super::ledger::{Entry, Failure, Promise, RowPlace, Stamp};
 const ROW_BYTES: u32 = 1_900;
 /// Bytes of the row of a further table: a page of a large value, and a tail.
 const FURTHER_ROW_BYTES: u32 = 8_192;
+/// Bytes of a large row of a further table, which goes home before its record.
+const LARGE_ROW_BYTES: u32 = (1 << 20) + 5_000;
 /// Rows of one transaction that loads.
 const LOADED_TOGETHER: u32 = 20;
 
@@ -34,6 +36,10 @@ pub(super) enum Step {
     Thin(Range<u32>),
     /// Replaces the first row of a further table, which is made for it if it is not there.
     Make(u8),
+    /// As `Make`, with a row so large that its pages go home first.
+    MakeLarge(u8),
+    /// The same, rolled back.
+    Abandon(u8),
     /// Drops a further table.
     Drop(u8),
     /// Takes a checkpoint.
@@ -94,7 +100,12 @@ impl Walker {
             Step::RollBack => self.roll_back(),
             Step::Remove(keys) => self.remove(keys),
             Step::Thin(keys) => self.remove(keys.filter(|key| !key.is_multiple_of(4))),
-            Step::Make(table) => self.make(table),
+            Step::Make(table) => self.make(table, FURTHER_ROW_BYTES),
+            Step::MakeLarge(table) => self.make(table, LARGE_ROW_BYTES),
+            Step::Abandon(table) => {
+                self.held = Some(self.fill(table, LARGE_ROW_BYTES)?);
+                self.roll_back()
+            }
             Step::Drop(table) => self.drop_table(table),
             Step::Checkpoint(kind) => self.open_db().checkpoint(kind),
             Step::Compact => self.open_db().compact().map(drop),
@@ -163,14 +174,18 @@ impl Walker {
         self.commit(txn, entry, Promise::Durable)
     }
 
-    fn make(&self, table: u8) -> Result<(), Error> {
+    fn make(&self, table: u8, length: u32) -> Result<(), Error> {
+        let (txn, entry) = self.fill(table, length)?;
+        self.commit(txn, entry, Promise::Durable)
+    }
+
+    fn fill(&self, table: u8, length: u32) -> Result<(WriteTransaction, Entry), Error> {
         let (txn, entry) = self.begin()?;
         let place = RowPlace { table, key: 0 };
-        let length = FURTHER_ROW_BYTES;
         let stamp = Stamp { transaction: entry.0, write: 0, length };
         txn.open_table(ROWS[usize::from(table)])?.insert(0, &stamp.value(place))?;
         self.shared.ledger().wrote(entry, place, Some(stamp));
-        self.commit(txn, entry, Promise::Durable)
+        Ok((txn, entry))
     }
 
     fn drop_table(&self, table: u8) -> Result<(), Error> {
