@@ -66,6 +66,7 @@ use crate::TreeId;
 use crate::btree::old;
 use crate::log::record::{StoredUndo, decode_undo};
 use crate::log::{Fate, Log};
+use crate::share::Apart;
 use crate::writer::Undo;
 
 const PARTS: usize = 64;
@@ -127,11 +128,11 @@ pub(crate) struct Versions {
     /// Under which number versions are kept; zero for none.
     keeping: AtomicU64,
     /// A bit for each part that has entries. It is set and cleared with the part held.
-    in_use: AtomicU64,
+    in_use: Apart<AtomicU64>,
     /// The last number given. Held by who turns versions on or off, or makes room.
     switch: Mutex<u64>,
     /// Bytes that versions take, and may take.
-    bytes: AtomicU64,
+    bytes: Apart<AtomicU64>,
     bytes_max: u64,
     /// Bytes lent to transactions for their undo: as many again.
     lent: AtomicU64,
@@ -160,9 +161,9 @@ impl Versions {
             oldest,
             number: AtomicU64::new(0),
             keeping: AtomicU64::new(0),
-            in_use: AtomicU64::new(0),
+            in_use: Apart::default(),
             switch: Mutex::new(0),
-            bytes: AtomicU64::new(0),
+            bytes: Apart::default(),
             bytes_max,
             lent: AtomicU64::new(0),
             has_chores: AtomicBool::new(false),
